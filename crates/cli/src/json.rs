@@ -573,6 +573,7 @@ mod tests {
     /// Every kind of line once, with every field set.
     fn all_lines() -> Vec<Line> {
         let job = Job {
+            movers: Vec::new(),
             sources: vec![
                 Endpoint { place: Place::Local, path: b"data/".to_vec() },
                 Endpoint { place: Place::Local, path: b"odd\xff".to_vec() },

@@ -17,7 +17,7 @@ pub use haul_engine::attribute::{Cause, Limit, Shares};
 pub use haul_engine::remedy::{Buffer, End, Host, LanePath, Remedy};
 pub use haul_net::DeviceName;
 pub use haul_wire::control::Address;
-pub use haul_wire::limits::MAX_PATHS;
+pub use haul_wire::limits::{MAX_MOVERS, MAX_PATHS};
 pub use haul_wire::summary::{HostLimits, OnePath, PathState, PathSummary};
 pub use job::{
     AskedPath, AskedPaths, Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions, Transport,

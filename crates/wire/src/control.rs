@@ -22,6 +22,13 @@
 //!       <--- Summary --------------         everything resolved and flushed
 //!       ---- Bye ----------------->
 //!
+//!   initiator          mover (another host of the receiver's end)     and the receiver, which leads
+//!       ---- Begin, SharedRoot --->                                    <--- SharedRoot ---   a file to find it by
+//!       <--- SameRoot -------------
+//!       ---- OpenDraft, CloseDraft>                                    <--- OpenDraft ----   files whose chunks a mover may write
+//!       <--- Moved ----------------                                    ---- Moved ------->   chunks that it wrote, verified and flushed
+//!       ---- Bye ----------------->
+//!
 //!   in a probe, first there (the initiator sends), then back
 //!       ---- ProbeSent ----------->         time is over; its lanes carry nothing more
 //!       <--- ProbeArrived ---------
@@ -37,7 +44,8 @@ pub use crate::address::{Address, Candidate};
 use crate::bounded;
 use crate::fault::CodecFault;
 use crate::limits::{
-    MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATHS, MAX_PROBE_MS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
+    MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATH_BYTES, MAX_PATHS, MAX_PROBE_MS, MAX_RANGES, MAX_SPEC_ITEMS,
+    MAX_TEXT_BYTES,
 };
 use crate::manifest::{self, PackedItem};
 use crate::path::RelPath;
@@ -155,6 +163,58 @@ pub enum Control {
     Addresses(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")] Vec<Address>),
     /// Receiver to sender: what a lane brings of a chunk does not count.
     Void(Void),
+    /// Leader to initiator to mover: what stands beneath the open target, if it is the same tree.
+    SharedRoot(SharedRoot),
+    /// Mover to initiator: it found that.
+    SameRoot,
+    /// Leader to initiator to mover, before the item is asked for: its chunks may be written here.
+    OpenDraft(OpenDraft),
+    /// Initiator to mover: nothing more of this item is to be written.
+    CloseDraft {
+        /// Manifest index.
+        index: u64,
+    },
+    /// Mover to initiator to leader: chunks that it wrote, verified and flushed.
+    Moved(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<MovedChunk>),
+}
+
+/// A file that the leader has just made, for a mover to find. Nobody else can know what is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedRoot {
+    /// The name that the file would get in the end, relative to the target.
+    pub path: Vec<u8>,
+    /// Its inode.
+    pub inode: u64,
+    /// What is in it.
+    pub token: [u8; 32],
+}
+
+/// A file that the leader has opened to be written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenDraft {
+    /// Manifest index.
+    pub index: u64,
+    /// Its final path, relative to the target.
+    pub path: Vec<u8>,
+    /// The inode of the draft.
+    pub inode: u64,
+    /// The size that it will have.
+    pub size: u64,
+}
+
+/// A chunk that a mover wrote, verified and flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MovedChunk {
+    /// Manifest index.
+    pub index: u64,
+    /// Chunk number.
+    pub chunk: u32,
+    /// Its hash.
+    pub hash: [u8; 32],
+    /// Bytes of it that were data, not holes.
+    pub data_bytes: u64,
+    /// Bytes of it that were written.
+    pub written_bytes: u64,
 }
 
 /// What an agent says first.
@@ -213,6 +273,11 @@ pub enum Role {
     },
     /// Writes to this target.
     Receiver {
+        /// Path as typed.
+        target: Vec<u8>,
+    },
+    /// Writes chunks into files that another host of the same end has opened beneath this target.
+    Mover {
         /// Path as typed.
         target: Vec<u8>,
     },
@@ -306,6 +371,8 @@ pub struct Carriage {
     pub write_route: Option<u8>,
     /// What an earlier job found of this path, in this direction.
     pub path: Option<KnownPath>,
+    /// Other hosts may write into the drafts of this receiver.
+    pub movers: bool,
     /// Processors of the smaller of the two hosts, as the initiator knows them; 0: it does not.
     pub cpus: u16,
 }
@@ -528,7 +595,7 @@ impl Control {
                 let selection = &start.selection;
                 let paths = match &start.role {
                     Role::Sender { sources } => sources.len(),
-                    Role::Receiver { .. } => 1,
+                    Role::Receiver { .. } | Role::Mover { .. } => 1,
                     Role::Probe { time_ms } => {
                         within((1..=MAX_PROBE_MS).contains(time_ms), "time of a probe")?;
                         0
@@ -552,7 +619,12 @@ impl Control {
                 },
                 "notice",
             ),
-            Control::Items(_)
+            Control::SharedRoot(root) => within(root.path.len() <= MAX_PATH_BYTES, "path"),
+            Control::OpenDraft(draft) => within(draft.path.len() <= MAX_PATH_BYTES, "path"),
+            Control::SameRoot
+            | Control::CloseDraft { .. }
+            | Control::Moved(_)
+            | Control::Items(_)
             | Control::Answers(_)
             | Control::Receipts(_)
             | Control::Listed(_)

@@ -29,7 +29,7 @@ pub mod summary;
 
 pub use control::Control;
 pub use manifest::{Item, ItemKind};
-pub use path::RelPath;
+pub use path::{PathFault, RelPath};
 
 /// Both ends must speak exactly this version; a far side with another one gets our own program copied over.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;

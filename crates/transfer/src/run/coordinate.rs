@@ -6,6 +6,7 @@ use haul_job::{Error, Fault, Job, LanePath, Observer, Place, Report};
 use haul_net::Identity;
 use haul_store::DIRECT_FROM_BYTES;
 use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
+use haul_wire::limits::{MAX_MOVERS, MAX_PATHS};
 
 use crate::faults;
 use crate::kept::known_paths::{Direction, KnownPaths, PathName};
@@ -14,6 +15,7 @@ use crate::reach::attach::{self, LinkDialler};
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{LanePlan, LaneRecord, dial_answers, lane_plan, lane_terms};
 use crate::reach::lane_terms::{LaneTerms, Memory};
+use crate::reach::movers::MoverPlan;
 use crate::reach::remote::{Assignment, Remote};
 use crate::reach::{connect, lane_door};
 use crate::run::ends::{check_made_up, sources_here, target_here, was_hashed};
@@ -21,6 +23,7 @@ use crate::run::here::here;
 use crate::run::order::Order;
 use crate::run::relay;
 use crate::session::asked_for::AskedFor;
+use crate::session::movers::Movers;
 use crate::session::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::session::reporter::{self, Ends, Watch};
 use crate::session::sender::early_look::EarlyLook;
@@ -46,6 +49,7 @@ pub fn run(job: &Job, surroundings: &Surroundings, observer: Arc<dyn Observer>) 
         return Err(Error::new(Fault::Usage, "data connections between two other hosts are always encrypted")
             .try_this("leave --cipher none out, or run haul on one of the two"));
     }
+    check_movers(job)?;
     let order = Order { job, surroundings, watch: &watch, hash_kept };
     let ends = match (source.is_here(), target.is_here()) {
         (true, true) => here(order),
@@ -57,6 +61,20 @@ pub fn run(job: &Job, surroundings: &Surroundings, observer: Arc<dyn Observer>) 
     let ends = ends.map_err(|error| if watch.interrupted() { faults::interrupted() } else { error })?;
     let asked = reporter::asked(job);
     Ok(watch.report(&ends, asked, job.selection.dry_run).expect("somebody watches"))
+}
+
+fn check_movers(job: &Job) -> Result<(), Error> {
+    let refused = |what: &str, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
+    if job.movers.is_empty() {
+        return Ok(());
+    }
+    if job.movers.len() > usize::from(MAX_MOVERS) {
+        return refused("one end has at most five hosts", "name fewer of them");
+    }
+    if !job.sources[0].place.is_here() || job.target.place.is_here() {
+        return refused("several hosts can only be written to", "name one host as the source");
+    }
+    Ok(())
 }
 
 /// Which role is played here.
@@ -158,6 +176,7 @@ pub(crate) fn session_with(
     let door = lane_door::open_door(&identity, &desk, job.carriage.port_range);
     let port = door.as_ref().map(haul_net::Door::port);
     let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
+    let movers = Movers::new(u16::try_from(job.movers.len()).unwrap_or(u16::MAX).min(MAX_MOVERS));
     let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(Memory { paths: paths.clone(), direction }));
     let (wanted, clear) = (convert::wanted(&carriage), carriage.clear);
     let expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear)?;
@@ -176,12 +195,27 @@ pub(crate) fn session_with(
         }
         message => answers(message),
     };
-    let mut keeper = if job.selection.dry_run {
+    let keeper = if job.selection.dry_run {
         crate::reach::lane_plan::Keeper::default()
     } else {
         let early = remote.early.take();
-        LanePlan { early, ..lane_plan(&remote, job, terms, port, to_plan, record, watch) }.start()
+        LanePlan {
+            early,
+            paths_max: MAX_PATHS - movers.count(),
+            ..lane_plan(&remote, job, terms, port, to_plan, record, watch)
+        }
+        .start()
     };
+    let plan = MoverPlan {
+        job: job.clone(),
+        surroundings: surroundings.clone(),
+        watch: Arc::clone(watch),
+        movers: movers.clone(),
+        events: remote.events.sender(),
+        identity: Arc::clone(&identity),
+        foreseen: remote.foreseen.clone(),
+    };
+    let mut keeper = plan.start(keeper);
     let Remote { channel, events, .. } = remote;
     let selection = convert::selection(&job.selection, hash_kept);
     let result = match end {
@@ -195,6 +229,7 @@ pub(crate) fn session_with(
                 home: surroundings.home.clone(),
                 direct_from_bytes: DIRECT_FROM_BYTES,
                 early,
+                movers: movers.clone(),
                 far: false,
                 selection,
                 carriage,
@@ -217,6 +252,7 @@ pub(crate) fn session_with(
             receiver::run(job, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
         }
     };
+    movers.end();
     if let Ok((sender, _)) = &result {
         for path in &sender.paths {
             let name =

@@ -26,6 +26,7 @@ pub(crate) mod inbox;
 pub(crate) mod lane_addresses;
 pub(crate) mod lane_threads;
 pub(crate) mod links;
+pub(crate) mod movers;
 pub(crate) mod outbox;
 pub(crate) mod receiver;
 pub(crate) mod reporter;

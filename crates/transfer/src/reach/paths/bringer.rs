@@ -38,6 +38,8 @@ pub(crate) struct Bringer {
     pub(crate) port: u16,
     /// Of the smaller host.
     pub(crate) cpus: u16,
+    /// Most paths to this peer: another has the numbers from here on.
+    pub(crate) paths_max: u16,
     pub(crate) tell: Tell,
 }
 
@@ -52,7 +54,8 @@ impl Bringer {
     pub(crate) fn start(self, dialler: Arc<Dialler>, lanes: u16, first: LaneAddresses) -> PathSet {
         let locals = local_addresses();
         let (wakes, woken) = sync_channel(1);
-        let set = PathSet::with_first(way_of(first, &locals), dialler, lanes, self.channel.clone(), wakes.clone());
+        let set = PathSet::with_first(way_of(first, &locals), dialler, lanes, self.channel.clone(), wakes.clone())
+            .at_most(self.paths_max);
         if self.asked != Asked::One && !first.peer.is_loopback() {
             let crew = self.terms.crew.clone();
             let for_thread = set.clone();

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use haul_engine::compare::Rules;
 use haul_engine::integrity::Verified;
@@ -33,8 +33,10 @@ use super::first_names::{Bar, FirstNames};
 use super::flushing::Flushing;
 use super::in_order::InOrder;
 use super::incoming::{Incoming, Lost, Progressed};
+use super::moves::Moves;
 use super::naming::Naming;
 use super::rereads::Rereads;
+use super::token::Token;
 use super::write_route::WriteRoutes;
 
 /// Work for the settle thread.
@@ -87,6 +89,10 @@ pub(super) struct Shared {
     pub(super) behind: Behind,
     write_routes: WriteRoutes,
     pub(super) rereads: Rereads,
+    /// By what other hosts of this end know the tree, where they write into it.
+    pub(super) token: OnceLock<Token>,
+    /// This host leads nothing: it writes into what another host has made.
+    pub(super) moves: Option<Moves>,
 }
 
 impl Shared {
@@ -134,6 +140,8 @@ impl Shared {
             deletes_nothing: AtomicBool::new(false),
             done: AtomicU64::new(0),
             rereads: Rereads::default(),
+            token: OnceLock::new(),
+            moves: None,
         })
     }
 
@@ -142,6 +150,26 @@ impl Shared {
         let root = self.tree.local().and_then(LocalTree::root_directory);
         let trees: Vec<_> = root.into_iter().map(|root| (root, Access::Write)).collect();
         self.job.far.then(|| rights::stay_within(&trees, self.job.selection.xattrs))
+    }
+
+    /// Of a host that leads nothing.
+    pub(super) fn of_mover(self) -> Self {
+        Self { moves: Some(Moves::default()), ..self }
+    }
+
+    /// What a mover has open.
+    ///
+    /// # Panics
+    /// Where this host is none.
+    pub(super) fn moves(&self) -> &Moves {
+        self.moves.as_ref().expect("a mover")
+    }
+
+    /// The file by which movers know the tree is not needed any more.
+    pub(super) fn discard_token(&self) {
+        if let Some(token) = self.token.get() {
+            token.discard();
+        }
     }
 
     /// Whether what arrives is verified and let go.
@@ -238,6 +266,9 @@ impl Shared {
 
     /// The file that data on a lane belongs to; `None` when it is not awaited (any more).
     pub(super) fn incoming(&self, index: u64) -> Option<Arc<Incoming>> {
+        if let Some(moves) = &self.moves {
+            return moves.incoming(index);
+        }
         self.lock().items.data(index).cloned()
     }
 
@@ -264,6 +295,10 @@ impl Shared {
         receipt: Receipt,
         data_bytes: u64,
     ) {
+        if let Some(moves) = &self.moves {
+            moves.deliver(incoming, verified, receipt, data_bytes);
+            return self.count_done();
+        }
         let record = || incoming.record(verified, data_bytes, &self.exposure, || self.receipt(receipt));
         match claim.while_held(record).unwrap_or(Progressed::Void) {
             Progressed::Waiting | Progressed::Void => {}
@@ -280,6 +315,10 @@ impl Shared {
     /// Whether a file is written past the page cache; it has room on the disk then. Without a flush nobody waits for the disk: then memory
     /// is faster.
     pub(super) fn goes_past_cache(&self, incoming: &Incoming, draft: &Draft) -> Result<bool, StoreError> {
+        // A late write of a mover could overtake that of the leader, which gets what did not verify here.
+        if self.moves.is_some() {
+            return Ok(false);
+        }
         let is_large = incoming.identity.size >= self.job.bounds.past_cache_from_bytes && self.job.selection.flush;
         if !is_large && !self.write_routes.is_forced() {
             return Ok(false);
@@ -447,6 +486,9 @@ impl Shared {
 
     /// The file cannot be written.
     pub(super) fn fail(&self, incoming: &Incoming, error: &StoreError) {
+        if self.moves.is_some() {
+            return self.failure.set(faults::store_error(error));
+        }
         incoming.abandon(true, &self.exposure);
         self.fail_item(incoming.index, error);
     }
@@ -467,6 +509,9 @@ impl Shared {
     }
 
     fn give_up(&self, incoming: &Incoming, why: String) {
+        if self.moves.is_some() {
+            return self.failure.set(Error::new(Fault::Verification, why));
+        }
         incoming.abandon(true, &self.exposure);
         self.settle(incoming.index, OutcomeKind::Failed { why: convert::bounded(why), kind: FailureKind::Unverified });
     }

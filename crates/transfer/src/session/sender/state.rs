@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 
 use haul_engine::pace::TokenBucket;
 use haul_engine::plan::ChunkLayout;
-use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, Unit};
+use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, To, Unit};
 use haul_engine::sending::{Broken, Offered, Sending};
 use haul_job::{Error, Fault, Subject};
 use haul_pump::{Dropped, Routes, SendPump, SendRoute};
 use haul_store::{SourceFile, SourceTree};
-use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Void, Wanted, Withdraw};
+use haul_wire::control::{
+    Carriage, Control, FailureKind, LaneTime, MovedChunk, Notice, OpenDraft, Void, Wanted, Withdraw,
+};
+use haul_wire::lane::path_of;
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer, Time};
 
@@ -312,6 +315,25 @@ impl Shared {
         self.outbox.send(Control::EndOfManifest);
     }
 
+    /// The leader of the target has opened a file that movers may write, too.
+    pub(super) fn share(&self, draft: OpenDraft) -> Result<(), Error> {
+        self.lock().items.share(draft.index).map_err(broken)?;
+        self.job.movers.opens(draft);
+        Ok(())
+    }
+
+    /// A mover wrote these, on lanes of this path. What has gone to another lane meanwhile is that lane's.
+    pub(super) fn on_moved(&self, path: u16, mut chunks: Vec<MovedChunk>) {
+        let state = self.lock();
+        chunks.retain(|MovedChunk { index, chunk, .. }| {
+            let lane = state.items.lane_of(Unit { index: *index, chunk: *chunk });
+            lane.is_some_and(|lane| path_of(lane) == path)
+        });
+        drop(state);
+        self.count_move();
+        self.outbox.send(Control::Moved(chunks));
+    }
+
     /// The target said what it wants of a file.
     pub(super) fn want(&self, index: u64, wanted: &Wanted) -> Result<(), Error> {
         let mut state = self.lock();
@@ -396,6 +418,7 @@ impl Shared {
     /// An item has its outcome.
     pub(super) fn settle(&self, index: u64, failed: bool) -> Result<(), Error> {
         self.count_move();
+        self.job.movers.closes(index);
         let mut state = self.lock();
         if state.items.settle(index, failed).map_err(broken)? > 0 {
             self.room.notify_all();
@@ -412,7 +435,8 @@ impl Shared {
 
     /// Units for a lane; waits so long for them. `None`: nothing by then, or (when it is over) never again.
     pub(super) fn take(&self, lane: u16, wait: Duration) -> Option<Units> {
-        let has_none = |state: &State| !state.finished && (state.items.is_drained() || state.resting.contains(&lane));
+        let to = self.job.movers.to(lane);
+        let has_none = |state: &State| !state.finished && (state.items.has_none(to) || state.resting.contains(&lane));
         let mut state = self.lock();
         if !wait.is_zero() {
             let waited = self.work.wait_timeout_while(state, wait, |state| has_none(state));
@@ -421,7 +445,7 @@ impl Shared {
         if state.finished || state.resting.contains(&lane) {
             return None;
         }
-        let units = state.items.take(lane, UNITS_AT_ONCE);
+        let units = state.items.take(lane, to, UNITS_AT_ONCE);
         if state.all_taken.is_none() && state.items.is_all_taken() {
             state.all_taken = Some(Instant::now());
         }
@@ -436,7 +460,7 @@ impl Shared {
         if state.finished || state.resting.contains(&lane) {
             return None;
         }
-        state.items.take_ahead(lane, index, left)
+        state.items.take_ahead(lane, self.job.movers.to(lane), index, left)
     }
 
     /// A lane begins to carry. Returns where it keeps how many bytes it has taken, and not given to its connection.
@@ -484,7 +508,11 @@ impl Shared {
     }
 
     /// These lanes get no units until further notice; all others do.
-    pub(super) fn rest(&self, lanes: Vec<u16>) {
+    pub(super) fn rest(&self, mut lanes: Vec<u16>) {
+        // What nobody else may carry must not wait for the others.
+        if self.job.movers.count() > 0 {
+            lanes.retain(|lane| self.job.movers.to(*lane) == To::Mover);
+        }
         let mut state = self.lock();
         if state.resting != lanes {
             state.resting = lanes;
@@ -511,6 +539,7 @@ impl Shared {
     /// as often as [`ChangesLeft`] says.
     pub(super) fn withdraw(&self, file: &SourceItem, why: String, kind: FailureKind) -> Result<(), Error> {
         let fresh = (kind == FailureKind::Changed).then(|| self.fresh_item(file)).flatten();
+        self.job.movers.closes(file.index);
         let mut state = self.lock();
         // Otherwise withdrawn already by another lane, or settled.
         if !state.items.withdraw(file.index) {
