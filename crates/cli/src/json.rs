@@ -275,6 +275,9 @@ pub struct PathLine {
 #[allow(missing_docs)]
 pub struct OnePathLine {
     pub number: u16,
+    /// The host at the far end, where several hosts are that end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// The interface of this machine; of a copy between two others, that of the source.
     pub device: String,
     /// The address there, and the one at the other end; empty: unknown.
@@ -468,6 +471,7 @@ fn of_paths(report: &Report) -> Vec<OnePathLine> {
         |address: Option<Address>| address.map_or_else(String::new, |address| IpAddr::from(address).to_string());
     let of = |path: &OnePath| OnePathLine {
         number: path.number,
+        host: report.hosts.iter().find(|(number, _)| *number == path.number).map(|(_, host)| host.clone()),
         device: path.device.clone(),
         local: address(path.local),
         remote: address(path.remote),

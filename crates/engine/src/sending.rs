@@ -380,7 +380,9 @@ mod tests {
         let (first, second) = (sending.push(Some(File(5 << 20)), 1), sending.push(Some(File(5 << 20)), 1));
         sending.want(first, &Wanted::All).unwrap();
         sending.want(second, &Wanted::All).unwrap();
-        let ahead = |sending: &mut Sending<File>, index| sending.take_ahead(0, To::Leader, index, 2).map(|(unit, _)| unit.chunk);
+        let ahead = |sending: &mut Sending<File>, index| {
+            sending.take_ahead(0, To::Leader, index, 2).map(|(unit, _)| unit.chunk)
+        };
         assert_eq!(sending.take(0, To::Leader, 16).len(), 1);
         assert_eq!(ahead(&mut sending, second), None, "it is not its turn");
         assert_eq!((ahead(&mut sending, first), ahead(&mut sending, first)), (Some(1), Some(2)));

@@ -98,15 +98,13 @@ impl MoverPlan {
     }
 
     fn serve(&self, place: &Place, path: u16, redials: &Mutex<BTreeMap<u16, Redialler>>) -> Result<(), Error> {
-        let Self { job, surroundings, watch, movers, events, .. } = self;
-        let mut remote = connect(place, job, surroundings, watch, None, self.foreseen.clone())?;
+        let mut remote = connect(place, &self.job, &self.surroundings, &self.watch, None, self.foreseen.clone())?;
         let child = remote.take_child();
         let result = self.with_remote(&remote, path, redials);
         if result.is_ok() {
             remote.channel.outbox().send(Control::Bye(SenderSummary::default()));
-            remote.channel.close(FAREWELL);
         }
-        let _ = (events, movers);
+        remote.channel.close(FAREWELL);
         if let Some(child) = child {
             child.end();
         }
@@ -154,6 +152,7 @@ impl MoverPlan {
             )
         })?;
         lock(redials).insert(path, Redialler::new(dialler, lanes));
+        watch.leads_to(path, &remote.place);
         watch.tell(&Event::Chose {
             what: Subject::Paths,
             choice: format!("path {path}: to {}", remote.place),
@@ -197,7 +196,8 @@ impl MoverPlan {
     }
 }
 
-fn left_out(place: &Place, error: &Error) -> String {
+/// For the user.
+pub(crate) fn left_out(place: &Place, error: &Error) -> String {
     let cause = error.cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("{place} is left out, the other hosts do its part: {}{cause}", error.what)
 }

@@ -1,8 +1,9 @@
 //! Who is where, who sends, who receives.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use haul_job::{Error, Fault, Job, LanePath, Observer, Place, Report};
+use haul_job::{Error, Event, Fault, Job, LanePath, Observer, Place, Report};
 use haul_net::Identity;
 use haul_store::DIRECT_FROM_BYTES;
 use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
@@ -15,7 +16,7 @@ use crate::reach::attach::{self, LinkDialler};
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{LanePlan, LaneRecord, dial_answers, lane_plan, lane_terms};
 use crate::reach::lane_terms::{LaneTerms, Memory};
-use crate::reach::movers::MoverPlan;
+use crate::reach::movers::{MoverPlan, left_out};
 use crate::reach::remote::{Assignment, Remote};
 use crate::reach::{connect, lane_door};
 use crate::run::ends::{check_made_up, sources_here, target_here, was_hashed};
@@ -23,6 +24,8 @@ use crate::run::here::here;
 use crate::run::order::Order;
 use crate::run::relay;
 use crate::session::asked_for::AskedFor;
+use crate::session::farewell::FAREWELL;
+use crate::session::foreseen::Foreseen;
 use crate::session::movers::Movers;
 use crate::session::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::session::reporter::{self, Ends, Watch};
@@ -95,10 +98,11 @@ impl Side {
 
 /// One side here, the other at a remote place.
 fn with_remote(order: Order<'_>, place: &Place, side: Side) -> Result<Ends, Error> {
-    let Order { job, surroundings, watch, .. } = order;
+    let Order { job, surroundings, .. } = order;
     let early = early_look(job, surroundings, side);
     let foreseen = early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
-    let mut remote = connect::connect(place, job, surroundings, watch, Some(side.direction()), foreseen)?;
+    let (job, mut remote) = leader(order, place, side, foreseen)?;
+    let (order, place) = (Order { job: &job, ..order }, &remote.place.clone());
     let child = remote.take_child();
     let record = Arc::new(LaneRecord::default());
     let far_end = remote.far_end.clone();
@@ -112,6 +116,32 @@ fn with_remote(order: Order<'_>, place: &Place, side: Side) -> Result<Ends, Erro
     let cipher = lock(&record.cipher).clone();
     let (source, target) = if side == Side::Sender { (here, there) } else { (there, here) };
     Ok(Ends { sender, receiver, source, target, lane_path, cipher })
+}
+
+/// The first of the hosts of the far end that answers, and the job for it and the others.
+fn leader<'a>(
+    order: Order<'a>,
+    place: &Place,
+    side: Side,
+    foreseen: Foreseen,
+) -> Result<(Cow<'a, Job>, Remote), Error> {
+    let Order { job, surroundings, watch, .. } = order;
+    let connect =
+        |place, job: &Job| connect::connect(place, job, surroundings, watch, Some(side.direction()), foreseen.clone());
+    let mut first = match connect(place, job) {
+        Ok(remote) => return Ok((Cow::Borrowed(job), remote)),
+        Err(error) => error,
+    };
+    let mut others = job.clone();
+    while !others.movers.is_empty() && !watch.interrupted() {
+        watch.tell(&Event::Warning { text: left_out(&others.target.place, &first) });
+        others.target.place = others.movers.remove(0);
+        match connect(&others.target.place, &others) {
+            Ok(remote) => return Ok((Cow::Owned(others), remote)),
+            Err(error) => first = error,
+        }
+    }
+    Err(first)
 }
 
 /// If lanes to the far side could be dialled, so can further links of the control channel; else the far side may dial.
@@ -252,7 +282,7 @@ pub(crate) fn session_with(
             receiver::run(job, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
         }
     };
-    movers.end();
+    movers.end(FAREWELL);
     if let Ok((sender, _)) = &result {
         for path in &sender.paths {
             let name =

@@ -90,6 +90,7 @@ impl Movers {
     /// It is gone.
     pub(crate) fn leaves(&self, path: u16) {
         lock(&self.0.state).joined.remove(&path);
+        self.0.changed.notify_all();
     }
 
     /// The leader has opened a draft.
@@ -111,10 +112,12 @@ impl Movers {
         }
     }
 
-    /// The session is over.
-    pub(crate) fn end(&self) {
-        lock(&self.0.state).is_over = true;
+    /// The session is over. Waits this long until all have said good-bye.
+    pub(crate) fn end(&self, limit: Duration) {
+        let mut state = lock(&self.0.state);
+        state.is_over = true;
         self.0.changed.notify_all();
+        drop(self.0.changed.wait_timeout_while(state, limit, |state| !state.joined.is_empty()));
     }
 
     /// Whether the session is over.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use haul_engine::attribute::{self, Phases};
 use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
-use haul_job::{Change, Error, Event, Fault, Job, ManifestLine, Observer, Progress, Report, Subject};
+use haul_job::{Change, Error, Event, Fault, Job, ManifestLine, Observer, Place, Progress, Report, Subject};
 use haul_wire::RelPath;
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
 use haul_wire::manifest::Item;
@@ -28,6 +28,8 @@ pub(crate) struct Watch {
     lanes_most: AtomicU16,
     /// Where the first lane of each path leads, by the number of the path.
     lane_addresses: Mutex<BTreeMap<u16, LaneAddresses>>,
+    /// Paths that lead to other hosts than the first one, and these hosts.
+    other_hosts: Mutex<BTreeMap<u16, String>>,
 }
 
 struct Person {
@@ -69,6 +71,7 @@ impl Watch {
             lanes_alive: AtomicU16::new(0),
             lanes_most: AtomicU16::new(0),
             lane_addresses: Mutex::default(),
+            other_hosts: Mutex::default(),
         }
     }
 
@@ -312,6 +315,7 @@ impl Watch {
             target: ends.target.clone(),
             path: sender.path.clone(),
             paths: sender.paths.iter().map(|path| self.seen_from_here(path)).collect(),
+            hosts: self.hosts_of(&sender.paths, &ends.target.place),
             time: shares,
             limit,
             dry_run,
@@ -320,6 +324,18 @@ impl Watch {
         drop(state);
         self.tell_progress();
         Some(report)
+    }
+
+    /// A path leads to another host than the first one.
+    pub(crate) fn leads_to(&self, path: u16, place: &Place) {
+        lock(&self.other_hosts).insert(path, place.to_string());
+    }
+
+    /// Where the paths of a job lead, if not all to one host.
+    fn hosts_of(&self, paths: &[OnePath], first: &str) -> Vec<(u16, String)> {
+        let others = lock(&self.other_hosts);
+        let host = |path: &OnePath| (path.number, others.get(&path.number).map_or(first, String::as_str).to_owned());
+        if others.is_empty() { Vec::new() } else { paths.iter().map(host).collect() }
     }
 
     /// A path whose lanes end here, with the addresses of this side.
