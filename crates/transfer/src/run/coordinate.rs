@@ -101,7 +101,7 @@ fn with_remote(order: Order<'_>, place: &Place, side: Side) -> Result<Ends, Erro
     let Order { job, surroundings, .. } = order;
     let early = early_look(job, surroundings, side);
     let foreseen = early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
-    let (job, mut remote) = leader(order, place, side, foreseen)?;
+    let (job, mut remote) = leader(order, place, side, &foreseen)?;
     let (order, place) = (Order { job: &job, ..order }, &remote.place.clone());
     let child = remote.take_child();
     let record = Arc::new(LaneRecord::default());
@@ -123,12 +123,13 @@ fn leader<'a>(
     order: Order<'a>,
     place: &Place,
     side: Side,
-    foreseen: Foreseen,
+    foreseen: &Foreseen,
 ) -> Result<(Cow<'a, Job>, Remote), Error> {
     let Order { job, surroundings, watch, .. } = order;
-    let connect =
-        |place, job: &Job| connect::connect(place, job, surroundings, watch, Some(side.direction()), foreseen.clone());
-    let mut first = match connect(place, job) {
+    let reach = |place: &Place, job: &Job| -> Result<Remote, Error> {
+        connect::connect(place, job, surroundings, watch, Some(side.direction()), foreseen.clone())
+    };
+    let mut first = match reach(place, job) {
         Ok(remote) => return Ok((Cow::Borrowed(job), remote)),
         Err(error) => error,
     };
@@ -136,7 +137,7 @@ fn leader<'a>(
     while !others.movers.is_empty() && !watch.interrupted() {
         watch.tell(&Event::Warning { text: left_out(&others.target.place, &first) });
         others.target.place = others.movers.remove(0);
-        match connect(&others.target.place, &others) {
+        match reach(&others.target.place, &others) {
             Ok(remote) => return Ok((Cow::Owned(others), remote)),
             Err(error) => first = error,
         }
