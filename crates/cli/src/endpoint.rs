@@ -8,6 +8,7 @@
 //! zero:SIZE, null:                   a file of zeros to copy from, and nowhere to copy to; both here
 //! anything else                      here; a name with a colon needs ./ in front, as in scp
 //! ```
+//! host1,host2:path   haul://host1,host2[:port]/path   several hosts with the same files. A user or port that is named once is for all.
 //! Everything after the host is bytes. A URI's path may hold %HH for any byte but NUL.
 
 use std::ffi::OsStr;
@@ -17,6 +18,86 @@ use haul_job::{Endpoint, Error, Fault, Place};
 
 use crate::printable::printable;
 use crate::rate;
+
+/// Parses an endpoint that several hosts may serve: the first one, and the others.
+pub fn parse_hosts(typed: &OsStr) -> Result<(Endpoint, Vec<Place>), Error> {
+    let bytes = typed.as_bytes();
+    let Some((hosts, scheme, rest)) = host_list(bytes) else { return Ok((parse(typed)?, Vec::new())) };
+    let mut parts: Vec<Vec<u8>> = hosts.split(|byte| *byte == b',').map(<[u8]>::to_vec).collect();
+    if parts.len() > MAX_HOSTS {
+        return Err(refused(bytes, &format!("one end has at most {MAX_HOSTS} hosts"), "name fewer of them"));
+    }
+    share_user(&mut parts);
+    if scheme.is_some() {
+        share_port(&mut parts);
+    }
+    let one = |host: Vec<u8>| {
+        let scheme = scheme.unwrap_or_default();
+        parse(OsStr::from_bytes(&[scheme, &host, rest].concat()))
+    };
+    let mut ends = parts.into_iter().map(one);
+    let first = ends.next().expect("a split has a part")?;
+    let mut others = Vec::new();
+    for other in ends {
+        let Endpoint { place, .. } = other?;
+        if place == first.place || others.contains(&place) {
+            return Err(refused(bytes, "it names a host twice", "name each host once"));
+        }
+        others.push(place);
+    }
+    Ok((first, others))
+}
+
+/// The first and the others: [`haul_job::MAX_MOVERS`] and one.
+const MAX_HOSTS: usize = haul_job::MAX_MOVERS as usize + 1;
+
+/// Hosts with a comma among them: the list, the scheme in front of it with its `://`, and all that follows the list.
+fn host_list(bytes: &[u8]) -> Option<(&[u8], Option<&[u8]>, &[u8])> {
+    let has_several = |hosts: &[u8]| hosts.contains(&b',');
+    if let Some((scheme, rest)) = split_scheme(bytes) {
+        let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+        let is_ours = matches!(scheme, b"ssh" | b"scp" | b"haul");
+        return (is_ours && has_several(&rest[..end]))
+            .then(|| (&rest[..end], Some(&bytes[..scheme.len() + 3]), &rest[end..]));
+    }
+    let colon = find_colon_of_list(bytes)?;
+    has_several(&bytes[..colon]).then(|| (&bytes[..colon], None, &bytes[colon..]))
+}
+
+/// [`find_colon`], where an address in brackets may stand at any place of the list.
+fn find_colon_of_list(bytes: &[u8]) -> Option<usize> {
+    let mut is_inside = false;
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'[' if at == 0 || matches!(bytes[at - 1], b',' | b'@') => is_inside = true,
+            b']' => is_inside = false,
+            b':' if !is_inside => return Some(at),
+            b'/' => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Hosts without a login name have that of the first host.
+fn share_user(hosts: &mut [Vec<u8>]) {
+    let Some(user) = split_user(&hosts[0]).0.map(<[u8]>::to_vec) else { return };
+    for host in hosts.iter_mut().filter(|host| !host.contains(&b'@')) {
+        *host = [&user, &b"@"[..], host].concat();
+    }
+}
+
+/// Hosts without a port have that of the last host.
+fn share_port(hosts: &mut [Vec<u8>]) {
+    let colon = |host: &[u8]| {
+        let address = host.iter().rposition(|byte| matches!(byte, b']' | b'@')).unwrap_or(0);
+        host[address..].iter().position(|byte| *byte == b':').map(|at| address + at)
+    };
+    let Some(port) = hosts.last().and_then(|last| Some(last[colon(last)?..].to_vec())) else { return };
+    for host in hosts.iter_mut().filter(|host| colon(host).is_none()) {
+        host.extend_from_slice(&port);
+    }
+}
 
 /// Parses an endpoint as typed.
 pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
@@ -313,6 +394,42 @@ mod tests {
                 assert!(error.hint.is_some());
                 format!("refused: {}", error.cause.unwrap_or_default())
             }
+        }
+    }
+
+    #[test]
+    fn a_list_of_hosts_is_one_end_and_a_comma_elsewhere_is_none() {
+        let hosts = |typed: &str| match parse_hosts(OsStr::new(typed)) {
+            Ok((Endpoint { place, path }, others)) => {
+                let others: Vec<String> = others.iter().map(Place::to_string).collect();
+                format!("{place} {} and {}", printable(&path), others.join(" "))
+            }
+            Err(error) => format!("refused: {}", error.cause.unwrap_or_default()),
+        };
+        let table = [
+            ("h1,h2:data", "h1 data and h2"),
+            ("me@h1,h2,you@h3:", "me@h1 . and me@h2 you@h3"),
+            ("h1,me@h2:d", "h1 d and me@h2"),
+            ("[2001:db8::1],h2:d", "2001:db8::1 d and h2"),
+            ("h1,me@[2001:db8::2]:d:e", "h1 d:e and me@2001:db8::2"),
+            ("h1,h2:a,b:c", "h1 a,b:c and h2"),
+            ("ssh://me@h1,h2:2200/d", "ssh://me@h1:2200 d and ssh://me@h2:2200"),
+            ("haul://h1,h2/d", "haul://h1:7632 d and haul://h2:7632"),
+            ("haul://h1,h2:9/d", "haul://h1:9 d and haul://h2:9"),
+            ("haul://h1:8,h2:9/a,b", "haul://h1:8 a,b and haul://h2:9"),
+            ("haul://[2001:db8::1],[2001:db8::2]:9/d", "haul://[2001:db8::1]:9 d and haul://[2001:db8::2]:9"),
+            // One host, or a name here: as ever.
+            ("h1:a,b", "h1 a,b and "),
+            ("a,b", "this machine a,b and "),
+            ("./a,b:c", "this machine ./a,b:c and "),
+            ("dir/a,b:c", "this machine dir/a,b:c and "),
+            ("[a,b].txt", "this machine [a,b].txt and "),
+            ("h1,:d", "refused: the host is empty"),
+            ("h1,h1:d", "refused: it names a host twice"),
+            ("h1,h2,h3,h4,h5,h6:d", "refused: one end has at most 5 hosts"),
+        ];
+        for (typed, expected) in table {
+            assert_eq!(hosts(typed), expected, "{typed}");
         }
     }
 

@@ -19,7 +19,7 @@ use crate::reach::{parse_jump, parse_port};
 
 /// The job that `haul cp` describes. Reads the lists that its flags name.
 pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
-    let (mut sources, target) = endpoints(&typed.paths)?;
+    let Ends { mut sources, target, movers } = endpoints(&typed.paths)?;
     match sources.first_mut() {
         Some(Endpoint { place: Place::Stripes { directories }, .. }) => directories.clone_from(&typed.stripe_dir),
         _ if !typed.stripe_dir.is_empty() => {
@@ -42,6 +42,7 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
     Ok(Job {
         sources,
         target,
+        movers,
         selection,
         carriage: Carriage { service: service(typed)?, ..carriage(typed, ssh_family) },
         ssh,
@@ -66,7 +67,14 @@ fn check_verify_disk(typed: &Cp, target: &Endpoint) -> Result<(), Error> {
     Ok(())
 }
 
-fn endpoints(paths: &[OsString]) -> Result<(Vec<Endpoint>, Endpoint), Error> {
+/// The two ends of a job. Several hosts may serve the one that is not here.
+struct Ends {
+    sources: Vec<Endpoint>,
+    target: Endpoint,
+    movers: Vec<Place>,
+}
+
+fn endpoints(paths: &[OsString]) -> Result<Ends, Error> {
     let form = "haul cp [OPTIONS] SRC... DST";
     let (target, sources) = match paths {
         [] => return Err(usage("no source and no target are named").try_this(form)),
@@ -76,14 +84,23 @@ fn endpoints(paths: &[OsString]) -> Result<(Vec<Endpoint>, Endpoint), Error> {
         }
         [sources @ .., target] => (target, sources),
     };
-    let sources = sources.iter().map(|source| endpoint::parse(source)).collect::<Result<Vec<_>, _>>()?;
-    let target = endpoint::parse(target)?;
+    let ends = sources.iter().map(|source| endpoint::parse_hosts(source)).collect::<Result<Vec<_>, _>>()?;
+    let (target, target_hosts) = endpoint::parse_hosts(target)?;
+    let (sources, mut source_hosts): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
     if let Some(other) = sources.iter().find(|source| source.place != sources[0].place) {
         return Err(usage("all sources must be at one place")
             .because(format!("one is on {}, another on {}", sources[0].place, other.place))
             .try_this("copy them one after the other"));
     }
-    Ok((sources, target))
+    if source_hosts.iter().any(|hosts| *hosts != source_hosts[0]) {
+        return Err(usage("all sources must be at the same hosts").try_this("copy them one after the other"));
+    }
+    let source_hosts = source_hosts.swap_remove(0);
+    if !source_hosts.is_empty() && !target_hosts.is_empty() {
+        return Err(usage("only one of the two ends may have several hosts").try_this("name one host of the other end"));
+    }
+    let movers = if source_hosts.is_empty() { target_hosts } else { source_hosts };
+    Ok(Ends { sources, target, movers })
 }
 
 fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Selection, Error> {

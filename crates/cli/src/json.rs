@@ -15,6 +15,7 @@ use crate::class::{ClassChangeLine, ClassLine, class_name, of_class_change, of_s
 use crate::outlook::Outlook;
 use crate::{endpoint, failure, json_text, limit};
 
+use paths::of_each_path;
 pub use paths::{OnePathLine, SubflowLine, of_paths, of_subflows};
 
 /// Writes each event as a line.
@@ -498,11 +499,6 @@ pub fn of_path(path: &PathSummary) -> PathLine {
     }
 }
 
-fn of_each_path(report: &Report) -> Vec<OnePathLine> {
-    let moving = report.last_byte.unwrap_or(report.elapsed).saturating_sub(report.first_byte.unwrap_or_default());
-    of_paths(report.paths.iter(), |path| (path.delivered_bytes as f64 / moving.as_secs_f64().max(1e-3)) as u64)
-}
-
 pub fn of_host(host: &Host) -> HostLine {
     let limits = &host.limits;
     HostLine {
@@ -591,6 +587,7 @@ mod tests {
     /// Every kind of line once, with every field set.
     fn all_lines() -> Vec<Line> {
         let job = Job {
+            movers: Vec::new(),
             sources: vec![
                 Endpoint { place: Place::Local, path: b"data/".to_vec() },
                 Endpoint { place: Place::Local, path: b"odd\xff".to_vec() },

@@ -172,13 +172,34 @@ fn of_earlier_runs(report: &Report) -> Vec<String> {
     parts
 }
 
+/// Each host of the far end, and its part: `2 hosts (dtn1 55 %, dtn2 45 %)`.
+fn hosts(report: &Report) -> String {
+    let mut carried: Vec<(&str, u64)> = Vec::new();
+    for (number, host) in &report.hosts {
+        let path = report.paths.iter().find(|path| path.number == *number);
+        let bytes = path.map_or(0, |path| path.delivered_bytes);
+        match carried.iter_mut().find(|(known, _)| known == host) {
+            Some((_, sum)) => *sum += bytes,
+            None => carried.push((host, bytes)),
+        }
+    }
+    let all = carried.iter().map(|(_, bytes)| bytes).sum::<u64>().max(1);
+    let each: Vec<String> = carried
+        .iter()
+        .map(|(host, bytes)| format!("{} {:.0} %", printable(host.as_bytes()), 100.0 * *bytes as f64 / all as f64))
+        .collect();
+    format!("{} ({})", counted(carried.len() as u64, "host", "hosts"), each.join(", "))
+}
+
 fn lanes(report: &Report) -> String {
     let mut text = counted(report.lanes.into(), "lane", "lanes");
     if let Some(path) = report.lane_path {
         let _ = write!(text, " {}", path.name());
     }
     let used: Vec<&OnePath> = report.paths.iter().filter(|path| path.delivered_bytes > 0).collect();
-    if used.len() > 1 {
+    if !report.hosts.is_empty() {
+        let _ = write!(text, " to {}", hosts(report));
+    } else if used.len() > 1 {
         let devices: Vec<String> = used.iter().map(|path| printable(&path.device)).collect();
         let _ = write!(text, " over {} paths ({})", used.len(), devices.join(", "));
     }
@@ -236,6 +257,7 @@ pub mod tests {
             source: host("this machine", 6 << 20),
             target: host("host-b", 6 << 20),
             paths: Vec::new(),
+            hosts: Vec::new(),
             path: PathSummary {
                 rtt_min_us: 228_000,
                 queueing_us: 3_100,
@@ -291,6 +313,10 @@ pub mod tests {
         };
         let paths = vec![path(0, "eth0", 7), path(1, "eth1", 8), path(2, "wlan0", 0)];
         assert_eq!(lanes(&Report { paths, ..report() }), "4 lanes direct over 2 paths (eth0, eth1) AES-128-GCM");
+        let paths = vec![path(0, "eth0", 30), path(1, "eth1", 30), path(7, "eth0", 40)];
+        let hosts = vec![(0, "dtn1".to_owned()), (1, "dtn1".to_owned()), (7, "dtn2".to_owned())];
+        let several = Report { paths, hosts, ..report() };
+        assert_eq!(lanes(&several), "4 lanes direct to 2 hosts (dtn1 60 %, dtn2 40 %) AES-128-GCM");
         let paths = vec![path(0, "eth0", 7)];
         assert_eq!(lanes(&Report { paths, ..report() }), "4 lanes direct AES-128-GCM");
     }

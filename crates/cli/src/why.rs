@@ -265,7 +265,8 @@ fn each_path(text: &mut String, report: &ReportLine) {
     for path in &report.paths {
         let device = if path.device.is_empty() { String::new() } else { format!("{}, ", printable(&path.device)) };
         let label = format!("path {}", path.number);
-        row(text, &label, &format!("{device}{} to {}, {}", path.local, path.remote, state(&path.state)));
+        let host = path.host.as_ref().map(|host| format!("{}, ", printable(host))).unwrap_or_default();
+        row(text, &label, &format!("{host}{device}{} to {}, {}", path.local, path.remote, state(&path.state)));
         let carried =
             format!("{} ({}), {}", bytes(path.bytes), percent(path.share), bits(path.rate_bytes_per_s as f64));
         let queues = format!("{} more in queues", latency(path.path.queueing_us));

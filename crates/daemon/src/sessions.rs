@@ -196,6 +196,7 @@ impl Visit for Clerk {
                 if more > 0 { format!("reads '{first}' and {more} more") } else { format!("reads '{first}'") }
             }
             Role::Receiver { target } => format!("writes to '{}'", escaped(target)),
+            Role::Mover { target } => format!("writes for another host to '{}'", escaped(target)),
             Role::Probe { time_ms } => format!("probes the path, {:.1} s each way", f64::from(*time_ms) / 1e3),
         };
         self.tell(&what, false);

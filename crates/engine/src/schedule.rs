@@ -24,11 +24,23 @@ pub const MAX_TRIES: u8 = 3;
 /// is no place for the file. A file has at most [`MAX_TRIES`] for each of its chunks.
 pub const MAX_REPAIRS: u32 = 1024;
 
+/// Where a lane leads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum To {
+    /// To the host that settles names.
+    #[default]
+    Leader,
+    /// To another host of the same end: it writes chunks that nobody has carried yet, of files that the leader has opened.
+    Mover,
+}
+
 /// The queue of a sender.
 #[derive(Debug, Default)]
 pub struct Scheduler {
     /// Ranges of chunks, in the order in which they were asked for.
     queue: VecDeque<(u64, ChunkRange)>,
+    /// The same of files that movers may write, too. What goes again is never here.
+    shared: VecDeque<(u64, ChunkRange)>,
     flying: BTreeMap<Unit, u16>,
     tries: BTreeMap<Unit, u8>,
 }
@@ -50,22 +62,37 @@ impl Scheduler {
         self.queue.push_back((index, range));
     }
 
-    /// The next unit for this lane.
-    pub fn take(&mut self, lane: u16) -> Option<Unit> {
-        let (index, range) = self.queue.front_mut()?;
+    /// [`Scheduler::want`] for chunks that lanes to movers may carry, too.
+    pub fn share(&mut self, index: u64, range: ChunkRange) {
+        self.shared.push_back((index, range));
+    }
+
+    /// The next unit for this lane. Lanes to the leader first take what nobody else may.
+    pub fn take(&mut self, lane: u16, to: To) -> Option<Unit> {
+        let queue = self.queue_for(to);
+        let (index, range) = queue.front_mut()?;
         let unit = Unit { index: *index, chunk: range.first };
         range.first += 1;
         range.count -= 1;
         if range.count == 0 {
-            self.queue.pop_front();
+            queue.pop_front();
         }
         self.flying.insert(unit, lane);
         Some(unit)
     }
 
+    fn queue_for(&mut self, to: To) -> &mut VecDeque<(u64, ChunkRange)> {
+        if to == To::Mover || self.queue.is_empty() { &mut self.shared } else { &mut self.queue }
+    }
+
     /// The range of chunks that is taken from next: the file's index, and how many wait.
-    pub fn next_range(&self) -> Option<(u64, u32)> {
-        self.queue.front().map(|(index, range)| (*index, range.count))
+    pub fn next_range(&mut self, to: To) -> Option<(u64, u32)> {
+        self.queue_for(to).front().map(|(index, range)| (*index, range.count))
+    }
+
+    /// Whether nothing waits for such a lane.
+    pub fn has_none(&self, to: To) -> bool {
+        self.shared.is_empty() && (to == To::Mover || self.queue.is_empty())
     }
 
     /// What waits, in the order in which lanes will take it.
@@ -74,12 +101,12 @@ impl Scheduler {
             let index = *index;
             (range.first..range.first.saturating_add(range.count)).map(move |chunk| Unit { index, chunk })
         };
-        self.queue.iter().flat_map(units)
+        self.queue.iter().chain(&self.shared).flat_map(units)
     }
 
     /// Whether nothing waits in the queue.
     pub fn is_drained(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() && self.shared.is_empty()
     }
 
     /// Units under way.
@@ -132,6 +159,7 @@ impl Scheduler {
     /// Nothing more of this file: it failed, or changed.
     pub fn forget(&mut self, index: u64) {
         self.queue.retain(|(queued, _)| *queued != index);
+        self.shared.retain(|(queued, _)| *queued != index);
         self.settled(index);
     }
 
@@ -170,7 +198,7 @@ mod tests {
         let mut scheduler = Scheduler::default();
         scheduler.want(0, chunks(0, 2));
         scheduler.want(1, chunks(0, 1));
-        let taken: Vec<Unit> = core::iter::from_fn(|| scheduler.take(0)).collect();
+        let taken: Vec<Unit> = core::iter::from_fn(|| scheduler.take(0, To::Leader)).collect();
         assert_eq!(taken, [Unit { index: 0, chunk: 0 }, Unit { index: 0, chunk: 1 }, Unit { index: 1, chunk: 0 }]);
         assert!(scheduler.is_drained());
     }
@@ -179,11 +207,11 @@ mod tests {
     fn resumes_after_lane_loss_without_resending_receipted_chunks() {
         let mut scheduler = Scheduler::default();
         scheduler.want(9, chunks(0, 6));
-        let mine: Vec<Unit> = (0..3).filter_map(|_| scheduler.take(0)).collect();
-        let others: Vec<Unit> = (0..2).filter_map(|_| scheduler.take(1)).collect();
+        let mine: Vec<Unit> = (0..3).filter_map(|_| scheduler.take(0, To::Leader)).collect();
+        let others: Vec<Unit> = (0..2).filter_map(|_| scheduler.take(1, To::Leader)).collect();
         assert!(scheduler.receipt(mine[1]));
         assert_eq!(scheduler.lane_died(0), vec![mine[0], mine[2]]);
-        let rest: Vec<Unit> = core::iter::from_fn(|| scheduler.take(1)).collect();
+        let rest: Vec<Unit> = core::iter::from_fn(|| scheduler.take(1, To::Leader)).collect();
         assert_eq!(rest, [mine[0], mine[2], Unit { index: 9, chunk: 5 }]);
         assert!(others.into_iter().all(|unit| scheduler.receipt(unit)));
     }
@@ -192,27 +220,48 @@ mod tests {
     fn a_chunk_that_never_verifies_is_given_up_after_three_tries() {
         let mut scheduler = Scheduler::default();
         scheduler.want(1, chunks(4, 1));
-        let unit = scheduler.take(0).unwrap();
+        let unit = scheduler.take(0, To::Leader).unwrap();
         assert_eq!(scheduler.again(unit), Retry::Queued);
         assert_eq!(scheduler.again(unit), Retry::Unknown);
-        scheduler.take(0);
+        scheduler.take(0, To::Leader);
         assert_eq!(scheduler.again(unit), Retry::Queued);
-        scheduler.take(0);
+        scheduler.take(0, To::Leader);
         assert_eq!(scheduler.again(unit), Retry::GiveUp);
-        assert_eq!(scheduler.take(0), None);
+        assert_eq!(scheduler.take(0, To::Leader), None);
     }
 
     #[test]
     fn a_chunk_that_was_lost_after_its_receipt_is_carried_once_more_and_first() {
         let mut scheduler = Scheduler::default();
         scheduler.want(1, chunks(0, 2));
-        let unit = scheduler.take(0).unwrap();
+        let unit = scheduler.take(0, To::Leader).unwrap();
         assert!(scheduler.receipt(unit));
         scheduler.repair(unit);
-        assert_eq!(scheduler.take(1), Some(unit));
+        assert_eq!(scheduler.take(1, To::Leader), Some(unit));
         assert!(scheduler.receipt(unit));
-        assert_eq!(scheduler.take(1), Some(Unit { index: 1, chunk: 1 }));
-        assert_eq!(scheduler.take(1), None);
+        assert_eq!(scheduler.take(1, To::Leader), Some(Unit { index: 1, chunk: 1 }));
+        assert_eq!(scheduler.take(1, To::Leader), None);
+    }
+
+    #[test]
+    fn a_mover_gets_fresh_chunks_of_shared_files_and_what_goes_again_is_for_the_leader() {
+        let mut scheduler = Scheduler::default();
+        scheduler.want(0, chunks(0, 1));
+        scheduler.share(1, chunks(0, 3));
+        let (leader, mover) = (0, 7 << 8);
+        let first = Unit { index: 1, chunk: 0 };
+        assert_eq!(scheduler.take(mover, To::Mover), Some(first));
+        assert_eq!(scheduler.take(leader, To::Leader), Some(Unit { index: 0, chunk: 0 }), "nobody else may have it");
+        assert_eq!(scheduler.take(mover, To::Mover), Some(Unit { index: 1, chunk: 1 }));
+        assert_eq!(scheduler.lane_died(mover), [first, Unit { index: 1, chunk: 1 }]);
+        assert_eq!(scheduler.take(mover, To::Mover), Some(Unit { index: 1, chunk: 2 }));
+        assert!(scheduler.has_none(To::Mover) && !scheduler.has_none(To::Leader));
+        assert_eq!(scheduler.take(leader, To::Leader), Some(first));
+        assert_eq!(scheduler.again(Unit { index: 1, chunk: 2 }), Retry::Queued);
+        assert_eq!(scheduler.take(mover, To::Mover), None);
+        scheduler.share(2, chunks(0, 2));
+        scheduler.forget(2);
+        assert!(scheduler.has_none(To::Mover));
     }
 
     #[test]
@@ -220,10 +269,10 @@ mod tests {
         let mut scheduler = Scheduler::default();
         scheduler.want(1, chunks(0, 5));
         scheduler.want(2, chunks(0, 1));
-        scheduler.take(0);
+        scheduler.take(0, To::Leader);
         scheduler.forget(1);
         assert_eq!(scheduler.flying(), 0);
-        assert_eq!(scheduler.take(0), Some(Unit { index: 2, chunk: 0 }));
+        assert_eq!(scheduler.take(0, To::Leader), Some(Unit { index: 2, chunk: 0 }));
     }
 
     proptest! {
@@ -244,14 +293,14 @@ mod tests {
                         prop_assert!(scheduler.receipt(unit));
                         prop_assert!(arrived.insert(unit), "sent again after its receipt");
                     },
-                    _ => if let Some(unit) = scheduler.take(lane) { carried.push((lane, unit)); },
+                    _ => if let Some(unit) = scheduler.take(lane, To::Leader) { carried.push((lane, unit)); },
                 }
             }
             for (_, unit) in carried.drain(..) {
                 scheduler.receipt(unit);
                 arrived.insert(unit);
             }
-            while let Some(unit) = scheduler.take(0) {
+            while let Some(unit) = scheduler.take(0, To::Leader) {
                 scheduler.receipt(unit);
                 prop_assert!(arrived.insert(unit));
             }

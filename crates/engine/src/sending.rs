@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use haul_wire::control::{ChunkRange, Wanted};
 
 use crate::plan::ChunkLayout;
-use crate::schedule::{Retry, Scheduler, Unit};
+use crate::schedule::{Retry, Scheduler, To, Unit};
 use crate::window::Window;
 
 /// A file that is offered, as the caller keeps it.
@@ -42,6 +42,8 @@ pub struct Sending<F> {
 struct Open<F> {
     /// `None` for what has no data to send (any more).
     file: Option<F>,
+    /// Movers may write it, too.
+    is_shared: bool,
     /// The target said what it wants of it.
     answered: bool,
     settled: bool,
@@ -79,13 +81,21 @@ impl<F: Offered + Clone> Sending<F> {
     }
 
     fn offer(&mut self, file: Option<F>, weight_bytes: usize, is_retry: bool) -> u64 {
-        let open = Open { file, answered: false, settled: false, is_retry, confirmed_bytes: 0 };
+        let open = Open { file, is_shared: false, answered: false, settled: false, is_retry, confirmed_bytes: 0 };
         self.window.push(open, weight_bytes)
     }
 
     /// The walk is over: nothing follows but retries.
     pub fn walk_done(&mut self) {
         self.walk_done = true;
+    }
+
+    /// The target has opened a file that movers may write, too. It says so before it says what it wants.
+    pub fn share(&mut self, index: u64) -> Result<(), Broken> {
+        let open = self.window.get_mut(index).filter(|open| !open.settled && !open.answered);
+        let open = open.ok_or(Broken("it shares an item that is not open, or that it has asked for"))?;
+        open.is_shared = open.file.as_ref().is_some_and(|file| !file.layout().is_whole());
+        Ok(())
     }
 
     /// The target said what it wants of an item, once: with more answers, the queue would grow without bound. Returns the file.
@@ -97,8 +107,9 @@ impl<F: Offered + Clone> Sending<F> {
         }
         let file = open.file.as_ref().ok_or(Broken("it asks for an item that has no data"))?;
         let count = file.layout().count();
+        let want = if open.is_shared { Scheduler::share } else { Scheduler::want };
         match wanted {
-            Wanted::All => self.scheduler.want(index, ChunkRange { first: 0, count }),
+            Wanted::All => want(&mut self.scheduler, index, ChunkRange { first: 0, count }),
             Wanted::Hash => self.scheduler.want(index, ChunkRange { first: 0, count: 1 }),
             Wanted::Chunks(ranges) => {
                 let mut next = 0;
@@ -108,7 +119,7 @@ impl<F: Offered + Clone> Sending<F> {
                         Some(end) if range.first >= next && range.count > 0 => next = end,
                         _ => return Err(Broken("it asks for chunks that do not exist")),
                     }
-                    self.scheduler.want(index, *range);
+                    want(&mut self.scheduler, index, *range);
                 }
             }
         }
@@ -116,10 +127,10 @@ impl<F: Offered + Clone> Sending<F> {
     }
 
     /// Units for a lane, at most so many; one chunk of a large file is enough.
-    pub fn take(&mut self, lane: u16, most: usize) -> Vec<(Unit, F)> {
+    pub fn take(&mut self, lane: u16, to: To, most: usize) -> Vec<(Unit, F)> {
         let mut units = Vec::new();
         while units.len() < most {
-            let Some(unit) = self.scheduler.take(lane) else { break };
+            let Some(unit) = self.scheduler.take(lane, to) else { break };
             // An item that was settled meanwhile needs no data.
             let Some(file) = self.window.get(unit.index).and_then(|open| open.file.clone()) else {
                 self.scheduler.receipt(unit);
@@ -136,9 +147,9 @@ impl<F: Offered + Clone> Sending<F> {
 
     /// The next chunk of this file for a lane that still carries another, so that it can be read meanwhile. None when that is not what comes
     /// next, or when no more than `left` chunks of it would wait then: near the end of a file the other lanes are to have them.
-    pub fn take_ahead(&mut self, lane: u16, index: u64, left: u32) -> Option<(Unit, F)> {
-        self.scheduler.next_range().filter(|(next, count)| *next == index && *count > left)?;
-        self.take(lane, 1).pop()
+    pub fn take_ahead(&mut self, lane: u16, to: To, index: u64, left: u32) -> Option<(Unit, F)> {
+        self.scheduler.next_range(to).filter(|(next, count)| *next == index && *count > left)?;
+        self.take(lane, to, 1).pop()
     }
 
     /// A unit is verified at the target. Returns the lane that carried it, when one did.
@@ -211,6 +222,11 @@ impl<F: Offered + Clone> Sending<F> {
             gone += 1;
         }
         Ok(gone)
+    }
+
+    /// Whether no unit waits for such a lane.
+    pub fn has_none(&self, to: To) -> bool {
+        self.scheduler.has_none(to)
     }
 
     /// Whether no unit waits for a lane.
@@ -312,20 +328,20 @@ mod tests {
         sending.push(None, 1);
         let kept = sending.push(Some(File(1)), 1);
         sending.want(first, &Wanted::All).unwrap();
-        assert_eq!(sending.take(0, 1).len(), 1);
+        assert_eq!(sending.take(0, To::Leader, 1).len(), 1);
         sending.settle(kept, false).unwrap();
         assert!(!sending.is_all_taken(), "the walk may find more");
         sending.walk_done();
         assert!(sending.is_all_taken());
         assert!(sending.lane_died(0));
         assert!(!sending.is_all_taken(), "it has to go again");
-        sending.take(1, 1);
+        sending.take(1, To::Leader, 1);
         assert!(sending.is_all_taken());
         assert!(sending.withdraw(first));
         let fresh = sending.push_retry(Some(File(2)), 1);
         assert!(!sending.is_all_taken(), "the target has not said what it wants of the retry");
         sending.want(fresh, &Wanted::All).unwrap();
-        sending.take(1, 1);
+        sending.take(1, To::Leader, 1);
         assert!(sending.is_all_taken());
     }
 
@@ -350,10 +366,10 @@ mod tests {
         let mut sending = Sending::default();
         let index = sending.push(Some(File(1)), 1);
         sending.want(index, &Wanted::All).unwrap();
-        let first = sending.take(0, 1)[0].0;
+        let first = sending.take(0, To::Leader, 1)[0].0;
         sending.lane_died(0);
         assert_eq!(sending.on_receipt(first), None, "it is queued again");
-        assert_eq!(sending.take(1, 1)[0].0, first);
+        assert_eq!(sending.take(1, To::Leader, 1)[0].0, first);
         sending.settle(index, false).unwrap();
         assert!(!sending.has_work() && sending.flying() == 0);
     }
@@ -364,8 +380,10 @@ mod tests {
         let (first, second) = (sending.push(Some(File(5 << 20)), 1), sending.push(Some(File(5 << 20)), 1));
         sending.want(first, &Wanted::All).unwrap();
         sending.want(second, &Wanted::All).unwrap();
-        let ahead = |sending: &mut Sending<File>, index| sending.take_ahead(0, index, 2).map(|(unit, _)| unit.chunk);
-        assert_eq!(sending.take(0, 16).len(), 1);
+        let ahead = |sending: &mut Sending<File>, index| {
+            sending.take_ahead(0, To::Leader, index, 2).map(|(unit, _)| unit.chunk)
+        };
+        assert_eq!(sending.take(0, To::Leader, 16).len(), 1);
         assert_eq!(ahead(&mut sending, second), None, "it is not its turn");
         assert_eq!((ahead(&mut sending, first), ahead(&mut sending, first)), (Some(1), Some(2)));
         assert_eq!(ahead(&mut sending, first), None, "the other lanes are to have the rest");
@@ -373,7 +391,7 @@ mod tests {
         sending.lane_died(0);
         assert_eq!(sending.flying(), 0);
         assert_eq!(
-            sending.take(1, 1)[0].0,
+            sending.take(1, To::Leader, 1)[0].0,
             Unit { index: first, chunk: 0 },
             "what was taken ahead goes back with the lane"
         );
@@ -384,7 +402,7 @@ mod tests {
         let mut sending = Sending::default();
         let index = sending.push(Some(File(3 << 20)), 1);
         sending.want(index, &Wanted::All).unwrap();
-        let [(first, _)] = &sending.take(0, 16)[..] else { panic!("one chunk of a large file") };
+        let [(first, _)] = &sending.take(0, To::Leader, 16)[..] else { panic!("one chunk of a large file") };
         assert_eq!(sending.on_receipt(*first), Some(0));
         assert_eq!(sending.on_receipt(*first), None, "a second receipt counts for nothing");
         assert_eq!((sending.confirmed_open_bytes(), sending.largest_open_bytes()), (1 << 20, 3 << 20));

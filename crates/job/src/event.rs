@@ -235,6 +235,8 @@ pub struct Report {
     pub path: PathSummary,
     /// Each of them.
     pub paths: Vec<OnePath>,
+    /// The host at the far end of each path, by its number; empty where one host is that end.
+    pub hosts: Vec<(u16, String)>,
     /// Where the lanes' time went.
     pub time: Shares,
     /// What limited this transfer; `None` when nothing moved.

@@ -22,6 +22,8 @@ pub struct Job {
     pub sources: Vec<Endpoint>,
     /// Where it goes.
     pub target: Endpoint,
+    /// Further hosts of the end that is not here, with the same files as the first one; at most [`MAX_MOVERS`](haul_wire::limits::MAX_MOVERS).
+    pub movers: Vec<Place>,
     /// What is copied and how faithfully.
     pub selection: Selection,
     /// How the bytes travel.

@@ -17,7 +17,7 @@ pub use haul_engine::attribute::{Cause, Limit, Shares, limit_of_path};
 pub use haul_engine::remedy::{Buffer, End, Host, LanePath, Remedy};
 pub use haul_net::DeviceName;
 pub use haul_wire::control::Address;
-pub use haul_wire::limits::MAX_PATHS;
+pub use haul_wire::limits::{MAX_MOVERS, MAX_PATHS};
 pub use haul_wire::summary::{
     Arrival, HostLimits, MarkEffect, OnePath, PathService, PathState, PathSummary, PathTime, Subflow,
 };

@@ -22,6 +22,13 @@
 //!       <--- Summary --------------         everything resolved and flushed
 //!       ---- Bye ----------------->
 //!
+//!   initiator          mover (another host of the receiver's end)     and the receiver, which leads
+//!       ---- Begin, SharedRoot --->                                    <--- SharedRoot ---   a file to find it by
+//!       <--- SameRoot -------------
+//!       ---- OpenDraft, CloseDraft>                                    <--- OpenDraft ----   files whose chunks a mover may write
+//!       <--- Moved ----------------                                    ---- Moved ------->   chunks that it wrote, verified and flushed
+//!       ---- Bye ----------------->
+//!
 //!   in a probe, first there (the initiator sends), then back
 //!       ---- ProbeSent ----------->         time is over; its lanes carry nothing more
 //!       <--- ProbeArrived ---------
@@ -37,10 +44,13 @@ pub use crate::address::{Address, Candidate};
 use crate::bounded;
 use crate::fault::CodecFault;
 use crate::limits::{
-    MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATHS, MAX_PROBE_MS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
+    MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATH_BYTES, MAX_PATHS, MAX_PROBE_MS, MAX_RANGES, MAX_SPEC_ITEMS,
+    MAX_TEXT_BYTES,
 };
 use crate::manifest::{self, PackedItem};
+pub use crate::movers::{MovedChunk, OpenDraft, SharedRoot};
 use crate::path::RelPath;
+pub use crate::probe::{ProbeArrived, ProbeSent};
 use crate::service::CODE_POINTS;
 pub use crate::service::{AskedClass, Service};
 use crate::summary::{HostLimits, KnownPath, PathNow};
@@ -157,6 +167,19 @@ pub enum Control {
     Addresses(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")] Vec<Address>),
     /// Receiver to sender: what a lane brings of a chunk does not count.
     Void(Void),
+    /// Leader to initiator to mover: what stands beneath the open target, if it is the same tree.
+    SharedRoot(SharedRoot),
+    /// Mover to initiator: it found that.
+    SameRoot,
+    /// Leader to initiator to mover, before the item is asked for: its chunks may be written here.
+    OpenDraft(OpenDraft),
+    /// Initiator to mover: nothing more of this item is to be written.
+    CloseDraft {
+        /// Manifest index.
+        index: u64,
+    },
+    /// Mover to initiator to leader: chunks that it wrote, verified and flushed.
+    Moved(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<MovedChunk>),
 }
 
 /// What an agent says first.
@@ -215,6 +238,11 @@ pub enum Role {
     },
     /// Writes to this target.
     Receiver {
+        /// Path as typed.
+        target: Vec<u8>,
+    },
+    /// Writes chunks into files that another host of the same end has opened beneath this target.
+    Mover {
         /// Path as typed.
         target: Vec<u8>,
     },
@@ -308,6 +336,8 @@ pub struct Carriage {
     pub write_route: Option<u8>,
     /// What an earlier job found of this path, in this direction.
     pub path: Option<KnownPath>,
+    /// Other hosts may write into the drafts of this receiver.
+    pub movers: bool,
     /// Processors of the smaller of the two hosts, as the initiator knows them; 0: it does not.
     pub cpus: u16,
     /// What is asked of a network that others use, too.
@@ -479,37 +509,6 @@ pub enum Notice {
     },
 }
 
-/// What the sending side of a probe saw.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProbeSent {
-    /// Its lanes and the path.
-    pub sender: SenderSummary,
-    /// Mean deviation of the round-trip time under load.
-    pub jitter_us: u32,
-    /// Largest packet that the kernel sends on this path; 0: unknown.
-    pub mtu_bytes: u32,
-    /// Largest segment of TCP, without headers; 0: unknown.
-    pub segment_bytes: u32,
-    /// What each path of `sender` delivered in the second half of the time, in the same order.
-    #[serde(deserialize_with = "bounded::at_most::<_, _, { MAX_PATHS as usize }>")]
-    pub steady_bytes: Vec<u64>,
-}
-
-/// What the receiving side of a probe saw.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProbeArrived {
-    /// Where its lanes' time went.
-    pub time: LaneTime,
-    /// Payload bytes.
-    pub arrived_bytes: u64,
-    /// From the first of them to the last.
-    pub elapsed_us: u64,
-    /// Their rate in the second half of the time: without the ramp.
-    pub steady_bytes_per_s: u64,
-    /// A bit for each mark that arrived; 0: nobody saw any.
-    pub marks_seen: u64,
-}
-
 impl Control {
     /// Refuses what decodes but is larger than anything an honest peer sends. Sequences ended at their limits while they were decoded;
     /// manifest items are checked when they are unpacked.
@@ -537,7 +536,7 @@ impl Control {
                 let selection = &start.selection;
                 let paths = match &start.role {
                     Role::Sender { sources } => sources.len(),
-                    Role::Receiver { .. } => 1,
+                    Role::Receiver { .. } | Role::Mover { .. } => 1,
                     Role::Probe { time_ms } => {
                         within((1..=MAX_PROBE_MS).contains(time_ms), "time of a probe")?;
                         0
@@ -561,7 +560,12 @@ impl Control {
                 },
                 "notice",
             ),
-            Control::Items(_)
+            Control::SharedRoot(root) => within(root.path.len() <= MAX_PATH_BYTES, "path"),
+            Control::OpenDraft(draft) => within(draft.path.len() <= MAX_PATH_BYTES, "path"),
+            Control::SameRoot
+            | Control::CloseDraft { .. }
+            | Control::Moved(_)
+            | Control::Items(_)
             | Control::Answers(_)
             | Control::Receipts(_)
             | Control::Listed(_)

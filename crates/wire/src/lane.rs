@@ -21,7 +21,7 @@ pub const LANE_MAGIC: [u8; 8] = magic(LANE, PROTOCOL_VERSION);
 /// hello.
 pub const CONTROL_MAGIC: [u8; 8] = magic(CONTROL, PROTOCOL_VERSION);
 
-/// First bytes of a further link of a control channel: `haulink8` in version 8. The name of the session follows, and zeros.
+/// First bytes of a further link of a control channel: `haulink9` in version 9. The name of the session follows, and zeros.
 pub const LINK_MAGIC: [u8; 8] = magic(LINK, PROTOCOL_VERSION);
 
 const LANE: [u8; 7] = *b"haulane";

@@ -24,13 +24,15 @@ mod fault;
 pub mod lane;
 pub mod limits;
 pub mod manifest;
+mod movers;
 pub mod path;
+mod probe;
 pub mod service;
 pub mod summary;
 
 pub use control::Control;
 pub use manifest::{Item, ItemKind};
-pub use path::RelPath;
+pub use path::{PathFault, RelPath};
 
 /// Both ends must speak exactly this version; a far side with another one gets our own program copied over.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;

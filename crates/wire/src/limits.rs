@@ -54,6 +54,9 @@ pub const MAX_LANES: u16 = 256;
 /// Most paths of one session: two hosts with eight ports each. A lane's number holds its path, so that 8 x 256 numbers are in use.
 pub const MAX_PATHS: u16 = 8;
 
+/// Most hosts of one end besides its leader. Each has one of the paths, counted from the last one down; the leader keeps at least four.
+pub const MAX_MOVERS: u16 = 4;
+
 /// Extended attributes of one entry. Linux lists at most 64 KiB of names (XATTR_LIST_MAX), of which none is shorter than `user.x` and
 /// its zero byte.
 pub const MAX_XATTRS: usize = (64 << 10) / 7;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use haul_job::{Address, OnePath, PathState, Subflow, limit_of_path};
+use haul_job::{Address, OnePath, PathState, Report, Subflow, limit_of_path};
 use serde::{Deserialize, Serialize};
 
 use super::{PathLine, of_path, share};
@@ -12,6 +12,9 @@ use super::{PathLine, of_path, share};
 #[allow(missing_docs)]
 pub struct OnePathLine {
     pub number: u16,
+    /// The host at the far end, where several hosts are that end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// The interface of this machine; of a copy between two others, that of the source.
     pub device: String,
     /// The address there, and the one at the other end; empty: unknown.
@@ -59,6 +62,17 @@ pub fn of_subflows(subflows: &[Subflow]) -> Vec<SubflowLine> {
     subflows.iter().map(of).collect()
 }
 
+/// Those of a copy.
+pub fn of_each_path(report: &Report) -> Vec<OnePathLine> {
+    let moving = report.last_byte.unwrap_or(report.elapsed).saturating_sub(report.first_byte.unwrap_or_default());
+    let mut paths =
+        of_paths(report.paths.iter(), |path| (path.delivered_bytes as f64 / moving.as_secs_f64().max(1e-3)) as u64);
+    for path in &mut paths {
+        path.host = report.hosts.iter().find(|(number, _)| *number == path.number).map(|(_, host)| host.clone());
+    }
+    paths
+}
+
 /// All paths, in the order of their numbers. `rate` is that of one of them.
 pub fn of_paths<'a>(
     paths: impl Iterator<Item = &'a OnePath> + Clone,
@@ -71,6 +85,7 @@ pub fn of_paths<'a>(
         let limit = limit_of_path(&path.summary.time);
         OnePathLine {
             number: path.number,
+            host: None,
             device: path.device.clone(),
             local: address(path.local),
             remote: address(path.remote),

@@ -4,6 +4,7 @@
 
 mod door;
 mod harm;
+mod hosts;
 mod places;
 mod within;
 

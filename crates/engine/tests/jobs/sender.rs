@@ -224,7 +224,8 @@ impl Sender {
         let frame = match &mut lane.carried {
             None => {
                 if lane.units.is_empty() {
-                    lane.units = self.items.take(number as u16, UNITS_AT_ONCE).into();
+                    lane.units =
+                        self.items.take(number as u16, haul_engine::schedule::To::Leader, UNITS_AT_ONCE).into();
                 }
                 let Some((unit, offer)) = lane.units.pop_front() else {
                     lane.waits = true;

@@ -15,6 +15,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("short-queue-10g-100ms", include_str!("../../../../experiments/short-queue-10g-100ms.toml")),
     ("stock-1g-228ms", include_str!("../../../../experiments/stock-1g-228ms.toml")),
     ("tuned-100g-10ms", include_str!("../../../../experiments/tuned-100g-10ms.toml")),
+    ("two-hosts", include_str!("../../../../experiments/two-hosts.toml")),
     ("two-paths-both-cut", include_str!("../../../../experiments/two-paths-both-cut.toml")),
     ("two-paths-cut", include_str!("../../../../experiments/two-paths-cut.toml")),
     ("two-paths-long", include_str!("../../../../experiments/two-paths-long.toml")),
@@ -35,6 +36,7 @@ pub(super) const RIVALS: &[(&str, &str)] = &[
     ("haul", include_str!("../../rivals/haul.toml")),
     ("haul-bench", include_str!("../../rivals/haul-bench.toml")),
     ("haul-daemon", include_str!("../../rivals/haul-daemon.toml")),
+    ("haul-hosts", include_str!("../../rivals/haul-hosts.toml")),
     ("hpnscp", include_str!("../../rivals/hpnscp.toml")),
     ("iperf3", include_str!("../../rivals/iperf3.toml")),
     ("lftp", include_str!("../../rivals/lftp.toml")),
@@ -51,6 +53,7 @@ pub(super) const RIVALS: &[(&str, &str)] = &[
 pub(super) const SERVERS: &[(&str, &str)] = &[
     ("gridftp", include_str!("../../rivals/servers/gridftp.toml")),
     ("haul", include_str!("../../rivals/servers/haul.toml")),
+    ("haul-hosts", include_str!("../../rivals/servers/haul-hosts.toml")),
     ("iperf3", include_str!("../../rivals/servers/iperf3.toml")),
     ("nginx", include_str!("../../rivals/servers/nginx.toml")),
     ("rsyncd", include_str!("../../rivals/servers/rsyncd.toml")),

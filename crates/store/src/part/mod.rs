@@ -139,6 +139,25 @@ impl LocalTree {
         Some(bytes)
     }
 
+    /// The part for `path` that another host of this end has made and locked, to write into it. Fails unless it has this inode, and
+    /// lies on the file system of the root.
+    pub fn share_part(&self, path: &[u8], inode: u64) -> Result<Part> {
+        let shared = check_new_path(path).and_then(|()| {
+            let (dir, name) = self.place(path)?;
+            let current_name = part_name(name);
+            let missing = || refusal(io::ErrorKind::NotFound, "the draft of the leading host does not stand here");
+            let (fd, opened) = open_own(&dir, &current_name, self.settings.user)?.ok_or_else(missing)?;
+            self.settings.kernel_files.check(&fd)?;
+            let root = self.root_directory().ok_or_else(missing)?;
+            if opened.id.ino != inode || opened.id.dev != Stat::of_fd(root)?.id.dev {
+                return Err(missing());
+            }
+            let file = PartFile { fd, opened, parent: dir, path: path.to_vec(), current_name, inplace: false };
+            Ok(Part::new(self, file, None))
+        });
+        shared.context("write", path)
+    }
+
     /// The part of an interrupted transfer and its journal; `None` unless both are there and are ours.
     pub fn resume_part(&self, path: &[u8], inplace: bool) -> Result<Option<(Part, Vec<u8>)>> {
         let resumed = check_new_path(path).and_then(|()| {

@@ -212,6 +212,7 @@ mod tests {
         let endpoint = |place: &Place| Endpoint { place: place.clone(), path: b".".to_vec() };
         let ssh = SshOptions { haul_identity: Some(own), haul_known_hosts: Some(list), ..SshOptions::default() };
         let job = Job {
+            movers: Vec::new(),
             sources: vec![endpoint(&Place::Local)],
             target: endpoint(&place),
             selection: Selection::default(),

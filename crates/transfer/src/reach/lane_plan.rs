@@ -14,7 +14,7 @@ use haul_engine::plan;
 use haul_job::{Error, Event, Family, Fault, Job, LanePath, Subject};
 use haul_net::{Identity, Stream};
 use haul_wire::control::{Carriage, Control, Dial, Notice};
-use haul_wire::limits::MAX_LANES;
+use haul_wire::limits::{MAX_LANES, MAX_PATHS};
 
 use crate::faults;
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
@@ -71,6 +71,8 @@ pub(crate) struct LanePlan {
     pub(crate) peer: PeerAddresses,
     pub(crate) record: Arc<LaneRecord>,
     pub(crate) watch: Arc<Watch>,
+    /// Most paths to it.
+    pub(crate) paths_max: u16,
     /// They may be here already.
     pub(crate) early: Option<Early>,
 }
@@ -169,6 +171,7 @@ impl LanePlan {
             channel: self.channel.clone(),
             port,
             cpus: self.cpus,
+            paths_max: self.paths_max,
             tell: Arc::new(move |notice| watch.on_notice(notice)),
             refuses: Arc::new(move |refusal| told.on_notice(refused(refusal))),
         };
@@ -294,6 +297,7 @@ pub(crate) fn lane_plan(
         peer: remote.peer_addresses(),
         record: Arc::clone(record),
         watch: Arc::clone(watch),
+        paths_max: MAX_PATHS,
         early: None,
     }
 }

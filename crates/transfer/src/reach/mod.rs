@@ -5,6 +5,7 @@
 //!   lane_plan    direct, reversed, inside ssh sessions: the first way that works
 //!   dialler      dials lanes             redial   dials lost lanes again      early_lanes   before the daemon has spoken
 //!   paths        further paths beside the first, and those that were lost
+//!   movers       further hosts of the far end
 //!   attach       further links of the control channel
 //!   desk         where lanes wait for their session             lane_door   where they arrive
 //! ```
@@ -20,6 +21,7 @@ pub(crate) mod far_end;
 pub(crate) mod lane_door;
 pub(crate) mod lane_plan;
 pub(crate) mod lane_terms;
+pub(crate) mod movers;
 pub(crate) mod over_ssh;
 pub(crate) mod paths;
 pub(crate) mod redial;

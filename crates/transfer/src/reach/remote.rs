@@ -130,7 +130,8 @@ impl Remote {
         }
         let selection = convert::selection(&job.selection, hash_kept);
         let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.far_end));
-        let carriage = control::Carriage { path, cpus, ..carriage };
+        let movers = !job.movers.is_empty() && !job.selection.dry_run;
+        let carriage = control::Carriage { path, cpus, movers, ..carriage };
         let (session, peer_key) = (self.session, peer_key.0);
         let start = Start { session, peer_session, peer_key, links, role, selection, carriage };
         let start = Control::Start(start);

@@ -1,11 +1,13 @@
 //! Who is where, who sends, who receives.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use haul_job::{Error, Fault, Job, LanePath, Observer, Place, Report};
+use haul_job::{Error, Event, Fault, Job, LanePath, Observer, Place, Report};
 use haul_net::Identity;
 use haul_store::DIRECT_FROM_BYTES;
 use haul_wire::control::{self as wire, Carriage, Control, ReceiverSummary, Role, SenderSummary};
+use haul_wire::limits::{MAX_MOVERS, MAX_PATHS};
 
 use crate::faults;
 use crate::kept::class_policy::{Permits, Sending};
@@ -15,6 +17,7 @@ use crate::reach::attach::{self, LinkDialler};
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{LanePlan, LaneRecord, dial_answers, lane_plan, lane_terms};
 use crate::reach::lane_terms::{LaneTerms, Memory};
+use crate::reach::movers::{MoverPlan, left_out};
 use crate::reach::remote::{Assignment, Remote};
 use crate::reach::{connect, lane_door};
 use crate::run::ends::{check_made_up, check_some_source, sources_here, target_here, was_hashed};
@@ -22,7 +25,10 @@ use crate::run::here::here;
 use crate::run::order::Order;
 use crate::run::relay;
 use crate::session::asked_for::AskedFor;
+use crate::session::farewell::FAREWELL;
+use crate::session::foreseen::Foreseen;
 use crate::session::hooks::{self, Hooks};
+use crate::session::movers::Movers;
 use crate::session::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::session::reporter::{self, Ends, Watch};
 use crate::session::sender::early_look::EarlyLook;
@@ -49,6 +55,7 @@ pub fn run(job: &Job, surroundings: &Surroundings, observer: Arc<dyn Observer>) 
         return Err(Error::new(Fault::Usage, "data connections between two other hosts are always encrypted")
             .try_this("leave --cipher none out, or run haul on one of the two"));
     }
+    check_movers(job)?;
     let order = Order { job, surroundings, watch: &watch, hash_kept };
     let ends = match (source.is_here(), target.is_here()) {
         (true, true) => here(order),
@@ -60,6 +67,20 @@ pub fn run(job: &Job, surroundings: &Surroundings, observer: Arc<dyn Observer>) 
     let ends = ends.map_err(|error| if watch.interrupted() { faults::interrupted() } else { error })?;
     let asked = reporter::asked(job);
     Ok(watch.report(&ends, asked, job.selection.dry_run).expect("somebody watches"))
+}
+
+fn check_movers(job: &Job) -> Result<(), Error> {
+    let refused = |what: &str, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
+    if job.movers.is_empty() {
+        return Ok(());
+    }
+    if job.movers.len() > usize::from(MAX_MOVERS) {
+        return refused("one end has at most five hosts", "name fewer of them");
+    }
+    if !job.sources[0].place.is_here() || job.target.place.is_here() {
+        return refused("several hosts can only be written to", "name one host as the source");
+    }
+    Ok(())
 }
 
 /// Which role is played here.
@@ -80,10 +101,11 @@ impl Side {
 
 /// One side here, the other at a remote place.
 fn with_remote(order: Order<'_>, place: &Place, side: Side) -> Result<Ends, Error> {
-    let Order { job, surroundings, watch, .. } = order;
+    let Order { job, surroundings, .. } = order;
     let early = early_look(job, surroundings, side);
     let foreseen = early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
-    let mut remote = connect::connect(place, job, surroundings, watch, Some(side.direction()), foreseen)?;
+    let (job, mut remote) = leader(order, place, side, &foreseen)?;
+    let (order, place) = (Order { job: &job, ..order }, &remote.place.clone());
     let child = remote.take_child();
     let record = Arc::new(LaneRecord::default());
     let far_end = remote.far_end.clone();
@@ -97,6 +119,33 @@ fn with_remote(order: Order<'_>, place: &Place, side: Side) -> Result<Ends, Erro
     let cipher = lock(&record.cipher).clone();
     let (source, target) = if side == Side::Sender { (here, there) } else { (there, here) };
     Ok(Ends { sender, receiver, source, target, lane_path, cipher })
+}
+
+/// The first of the hosts of the far end that answers, and the job for it and the others.
+fn leader<'a>(
+    order: Order<'a>,
+    place: &Place,
+    side: Side,
+    foreseen: &Foreseen,
+) -> Result<(Cow<'a, Job>, Remote), Error> {
+    let Order { job, surroundings, watch, .. } = order;
+    let reach = |place: &Place, job: &Job| -> Result<Remote, Error> {
+        connect::connect(place, job, surroundings, watch, Some(side.direction()), foreseen.clone())
+    };
+    let mut first = match reach(place, job) {
+        Ok(remote) => return Ok((Cow::Borrowed(job), remote)),
+        Err(error) => error,
+    };
+    let mut others = job.clone();
+    while !others.movers.is_empty() && !watch.interrupted() {
+        watch.tell(&Event::Warning { text: left_out(&others.target.place, &first) });
+        others.target.place = others.movers.remove(0);
+        match reach(&others.target.place, &others) {
+            Ok(remote) => return Ok((Cow::Owned(others), remote)),
+            Err(error) => first = error,
+        }
+    }
+    Err(first)
 }
 
 /// If lanes to the far side could be dialled, so can further links of the control channel; else the far side may dial.
@@ -161,6 +210,7 @@ pub(crate) fn session_with(
     let door = lane_door::open_door(&identity, &desk, job.carriage.port_range);
     let port = door.as_ref().map(haul_net::Door::port);
     let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
+    let movers = Movers::new(u16::try_from(job.movers.len()).unwrap_or(u16::MAX).min(MAX_MOVERS));
     let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(Memory { paths: paths.clone(), direction }));
     let (wanted, clear) = (convert::wanted(&carriage), carriage.clear);
     let expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear)?;
@@ -179,12 +229,27 @@ pub(crate) fn session_with(
         }
         message => answers(message),
     };
-    let mut keeper = if job.selection.dry_run {
+    let keeper = if job.selection.dry_run {
         crate::reach::lane_plan::Keeper::default()
     } else {
         let early = remote.early.take();
-        LanePlan { early, ..lane_plan(&remote, job, terms, port, to_plan, record, watch) }.start()
+        LanePlan {
+            early,
+            paths_max: MAX_PATHS - movers.count(),
+            ..lane_plan(&remote, job, terms, port, to_plan, record, watch)
+        }
+        .start()
     };
+    let plan = MoverPlan {
+        job: job.clone(),
+        surroundings: surroundings.clone(),
+        watch: Arc::clone(watch),
+        movers: movers.clone(),
+        events: remote.events.sender(),
+        identity: Arc::clone(&identity),
+        foreseen: remote.foreseen.clone(),
+    };
+    let mut keeper = plan.start(keeper);
     let Remote { channel, events, .. } = remote;
     let selection = convert::selection(&job.selection, hash_kept);
     let result = match end {
@@ -201,6 +266,7 @@ pub(crate) fn session_with(
                 home: surroundings.home.clone(),
                 direct_from_bytes: DIRECT_FROM_BYTES,
                 early,
+                movers: movers.clone(),
                 far: false,
                 selection,
                 carriage,
@@ -225,6 +291,7 @@ pub(crate) fn session_with(
             receiver::run(job, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
         }
     };
+    movers.end(FAREWELL);
     if let Ok((sender, _)) = &result {
         for path in &sender.paths {
             let name =

@@ -103,6 +103,7 @@ pub(crate) fn roles(
         surroundings: surroundings.clone(),
     };
     let sender = SenderJob {
+        movers: crate::session::movers::Movers::default(),
         far: false,
         sources: sources_here(job)?,
         listed: job.selection.files_from.clone(),

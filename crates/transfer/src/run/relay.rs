@@ -208,6 +208,7 @@ impl Relay<'_> {
                 | SessionEvent::LaneDown(_)
                 | SessionEvent::FallsShort(_)
                 | SessionEvent::PathLost { .. }
+                | SessionEvent::Moved(..)
                 | SessionEvent::Wake => {}
             }
         }
@@ -512,6 +513,7 @@ impl Route {
             peer: PeerAddresses::default(),
             record: Arc::new(LaneRecord::default()),
             watch: Arc::new(Watch::silent()),
+            paths_max: 1,
             early: None,
         };
         let keeper = plan.start();

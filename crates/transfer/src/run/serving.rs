@@ -30,6 +30,7 @@ use crate::session::hooks::{self, Hooks};
 use crate::session::host_facts::cpus;
 use crate::session::lane_addresses::LaneAddresses;
 use crate::session::lane_threads::LaneKeeper;
+use crate::session::movers::Movers;
 use crate::session::receiver::{self, ReceiverJob, Target};
 use crate::session::reporter::{Ends, Watch};
 use crate::session::sender::{self, SenderJob, Sources};
@@ -319,6 +320,7 @@ fn run_role(
                 direct_from_bytes,
                 far,
                 early: None,
+                movers: Movers::default(),
                 selection,
                 carriage,
                 permits,
@@ -326,7 +328,7 @@ fn run_role(
             };
             sender::run(job, wiring)
         }
-        Role::Receiver { .. } if grant.read_only => {
+        Role::Receiver { .. } | Role::Mover { .. } if grant.read_only => {
             let error = Error::new(Fault::Authentication, "the daemon lets this key only read")
                 .try_this("ask its operator for `rw` beside your key");
             farewell::abort(channel, &error);
@@ -337,7 +339,9 @@ fn run_role(
             rights::stay_within(&[], false);
             return probe::serve(time_ms, carriage, permits, wiring);
         }
-        Role::Receiver { target } => {
+        role @ (Role::Receiver { .. } | Role::Mover { .. }) => {
+            let leads = matches!(role, Role::Receiver { .. });
+            let (Role::Receiver { target } | Role::Mover { target }) = role else { unreachable!("one of the two") };
             let (target, confine) = (Target::Path(target), grant.root.clone());
             let bounds = receiver::Bounds::default();
             let (asked_for, far) = (None, true);
@@ -351,7 +355,7 @@ fn run_role(
                 bounds,
                 surroundings: (*surroundings).clone(),
             };
-            receiver::run(job, wiring)
+            if leads { receiver::run(job, wiring) } else { receiver::mover::run(job, wiring) }
         }
     };
     match result {
@@ -479,6 +483,7 @@ impl FarDialler<'_> {
             channel: self.channel.clone(),
             port,
             cpus,
+            paths_max: haul_wire::limits::MAX_PATHS,
             tell: Arc::new(move |notice| outbox.send(Control::Notice(notice))),
             refuses: Arc::new(move |refusal| {
                 if let Some(visit) = &visit {

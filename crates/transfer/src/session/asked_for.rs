@@ -66,7 +66,14 @@ pub(crate) mod tests {
         let place = Place::Ssh { user: None, host: "there".into(), port: None };
         let sources = vec![Endpoint { place, path: source.into() }];
         let target = Endpoint { place: Place::Local, path: b"to".to_vec() };
-        let job = Job { sources, target, selection, carriage: Carriage::default(), ssh: SshOptions::default() };
+        let job = Job {
+            movers: Vec::new(),
+            sources,
+            target,
+            selection,
+            carriage: Carriage::default(),
+            ssh: SshOptions::default(),
+        };
         AskedFor::of(&job).unwrap()
     }
 }

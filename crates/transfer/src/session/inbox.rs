@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use haul_job::Error;
 use haul_net::{Applied, Probe, Stream};
-use haul_wire::control::Control;
+use haul_wire::control::{Control, MovedChunk};
 use haul_wire::limits::MAX_LANES;
 
 use crate::session::weight;
@@ -29,6 +29,8 @@ pub(crate) enum SessionEvent {
     FallsShort(Vec<Applied>),
     /// Who brings the lanes knows that this path leads nowhere any more.
     PathLost { path: u16, why: String },
+    /// A mover wrote these, on lanes of this path.
+    Moved(u16, Vec<MovedChunk>),
     /// Something changed that the loop should look at now.
     Wake,
     /// No lane can be had, and nothing is left to try.

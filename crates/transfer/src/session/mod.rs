@@ -30,6 +30,7 @@ pub(crate) mod lane_addresses;
 pub(crate) mod lane_threads;
 pub(crate) mod links;
 pub(crate) mod marks_seen;
+pub(crate) mod movers;
 pub(crate) mod outbox;
 pub(crate) mod path_log;
 pub(crate) mod receiver;

@@ -9,7 +9,7 @@ use haul_engine::attribute::{self, Phases};
 use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
 use haul_job::{
-    Change, ClassChange, Earlier, Error, Event, Fault, Job, ManifestLine, Observer, Progress, Report, Subject,
+    Change, ClassChange, Earlier, Error, Event, Fault, Job, ManifestLine, Observer, Place, Progress, Report, Subject,
 };
 use haul_wire::RelPath;
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
@@ -34,6 +34,8 @@ pub(crate) struct Watch {
     lane_addresses: Mutex<BTreeMap<u16, LaneAddresses>>,
     /// For a daemon.
     path_log: Mutex<PathLog>,
+    /// Paths that lead to other hosts than the first one, and these hosts.
+    other_hosts: Mutex<BTreeMap<u16, String>>,
 }
 
 struct Person {
@@ -85,6 +87,7 @@ impl Watch {
             lanes_most: AtomicU16::new(0),
             lane_addresses: Mutex::default(),
             path_log: Mutex::default(),
+            other_hosts: Mutex::default(),
         }
     }
 
@@ -351,6 +354,7 @@ impl Watch {
             target: ends.target.clone(),
             path: with_marks(&sender.path, receiver.marks_seen),
             paths: sender.paths.iter().map(|path| self.seen_from_here(path)).collect(),
+            hosts: self.hosts_of(&sender.paths, &ends.target.place),
             time: shares,
             limit,
             dry_run,
@@ -360,6 +364,18 @@ impl Watch {
         drop(state);
         self.tell_progress();
         Some(report)
+    }
+
+    /// A path leads to another host than the first one.
+    pub(crate) fn leads_to(&self, path: u16, place: &Place) {
+        lock(&self.other_hosts).insert(path, place.to_string());
+    }
+
+    /// Where the paths of a job lead, if not all to one host.
+    fn hosts_of(&self, paths: &[OnePath], first: &str) -> Vec<(u16, String)> {
+        let others = lock(&self.other_hosts);
+        let host = |path: &OnePath| (path.number, others.get(&path.number).map_or(first, String::as_str).to_owned());
+        if others.is_empty() { Vec::new() } else { paths.iter().map(host).collect() }
     }
 
     /// A path whose lanes end here, with the addresses of this side.

@@ -27,7 +27,7 @@ fn owned_bytes(message: &Control) -> usize {
             let words = carriage.ciphers.len() + carriage.congestion_control.as_ref().map_or(0, String::len);
             let role = match &start.role {
                 Role::Sender { sources } => paths_bytes(sources),
-                Role::Receiver { target } => target.len(),
+                Role::Receiver { target } | Role::Mover { target } => target.len(),
                 Role::Probe { .. } => 0,
             };
             rules + words + role
@@ -48,6 +48,9 @@ fn owned_bytes(message: &Control) -> usize {
         Control::Bye(summary) => sender_bytes(summary),
         Control::ProbeSent(sent) => sender_bytes(&sent.sender) + size_of_val(&sent.steady_bytes[..]),
         Control::Addresses(addresses) => size_of_val(&addresses[..]),
+        Control::SharedRoot(root) => root.path.len(),
+        Control::OpenDraft(draft) => draft.path.len(),
+        Control::Moved(chunks) => size_of_val(&chunks[..]),
         Control::Dialled { .. }
         | Control::Admit { .. }
         | Control::WantLanes { .. }
@@ -62,7 +65,9 @@ fn owned_bytes(message: &Control) -> usize {
         | Control::Ping { .. }
         | Control::DeleteNothing
         | Control::Repair { .. }
-        | Control::ReadAgain { .. } => 0,
+        | Control::ReadAgain { .. }
+        | Control::SameRoot
+        | Control::CloseDraft { .. } => 0,
     }
 }
 

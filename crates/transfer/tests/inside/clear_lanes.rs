@@ -130,6 +130,7 @@ fn job(directory: &Path) -> Job {
         Endpoint { place: Place::Local, path }
     };
     Job {
+        movers: Vec::new(),
         sources: vec![endpoint("file")],
         target: endpoint("copy"),
         selection: Selection::default(),

@@ -143,6 +143,7 @@ fn run_side(
             let (confine, expand_globs, remembers) = (None, false, None);
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
             let job = SenderJob {
+                movers: Default::default(),
                 sources,
                 listed: None,
                 confine,

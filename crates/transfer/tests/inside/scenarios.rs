@@ -136,6 +136,7 @@ impl Bench {
             Endpoint { place: Place::Local, path }
         };
         Job {
+            movers: Vec::new(),
             sources: vec![endpoint(self.from())],
             target: endpoint(self.to()),
             selection: Selection::default(),
@@ -289,6 +290,7 @@ pub(crate) fn files(root: &Path) -> Vec<(PathBuf, String)> {
 fn run(source: Endpoint, target: Endpoint, change: impl FnOnce(&mut Job)) -> Result<Report, Error> {
     let selection = Selection::default();
     let mut job = Job {
+        movers: Vec::new(),
         sources: vec![source],
         target,
         selection,
@@ -401,6 +403,7 @@ fn the_null_device_is_nowhere_and_not_replaced() {
 #[test]
 fn zeros_go_nowhere_and_a_bit_that_flips_is_still_found() {
     let job = Job {
+        movers: Vec::new(),
         sources: vec![made_up(Place::Zero { bytes: ZEROS })],
         target: made_up(Place::Null),
         ..Bench::new().job()

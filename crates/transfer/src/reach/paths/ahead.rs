@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use haul_engine::paths::{Asked, Surroundings, Way, candidates};
+use haul_wire::limits::{MAX_MOVERS, MAX_PATHS};
 
 use super::ways::{leads, local_addresses, out, way_between};
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
@@ -32,6 +33,9 @@ pub(crate) struct Ahead {
     pub(super) outcome: Receiver<Result<u16, String>>,
 }
 
+/// Numbers from here on are for paths that are found later, and for further hosts.
+const MOST: u16 = MAX_PATHS - MAX_MOVERS;
+
 impl Ahead {
     /// Dials by each way beside the first path, which leads between the addresses `first`. The user named the far side, so its lanes are
     /// dialled as soon as somebody answers there, like those of the first path.
@@ -50,7 +54,7 @@ impl Ahead {
             });
             started.is_ok().then_some(Self { number, way, dialler, outcome })
         };
-        (1..).zip(ways).filter_map(one).collect()
+        (1..MOST).zip(ways).filter_map(one).collect()
     }
 
     /// Its lanes are not wanted.

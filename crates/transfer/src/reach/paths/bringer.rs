@@ -54,6 +54,8 @@ pub(crate) struct Bringer {
     pub(crate) port: u16,
     /// Of the smaller host.
     pub(crate) cpus: u16,
+    /// Most paths to this peer: another has the numbers from here on.
+    pub(crate) paths_max: u16,
     pub(crate) tell: Tell,
     pub(crate) refuses: Refuses,
 }
@@ -73,7 +75,8 @@ impl Bringer {
         let First { dialler, lanes, addresses, ahead } = first;
         let way = way_between(addresses, &local_addresses());
         let (wakes, woken) = sync_channel(1);
-        let set = PathSet::with_first(way.clone(), dialler, lanes, self.channel.clone(), wakes.clone());
+        let set = PathSet::with_first(way.clone(), dialler, lanes, self.channel.clone(), wakes.clone())
+            .at_most(self.paths_max);
         let (same, ahead): (Vec<_>, Vec<_>) = ahead.into_iter().partition(|ahead| ahead.way == way);
         same.iter().for_each(Ahead::give_up);
         ahead.iter().for_each(|ahead| set.adopt(ahead.number, &ahead.way, &ahead.dialler));

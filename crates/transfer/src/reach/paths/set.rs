@@ -31,6 +31,8 @@ const NEVER_PAUSE_MAX: Duration = Duration::from_secs(64);
 pub(crate) struct PathSet {
     state: Arc<Mutex<State>>,
     channel: Channel,
+    /// The first number that is not for its paths.
+    paths_max: u16,
     /// Wakes the thread that brings paths.
     wakes: SyncSender<()>,
 }
@@ -91,7 +93,7 @@ impl PathSet {
         channel: Channel,
         wakes: SyncSender<()>,
     ) -> Self {
-        let set = Self { state: Arc::default(), channel, wakes };
+        let set = Self { state: Arc::default(), channel, paths_max: MAX_PATHS, wakes };
         let redialler = Some(Redialler::new(Arc::clone(&dialler), lanes));
         // The first link most likely takes the way that the first lanes take: both are the kernel's choice.
         let link = Some(LinkId::FIRST);
@@ -105,6 +107,11 @@ impl PathSet {
     pub(super) fn adopt(&self, number: u16, way: &Way, dialler: &Arc<Dialler>) {
         let path = Path { dialler: Some(Arc::clone(dialler)), ..Path::new(way, Stage::Tried) };
         lock(&self.state).paths.insert(number, path);
+    }
+
+    /// With so many paths at most.
+    pub(super) fn at_most(self, paths_max: u16) -> Self {
+        Self { paths_max, ..self }
     }
 
     /// The ways of the paths that have lanes, by their numbers.
@@ -134,7 +141,7 @@ impl PathSet {
                 continue;
             }
             let is_idle = |path: &Path| matches!(path.stage, Stage::Down(_)) && !ways.contains(&path.way);
-            let free = (0..MAX_PATHS).find(|number| !state.paths.contains_key(number));
+            let free = (0..self.paths_max).find(|number| !state.paths.contains_key(number));
             let number = free.or_else(|| state.paths.iter().find(|(_, path)| is_idle(path)).map(|(number, _)| *number));
             let Some(number) = number else { return };
             state.paths.insert(number, Path::new(way, Stage::Down(now)));

@@ -139,6 +139,7 @@ pub fn run(request: &Request, surroundings: &Surroundings, observer: Arc<dyn Obs
 fn with_far(request: &Request, surroundings: &Surroundings, time_ms: u32, watch: &Arc<Watch>) -> Result<Found, Error> {
     let nowhere = |place: &Place| Endpoint { place: place.clone(), path: b".".to_vec() };
     let job = Job {
+        movers: Vec::new(),
         sources: vec![nowhere(&Place::Local)],
         target: nowhere(&request.place),
         selection: Selection::default(),

@@ -286,7 +286,7 @@ impl End<'_> {
                 self.channel.outbox().send(Control::PathLost { path });
                 self.watch.on_notice(convert::path_lost(path, &why));
             }
-            SessionEvent::Wake => {}
+            SessionEvent::Moved(..) | SessionEvent::Wake => {}
         }
         Ok(None)
     }

@@ -22,7 +22,7 @@ use super::incoming::{Incoming, KeptAs};
 use super::owners::Owners;
 use super::state::{Shared, Task};
 use super::twins::Twins;
-use super::{reread, settle};
+use super::{leading, reread, settle};
 
 /// Walks along with the manifest.
 pub(super) struct Decider {
@@ -469,6 +469,9 @@ impl Decider {
         }
         let incoming = Arc::new(incoming);
         shared.expect(Arc::clone(&incoming));
+        if let Err(error) = leading::show_draft(shared, &incoming) {
+            return shared.fail(&incoming, &error);
+        }
         let resumed = incoming.resumed(shared.verifies_disk());
         if matches!(wanted, Wanted::Chunks(_)) && !incoming.inplace && shared.trusts_journal() {
             shared.rereads.trust(incoming.resumed_bytes());

@@ -11,8 +11,9 @@ use haul_engine::integrity::{Hash, Verified};
 use haul_engine::plan::ChunkLayout;
 use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES};
 use haul_store::{DIRECT_FROM_BYTES, Draft, Metadata, StoreError, TargetTree};
-use haul_wire::control::{ChunkRange, OutcomeKind};
-use haul_wire::manifest::{Identity, Item, ItemKind};
+use haul_wire::control::{ChunkRange, OpenDraft, OutcomeKind};
+use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time};
+use haul_wire::{PathFault, RelPath};
 
 use crate::files::hash;
 
@@ -132,6 +133,18 @@ impl Incoming {
             opened: Instant::now(),
             claims: Claims::default(),
         }
+    }
+
+    /// A file whose draft another host of this end has made.
+    pub(super) fn shared(draft: &OpenDraft, part: Draft) -> Result<Self, PathFault> {
+        let identity =
+            Identity { size: draft.size, mtime: Time::default(), ctime: Time::default(), inode: draft.inode };
+        let kind = ItemKind::File { identity, sparse: true, blake3: None, further_names: 0 };
+        let item = Item { path: RelPath::new(draft.path.clone())?, kind, attributes: Attributes::default() };
+        let mut incoming = Self::new(draft.index, Arc::new(item), draft.path.clone(), identity, false);
+        // Another lane may have written there: where a hole belongs, one is made.
+        incoming.large = Some(Mutex::new(Large::new(Arriving::new(identity, 0), Some(Arc::new(part)), true)));
+        Ok(incoming)
     }
 
     /// A file that is there already.

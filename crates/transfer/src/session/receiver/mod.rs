@@ -24,6 +24,9 @@ mod in_order;
 mod incoming;
 mod input;
 mod lane;
+mod leading;
+pub(crate) mod mover;
+mod moves;
 mod namers;
 mod naming;
 mod owners;
@@ -31,6 +34,7 @@ mod reread;
 mod rereads;
 mod settle;
 mod state;
+mod token;
 mod twins;
 mod write_route;
 mod writers;
@@ -183,6 +187,7 @@ fn run_session(
     if let Some(notice) = shared.give_up_rights() {
         shared.notice(notice);
     }
+    leading::show_tree(&shared);
     let no_thread = |error: std::io::Error| {
         // Those that were started end.
         shared.finish();
@@ -220,6 +225,7 @@ fn run_session(
         session.shared.naming.end();
         session.shared.behind.end();
     }
+    session.shared.discard_token();
     drop(events);
     session.lanes.join();
     // Before what is not safe yet is written down.
@@ -268,7 +274,8 @@ fn await_begin(
             }
             Some(SessionEvent::LaneUp(..) | SessionEvent::FallsShort(_)) => {}
             Some(SessionEvent::NoLanes(error)) => return Err(error),
-            Some(SessionEvent::LaneDown(..) | SessionEvent::PathLost { .. } | SessionEvent::Wake) | None => {}
+            Some(SessionEvent::LaneDown(..) | SessionEvent::PathLost { .. } | SessionEvent::Moved(..)) => {}
+            Some(SessionEvent::Wake) | None => {}
         }
     }
 }
@@ -413,7 +420,7 @@ impl Session<'_> {
                     self.channel.outbox().send(Control::PathLost { path });
                     self.shared.notice(convert::path_lost(path, &why));
                 }
-                SessionEvent::Wake => {}
+                SessionEvent::Wake | SessionEvent::Moved(..) => {}
             }
             self.forgive(begun.elapsed());
         }
@@ -520,6 +527,11 @@ impl Session<'_> {
             }
             Control::Withdraw(withdraw) => self.on_withdraw(withdraw)?,
             Control::DeleteNothing => self.shared.delete_nothing(),
+            Control::Moved(chunks) if self.shared.token.get().is_some() => {
+                for chunk in &chunks {
+                    leading::moved(&self.shared, chunk)?;
+                }
+            }
             Control::Notice(notice) => self.watch.on_notice(notice),
             Control::PathNow(path) => self.watch.on_path(&path),
             Control::PathLost { path } => self.lanes.cut_path(path),
@@ -542,6 +554,7 @@ impl Session<'_> {
 
     fn summarise(&mut self) -> Result<(), Error> {
         self.decider.end_loose();
+        self.shared.discard_token();
         self.shared.flush_remaining_directories()?;
         if let Some(tree) = self.local_target() {
             tree.check_place().map_err(|error| {

@@ -203,6 +203,10 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
     if dry_run {
         return;
     }
+    if end.path.is_empty() {
+        // The time of the tree is set below.
+        shared.discard_token();
+    }
     let swept = !end.fresh && shared.sweep(|tree| tree.sweep_drafts(&end.path));
     let dirty = shared.take_dirty(&end.path) || deleted || swept || (!end.fresh && changed_lately(shared, &end.path));
     if let Some(directory) = &end.directory

@@ -1,8 +1,11 @@
 //! What the threads of a receiver share: the open items, the work for the settle thread, what to flush.
 
+#[cfg(test)]
+pub(super) mod tests;
+
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use haul_engine::compare::Rules;
 use haul_engine::integrity::Verified;
@@ -33,8 +36,10 @@ use super::first_names::{Bar, FirstNames};
 use super::flushing::Flushing;
 use super::in_order::InOrder;
 use super::incoming::{Incoming, Lost, Progressed};
+use super::moves::Moves;
 use super::naming::Naming;
 use super::rereads::Rereads;
+use super::token::Token;
 use super::write_route::WriteRoutes;
 
 /// Work for the settle thread.
@@ -89,6 +94,10 @@ pub(super) struct Shared {
     pub(super) behind: Behind,
     write_routes: WriteRoutes,
     pub(super) rereads: Rereads,
+    /// By what other hosts of this end know the tree, where they write into it.
+    pub(super) token: OnceLock<Token>,
+    /// This host leads nothing: it writes into what another host has made.
+    pub(super) moves: Option<Moves>,
 }
 
 impl Shared {
@@ -137,6 +146,8 @@ impl Shared {
             deletes_nothing: AtomicBool::new(false),
             done: AtomicU64::new(0),
             rereads: Rereads::default(),
+            token: OnceLock::new(),
+            moves: None,
         })
     }
 
@@ -145,6 +156,26 @@ impl Shared {
         let root = self.tree.local().and_then(LocalTree::root_directory);
         let trees: Vec<_> = root.into_iter().map(|root| (root, Access::Write)).collect();
         self.job.far.then(|| rights::stay_within(&trees, self.job.selection.xattrs))
+    }
+
+    /// Of a host that leads nothing.
+    pub(super) fn of_mover(self) -> Self {
+        Self { moves: Some(Moves::default()), ..self }
+    }
+
+    /// What a mover has open.
+    ///
+    /// # Panics
+    /// Where this host is none.
+    pub(super) fn moves(&self) -> &Moves {
+        self.moves.as_ref().expect("a mover")
+    }
+
+    /// The file by which movers know the tree is not needed any more.
+    pub(super) fn discard_token(&self) {
+        if let Some(token) = self.token.get() {
+            token.discard();
+        }
     }
 
     /// Whether what arrives is verified and let go.
@@ -241,6 +272,9 @@ impl Shared {
 
     /// The file that data on a lane belongs to; `None` when it is not awaited (any more).
     pub(super) fn incoming(&self, index: u64) -> Option<Arc<Incoming>> {
+        if let Some(moves) = &self.moves {
+            return moves.incoming(index);
+        }
         self.lock().items.data(index).cloned()
     }
 
@@ -267,6 +301,10 @@ impl Shared {
         receipt: Receipt,
         data_bytes: u64,
     ) {
+        if let Some(moves) = &self.moves {
+            moves.deliver(incoming, verified, receipt, data_bytes);
+            return self.count_done();
+        }
         let record = || incoming.record(verified, data_bytes, &self.exposure, || self.receipt(receipt));
         match claim.while_held(record).unwrap_or(Progressed::Void) {
             Progressed::Waiting | Progressed::Void => {}
@@ -283,6 +321,10 @@ impl Shared {
     /// Whether a file is written past the page cache; it has room on the disk then. Without a flush nobody waits for the disk: then memory
     /// is faster.
     pub(super) fn goes_past_cache(&self, incoming: &Incoming, draft: &Draft) -> Result<bool, StoreError> {
+        // A late write of a mover could overtake that of the leader, which gets what did not verify here.
+        if self.moves.is_some() {
+            return Ok(false);
+        }
         let is_large = incoming.identity.size >= self.job.bounds.past_cache_from_bytes && self.job.selection.flush;
         if !is_large && !self.write_routes.is_forced() {
             return Ok(false);
@@ -450,6 +492,9 @@ impl Shared {
 
     /// The file cannot be written.
     pub(super) fn fail(&self, incoming: &Incoming, error: &StoreError) {
+        if self.moves.is_some() {
+            return self.failure.set(faults::store_error(error));
+        }
         incoming.abandon(true, &self.exposure);
         self.fail_item(incoming.index, error);
     }
@@ -470,6 +515,9 @@ impl Shared {
     }
 
     fn give_up(&self, incoming: &Incoming, why: String) {
+        if self.moves.is_some() {
+            return self.failure.set(Error::new(Fault::Verification, why));
+        }
         incoming.abandon(true, &self.exposure);
         self.settle(incoming.index, OutcomeKind::Failed { why: convert::bounded(why), kind: FailureKind::Unverified });
     }
@@ -636,55 +684,4 @@ pub(super) fn parent(path: &[u8]) -> &[u8] {
 /// For messages.
 pub(super) fn shown(path: &[u8]) -> String {
     if path.is_empty() { ".".to_owned() } else { printable(path) }
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use haul_wire::RelPath;
-    use haul_wire::control::{Carriage, Selection};
-    use haul_wire::manifest::{Attributes, Identity, ItemKind};
-
-    use super::super::Bounds;
-    use super::*;
-    use crate::kept::surroundings::Surroundings;
-    use crate::session::receiver::Target;
-
-    /// What a receiver into this directory shares; nobody hears its events.
-    pub(crate) fn over(directory: &std::path::Path) -> Shared {
-        let target = directory.as_os_str().as_encoded_bytes().to_vec();
-        let (tree, _) = LocalTree::open(&target, &haul_store::TargetOptions::default()).unwrap();
-        let job = ReceiverJob {
-            target: Target::Path(target),
-            confine: None,
-            asked_for: None,
-            far: false,
-            selection: Selection::default(),
-            carriage: Carriage::default(),
-            bounds: Bounds { checkpoint_bytes: 1, ..Bounds::default() },
-            surroundings: Surroundings::default(),
-        };
-        let events = crate::session::channel::Events::new().sender();
-        Shared::new(Arc::new(tree), None, job, Arc::default(), Arc::new(Watch::silent()), events).unwrap()
-    }
-
-    #[test]
-    fn a_receipt_that_comes_after_its_file_failed_on_another_lane_is_not_told() {
-        let dir = tempfile::tempdir().unwrap();
-        let shared = over(dir.path());
-        let outbox = Arc::clone(&shared.outbox);
-        let identity = Identity { size: 3 << 20, mtime: Default::default(), ctime: Default::default(), inode: 1 };
-        let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
-        let path = RelPath::new(b"file".to_vec()).unwrap();
-        let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
-        let index = shared.open_item(&item).unwrap();
-        let incoming = Arc::new(Incoming::new(index, item, b"file".to_vec(), identity, false));
-        shared.expect(Arc::clone(&incoming));
-        shared.receipt(Receipt { index, chunk: 0, data_bytes: 1 });
-        shared.fail(&incoming, &StoreError::new("write", b"file", std::io::ErrorKind::Other));
-        shared.receipt(Receipt { index, chunk: 1, data_bytes: 1 });
-        // The sender would take it for one about an item that is not open, and end the session.
-        let said = outbox.take_all();
-        let [Control::Receipts(receipts), Control::Outcomes(_)] = &said[..] else { panic!("{said:?}") };
-        assert_eq!(receipts.len(), 1);
-    }
 }

@@ -40,6 +40,7 @@ use crate::session::clock::Clock;
 use crate::session::hooks::Hooks;
 use crate::session::lane_addresses::LaneAddresses;
 use crate::session::lane_threads::{LaneKeeper, Lanes};
+use crate::session::movers::Movers;
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
 use crate::session::tuning::Tuning;
@@ -87,6 +88,8 @@ pub(crate) struct SenderJob {
     pub(crate) direct_from_bytes: u64,
     /// What was hashed before there were lanes.
     pub(crate) early: Option<EarlyLook>,
+    /// Further hosts of the far end, which this side has reached.
+    pub(crate) movers: Movers,
     /// It runs for a peer, and gives up what lies outside of its sources.
     pub(crate) far: bool,
     pub(crate) selection: wire::Selection,
@@ -132,7 +135,9 @@ struct Session<'a> {
 impl<'a> Session<'a> {
     fn begin(job: SenderJob, events: &Events, channel: &'a Channel, watch: &'a Arc<Watch>) -> Result<Self, Error> {
         let Resolved { sources, recorded, missing } = resolve(&job, channel, watch)?;
-        channel.outbox().send(Control::Begin { single_file: sources.is_single_file() });
+        let single_file = sources.is_single_file();
+        channel.outbox().send(Control::Begin { single_file });
+        job.movers.begins(single_file);
         let clock = Clock::new(job.carriage.timeout_ms);
         let foreseen = job.early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
         let tuning =
@@ -206,6 +211,7 @@ impl<'a> Session<'a> {
                 SessionEvent::FallsShort(short) => self.lanes.tell_short(&short, "the sending host", self.channel),
                 SessionEvent::NoLanes(error) => self.lanes.give_up(error),
                 SessionEvent::PathLost { path, why } => self.lose_path(path, why),
+                SessionEvent::Moved(path, chunks) => self.shared.on_moved(path, chunks),
                 SessionEvent::Wake => {}
             }
         }
@@ -362,6 +368,8 @@ impl<'a> Session<'a> {
                     self.shared.settle(outcome.index, failed)?;
                 }
             }
+            Control::SharedRoot(root) if self.shared.job.movers.count() > 0 => self.shared.job.movers.shows(root),
+            Control::OpenDraft(draft) if self.shared.job.movers.count() > 0 => self.shared.share(draft)?,
             Control::Named(name) if self.shared.sources.is_single_file() => self.watch.on_name(&name)?,
             Control::Again { index, chunk } => self.shared.again(index, chunk)?,
             Control::Void(void) => self.shared.void(&void)?,

@@ -1,5 +1,6 @@
 //! What the threads of a sender share: the open items, the queue, the rate limit.
 
+mod for_movers;
 mod to_come;
 
 use std::borrow::Cow;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use haul_engine::pace::TokenBucket;
 use haul_engine::plan::ChunkLayout;
-use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, Unit};
+use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, To, Unit};
 use haul_engine::sending::{Broken, Offered, Sending};
 use haul_job::{Error, Fault, Subject};
 use haul_pump::{Dropped, Routes, SendPump, SendRoute};
@@ -403,6 +404,7 @@ impl Shared {
     /// An item has its outcome.
     pub(super) fn settle(&self, index: u64, failed: bool) -> Result<(), Error> {
         self.count_move();
+        self.job.movers.closes(index);
         let mut state = self.lock();
         if let Ok(Some(file)) = state.items.open_file(index) {
             let bytes = file.identity.size;
@@ -423,7 +425,8 @@ impl Shared {
 
     /// Units for a lane; waits so long for them. `None`: nothing by then, or (when it is over) never again.
     pub(super) fn take(&self, lane: u16, wait: Duration) -> Option<Units> {
-        let has_none = |state: &State| !state.finished && (state.items.is_drained() || state.resting.contains(&lane));
+        let to = self.job.movers.to(lane);
+        let has_none = |state: &State| !state.finished && (state.items.has_none(to) || state.resting.contains(&lane));
         let mut state = self.lock();
         if !wait.is_zero() {
             let waited = self.work.wait_timeout_while(state, wait, |state| has_none(state));
@@ -432,7 +435,7 @@ impl Shared {
         if state.finished || state.resting.contains(&lane) {
             return None;
         }
-        let units = state.items.take(lane, UNITS_AT_ONCE);
+        let units = state.items.take(lane, to, UNITS_AT_ONCE);
         if state.all_taken.is_none() && state.items.is_all_taken() {
             state.all_taken = Some(Instant::now());
         }
@@ -447,7 +450,7 @@ impl Shared {
         if state.finished || state.resting.contains(&lane) {
             return None;
         }
-        state.items.take_ahead(lane, index, left)
+        state.items.take_ahead(lane, self.job.movers.to(lane), index, left)
     }
 
     /// A lane begins to carry. Returns where it keeps how many bytes it has taken, and not given to its connection.
@@ -495,7 +498,11 @@ impl Shared {
     }
 
     /// These lanes get no units until further notice; all others do.
-    pub(super) fn rest(&self, lanes: Vec<u16>) {
+    pub(super) fn rest(&self, mut lanes: Vec<u16>) {
+        // What nobody else may carry must not wait for the others.
+        if self.job.movers.count() > 0 {
+            lanes.retain(|lane| self.job.movers.to(*lane) == To::Mover);
+        }
         let mut state = self.lock();
         if state.resting != lanes {
             state.resting = lanes;
@@ -522,6 +529,7 @@ impl Shared {
     /// as often as [`ChangesLeft`] says.
     pub(super) fn withdraw(&self, file: &SourceItem, why: String, kind: FailureKind) -> Result<(), Error> {
         let fresh = (kind == FailureKind::Changed).then(|| self.fresh_item(file)).flatten();
+        self.job.movers.closes(file.index);
         let mut state = self.lock();
         // Otherwise withdrawn already by another lane, or settled.
         if !state.items.withdraw(file.index) {

@@ -17,6 +17,7 @@ fn host() -> (Peer, tempfile::TempDir) {
     let place = Place::Ssh { user: None, host: "there".into(), port: None };
     let target = dir.path().join("to").into_os_string().into_encoded_bytes();
     let job = Job {
+        movers: Vec::new(),
         sources: vec![Endpoint { place: place.clone(), path: b"data".to_vec() }],
         target: Endpoint { place: Place::Local, path: target },
         selection: Selection::default(),

@@ -74,6 +74,7 @@ impl Source {
         let mut path = dir.path().to_owned().into_os_string().into_encoded_bytes();
         path.push(b'/');
         let job = SenderJob {
+            movers: Default::default(),
             far: false,
             remembers: None,
             home: None,

@@ -1,0 +1,141 @@
+//! Several daemons that offer one directory are one end.
+
+use haul_e2e::{Facets, Outcome, Running, assert_same, code, contents_of, needs, plant};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{Stage, first_key};
+
+/// Of the file that is divided: at [`RATE`] it takes three seconds.
+const LARGE_BYTES: u64 = 60 << 20;
+
+/// So slow that there is a middle to be killed in.
+const RATE: [&str; 2] = ["--rate", "20MB"];
+
+/// A client, a daemon, and a second daemon. By default both offer the directory of the first.
+struct Pair {
+    one: Stage,
+    two: Stage,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let pair = Self { one: Stage::new("rw"), two: Stage::new("rw") };
+        let tree = pair.one.at("tree");
+        plant::mixed(&tree, 1);
+        plant::file(&tree.join("large"), LARGE_BYTES, 2);
+        plant::date(&tree, 3);
+        pair.one.haul("client").args(["key", "trust", &pair.two.host(), &pair.two.daemon_key()]).run().expect(code::OK);
+        pair.second_offers(&pair.one.at("offered"), &pair.client_key());
+        pair
+    }
+
+    fn client_key(&self) -> String {
+        first_key(&self.one.haul("client").args(["key", "show"]).run().expect(code::OK).stdout_text())
+    }
+
+    fn second_offers(&self, root: &std::path::Path, key: &str) {
+        self.two.write_list(&format!("rw root={} {key} visitor\n", root.display()));
+    }
+
+    fn push(&self, flags: &[&str]) -> Running {
+        let hosts = format!("haul://{},{}/in", self.one.host(), self.two.host());
+        self.one.cp().args(flags).arg(contents_of(&self.one.at("tree"))).arg(hosts).start()
+    }
+
+    /// The copy is equal, and nothing else stands beside it.
+    #[track_caller]
+    fn is_there(&self) {
+        assert_same(&self.one.at("tree"), &self.one.at("offered/in"), Facets::PLAIN);
+    }
+}
+
+/// Bytes that each host of the end got, in the order of their paths.
+fn parts(run: &Outcome) -> Vec<(String, u64)> {
+    let paths = run.report()["paths"].as_array().unwrap_or_else(|| panic!("no paths\n{run}")).clone();
+    let of = |path: &Value| Some((path["host"].as_str()?.to_owned(), path["bytes"].as_u64()?));
+    paths.iter().filter_map(of).collect()
+}
+
+#[track_caller]
+fn is_left_out(run: &Outcome, host: &str, why: &str) {
+    let said = run.stdout_text() + &run.stderr_text();
+    assert!(said.contains(&format!("haul://{host} is left out")) && said.contains(why), "{run}");
+}
+
+#[test]
+fn two_daemons_with_one_directory_are_one_end_and_both_get_data() {
+    needs!(Haul);
+    let pair = Pair::new();
+    let run = pair.push(&RATE).wait().expect(code::OK);
+    pair.is_there();
+    let parts = parts(&run);
+    let [(one, first_bytes), (two, second_bytes)] = &parts[..] else { panic!("{parts:?}\n{run}") };
+    assert_eq!((one, two), (&format!("haul://{}", pair.one.host()), &format!("haul://{}", pair.two.host())), "{run}");
+    assert!(*first_bytes > 5 << 20 && *second_bytes > 5 << 20, "{parts:?}\n{run}");
+    pair.two.eventually_logs("writes for another host to 'in'");
+    pair.two.eventually_logs("ended well");
+    // Again: nothing is to be done, and nothing is.
+    let again = pair.push(&[]).wait().expect(code::OK);
+    assert_eq!(again.count("bytes_moved"), 0, "{again}");
+}
+
+#[test]
+fn a_host_that_dies_in_the_middle_costs_the_job_nothing_but_what_was_under_way() {
+    needs!(Haul);
+    let mut pair = Pair::new();
+    let mut running = pair.push(&RATE);
+    running.when_moved(LARGE_BYTES / 2);
+    pair.two.stop(Signal::KILL);
+    let run = running.wait().expect(code::OK);
+    pair.is_there();
+    is_left_out(&run, &pair.two.host(), "");
+    let (sent, moved): (u64, u64) = (parts(&run).iter().map(|(_, bytes)| bytes).sum(), run.count("bytes_moved"));
+    assert!(parts(&run).iter().all(|(_, bytes)| *bytes > 1 << 20), "both had a part: {:?}\n{run}", parts(&run));
+    // What two lanes and the flush had under way.
+    assert!(sent < moved + (24 << 20), "{sent} bytes sent of {moved}\n{run}");
+}
+
+#[test]
+fn the_death_of_the_leader_ends_the_job_and_the_next_run_goes_on_from_there() {
+    needs!(Haul);
+    let mut pair = Pair::new();
+    let mut running = pair.push(&[&RATE[..], &["--timeout", "5"]].concat());
+    running.when_moved(LARGE_BYTES / 2);
+    pair.one.stop(Signal::KILL);
+    let failed = running.wait();
+    assert_ne!(failed.code(), code::OK, "{failed}");
+    failed.says(&["run the same command again"]);
+    // The second one leads now; the first is left out.
+    let run = pair.push(&[]).wait().expect(code::OK);
+    pair.is_there();
+    is_left_out(&run, &pair.one.host(), "");
+    assert!(run.count("bytes_moved") < LARGE_BYTES, "{run}");
+}
+
+#[test]
+fn a_host_with_another_directory_is_found_out_and_gets_no_byte() {
+    needs!(Haul);
+    let pair = Pair::new();
+    std::fs::create_dir(pair.two.at("offered/in")).expect("own directory");
+    pair.second_offers(&pair.two.at("offered"), &pair.client_key());
+    let run = pair.push(&RATE).wait().expect(code::OK);
+    pair.is_there();
+    is_left_out(&run, &pair.two.host(), "does not have the files of the leading host");
+    assert_eq!(haul_e2e::compare::names_below(&pair.two.at("offered")), [b"in"], "{run}");
+}
+
+#[test]
+fn a_host_that_is_down_or_lets_this_key_not_in_is_left_out_with_a_word() {
+    needs!(Haul);
+    let mut pair = Pair::new();
+    pair.second_offers(&pair.one.at("offered"), &pair.two.daemon_key());
+    let run = pair.push(&RATE).wait().expect(code::OK);
+    pair.is_there();
+    is_left_out(&run, &pair.two.host(), "");
+    pair.two.stop(Signal::KILL);
+    std::fs::remove_dir_all(pair.one.at("offered/in")).expect("own directory");
+    let run = pair.push(&RATE).wait().expect(code::OK);
+    pair.is_there();
+    is_left_out(&run, &pair.two.host(), "");
+}

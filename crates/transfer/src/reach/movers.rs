@@ -1,0 +1,204 @@
+//! Reaches the further hosts of the far end, and passes on what they and the leader say to each other.
+//!
+//! ```text
+//!   log in -> Start -> the leader shows its tree -> SameRoot -> lanes -> what it moved -> the session -> the leader
+//! ```
+//! Each host has a thread and one path. A host that cannot be reached, has other files or dies is left out with a word: its units go to
+//! the others.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use haul_job::{Error, Event, Fault, Job, Place, Subject};
+use haul_net::Identity;
+use haul_wire::control::{Control, Role, SenderSummary};
+use haul_wire::lane::path_of;
+
+use crate::kept::known_paths::{Direction, KnownPaths};
+use crate::kept::surroundings::Surroundings;
+use crate::reach::connect::connect;
+use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
+use crate::reach::lane_terms::{LaneTerms, Memory};
+use crate::reach::paths::first_way;
+use crate::reach::redial::Redialler;
+use crate::reach::remote::{Assignment, Remote, agreed_ciphers};
+use crate::session::channel::{self, EventSender, SessionEvent};
+use crate::session::clock::{Clock, START_DEADLINE, TICK};
+use crate::session::farewell::FAREWELL;
+use crate::session::foreseen::Foreseen;
+use crate::session::lane_threads::LaneKeeper;
+use crate::session::movers::Movers;
+use crate::session::reporter::Watch;
+use crate::session::{convert, host_facts};
+use crate::sync::lock;
+
+/// What a thread needs to reach one host.
+#[derive(Clone)]
+pub(crate) struct MoverPlan {
+    pub(crate) job: Job,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) movers: Movers,
+    /// Of the session with the leader.
+    pub(crate) events: EventSender,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) foreseen: Foreseen,
+}
+
+/// Brings lanes back, to whichever host they lead.
+pub(crate) struct Keepers<K> {
+    pub(crate) leader: K,
+    movers: Arc<Mutex<BTreeMap<u16, Redialler>>>,
+}
+
+impl<K: LaneKeeper> LaneKeeper for Keepers<K> {
+    fn lane_lost(&mut self, lane: u16) {
+        match lock(&self.movers).get_mut(&path_of(lane)) {
+            Some(redialler) => redialler.lane_lost(lane),
+            None => self.leader.lane_lost(lane),
+        }
+    }
+
+    fn want(&mut self, path: u16, lanes: u16) -> bool {
+        match lock(&self.movers).get_mut(&path) {
+            Some(redialler) => {
+                redialler.want(lanes);
+                true
+            }
+            None => self.leader.want(path, lanes),
+        }
+    }
+}
+
+impl MoverPlan {
+    /// Reaches all of them, each in a thread of its own.
+    pub(crate) fn start<K: LaneKeeper>(self, leader: K) -> Keepers<K> {
+        let keepers = Keepers { leader, movers: Arc::default() };
+        for (number, place) in self.job.movers.clone().into_iter().enumerate() {
+            let path = Movers::path_of_mover(u16::try_from(number).expect("a few"));
+            let (plan, redials) = (self.clone(), Arc::clone(&keepers.movers));
+            let run = move || {
+                let result = plan.serve(&place, path, &redials);
+                lock(&redials).remove(&path);
+                plan.movers.leaves(path);
+                if let Err(error) = result
+                    && !plan.movers.is_over()
+                    && !plan.watch.interrupted()
+                {
+                    let _ = plan.events.send(SessionEvent::PathLost { path, why: format!("{place} is left out") });
+                    plan.watch.tell(&Event::Warning { text: left_out(&place, &error) });
+                }
+            };
+            // The others do without it.
+            let _ = thread::Builder::new().name(format!("mover-{number}")).spawn(run);
+        }
+        keepers
+    }
+
+    fn serve(&self, place: &Place, path: u16, redials: &Mutex<BTreeMap<u16, Redialler>>) -> Result<(), Error> {
+        let mut remote = connect(place, &self.job, &self.surroundings, &self.watch, None, self.foreseen.clone())?;
+        let child = remote.take_child();
+        let result = self.with_remote(&remote, path, redials);
+        if result.is_ok() {
+            remote.channel.outbox().send(Control::Bye(SenderSummary::default()));
+        }
+        remote.channel.close(FAREWELL);
+        if let Some(child) = child {
+            child.end();
+        }
+        result
+    }
+
+    fn with_remote(&self, remote: &Remote, path: u16, redials: &Mutex<BTreeMap<u16, Redialler>>) -> Result<(), Error> {
+        let Self { job, surroundings, watch, movers, .. } = self;
+        let identity = remote.identity.as_ref().unwrap_or(&self.identity);
+        let (paths, direction) = (KnownPaths::of(surroundings), Direction::To);
+        let cpus = host_facts::cpus().min(remote.far_end.cpus());
+        let known = remote.known_path(&paths, direction);
+        let role = Role::Mover { target: job.target.path.clone() };
+        let (peer_session, peer_key) = (remote.session, identity.public());
+        let assigned = Assignment { peer_session, peer_key, links: false, role, path: known.clone(), cpus };
+        remote.start(assigned, job, false, watch)?;
+        let outbox = remote.channel.outbox();
+        let Some((single_file, root)) = movers.await_root(START_DEADLINE) else { return Ok(()) };
+        outbox.send(Control::Begin { single_file });
+        outbox.send(Control::SharedRoot(root));
+        self.until(remote, &|message| matches!(message, Control::SameRoot), path, Some(START_DEADLINE))?;
+        if movers.is_over() {
+            return Ok(());
+        }
+        movers.joins(path, outbox);
+        let carriage = convert::carriage(&job.carriage, &[]);
+        let terms = LaneTerms {
+            session: remote.session,
+            identity: Arc::clone(identity),
+            peer_key: remote.key(),
+            ciphers: agreed_ciphers(&job.carriage, &remote.far_end),
+            carriage: haul_wire::control::Carriage { path: known, cpus, ..carriage },
+            way: first_way(&job.carriage),
+            memory: Some(Memory { paths, direction }),
+            foreseen: self.foreseen.clone(),
+            events: self.events.clone(),
+            crew: remote.lead.crew(),
+            first_mark: None,
+        };
+        let way = terms.way.clone();
+        let dialler = Arc::new(Dialler::on_path(terms, path, way, remote.candidates(job.carriage.family)));
+        let brought = dialler.bring(cpus, WAY_TIMEOUT, 1, Further::OnceProved, &|_, _, _| {});
+        let (lanes, _) = brought.map_err(|error| {
+            Error::new(Fault::Network, "no data connection to it").because(error).try_this(
+                "each host of an end is dialled directly: open a port range in its firewall, --port-range FIRST-LAST",
+            )
+        })?;
+        lock(redials).insert(path, Redialler::new(dialler, lanes));
+        watch.leads_to(path, &remote.place);
+        watch.tell(&Event::Chose {
+            what: Subject::Paths,
+            choice: format!("path {path}: to {}", remote.place),
+            reason: "it has the same files as the first host".into(),
+        });
+        self.until(remote, &|_| false, path, None)
+    }
+
+    /// Passes on what comes, until such a message or the end of the job.
+    fn until(
+        &self,
+        remote: &Remote,
+        is_awaited: &dyn Fn(&Control) -> bool,
+        path: u16,
+        limit: Option<Duration>,
+    ) -> Result<(), Error> {
+        let clock = Clock::new(u32::try_from(self.job.carriage.timeout.as_millis()).unwrap_or(u32::MAX));
+        let begun = Instant::now();
+        while !self.movers.is_over() && !self.watch.interrupted() {
+            clock.check_peer(&remote.channel)?;
+            if limit.is_some_and(|limit| begun.elapsed() > limit) {
+                return Err(Error::new(Fault::Timeout, "it does not answer"));
+            }
+            match remote.events.next(TICK) {
+                Some(SessionEvent::Control(message)) if is_awaited(&message) => return Ok(()),
+                Some(SessionEvent::Control(Control::Moved(chunks))) => {
+                    let _ = self.events.send(SessionEvent::Moved(path, chunks));
+                }
+                Some(SessionEvent::Control(message @ (Control::Again { .. } | Control::Void(_)))) => {
+                    let _ = self.events.send(SessionEvent::Control(message));
+                }
+                Some(SessionEvent::Control(Control::Notice(notice))) => self.watch.on_notice(notice),
+                Some(SessionEvent::Control(Control::Addresses(_))) => {}
+                Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+                Some(SessionEvent::Control(other)) => return Err(crate::faults::unexpected(&other)),
+                Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// For the user.
+pub(crate) fn left_out(place: &Place, error: &Error) -> String {
+    let cause = error.cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
+    format!("{place} is left out, the other hosts do its part: {}{cause}", error.what)
+}

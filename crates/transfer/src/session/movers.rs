@@ -1,0 +1,127 @@
+//! What the movers of a job have to know, and when: the session tells what it hears of the leader, and each mover gets all of it from the
+//! moment on at which it can be of use.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use haul_engine::schedule::To;
+use haul_wire::control::{Control, OpenDraft, SharedRoot};
+use haul_wire::lane::path_of;
+use haul_wire::limits::MAX_PATHS;
+
+use crate::session::outbox::Outbox;
+use crate::sync::lock;
+
+/// The hosts of the far end besides its leader.
+#[derive(Clone, Default)]
+pub(crate) struct Movers(Arc<Inside>);
+
+#[derive(Default)]
+struct Inside {
+    count: u16,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    single_file: Option<bool>,
+    root: Option<SharedRoot>,
+    drafts: BTreeMap<u64, OpenDraft>,
+    /// Those that found the tree of the leader, by their paths.
+    joined: BTreeMap<u16, Arc<Outbox>>,
+    is_over: bool,
+}
+
+impl Movers {
+    /// So many, at most [`haul_wire::limits::MAX_MOVERS`].
+    pub(crate) fn new(count: u16) -> Self {
+        Self(Arc::new(Inside { count, ..Inside::default() }))
+    }
+
+    /// How many were asked for.
+    pub(crate) fn count(&self) -> u16 {
+        self.0.count
+    }
+
+    /// The path of a mover, counted from 0 on.
+    pub(crate) fn path_of_mover(number: u16) -> u16 {
+        MAX_PATHS - 1 - number
+    }
+
+    /// Where a lane leads.
+    pub(crate) fn to(&self, lane: u16) -> To {
+        if path_of(lane) >= MAX_PATHS - self.0.count { To::Mover } else { To::Leader }
+    }
+
+    /// The sources are open.
+    pub(crate) fn begins(&self, single_file: bool) {
+        lock(&self.0.state).single_file = Some(single_file);
+        self.0.changed.notify_all();
+    }
+
+    /// The leader shows its tree.
+    pub(crate) fn shows(&self, root: SharedRoot) {
+        lock(&self.0.state).root = Some(root);
+        self.0.changed.notify_all();
+    }
+
+    /// Waits for what a mover has to know first. `None`: nothing by then.
+    pub(crate) fn await_root(&self, limit: Duration) -> Option<(bool, SharedRoot)> {
+        let is_missing = |state: &mut State| !state.is_over && (state.root.is_none() || state.single_file.is_none());
+        let (state, _) = self
+            .0
+            .changed
+            .wait_timeout_while(lock(&self.0.state), limit, is_missing)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.single_file.zip(state.root.clone()).filter(|_| !state.is_over)
+    }
+
+    /// A mover found the tree: it gets what is open, and what will be.
+    pub(crate) fn joins(&self, path: u16, outbox: &Arc<Outbox>) {
+        let mut state = lock(&self.0.state);
+        for draft in state.drafts.values() {
+            outbox.send(Control::OpenDraft(draft.clone()));
+        }
+        state.joined.insert(path, Arc::clone(outbox));
+    }
+
+    /// It is gone.
+    pub(crate) fn leaves(&self, path: u16) {
+        lock(&self.0.state).joined.remove(&path);
+        self.0.changed.notify_all();
+    }
+
+    /// The leader has opened a draft.
+    pub(crate) fn opens(&self, draft: OpenDraft) {
+        let mut state = lock(&self.0.state);
+        for outbox in state.joined.values() {
+            outbox.send(Control::OpenDraft(draft.clone()));
+        }
+        state.drafts.insert(draft.index, draft);
+    }
+
+    /// An item has its outcome, or was withdrawn.
+    pub(crate) fn closes(&self, index: u64) {
+        let mut state = lock(&self.0.state);
+        if state.drafts.remove(&index).is_some() {
+            for outbox in state.joined.values() {
+                outbox.send(Control::CloseDraft { index });
+            }
+        }
+    }
+
+    /// The session is over. Waits this long until all have said good-bye.
+    pub(crate) fn end(&self, limit: Duration) {
+        let mut state = lock(&self.0.state);
+        state.is_over = true;
+        self.0.changed.notify_all();
+        drop(self.0.changed.wait_timeout_while(state, limit, |state| !state.joined.is_empty()));
+    }
+
+    /// Whether the session is over.
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.0.state).is_over
+    }
+}

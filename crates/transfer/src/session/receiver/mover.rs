@@ -1,0 +1,211 @@
+//! Another host of the receiver's end: it writes chunks into drafts that the leading host has made.
+//!
+//! ```text
+//!   loop           SharedRoot -> the same file is found here -> SameRoot
+//!                  OpenDraft -> the draft is opened here
+//!   lane threads   data -> hash, draft -> verified
+//!   flush thread   verified -> flushed -> Moved -> initiator -> leader: receipt, journal
+//! ```
+//! It makes no names, keeps no journal and sends no receipts. What it cannot do costs the job this host, and nothing else.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use haul_job::{Error, Fault};
+use haul_store::{Draft, LocalTree, StoreError, TargetOptions};
+use haul_wire::control::{Control, MovedChunk, OpenDraft, ReceiverSummary, SenderSummary, SharedRoot};
+use haul_wire::limits::MAX_BATCH_ITEMS;
+
+use crate::faults;
+use crate::session::channel::{self, SessionEvent};
+use crate::session::clock::{Clock, START_DEADLINE, TICK};
+use crate::session::lane_threads::Lanes;
+use crate::session::wiring::Wiring;
+use crate::session::{convert, farewell};
+
+use super::incoming::Incoming;
+use super::state::Shared;
+use super::{BEGIN_DEADLINE, ReceiverJob, Target, await_begin, lane};
+
+/// Runs the session of a mover to its end.
+pub(crate) fn run(job: ReceiverJob, wiring: Wiring<'_>) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let clock = Clock::new(job.carriage.timeout_ms);
+    let channel = wiring.channel;
+    let result = run_session(job, wiring, clock);
+    match &result {
+        Ok(_) => channel.close(farewell::FAREWELL),
+        Err(error) => farewell::abort(channel, error),
+    }
+    result
+}
+
+fn run_session(
+    job: ReceiverJob,
+    wiring: Wiring<'_>,
+    mut clock: Clock,
+) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let single_file =
+        await_begin(&wiring.events, wiring.channel, wiring.watch, &mut clock, BEGIN_DEADLINE, wiring.aside)?;
+    let root = await_root(&wiring, &mut clock)?;
+    let Wiring { events, channel, watch, aside, .. } = wiring;
+    let tree = open(&job, single_file, &root)?;
+    let outbox = Arc::clone(channel.outbox());
+    let shared = Shared::new(Arc::new(tree), None, job, outbox, Arc::clone(watch), events.sender())?;
+    let shared = Arc::new(shared.of_mover());
+    // Before the threads that work on files.
+    if let Some(notice) = shared.give_up_rights() {
+        shared.notice(notice);
+    }
+    let flusher =
+        start_flusher(&shared).map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+    channel.outbox().send(Control::SameRoot);
+    let mut lanes = Lanes::new(events.sender(), Arc::clone(watch));
+    let mut until_bye = || -> Result<SenderSummary, Error> {
+        loop {
+            clock.turn(watch, channel, &shared.failure)?;
+            lanes.check(false, clock.timeout())?;
+            check_storage(&shared, &clock)?;
+            match events.next(TICK) {
+                Some(SessionEvent::Control(Control::OpenDraft(draft))) => adopt(&shared, &draft)?,
+                Some(SessionEvent::Control(Control::CloseDraft { index })) => shared.moves().close(index),
+                Some(SessionEvent::Control(Control::Bye(summary))) => return Ok(summary),
+                Some(SessionEvent::Control(Control::PathLost { path })) => lanes.cut_path(path),
+                Some(SessionEvent::Control(Control::LaneLost { lane })) => lanes.cut(lane),
+                Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+                // Who brings lanes here is the initiator.
+                Some(SessionEvent::Control(Control::WantLanes { .. } | Control::PathNow(_))) => {}
+                Some(SessionEvent::Control(message)) => aside(message)?,
+                Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
+                Some(SessionEvent::LaneUp(stream, number)) => {
+                    let for_lane = Arc::clone(&shared);
+                    lanes.start(stream, number, move |stream| lane::carry(stream, number, &for_lane))?;
+                }
+                Some(SessionEvent::LaneDown(end)) => {
+                    lanes.ended(&end);
+                }
+                Some(SessionEvent::FallsShort(short)) => lanes.tell_short(&short, "a receiving host", channel),
+                Some(SessionEvent::NoLanes(_) | SessionEvent::PathLost { .. } | SessionEvent::Moved(..))
+                | Some(SessionEvent::Wake)
+                | None => {}
+            }
+        }
+    };
+    let sender = until_bye();
+    if let Err(error) = &sender {
+        shared.failure.set(error.clone());
+        lanes.cut_all();
+    }
+    shared.moves().end();
+    drop(events);
+    lanes.join();
+    if shared.storage.waits_since().is_none() {
+        // A panic was reported by the panic hook.
+        let _ = flusher.join();
+    }
+    let summary = shared.summary();
+    sender.map(|sender| (sender, summary))
+}
+
+fn await_root(wiring: &Wiring<'_>, clock: &mut Clock) -> Result<SharedRoot, Error> {
+    let failure = crate::session::failure::Failure::default();
+    let start = Instant::now();
+    let mut early = Vec::new();
+    loop {
+        clock.turn(wiring.watch, wiring.channel, &failure)?;
+        match wiring.events.next(TICK) {
+            Some(SessionEvent::Control(Control::SharedRoot(root))) => {
+                wiring.events.put_back(early);
+                return Ok(root);
+            }
+            Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+            Some(SessionEvent::Control(Control::Bye(_))) => return Err(channel::ended(None)),
+            Some(SessionEvent::Control(other)) => return Err(faults::unexpected(&other)),
+            Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
+            // No lane is due yet.
+            Some(SessionEvent::LaneUp(..)) | None => {}
+            Some(event) if early.is_empty() => early.push(event),
+            Some(_) => {}
+        }
+        if start.elapsed() > START_DEADLINE {
+            return Err(Error::new(Fault::Timeout, "the leading host did not say where it writes"));
+        }
+    }
+}
+
+/// The target, if it is that of the leading host: a file stands here that nobody else can have made.
+fn open(job: &ReceiverJob, single_file: bool, root: &SharedRoot) -> Result<LocalTree, Error> {
+    let Target::Path(path) = &job.target else { unreachable!("a mover has a path") };
+    let options = TargetOptions {
+        confine: job.confine.clone(),
+        home: job.surroundings.home.clone(),
+        // The leading host has made it.
+        make: false,
+        single_file,
+        dry_run: false,
+        xattrs: job.selection.xattrs,
+        acls: job.selection.acls,
+    };
+    let another = |why: &dyn std::fmt::Display| {
+        Error::new(Fault::Usage, "this host does not have the files of the leading host at the target")
+            .because(why)
+            .try_this("mount the same file system on both hosts, at the same path")
+    };
+    let (tree, _) = LocalTree::open(path, &options).map_err(|error| another(&error))?;
+    let found = tree.share_part(&root.path, root.inode).map_err(|error| another(&error))?;
+    let mut token = [0; 32];
+    let read = found.read_at(&mut token, 0).map_err(|error| another(&error))?;
+    if read != token.len() || token != root.token {
+        return Err(another(&"a file of the same name and number has other contents"));
+    }
+    Ok(tree)
+}
+
+/// Opens a draft of the leading host.
+fn adopt(shared: &Shared, draft: &OpenDraft) -> Result<(), Error> {
+    let tree = shared.tree().local().ok_or_else(|| Error::broke_the_protocol("it shares drafts of no disk"))?;
+    let part = tree.share_part(&draft.path, draft.inode).map_err(|error| faults::store_error(&error))?;
+    let incoming = Incoming::shared(draft, Draft::Local(part)).map_err(Error::broke_the_protocol)?;
+    match shared.moves().open(Arc::new(incoming)) {
+        true => Ok(()),
+        false => Err(Error::broke_the_protocol("it shares more drafts than agreed")),
+    }
+}
+
+/// A disk that does not answer here shall not end the job: the other hosts can do without this one before their time is over.
+fn check_storage(shared: &Shared, clock: &Clock) -> Result<(), Error> {
+    match shared.storage.waits_since() {
+        Some(since) if since.elapsed() > clock.timeout() / 2 => {
+            Err(Error::new(Fault::Timeout, shared.storage.has_not_answered_for(since.elapsed())))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn start_flusher(shared: &Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    std::thread::Builder::new().name("flush".into()).spawn(move || {
+        while let Some(chunks) = shared.moves().next() {
+            let mut flushed: Vec<MovedChunk> = Vec::with_capacity(chunks.len());
+            let mut last: Option<Arc<Incoming>> = None;
+            for (incoming, moved) in chunks {
+                if !last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &incoming))
+                    && let Err(error) = flush(&shared, &incoming)
+                {
+                    return shared.failure.set(faults::store_error(&error));
+                }
+                flushed.push(moved);
+                last = Some(incoming);
+            }
+            shared.moves().flushed(&flushed);
+            for batch in flushed.chunks(MAX_BATCH_ITEMS) {
+                shared.outbox.send(Control::Moved(batch.to_vec()));
+            }
+        }
+    })
+}
+
+fn flush(shared: &Shared, incoming: &Incoming) -> Result<(), StoreError> {
+    let part = incoming.part(shared.tree())?;
+    shared.storage.during(|| part.map_or(Ok(()), |part| part.flush()))
+}

@@ -1,0 +1,48 @@
+//! A file by which the other hosts of this end know the tree: they have to find it under its name, with its inode and what is in it.
+
+use std::sync::Mutex;
+
+use haul_store::{Draft, StoreError, TargetTree};
+use haul_wire::control::SharedRoot;
+
+use crate::session::id;
+use crate::sync::lock;
+
+/// The file by which movers know the tree, as long as it stands.
+pub(super) struct Token {
+    draft: Mutex<Option<Draft>>,
+    /// The file system of the tree: what is mounted beneath it may be another thing elsewhere.
+    dev: u64,
+}
+
+impl Token {
+    pub(super) fn make(tree: &dyn TargetTree) -> Result<Option<(Self, SharedRoot)>, StoreError> {
+        let Some(root) = tree.local().and(tree.stat(b"").ok()).flatten() else { return Ok(None) };
+        let Ok((name, first, second)) = id::random_id().and_then(|name| Ok((name, id::random_id()?, id::random_id()?)))
+        else {
+            return Ok(None);
+        };
+        let mut token = [0; 32];
+        token[..16].copy_from_slice(&first);
+        token[16..].copy_from_slice(&second);
+        let path = format!("haul-token-{:032x}", u128::from_le_bytes(name)).into_bytes();
+        let draft = tree.new_draft(&path, false)?;
+        draft.write_at(&token, 0)?;
+        draft.flush()?;
+        let inode = draft.id().1;
+        Ok(Some((Self { draft: Mutex::new(Some(draft)), dev: root.id.dev }, SharedRoot { path, inode, token })))
+    }
+
+    /// The file system that it stands on.
+    pub(super) fn dev(&self) -> u64 {
+        self.dev
+    }
+
+    /// Removes it: before the tree gets its times, and at the end.
+    pub(super) fn discard(&self) {
+        if let Some(draft) = lock(&self.draft).take() {
+            // A sweep takes what is left.
+            let _ = draft.discard();
+        }
+    }
+}
