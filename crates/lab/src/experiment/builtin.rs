@@ -36,6 +36,7 @@ pub(super) const RIVALS: &[(&str, &str)] = &[
     ("globus-url-copy", include_str!("../../rivals/globus-url-copy.toml")),
     ("haul", include_str!("../../rivals/haul.toml")),
     ("haul-bench", include_str!("../../rivals/haul-bench.toml")),
+    ("haul-class", include_str!("../../rivals/haul-class.toml")),
     ("haul-daemon", include_str!("../../rivals/haul-daemon.toml")),
     ("hpnscp", include_str!("../../rivals/hpnscp.toml")),
     ("iperf3", include_str!("../../rivals/iperf3.toml")),
