@@ -85,6 +85,7 @@ impl Attempt<'_> {
             bytes: self.data.bytes,
             rate_mbit_per_s: None,
             others_mbit_per_s: None,
+            marked_mb: None,
             cpu_client_s: None,
             cpu_server_s: None,
             verified: None,
@@ -309,6 +310,8 @@ impl Attempt<'_> {
     }
 
     fn rate(&self, sample: &mut Sample, out: &Path) -> Result<(), Trouble> {
+        sample.marked_mb =
+            self.rival.marked_bytes_json.as_ref().and_then(|path| json_number(out, path)).map(|bytes| bytes / 1e6);
         sample.rate_mbit_per_s = match &self.rival.rate_json {
             None => sample.seconds.map(|seconds| sample.bytes as f64 * 8.0 / seconds / 1e6),
             Some(path) => {

@@ -2,6 +2,7 @@
 
 /// Experiments of the directory `experiments`: name and text.
 pub const EXPERIMENTS: &[(&str, &str)] = &[
+    ("background", include_str!("../../../../experiments/background.toml")),
     ("contended", include_str!("../../../../experiments/contended.toml")),
     ("fat-10g-100ms", include_str!("../../../../experiments/fat-10g-100ms.toml")),
     ("iperf-1g-228ms", include_str!("../../../../experiments/iperf-1g-228ms.toml")),
@@ -32,19 +33,23 @@ pub(super) const RIVALS: &[(&str, &str)] = &[
     ("curl", include_str!("../../rivals/curl.toml")),
     ("curl-discard", include_str!("../../rivals/curl-discard.toml")),
     ("escp", include_str!("../../rivals/escp.toml")),
+    ("flow-beside", include_str!("../../rivals/flow-beside.toml")),
     ("globus-url-copy", include_str!("../../rivals/globus-url-copy.toml")),
     ("haul", include_str!("../../rivals/haul.toml")),
     ("haul-bench", include_str!("../../rivals/haul-bench.toml")),
+    ("haul-class", include_str!("../../rivals/haul-class.toml")),
     ("haul-daemon", include_str!("../../rivals/haul-daemon.toml")),
     ("haul-hosts", include_str!("../../rivals/haul-hosts.toml")),
     ("hpnscp", include_str!("../../rivals/hpnscp.toml")),
     ("iperf3", include_str!("../../rivals/iperf3.toml")),
     ("lftp", include_str!("../../rivals/lftp.toml")),
+    ("path-alone", include_str!("../../rivals/path-alone.toml")),
     ("rclone", include_str!("../../rivals/rclone.toml")),
     ("rsync", include_str!("../../rivals/rsync.toml")),
     ("rsyncd", include_str!("../../rivals/rsyncd.toml")),
     ("scp", include_str!("../../rivals/scp.toml")),
     ("sftp", include_str!("../../rivals/sftp.toml")),
+    ("short-beside", include_str!("../../rivals/short-beside.toml")),
     ("wdt", include_str!("../../rivals/wdt.toml")),
     ("xrdcp", include_str!("../../rivals/xrdcp.toml")),
 ];

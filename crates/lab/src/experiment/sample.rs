@@ -34,6 +34,9 @@ pub struct Sample {
     /// What the TCP connections of others carried while the tool ran; `None` if there are no others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_mbit_per_s: Option<f64>,
+    /// Bytes that it sent with a mark, as far as it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marked_mb: Option<f64>,
     /// Processor seconds of the tool and its helpers, to 10 ms.
     pub cpu_client_s: Option<f64>,
     /// Processor seconds of the server while the tool ran, to 10 ms.

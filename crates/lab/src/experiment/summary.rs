@@ -50,6 +50,9 @@ pub struct Row {
     /// Mbit/s of the TCP connections of others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others_mbit_per_s: Option<Spread>,
+    /// MB that went with a mark.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marked_mb: Option<Spread>,
     /// From the copy with the median rate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
@@ -174,6 +177,10 @@ impl Summary {
         if has_others {
             head.push("others Mbit/s".into());
         }
+        let has_marked = self.rows.iter().any(|row| row.marked_mb.is_some());
+        if has_marked {
+            head.push("marked MB".into());
+        }
         head.push("elsewhere".into());
         let mut rows = vec![head];
         for row in &self.rows {
@@ -189,6 +196,9 @@ impl Summary {
             }
             if has_others {
                 cells.push(row.others_mbit_per_s.map_or("-".into(), spread));
+            }
+            if has_marked {
+                cells.push(row.marked_mb.map_or("-".into(), spread));
             }
             cells.push(match (row.elsewhere_mbit_per_s, row.elsewhere_seconds) {
                 (Some(rate), _) => format!("{} Mbit/s", figures(rate)),
@@ -232,6 +242,7 @@ impl Row {
             last_quarter: course(&|course| course.last_quarter),
             longest_pause_s: spread(&|sample| longest_pause_s(&sample.intervals)),
             others_mbit_per_s: spread(&|sample| sample.others_mbit_per_s),
+            marked_mb: spread(&|sample| sample.marked_mb),
             intervals: by_rate.get(by_rate.len() / 2).map_or_else(Vec::new, |sample| sample.intervals.clone()),
             seconds: spread(&|sample| sample.seconds),
             rate_mbit_per_s: spread(&|sample| sample.rate_mbit_per_s),

@@ -55,6 +55,12 @@ impl Delivered {
         &self.changed
     }
 
+    /// Since the reading before the last.
+    pub(super) fn last_bytes(&self) -> u64 {
+        let before = self.course.len().checked_sub(2).and_then(|at| self.course.get(at));
+        before.map_or(0, |before| self.delivered_bytes.saturating_sub(before.delivered_bytes))
+    }
+
     fn ends(&self) -> Option<(Mark, Mark)> {
         let (first, last) = (*self.course.front()?, *self.course.back()?);
         (last.at_us > first.at_us).then_some((first, last))
