@@ -5,6 +5,7 @@
 mod door;
 mod harm;
 mod places;
+mod web;
 mod within;
 
 use std::fs;
