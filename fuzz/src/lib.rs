@@ -159,6 +159,11 @@ pub fn block(bytes: &[u8]) {
     haul_transfer::fuzzing::block(bytes);
 }
 
+/// What a reader of the web sends: targets, ranges, conditions, tokens.
+pub fn web(bytes: &[u8]) {
+    haul_web::fuzzing::request(bytes);
+}
+
 /// Rules of a peer's job, and the name of an entry: parts between zeros, the first of them the name.
 pub fn filter(bytes: &[u8]) {
     let mut parts = bytes.split(|byte| *byte == 0);
@@ -226,7 +231,7 @@ pub fn receiver(bytes: &[u8]) {
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     ("authorized_keys", authorized_keys),
     ("banner", banner),
     ("block", block),
@@ -244,6 +249,7 @@ pub const TARGETS: [Target; 17] = [
     ("records", records),
     ("saved_settings", saved_settings),
     ("stripes", stripes),
+    ("web", web),
 ];
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use haul_engine::journal;
 use haul_job::ManifestLine;
 use haul_net::Identity;
 use haul_transfer::manifest_file;
+use haul_web::token::{Condition, Secret, Token};
 use haul_wire::RelPath;
 use haul_wire::codec;
 use haul_wire::control::{
@@ -61,8 +62,20 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             r#"{"format":"haul-stripes","version":1,"name":"scan.vdif","bytes":100,"complete":true,"blake3":"HASH","#,
             r#""block_bytes":65536,"directories":["/a","/b"]}"#
         )]),
+        "web" => vec![a_web_request()],
         _ => Vec::new(),
     }
+}
+
+fn a_web_request() -> Vec<u8> {
+    let token = Secret::new([7; 32].into()).issue("token:lab", [1; 16]).expect("the name is short");
+    let token = [Condition::path(b"runs/3"), Condition::ReadOnly, Condition::Until(9)]
+        .into_iter()
+        .try_fold(token, Token::narrowed)
+        .expect("it has room");
+    let fields = "W/\"a\", \"b\", *";
+    let text = ["/a%20b/%C3%BC?sort=-size&json", "bytes=0-4, 7-, -3", fields, &token.to_text()].join("\0");
+    [text.as_bytes(), b"\0/x\0bytes=5-1\0sha-256=3, gzip;q=0.5\0haul1.00"].concat()
 }
 
 /// Keys and hashes would be most of each text.

@@ -1,7 +1,7 @@
 //! One connection: tuned, greeted, and its requests answered until it ends.
 
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -57,7 +57,8 @@ pub(crate) async fn serve(
     };
     let io = Io::new(carrier, first, house.limits.stall);
     let files = io.files().filter(|_| !is_http2);
-    let guest = Arc::new(Guest { asker, files, is_private, class: granted.row, seat });
+    let activity = io.activity();
+    let guest = Arc::new(Guest { asker, files, activity, is_private, class: granted.row, seat });
     if is_http2 { serve_http2(io, guest, stops).await } else { serve_http1(io, guest, stops).await }
 }
 
@@ -81,23 +82,65 @@ async fn preface(carrier: &mut Carrier) -> io::Result<Bytes> {
     Ok(first.freeze())
 }
 
-async fn serve_http1(io: Io, guest: Arc<Guest>, mut stops: watch::Receiver<bool>) -> io::Result<()> {
-    let limits = guest.seat.house.limits;
-    let service = service_fn(move |request| respond(Arc::clone(&guest), request));
-    let mut connection = pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.idle)
-            .max_headers(limits::MAX_HEADER_FIELDS)
-            .max_buf_size(limits::MAX_HEADER_BYTES)
-            .writev(true)
-            .serve_connection(io, service)
-    );
-    tokio::select! {
-        ended = connection.as_mut() => return ended.map_err(io::Error::other),
-        _ = stops.wait_for(|stops| *stops) => connection.as_mut().graceful_shutdown(),
+/// hyper has the connection while something happens on it. Then it rests without any buffer, until there is something
+/// to read: ten thousand idle readers need little memory.
+async fn serve_http1(mut io: Io, guest: Arc<Guest>, mut stops: watch::Receiver<bool>) -> io::Result<()> {
+    let idle = guest.seat.house.limits.idle;
+    let mut may_rest = true;
+    // Each round waits for bytes of the reader.
+    loop {
+        match Box::pin(serve_awake(io, may_rest, &guest, &mut stops)).await? {
+            Some(resting) => io = resting,
+            None => return Ok(()),
+        }
+        // Half a header goes back to hyper, whose time limit for it must not begin anew again and again.
+        may_rest = !io.has_unread();
+        tokio::select! {
+            readable = tokio::time::timeout(idle, io.readable()) => readable??,
+            () = stopping(&mut stops) => return Ok(()),
+        }
     }
-    connection.await.map_err(io::Error::other)
+}
+
+/// Until the connection ends (`None`), or rests.
+async fn serve_awake(
+    io: Io,
+    may_rest: bool,
+    guest: &Arc<Guest>,
+    stops: &mut watch::Receiver<bool>,
+) -> io::Result<Option<Io>> {
+    let (limits, activity) = (guest.seat.house.limits, io.activity());
+    let answering = Arc::clone(guest);
+    let service = service_fn(move |request| respond(Arc::clone(&answering), request));
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle)
+        .max_headers(limits::MAX_HEADER_FIELDS)
+        .max_buf_size(limits::MAX_HEADER_BYTES)
+        .writev(true)
+        .serve_connection(io, service);
+    loop {
+        tokio::select! {
+            ended = &mut connection => return ended.map(|()| None).map_err(io::Error::other),
+            () = stopping(stops) => {
+                Pin::new(&mut connection).graceful_shutdown();
+                return connection.await.map(|()| None).map_err(io::Error::other);
+            }
+            () = tokio::time::sleep(limits::NAP_AFTER) => {
+                if may_rest && activity.is_idle() {
+                    let parts = connection.into_parts();
+                    let mut io = parts.io;
+                    io.unread(parts.read_buf);
+                    return Ok(Some(io));
+                }
+            }
+        }
+    }
+}
+
+async fn stopping(stops: &mut watch::Receiver<bool>) {
+    // Without a sender the service has ended, too.
+    let _ = stops.wait_for(|stops| *stops).await;
 }
 
 async fn serve_http2(io: Io, guest: Arc<Guest>, mut stops: watch::Receiver<bool>) -> io::Result<()> {

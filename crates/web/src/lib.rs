@@ -18,6 +18,8 @@
 pub mod access;
 mod answer;
 mod connection;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod house;
 pub mod limits;
 mod request;

@@ -115,6 +115,10 @@ pub const SHELF_KEPT: Duration = Duration::from_secs(1);
 /// faster (CONFIG_HZ 100), so two changes within a tick may look alike.
 pub const FRESH: Duration = Duration::from_millis(100);
 
+/// A connection of HTTP/1.1 on which nothing happens for this long gives its buffers back: 8 KiB and more. nginx does
+/// that at once.
+pub const NAP_AFTER: Duration = Duration::from_secs(1);
+
 /// A pause after accept has failed, for example without free descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

@@ -16,12 +16,14 @@ use crate::answer::{Asked, answer, check};
 use crate::house::Seat;
 use crate::request::target::Target;
 use crate::token::Token;
+use crate::transport::activity::Activity;
 use crate::transport::piece::Queue;
 
 /// Who is at the other end of a connection.
 pub(crate) struct Guest {
     pub(crate) asker: Asker,
     pub(crate) files: Option<Queue>,
+    pub(crate) activity: Arc<Activity>,
     /// Nobody on the way can read along: TLS, or this host's own loopback.
     pub(crate) is_private: bool,
     /// The row of the policy table that holds for its address: the class of the connection.
@@ -32,26 +34,25 @@ pub(crate) struct Guest {
 pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let (begun, now, is_head) = (Instant::now(), SystemTime::now(), request.method() == http::Method::HEAD);
     let (parts, _) = request.into_parts();
-    let request = Request::from_parts(parts, ());
-    let mut who = None;
-    let answered = attempt(&guest, &request, now, &mut who).await;
+    let mut request = Request::from_parts(parts, ());
+    guest.activity.begins();
+    let (mut who, has_token) = (None, request.headers().contains_key(AUTHORIZATION));
+    let answered = attempt(&guest, &mut request, now, &mut who).await;
     let mut response = answered.unwrap_or_else(|refused| refusal(&refused, is_head));
     if request.version() == Version::HTTP_2 {
         // HTTP/2 has no such field (RFC 9113, section 8.2.2).
         response.headers_mut().remove(CONNECTION);
     }
-    if request.headers().contains_key(AUTHORIZATION) {
+    if has_token {
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private"));
     }
-    if guest.seat.house.tell.is_some() {
-        log_at_end(guest, &request, &mut response, (who, begun));
-    }
+    at_end(guest, &request, &mut response, (who, begun));
     Ok(response)
 }
 
 async fn attempt(
     guest: &Guest,
-    request: &Request<()>,
+    request: &mut Request<()>,
     now: SystemTime,
     who: &mut Option<Arc<Shelf>>,
 ) -> Result<Response<Body>, Refusal> {
@@ -68,7 +69,7 @@ async fn attempt(
     let asked = Asked {
         is_head: request.method() == http::Method::HEAD,
         target,
-        header: request.headers().clone(),
+        header: std::mem::take(request.headers_mut()),
         now,
         files: guest.files.clone(),
         shared: Arc::clone(&house.shared),
@@ -105,7 +106,7 @@ fn bearer(value: &HeaderValue) -> Option<&str> {
 }
 
 /// Fields are not logged: a token stands in one.
-fn log_at_end(
+fn at_end(
     guest: Arc<Guest>,
     request: &Request<()>,
     response: &mut Response<Body>,
@@ -113,6 +114,7 @@ fn log_at_end(
 ) {
     let (method, uri, status) = (request.method().clone(), request.uri().clone(), response.status().as_u16());
     response.body_mut().on_end(Box::new(move |bytes| {
+        guest.activity.ends();
         let Some(tell) = &guest.seat.house.tell else { return };
         let path = uri.path();
         let path = path.get(..LOGGED_PATH_BYTES).unwrap_or(path);

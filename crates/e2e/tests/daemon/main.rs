@@ -6,6 +6,7 @@ mod door;
 mod harm;
 mod hosts;
 mod places;
+mod web;
 mod within;
 
 use std::fs;

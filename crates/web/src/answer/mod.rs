@@ -1,12 +1,12 @@
 //! What is answered: a file or parts of it, the page of a directory, or a short refusal.
 
 pub(crate) mod body;
-mod coding;
+pub(crate) mod coding;
 pub(crate) mod digest;
 mod directory;
 mod file;
 pub(crate) mod manifest;
-mod names;
+pub(crate) mod names;
 pub(crate) mod refusal;
 
 use std::io;

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 
+use super::activity::Activity;
 use super::piece::{Queue, is_marker};
 
 /// What carries the bytes.
@@ -30,6 +32,7 @@ pub(crate) struct Io {
     /// Read before hyper had the connection.
     first: Bytes,
     files: Queue,
+    activity: Arc<Activity>,
     stall: Duration,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
@@ -37,12 +40,45 @@ pub(crate) struct Io {
 
 impl Io {
     pub(crate) fn new(carrier: Carrier, first: Bytes, stall: Duration) -> Io {
-        Io { carrier: TokioIo::new(carrier), first, files: Queue::default(), stall, waiting: None }
+        Io {
+            carrier: TokioIo::new(carrier),
+            first,
+            files: Queue::default(),
+            activity: Arc::default(),
+            stall,
+            waiting: None,
+        }
     }
 
     /// Where bodies put ranges of files. `None`: their bytes have to pass through this process.
     pub(crate) fn files(&self) -> Option<Queue> {
         matches!(self.carrier.inner(), Carrier::Clear(_)).then(|| self.files.clone())
+    }
+
+    /// What happens here.
+    pub(crate) fn activity(&self) -> Arc<Activity> {
+        Arc::clone(&self.activity)
+    }
+
+    /// Puts back what was read and not used.
+    pub(crate) fn unread(&mut self, bytes: Bytes) {
+        self.first = if self.first.is_empty() { bytes } else { [bytes, self.first.split_off(0)].concat().into() };
+    }
+
+    /// Whether bytes were put back.
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.first.is_empty()
+    }
+
+    /// Waits until there is something to read, or the end. It needs no buffer.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        if !self.first.is_empty() {
+            return Ok(());
+        }
+        match self.carrier.inner() {
+            Carrier::Clear(socket) => socket.readable().await,
+            Carrier::Tls(stream) => stream.get_ref().0.readable().await,
+        }
     }
 
     fn send_file(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
@@ -85,8 +121,13 @@ impl Io {
 impl Read for Io {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         if self.first.is_empty() {
-            return Pin::new(&mut self.carrier).poll_read(cx, buf);
+            let outcome = Pin::new(&mut self.carrier).poll_read(cx, buf);
+            if outcome.is_ready() {
+                self.activity.read();
+            }
+            return outcome;
         }
+        self.activity.read();
         let count = self.first.len().min(buf.remaining());
         buf.put_slice(&self.first[..count]);
         self.first.advance(count);
@@ -104,6 +145,7 @@ impl Write for Io {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.activity.wrote();
         let in_memory = slices.iter().take_while(|slice| !is_marker(slice)).count();
         let outcome = match slices.first() {
             Some(first) if in_memory == 0 => self.send_file(cx, first.len()),
@@ -118,6 +160,9 @@ impl Write for Io {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.carrier).poll_flush(cx);
+        if let Poll::Ready(Ok(())) = outcome {
+            self.activity.flushed();
+        }
         self.bounded(cx, outcome)
     }
 

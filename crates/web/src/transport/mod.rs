@@ -8,5 +8,6 @@
 //! The marker's bytes are never read: its [`bytes::Buf::chunk`] panics, which ends that connection alone. So zeros
 //! cannot be sent in the place of a file.
 
+pub(crate) mod activity;
 pub(crate) mod io;
 pub(crate) mod piece;

@@ -159,3 +159,22 @@ fn a_request_in_progress_ends_well_when_the_service_is_stopped() {
     stopping.join().unwrap();
     assert!(std::net::TcpStream::connect(served.address).is_err(), "nobody listens any more");
 }
+
+/// Longer than [`haul_web::limits::NAP_AFTER`].
+#[test]
+fn a_reader_that_rests_between_requests_or_within_one_is_answered_when_it_goes_on() {
+    let served = serve(Limits::default());
+    let mut stream = connect(served.address);
+    let rest = haul_web::limits::NAP_AFTER * 5 / 2;
+    let mut said = Vec::new();
+    for part in
+        ["GET /ten HTTP/1.1\r\nHost: h\r\n\r\n", "GET /t", "en HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"]
+    {
+        stream.write_all(part.as_bytes()).unwrap();
+        std::thread::park_timeout(rest);
+    }
+    stream.read_to_end(&mut said).unwrap();
+    let text = String::from_utf8(said).unwrap();
+    assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 2, "{text}");
+    assert!(text.ends_with("0123456789"), "{text}");
+}

@@ -1,0 +1,205 @@
+//! `haul serve --http --https`, as other programs read it.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::Path;
+
+use haul_e2e::compare::names_below;
+use haul_e2e::{Facets, Run, Running, assert_same, code, contents_of, needs, plant};
+
+use crate::{Stage, said};
+
+/// A daemon with the web's ports beside its own, and a public directory of its stage.
+struct Web {
+    stage: Stage,
+    _daemon: Running,
+    http: String,
+    https: String,
+}
+
+impl Web {
+    fn new(lines: &str) -> Web {
+        let mut stage = Stage::new("ro");
+        drop(stage.daemon.take());
+        fs::create_dir(stage.at("public")).expect("own directory");
+        let (http, https) = (format!("{}:8080", stage.address.ip()), format!("{}:8443", stage.address.ip()));
+        let (certificate, key) = (stage.at("cert.pem"), stage.at("key.pem"));
+        let names = format!("subjectAltName=IP:{}", stage.address.ip());
+        Run::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+            .args(["-subj", "/CN=haul", "-addext", &names, "-keyout"])
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate)
+            .run()
+            .expect(0);
+        stage.write_list(lines);
+        let serve = |more: &[&str]| {
+            stage
+                .haul("server")
+                .args(["serve", "--listen", &stage.host(), "--http", &http, "--https", &https, "--public"])
+                .arg(stage.at("public"))
+                .arg("--certificate")
+                .arg(&certificate)
+                .arg("--certificate-key")
+                .arg(&key)
+                .args(more)
+        };
+        serve(&["--check"]).run().expect(code::OK).says(&["the settings are good"]);
+        assert!(TcpStream::connect(&http).is_err(), "a check opens nothing");
+        let mut daemon = serve(&[]).start();
+        daemon.when("it listens", |daemon| said(daemon, "Z listening on"));
+        Web { stage, _daemon: daemon, http, https }
+    }
+
+    fn curl(&self) -> Run {
+        Run::new("curl")
+            .args(["--silent", "--show-error", "--cacert"])
+            .arg(self.stage.at("cert.pem"))
+            .current_dir(self.stage.dir.path())
+    }
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    fs::read(a).expect("it is there") == fs::read(b).expect("it is there")
+}
+
+#[test]
+fn curl_gets_parts_goes_on_and_asks_again_over_both_ports_and_both_versions() {
+    needs!(Haul, Tool("curl"), Tool("openssl"));
+    let web = Web::new("");
+    let stage = &web.stage;
+    plant::file(&stage.at("public/large"), 20 << 20, 1);
+    plant::text(&stage.at("public/ü & 100%.txt"), "odd\n");
+    let large = stage.at("public/large");
+    for base in [format!("http://{}", web.http), format!("https://{}", web.https)] {
+        for version in ["--http1.1", "--http2-prior-knowledge"] {
+            let version =
+                if base.starts_with("https") { version.trim_end_matches("-prior-knowledge") } else { version };
+            let url = format!("{base}/large");
+            let got = stage.at("got");
+            web.curl().args([version, "-o", "got", &url]).run().expect(0);
+            assert!(same(&got, &large), "{url} {version}");
+            // The first part, and then the rest.
+            web.curl().args([version, "-r", "0-9999999", "-o", "got", &url]).run().expect(0);
+            web.curl().args([version, "-C", "-", "-o", "got", &url]).run().expect(0);
+            assert!(same(&got, &large), "{url} {version}");
+        }
+        let status = |args: &[&str]| {
+            let run = web.curl().args(["-o", "got2", "-w", "%{http_code}"]).args(args).run().expect(0);
+            run.stdout_text()
+        };
+        let url = format!("{base}/large");
+        web.curl().args(["--etag-save", "etag", "-o", "got", &url]).run().expect(0);
+        assert_eq!(status(&["--etag-compare", "etag", &url]), "304");
+        assert_eq!(status(&["-z", "2100-01-01", &url]), "304");
+        assert_eq!(status(&["-r", "99999999-", &url]), "416");
+        assert_eq!(status(&["--path-as-is", &format!("{base}/../../etc/passwd")]), "400");
+        assert_eq!(status(&["-T", "cert.pem", &format!("{base}/new")]), "405");
+        assert!(!stage.at("public/new").exists());
+        let odd = web.curl().arg(format!("{base}/%C3%BC%20%26%20100%25.txt")).run().expect(0);
+        assert_eq!(odd.stdout_text(), "odd\n");
+    }
+}
+
+#[test]
+fn wget_aria2_and_rclone_bring_the_whole_tree() {
+    needs!(Haul, Tool("curl"), Tool("openssl"), Tool("wget"), Tool("aria2c"), Tool("rclone"));
+    let web = Web::new("");
+    let stage = &web.stage;
+    let tree = stage.at("public");
+    for (number, name) in ["a/b/one", "a/two", "three", "a b/ü%&#?"].into_iter().enumerate() {
+        let path = tree.join(name);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("own directory");
+        plant::file(&path, 3_000_000 + number, number as u64);
+    }
+    let base = format!("http://{}/", web.http);
+    let run = |program: &str| Run::new(program).current_dir(stage.dir.path());
+    run("wget")
+        .args(["-q", "-r", "-np", "-nH", "-R", "index.html*", "-P", "wgot", "--restrict-file-names=nocontrol", &base])
+        .run()
+        .expect(0);
+    for name in ["a/b/one", "a/two", "three"] {
+        assert!(same(&tree.join(name), &stage.at("wgot").join(name)), "{name}");
+    }
+    run("aria2c")
+        .args(["-q", "-x", "16", "-s", "16", "-k", "1M", "-o", "aria", &format!("{base}three")])
+        .run()
+        .expect(0);
+    assert!(same(&tree.join("three"), &stage.at("aria")));
+    let remote = format!(":http,url='{base}':");
+    run("rclone").args(["check", "--download", &remote]).arg(&tree).run().expect(0);
+}
+
+#[test]
+fn a_manifest_of_the_web_is_one_that_verify_reads() {
+    needs!(Haul, Tool("curl"), Tool("openssl"));
+    let web = Web::new("");
+    let stage = &web.stage;
+    plant::mixed(&stage.at("public/tree"), 1);
+    let manifest = fs::File::create(stage.at("manifest")).expect("own file");
+    drop(manifest);
+    web.curl().args(["-o", "manifest", &format!("http://{}/tree/?manifest", web.http)]).run().expect(0);
+    stage.cp().arg(contents_of(&stage.at("public/tree"))).arg(stage.at("copy")).run().expect(code::OK);
+    assert_same(&stage.at("public/tree"), &stage.at("copy"), Facets::CONTENTS);
+    stage.haul("client").args(["verify", "manifest", "copy"]).run().expect(code::OK);
+    let victim =
+        names_below(&stage.at("copy")).into_iter().map(|name| stage.at("copy").join(haul_e2e::compare::path_of(&name)));
+    let victim = victim.into_iter().find(|path| path.is_file() && path.metadata().is_ok_and(|m| m.len() > 0));
+    fs::write(victim.expect("it has files"), "other").expect("own file");
+    assert_ne!(stage.haul("client").args(["verify", "manifest", "copy"]).run().code(), code::OK);
+}
+
+#[test]
+fn tokens_and_certificates_open_the_directories_of_their_lines_and_no_others() {
+    needs!(Haul, Tool("curl"), Tool("openssl"));
+    let web = Web::new("");
+    let stage = &web.stage;
+    for name in ["lab/runs", "bob"] {
+        fs::create_dir_all(stage.at(name)).expect("own directory");
+    }
+    plant::text(&stage.at("lab/runs/data"), "lab\n");
+    plant::text(&stage.at("bob/data"), "bob\n");
+    Run::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=bob", "-keyout", "bob.key", "-out", "bob.pem"])
+        .current_dir(stage.dir.path())
+        .run()
+        .expect(0);
+    let print =
+        Run::new("openssl").args(["x509", "-noout", "-fingerprint", "-sha256", "-in"]).arg(stage.at("bob.pem")).run();
+    let print = print.expect(0).stdout_text().trim().rsplit('=').next().expect("it has one").to_owned();
+    let (lab, bob) = (stage.at("lab"), stage.at("bob"));
+    stage.write_list(&format!(
+        "ro root=\"{}\" token:lab\nro root=\"{}\" cert:{print} bob\n",
+        lab.display(),
+        bob.display()
+    ));
+    let https = format!("https://{}", web.https);
+    let token = stage.haul("server").args(["token", "token:lab"]).run().expect(code::OK).stdout_text();
+    fs::write(stage.at("token"), &token).expect("own file");
+    let narrow = stage.haul("client").args(["token", "--narrow", "token", "--path", "/runs", "--expires", "1h"]);
+    let narrow = narrow.current_dir(stage.dir.path()).run().expect(code::OK).stdout_text();
+    let get = |token: &str, path: &str| {
+        fs::write(stage.at("field"), format!("Authorization: Bearer {}\n", token.trim())).expect("own file");
+        let run = web.curl().args(["-H", "@field", "-w", "%{http_code}", &format!("{https}{path}")]).run().expect(0);
+        run.stdout_text()
+    };
+    assert_eq!(get(&token, "/runs/data"), "lab\n200");
+    assert_eq!(get(&narrow, "/runs/data"), "lab\n200");
+    assert_eq!(get(&narrow, "/"), "401 unauthorized\n401");
+    assert_eq!(
+        get(&token.replace("haul1.0", "haul1.1"), "/runs/data").lines().last(),
+        get("haul1.00", "/").lines().last()
+    );
+    let with_certificate = web.curl().args(["--cert", "bob.pem", "--key", "bob.key", &format!("{https}/data")]).run();
+    assert_eq!(with_certificate.expect(0).stdout_text(), "bob\n");
+    let without = web.curl().args(["-w", "%{http_code}", &format!("{https}/data")]).run().expect(0);
+    assert_eq!(without.stdout_text(), "404 not found\n404");
+    // Who leaves the list is out, with all tokens.
+    stage.write_list("");
+    assert_eq!(get(&token, "/runs/data"), "403 forbidden\n403");
+    // Other protocols are refused in the handshake.
+    let other = Run::new("openssl").args(["s_client", "-alpn", "ftp", "-connect", &web.https]).run();
+    assert!(other.stderr_text().contains("alert") || other.stdout_text().contains("alert"), "{other}");
+}
