@@ -51,8 +51,11 @@ pub fn parse_hosts(typed: &OsStr) -> Result<(Endpoint, Vec<Place>), Error> {
 /// The first and the others: [`haul_job::MAX_MOVERS`] and one.
 const MAX_HOSTS: usize = haul_job::MAX_MOVERS as usize + 1;
 
-/// Hosts with a comma among them: the list, the scheme in front of it with its `://`, and all that follows the list.
-fn host_list(bytes: &[u8]) -> Option<(&[u8], Option<&[u8]>, &[u8])> {
+/// The list, the scheme in front of it with its `://`, and all that follows the list.
+type HostList<'a> = (&'a [u8], Option<&'a [u8]>, &'a [u8]);
+
+/// Hosts with a comma among them.
+fn host_list(bytes: &[u8]) -> Option<HostList<'_>> {
     let has_several = |hosts: &[u8]| hosts.contains(&b',');
     if let Some((scheme, rest)) = split_scheme(bytes) {
         let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());

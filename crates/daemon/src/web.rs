@@ -118,13 +118,16 @@ impl Prepared {
     }
 }
 
+/// When a shelf was opened, for whom, and the shelf; `None`: it could not be opened.
+type KeptShelf = (Instant, Authorized, Option<Arc<Shelf>>);
+
 /// Who may read what: anybody the public directory, and holders of certificates and tokens those of their lines.
 struct Directories {
     public: Option<Arc<Shelf>>,
     authority: Arc<Authority>,
     identity: PathBuf,
     /// By line, and when each was opened.
-    kept: Mutex<HashMap<Holder, (Instant, Authorized, Option<Arc<Shelf>>)>>,
+    kept: Mutex<HashMap<Holder, KeptShelf>>,
 }
 
 impl Access for Directories {

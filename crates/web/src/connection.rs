@@ -1,7 +1,7 @@
 //! One connection: tuned, greeted, and its requests answered until it ends.
 
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};

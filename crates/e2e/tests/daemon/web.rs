@@ -111,7 +111,7 @@ fn wget_aria2_and_rclone_bring_the_whole_tree() {
     for (number, name) in ["a/b/one", "a/two", "three", "a b/ü%&#?"].into_iter().enumerate() {
         let path = tree.join(name);
         fs::create_dir_all(path.parent().expect("it has one")).expect("own directory");
-        plant::file(&path, 3_000_000 + number, number as u64);
+        plant::file(&path, 3_000_000 + number as u64, number as u64);
     }
     let base = format!("http://{}/", web.http);
     let run = |program: &str| Run::new(program).current_dir(stage.dir.path());

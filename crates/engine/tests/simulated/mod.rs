@@ -7,6 +7,7 @@
 //!   several  several paths over one link or many            -> what came of it
 //! ```
 //! Bytes flow in steps of a twentieth of a round trip; only losses are counted in packets. The same seed gives the same run.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub mod aware;
 pub mod flow;

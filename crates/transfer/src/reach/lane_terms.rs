@@ -84,7 +84,7 @@ impl LaneTerms {
         let mut table = PolicyTable::default();
         for everybody in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
             let policy = Policy { dscp: Some(mark), ..Policy::default() };
-            Prefix::new(everybody, 0).and_then(|all| Ok(table.insert(all, policy).ok())).ok();
+            Prefix::new(everybody, 0).map(|all| table.insert(all, policy).ok()).ok();
         }
         Wanted { policies: Arc::new(Policies::new(table)), ..wanted }
     }
