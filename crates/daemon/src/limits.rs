@@ -43,6 +43,9 @@ pub const LOGGED_BYTES_PER_KEY_AND_MINUTE: usize = 64 * 1024;
 /// paths.
 pub const MAX_LINE_BYTES: usize = 8 * 1024;
 
+/// Lines of the log that wait to be written together: some 600 requests of the web.
+pub const MAX_SOON_BYTES: usize = 64 << 10;
+
 /// After the order to stop, sessions have this time to tell their peers and to end.
 pub const ORDERLY_STOP: Duration = Duration::from_millis(3_500);
 

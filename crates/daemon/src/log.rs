@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use haul_net::PublicKey;
 
-use crate::limits::{LOGGED_BYTES_PER_KEY_AND_MINUTE, MAX_LINE_BYTES, REFUSALS_LOGGED_PER_MINUTE};
+use crate::limits::{LOGGED_BYTES_PER_KEY_AND_MINUTE, MAX_LINE_BYTES, MAX_SOON_BYTES, REFUSALS_LOGGED_PER_MINUTE};
 
 /// Takes a line of the log, with its line feed. It has to return at once, because threads of handshakes and sessions
 /// call it.
@@ -19,11 +19,13 @@ pub(crate) struct Log {
     /// Only warnings are logged.
     quiet: bool,
     minute: Mutex<Minute>,
+    /// Lines that [`Log::flush`] writes together.
+    soon: Mutex<String>,
 }
 
 impl Log {
     pub(crate) fn new(quiet: bool, write: Box<WriteLine>) -> Log {
-        Log { write, quiet, minute: Mutex::default() }
+        Log { write, quiet, minute: Mutex::default(), soon: Mutex::default() }
     }
 
     /// Whether ordinary events are left out.
@@ -35,6 +37,28 @@ impl Log {
     pub(crate) fn say(&self, text: &str) {
         if !self.quiet {
             self.warn(text);
+        }
+    }
+
+    /// Logs an ordinary event of which there may be thousands in a second: with the next [`Log::flush`]. A line of its
+    /// own wakes the thread that writes, which costs more than a small answer.
+    pub(crate) fn say_soon(&self, text: &str) {
+        if self.quiet {
+            return;
+        }
+        let line = line(SystemTime::now(), text);
+        let mut soon = self.soon.lock().unwrap_or_else(PoisonError::into_inner);
+        soon.push_str(&line);
+        if soon.len() >= MAX_SOON_BYTES {
+            (self.write)(std::mem::take(&mut *soon));
+        }
+    }
+
+    /// Writes the lines that wait.
+    pub(crate) fn flush(&self) {
+        let soon = std::mem::take(&mut *self.soon.lock().unwrap_or_else(PoisonError::into_inner));
+        if !soon.is_empty() {
+            (self.write)(soon);
         }
     }
 

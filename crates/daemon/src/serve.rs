@@ -109,6 +109,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     log.say(&format!("listening on {address}"));
     while !stop() {
         std::thread::park_timeout(limits::STOP_POLL);
+        log.flush();
     }
     end(&door, &house, web);
     Ok(())
@@ -286,6 +287,7 @@ fn end(door: &Door, house: &House, web: Option<haul_web::Service>) {
     house.sessions.stop();
     if let Some(web) = web {
         web.stop();
+        house.log.flush();
     }
     if house.sessions.wait(limits::ORDERLY_STOP) > 0 {
         house.sessions.cut();

@@ -102,7 +102,7 @@ impl Prepared {
             tls.push((listener, config));
         }
         let told = Arc::clone(log);
-        let tell: Tell = Arc::new(move |text, matters| told.tell(text, matters));
+        let tell: Tell = Arc::new(move |text, matters| if matters { told.warn(text) } else { told.say_soon(text) });
         let options = Options {
             clear,
             tls,
