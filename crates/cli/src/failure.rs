@@ -64,7 +64,7 @@ pub fn of_fault(fault: Fault) -> &'static Exit {
         Fault::Interrupted => "interrupted",
         Fault::Verification => "verification",
         Fault::Space => "space",
-        Fault::Timeout => "timeout",
+        Fault::Timeout | Fault::Storage => "timeout",
         Fault::Busy => "busy",
         Fault::Missing => "partial",
     })
@@ -164,6 +164,7 @@ mod tests {
             (Fault::Timeout, 30),
             (Fault::Busy, 31),
             (Fault::Missing, 23),
+            (Fault::Storage, 30),
         ];
         for (fault, code) in table {
             assert_eq!(of_fault(fault).code, code, "{fault:?}");

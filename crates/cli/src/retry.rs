@@ -89,6 +89,7 @@ fn mends(fault: Fault) -> bool {
         | Fault::Authentication
         | Fault::Install
         | Fault::Verification
+        | Fault::Storage
         | Fault::Interrupted => false,
     }
 }

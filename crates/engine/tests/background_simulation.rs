@@ -1,7 +1,6 @@
 //! A background job on simulated paths: does it leave the path to others, and take it when nobody else wants it?
 
 mod background;
-#[allow(dead_code, reason = "other tests use the rest")]
 mod simulated;
 
 use background::{Outcome, Setting};

@@ -44,6 +44,8 @@ pub enum Fault {
     Verification,
     /// The peer fell silent, or no payload moved for too long.
     Timeout,
+    /// A disk or file server does not answer.
+    Storage,
     /// SIGINT, SIGTERM, SIGHUP.
     Interrupted,
     /// The daemon has no room for one more session, or for so long a list.

@@ -31,4 +31,5 @@ pub enum AbortFault {
     Timeout,
     Interrupted,
     Busy,
+    Storage,
 }

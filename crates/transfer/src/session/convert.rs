@@ -328,6 +328,7 @@ pub(crate) fn abort(error: &Error) -> Abort {
         Fault::Timeout => AbortFault::Timeout,
         Fault::Interrupted => AbortFault::Interrupted,
         Fault::Busy => AbortFault::Busy,
+        Fault::Storage => AbortFault::Storage,
         Fault::Missing => AbortFault::FileIo,
     };
     Abort {
@@ -350,6 +351,7 @@ pub(crate) fn error_of(abort: Abort) -> Error {
         AbortFault::Timeout => Fault::Timeout,
         AbortFault::Interrupted => Fault::Interrupted,
         AbortFault::Busy => Fault::Busy,
+        AbortFault::Storage => Fault::Storage,
     };
     Error { fault, what: abort.what, cause: abort.cause, hint: abort.hint, far: true }
 }

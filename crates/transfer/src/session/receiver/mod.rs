@@ -495,7 +495,7 @@ impl Session<'_> {
         }
         self.storage_is_lost = true;
         let what = self.shared.storage.has_not_answered_for(since.elapsed());
-        Err(Error::new(Fault::Timeout, what).because("a write or flush there does not come to its end").try_this(
+        Err(Error::new(Fault::Storage, what).because("a write or flush there does not come to its end").try_this(
             "look at that disk or file server; then run the same command again: what is verified is not sent again",
         ))
     }

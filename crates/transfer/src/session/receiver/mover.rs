@@ -176,7 +176,7 @@ fn adopt(shared: &Shared, draft: &OpenDraft) -> Result<(), Error> {
 fn check_storage(shared: &Shared, clock: &Clock) -> Result<(), Error> {
     match shared.storage.waits_since() {
         Some(since) if since.elapsed() > clock.timeout() / 2 => {
-            Err(Error::new(Fault::Timeout, shared.storage.has_not_answered_for(since.elapsed())))
+            Err(Error::new(Fault::Storage, shared.storage.has_not_answered_for(since.elapsed())))
         }
         _ => Ok(()),
     }

@@ -308,7 +308,7 @@ impl<'a> Session<'a> {
         if error.fault == Fault::Timeout
             && let Some(what) = self.shared.storage.unanswered(self.clock.timeout())
         {
-            return Error::new(Fault::Timeout, what).because("a read there does not come to its end").try_this(
+            return Error::new(Fault::Storage, what).because("a read there does not come to its end").try_this(
                 "look at that disk or file server; then run the same command again: what is verified is not sent again",
             );
         }
