@@ -1,6 +1,6 @@
 //! Words for service classes and marks.
 
-use haul_job::{Arrival, MarkEffect, PathService};
+use haul_job::{Arrival, ClassChange, MarkEffect, PathService};
 use serde::{Deserialize, Serialize};
 
 use crate::figures::{bits, bytes};
@@ -38,6 +38,20 @@ pub fn of_service(service: &PathService) -> ClassLine {
         mark_sent: service.arrives.map(|arrival| arrival.sent),
         mark_arrived: service.arrives.map(|arrival| arrival.arrived),
     }
+}
+
+/// The service class changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct ClassChangeLine {
+    pub at_s: f64,
+    pub class: String,
+    pub reason: String,
+}
+
+pub fn of_class_change(change: &ClassChange) -> ClassChangeLine {
+    let ClassChange { at, class, reason } = change;
+    ClassChangeLine { at_s: (at.as_secs_f64() * 1e3).round() / 1e3, class: class.clone(), reason: reason.clone() }
 }
 
 /// The class that this mark stands for.

@@ -8,10 +8,10 @@ use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_job::{Cause, Change, ClassChange, Error, Event, Host, Job, PathSummary, Report, Shares};
+use haul_job::{Cause, Change, Error, Event, Host, Job, PathSummary, Report, Shares};
 use serde::{Deserialize, Serialize};
 
-use crate::class::{ClassLine, class_name, of_service};
+use crate::class::{ClassChangeLine, ClassLine, class_name, of_class_change, of_service};
 use crate::outlook::Outlook;
 use crate::{endpoint, failure, json_text, limit};
 
@@ -269,15 +269,6 @@ pub struct ReportLine {
     pub failures: Vec<Failure>,
 }
 
-/// The service class changed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct ClassChangeLine {
-    pub at_s: f64,
-    pub class: String,
-    pub reason: String,
-}
-
 /// Shares of the lanes' time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
@@ -470,11 +461,6 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         class_changes: r.class_changes.iter().map(of_class_change).collect(),
         failures: r.failures.iter().map(|(path, why)| Failure { path: named(path), why: why.clone() }).collect(),
     }
-}
-
-fn of_class_change(change: &ClassChange) -> ClassChangeLine {
-    let ClassChange { at, class, reason } = change;
-    ClassChangeLine { at_s: seconds(*at), class: class.clone(), reason: reason.clone() }
 }
 
 pub fn of_shares(shares: &Shares) -> TimeLine {

@@ -1,5 +1,6 @@
 //! The tuner on simulated paths: does it fill them, keep them free of queues, and leave others their share?
 
+mod aware;
 mod several;
 mod simulated;
 

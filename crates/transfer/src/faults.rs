@@ -1,7 +1,9 @@
 //! Errors that several rooms raise.
 
+use std::io;
 use std::time::Duration;
 
+use haul_engine::sending::Broken;
 use haul_job::{Error, Fault};
 use haul_net::NetError;
 use haul_store::StoreError;
@@ -66,4 +68,14 @@ pub(crate) fn recording_error(error: &RecordingError) -> Error {
             .try_this("--stripe-dir DIR for each of them, in any order"),
         RecordingError::Store(error) => store_error(error),
     }
+}
+
+/// A peer did what the engine does not take.
+pub(crate) fn broken(Broken(why): Broken) -> Error {
+    Error::broke_the_protocol(why)
+}
+
+/// The error of a lane when the session itself failed.
+pub(crate) fn lane_error(error: &Error) -> io::Error {
+    io::Error::other(error.to_string())
 }

@@ -20,11 +20,13 @@
 //! One lane stays unmarked as a *scout*, at a small rate: it stands in the queue of the others, so that its round trips show whether
 //! they are still there.
 
-use alloc::collections::{BTreeMap, VecDeque};
+mod recent;
+
 use core::fmt;
 
 use crate::path::{Confidence, Estimate, LaneReading, Phase};
 use crate::service::ServiceClass;
+use recent::{Recent, Side, Sides, per_second};
 
 /// One reading of a path.
 #[derive(Clone, Copy, Debug)]
@@ -171,134 +173,6 @@ struct Raise {
     at_us: u64,
     rate_bytes_per_s: u64,
     queueing_us: u32,
-}
-
-/// The last seconds of the path.
-#[derive(Clone, Debug, Default)]
-struct Recent {
-    samples: VecDeque<Sample>,
-    /// Most that the path carried for us over a second without marks, and when that was.
-    best_bytes_per_s: u64,
-    /// Marked and unmarked lanes since the marks changed.
-    since_change: VecDeque<(u64, Sides)>,
-    /// Of the last reading: what each side did, and each lane's counts.
-    totals: Sides,
-    last: BTreeMap<u16, (u64, u64)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    at_us: u64,
-    acked_bytes: u64,
-    queueing_us: u32,
-}
-
-/// Marked and unmarked lanes, side by side.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sides {
-    marked: Side,
-    unmarked: Side,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Side {
-    lanes: u64,
-    acked_bytes: u64,
-    resent_bytes: u64,
-    /// Mean smoothed round trip of its lanes.
-    rtt_us: u64,
-    /// A lane of it has something under way.
-    has_data: bool,
-}
-
-impl Side {
-    fn of(lanes: &[LaneReading]) -> Self {
-        let count = lanes.len() as u64;
-        let sum = |of: fn(&LaneReading) -> u64| lanes.iter().map(of).fold(0, u64::saturating_add);
-        Self {
-            lanes: count,
-            acked_bytes: 0,
-            resent_bytes: 0,
-            rtt_us: sum(|lane| lane.rtt_us.into()) / count.max(1),
-            has_data: lanes.iter().any(|lane| {
-                lane.unsent_bytes > 0
-                    || lane.sent_bytes.saturating_sub(lane.resent_bytes)
-                        > lane.acked_bytes.saturating_add(lane.mss_bytes.into())
-            }),
-        }
-    }
-}
-
-impl Recent {
-    fn on_sample(&mut self, seen: &Seen<'_>, marked: usize) {
-        let queueing_us = seen.estimate.queueing_us;
-        let (with, without) = seen.lanes.split_at(marked.min(seen.lanes.len()));
-        let sides =
-            Sides { marked: self.side(with, self.totals.marked), unmarked: self.side(without, self.totals.unmarked) };
-        self.totals = sides;
-        self.last = seen.lanes.iter().map(|lane| (lane.lane, (lane.delivered_bytes, lane.resent_bytes))).collect();
-        let acked_bytes = sides.marked.acked_bytes.saturating_add(sides.unmarked.acked_bytes);
-        self.samples.push_back(Sample { at_us: seen.at_us, acked_bytes, queueing_us });
-        while self.samples.front().is_some_and(|first| seen.at_us.saturating_sub(first.at_us) > KEPT_US) {
-            self.samples.pop_front();
-        }
-        let is_of_path = marked == 0 && seen.estimate.source_permille <= SOURCE_PERMILLE;
-        if is_of_path && let Some(rate) = self.rate_over(BEST_US) {
-            self.best_bytes_per_s = self.best_bytes_per_s.max(rate);
-        }
-        self.since_change.push_back((seen.at_us, sides));
-        while self.since_change.front().is_some_and(|(at_us, _)| seen.at_us.saturating_sub(*at_us) > KEPT_US) {
-            self.since_change.pop_front();
-        }
-    }
-
-    /// The lanes of one side now, on top of what that side did before. Lanes come, go and change sides, so each counts from its own last reading.
-    fn side(&self, lanes: &[LaneReading], before: Side) -> Side {
-        let mut side = Side { acked_bytes: before.acked_bytes, resent_bytes: before.resent_bytes, ..Side::of(lanes) };
-        for lane in lanes {
-            let (delivered, resent) =
-                self.last.get(&lane.lane).copied().unwrap_or((lane.delivered_bytes, lane.resent_bytes));
-            side.acked_bytes = side.acked_bytes.saturating_add(lane.delivered_bytes.saturating_sub(delivered));
-            side.resent_bytes = side.resent_bytes.saturating_add(lane.resent_bytes.saturating_sub(resent));
-        }
-        side
-    }
-
-    /// What was delivered over the last `span_us`; `None`: that is not known.
-    fn rate_over(&self, span_us: u64) -> Option<u64> {
-        let last = self.samples.back()?;
-        let first = self.samples.iter().rev().find(|sample| last.at_us.saturating_sub(sample.at_us) >= span_us)?;
-        per_second(last.acked_bytes.saturating_sub(first.acked_bytes), last.at_us.saturating_sub(first.at_us))
-    }
-
-    /// The mean queue over the last `span_us`.
-    fn mean_queue_us(&self, span_us: u64) -> u32 {
-        let Some(last) = self.samples.back() else { return 0 };
-        let within = self.samples.iter().rev().take_while(|sample| last.at_us.saturating_sub(sample.at_us) <= span_us);
-        let (sum, count) = within.fold((0, 0), |(sum, count), sample| (sum + u64::from(sample.queueing_us), count + 1));
-        u32::try_from(sum / count.max(1)).unwrap_or(u32::MAX)
-    }
-
-    /// The shortest queue over the last `span_us`.
-    fn least_queue_us(&self, span_us: u64) -> u32 {
-        let Some(last) = self.samples.back() else { return 0 };
-        let within = self.samples.iter().rev().take_while(|sample| last.at_us.saturating_sub(sample.at_us) <= span_us);
-        within.map(|sample| sample.queueing_us).min().unwrap_or(0)
-    }
-
-    /// What each side did since this moment; `None`: nothing is known of so long ago.
-    fn sides_since(&self, from_us: u64) -> Option<(Sides, u64)> {
-        let (first_us, first) = self.since_change.iter().find(|(at_us, _)| *at_us >= from_us)?;
-        let (last_us, last) = self.since_change.back()?;
-        let between = |first: Side, last: Side| Side {
-            acked_bytes: last.acked_bytes.saturating_sub(first.acked_bytes),
-            resent_bytes: last.resent_bytes.saturating_sub(first.resent_bytes),
-            ..last
-        };
-        let sides =
-            Sides { marked: between(first.marked, last.marked), unmarked: between(first.unmarked, last.unmarked) };
-        (last_us > first_us).then_some((sides, last_us - first_us))
-    }
 }
 
 impl Aware {
@@ -744,14 +618,6 @@ fn clear_queue_us(estimate: &Estimate) -> u32 {
     (estimate.rtt_min_us / 8).clamp(QUEUE_US_MIN, CLEAR_QUEUE_US_MOST)
 }
 
-fn per_second(bytes: u64, us: u64) -> Option<u64> {
-    (us > 0).then(|| u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(us)).unwrap_or(u64::MAX))
-}
-
-/// Samples of so long are kept.
-const KEPT_US: u64 = 4_000_000;
-/// The best rate is a mean over this time: bursts do not count.
-const BEST_US: u64 = 1_000_000;
 /// The rate now is a mean over this time.
 const RATE_US: u64 = 300_000;
 /// The need has to last this long. With [`RATE_US`] before it and a sample, the class is raised within 1.5 s.

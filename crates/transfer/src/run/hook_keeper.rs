@@ -13,6 +13,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use haul_sys::file::try_lock;
@@ -195,27 +196,34 @@ fn run(command: &[String], order: &Order) -> Result<Answer, String> {
         // It fits into the pipe, so that nobody waits; a hook need not read it.
         let _ = writeln!(input, "{}", serde_json::to_string(&order.request).unwrap_or_default());
     }
-    let output = hook.stdout.take().map(|output| {
+    let (says, said) = channel();
+    if let Some(output) = hook.stdout.take() {
         std::thread::spawn(move || {
             let mut text = Vec::new();
             let _ = output.take(MAX_ANSWER_BYTES + 1).read_to_end(&mut text);
-            text
-        })
-    });
+            let _ = says.send(text);
+        });
+    }
+    let mut output = None;
     let ended = loop {
         match hook.try_wait() {
             Ok(Some(status)) => break Ok(status),
             Ok(None) if Instant::now() >= deadline => {
                 break Err(format!("{program} took longer than {} s", order.commands.time_limit().as_secs_f64()));
             }
-            Ok(None) => std::thread::sleep(LOOK_EVERY),
+            // Who has said all that it may is nearly done; else it is looked at now and then.
+            Ok(None) => output = output.or_else(|| said.recv_timeout(LOOK_EVERY).ok()),
             Err(error) => break Err(format!("{program} is lost: {error}")),
+        }
+        if output.is_some() {
+            // Its output has ended, and its exit follows.
+            std::thread::park_timeout(LOOK_EVERY);
         }
     };
     // Also what it left behind, which would hold its output open.
     let _ = kill_group(hook.id());
     let _ = hook.wait();
-    let output = output.and_then(|reader| reader.join().ok()).unwrap_or_default();
+    let output = output.or_else(|| said.recv().ok()).unwrap_or_default();
     answer(program, ended?, &output)
 }
 

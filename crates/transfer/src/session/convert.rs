@@ -181,6 +181,11 @@ pub(crate) fn route(number: u8) -> Option<SendRoute> {
     SendRoute::ALL.into_iter().map(|(route, _)| route).find(|route| route_number(*route) == number)
 }
 
+/// The route that was asked for. What is compressed can only be copied.
+pub(crate) fn asked_route(carriage: &wire::Carriage) -> Option<SendRoute> {
+    carriage.route.and_then(route).filter(|_| !carriage.compress)
+}
+
 fn write_route_number(route: WriteRoute) -> u8 {
     match route {
         WriteRoute::Direct => 1,

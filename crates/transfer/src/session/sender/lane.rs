@@ -21,13 +21,14 @@ use haul_wire::control::FailureKind;
 use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, Encoding, TAG_BYTES, Trailer, UnitHeader, UnitKind};
 use haul_wire::limits::BLOCK_BYTES;
 
+use crate::faults;
 use crate::files::zeros::ZEROS;
 use crate::session::convert;
 use crate::session::stopwatch::{Stopwatch, Waiting};
 
 use super::ahead::ReadAhead;
 use super::early_look::ChunkHasher;
-use super::state::{self, Shared, SourceItem, Units};
+use super::state::{Shared, SourceItem, Units};
 
 /// Carries units until the session is finished (`Ok`) or the connection fails.
 pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Result<()> {
@@ -392,7 +393,7 @@ impl Lane<'_> {
 
     fn withdraw(&mut self, file: &SourceItem, why: String, kind: FailureKind) -> io::Result<()> {
         self.shared.withdraw(file, why, kind).map_err(|error| {
-            let lane_error = state::lane_error(&error);
+            let lane_error = faults::lane_error(&error);
             self.shared.failure.set(error);
             lane_error
         })

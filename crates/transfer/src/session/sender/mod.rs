@@ -223,7 +223,7 @@ impl<'a> Session<'a> {
         if std::mem::replace(&mut self.route_told, true) {
             return;
         }
-        let asked = state::asked_route(&self.shared.job.carriage);
+        let asked = convert::asked_route(&self.shared.job.carriage);
         let (route, reason) = match (asked, encrypted) {
             (Some(route), _) => (route, "asked for"),
             (None, true) => (SendRoute::Copy, "every byte is read to hash it, and so it is sealed here, too"),

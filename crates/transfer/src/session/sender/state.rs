@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,10 +13,11 @@ use haul_engine::sending::{Broken, Offered, Sending};
 use haul_job::{Error, Fault, Subject};
 use haul_pump::{Dropped, Routes, SendPump, SendRoute};
 use haul_store::{SourceFile, SourceTree};
-use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Void, Wanted, Withdraw};
+use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Void, Wanted, Withdraw};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer, Time};
 
+use crate::faults;
 use crate::files::sparse;
 use crate::session::channel::Outbox;
 use crate::session::disk_watch::Storage;
@@ -172,7 +172,7 @@ impl Shared {
     pub(super) fn new(sources: Arc<dyn SourceTree>, job: SenderJob, outbox: Arc<Outbox>, watch: Arc<Watch>) -> Self {
         let bucket = job.carriage.rate_bytes_per_s.map(|rate| Mutex::new(TokenBucket::new(rate, 0)));
         // The lanes' own way to copy sends many small files at once.
-        let asked = asked_route(&job.carriage).filter(|route| *route != SendRoute::Copy);
+        let asked = convert::asked_route(&job.carriage).filter(|route| *route != SendRoute::Copy);
         let routes = asked.map(|route| (route, Arc::new(Routes::new(&[route], SendRoute::Copy))));
         let owners = Mutex::new(Owners::new(&job.selection));
         let state = State {
@@ -251,7 +251,7 @@ impl Shared {
 
     /// The target has read so much of what earlier runs left.
     pub(super) fn on_read_again(&self, bytes: u64) -> Result<(), Error> {
-        if self.read_again.told(bytes).map_err(broken)? {
+        if self.read_again.told(bytes).map_err(faults::broken)? {
             self.count_move();
         }
         Ok(())
@@ -321,7 +321,7 @@ impl Shared {
     /// The target said what it wants of a file.
     pub(super) fn want(&self, index: u64, wanted: &Wanted) -> Result<(), Error> {
         let mut state = self.lock();
-        let file = state.items.want(index, wanted).map_err(broken)?;
+        let file = state.items.want(index, wanted).map_err(faults::broken)?;
         file.hash_only.store(matches!(wanted, Wanted::Hash), Ordering::Relaxed);
         state.all_taken = None;
         // It was decided, maybe after long reading; each is asked for once.
@@ -371,7 +371,7 @@ impl Shared {
             && state.items.lane_of(unit) == Some(lane)
         {
             if file.voids.fetch_add(1, Ordering::Relaxed) >= MAX_REPAIRS.saturating_add(file.layout.count()) {
-                return Err(broken(Broken("its lanes lose chunks without end")));
+                return Err(faults::broken(Broken("its lanes lose chunks without end")));
             }
             state.items.repair(unit);
             self.work.notify_all();
@@ -385,14 +385,14 @@ impl Shared {
     pub(super) fn repair(&self, index: u64, chunk: u32) -> Result<(), Error> {
         let mut state = self.lock();
         // It was withdrawn meanwhile.
-        let Some(file) = state.items.open_file(index).map_err(broken)? else { return Ok(()) };
+        let Some(file) = state.items.open_file(index).map_err(faults::broken)? else { return Ok(()) };
         let count = file.layout.count();
         if chunk >= count || file.hash_only.load(Ordering::Relaxed) {
-            return Err(broken(Broken("it wants chunks again that do not exist")));
+            return Err(faults::broken(Broken("it wants chunks again that do not exist")));
         }
         let most = MAX_REPAIRS.min(count.saturating_mul(u32::from(MAX_TRIES))).saturating_add(count);
         if file.repairs.fetch_add(1, Ordering::Relaxed) >= most {
-            return Err(broken(Broken("it wants chunks again without end")));
+            return Err(faults::broken(Broken("it wants chunks again without end")));
         }
         state.items.repair(Unit { index, chunk });
         self.work.notify_all();
@@ -407,7 +407,7 @@ impl Shared {
             let bytes = file.identity.size;
             state.found.settled(bytes);
         }
-        if state.items.settle(index, failed).map_err(broken)? > 0 {
+        if state.items.settle(index, failed).map_err(faults::broken)? > 0 {
             self.room.notify_all();
         }
         Ok(())
@@ -674,11 +674,6 @@ impl Work for Shared {
     }
 }
 
-/// The route that was asked for. What is compressed can only be copied.
-pub(super) fn asked_route(carriage: &Carriage) -> Option<SendRoute> {
-    carriage.route.and_then(convert::route).filter(|_| !carriage.compress)
-}
-
 fn source_item(
     item: &Item,
     index: u64,
@@ -701,13 +696,4 @@ fn source_item(
         early: early.and_then(|early| early.of(identity)),
         file: Mutex::new(None),
     }))
-}
-
-fn broken(Broken(why): Broken) -> Error {
-    Error::broke_the_protocol(why)
-}
-
-/// The error of a lane when the session itself failed.
-pub(super) fn lane_error(error: &Error) -> io::Error {
-    io::Error::other(error.to_string())
 }

@@ -6,6 +6,7 @@
 mod deadline;
 mod lane;
 mod modest;
+mod of_path;
 mod report;
 mod service;
 mod subflows;
@@ -15,13 +16,10 @@ mod work;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use haul_engine::path::{
-    Advice, LaneReading, Tuner, Wishes, better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more,
-};
+use haul_engine::path::{Advice, LaneReading, Tuner, Wishes, better_given_up, too_slow_for_more};
 use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
 use haul_engine::service::ServiceClass;
 use haul_job::Subject;
-use haul_net::mptcp::WayTotals;
 use haul_net::policy::Dscp;
 use haul_net::{Probe, host};
 use haul_wire::control::{AskedClass, Carriage, Notice};
@@ -39,8 +37,8 @@ use crate::session::{convert, host_facts};
 use deadline::Deadline;
 use lane::{Lane, LaneAdvice};
 use modest::Modesty;
+use of_path::{OfPath, left, part_of, ways};
 use service::{Classes, PathNow as PathInClass};
-use subflows::Subflows;
 pub(crate) use swallowed::Swallowed;
 pub(crate) use work::{Ending, Endless, Left, Work};
 
@@ -84,23 +82,6 @@ pub(crate) struct Tuning {
     classes: Classes,
     modesty: Modesty,
     deadline: Deadline,
-}
-
-/// What was done to the lanes of one path.
-struct OfPath {
-    /// Where its first lane leads.
-    addresses: Option<LaneAddresses>,
-    advice: Advice,
-    /// The last bound that was the same for each lane, in bytes per second.
-    paced_to: Option<u64>,
-    /// Lanes will soon leave their part.
-    some_finish: bool,
-    /// What lanes delivered that are gone.
-    delivered_bytes: u64,
-    /// Rate and lanes of a path whose class is background: what the tuner finds there is what others leave.
-    modest: Option<(u64, u16)>,
-    /// Over MPTCP.
-    subflows: Subflows,
 }
 
 /// What a turn of the loop brought.
@@ -531,68 +512,6 @@ impl Tuning {
             turn.notices.push(Notice::Warning { text: format!("a lane could not be tuned to the path: {error}") });
         }
     }
-}
-
-impl OfPath {
-    /// Divides the bound of this path among its lanes. `is_done`: none of them gets further units.
-    fn divide<'a>(
-        &mut self,
-        readings: &[LaneReading],
-        ending: Option<Ending>,
-        is_done: bool,
-        lanes: impl Iterator<Item = &'a mut Lane>,
-    ) {
-        let bound = self.modest.map_or(self.advice.pacing_bytes_per_s, |(bound, _)| Some(bound));
-        let Some(bound) = bound else {
-            self.some_finish = false;
-            return self.pace_all(None, lanes);
-        };
-        match ending {
-            Some(Ending { left_bytes, waiting_bytes }) => {
-                let left = left(readings, &left_bytes);
-                self.some_finish = left.iter().chain(&waiting_bytes).any(|bytes| *bytes > 0);
-                let bounds = bounds_at_end(bound, readings, &left, &waiting_bytes);
-                let bounds: BTreeMap<u16, u64> = readings.iter().map(|reading| reading.lane).zip(bounds).collect();
-                for lane in lanes {
-                    if let Some(bound) = bounds.get(&lane.number) {
-                        lane.pace(Some(*bound));
-                    }
-                }
-            }
-            None => {
-                let lanes_most = self.modest.map_or(self.advice.lanes, |(_, lanes)| lanes.min(self.advice.lanes));
-                let carrying = if is_done { 0 } else { lanes_most };
-                self.some_finish = readings.iter().skip(usize::from(carrying)).any(|lane| lane.unsent_bytes > 0);
-                self.pace_all(Some(bound_per_lane(bound, readings, carrying)), lanes);
-            }
-        }
-    }
-
-    /// What each lane is advised as long as all are advised the same.
-    fn for_lanes(&self) -> LaneAdvice {
-        let congestion_control = self.advice.congestion_control.clone();
-        LaneAdvice { pace_bytes_per_s: self.paced_to, congestion_control, dscp: None }
-    }
-
-    fn pace_all<'a>(&mut self, bytes_per_s: Option<u64>, lanes: impl Iterator<Item = &'a mut Lane>) {
-        self.paced_to = bytes_per_s;
-        lanes.for_each(|lane| lane.pace(bytes_per_s));
-    }
-}
-
-/// Over MPTCP, what each lane of a path carried by each way.
-fn ways(lanes: &[Lane], path: u16) -> impl Iterator<Item = WayTotals> + '_ {
-    lanes.iter().filter(move |lane| path_of(lane.number) == path).flat_map(|lane| lane.probe.ways())
-}
-
-/// What each lane has left: in its connection, and taken beyond that.
-fn left(lanes: &[LaneReading], left_bytes: &[u64]) -> Vec<u64> {
-    lanes.iter().zip(left_bytes).map(|(lane, left)| lane.unsent_bytes.saturating_add(*left)).collect()
-}
-
-/// Every so many-th of the units, from this one on.
-fn part_of(units: &[u64], first: usize, every: usize) -> Vec<u64> {
-    units.iter().skip(first).step_by(every).copied().collect()
 }
 
 /// How many lanes a job begins with on a path whose connections take `rtt_us` to open, and why.

@@ -1,12 +1,9 @@
 //! When a job asks for priority, and when it gives it back: on links that others use, in virtual time.
-#![allow(missing_docs)]
 
-mod simulated;
-
+use crate::simulated::aware::{Course, Shared};
+use crate::simulated::link::{Link, Marks};
 use haul_engine::service::ServiceClass::{Normal, Priority};
 use haul_engine::service::aware::{Effect, Reason};
-use simulated::aware::{Course, Shared};
-use simulated::link::{Link, Marks};
 
 /// The bottleneck of the published experiment: 25 Mbit/s, 10 ms there and back, 25 kB for each class.
 fn published() -> Link {
