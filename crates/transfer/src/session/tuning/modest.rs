@@ -40,10 +40,12 @@ impl Modesty {
     pub(super) fn set(&mut self, path: u16, is_background: bool, rtt_us: u32) {
         if !is_background {
             self.paths.remove(&path);
-        } else if !self.paths.contains_key(&path) {
-            let background = Background::new(rtt_us, None);
-            let now = background.advice();
-            self.paths.insert(path, OfPath { background, now, told: None, told_at: Instant::now() });
+        } else {
+            self.paths.entry(path).or_insert_with(|| {
+                let background = Background::new(rtt_us, None);
+                let now = background.advice();
+                OfPath { background, now, told: None, told_at: Instant::now() }
+            });
         }
     }
 
