@@ -271,3 +271,34 @@ fn release_follows_the_death_of_the_client() {
     running.kill();
     eventually("it is released", Duration::from_secs(10), || hooked.asked() == ["raise", "release"]);
 }
+
+/// A router on the way that clears all marks, as it looks from the host behind it.
+fn clears_marks(host: &Host) {
+    host.nft(
+        "table inet clears {\nchain c {\ntype filter hook prerouting priority -150;\n\
+         ip dscp set cs0\nip6 dscp set cs0\n}\n}\n",
+    );
+}
+
+#[test]
+fn a_path_that_clears_marks_is_named_by_a_probe_and_after_a_copy() {
+    needs!(Haul, Nftables);
+    let daemon = Daemon::start("rw");
+    let from = planted(&daemon.lab, "home");
+    let six = format!("haul://[{}]:7632", daemon.lab.alpha().v6);
+    for clears in [false, true] {
+        if clears {
+            clears_marks(daemon.lab.alpha());
+        }
+        let arrived = if clears { 0 } else { 46 };
+        let run = daemon.cp().args(["--priority", "-6"]).arg(contents_of(&from)).arg(format!("{six}/{clears}")).run();
+        let run = run.expect(code::OK);
+        assert_eq!(run.report()["path"]["mark_arrived"], arrived, "{run}");
+        // IPv4, too: a probe marks its connections from the first packet on.
+        let words = if clears { "cleared on the way" } else { "and arrives so" };
+        let probe = daemon.haul_in_words("probe").args(["--classes", "--time", "1", "-4"]).arg(daemon.url(""));
+        let told = probe.run().expect(code::OK).stdout_text();
+        let lines: Vec<&str> = told.lines().filter(|line| line.contains("there") && line.contains("marked")).collect();
+        assert!(lines.len() == 2 && lines.iter().all(|line| line.ends_with(words)), "{told}");
+    }
+}
