@@ -124,8 +124,11 @@ struct Directories {
     authority: Arc<Authority>,
     identity: PathBuf,
     /// By line, and when each was opened.
-    kept: Mutex<HashMap<Holder, (Instant, Authorized, Option<Arc<Shelf>>)>>,
+    kept: Mutex<HashMap<Holder, KeptShelf>>,
 }
+
+/// When a line was looked at, how it was then, and what it gave.
+type KeptShelf = (Instant, Authorized, Option<Arc<Shelf>>);
 
 impl Access for Directories {
     fn shelf(&self, asker: &Asker) -> Option<Arc<Shelf>> {
