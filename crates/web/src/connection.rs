@@ -123,7 +123,7 @@ async fn serve_awake(
         tokio::select! {
             ended = &mut connection => return ended.map(|()| None).map_err(io::Error::other),
             () = stopping(stops) => {
-                Pin::new(&mut connection).graceful_shutdown();
+                std::pin::Pin::new(&mut connection).graceful_shutdown();
                 return connection.await.map(|()| None).map_err(io::Error::other);
             }
             () = tokio::time::sleep(limits::NAP_AFTER) => {
@@ -144,7 +144,7 @@ async fn stopping(stops: &mut watch::Receiver<bool>) {
 }
 
 async fn serve_http2(io: Io, guest: Arc<Guest>, mut stops: watch::Receiver<bool>) -> io::Result<()> {
-    let limits = guest.seat.house.limits;
+    let (limits, activity) = (guest.seat.house.limits, io.activity());
     let service = service_fn(move |request| respond(Arc::clone(&guest), request));
     let mut connection = pin!(
         http2::Builder::new(TokioExecutor::new())
@@ -157,9 +157,18 @@ async fn serve_http2(io: Io, guest: Arc<Guest>, mut stops: watch::Receiver<bool>
             .max_send_buf_size(limits::STREAM_SEND_BYTES)
             .serve_connection(io, service)
     );
-    tokio::select! {
-        ended = connection.as_mut() => return ended.map_err(io::Error::other),
-        _ = stops.wait_for(|stops| *stops) => connection.as_mut().graceful_shutdown(),
+    // Each round takes a part of the bytes that are asked for.
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => return ended.map_err(io::Error::other),
+            () = stopping(&mut stops) => break,
+            () = tokio::time::sleep(limits.idle) => {
+                if activity.take_sent() < limits::MIN_STREAM_BYTES {
+                    break;
+                }
+            }
+        }
     }
-    connection.await.map_err(io::Error::other)
+    connection.as_mut().graceful_shutdown();
+    tokio::time::timeout(limits.stall, connection).await?.map_err(io::Error::other)
 }

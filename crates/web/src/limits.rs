@@ -70,6 +70,10 @@ pub const BLOCK_BYTES: usize = 128 << 10;
 /// Streams at once in one connection of HTTP/2.
 pub const MAX_STREAMS: u32 = 100;
 
+/// A connection of HTTP/2 that takes fewer bytes in the time of an idle one is ended. Its windows are the reader's to
+/// open, so a stream can stand still while pings are answered. An answer to a ping has 17 bytes: 3,855 of them would do.
+pub const MIN_STREAM_BYTES: u64 = 64 << 10;
+
 /// Streams that the peer reset and that were not yet answered (CVE-2023-44487, rapid reset): then the connection ends.
 pub const MAX_RESET_STREAMS: usize = 20;
 

@@ -1,6 +1,6 @@
 //! What happens on a connection, so that an idle one can be told from one that works.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Shared by a connection and those who answer on it. All run in one thread at a time, so the order of the single
 /// marks does not matter.
@@ -12,6 +12,8 @@ pub(crate) struct Activity {
     is_unflushed: AtomicBool,
     /// Something was read or written since the last look.
     is_touched: AtomicBool,
+    /// Bytes written since the last [`Activity::take_sent`].
+    sent: AtomicU64,
 }
 
 impl Activity {
@@ -30,6 +32,15 @@ impl Activity {
     pub(crate) fn wrote(&self) {
         self.is_touched.store(true, Ordering::Relaxed);
         self.is_unflushed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The bytes that were written since the last call.
+    pub(crate) fn take_sent(&self) -> u64 {
+        self.sent.swap(0, Ordering::Relaxed)
     }
 
     /// hyper flushes when it has nothing more to write.

@@ -151,6 +151,9 @@ impl Write for Io {
             Some(first) if in_memory == 0 => self.send_file(cx, first.len()),
             _ => Pin::new(&mut self.carrier).poll_write_vectored(cx, &slices[..in_memory]),
         };
+        if let Poll::Ready(Ok(count)) = outcome {
+            self.activity.sent(count);
+        }
         self.bounded(cx, outcome)
     }
 

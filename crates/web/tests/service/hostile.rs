@@ -69,6 +69,22 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// `:method GET`, `:path /`, `:scheme http`, `:authority h`.
 const HEADERS: &[u8] = &[0x82, 0x84, 0x86, 0x41, 1, b'h'];
 
+/// The connection is alive, and the window of the stream stays shut.
+#[test]
+fn a_stream_whose_window_stays_shut_ends_its_connection() {
+    let served = serve(Limits { idle: SHORT, stall: SHORT, ..Limits::default() });
+    File::create(served.top.join("large")).unwrap().set_len(100_000_000).unwrap();
+    let headers = [&[0x82, 0x86, 0x41, 1, b'h', 0x44, 6], &b"/large"[..]].concat();
+    let begin = [PREFACE, &frame(4, 0, 0, b""), &frame(1, 5, 1, &headers)].concat();
+    let mut stream = connect(served.address);
+    stream.write_all(&begin).unwrap();
+    let mut said = Vec::new();
+    let ended = stream.read_to_end(&mut said);
+    assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+    // The first window of a stream has 65,535 bytes (RFC 9113, section 6.9.2).
+    assert!((65_535..200_000).contains(&said.len()), "{} bytes", said.len());
+}
+
 /// CVE-2023-44487.
 #[test]
 fn streams_that_are_reset_at_once_end_their_connection() {
