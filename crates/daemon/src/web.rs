@@ -130,9 +130,6 @@ struct Directories {
     kept: Mutex<HashMap<Holder, KeptShelf>>,
 }
 
-/// When a line was looked at, how it was then, and what it gave.
-type KeptShelf = (Instant, Authorized, Option<Arc<Shelf>>);
-
 impl Access for Directories {
     fn shelf(&self, asker: &Asker) -> Option<Arc<Shelf>> {
         match asker {
