@@ -404,8 +404,12 @@ mod tests {
     fn a_list_of_hosts_is_one_end_and_a_comma_elsewhere_is_none() {
         let hosts = |typed: &str| match parse_hosts(OsStr::new(typed)) {
             Ok((Endpoint { place, path }, others)) => {
-                let others: Vec<String> = others.iter().map(Place::to_string).collect();
-                format!("{place} {} and {}", printable(&path), others.join(" "))
+                let named = |place: &Place| match place {
+                    Place::Ssh { port: Some(port), .. } => format!("{place} port {port}"),
+                    _ => place.to_string(),
+                };
+                let others: Vec<String> = others.iter().map(named).collect();
+                format!("{} {} and {}", named(&place), printable(&path), others.join(" "))
             }
             Err(error) => format!("refused: {}", error.cause.unwrap_or_default()),
         };
@@ -416,11 +420,11 @@ mod tests {
             ("[2001:db8::1],h2:d", "2001:db8::1 d and h2"),
             ("h1,me@[2001:db8::2]:d:e", "h1 d:e and me@2001:db8::2"),
             ("h1,h2:a,b:c", "h1 a,b:c and h2"),
-            ("ssh://me@h1,h2:2200/d", "ssh://me@h1:2200 d and ssh://me@h2:2200"),
+            ("ssh://me@h1,h2:2200/d", "me@h1 port 2200 d and me@h2 port 2200"),
             ("haul://h1,h2/d", "haul://h1:7632 d and haul://h2:7632"),
             ("haul://h1,h2:9/d", "haul://h1:9 d and haul://h2:9"),
             ("haul://h1:8,h2:9/a,b", "haul://h1:8 a,b and haul://h2:9"),
-            ("haul://[2001:db8::1],[2001:db8::2]:9/d", "haul://[2001:db8::1]:9 d and haul://[2001:db8::2]:9"),
+            ("haul://[2001:db8::1],[2001:db8::2]:9/d", "haul://2001:db8::1:9 d and haul://2001:db8::2:9"),
             // One host, or a name here: as ever.
             ("h1:a,b", "h1 a,b and "),
             ("a,b", "this machine a,b and "),

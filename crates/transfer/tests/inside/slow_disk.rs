@@ -148,7 +148,7 @@ fn a_flush_that_never_comes_back_is_named_and_ends_the_job() {
     let (watcher, result) = run.until_end();
     // Either side may give up first. Only the target knows what it waits for, and has said so by then.
     let error = result.unwrap_err();
-    assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+    assert!(matches!(error.fault, Fault::Timeout | Fault::Storage), "{error:?}");
     assert!(is_named(&witness), "{:?}", witness.events());
     watcher.answer(flush, Verdict::Proceed).unwrap();
     let standing: Vec<PathBuf> = std::fs::read_dir(bench.to()).unwrap().map(|entry| entry.unwrap().path()).collect();
