@@ -48,7 +48,7 @@ fn lines(results: &[(&str, Result<Found, Error>)]) -> String {
 }
 
 fn table(results: &[(&str, Result<Found, Error>)]) -> String {
-    let mut text = String::from("what each class gets, one after the other\n");
+    let mut text = String::from("the rate of each class, one after the other\n");
     for (name, result) in results {
         match result {
             Ok(found) => {

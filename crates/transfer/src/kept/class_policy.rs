@@ -296,7 +296,7 @@ impl Level {
         let default = match (default, rule.is_empty()) {
             (Some(_), _) => "a default",
             (None, true) => "no default",
-            (None, false) => "no default: who fits no rule has no priority",
+            (None, false) => "no default: priority is for those of a rule",
         };
         let hooks = if hooks.is_some() { ", hooks" } else { "" };
         format!("{}: {} rules, {default}{hooks}", self.path.display(), rule.len())

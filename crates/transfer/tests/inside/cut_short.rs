@@ -212,7 +212,7 @@ fn what_somebody_wrote_into_a_file_that_was_begun_in_place_does_not_stay() {
     let open = File::options().write(true).open(bench.to().join("large")).unwrap();
     open.write_all_at(b"other bytes", start + 100).unwrap();
     let report = run_here(&job, 2, CHECKPOINT_BYTES).unwrap();
-    assert!(report.failed == 0 && report.bytes_kept > 0, "what nobody touched is not sent again: {report:?}");
+    assert!(report.failed == 0 && report.bytes_kept > 0, "untouched files are not sent again: {report:?}");
     bench.assert_equal();
     assert_eq!(files(&bench.to()).len(), 1, "nothing is left beside it");
 }
