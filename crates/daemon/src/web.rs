@@ -197,6 +197,8 @@ fn public(directory: &Path, identity: &Path, list: &Path) -> Result<Arc<Shelf>, 
     let directory = Published::open(directory).map_err(|error| {
         failed().because(error).try_this("name the directory by its full path, without symbolic links: /data/public")
     })?;
+    // Root would show what nobody else on this host may read.
+    let directory = if haul_transfer::is_root() { directory.only_for_all() } else { directory };
     Ok(Arc::new(Shelf { directory, name: "anyone".to_owned() }))
 }
 

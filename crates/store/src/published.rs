@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use haul_sys::beneath::{self, Links};
-use rustix::fs::{Mode, RawDir, SeekFrom};
+use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 
 use crate::kernel_files::KernelFiles;
 use crate::limits::LISTING_BUFFER_BYTES;
@@ -22,6 +22,7 @@ use crate::regular_file::READ_FLAGS;
 pub struct Published {
     root: OwnedFd,
     device: u64,
+    only_for_all: bool,
 }
 
 /// How long a call may take.
@@ -63,18 +64,22 @@ impl Published {
     pub fn open(path: &Path) -> io::Result<Published> {
         let root = KernelFiles::Refused.checked(beneath::open_root(path)?)?;
         let device = Stat::of_fd(&root)?.id.dev;
-        Ok(Published { root, device })
+        Ok(Published { root, device, only_for_all: false })
+    }
+
+    /// Only what every user of this host may read. Root may read more, and no stranger is root.
+    #[must_use]
+    pub fn only_for_all(self) -> Self {
+        Self { only_for_all: true, ..self }
     }
 
     /// Opens the file or the directory of a path beneath this one. The empty path is this directory.
     pub fn find(&self, path: &[u8], patience: Patience) -> io::Result<Opened> {
-        let opened = match patience {
-            Patience::None => {
-                beneath::open_cached(self.root.as_fd(), path, READ_FLAGS)?.ok_or(io::ErrorKind::WouldBlock)?
-            }
-            Patience::ForDisk => beneath::open(self.root.as_fd(), path, READ_FLAGS, Mode::empty(), Links::Refused)?,
-        };
+        let opened = self.open_beneath(path, READ_FLAGS, patience)?;
         let stat = Stat::of_fd(&opened)?;
+        if self.only_for_all {
+            self.check_all_may_read(path, &stat, patience)?;
+        }
         if stat.id.dev != self.device {
             KernelFiles::Refused.check(&opened)?;
         }
@@ -83,6 +88,33 @@ impl Published {
             Kind::Directory => Ok(Opened::Directory(OpenDirectory { fd: opened, stat })),
             Kind::Symlink { .. } | Kind::Special => Err(io::ErrorKind::PermissionDenied.into()),
         }
+    }
+
+    fn open_beneath(&self, path: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
+        match patience {
+            Patience::None => {
+                Ok(beneath::open_cached(self.root.as_fd(), path, flags)?.ok_or(io::ErrorKind::WouldBlock)?)
+            }
+            Patience::ForDisk => beneath::open(self.root.as_fd(), path, flags, Mode::empty(), Links::Refused),
+        }
+    }
+
+    /// What the kernel would check for a user without privileges: reading at the end of the path, searching on the way
+    /// (path_resolution(7)).
+    fn check_all_may_read(&self, path: &[u8], found: &Stat, patience: Patience) -> io::Result<()> {
+        let refused = || Err(io::ErrorKind::PermissionDenied.into());
+        let needed = if found.kind == Kind::Directory { Mode::ROTH | Mode::XOTH } else { Mode::ROTH };
+        if !Mode::from_raw_mode(found.mode).contains(needed) {
+            return refused();
+        }
+        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        for end in slashes.filter(|at| *at > 0) {
+            let above = Stat::of_fd(&self.open_beneath(&path[..end], OFlags::PATH | OFlags::CLOEXEC, patience)?)?;
+            if !Mode::from_raw_mode(above.mode).contains(Mode::XOTH) {
+                return refused();
+            }
+        }
+        Ok(())
     }
 }
 
@@ -125,7 +157,7 @@ impl OpenDirectory {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
 
@@ -149,6 +181,20 @@ mod tests {
         let names: Vec<&[u8]> = names.iter().map(|found| found.name.as_slice()).collect();
         assert_eq!((names, is_cut), (vec![b"fifo".as_slice(), b"near", b"out", b"sub"], false));
         assert!(root.names(3).is_ok_and(|(names, is_cut)| names.len() == 3 && is_cut));
+        let mode = |path: &str, mode| fs::set_permissions(top.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        let for_all = Published::open(&top.join("root")).unwrap().only_for_all();
+        let may = |path: &str| for_all.find(path.as_bytes(), Patience::ForDisk).is_ok();
+        for (sub, file, is_there) in [
+            (0o755, 0o644, (true, true)),
+            (0o755, 0o640, (true, false)),
+            (0o711, 0o644, (false, true)),
+            (0o750, 0o644, (false, false)),
+        ] {
+            mode("root/sub", sub);
+            mode("root/sub/file", file);
+            assert_eq!((may("sub"), may("sub/file")), is_there, "{sub:o} {file:o}");
+            assert!(published.find(b"sub/file", Patience::ForDisk).is_ok(), "its owner may");
+        }
         for path in ["out", "near", "near/file", "../secret", "fifo", "/etc/passwd", "absent"] {
             for patience in [Patience::ForDisk, Patience::None] {
                 assert!(published.find(path.as_bytes(), patience).is_err(), "{path}");

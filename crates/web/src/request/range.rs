@@ -26,9 +26,13 @@ pub(crate) enum Wanted {
     Nothing,
 }
 
-/// Reads the field. Another unit, wrong syntax and too many parts are ignored, as section 14.2 permits. Parts that
-/// overlap or follow each other become one.
+/// Reads the field. Another unit, wrong syntax and too many parts are ignored, as section 14.2 permits, and so is every range of an empty
+/// file, as nginx and Apache do: a client that asks for all of it by a range gets all of it. Parts that overlap or follow each other
+/// become one.
 pub(crate) fn wanted(field: &[u8], size: u64) -> Wanted {
+    if size == 0 {
+        return Wanted::Whole;
+    }
     let Some(specs) = strip_unit(field) else { return Wanted::Whole };
     let mut parts = Vec::new();
     let mut count = 0;
@@ -137,8 +141,8 @@ mod tests {
         for field in ["bytes=10-", "bytes=10-20", "bytes=-0", "bytes=10-,11-,-0", "bytes=99999999999999999999-"] {
             assert_eq!(wanted(field.as_bytes(), 10), Wanted::Nothing, "{field}");
         }
-        assert_eq!(wanted(b"bytes=0-", 0), Wanted::Nothing);
-        assert_eq!(wanted(b"bytes=-5", 0), Wanted::Nothing);
+        assert_eq!(wanted(b"bytes=0-", 0), Wanted::Whole);
+        assert_eq!(wanted(b"bytes=-5", 0), Wanted::Whole);
         let many = format!("bytes={}", "0-0,".repeat(1000));
         for field in [
             "",

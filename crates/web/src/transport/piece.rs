@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use bytes::{Buf, Bytes};
 use haul_store::LocalFile;
@@ -16,8 +16,9 @@ pub(crate) enum Piece {
     File(usize),
 }
 
-/// The slice of a marker: never touched, so it takes addresses and no memory. One slice is one sendfile at most.
-static MARKER: [u8; MARKER_BYTES] = [0; MARKER_BYTES];
+/// The slice of a marker: never touched, so it takes addresses and no memory. It is no array of the program, which would be larger by so
+/// much on its way to each new host. One slice is one sendfile at most.
+static MARKER: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; MARKER_BYTES].into_boxed_slice());
 
 const MARKER_BYTES: usize = 4 << 20;
 
