@@ -217,8 +217,8 @@ pub struct Cp {
     /// Give up when the peer is silent for this long: 1 to 86400, 60 without this flag
     #[arg(long, value_name = "SECONDS", value_parser = parse_timeout, allow_hyphen_values = true, help_heading = TRAVEL)]
     pub timeout: Option<u64>,
-    /// Try again when the network, the far side or the login is lost: for this long without any data (90s, 10m, 2h),
-    /// forever, or 0. 10m without this flag; then a host that was never there is tried once
+    /// Try again when the network, the far side or the login is lost. Gives up after this time without data: 90s, 10m,
+    /// 2h, forever, or 0. Without this flag it is 10m, and a host that was never reached is tried once
     #[arg(long, value_name = "TIME", value_parser = retry::parse, allow_hyphen_values = true, help_heading = TRAVEL)]
     pub retry: Option<retry::Patience>,
 
@@ -387,9 +387,8 @@ pub struct Serve {
     /// Port to listen on, at every address
     #[arg(long, value_name = "PORT", value_parser = parse_port, allow_hyphen_values = true)]
     pub port: Option<u16>,
-    /// Addresses that are named to clients, and dialled from when they cannot dial: 'auto' for all of this host, 'one' for
-    /// none but the one that a client knows, or interfaces and addresses of this host, with commas, such as
-    /// eth0,10.0.1.5
+    /// Addresses of this host for its clients. 'auto' is all of them. 'one' is the address that the client knows. Or a
+    /// list of interfaces and addresses: eth0,10.0.1.5. Where a client cannot dial, the daemon dials from these
     #[arg(long = "paths", value_name = "auto|one|LIST", default_value = "auto", value_parser = parse_own_paths)]
     pub network_paths: AskedPaths,
     /// The daemon's own key, made if it is missing; ~/.config/haul/host_ed25519 without this flag

@@ -13,9 +13,9 @@ use crate::reach::TRAVEL;
 /// What is asked of the network.
 #[derive(Clone, Debug, Args)]
 pub struct ServiceFlags {
-    /// What the data asks of networks that it shares with others: 'background' yields to everybody, 'normal' takes a
-    /// fair share, 'priority' goes first where the network and its operator allow that, 'auto' asks for priority only
-    /// while others take the path away
+    /// How the data behaves beside the traffic of others. 'background' yields to everybody. 'normal' takes a fair share.
+    /// 'priority' goes first, if the network and its operator allow that. 'auto' asks for priority while others take the
+    /// path away
     #[arg(long, value_name = "NAME", help_heading = TRAVEL)]
     pub class: Option<ClassName>,
     /// Yield to everybody: the same as --class background
@@ -28,8 +28,8 @@ pub struct ServiceFlags {
     #[arg(long, value_name = "RATE", value_parser = rate::parse_rate, allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["background", "priority"], help_heading = TRAVEL)]
     pub floor: Option<u64>,
-    /// Be done by this time: '06:00' is the next time that a clock here shows that, '2026-12-01T08:00Z' a moment. As long
-    /// as the copy is ahead, it uses what nobody else wants; far behind, it asks for priority
+    /// Be done by this time: '06:00' (the next one, on this host's clock) or '2026-12-01T08:00Z'. A copy that is ahead
+    /// uses what nobody else wants. A copy that is far behind asks for priority
     #[arg(long, value_name = "TIME", value_parser = due::parse_by, allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["class", "background", "priority"], help_heading = TRAVEL)]
     pub by: Option<Due>,

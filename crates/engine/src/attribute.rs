@@ -211,12 +211,10 @@ pub fn limit_of_path(path: &PathTime) -> Option<Limit> {
 
 /// Names the largest cause, `None` when no lane ran.
 ///
-/// - What took more than half of the job before there was a lane, or after the last byte, limited it: no lane could help.
-/// - Waiting for work only counts when it was more than all else together: a lane has always some.
-/// - The final flush is work of the target's storage: it is weighed together with the lanes' waiting for that, and the larger
-///   of the two is named.
-/// - The network is weighed as a whole against storage and processors, and its largest part is named: a network with three
-///   equal reasons is still the slowest part of the way.
+/// - The start limited the job if it took more than half of it. The same holds for the time after the last byte.
+/// - Each lane waits for work now and then. This wait counts only if it was longer than all else together.
+/// - The final flush belongs to the target's storage. The lanes' waits for that storage are added to it. The larger of the two is named.
+/// - All reasons of the network are added up before they are compared with storage and processors. Then the largest of them is named.
 pub fn limit(phases: &Phases, shares: &Shares) -> Option<Limit> {
     let all: f64 = shares.iter().map(|(_, share)| share).sum();
     if all == 0.0 {

@@ -45,12 +45,12 @@ impl UnitHasher {
     }
 }
 
-/// Proves on a clear lane what its sender says of a unit, by a key that only the two ends have: keyed BLAKE3 over which unit and block of the
-/// lane it is, and over its header, the header of each of its blocks, the data of each block, or its trailer.
+/// Proves on a clear lane what its sender says of a unit. The proof is keyed BLAKE3, with a key that only the two ends have. There is one
+/// for the header of the unit, one for the header and one for the data of each block, and one for the trailer.
 ///
-/// Each unit and each block has its number, so that nothing can be said twice, left out or moved. A header is believed before its first byte is
-/// written, a length before anybody waits for so many bytes (a longer one than was sent would be waited for without end), and data before it
-/// reaches a file or a decompressor.
+/// Each proof covers the number of its unit and block, so nobody can repeat, drop or move one. The receiver checks a header before it writes
+/// a byte. It checks a length before it waits for the bytes, because a forged length would make it wait for ever. It checks data before the
+/// data reaches a file or a decompressor.
 ///
 /// Both ends hash the data of a unit anyway. So the tag of a plain block is made of the hash of the unit so far, and no byte is hashed twice. A
 /// compressed block is proved by its bytes on the wire.

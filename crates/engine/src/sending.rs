@@ -145,8 +145,8 @@ impl<F: Offered + Clone> Sending<F> {
         units
     }
 
-    /// The next chunk of this file for a lane that still carries another, so that it can be read meanwhile. None when that is not what comes
-    /// next, or when no more than `left` chunks of it would wait then: near the end of a file the other lanes are to have them.
+    /// The next chunk of this file, for a lane that still sends the one before: it is read meanwhile. `None` if another file comes next.
+    /// `None` also near the end of the file: the last `left` chunks are for the other lanes.
     pub fn take_ahead(&mut self, lane: u16, to: To, index: u64, left: u32) -> Option<(Unit, F)> {
         self.scheduler.next_range(to).filter(|(next, count)| *next == index && *count > left)?;
         self.take(lane, to, 1).pop()

@@ -4,7 +4,8 @@
 mod simulated;
 
 use haul_engine::service::ServiceClass::{Normal, Priority};
-use haul_engine::service::aware::{Effect, Reason};
+use haul_engine::service::aware::Reason;
+use haul_wire::service::MarkEffect;
 use simulated::aware::{Course, Shared};
 use simulated::link::{Link, Marks};
 
@@ -47,7 +48,7 @@ fn others_from_the_start_are_noticed_within_seconds_and_priority_pays() {
         within("raised", &auto, auto.changed_s(Priority, 0.0), 0.0, 2.0);
         assert!(rate(&auto) > 0.95 * rate(&priority), "{} of {}\n{}", rate(&auto), rate(&priority), auto.told());
         assert!(rate(&auto) > 2.5 * rate(&normal), "{}", normal.told());
-        assert!(matches!(auto.effect, Effect::Helps | Effect::Policed { .. }), "{}", auto.told());
+        assert!(matches!(auto.effect, MarkEffect::Helps | MarkEffect::Policed { .. }), "{}", auto.told());
     }
 }
 
@@ -109,7 +110,7 @@ fn other_copies_that_share_fairly_are_others_too() {
 fn a_mark_that_does_nothing_is_given_up() {
     let auto = Shared::auto(published()).marks(Marks::Ignored).others(0.9, 5.0, 99.0).run();
     assert!(matches!(auto.reasons()[..], [Reason::Taken { .. } | Reason::Filled, Reason::NoEffect]), "{}", auto.told());
-    assert_eq!(auto.effect, Effect::None);
+    assert_eq!(auto.effect, MarkEffect::None);
 }
 
 #[test]

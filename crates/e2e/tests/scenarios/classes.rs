@@ -273,6 +273,24 @@ fn release_follows_the_death_of_the_client() {
 }
 
 /// A router on the way that clears all marks, as it looks from the host behind it.
+#[test]
+fn a_path_that_drops_marked_packets_costs_seconds_and_the_copy_goes_on_without_the_mark() {
+    needs!(Haul, Nftables);
+    for (flag, mark) in [("--priority", "ef"), ("--background", "le")] {
+        let lab = Lab::pair();
+        let mark = if mark == "le" { "0x01" } else { mark };
+        lab.alpha().nft(&format!(
+            "table inet drops {{ chain input {{ type filter hook input priority -10; ip dscp {mark} drop; }} }}"
+        ));
+        let (from, to) = (planted(&lab, "home"), lab.data("alpha").join("to"));
+        let run = lab.cp().args(["-4", flag]).arg(contents_of(&from)).arg(at("alpha", &to)).run().expect(code::OK);
+        assert_same(&from, &to, Facets::PLAIN);
+        run.clone().says(&["do not arrive on path", "without the mark"]);
+        assert_eq!(run.report()["path"]["mark_effect"], "dropped", "{run}");
+        assert!(run.elapsed < Duration::from_secs(30), "{run}");
+    }
+}
+
 fn clears_marks(host: &Host) {
     host.nft(
         "table inet clears {\nchain c {\ntype filter hook prerouting priority -150;\n\

@@ -39,8 +39,8 @@ pub struct Estimate {
     pub receive_window_permille: u16,
     /// The same for the send buffer.
     pub send_buffer_permille: u16,
-    /// Share of the time of lanes that carry data, in parts per thousand, in which they had none to send, lately: what is delivered
-    /// then is what the source gives, and says nothing about the path.
+    /// Lately, the share of time in which the lanes had nothing to send, in parts per thousand. The rate is then that of the source, and
+    /// says nothing about the path.
     pub source_permille: u16,
     /// Lanes that were busy lately.
     pub busy_lanes: u16,
@@ -211,9 +211,9 @@ impl Estimator {
         }
     }
 
-    /// Lanes wait for data so often that the rate is the source's. Such a rate may show that a path carries more than was thought,
-    /// never that it carries no more (draft-cardwell-iccrg-delivery-rate-estimation, application-limited samples), and a queue
-    /// that stands meanwhile is a burst, or somebody else's.
+    /// Lanes wait for data so often that the rate is the source's. Such a rate can raise the estimate of a path. It cannot lower it
+    /// (draft-cardwell-iccrg-delivery-rate-estimation, application-limited samples). A queue at that time is a burst, or belongs to
+    /// somebody else.
     ///
     /// In the last step alone it counts, too: the first burst of a slow source stands in a queue before the lanes have waited once.
     pub(super) fn is_source_limited(&self) -> bool {

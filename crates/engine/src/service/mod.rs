@@ -9,6 +9,7 @@ pub mod allowed;
 pub mod aware;
 
 pub mod background;
+pub mod dropped;
 pub mod schedule;
 
 /// How a job wants to be treated beside the traffic of others, from the most modest up.

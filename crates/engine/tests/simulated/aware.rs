@@ -2,7 +2,8 @@
 
 use haul_engine::path::{LaneReading, Sample, Tuner, Wishes, bound_per_lane};
 use haul_engine::service::ServiceClass;
-use haul_engine::service::aware::{Aware, Change, Effect, Reason, Seen};
+use haul_engine::service::aware::{Aware, Change, Reason, Seen};
+use haul_wire::service::MarkEffect;
 
 use super::flow::{Control, Flow};
 use super::link::{Link, Marks, World};
@@ -68,7 +69,7 @@ pub struct Course {
     points: Vec<(f64, f64)>,
     pub changes: Vec<(f64, Change)>,
     pub marked_bytes: f64,
-    pub effect: Effect,
+    pub effect: MarkEffect,
     /// Seconds, and the lanes that were marked then.
     pub marked: Vec<(f64, usize, usize)>,
 }

@@ -20,6 +20,15 @@ pub(crate) fn abort(channel: &Channel, error: &Error) {
     channel.close(FAREWELL);
 }
 
+/// Ends the channel of a session: in order, or with a word why not.
+pub(crate) fn close<T>(channel: &Channel, result: &Result<T, Error>) {
+    match result {
+        // What was queued last is written first.
+        Ok(_) => channel.close(FAREWELL),
+        Err(error) => abort(channel, error),
+    }
+}
+
 /// Tells an initiator, in words, why it gets no session.
 pub fn turn_away(stream: Stream, error: &Error) {
     let events = Events::new();

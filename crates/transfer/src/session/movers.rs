@@ -1,5 +1,4 @@
-//! What the movers of a job have to know, and when: the session tells what it hears of the leader, and each mover gets all of it from the
-//! moment on at which it can be of use.
+//! What the movers of a job are told. The session hears it from the leader. A mover that comes later gets all that still holds.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

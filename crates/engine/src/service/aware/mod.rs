@@ -24,6 +24,8 @@ mod recent;
 
 use core::fmt;
 
+use haul_wire::service::MarkEffect;
+
 use crate::path::{Confidence, Estimate, LaneReading, Phase};
 use crate::service::ServiceClass;
 
@@ -89,31 +91,12 @@ pub enum Reason {
     NotAllowed,
 }
 
-/// What the mark does on this path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Effect {
-    /// Not tried.
-    #[default]
-    Unknown,
-    /// Marked packets are quicker.
-    Helps,
-    /// They are not.
-    None,
-    /// They do not arrive.
-    Dropped,
-    /// Only so many of them arrive.
-    Policed {
-        /// That rate.
-        bytes_per_s: u64,
-    },
-}
-
 /// Decides for one path.
 #[derive(Clone, Debug)]
 pub struct Aware {
     floor_bytes_per_s: Option<u64>,
     state: State,
-    effect: Effect,
+    effect: MarkEffect,
     raises: u32,
     recent: Recent,
     /// So many lanes are marked, when there is a floor.
@@ -183,7 +166,7 @@ impl Aware {
         Self {
             floor_bytes_per_s,
             state: State::Normal { pressed_since_us: None },
-            effect: Effect::Unknown,
+            effect: MarkEffect::Unknown,
             raises: 0,
             recent: Recent::default(),
             enough: 0,
@@ -245,7 +228,7 @@ impl Aware {
 
     /// What the mark does.
     #[must_use]
-    pub fn effect(&self) -> Effect {
+    pub fn effect(&self) -> MarkEffect {
         self.effect
     }
 
@@ -371,7 +354,7 @@ impl Aware {
         self.hopes_from_us = seen.at_us.saturating_add(HOPES_AGAIN_US.saturating_mul(self.calm_us / CALM_US));
         self.enough = self.enough_at_first(seen, rate_bytes_per_s);
         // What was found out holds: there is nothing to compare again.
-        self.state = if self.effect == Effect::Unknown { State::Compare(raise) } else { self.raised_since(raise) };
+        self.state = if self.effect == MarkEffect::Unknown { State::Compare(raise) } else { self.raised_since(raise) };
         self.recent.since_change.clear();
         Change { class: ServiceClass::Priority, reason }
     }
@@ -428,7 +411,7 @@ impl Aware {
         let marked_rate = per_second(marked.acked_bytes, span_us).unwrap_or(0);
         let all_rate = per_second(marked.acked_bytes.saturating_add(unmarked.acked_bytes), span_us).unwrap_or(0);
         if span_us >= DROPPED_US.max(6 * rtt_us) && marked.acked_bytes == 0 && marked.has_data {
-            self.effect = Effect::Dropped;
+            self.effect = MarkEffect::Dropped;
             return Some(self.give_up(Reason::Dropped));
         }
         if span_us < (COMPARED_ROUND_TRIPS * base_us).max(COMPARED_US_MIN) {
@@ -447,18 +430,18 @@ impl Aware {
         let is_policed = marked.resent_bytes > marked.acked_bytes / POLICED_PART
             && marked.rtt_us <= base_us + u64::from(raise.queueing_us / 2);
         if is_policed && harms && elapsed_us >= HARM_US {
-            self.effect = Effect::Policed { bytes_per_s: marked_rate };
+            self.effect = MarkEffect::Policed { bytes_per_s: marked_rate };
             return Some(self.give_up(Reason::Policed { rate_bytes_per_s: marked_rate }));
         }
         if is_quicker && !(is_policed && harms) {
-            self.effect = if is_policed { Effect::Policed { bytes_per_s: marked_rate } } else { Effect::Helps };
+            self.effect = if is_policed { MarkEffect::Policed { bytes_per_s: marked_rate } } else { MarkEffect::Helps };
             self.state = self.raised_since(raise);
             return None;
         }
         if elapsed_us < (NO_EFFECT_ROUND_TRIPS * base_us).max(NO_EFFECT_US) {
             return None;
         }
-        self.effect = Effect::None;
+        self.effect = MarkEffect::None;
         Some(self.give_up(Reason::NoEffect))
     }
 

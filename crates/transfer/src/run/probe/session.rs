@@ -95,11 +95,8 @@ pub(super) fn run(terms: Terms, wiring: Wiring<'_>) -> Result<Measures, Error> {
     };
     let result = end.both_ways();
     let bytes_moved = end.flow.sent_bytes().saturating_add(end.flow.arrived_bytes());
-    match &result {
-        // What was queued last is written before the lanes go: the peer must not see them go first.
-        Ok(_) => channel.close(farewell::FAREWELL),
-        Err(error) => farewell::abort(channel, error),
-    }
+    // Before the lanes go: the peer must not see them go first.
+    farewell::close(channel, &result);
     end.flow.finish();
     end.lanes.cut_all();
     let End { events, lanes, .. } = end;

@@ -164,10 +164,7 @@ pub(crate) fn run(job: ReceiverJob, wiring: Wiring<'_>) -> Result<(SenderSummary
     let clock = Clock::new(job.carriage.timeout_ms);
     let channel = wiring.channel;
     let result = run_session(job, wiring, clock);
-    match &result {
-        Ok(_) => channel.close(farewell::FAREWELL),
-        Err(error) => farewell::abort(channel, error),
-    }
+    farewell::close(channel, &result);
     result
 }
 

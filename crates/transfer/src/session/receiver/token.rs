@@ -1,4 +1,4 @@
-//! A file by which the other hosts of this end know the tree: they have to find it under its name, with its inode and what is in it.
+//! The token: a file of the leader with random contents. A mover that finds it, with the same inode and contents, sees the same tree.
 
 use std::sync::Mutex;
 

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 use haul_engine::path::{Estimate, LaneReading};
 use haul_engine::service::allowed::Allowed;
-use haul_engine::service::aware::{Aware, Change, Effect, Seen};
+use haul_engine::service::aware::{Aware, Change, Seen};
+use haul_engine::service::dropped::Dropped;
 use haul_engine::service::{AskedClass, ServiceClass};
 use haul_job::Subject;
 use haul_net::policy::Dscp;
@@ -44,6 +45,8 @@ pub(super) struct Classes {
 /// The class of one path.
 struct OfPath {
     aware: Aware,
+    /// Whether packets with the mark that was asked for arrive at all. `aware` finds that out by itself.
+    drops: Dropped,
     allowed: Allowed,
     class: ServiceClass,
     addresses: Option<LaneAddresses>,
@@ -127,6 +130,7 @@ impl Classes {
         }
         if self.asked != AskedClass::Auto
             && let Some(of) = self.paths.get(&path)
+            && !of.drops.is_certain()
         {
             self.mark(lane, of.class);
         }
@@ -146,6 +150,7 @@ impl Classes {
         }
         let of_path = OfPath {
             aware: Aware::new(self.floor_bytes_per_s),
+            drops: Dropped::default(),
             allowed,
             // Who has to ask does not have it yet.
             class: if self.hooks.is_some() { class.min(ServiceClass::Normal) } else { class },
@@ -192,8 +197,9 @@ impl Classes {
             marked = of.aware.marked_lanes(carry.len());
         } else {
             let class = allowed.class(wanted.unwrap_or(asked.first()));
+            let may_raise = may_raise && !of.drops.is_certain();
             of.class = if may_raise { class } else { class.min(ServiceClass::Normal) };
-            if of.class != ServiceClass::Normal {
+            if of.class != ServiceClass::Normal && !of.drops.is_certain() {
                 marked = now.lanes.len();
             }
         }
@@ -207,6 +213,16 @@ impl Classes {
         let granted = if let Hook::Granted(rate) = of.hook { rate } else { None };
         let most = [allowed.priority_bytes_per_s(now.estimate.capacity_bytes_per_s), granted];
         of.lane_bounds = of.bounds(now, marked, most.into_iter().flatten().min());
+        if marked > 0 && asked != AskedClass::Auto && of.drops.on_sample(now.at_us, now.estimate.rtt_us, now.lanes) {
+            let text = format!(
+                "packets marked {} do not arrive on path {}: the copy goes on without the mark",
+                of.class.name(),
+                now.path
+            );
+            self.untold.push(Notice::Warning { text: convert::bounded(text) });
+            marked = 0;
+            of.class = of.class.min(ServiceClass::Normal);
+        }
         let class = of.class;
         for (at, lane) in lanes.enumerate() {
             let class = if at < marked { class } else { ServiceClass::Normal };
@@ -297,13 +313,7 @@ impl Classes {
             mark: of.class.code_point(),
             marked_bytes: lanes.map(Lane::marked_bytes).fold(of.gone_marked_bytes, u64::saturating_add),
             raises: of.aware.raises(),
-            effect: match of.aware.effect() {
-                Effect::Unknown => MarkEffect::Unknown,
-                Effect::Helps => MarkEffect::Helps,
-                Effect::None => MarkEffect::None,
-                Effect::Dropped => MarkEffect::Dropped,
-                Effect::Policed { bytes_per_s } => MarkEffect::Policed { bytes_per_s },
-            },
+            effect: if of.drops.is_certain() { MarkEffect::Dropped } else { of.aware.effect() },
             arrives: None,
         }
     }

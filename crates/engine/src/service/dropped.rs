@@ -1,0 +1,116 @@
+//! Whether packets with a mark arrive at all: some networks drop them.
+
+use alloc::collections::BTreeMap;
+
+use crate::path::LaneReading;
+
+/// Watches the lanes of a path that are all marked. Its answer holds for the session.
+///
+/// A lane begins without a mark, so its first bytes prove nothing. A path on which nothing comes through is given up, and dialled again: the
+/// silence of all its tries together counts.
+#[derive(Clone, Debug, Default)]
+pub struct Dropped {
+    state: State,
+    /// What each lane had delivered when it was seen first.
+    first: BTreeMap<u16, u64>,
+    last_us: Option<u64>,
+    silent_us: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Unknown,
+    Arrives,
+    Dropped,
+}
+
+impl Dropped {
+    /// Takes a reading. True once: what is marked does not arrive.
+    pub fn on_sample(&mut self, at_us: u64, rtt_us: u32, lanes: &[LaneReading]) -> bool {
+        if self.state != State::Unknown {
+            return false;
+        }
+        let span_us = at_us.saturating_sub(self.last_us.replace(at_us).unwrap_or(at_us)).min(SPAN_US_MAX);
+        let mut is_under_way = false;
+        for lane in lanes {
+            let first = self.first.entry(lane.lane).or_insert(lane.acked_bytes);
+            // The same number, another connection.
+            *first = (*first).min(lane.acked_bytes);
+            if lane.acked_bytes - *first > UNMARKED_BYTES {
+                self.state = State::Arrives;
+                self.first.clear();
+                return false;
+            }
+            let sent = lane.sent_bytes.saturating_sub(lane.resent_bytes);
+            is_under_way |= sent > lane.acked_bytes.saturating_add(lane.mss_bytes.into());
+        }
+        if is_under_way {
+            self.silent_us = self.silent_us.saturating_add(span_us);
+        }
+        let is_certain = self.silent_us >= SILENT_US.max(ROUND_TRIPS * u64::from(rtt_us));
+        if is_certain {
+            self.state = State::Dropped;
+            self.first.clear();
+        }
+        is_certain
+    }
+
+    /// Nothing marked arrives.
+    pub fn is_certain(&self) -> bool {
+        self.state == State::Dropped
+    }
+}
+
+/// A lane may have so much under way when it gets its mark.
+const UNMARKED_BYTES: u64 = 64 << 10;
+
+/// Long enough for a start on a slow path, and far below any timeout.
+const SILENT_US: u64 = 2_000_000;
+const ROUND_TRIPS: u64 = 8;
+/// Between two lanes nobody is silent.
+const SPAN_US_MAX: u64 = 200_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(number: u16, sent_bytes: u64, acked_bytes: u64) -> LaneReading {
+        LaneReading { lane: number, sent_bytes, acked_bytes, mss_bytes: 1_448, ..LaneReading::default() }
+    }
+
+    /// Samples until the answer, at most this long. In seconds.
+    fn answer(watch: &mut Dropped, from_us: u64, rtt_us: u32, lanes: &dyn Fn(u64) -> LaneReading) -> Option<f64> {
+        (0..200)
+            .map(|n| from_us + n * 100_000)
+            .find(|at| watch.on_sample(*at, rtt_us, &[lanes(*at)]))
+            .map(|at| at as f64 / 1e6)
+    }
+
+    #[test]
+    fn marked_data_that_never_arrives_is_noticed_in_two_seconds_or_eight_round_trips() {
+        assert_eq!(answer(&mut Dropped::default(), 0, 20_000, &|_| lane(0, 90_000, 5_000)), Some(2.0));
+        assert_eq!(answer(&mut Dropped::default(), 0, 500_000, &|_| lane(0, 90_000, 5_000)), Some(4.0));
+    }
+
+    #[test]
+    fn lanes_that_are_given_up_and_dialled_again_count_together() {
+        let mut watch = Dropped::default();
+        for (n, from_us) in [0, 5_000_000].into_iter().enumerate() {
+            (0..10).for_each(|at| {
+                assert!(!watch.on_sample(from_us + at * 100_000, 20_000, &[lane(n as u16, 90_000, 900)]))
+            });
+        }
+        assert!(answer(&mut watch, 10_000_000, 20_000, &|_| lane(0, 90_000, 800)).is_some_and(|at_s| at_s < 10.5));
+        assert!(watch.is_certain());
+    }
+
+    #[test]
+    fn marked_data_that_has_arrived_once_is_no_reason_later_nor_is_a_lane_without_work() {
+        let mut watch = Dropped::default();
+        assert_eq!(answer(&mut watch, 0, 20_000, &|_| lane(0, 5_000, 5_000)), None, "nothing is under way");
+        assert!(!watch.on_sample(30_000_000, 20_000, &[lane(0, 500_000, 200_000)]));
+        assert_eq!(answer(&mut watch, 31_000_000, 20_000, &|_| lane(0, 900_000, 200_000)), None, "the cable is out");
+        assert!(!watch.is_certain());
+    }
+}
