@@ -298,13 +298,17 @@ impl Paths {
     /// whether it is dead.
     fn look_for_dead(&mut self) -> Vec<PathEvent> {
         let carrying = || self.paths.iter().filter(|(_, path)| path.carries());
-        let mut dead = Vec::new();
-        for (number, path) in carrying() {
-            let others = carrying().filter(|(other, _)| *other != number);
-            let other_heard_us = others.map(|(_, other)| other.silence.heard_us()).min();
-            let death = other_heard_us.and_then(|heard_us| path.silence.death(path.timing(), heard_us));
-            dead.extend(death.map(|cause| (*number, cause)));
-        }
+        let dead_beside = |witnesses: &dyn Fn(u16) -> bool| -> Vec<(u16, Death)> {
+            let of = |(number, path): (&u16, &Path)| {
+                let others = carrying().filter(|(other, _)| *other != number && witnesses(**other));
+                let heard_us = others.map(|(_, other)| other.silence.heard_us()).min()?;
+                path.silence.death(path.timing(), heard_us).map(|cause| (*number, cause))
+            };
+            carrying().filter_map(of).collect()
+        };
+        // Who is silent itself is no witness: where all fall silent together, the cause is elsewhere.
+        let silent = dead_beside(&|_| true);
+        let dead = dead_beside(&|other| silent.iter().all(|(silent, _)| *silent != other));
         let is_doubtful = carrying().any(|(_, path)| path.silence.is_doubtful(path.timing()));
         let mut events = Vec::new();
         if is_doubtful {
