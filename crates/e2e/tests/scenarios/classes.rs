@@ -280,7 +280,7 @@ fn a_path_that_drops_marked_packets_costs_seconds_and_the_copy_goes_on_without_t
         let lab = Lab::pair();
         let mark = if mark == "le" { "0x01" } else { mark };
         lab.alpha().nft(&format!(
-            "table inet drops {{ chain input {{ type filter hook input priority -10; ip dscp {mark} drop; }} }}"
+            "table inet drops {{\nchain input {{\ntype filter hook input priority -10;\nip dscp {mark} drop\n}}\n}}"
         ));
         let (from, to) = (planted(&lab, "home"), lab.data("alpha").join("to"));
         let run = lab.cp().args(["-4", flag]).arg(contents_of(&from)).arg(at("alpha", &to)).run().expect(code::OK);

@@ -15,15 +15,15 @@ const SIZE: u64 = 300 << 20;
 const RATE: [&str; 4] = ["--rate", "60MB", "--lanes", "4"];
 
 /// One large file between `home` and `alpha`, over ssh.
-struct OverSsh {
-    lab: Lab,
-    source: PathBuf,
-    target: PathBuf,
+pub struct OverSsh {
+    pub lab: Lab,
+    pub source: PathBuf,
+    pub target: PathBuf,
     is_push: bool,
 }
 
 impl OverSsh {
-    fn new(is_push: bool) -> Self {
+    pub fn new(is_push: bool) -> Self {
         let lab = Lab::pair();
         let (from, to) = if is_push { ("home", "alpha") } else { ("alpha", "home") };
         let (source, target) = (lab.data(from).join("file"), lab.data(to).join("copy"));
@@ -31,7 +31,7 @@ impl OverSsh {
         Self { lab, source, target, is_push }
     }
 
-    fn command(&self) -> Run {
+    pub fn command(&self) -> Run {
         let command = self.lab.cp().args(RATE);
         match self.is_push {
             true => command.arg(&self.source).arg(at("alpha", &self.target)),
