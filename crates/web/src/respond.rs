@@ -1,12 +1,15 @@
 //! One request: check -> who asks -> answer -> a line of the log when its body has ended.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
 use haul_net::Prefix;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, EXPECT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::access::{Asker, Shelf};
@@ -33,11 +36,14 @@ pub(crate) struct Guest {
 
 pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let (begun, now, is_head) = (Instant::now(), SystemTime::now(), request.method() == http::Method::HEAD);
-    let (parts, _) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let mut request = Request::from_parts(parts, ());
     guest.activity.begins();
     let (mut who, has_token) = (None, request.headers().contains_key(AUTHORIZATION));
     let answered = attempt(&guest, &mut request, now, &mut who).await;
+    if answered.is_err() {
+        let_arrive(&request, body).await;
+    }
     let mut response = answered.unwrap_or_else(|refused| refusal(&refused, is_head));
     if request.version() == Version::HTTP_2 {
         // HTTP/2 has no such field (RFC 9113, section 8.2.2).
@@ -48,6 +54,24 @@ pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Re
     }
     at_end(guest, &request, &mut response, (who, begun));
     Ok(response)
+}
+
+/// A client that sends a short body hears the refusal after it. Otherwise its connection may end while it still sends, and then it may not
+/// read the refusal (RFC 9112, section 9.6). Who waits for leave to send gets none.
+async fn let_arrive(request: &Request<()>, mut body: Incoming) {
+    if matches!(*request.method(), Method::GET | Method::HEAD) || request.headers().contains_key(EXPECT) {
+        return;
+    }
+    let mut left = REFUSED_BODY_BYTES;
+    let all = async {
+        while let Some(Ok(frame)) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(REFUSED_BODY_DEADLINE, all).await;
 }
 
 async fn attempt(
@@ -133,6 +157,10 @@ fn at_end(
         );
     }));
 }
+
+/// So much of a refused body is read and thrown away, for so long.
+const REFUSED_BODY_BYTES: usize = 64 << 10;
+const REFUSED_BODY_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Longer paths are cut in the log.
 const LOGGED_PATH_BYTES: usize = 512;

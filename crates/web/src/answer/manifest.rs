@@ -109,8 +109,8 @@ impl Walk<'_> {
                     let paths = names.into_iter().map(|found| (joined(&path, &found.name), found.stat.kind));
                     self.waiting.extend(paths);
                 }
-                // It vanished, or became a link.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // It vanished or became a link, or it is not for this reader, who could not fetch it either.
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
                 Err(error) => return Err(error),
             }
         }
