@@ -495,7 +495,8 @@ impl Shared {
         if self.moves.is_some() {
             return self.failure.set(faults::store_error(error));
         }
-        incoming.abandon(true, &self.exposure);
+        // The part of a twin is of no use to a later run, which would refuse it again.
+        incoming.abandon(!error.is_twin(), &self.exposure);
         self.fail_item(incoming.index, error);
     }
 
