@@ -6,14 +6,15 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use haul_job::AskedPaths;
 use haul_job::job::WriteRoute;
 use haul_pump::SendRoute;
 
 use crate::bench::flags::{Bench, send_route, write_route};
+use crate::config::ConfigArgs;
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
-use crate::reach::{TRAVEL, parse_own_paths, parse_port_range, whole};
+use crate::reach::{REACH, TRAVEL, parse_own_paths, parse_port_range, whole};
 use crate::record::flags::Record;
 use crate::service::ServiceFlags;
 use crate::token::TokenArgs;
@@ -53,6 +54,8 @@ pub enum Command {
     /// The far side of a copy; started over ssh, never by hand
     #[command(hide = true)]
     Agent(Agent),
+    /// Shows the settings of ~/.config/haul/config.toml, and where each comes from
+    Config(ConfigArgs),
     /// Writes the completions for a shell to standard output
     Completions(Completions),
     /// Writes the manual pages, made from the same definitions as this help
@@ -252,6 +255,10 @@ pub struct Cp {
     /// Alone, show the short help; otherwise accepted and ignored, as rsync's -h
     #[arg(short = 'h', help_heading = SAID)]
     pub human_readable: bool,
+
+    /// Do not read ~/.config/haul/config.toml
+    #[arg(long, help_heading = REACH)]
+    pub no_config: bool,
 
     // ---- Habits ----
     #[command(flatten)]
@@ -555,15 +562,18 @@ pub enum Filter {
 }
 
 impl Typed {
-    /// The command line as typed, and the filters of `cp`. The order of the filters decides which one wins.
+    /// The command line as typed, without settings of a file, and the filters of `cp`.
+    #[cfg(test)]
     pub fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<(Self, Vec<Filter>), clap::Error> {
+        use clap::{CommandFactory as _, FromArgMatches as _};
         let matches = Self::command().try_get_matches_from(args)?;
         let filters = matches.subcommand_matches("cp").map(filters_in_order).unwrap_or_default();
         Ok((Self::from_arg_matches(&matches)?, filters))
     }
 }
 
-fn filters_in_order(matches: &clap::ArgMatches) -> Vec<Filter> {
+/// The filters as typed. Their order decides which one wins.
+pub fn filters_in_order(matches: &clap::ArgMatches) -> Vec<Filter> {
     let mut found = Vec::new();
     for (id, include, from_file) in [
         ("exclude", false, false),
@@ -632,9 +642,9 @@ const MAX_TIMEOUT_S: u64 = 86_400;
 const LONG_VERSION: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (", env!("HAUL_COMMIT"), ", ", env!("HAUL_TARGET"), ")");
 
-const WHAT: &str = "What is copied";
-const WRITE: &str = "How it is written and verified";
-const SAID: &str = "What is said";
+pub const WHAT: &str = "What is copied";
+pub const WRITE: &str = "How it is written and verified";
+pub const SAID: &str = "What is said";
 const HABITS: &str = "Accepted for habit, always on";
 
 const CP_SHORT_HELP: &str = "\

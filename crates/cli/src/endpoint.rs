@@ -6,13 +6,16 @@
 //! haul://host[:port]/path            a daemon; relative to the directory it offers to the key
 //! stripes:INDEX                      a striped recording to copy from as one file, here; INDEX is what haul record --stripe-dir left
 //! zero:SIZE, null:                   a file of zeros to copy from, and nowhere to copy to; both here
+//! NAME:path                          NAME is an end of config.toml; path is beneath it
 //! anything else                      here; a name with a colon needs ./ in front, as in scp
 //! ```
 //! host1,host2:path   haul://host1,host2[:port]/path   several hosts with the same files. A user or port that is named once is for all.
 //! Everything after the host is bytes. A URI's path may hold %HH for any byte but NUL.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 
 use haul_job::{Endpoint, Error, Fault, Place};
 
@@ -22,6 +25,9 @@ use crate::rate;
 /// Parses an endpoint that several hosts may serve: the first one, and the others.
 pub fn parse_hosts(typed: &OsStr) -> Result<(Endpoint, Vec<Place>), Error> {
     let bytes = typed.as_bytes();
+    if let Some(end) = named_end(bytes) {
+        return end;
+    }
     let Some((hosts, scheme, rest)) = host_list(bytes) else { return Ok((parse(typed)?, Vec::new())) };
     let mut parts: Vec<Vec<u8>> = hosts.split(|byte| *byte == b',').map(<[u8]>::to_vec).collect();
     if parts.len() > MAX_HOSTS {
@@ -46,6 +52,48 @@ pub fn parse_hosts(typed: &OsStr) -> Result<(Endpoint, Vec<Place>), Error> {
         others.push(place);
     }
     Ok((first, others))
+}
+
+/// What a name of the user's config.toml stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedEnd {
+    pub first: Endpoint,
+    /// Further hosts with the same files.
+    pub others: Vec<Place>,
+}
+
+/// The ends that have names. Set once, when the program starts.
+static NAMED_ENDS: OnceLock<BTreeMap<String, NamedEnd>> = OnceLock::new();
+
+/// Gives ends their names, for all that this process parses from now on.
+pub fn name_ends(ends: BTreeMap<String, NamedEnd>) {
+    let _ = NAMED_ENDS.set(ends);
+}
+
+/// `NAME:path`. A URI and a name with a user are never named ends.
+fn named_end(typed: &[u8]) -> Option<Result<(Endpoint, Vec<Place>), Error>> {
+    let ends = NAMED_ENDS.get()?;
+    if split_scheme(typed).is_some() {
+        return None;
+    }
+    let colon = find_colon(typed)?;
+    let NamedEnd { first, others } = ends.get(std::str::from_utf8(&typed[..colon]).ok()?)?;
+    if typed.contains(&0) {
+        return Some(Err(refused(typed, "it contains a NUL byte", "no file name can")));
+    }
+    let path = beneath(&first.path, &typed[colon + 1..]);
+    Some(Ok((Endpoint { place: first.place.clone(), path }, others.clone())))
+}
+
+/// A path of a named end starts at its root, also with a slash in front, as with rclone's aliases.
+fn beneath(root: &[u8], path: &[u8]) -> Vec<u8> {
+    let path = &path[path.iter().position(|byte| *byte != b'/').unwrap_or(path.len())..];
+    match (root, path) {
+        (root, b"") => root.to_vec(),
+        (b".", path) => path.to_vec(),
+        (root, path) if root.ends_with(b"/") => [root, path].concat(),
+        (root, path) => [root, b"/", path].concat(),
+    }
 }
 
 /// The first and the others: [`haul_job::MAX_MOVERS`] and one.
@@ -397,6 +445,21 @@ mod tests {
                 assert!(error.hint.is_some());
                 format!("refused: {}", error.cause.unwrap_or_default())
             }
+        }
+    }
+
+    #[test]
+    fn a_path_of_a_named_end_is_beneath_its_root() {
+        let table: [(&[u8], &[u8], &[u8]); 6] = [
+            (b"archive", b"sub/dir", b"archive/sub/dir"),
+            (b"archive", b"", b"archive"),
+            (b"/data/", b"/x/", b"/data/x/"),
+            (b".", b"x", b"x"),
+            (b".", b"", b"."),
+            (b"/", b"//x", b"/x"),
+        ];
+        for (root, path, expected) in table {
+            assert_eq!(beneath(root, path), expected, "{root:?} {path:?}");
         }
     }
 

@@ -6,6 +6,7 @@ mod agent;
 mod args;
 mod bench;
 mod class;
+mod config;
 mod copy;
 mod due;
 mod ending;
@@ -42,14 +43,15 @@ mod why;
 
 use std::process::ExitCode;
 
-use args::{Command, Typed};
+use args::Command;
+use config::Refused;
 
 fn main() -> ExitCode {
     ending::end(run())
 }
 
 fn run() -> ExitCode {
-    match Typed::parse_from(std::env::args_os()) {
+    match config::parse(std::env::args_os()) {
         Ok((typed, filters)) => match &typed.command {
             Command::Cp(cp) => copy::run(cp, &filters),
             Command::Why(typed) => why::run(typed),
@@ -61,11 +63,13 @@ fn run() -> ExitCode {
             Command::Bench(typed) => bench::run(typed),
             Command::Record(typed) => record::run(typed),
             Command::Tune(typed) => tune::run(typed),
+            Command::Config(typed) => config::run(typed),
             Command::Agent(typed) => agent::run(typed),
             Command::Completions(typed) => pages::completions(typed.shell),
             Command::Man(typed) => pages::man(typed.directory.as_deref()),
         },
-        Err(error) => {
+        Err(Refused::Settings { error, json }) => ending::failed(&error, json),
+        Err(Refused::CommandLine(error)) => {
             let printed = error.print();
             // Help and version are a success. All other errors of clap are usage errors: 1 for us, 2 for clap.
             if error.use_stderr() {

@@ -83,6 +83,7 @@ mod tests {
                 "haul-bench",
                 "haul-record",
                 "haul-tune",
+                "haul-config",
                 "haul-completions"
             ]
         );

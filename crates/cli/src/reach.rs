@@ -213,7 +213,7 @@ pub fn whole(text: &str) -> Option<u64> {
 pub const MAX_LANES: u16 = 256;
 
 pub const TRAVEL: &str = "How it travels";
-const REACH: &str = "How the far side is reached";
+pub const REACH: &str = "How the far side is reached";
 
 #[cfg(test)]
 mod tests {

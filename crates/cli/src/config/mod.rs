@@ -1,0 +1,138 @@
+//! The user's settings: the command line is parsed, what the file adds to it is put in front, and both are parsed again.
+
+mod apply;
+mod file;
+mod show;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _};
+use haul_job::Error;
+use haul_transfer::Surroundings;
+
+use crate::args::{Filter, Typed, filters_in_order};
+use crate::config::file::Config;
+use crate::endpoint;
+
+pub use show::run;
+
+/// `haul config`
+#[derive(Debug, Args)]
+#[command(after_help = CONFIG_HELP)]
+pub struct ConfigArgs {
+    /// What counts for copies from and to this host or named end; without it, for a host that the file does not name
+    #[arg(value_name = "HOST|NAME")]
+    pub host: Option<OsString>,
+    /// Also list the settings that are not set
+    #[arg(long)]
+    pub all: bool,
+    /// One JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+const CONFIG_HELP: &str = "\
+The file is ~/.config/haul/config.toml ($XDG_CONFIG_HOME/haul/config.toml):
+  [defaults]
+  retry = \"2h\"
+  [host.\"dtn1.example.org\"]
+  port = 2222
+  ssh-option = [\"Compression=no\"]
+  [ends]
+  tape = \"haul://dtn.example.org/archive\"
+A setting has the name of its flag. Settings of a host win over defaults, and the command line wins over
+both. tape:sub/dir is haul://dtn.example.org/archive/sub/dir. A name here wins over a host of the same
+name; ssh://tape/dir is always the host.";
+
+/// Why there is no command to carry out.
+#[derive(Debug)]
+pub enum Refused {
+    /// The command line, or a question for help.
+    CommandLine(clap::Error),
+    /// The file. `json`: who asked wants JSON.
+    Settings { error: Error, json: bool },
+}
+
+/// The command line with the settings of the file, and the filters of `cp`.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Typed, Vec<Filter>), Refused> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let mut command = Typed::command();
+    let typed = command.try_get_matches_from_mut(&args).map_err(Refused::CommandLine)?;
+    let both = match with_settings(&args, &mut command, &typed) {
+        Ok(both) => both,
+        Err(error) => {
+            let json =
+                typed.subcommand().is_some_and(|(_, sub)| matches!(sub.try_get_one::<bool>("json"), Ok(Some(true))));
+            return Err(Refused::Settings { error, json });
+        }
+    };
+    let matches = both.unwrap_or(typed);
+    let filters = matches.subcommand_matches("cp").map(filters_in_order).unwrap_or_default();
+    Ok((Typed::from_arg_matches(&matches).map_err(Refused::CommandLine)?, filters))
+}
+
+/// None: the file has nothing to say to this command.
+fn with_settings(
+    args: &[OsString],
+    command: &mut clap::Command,
+    typed: &ArgMatches,
+) -> Result<Option<ArgMatches>, Error> {
+    let Some((name, of_sub)) = typed.subcommand() else { return Ok(None) };
+    let Some(sub) = command.find_subcommand(name).filter(|sub| reaches(sub)) else { return Ok(None) };
+    if of_sub.try_get_one::<bool>("no_config").is_ok_and(|no| no == Some(&true)) {
+        return Ok(None);
+    }
+    let Some(path) = path() else { return Ok(None) };
+    let config = Config::read(&path, cp_of(command))?;
+    name_ends(&config);
+    let chosen = apply::choose(&config, &apply::hosts(sub, of_sub), sub, &apply::typed_flags(sub, of_sub));
+    if chosen.is_empty() {
+        return Ok(None);
+    }
+    let settings = apply::arguments(&chosen, sub, of_sub);
+    // The name of the program, the command, then flags.
+    let line = args[..2].iter().cloned().chain(settings).chain(args[2..].iter().cloned());
+    let blamed = cp_of(command).clone();
+    match command.try_get_matches_from_mut(line) {
+        Ok(matches) => Ok(Some(matches)),
+        Err(error) => Err(apply::blame(&config, &chosen, &blamed).unwrap_or_else(|| {
+            let what = format!("{} and the command line do not fit together", config.path.display());
+            Error::new(haul_job::Fault::Usage, what).because(error.to_string().lines().next().unwrap_or_default())
+        })),
+    }
+}
+
+/// Commands that reach a far side share the flags for that.
+fn reaches(command: &clap::Command) -> bool {
+    command.get_arguments().any(|arg| arg.get_id() == "ssh_config")
+}
+
+fn cp_of(command: &clap::Command) -> &clap::Command {
+    command.find_subcommand("cp").expect("haul has a command cp")
+}
+
+fn name_ends(config: &Config) {
+    endpoint::name_ends(config.ends.iter().map(|(name, end)| (name.clone(), end.means.clone())).collect());
+}
+
+fn path() -> Option<PathBuf> {
+    Surroundings::of_process().config_file("config.toml")
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// The definitions of `haul cp`.
+    pub fn cp() -> clap::Command {
+        let mut command = Typed::command();
+        command.build();
+        cp_of(&command).clone()
+    }
+
+    /// A file of these lines.
+    pub fn read(text: &str) -> Config {
+        file::tests::read(text).unwrap()
+    }
+}
