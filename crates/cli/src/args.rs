@@ -13,6 +13,7 @@ use haul_pump::SendRoute;
 
 use crate::bench::flags::{Bench, send_route, write_route};
 use crate::config::ConfigArgs;
+use crate::networks::NetworkFlags;
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
 use crate::reach::{REACH, TRAVEL, parse_own_paths, parse_port_range, whole};
 use crate::record::flags::Record;
@@ -43,6 +44,8 @@ pub enum Command {
     Serve(Serve),
     /// Makes a token, with which a program reads a directory of a daemon over the web
     Token(TokenArgs),
+    /// Shows the network classes of this host, and how connections of an address are treated
+    Networks(NetworkFlags),
     /// Measures what the path to a host carries, both ways, and says what would help; copies nothing
     Probe(Box<Probe>),
     /// Measures how fast each way of moving bytes is on this host, and what it costs
@@ -422,6 +425,9 @@ pub struct Serve {
     /// What clients may ask of networks (service classes); /etc/haul/policy.toml without this flag
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub policy: Option<PathBuf>,
+    /// Network classes: how connections of which networks are treated; /etc/haul/networks.toml without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub networks: Option<PathBuf>,
     /// Read and judge all settings, say what is wrong, and open nothing
     #[arg(long)]
     pub check: bool,

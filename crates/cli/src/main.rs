@@ -21,6 +21,7 @@ mod key;
 mod limit;
 mod live;
 mod manifest_out;
+mod networks;
 mod outlook;
 mod output;
 mod pages;
@@ -59,6 +60,7 @@ fn run() -> ExitCode {
             Command::Key(typed) => key::run(typed),
             Command::Serve(typed) => serve::run(typed),
             Command::Token(typed) => token::run(typed),
+            Command::Networks(typed) => networks::run(typed),
             Command::Probe(typed) => probe::run(typed),
             Command::Bench(typed) => bench::run(typed),
             Command::Record(typed) => record::run(typed),

@@ -78,7 +78,7 @@ fn meant(typed: &Serve) -> Options {
         authorized_keys: typed.authorized_keys.clone(),
         quiet: typed.quiet,
         paths: typed.network_paths.clone(),
-        policies: Default::default(),
+        networks: typed.networks.clone(),
         class_policy: typed.policy.clone(),
         check: typed.check,
         web: WebOptions {

@@ -13,6 +13,7 @@ use crate::authorized::{BadLine, List};
 use crate::limits::MAX_LIST_BYTES;
 use crate::lookout::{Lookout, Say};
 use crate::own_files;
+use crate::version::Version;
 
 /// The list of keys, as its file has it now.
 pub struct Authority {
@@ -29,29 +30,6 @@ struct Held {
     version: Option<Version>,
     /// Why the file was refused, so that the log says it once.
     refused: Option<String>,
-}
-
-/// Tells whether the file has changed. Editors and `mv` make a new file, so a change seldom keeps all of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Version {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified_ns: i128,
-    changed_ns: i128,
-}
-
-impl Version {
-    fn of(metadata: &Metadata) -> Version {
-        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-        Version {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.len(),
-            modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
-            changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
 }
 
 impl Authority {

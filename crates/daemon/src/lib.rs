@@ -9,6 +9,7 @@
 //!   lookout      tells in advance which lines will let nobody in
 //!   web          the same directories to readers over HTTP, and public ones
 //!   tokens       what `haul token` makes
+//!   networks     the network classes as they stand in their files: read again when a file changes
 //!   sessions     who is here: counted, logged, ended when the daemon ends
 //!   log          lines with a time, safe for a terminal
 //! ```
@@ -22,10 +23,12 @@ mod bind_error;
 pub mod limits;
 mod log;
 mod lookout;
+mod networks;
 mod own_files;
 mod serve;
 mod sessions;
 mod tokens;
+mod version;
 mod web;
 
 pub use log::WriteLine;

@@ -54,3 +54,6 @@ pub const FORCED_STOP: Duration = Duration::from_secs(1);
 
 /// How often the daemon checks whether it should stop.
 pub const STOP_POLL: Duration = Duration::from_millis(100);
+
+/// How often the daemon looks whether the files of network classes, or its host's own networks, have changed.
+pub const NETWORKS_LOOK: Duration = Duration::from_secs(2);

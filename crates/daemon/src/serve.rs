@@ -7,16 +7,16 @@
 //!                      whose directory must not hold the daemon's own files now
 //! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use haul_job::{AskedPaths, Error, Fault};
 use haul_net::{
-    Door, DoorOptions, Identity, KeyGreeter, Listener, Policies, PolicyTable, PublicKey, ShutdownHandle, Stream, Wanted,
+    Door, DoorOptions, Identity, KeyGreeter, Listener, Policies, PublicKey, ShutdownHandle, Stream, Wanted,
 };
 use haul_transfer::class_policy::ClassPolicy;
 use haul_transfer::{Desk, Grant, Surroundings, Visit, trusted_keys};
@@ -26,6 +26,7 @@ use crate::authority::{self, Authority};
 use crate::bind_error::bind_error;
 use crate::limits;
 use crate::log::{Log, WriteLine, escaped};
+use crate::networks::NetworkFiles;
 use crate::own_files::OwnFiles;
 use crate::sessions::{NoRoom, Sessions};
 use crate::web::{self, WebOptions};
@@ -47,8 +48,8 @@ pub struct Options {
     pub quiet: bool,
     /// `--paths auto|one|LIST`: which addresses are named to clients, and dialled from for them.
     pub paths: AskedPaths,
-    /// How connections are tuned, by the network that they come from.
-    pub policies: PolicyTable,
+    /// `--networks FILE`: the network classes, instead of [`haul_transfer::network_classes::SYSTEM_FILE`].
+    pub networks: Option<PathBuf>,
     /// The web's ports.
     pub web: WebOptions,
     /// `--policy FILE`: what clients may ask of networks, instead of [`haul_transfer::class_policy::SYSTEM_FILE`].
@@ -78,6 +79,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
         }
     }
     check_class_policy(options, &log)?;
+    let mut networks = NetworkFiles::open(options.networks.as_ref(), &log)?;
     let web = web::prepare(&options.web, &identity_file, &authority)?;
     if options.check {
         log.say("the settings are good");
@@ -100,7 +102,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
         sessions: Arc::default(),
         log: Arc::clone(&log),
     });
-    let policies = Arc::new(policies(options.policies.clone(), &log));
+    let policies = networks.policies();
     let door = open_door(listener, &house, Arc::clone(&policies))?;
     let web = web.open(policies, &house.identity, &log)?;
     if !options.quiet {
@@ -109,6 +111,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     log.say(&format!("listening on {address}"));
     while !stop() {
         std::thread::park_timeout(limits::STOP_POLL);
+        networks.look(&log);
         log.flush();
     }
     end(&door, &house, web);
@@ -163,20 +166,6 @@ fn open_door(listener: Listener, house: &Arc<House>, policies: Arc<Policies>) ->
         .map_err(|error| Error::new(Fault::Network, error.to_string()))
 }
 
-/// What the kernel does not grant of a policy stands in the log once, however many connections ask for it.
-fn policies(table: PolicyTable, log: &Arc<Log>) -> Policies {
-    let (log, told) = (Arc::clone(log), Mutex::new(HashSet::new()));
-    Policies::new(table).telling(move |granted| {
-        for setting in granted.falls_short() {
-            // One line for each option and row of the table, at most.
-            let is_new = told.lock().unwrap_or_else(PoisonError::into_inner).insert((granted.row, setting.what));
-            if is_new {
-                log.warn(&format!("warning: {setting}"));
-            }
-        }
-    })
-}
-
 impl House {
     fn admits(&self, key: &PublicKey, from: SocketAddr, connection: &ShutdownHandle) -> bool {
         let known = self.grant(key).is_some() || self.desk.expects_key(key, &|| connection.is_shut_down());
@@ -227,7 +216,11 @@ impl House {
             return haul_transfer::turn_away(stream, &error);
         };
         let name = if comment.is_empty() { key.to_string() } else { comment };
-        let who = format!("{name} ({from})");
+        let class = stream.class();
+        let who = match class.name() {
+            Some(class) => format!("{name} ({from}, class {class})"),
+            None => format!("{name} ({from})"),
+        };
         let place = match self.sessions.enter(key, stream.shutdown_handle()) {
             Ok(place) => place,
             Err(why) => {
@@ -419,38 +412,4 @@ fn introduce(key: &PublicKey, address: SocketAddr, list: &Path) {
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
-
-    use haul_net::Policy;
-    use haul_net::policy::{CongestionControl, Dscp};
-
-    use super::*;
-
-    #[test]
-    fn what_the_kernel_does_not_grant_of_a_policy_stands_in_the_log_once() {
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let written = Arc::clone(&lines);
-        let log = Arc::new(Log::new(false, Box::new(move |line| written.lock().unwrap().push(line))));
-        let mut table = PolicyTable::default();
-        let asked = Policy {
-            congestion_control: Some(CongestionControl::named("no-such")),
-            dscp: Dscp::new(8),
-            ..Policy::default()
-        };
-        table.insert("127.0.0.0/8".parse().unwrap(), asked).unwrap();
-        let policies = policies(table, &log);
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        for _ in 0..3 {
-            let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            policies.begins(&socket, IpAddr::from(Ipv4Addr::LOCALHOST));
-        }
-        let said = lines.lock().unwrap().join("");
-        assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.contains("congestion control: no-such asked for"), "{said}");
-        assert!(said.contains("the policy for 127.0.0.0/8"), "{said}");
-    }
 }

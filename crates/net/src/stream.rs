@@ -24,7 +24,7 @@ use crate::kernel_opener::KernelOpener;
 use crate::kernel_sealer::KernelSealer;
 use crate::limits;
 use crate::mptcp::{Subflow, WayTotals};
-use crate::policy::{self, Applied, Dscp, Policy, Wanted};
+use crate::policy::{self, Applied, Dscp, Found, Policy, Wanted};
 use crate::record::{Opener, Sealer, TAG_KEY_BYTES};
 use crate::transport::{Link, Pipes, ShutdownHandle, Transport};
 
@@ -220,6 +220,12 @@ impl Stream {
         let Some(socket) = self.tcp() else { return Vec::new() };
         let policies = self.read.link.policies().unwrap_or(&wanted.policies);
         policies.for_data(socket, wanted, near_rtt_us).settings
+    }
+
+    /// The network classes of its peer, as its door has them. None of them where we dialled.
+    pub fn class(&self) -> Found {
+        let (socket, policies) = (self.tcp(), self.read.link.policies());
+        socket.zip(policies).map(|(socket, policies)| policies.class_of(socket)).unwrap_or_default()
     }
 
     /// The kernel's view of the connection; None when it is not TCP. Over MPTCP it is a view of all paths together.

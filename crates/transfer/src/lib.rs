@@ -32,7 +32,7 @@ pub use haul_sys::process::{effective_user, is_root, raise_open_file_limit};
 pub use haul_sys::whole_file;
 pub use haul_wire::PROTOCOL_VERSION;
 pub use kept::surroundings::Surroundings;
-pub use kept::{class_policy, planted, trusted_keys};
+pub use kept::{class_policy, network_classes, networks_shown, planted, trusted_keys};
 pub use reach::desk::Desk;
 pub use run::agent::{AgentOptions, agent};
 pub use run::coordinate::run;

@@ -28,7 +28,6 @@ pub(crate) async fn serve(
     mut stops: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let house = Arc::clone(&seat.house);
-    // The class of an address is the row of the policy table that it falls into.
     let stream = stream.into_std()?;
     let granted = house.policies.for_data(&stream, &Wanted::default(), NEAR_RTT_US);
     let stream = TcpStream::from_std(stream)?;
@@ -58,7 +57,7 @@ pub(crate) async fn serve(
     let io = Io::new(carrier, first, house.limits.stall);
     let files = io.files().filter(|_| !is_http2);
     let activity = io.activity();
-    let guest = Arc::new(Guest { asker, files, activity, is_private, class: granted.row, seat });
+    let guest = Arc::new(Guest { asker, files, activity, is_private, class: granted.class, seat });
     if is_http2 { serve_http2(io, guest, stops).await } else { serve_http1(io, guest, stops).await }
 }
 

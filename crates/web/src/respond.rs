@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use haul_net::Prefix;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, EXPECT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
@@ -29,8 +28,8 @@ pub(crate) struct Guest {
     pub(crate) activity: Arc<Activity>,
     /// Nobody on the way can read along: TLS, or this host's own loopback.
     pub(crate) is_private: bool,
-    /// The row of the policy table that holds for its address: the class of the connection.
-    pub(crate) class: Option<Prefix>,
+    /// The network class of its address.
+    pub(crate) class: Option<Arc<str>>,
     pub(crate) seat: Seat,
 }
 
@@ -143,7 +142,7 @@ fn at_end(
         let path = uri.path();
         let path = path.get(..LOGGED_PATH_BYTES).unwrap_or(path);
         let who = who.as_ref().map_or("nobody", |shelf| shelf.name.as_str());
-        let class = guest.class.map(|row| format!(" class {row}")).unwrap_or_default();
+        let class = guest.class.as_ref().map(|class| format!(" class {class}")).unwrap_or_default();
         let seconds = begun.elapsed().as_secs_f64();
         let rate =
             if bytes >= RATED_BYTES { format!(" at {:.0} MB/s", bytes as f64 / seconds / 1e6) } else { String::new() };

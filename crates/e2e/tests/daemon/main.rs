@@ -5,6 +5,7 @@
 mod door;
 mod harm;
 mod hosts;
+mod networks;
 mod places;
 mod web;
 mod within;

@@ -80,6 +80,7 @@ impl Buffer {
                 "left to the kernel: its own tuning ({growth_setting}) goes further than a request ({request_setting})"
             );
             return Applied {
+                refused: grown < window_bytes.saturating_mul(2),
                 falls_short: grown < window_bytes.saturating_mul(2),
                 ..applied(self.what, &asked, granted, reason)
             };
@@ -91,6 +92,7 @@ impl Buffer {
             false => "asked for by the user".to_owned(),
         };
         Applied {
+            refused: falls_short,
             falls_short,
             ..applied(self.what, &asked, granted.map(|bytes| format!("{} bytes", bytes / 2)), reason)
         }
@@ -103,6 +105,7 @@ fn applied(what: &'static str, asked: &str, granted: io::Result<String>, reason:
         asked: asked.to_owned(),
         granted: granted.unwrap_or_else(|error| format!("unchanged: {error}")),
         reason: reason.into(),
+        refused: false,
         falls_short: false,
     }
 }

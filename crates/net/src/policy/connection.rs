@@ -1,24 +1,27 @@
 //! The policy of each connection, from its first packet on.
 //!
 //! ```text
-//! begins      before it connects, or as soon as it is accepted: the row of the peer's network
-//! for_words   the distance is known, and the connection carries messages: the row, congestion control by distance
-//! for_data    the distance is known, and the connection carries data: the user, the row, and what haul chooses
+//! begins      before it connects, or as soon as it is accepted: the network class of the peer
+//! for_words   the distance is known, and the connection carries messages: the class, congestion control by distance
+//! for_data    the distance is known, and the connection carries data: the user, the class, and what haul chooses
 //! ```
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use haul_sys::socket;
+use socket2::{Domain, Socket, Type};
 
 use super::buffers::apply_buffers;
 use super::distance::{Distance, Measured};
+use super::networks::{Found, Networks, rtt_us_of};
 use super::{
-    Applied, CongestionControl, Granted, Keepalive, Layer, NoDelay, Pacing, Policy, PolicyTable, RtoMax, Source,
-    UnsentMax, UserTimeout, apply, apply_layers,
+    Applied, CongestionControl, Dscp, Granted, Keepalive, Layer, NoDelay, Pacing, Policy, RtoMax, Source, UnsentMax,
+    UserTimeout, apply, apply_layers, in_effect,
 };
 use crate::{host, limits};
 
@@ -41,21 +44,32 @@ impl Wanted {
     }
 }
 
-/// The policies of a host, and a listener for their outcome. Without rows, haul's own choice holds for every
-/// connection.
+/// The policies of a host, and a listener for their outcome. By default there are no classes, and haul's own choice
+/// holds for every connection.
 #[derive(Default)]
 pub struct Policies {
-    table: PolicyTable,
+    networks: RwLock<Arc<Networks>>,
+    /// Asked for by name, whatever the class.
+    asked: Policy,
     heard: Option<Heard>,
+}
+
+/// What a socket without a connection granted.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// What was asked for.
+    pub settings: Vec<Applied>,
+    /// Every option by name, with its value in effect.
+    pub in_effect: Vec<(&'static str, String)>,
 }
 
 /// Takes the events.
 type Heard = Box<dyn Fn(&Granted) + Send + Sync>;
 
 impl Policies {
-    /// The policies of a table.
-    pub fn new(table: PolicyTable) -> Policies {
-        Policies { table, heard: None }
+    /// The policies of these classes.
+    pub fn new(networks: Networks) -> Policies {
+        Policies { networks: RwLock::new(Arc::new(networks)), ..Policies::default() }
     }
 
     /// `heard` is told what was asked of each connection, and what was granted.
@@ -63,24 +77,37 @@ impl Policies {
         Policies { heard: Some(Box::new(heard)), ..self }
     }
 
-    /// The table.
-    pub fn table(&self) -> &PolicyTable {
-        &self.table
+    /// The same classes, and this mark on every connection.
+    pub fn marked(&self, mark: Dscp) -> Policies {
+        let networks = RwLock::new(self.networks());
+        Policies { networks, asked: Policy { dscp: Some(mark), ..Policy::default() }, heard: None }
+    }
+
+    /// The classes.
+    pub fn networks(&self) -> Arc<Networks> {
+        Arc::clone(&self.networks.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Other classes hold from now on. Connections keep what they have.
+    pub fn replace(&self, networks: Networks) {
+        *self.networks.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(networks);
     }
 
     /// For a socket before it connects, or just after it was accepted.
     pub fn begins(&self, socket: impl AsFd, peer: IpAddr) {
-        let row = self.row(peer);
-        if !row.is_empty() {
-            self.tell(apply_layers(socket.as_fd(), &row, peer));
+        let found = self.found(&socket, peer, rtt_us_of(&socket));
+        let layers = self.layers(&found);
+        if layers.iter().any(|layer| *layer.policy != Policy::default()) {
+            self.tell(apply_layers(socket.as_fd(), &layers, peer));
         }
     }
 
     /// For a connection that carries messages, not data. Paths with a shorter round trip than `near_rtt_us` are near.
     pub fn for_words(&self, stream: &TcpStream, near_rtt_us: u32) -> Granted {
         let (peer, distance) = (peer_of(stream), Measured::of(stream, near_rtt_us));
+        let found = self.found(stream, peer, distance.rtt_us);
         let (by_distance, why) = by_distance(&distance, stream);
-        let mut layers = self.row(peer);
+        let mut layers = self.layers(&found);
         layers.push(Layer { policy: &by_distance, source: Source::Haul(why) });
         self.tell(apply_layers(stream.as_fd(), &layers, peer))
     }
@@ -94,8 +121,9 @@ impl Policies {
         };
         let (by_distance, why) = by_distance(&distance, stream);
         let of_haul = of_haul(distance.class);
+        let found = self.found(stream, peer, distance.rtt_us);
         let mut layers = vec![Layer { policy: &of_user, source: Source::User }];
-        layers.extend(self.row(peer));
+        layers.extend(self.layers(&found));
         layers.push(Layer { policy: &by_distance, source: Source::Haul(why) });
         layers.push(Layer { policy: &of_haul, source: Source::Haul(None) });
         let mut granted = apply_layers(stream.as_fd(), &layers, peer);
@@ -103,9 +131,33 @@ impl Policies {
         self.tell(granted)
     }
 
-    fn row(&self, peer: IpAddr) -> Vec<Layer<'_>> {
-        let row = self.table.find(peer).map(|(prefix, policy)| Layer { policy, source: Source::Row(prefix) });
-        row.into_iter().collect()
+    /// What is asked for a data connection to an address of these classes, and what the kernel grants: a socket without a
+    /// connection is asked.
+    pub fn tried(&self, found: &Found, peer: IpAddr) -> io::Result<Tried> {
+        let peer = peer.to_canonical();
+        let domain = if peer.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+        let socket = Socket::new(domain, Type::STREAM, None)?;
+        let of_haul = of_haul(None);
+        let mut layers = self.layers(found);
+        layers.push(Layer { policy: &of_haul, source: Source::Haul(None) });
+        let settings = apply_layers(socket.as_fd(), &layers, peer).settings;
+        Ok(Tried { settings, in_effect: in_effect(socket.as_fd(), peer) })
+    }
+
+    /// The classes of the peer of a connection.
+    pub fn found(&self, socket: impl AsFd, peer: IpAddr, rtt_us: Option<u32>) -> Found {
+        let networks = self.networks();
+        networks.find(&networks.peer(socket, peer, rtt_us))
+    }
+
+    /// The classes of the peer of a connection that stands.
+    pub fn class_of(&self, stream: &TcpStream) -> Found {
+        self.found(stream, peer_of(stream), rtt_us_of(stream))
+    }
+
+    fn layers<'a>(&'a self, found: &'a Found) -> Vec<Layer<'a>> {
+        let asked = Layer { policy: &self.asked, source: Source::User };
+        std::iter::once(asked).chain(found.layers()).collect()
     }
 
     fn tell(&self, granted: Granted) -> Granted {
@@ -118,7 +170,7 @@ impl Policies {
 
 impl fmt::Debug for Policies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Policies").field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("Policies").field("networks", &self.networks()).finish_non_exhaustive()
     }
 }
 
@@ -201,9 +253,7 @@ mod tests {
     use std::net::{SocketAddr, TcpListener};
     use std::sync::{Mutex, mpsc};
 
-    use socket2::{Domain, Socket, Type};
-
-    use super::super::Dscp;
+    use super::super::{ClassList, NetworkClass};
     use super::*;
     use crate::dial::dial;
     use crate::door::{Caller, Door, DoorOptions, Greeter, Greeting};
@@ -275,10 +325,14 @@ mod tests {
         assert_eq!(Distance::of_rtt(NEAR_RTT_US, NEAR_RTT_US), Distance::Far);
     }
 
-    fn table(rows: [(&str, Policy); 2]) -> PolicyTable {
-        let mut table = PolicyTable::default();
-        rows.into_iter().for_each(|(prefix, policy)| table.insert(prefix.parse().unwrap(), policy).unwrap());
-        table
+    fn table(rows: [(&str, Policy); 2]) -> Networks {
+        let mut list = ClassList::default();
+        for (prefix, policy) in rows {
+            let (name, file) = (prefix.to_owned(), Some(std::path::Path::new("networks.toml").into()));
+            let class = NetworkClass { name, policy, file, ..NetworkClass::default() };
+            list.add(class, &[prefix.parse().unwrap()], &[]).unwrap();
+        }
+        Networks::only(vec![list])
     }
 
     fn marked(dscp: u8) -> Policy {
@@ -303,14 +357,14 @@ mod tests {
         let (near, other) = (dialled([127, 0, 0, 1]), dialled([127, 0, 2, 1]));
         assert_eq!((mark_of(&near), mark_of(&other)), (46, 1));
         let (first, second) = (heard.try_recv().unwrap(), heard.try_recv().unwrap());
-        assert_eq!(first.row.map(|row| row.to_string()).as_deref(), Some("127.0.0.0/8"));
+        assert_eq!(first.class.as_deref(), Some("127.0.0.0/8"));
         assert_eq!(first.falls_short().count(), 0, "{first:#?}");
         // A value that is not granted is told, with the value in effect.
         let told: Vec<&Applied> = second.falls_short().collect();
         let [short] = told[..] else { panic!("{second:#?}") };
         assert_eq!((short.what, short.asked.as_str()), ("congestion control", "no-such"));
         assert_eq!(short.granted, socket::congestion_control(&other).unwrap());
-        assert!(short.reason.contains("the policy for 127.0.2.0/24"), "{short}");
+        assert!(short.reason.contains("network class 127.0.2.0/24"), "{short}");
         // The user's choice and the distance come on top.
         let wanted = Wanted { policies: Arc::new(policies), ..cc("reno") };
         let applied = wanted.apply(&other, NEAR_RTT_US);

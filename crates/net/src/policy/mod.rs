@@ -1,15 +1,17 @@
 //! How a TCP connection is tuned to its peer: choose, ask, read back, report.
 //!
 //! ```text
-//! row of the table (`prefix.rs`) --+
-//! what the user asked for ---------+-> layers -> apply -> Granted: asked against granted, for each option
+//! what the user asked for ---------+
+//! network class (`networks.rs`) ---+-> layers -> apply -> Granted: asked against granted, for each option
 //! what haul chooses by distance ---+              (`options.rs` knows each option)
 //! ```
 //! [`Policies`] does this for every connection that is made or accepted (`connection.rs`).
 
 mod buffers;
+pub mod class;
 mod connection;
 mod distance;
+mod networks;
 mod options;
 mod prefix;
 
@@ -17,18 +19,19 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
+pub use class::{CipherFloor, ClassValue, NetworkClass, Terms};
 pub(crate) use connection::prepare;
-pub use connection::{Policies, Wanted};
+pub use connection::{Policies, Tried, Wanted};
 pub use distance::Distance;
+pub use networks::{BadClass, ClassList, Fits, Found, FoundClass, NEAR_RTT_US, Networks, OwnNetworks, Peer};
+use options::Setting as _;
 pub(crate) use options::family_of;
 pub use options::*;
 pub use prefix::{BadPrefix, BadRow, Prefix, PrefixTable};
 
 use crate::mptcp;
-
-/// A policy for each of some networks.
-pub type PolicyTable = PrefixTable<Policy>;
 
 /// Each option of a policy: its name, and its type, which says how it is set and read back. A new option is one line
 /// more.
@@ -53,6 +56,13 @@ macro_rules! policy_of {
             )*
             applied.extend(told_at_once(&missing));
             applied
+        }
+
+        /// Each option as the kernel has it, where it tells.
+        fn in_effect(socket: BorrowedFd<'_>, peer: IpAddr) -> Vec<(&'static str, String)> {
+            let mut values = Vec::new();
+            $(values.extend(<$kind>::read(socket, peer).ok().map(|value| (<$kind>::NAME, value.to_string())));)*
+            values
         }
     };
 }
@@ -89,13 +99,24 @@ pub struct Layer<'a> {
     pub source: Source,
 }
 
+impl Source {
+    /// Somebody has written it down.
+    fn is_by_name(&self) -> bool {
+        match self {
+            Source::User => true,
+            Source::Class(class) => class.file.is_some(),
+            Source::Haul(_) => false,
+        }
+    }
+}
+
 /// Who asks for a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The user, by name.
     User,
-    /// The operator, in the row of this network.
-    Row(Prefix),
+    /// The operator or the user, in this network class; or the class is built in.
+    Class(Arc<NetworkClass>),
     /// This program, for this reason. `None`: for the usual reason of the option.
     Haul(Option<String>),
 }
@@ -111,6 +132,8 @@ pub struct Applied {
     pub granted: String,
     /// Why.
     pub reason: String,
+    /// The host does not grant it.
+    pub refused: bool,
     /// The user or the operator asked for it by name, and the host does not grant it.
     pub falls_short: bool,
 }
@@ -127,8 +150,8 @@ impl fmt::Display for Applied {
 pub struct Granted {
     /// The other end.
     pub peer: IpAddr,
-    /// The row of the table that holds for it.
-    pub row: Option<Prefix>,
+    /// The name of the network class that holds for it.
+    pub class: Option<Arc<str>>,
     /// Each setting that was asked for.
     pub settings: Vec<Applied>,
 }
@@ -153,25 +176,24 @@ pub(crate) fn mark_of(socket: impl AsFd, peer: IpAddr) -> Option<Dscp> {
 /// [`apply`] for several policies: for each option, the first layer that has a value wins.
 fn apply_layers(socket: BorrowedFd<'_>, layers: &[Layer<'_>], peer: IpAddr) -> Granted {
     let peer = peer.to_canonical();
-    let row = layers.iter().find_map(|layer| match layer.source {
-        Source::Row(prefix) => Some(prefix),
+    let class = layers.iter().find_map(|layer| match &layer.source {
+        Source::Class(class) => Some(class.name.as_str().into()),
         Source::User | Source::Haul(_) => None,
     });
-    Granted { peer, row, settings: ask_for_each(socket, layers, peer) }
+    Granted { peer, class, settings: ask_for_each(socket, layers, peer) }
 }
 
 fn ask<S: Setting>(socket: BorrowedFd<'_>, value: &S, source: Source, peer: IpAddr) -> Result<Applied, NotOverMptcp> {
     let refused = value.set(socket, peer).err();
+    let is_by_name = source.is_by_name();
     if refused.as_ref().is_some_and(is_no_such_option) && mptcp::is_socket(socket) {
-        let is_by_name = !matches!(source, Source::Haul(_));
         return Err(NotOverMptcp { asked: format!("{} {value}", S::NAME), is_by_name });
     }
     let granted = S::read(socket, peer);
     let is_granted = refused.is_none() && granted.as_ref().is_ok_and(|granted| value.is_granted(granted));
-    let is_by_name = !matches!(source, Source::Haul(_));
     let mut reason = match source {
         Source::User => "asked for by the user".to_owned(),
-        Source::Row(prefix) => format!("the policy for {prefix}"),
+        Source::Class(class) => format!("network class {}", class.name),
         Source::Haul(why) => why.unwrap_or_else(|| S::WHY.to_owned()),
     };
     if let Some(error) = refused {
@@ -182,6 +204,7 @@ fn ask<S: Setting>(socket: BorrowedFd<'_>, value: &S, source: Source, peer: IpAd
         asked: value.to_string(),
         granted: granted.map_or_else(|error| format!("unknown: {error}"), |granted| granted.to_string()),
         reason,
+        refused: !is_granted,
         falls_short: is_by_name && !is_granted,
     })
 }
@@ -201,6 +224,7 @@ fn told_at_once(missing: &[NotOverMptcp]) -> Option<Applied> {
         asked: asked.join(", "),
         granted: "none of them".to_owned(),
         reason: "a connection over MPTCP does not have them".to_owned(),
+        refused: true,
         falls_short: missing.iter().any(|missing| missing.is_by_name),
     })
 }
@@ -231,7 +255,7 @@ mod tests {
     fn what_is_not_asked_for_stays() {
         let (near, _far) = connected();
         let granted = apply(&near, &Policy::default(), peer_of(&near));
-        assert_eq!(granted, Granted { peer: peer_of(&near), row: None, settings: Vec::new() });
+        assert_eq!(granted, Granted { peer: peer_of(&near), class: None, settings: Vec::new() });
     }
 
     #[test]
@@ -294,13 +318,15 @@ mod tests {
             user_timeout: Some(UserTimeout(Duration::from_secs(7))),
             ..Policy::default()
         };
-        let prefix: Prefix = "127.0.0.0/8".parse().unwrap();
-        let layers =
-            [Layer { policy: &of_user, source: Source::User }, Layer { policy: &of_row, source: Source::Row(prefix) }];
+        let class = Arc::new(NetworkClass { name: "inside".into(), policy: of_row, ..NetworkClass::default() });
+        let layers = [
+            Layer { policy: &of_user, source: Source::User },
+            Layer { policy: &class.policy, source: Source::Class(Arc::clone(&class)) },
+        ];
         let granted = apply_layers(near.as_fd(), &layers, peer_of(&near));
         let told: Vec<(&str, &str)> =
             granted.settings.iter().map(|setting| (setting.granted.as_str(), setting.reason.as_str())).collect();
-        assert_eq!(told, [("1", "asked for by the user"), ("7000 ms", "the policy for 127.0.0.0/8")]);
-        assert_eq!(granted.row, Some(prefix));
+        assert_eq!(told, [("1", "asked for by the user"), ("7000 ms", "network class inside")]);
+        assert_eq!(granted.class.as_deref(), Some("inside"));
     }
 }

@@ -57,6 +57,12 @@ impl Prefix {
         }
     }
 
+    /// The network that an address of this many common bits is in. `None`: one address, or everything.
+    pub fn around(address: IpAddr, length: u8) -> Option<Prefix> {
+        let is_network = length > 0 && length < bits_of(address);
+        is_network.then(|| Prefix::new(masked(address, length), length).ok()).flatten()
+    }
+
     /// Whether the address lies in this network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

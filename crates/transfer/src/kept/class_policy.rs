@@ -19,9 +19,6 @@
 //! time-limit-s = 5
 //! ```
 
-use std::fmt;
-use std::fs;
-use std::io::{ErrorKind, Read as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,11 +30,11 @@ use haul_net::policy::Prefix;
 use haul_sys::{account, process};
 use serde::Deserialize;
 
+pub use super::policy_file::BadPolicy;
+use super::policy_file::read;
+
 /// Where an operator writes it.
 pub const SYSTEM_FILE: &str = "/etc/haul/policy.toml";
-
-/// A policy of a thousand rules takes a tenth of it.
-const MAX_BYTES: u64 = 1 << 20;
 
 /// A hook that takes longer is killed.
 const MAX_HOOK_TIME: Duration = Duration::from_secs(60);
@@ -83,19 +80,6 @@ pub struct HookCommands {
     pub on_release: Vec<String>,
     /// Each may take so long.
     pub time_limit: Duration,
-}
-
-/// Why a file cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadPolicy {
-    path: PathBuf,
-    why: String,
-}
-
-impl fmt::Display for BadPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the policy {} cannot be used: {}", self.path.display(), self.why)
-    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -256,18 +240,8 @@ impl ClassPolicy {
     }
 
     fn read(path: &Path) -> Result<Option<Level>, BadPolicy> {
-        let bad = |why: String| BadPolicy { path: path.to_owned(), why };
-        let opened = match fs::File::open(path) {
-            Ok(opened) => opened,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(bad(error.to_string())),
-        };
-        let mut text = String::new();
-        let read = opened.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| bad(error.to_string()))?;
-        if read as u64 > MAX_BYTES {
-            return Err(bad(format!("it is longer than {} KiB", MAX_BYTES >> 10)));
-        }
-        let file = File::parse(&text).map_err(bad)?;
+        let Some(text) = read(path)? else { return Ok(None) };
+        let file = File::parse(&text).map_err(|why| BadPolicy::of(path, why))?;
         Ok(Some(Level { path: path.to_owned(), file }))
     }
 

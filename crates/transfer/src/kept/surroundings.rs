@@ -9,7 +9,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::kept::class_policy;
+use crate::kept::{class_policy, network_classes};
 
 /// Where the user of a program keeps things. None: nowhere, as for a user without a home.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Surroundings {
     pub ssh_connection: Option<String>,
     /// What may be asked of networks: the operator's file, then the user's.
     pub policy_files: Vec<PathBuf>,
+    /// The network classes: the operator's file, then the user's.
+    pub network_files: Vec<PathBuf>,
 }
 
 impl Surroundings {
@@ -43,10 +45,14 @@ impl Surroundings {
             Some(base.join("haul"))
         };
         let config = directory("XDG_CONFIG_HOME", ".config");
-        let own_policy = config.as_ref().map(|config| config.join("policy.toml"));
+        let both = |system: &str, own: &str| {
+            let own = config.as_ref().map(|config| config.join(own));
+            [Some(PathBuf::from(system)), own].into_iter().flatten().collect()
+        };
         Self {
             home: environment("HOME").map(PathBuf::from),
-            policy_files: [Some(PathBuf::from(class_policy::SYSTEM_FILE)), own_policy].into_iter().flatten().collect(),
+            policy_files: both(class_policy::SYSTEM_FILE, "policy.toml"),
+            network_files: both(network_classes::SYSTEM_FILE, "networks.toml"),
             config,
             state: directory("XDG_STATE_HOME", ".local/state"),
             runtime: absolute("XDG_RUNTIME_DIR")

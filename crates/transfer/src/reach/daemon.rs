@@ -58,6 +58,7 @@ pub(crate) fn connect_daemon(
         (Some(direction), Some(peer_key), Some(presumed)) => {
             let terms = LaneTerms {
                 first_mark: None,
+                policies: Arc::default(),
                 session,
                 identity: Arc::clone(&keys.identity),
                 peer_key,

@@ -136,7 +136,14 @@ impl Dialler {
     fn without_mptcp(&self, socket: &TcpStream) -> Option<Applied> {
         let fallback = mptcp::fallback(socket).filter(|_| self.way.protocol == Protocol::Mptcp)?;
         let (asked, granted) = ("MPTCP".into(), "TCP".into());
-        Some(Applied { what: "transport", asked, granted, reason: fallback.to_string(), falls_short: true })
+        Some(Applied {
+            what: "transport",
+            asked,
+            granted,
+            reason: fallback.to_string(),
+            refused: true,
+            falls_short: true,
+        })
     }
 
     /// Whether a connection begins with padding that fills its first congestion window. The window doubles a round trip sooner

@@ -5,7 +5,7 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 
 use haul_engine::path::QUICK_START_WORTH_BYTES;
-use haul_net::policy::{Dscp, Policies, Policy, PolicyTable, Prefix, Wanted};
+use haul_net::policy::{Dscp, Policies, Wanted};
 use haul_net::{Cipher, Identity, NetError, PublicKey, Stream, Way, policy};
 use haul_wire::control::Carriage;
 use haul_wire::lane::{Hello, LaneHello};
@@ -44,6 +44,8 @@ pub(crate) struct LaneTerms {
     pub(crate) crew: Crew,
     /// The mark of their packets from the first on. A path that drops such packets lets no lane come up: only who looks for that asks for it.
     pub(crate) first_mark: Option<Dscp>,
+    /// The network classes of this host.
+    pub(crate) policies: Arc<Policies>,
 }
 
 impl LaneTerms {
@@ -79,14 +81,11 @@ impl LaneTerms {
 
     /// What every connection is tuned to.
     pub(super) fn wanted(&self) -> policy::Wanted {
-        let wanted = convert::wanted(&self.carriage);
-        let Some(mark) = self.first_mark else { return wanted };
-        let mut table = PolicyTable::default();
-        for everybody in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
-            let policy = Policy { dscp: Some(mark), ..Policy::default() };
-            Prefix::new(everybody, 0).map(|all| table.insert(all, policy).ok()).ok();
-        }
-        Wanted { policies: Arc::new(Policies::new(table)), ..wanted }
+        let policies = match self.first_mark {
+            Some(mark) => Arc::new(self.policies.marked(mark)),
+            None => Arc::clone(&self.policies),
+        };
+        Wanted { policies, ..convert::wanted(&self.carriage) }
     }
 }
 
@@ -122,6 +121,7 @@ impl LaneTerms {
     pub(crate) fn towards_nobody(events: &crate::session::channel::Events, crew: Crew) -> Self {
         Self {
             first_mark: None,
+            policies: Arc::default(),
             session: [0; 16],
             identity: Arc::new(Identity::generate().expect("random numbers")),
             peer_key: PublicKey([1; 32]),

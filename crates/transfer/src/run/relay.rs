@@ -481,6 +481,7 @@ impl Route {
         let expecting = desk.expect(view.peer_session, view.key, events.sender(), convert::wanted(&carriage), false)?;
         let terms = crate::reach::lane_terms::LaneTerms {
             first_mark: None,
+            policies: Arc::default(),
             session: view.session,
             identity: Arc::clone(identity),
             peer_key: view.key,

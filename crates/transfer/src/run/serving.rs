@@ -136,6 +136,7 @@ pub fn serve_control(
     let lead = Lead::new();
     let terms = LaneTerms {
         first_mark: None,
+        policies: Arc::default(),
         session: start.peer_session,
         identity: Arc::clone(identity),
         peer_key: PublicKey(start.peer_key),

@@ -340,7 +340,14 @@ mod tests {
         let _far = Channel::open(far, theirs.sender(), PING_EVERY).unwrap();
         let mut lanes = Lanes::new(events.sender(), Arc::new(Watch::silent()));
         let (what, reason) = ("send buffer", "so it is".to_owned());
-        let short = [Applied { what, asked: "2 bytes".into(), granted: "1 bytes".into(), reason, falls_short: true }];
+        let short = [Applied {
+            what,
+            asked: "2 bytes".into(),
+            granted: "1 bytes".into(),
+            reason,
+            refused: true,
+            falls_short: true,
+        }];
         lanes.tell_short(&short, "the far host", &channel);
         lanes.tell_short(&short, "the far host", &channel);
         channel.close(FAREWELL);

@@ -1,0 +1,117 @@
+//! Network classes: how the daemon treats whom, as the kernel's sockets show it.
+
+use std::fs;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use haul_e2e::{Run, Running, code, eventually, needs, plant};
+use serde_json::Value;
+
+use crate::{Stage, said};
+
+/// A daemon with classes, and a port for the web with a public directory.
+struct Site {
+    stage: Stage,
+    http: String,
+}
+
+impl Site {
+    /// The client comes from 127.0.0.1.
+    fn new(access: &str, classes: &str) -> Site {
+        let mut stage = Stage::new(access);
+        drop(stage.daemon.take());
+        fs::create_dir(stage.at("public")).expect("own directory");
+        let http = format!("{}:8080", stage.address.ip());
+        let mut site = Site { stage, http };
+        site.write(classes);
+        let mut daemon = site.serve(&[]).start();
+        daemon.when("it listens", |daemon: &Running| said(daemon, "Z listening on"));
+        site.stage.daemon = Some(daemon);
+        site
+    }
+
+    fn write(&self, classes: &str) {
+        let new = self.stage.at("new_classes");
+        fs::write(&new, classes).expect("own file");
+        fs::rename(new, self.stage.at("networks.toml")).expect("own file");
+    }
+
+    fn serve(&self, more: &[&str]) -> Run {
+        let (stage, public) = (&self.stage, self.stage.at("public"));
+        let serve = stage.haul("server").args(["serve", "--listen", &stage.host(), "--http", &self.http, "--public"]);
+        serve.arg(public).arg("--networks").arg(stage.at("networks.toml")).args(more)
+    }
+
+    /// What `ss` shows of a new connection to the daemon's own port.
+    fn socket(&self) -> String {
+        let _held = TcpStream::connect(self.stage.address).expect("it listens");
+        let mut shown = String::new();
+        eventually("the daemon's socket", Duration::from_secs(10), || {
+            let address = self.stage.host();
+            let run = Run::new("ss").args(["-tinH", "state", "established", "src", &address]).run().expect(0);
+            shown = run.stdout_text();
+            !shown.trim().is_empty()
+        });
+        shown
+    }
+}
+
+const TWO: &str = "\
+[class.wide]
+networks = [\"127.0.0.0/8\"]
+congestion-control = \"cubic\"
+
+[class.narrow]
+networks = [\"127.0.0.0/24\"]
+congestion-control = \"reno\"
+user-timeout-s = 7
+";
+
+#[test]
+fn the_longest_prefix_wins_the_kernels_socket_shows_it_and_a_changed_file_holds_at_once() {
+    needs!(Haul, Tool("ss"));
+    let site = Site::new("rw", TWO);
+    assert!(site.socket().contains("reno"), "{}", site.socket());
+    plant::text(&site.stage.at("file"), "words\n");
+    let copy = || site.stage.cp().args(["file", &site.stage.url("file")]).run().expect(code::OK);
+    copy();
+    site.stage.eventually_logs("class narrow) writes to 'file'");
+    // A file that is wrong changes nothing, and is said with its line.
+    site.write(&TWO.replace("user-timeout-s = 7", "user-timeout = 7"));
+    site.stage.eventually_logs("the network classes from before hold");
+    assert!(site.stage.log().contains("line 8"), "{}", site.stage.log());
+    assert!(site.socket().contains("reno"), "{}", site.socket());
+    site.serve(&["--check"]).run().expect(code::USAGE).says(&["networks.toml", "line 8", "user-timeout"]);
+    site.write("[class.wide]\nnetworks = [\"127.0.0.0/8\"]\ncongestion-control = \"cubic\"\n");
+    site.stage.eventually_logs("the network classes were read again");
+    assert!(site.socket().contains("cubic"), "{}", site.socket());
+    site.serve(&["--check"]).run().expect(code::OK).says(&["network classes of", "the settings are good"]);
+}
+
+#[test]
+fn networks_shows_the_class_of_an_address_with_the_source_of_each_value_and_what_the_kernel_gave() {
+    needs!(Haul);
+    let stage = Stage::new("ro");
+    fs::write(stage.at("networks.toml"), TWO).expect("own file");
+    let networks = |args: &[&str]| {
+        let run = stage.haul("server").args(["networks", "--networks", "networks.toml"]).args(args);
+        run.run().expect(code::OK)
+    };
+    let run = networks(&["--json", "127.0.0.9"]);
+    let shown: Value = serde_json::from_str(&run.stdout_text()).expect("one object");
+    assert_eq!((&shown["class"], &shown["because"]), (&"narrow".into(), &"127.0.0.0/24".into()), "{run}");
+    let values = shown["values"].as_array().expect("values");
+    let of = |key: &str| values.iter().find(|value| value["key"] == key).unwrap_or_else(|| panic!("{key}: {run}"));
+    let timeout = of("user-timeout-s");
+    assert_eq!((&timeout["granted"], &timeout["line"]), (&"7000 ms".into(), &8.into()), "{run}");
+    assert_eq!((&of("congestion-control")["granted"], &of("keepalive")["source"]), (&"reno".into(), &"haul".into()));
+    assert_eq!(of("rto-min-ms")["source"], "built-in", "{run}");
+    networks(&["127.1.0.9"]).says(&["is in class wide (127.0.0.0/8)", "networks.toml:3 (wide)"]);
+    let own = stage.at("server/.config/haul/networks.toml");
+    fs::write(own, "[class.mine]\nnetworks = [\"203.0.113.0/24\"]\nlanes = 2\nrto-min-ms = 999\n").expect("own file");
+    networks(&["203.0.113.7"]).says(&["class mine", "lanes", "rto_min 999ms"]);
+    networks(&[]).says(&["wide", "narrow", "mine", "loopback", "the subnets of this host"]);
+    fs::write(stage.at("networks.toml"), "[class.x]\nlanes = 2\n").expect("own file");
+    let wrong = stage.haul("server").args(["networks", "--networks", "networks.toml"]).run().expect(code::USAGE);
+    wrong.says(&["line 1", "class x"]);
+}

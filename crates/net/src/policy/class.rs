@@ -1,0 +1,235 @@
+//! One network class: how connections of some networks are treated.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::options::Setting as _;
+use super::{CongestionControl, DelayedAckMax, Dscp, Keepalive, Pacing, Policy, RtoMax, RtoMin, UserTimeout};
+use crate::cipher::Cipher;
+
+/// The options and the terms of some networks. A value that is `None` is left to the next list of classes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkClass {
+    /// Its name.
+    pub name: String,
+    /// The options of its connections.
+    pub policy: Policy,
+    /// What its connections may do.
+    pub terms: Terms,
+    /// Segments of a first flight. A socket has no such option: it is advice for the route.
+    pub initial_window: Option<u16>,
+    /// The file that has it; `None`: it is built in.
+    pub file: Option<Arc<Path>>,
+    /// The line of each key in that file.
+    pub lines: Vec<(&'static str, usize)>,
+}
+
+/// What connections of a class may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Data connections of a session.
+    pub lanes: Option<u16>,
+    /// The weakest protection of data.
+    pub cipher: Option<CipherFloor>,
+    /// Of all connections of the class together.
+    pub rate_bytes_per_s: Option<u64>,
+    /// Of all connections of one address together.
+    pub rate_per_address_bytes_per_s: Option<u64>,
+    /// Connections at once.
+    pub connections: Option<u32>,
+    /// Connections at once of one address.
+    pub connections_per_address: Option<u32>,
+    /// Files of this host may be read.
+    pub read: Option<bool>,
+    /// Files of this host may be written.
+    pub write: Option<bool>,
+}
+
+/// The weakest protection of data that is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CipherFloor {
+    /// Data may go in clear, where the key of a client allows it, too.
+    Clear,
+    /// Any cipher of TLS 1.3.
+    Any,
+    /// A key of 256 bits.
+    Bits256,
+}
+
+impl CipherFloor {
+    /// Each value with its word.
+    pub const WORDS: [(&'static str, CipherFloor); 3] =
+        [("none", CipherFloor::Clear), ("any", CipherFloor::Any), ("256", CipherFloor::Bits256)];
+
+    /// Whether this cipher is strong enough; `None`: no cipher.
+    pub fn allows(self, cipher: Option<Cipher>) -> bool {
+        match self {
+            CipherFloor::Clear => true,
+            CipherFloor::Any => cipher.is_some(),
+            CipherFloor::Bits256 => matches!(cipher, Some(Cipher::Aes256Gcm | Cipher::Chacha20Poly1305)),
+        }
+    }
+}
+
+impl fmt::Display for CipherFloor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = CipherFloor::WORDS.iter().find(|(_, floor)| floor == self).map_or("", |(word, _)| word);
+        f.write_str(word)
+    }
+}
+
+impl Terms {
+    /// What both allow.
+    pub fn and(self, other: Terms) -> Terms {
+        fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+            one.into_iter().chain(other).min()
+        }
+        Terms {
+            lanes: least(self.lanes, other.lanes),
+            cipher: self.cipher.max(other.cipher),
+            rate_bytes_per_s: least(self.rate_bytes_per_s, other.rate_bytes_per_s),
+            rate_per_address_bytes_per_s: least(self.rate_per_address_bytes_per_s, other.rate_per_address_bytes_per_s),
+            connections: least(self.connections, other.connections),
+            connections_per_address: least(self.connections_per_address, other.connections_per_address),
+            read: least(self.read, other.read),
+            write: least(self.write, other.write),
+        }
+    }
+
+    /// Files of this host may be read.
+    pub fn may_read(&self) -> bool {
+        self.read != Some(false)
+    }
+
+    /// Files of this host may be written.
+    pub fn may_write(&self) -> bool {
+        self.write != Some(false)
+    }
+}
+
+/// A value of a class, as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassValue {
+    /// Its key in a file of classes.
+    pub key: &'static str,
+    /// The value with its unit.
+    pub text: String,
+    /// The name of the option of a socket, as in reports; `None`: it is no option of a socket.
+    pub option: Option<&'static str>,
+}
+
+impl NetworkClass {
+    /// The line of a key in the file of this class.
+    pub fn line_of(&self, key: &str) -> Option<usize> {
+        self.lines.iter().find(|(known, _)| *known == key).map(|(_, line)| *line)
+    }
+
+    /// All values that it has, in the order of the documentation.
+    pub fn values(&self) -> Vec<ClassValue> {
+        let Policy { rto_min, rto_max, delayed_ack_max, user_timeout, keepalive, .. } = &self.policy;
+        let Policy { congestion_control, pacing, dscp, .. } = &self.policy;
+        let terms = &self.terms;
+        let mut values = Vec::new();
+        let mut add = |key, option, text: Option<String>| {
+            values.extend(text.map(|text| ClassValue { key, text, option }));
+        };
+        let rate = |rate: Option<u64>| rate.map(|rate| format!("at most {rate} bytes/s"));
+        let yes_or_no = |yes: Option<bool>| yes.map(|yes| if yes { "yes" } else { "no" }.to_owned());
+        let count = |count: Option<u32>| count.map(|count| count.to_string());
+        add("rto-min-ms", Some(RtoMin::NAME), rto_min.map(|value| value.to_string()));
+        add("rto-max-ms", Some(RtoMax::NAME), rto_max.map(|value| value.to_string()));
+        add("delayed-ack-max-ms", Some(DelayedAckMax::NAME), delayed_ack_max.map(|value| value.to_string()));
+        add("user-timeout-s", Some(UserTimeout::NAME), user_timeout.map(|value| value.to_string()));
+        add("keepalive-s", Some(Keepalive::NAME), keepalive.map(|value| value.to_string()));
+        add("initial-window", None, self.initial_window.map(|segments| format!("{segments} segments")));
+        add(
+            "congestion-control",
+            Some(CongestionControl::NAME),
+            congestion_control.as_ref().map(|value| value.to_string()),
+        );
+        add("pacing-mbit", Some(Pacing::NAME), pacing.map(|value| value.to_string()));
+        add("dscp", Some(Dscp::NAME), dscp.map(|value| value.to_string()));
+        add("lanes", None, terms.lanes.map(|lanes| lanes.to_string()));
+        add("cipher", None, terms.cipher.map(|floor| floor.to_string()));
+        add("rate-mbit", None, rate(terms.rate_bytes_per_s));
+        add("rate-per-address-mbit", None, rate(terms.rate_per_address_bytes_per_s));
+        add("connections", None, count(terms.connections));
+        add("connections-per-address", None, count(terms.connections_per_address));
+        add("read", None, yes_or_no(terms.read));
+        add("write", None, yes_or_no(terms.write));
+        values
+    }
+
+    /// The classes that hold without a file: on networks of its own, a host sends again sooner.
+    pub(super) fn built_in() -> [NetworkClass; 3] {
+        let of = |name: &str, policy| NetworkClass { name: name.to_owned(), policy, ..NetworkClass::default() };
+        let soon = Policy { rto_min: Some(RtoMin(NEAR_RTO_MIN)), ..Policy::default() };
+        [of(LOOPBACK, soon.clone()), of(LOCAL, soon), of(REST, Policy::default())]
+    }
+}
+
+/// Linux delays an acknowledgement by 40 ms or more (`TCP_DELACK_MIN`), and counts in jiffies of up to 10 ms. A shorter floor would send
+/// again what has arrived.
+const NEAR_RTO_MIN: Duration = Duration::from_millis(50);
+
+/// This host itself.
+pub const LOOPBACK: &str = "loopback";
+/// The subnets of this host's own interfaces.
+pub const LOCAL: &str = "local";
+/// In no list, with a short round trip.
+pub const NEAR: &str = "near";
+/// In no list, with a long round trip.
+pub const FAR: &str = "far";
+/// In no other class.
+pub const REST: &str = "rest";
+
+/// What a class of one of these names holds for, without networks of its own.
+pub fn holds_for(name: &str) -> Option<&'static str> {
+    match name {
+        LOOPBACK => Some("this host itself"),
+        LOCAL => Some("the subnets of this host"),
+        NEAR => Some("in no list, with a short round trip"),
+        FAR => Some("in no list, with a long round trip"),
+        REST => Some("in no other class"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_terms_the_narrower_holds() {
+        let one = Terms {
+            lanes: Some(8),
+            connections: Some(3),
+            cipher: Some(CipherFloor::Any),
+            write: Some(false),
+            ..Terms::default()
+        };
+        let other = Terms {
+            lanes: Some(2),
+            rate_bytes_per_s: Some(9),
+            cipher: Some(CipherFloor::Bits256),
+            write: Some(true),
+            ..Terms::default()
+        };
+        let both = one.and(other);
+        assert_eq!(both, other.and(one));
+        assert_eq!((both.lanes, both.connections, both.rate_bytes_per_s), (Some(2), Some(3), Some(9)));
+        assert_eq!((both.cipher, both.may_read(), both.may_write()), (Some(CipherFloor::Bits256), true, false));
+    }
+
+    #[test]
+    fn a_floor_of_ciphers_lets_stronger_ones_pass() {
+        let allowed = |floor: CipherFloor| {
+            [None, Some(Cipher::Aes128Gcm), Some(Cipher::Aes256Gcm)].map(|cipher| floor.allows(cipher))
+        };
+        assert_eq!(allowed(CipherFloor::Clear), [true, true, true]);
+        assert_eq!(allowed(CipherFloor::Any), [false, true, true]);
+        assert_eq!(allowed(CipherFloor::Bits256), [false, false, true]);
+    }
+}

@@ -1,0 +1,439 @@
+//! Which network class holds for a peer.
+//!
+//! ```text
+//! for each list (the operator's file, the user's, the built-in classes), the first that fits:
+//!   its longest prefix -> its interface -> loopback, local: this host's own networks -> near, far: round trip -> rest
+//! for each value, the first list whose class has it
+//! ```
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use haul_sys::interfaces::{Interface, interfaces};
+use haul_sys::routes::{self, Packet};
+use haul_sys::tcp_info;
+use socket2::SockRef;
+
+use super::class::{FAR, LOCAL, LOOPBACK, NEAR, NetworkClass, REST, Terms};
+use super::prefix::{BadRow, Prefix, PrefixTable};
+use super::{Layer, Source};
+
+/// The classes of one file, or the built-in ones.
+#[derive(Clone, Debug, Default)]
+pub struct ClassList {
+    classes: Vec<Arc<NetworkClass>>,
+    prefixes: PrefixTable<usize>,
+    interfaces: HashMap<String, usize>,
+    near_rtt_us: Option<u32>,
+}
+
+/// Why a class cannot be added.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadClass {
+    /// A network of it cannot be added.
+    #[error(transparent)]
+    Row(#[from] BadRow),
+    /// An interface stands in two classes.
+    #[error("the interface {0} stands in the list twice")]
+    Interface(String),
+}
+
+/// What fits of a peer to a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fits {
+    /// Its address is in this network of the class.
+    Prefix(Prefix),
+    /// It is reached by this interface.
+    Interface(String),
+    /// It is this host itself.
+    Loopback,
+    /// It is on a network of this host's own.
+    OwnSubnet(Prefix),
+    /// Its round trip.
+    Distance,
+    /// Nothing else did.
+    Rest,
+}
+
+impl fmt::Display for Fits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fits::Prefix(prefix) => write!(f, "{prefix}"),
+            Fits::Interface(name) => write!(f, "interface {name}"),
+            Fits::Loopback => f.write_str("this host itself"),
+            Fits::OwnSubnet(prefix) => write!(f, "own subnet {prefix}"),
+            Fits::Distance => f.write_str("by round trip"),
+            Fits::Rest => f.write_str("in no list"),
+        }
+    }
+}
+
+impl ClassList {
+    /// Adds a class with its networks and interfaces.
+    pub fn add(&mut self, class: NetworkClass, prefixes: &[Prefix], interfaces: &[String]) -> Result<(), BadClass> {
+        let at = self.classes.len();
+        for prefix in prefixes {
+            self.prefixes.insert(*prefix, at)?;
+        }
+        for name in interfaces {
+            if self.interfaces.insert(name.clone(), at).is_some() {
+                return Err(BadClass::Interface(name.clone()));
+            }
+        }
+        self.classes.push(Arc::new(class));
+        Ok(())
+    }
+
+    /// Shorter round trips are near.
+    pub fn near_below_us(&mut self, rtt_us: u32) {
+        self.near_rtt_us = Some(rtt_us);
+    }
+
+    /// Its classes, in their order in the file.
+    pub fn classes(&self) -> &[Arc<NetworkClass>] {
+        &self.classes
+    }
+
+    /// The networks and interfaces of a class, as text.
+    pub fn members_of(&self, name: &str) -> Vec<String> {
+        let is_it = |at: &usize| self.classes[*at].name == name;
+        let mut prefixes: Vec<Prefix> = self.prefixes.rows().filter(|(_, at)| is_it(at)).map(|row| row.0).collect();
+        prefixes.sort();
+        let mut interfaces: Vec<&String> =
+            self.interfaces.iter().filter(|(_, at)| is_it(at)).map(|row| row.0).collect();
+        interfaces.sort();
+        let interfaces = interfaces.into_iter().map(|name| Fits::Interface(name.clone()).to_string());
+        prefixes.iter().map(Prefix::to_string).chain(interfaces).collect()
+    }
+
+    fn built_in() -> ClassList {
+        let classes = NetworkClass::built_in().into_iter().map(Arc::new).collect();
+        ClassList { classes, ..ClassList::default() }
+    }
+
+    fn named(&self, name: &str) -> Option<&Arc<NetworkClass>> {
+        self.classes.iter().find(|class| class.name == name)
+    }
+
+    fn find(&self, peer: &Peer, own: &OwnNetworks) -> Option<(Arc<NetworkClass>, Fits)> {
+        let listed = self.prefixes.find(peer.ip).map(|(prefix, at)| (&self.classes[*at], Fits::Prefix(prefix)));
+        let by_interface = || {
+            let name = peer.interface.as_ref()?;
+            Some((&self.classes[*self.interfaces.get(name)?], Fits::Interface(name.clone())))
+        };
+        let of_own = || match own.find(peer.ip)? {
+            fits @ Fits::Loopback => Some((self.named(LOOPBACK)?, fits)),
+            fits => Some((self.named(LOCAL)?, fits)),
+        };
+        let by_distance = || {
+            let is_near = peer.rtt_us? < self.near_rtt_us.unwrap_or(NEAR_RTT_US);
+            Some((self.named(if is_near { NEAR } else { FAR })?, Fits::Distance))
+        };
+        let rest = || Some((self.named(REST)?, Fits::Rest));
+        let found = listed.or_else(by_interface).or_else(of_own).or_else(by_distance).or_else(rest);
+        found.map(|(class, fits)| (Arc::clone(class), fits))
+    }
+}
+
+/// Within a building a round trip takes less.
+pub const NEAR_RTT_US: u32 = 2_000;
+
+/// All lists of classes that hold on this host, the operator's first, and the networks of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Networks {
+    lists: Vec<ClassList>,
+    own: OwnNetworks,
+}
+
+impl Networks {
+    /// These lists, and the built-in classes behind them, on a host with these networks.
+    pub fn of(mut lists: Vec<ClassList>, own: OwnNetworks) -> Networks {
+        lists.push(ClassList::built_in());
+        Networks { lists, own }
+    }
+
+    /// These lists alone: nothing is built in.
+    pub fn only(lists: Vec<ClassList>) -> Networks {
+        Networks { lists, own: OwnNetworks::default() }
+    }
+
+    /// The lists, the built-in classes last.
+    pub fn lists(&self) -> &[ClassList] {
+        &self.lists
+    }
+
+    /// The networks of this host's own.
+    pub fn own(&self) -> &OwnNetworks {
+        &self.own
+    }
+
+    /// The classes that hold for a peer.
+    pub fn find(&self, peer: &Peer) -> Found {
+        let found = self.lists.iter().enumerate().filter_map(|(list, classes)| {
+            let (class, fits) = classes.find(peer, &self.own)?;
+            Some(FoundClass { class, fits, list })
+        });
+        Found { classes: found.collect() }
+    }
+
+    /// What can be known of the peer of a socket. `rtt_us` is the round trip, where it was measured.
+    pub(super) fn peer(&self, socket: impl AsFd, ip: IpAddr, rtt_us: Option<u32>) -> Peer {
+        let interface = match self.asks_for_interfaces() {
+            true => {
+                let local = SockRef::from(&socket).local_addr().ok().and_then(|local| local.as_socket());
+                let local = local.map(|local| local.ip().to_canonical()).filter(|ip| !ip.is_unspecified());
+                match local {
+                    Some(local) => self.own.interface_of(local),
+                    None => self.own.interface_towards(ip),
+                }
+            }
+            false => None,
+        };
+        Peer { ip: ip.to_canonical(), interface, rtt_us }
+    }
+
+    /// What can be known of an address without a connection.
+    pub fn peer_at(&self, ip: IpAddr) -> Peer {
+        let interface = self.asks_for_interfaces().then(|| self.own.interface_towards(ip)).flatten();
+        Peer { ip: ip.to_canonical(), interface, rtt_us: None }
+    }
+
+    /// Whether a round trip can decide a class.
+    pub fn asks_for_distance(&self) -> bool {
+        self.lists.iter().any(|list| list.named(NEAR).or_else(|| list.named(FAR)).is_some())
+    }
+
+    fn asks_for_interfaces(&self) -> bool {
+        self.lists.iter().any(|list| !list.interfaces.is_empty())
+    }
+}
+
+/// The other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its address.
+    pub ip: IpAddr,
+    /// The interface of this host.
+    pub interface: Option<String>,
+    /// The round trip; `None`: it was not measured.
+    pub rtt_us: Option<u32>,
+}
+
+/// The classes that hold for a peer: at most one of each list.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    classes: Vec<FoundClass>,
+}
+
+/// A class that holds for a peer.
+#[derive(Clone, Debug)]
+pub struct FoundClass {
+    /// The class.
+    pub class: Arc<NetworkClass>,
+    /// Why it holds.
+    pub fits: Fits,
+    /// The number of its list.
+    pub list: usize,
+}
+
+impl Found {
+    /// The classes, that of the operator first.
+    pub fn classes(&self) -> &[FoundClass] {
+        &self.classes
+    }
+
+    /// The first class, which gives its name to all.
+    pub fn first(&self) -> Option<&FoundClass> {
+        self.classes.first()
+    }
+
+    /// The name of the class that holds.
+    pub fn name(&self) -> Option<&str> {
+        self.first().map(|found| found.class.name.as_str())
+    }
+
+    /// What all of them allow.
+    pub fn terms(&self) -> Terms {
+        self.classes.iter().fold(Terms::default(), |terms, found| terms.and(found.class.terms))
+    }
+
+    pub(super) fn layers(&self) -> Vec<Layer<'_>> {
+        let layer = |found: &'_ FoundClass| -> Source { Source::Class(Arc::clone(&found.class)) };
+        self.classes.iter().map(|found| Layer { policy: &found.class.policy, source: layer(found) }).collect()
+    }
+}
+
+/// The networks that this host is on, and its own addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnNetworks {
+    subnets: PrefixTable<()>,
+    addresses: HashMap<IpAddr, String>,
+    names: HashMap<u32, String>,
+}
+
+impl OwnNetworks {
+    /// As they are now. Where the kernel does not tell them, there are none.
+    pub fn of_host() -> OwnNetworks {
+        interfaces().map(|found| OwnNetworks::among(&found)).unwrap_or_default()
+    }
+
+    fn among(interfaces: &[Interface]) -> OwnNetworks {
+        let mut own = OwnNetworks::default();
+        for interface in interfaces.iter().filter(|interface| interface.up) {
+            own.names.insert(interface.index, interface.name.clone());
+            for address in &interface.addresses {
+                let ip = address.ip.to_canonical();
+                own.addresses.insert(ip, interface.name.clone());
+                if interface.loopback || leads_away(interface) {
+                    continue;
+                }
+                // A table that is full leaves the others out; two interfaces may be on one network.
+                let _ = Prefix::around(ip, address.prefix_len).map(|prefix| own.subnets.insert(prefix, ()));
+            }
+        }
+        own
+    }
+
+    /// The networks.
+    pub fn subnets(&self) -> Vec<Prefix> {
+        let mut subnets: Vec<Prefix> = self.subnets.rows().map(|(prefix, ())| prefix).collect();
+        subnets.sort();
+        subnets
+    }
+
+    fn find(&self, ip: IpAddr) -> Option<Fits> {
+        if ip.is_loopback() || self.addresses.contains_key(&ip) {
+            return Some(Fits::Loopback);
+        }
+        self.subnets.find(ip).map(|(prefix, ())| Fits::OwnSubnet(prefix))
+    }
+
+    fn interface_of(&self, local: IpAddr) -> Option<String> {
+        self.addresses.get(&local).cloned()
+    }
+
+    fn interface_towards(&self, ip: IpAddr) -> Option<String> {
+        let route: io::Result<Option<routes::Route>> = routes::route_of(Packet { to: ip, from: None, device: None });
+        self.names.get(&route.ok()??.device?).cloned()
+    }
+}
+
+/// A tunnel has a subnet, and what is on it may be anywhere.
+fn leads_away(interface: &Interface) -> bool {
+    const TUNNELS: [&str; 10] = ["tun", "wireguard", "ipip", "sit", "gre", "ip6gre", "ip6tnl", "vti", "vti6", "xfrm"];
+    interface.point_to_point || interface.kind.as_deref().is_some_and(|kind| TUNNELS.contains(&kind))
+}
+
+/// The round trip of a connection, as the kernel knows it.
+pub(super) fn rtt_us_of(socket: impl AsFd) -> Option<u32> {
+    let info = tcp_info::tcp_info(socket).ok()?;
+    Some(info.rtt_min_us.unwrap_or(info.rtt_us)).filter(|rtt_us| *rtt_us > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_sys::interfaces::InterfaceAddress;
+
+    use super::*;
+
+    fn class(name: &str) -> NetworkClass {
+        NetworkClass { name: name.to_owned(), ..NetworkClass::default() }
+    }
+
+    fn list(classes: &[(&str, &[&str], &[&str])]) -> ClassList {
+        let mut list = ClassList::default();
+        for (name, prefixes, interfaces) in classes {
+            let prefixes: Vec<Prefix> = prefixes.iter().map(|prefix| prefix.parse().unwrap()).collect();
+            let interfaces: Vec<String> = interfaces.iter().map(|name| (*name).to_owned()).collect();
+            list.add(class(name), &prefixes, &interfaces).unwrap();
+        }
+        list
+    }
+
+    fn interface(index: u32, name: &str, ip: &str, prefix_len: u8, kind: Option<&str>) -> Interface {
+        Interface {
+            index,
+            name: name.to_owned(),
+            up: true,
+            running: true,
+            loopback: name == "lo",
+            point_to_point: false,
+            mtu_bytes: 1500,
+            kind: kind.map(str::to_owned),
+            addresses: vec![InterfaceAddress { ip: ip.parse().unwrap(), prefix_len, settled: true }],
+        }
+    }
+
+    fn own() -> OwnNetworks {
+        OwnNetworks::among(&[
+            interface(1, "lo", "127.0.0.1", 8, None),
+            interface(2, "eth0", "192.0.2.7", 24, None),
+            interface(3, "wg0", "10.9.0.1", 24, Some("wireguard")),
+        ])
+    }
+
+    fn peer(ip: &str, interface: Option<&str>, rtt_us: Option<u32>) -> Peer {
+        Peer { ip: ip.parse().unwrap(), interface: interface.map(str::to_owned), rtt_us }
+    }
+
+    #[test]
+    fn without_a_file_a_host_has_itself_its_own_networks_and_the_rest() {
+        let networks = Networks::of(Vec::new(), own());
+        for (ip, name, why) in [
+            ("127.0.0.9", LOOPBACK, "this host itself"),
+            ("::1", LOOPBACK, "this host itself"),
+            ("192.0.2.7", LOOPBACK, "this host itself"),
+            ("192.0.2.8", LOCAL, "own subnet 192.0.2.0/24"),
+            ("::ffff:192.0.2.8", LOCAL, "own subnet 192.0.2.0/24"),
+            ("10.9.0.2", REST, "in no list"),
+            ("2001:db8::1", REST, "in no list"),
+        ] {
+            let found = networks.find(&networks.peer_at(ip.parse().unwrap()));
+            assert_eq!((found.name(), found.classes().len()), (Some(name), 1), "{ip}");
+            assert_eq!(found.first().unwrap().fits.to_string(), why, "{ip}");
+        }
+    }
+
+    #[test]
+    fn the_longest_prefix_then_the_interface_then_own_networks_then_the_distance() {
+        let file = list(&[
+            ("inside", &["10.0.0.0/8", "fd00::/8"], &[]),
+            ("lab", &["10.1.0.0/16"], &["eth1"]),
+            (NEAR, &[], &[]),
+            (FAR, &[], &[]),
+            (LOCAL, &[], &[]),
+        ]);
+        let networks = Networks::of(vec![file], own());
+        for (who, names) in [
+            (peer("10.2.0.1", Some("eth1"), Some(1)), vec!["inside", REST]),
+            (peer("10.1.0.1", None, None), vec!["lab", REST]),
+            (peer("fd00::1", None, None), vec!["inside", REST]),
+            (peer("198.51.100.1", Some("eth1"), Some(9)), vec!["lab", REST]),
+            (peer("192.0.2.9", Some("eth0"), Some(9)), vec![LOCAL, LOCAL]),
+            (peer("198.51.100.1", None, Some(NEAR_RTT_US - 1)), vec![NEAR, REST]),
+            (peer("198.51.100.1", None, Some(NEAR_RTT_US)), vec![FAR, REST]),
+            (peer("198.51.100.1", None, None), vec![REST]),
+        ] {
+            let found = networks.find(&who);
+            let told: Vec<&str> = found.classes().iter().map(|found| found.class.name.as_str()).collect();
+            assert_eq!(told, names, "{who:?}");
+        }
+    }
+
+    #[test]
+    fn the_users_own_list_narrows_the_operators_and_never_widens_it() {
+        let terms = |connections, write| Terms { connections, write, ..Terms::default() };
+        let with = |terms| {
+            let mut list = ClassList::default();
+            list.add(NetworkClass { terms, ..class(REST) }, &[], &[]).unwrap();
+            list
+        };
+        let networks = Networks::of(vec![with(terms(Some(4), Some(false))), with(terms(Some(9), Some(true)))], own());
+        let held = networks.find(&peer("198.51.100.1", None, None)).terms();
+        assert_eq!((held.connections, held.may_write(), held.may_read()), (Some(4), false, true));
+    }
+}
