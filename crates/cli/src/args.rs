@@ -12,7 +12,7 @@ use haul_job::job::WriteRoute;
 use haul_pump::SendRoute;
 
 use crate::bench::flags::{Bench, send_route, write_route};
-use crate::config::ConfigArgs;
+use crate::config_flags::ConfigArgs;
 use crate::networks::NetworkFlags;
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
 use crate::reach::{REACH, TRAVEL, parse_own_paths, parse_port_range, whole};

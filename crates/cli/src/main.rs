@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod class;
 mod config;
+mod config_flags;
 mod copy;
 mod due;
 mod ending;

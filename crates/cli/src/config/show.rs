@@ -8,9 +8,10 @@ use haul_job::{Error, Fault};
 use serde::Serialize;
 
 use crate::args::Typed;
+use crate::config;
 use crate::config::apply::{self, Chosen};
 use crate::config::file::{self, Config, Given};
-use crate::config::{self, ConfigArgs};
+use crate::config_flags::ConfigArgs;
 use crate::printable::printable;
 use crate::{ending, json_text, output};
 
