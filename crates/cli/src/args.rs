@@ -667,7 +667,7 @@ NAMES
   host:path and host:~/path start at the home directory there, host:/path at the root.
   ssh://[user@]host[:port]/path starts at the home directory too, ssh://host//path at the root.
   haul://host[:port]/path starts at the directory that the daemon (port 7632) offers to your key.
-  host1,host2:path and haul://host1,host2/path are targets on several hosts with the same files: data goes to all of them at once.
+  host1,host2:path and haul://host1,host2/path are one end on several hosts with the same files: data goes over all of them at once.
   zero:10G is a file of so many zeros to copy from. null: verifies the data here and discards it;
   /dev/null does so at either end. stripes:FILE.stripes is a recording of 'haul record
   --stripe-dir', read as one file.

@@ -190,11 +190,8 @@ impl Visit for Clerk {
 
     fn on_role(&self, role: &Role) {
         let what = match role {
-            Role::Sender { sources } => {
-                let first = sources.first().map(|path| escaped(path)).unwrap_or_default();
-                let more = sources.len().saturating_sub(1);
-                if more > 0 { format!("reads '{first}' and {more} more") } else { format!("reads '{first}'") }
-            }
+            Role::Sender { sources } => format!("reads {}", named(sources)),
+            Role::SourceMover { sources } => format!("reads for another host {}", named(sources)),
             Role::Receiver { target } => format!("writes to '{}'", escaped(target)),
             Role::Mover { target } => format!("writes for another host to '{}'", escaped(target)),
             Role::Probe { time_ms } => format!("probes the path, {:.1} s each way", f64::from(*time_ms) / 1e3),
@@ -216,6 +213,15 @@ impl Visit for Clerk {
 
     fn on_list(&self, bytes: usize) -> bool {
         self.place.sessions.on_list(self.place.number, bytes)
+    }
+}
+
+/// The first of these paths, and how many more there are.
+fn named(paths: &[Vec<u8>]) -> String {
+    let first = paths.first().map(|path| escaped(path)).unwrap_or_default();
+    match paths.len().saturating_sub(1) {
+        0 => format!("'{first}'"),
+        more => format!("'{first}' and {more} more"),
     }
 }
 

@@ -20,6 +20,12 @@ impl TokenBucket {
         bucket
     }
 
+    /// From now on this is the rate. A debt stays.
+    pub fn set_rate(&mut self, rate_bytes_per_s: u64, now_us: u64) {
+        self.take(0, now_us);
+        self.rate_bytes_per_s = rate_bytes_per_s.max(1);
+    }
+
     /// Takes `bytes` and says how many microseconds the caller has to wait before it sends them. Taking may go into debt,
     /// so that a block larger than the bucket still passes and the mean rate holds.
     pub fn take(&mut self, bytes: u64, now_us: u64) -> u64 {
@@ -59,6 +65,13 @@ mod tests {
             let most = rate * now / 1_000_000 + rate / 20 + block;
             assert!(sent <= most && sent + 2 * block >= rate * now / 1_000_000, "block {block}: {sent} in {now} us");
         }
+    }
+
+    #[test]
+    fn another_rate_holds_from_its_moment_on() {
+        let mut bucket = TokenBucket::new(1_000_000, 0);
+        bucket.set_rate(500_000, 0);
+        assert_eq!(bucket.take(525_000, 0), 1_000_000, "less the 50 ms that were there");
     }
 
     #[test]

@@ -81,6 +81,35 @@ impl Scheduler {
         Some(unit)
     }
 
+    /// The next chunks of one file that movers may carry, at most so many, all for this lane.
+    pub fn take_run(&mut self, lane: u16, most: u32) -> Option<(u64, ChunkRange)> {
+        let (index, range) = self.shared.front_mut()?;
+        let run = ChunkRange { first: range.first, count: range.count.min(most) };
+        let index = *index;
+        range.first += run.count;
+        range.count -= run.count;
+        if range.count == 0 {
+            self.shared.pop_front();
+        }
+        self.flying.extend((run.first..run.first + run.count).map(|chunk| (Unit { index, chunk }, lane)));
+        Some((index, run))
+    }
+
+    /// This lane will not carry a unit after all: it goes back to the front. False when the lane did not have it.
+    pub fn returned(&mut self, unit: Unit, lane: u16) -> bool {
+        let had = self.flying.get(&unit) == Some(&lane);
+        if had {
+            self.flying.remove(&unit);
+            self.put_back(unit);
+        }
+        had
+    }
+
+    /// How many units this lane carries.
+    pub fn carried_by(&self, lane: u16) -> usize {
+        self.flying.values().filter(|by| **by == lane).count()
+    }
+
     fn queue_for(&mut self, to: To) -> &mut VecDeque<(u64, ChunkRange)> {
         if to == To::Mover || self.queue.is_empty() { &mut self.shared } else { &mut self.queue }
     }
@@ -262,6 +291,22 @@ mod tests {
         scheduler.share(2, chunks(0, 2));
         scheduler.forget(2);
         assert!(scheduler.has_none(To::Mover));
+    }
+
+    #[test]
+    fn a_mover_gets_runs_of_chunks_and_gives_back_only_what_it_has() {
+        let mut scheduler = Scheduler::default();
+        scheduler.share(1, chunks(0, 5));
+        scheduler.share(2, chunks(7, 2));
+        let (leader, mover) = (0, 7 << 8);
+        assert_eq!(scheduler.take_run(mover, 3), Some((1, chunks(0, 3))));
+        assert_eq!(scheduler.take_run(mover, 9), Some((1, chunks(3, 2))), "of one file at a time");
+        assert_eq!(scheduler.take_run(mover, 9), Some((2, chunks(7, 2))));
+        assert_eq!((scheduler.take_run(mover, 9), scheduler.carried_by(mover)), (None, 7));
+        let unit = Unit { index: 1, chunk: 2 };
+        assert!(scheduler.returned(unit, mover) && !scheduler.returned(unit, mover));
+        assert_eq!((scheduler.take_run(mover, 9), scheduler.take(leader, To::Leader)), (None, Some(unit)));
+        assert!(!scheduler.returned(unit, mover), "another lane has it");
     }
 
     #[test]

@@ -152,6 +152,31 @@ impl<F: Offered + Clone> Sending<F> {
         self.take(lane, to, 1).pop()
     }
 
+    /// The next chunks of one file that movers may carry (see [`Scheduler::take_run`]).
+    pub fn take_run(&mut self, lane: u16, most: u32) -> Option<(F, ChunkRange)> {
+        if most == 0 {
+            return None;
+        }
+        loop {
+            let (index, run) = self.scheduler.take_run(lane, most)?;
+            match self.window.get(index).and_then(|open| open.file.clone()) {
+                Some(file) => return Some((file, run)),
+                // An item that was settled meanwhile needs no data.
+                None => self.scheduler.settled(index),
+            }
+        }
+    }
+
+    /// This lane will not carry a unit after all. False when it did not have it.
+    pub fn returned(&mut self, unit: Unit, lane: u16) -> bool {
+        self.scheduler.returned(unit, lane)
+    }
+
+    /// How many units this lane carries.
+    pub fn carried_by(&self, lane: u16) -> usize {
+        self.scheduler.carried_by(lane)
+    }
+
     /// A unit is verified at the target. Returns the lane that carried it, when one did.
     pub fn on_receipt(&mut self, unit: Unit) -> Option<u16> {
         let lane = self.scheduler.lane_of(unit);

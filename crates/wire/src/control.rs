@@ -22,12 +22,7 @@
 //!       <--- Summary --------------         everything resolved and flushed
 //!       ---- Bye ----------------->
 //!
-//!   initiator          mover (another host of the receiver's end)     and the receiver, which leads
-//!       ---- Begin, SharedRoot --->                                    <--- SharedRoot ---   a file to find it by
-//!       <--- SameRoot -------------
-//!       ---- OpenDraft, CloseDraft>                                    <--- OpenDraft ----   files whose chunks a mover may write
-//!       <--- Moved ----------------                                    ---- Moved ------->   chunks that it wrote, verified and flushed
-//!       ---- Bye ----------------->
+//!   and where several hosts are one end: see `movers.rs`
 //!
 //!   in a probe, first there (the initiator sends), then back
 //!       ---- ProbeSent ----------->         time is over; its lanes carry nothing more
@@ -48,7 +43,7 @@ use crate::limits::{
     MAX_TEXT_BYTES,
 };
 use crate::manifest::{self, PackedItem};
-pub use crate::movers::{MovedChunk, OpenDraft, SharedRoot};
+pub use crate::movers::{ChunkProof, MovedChunk, MoverWord, OpenDraft, Portion, SharedRoot};
 use crate::path::RelPath;
 pub use crate::probe::{ProbeArrived, ProbeSent};
 use crate::service::CODE_POINTS;
@@ -180,6 +175,13 @@ pub enum Control {
     },
     /// Mover to initiator to leader: chunks that it wrote, verified and flushed.
     Moved(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<MovedChunk>),
+    /// Between the hosts of a sending end.
+    OfMover {
+        /// Number of the mover's path.
+        path: u16,
+        /// What is said.
+        word: MoverWord,
+    },
 }
 
 /// What an agent says first.
@@ -245,6 +247,12 @@ pub enum Role {
     Mover {
         /// Path as typed.
         target: Vec<u8>,
+    },
+    /// Sends chunks of files that another host of the same end has found beneath these sources.
+    SourceMover {
+        /// Paths as typed.
+        #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
+        sources: Vec<Vec<u8>>,
     },
     /// Measures the path: receives from the initiator, then sends to it. What travels is thrown away.
     Probe {
@@ -336,8 +344,8 @@ pub struct Carriage {
     pub write_route: Option<u8>,
     /// What an earlier job found of this path, in this direction.
     pub path: Option<KnownPath>,
-    /// Other hosts may write into the drafts of this receiver.
-    pub movers: bool,
+    /// So many other hosts of the far end may write into the drafts of this receiver, or send for this sender.
+    pub movers: u16,
     /// Processors of the smaller of the two hosts, as the initiator knows them; 0: it does not.
     pub cpus: u16,
     /// What is asked of a network that others use, too.
@@ -535,7 +543,7 @@ impl Control {
             Control::Start(start) => {
                 let selection = &start.selection;
                 let paths = match &start.role {
-                    Role::Sender { sources } => sources.len(),
+                    Role::Sender { sources } | Role::SourceMover { sources } => sources.len(),
                     Role::Receiver { .. } | Role::Mover { .. } => 1,
                     Role::Probe { time_ms } => {
                         within((1..=MAX_PROBE_MS).contains(time_ms), "time of a probe")?;
@@ -562,6 +570,7 @@ impl Control {
             ),
             Control::SharedRoot(root) => within(root.path.len() <= MAX_PATH_BYTES, "path"),
             Control::OpenDraft(draft) => within(draft.path.len() <= MAX_PATH_BYTES, "path"),
+            Control::OfMover { word, .. } => within(word.is_within_limits(), "path"),
             Control::SameRoot
             | Control::CloseDraft { .. }
             | Control::Moved(_)

@@ -1,8 +1,28 @@
 //! What a leader, an initiator and movers say of files: several hosts are one end.
+//!
+//! ```text
+//!   initiator          mover (another host of the receiver's end)     and the receiver, which leads
+//!       ---- Begin, SharedRoot --->                                    <--- SharedRoot ---   a file to find it by
+//!       <--- SameRoot -------------
+//!       ---- OpenDraft, CloseDraft>                                    <--- OpenDraft ----   files whose chunks a mover may write
+//!       <--- Moved ----------------                                    ---- Moved ------->   chunks that it wrote, verified and flushed
+//!       ---- Bye ----------------->
+//!
+//!   initiator, which receives    mover (of the sender's end)          and the sender, which leads: all of it is OfMover
+//!       <--- Takes ----------------                                    ---- Takes ------->   it takes so many chunks
+//!       ---- Portion, Receipts --->                                    <--- Portion ------   which ones
+//!                                                                      <--- Proofs -------   what they have to hash to
+//!       <--- Returns, Bye ---------                                    ---- Returns ----->
+//! ```
 
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+
+use crate::bounded;
+use crate::control::ChunkRange;
+use crate::limits::{MAX_BATCH_ITEMS, MAX_PATH_BYTES, MAX_RANGES};
+use crate::manifest::Identity;
 
 /// A file that the leader has just made, for a mover to find. Nobody else can know what is in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,4 +61,61 @@ pub struct MovedChunk {
     pub data_bytes: u64,
     /// Bytes of it that were written.
     pub written_bytes: u64,
+}
+
+/// What the hosts of a sending end say to each other, through the initiator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MoverWord {
+    /// Mover to leader: it takes so many more chunks. The first such word says that its sources are open.
+    Takes {
+        /// Chunks, besides those that it was given already.
+        chunks: u32,
+    },
+    /// Leader to mover: send these.
+    Portion(Portion),
+    /// Mover to leader: these chunks go to others.
+    Returns {
+        /// Manifest index.
+        index: u64,
+        /// Which.
+        #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_RANGES>")]
+        chunks: Vec<ChunkRange>,
+    },
+    /// Leader to receiver: what chunks of this mover have to hash to.
+    Proofs(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<ChunkProof>),
+}
+
+impl MoverWord {
+    pub(crate) fn is_within_limits(&self) -> bool {
+        match self {
+            MoverWord::Portion(portion) => portion.path.len() <= MAX_PATH_BYTES,
+            MoverWord::Takes { .. } | MoverWord::Returns { .. } | MoverWord::Proofs(_) => true,
+        }
+    }
+}
+
+/// Chunks of one file that a mover shall send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Portion {
+    /// Manifest index.
+    pub index: u64,
+    /// Which of the sources of the job.
+    pub source: u32,
+    /// Relative to the source.
+    pub path: Vec<u8>,
+    /// What the leader found there. The mover sends nothing of a file that differs.
+    pub identity: Identity,
+    /// Which chunks.
+    pub chunks: ChunkRange,
+}
+
+/// What the leader read of a chunk that a mover sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkProof {
+    /// Manifest index.
+    pub index: u64,
+    /// Chunk number.
+    pub chunk: u32,
+    /// Its hash.
+    pub hash: [u8; 32],
 }

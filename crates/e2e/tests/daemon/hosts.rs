@@ -43,6 +43,23 @@ impl Pair {
         self.one.cp().args(flags).arg(contents_of(&self.one.at("tree"))).arg(hosts).start()
     }
 
+    /// Of the same tree, which stands in the directory of the first.
+    fn pull(&self, flags: &[&str]) -> Running {
+        let hosts = format!("haul://{},{}/out/", self.one.host(), self.two.host());
+        self.one.cp().args(flags).arg(hosts).arg(self.one.at("back")).start()
+    }
+
+    fn offering_the_tree() -> Self {
+        let pair = Self::new();
+        std::fs::rename(pair.one.at("tree"), pair.one.at("offered/out")).expect("own directory");
+        pair
+    }
+
+    #[track_caller]
+    fn is_back(&self) {
+        assert_same(&self.one.at("offered/out"), &self.one.at("back"), Facets::PLAIN);
+    }
+
     /// The copy is equal, and nothing else stands beside it.
     #[track_caller]
     fn is_there(&self) {
@@ -137,5 +154,80 @@ fn a_host_that_is_down_or_lets_this_key_not_in_is_left_out_with_a_word() {
     std::fs::remove_dir_all(pair.one.at("offered/in")).expect("own directory");
     let run = pair.push(&RATE).wait().expect(code::OK);
     pair.is_there();
+    is_left_out(&run, &pair.two.host(), "");
+}
+
+#[test]
+fn two_daemons_with_one_directory_are_one_source_and_both_send() {
+    needs!(Haul);
+    let pair = Pair::offering_the_tree();
+    let run = pair.pull(&RATE).wait().expect(code::OK);
+    pair.is_back();
+    let parts = parts(&run);
+    let [(one, first_bytes), (two, second_bytes)] = &parts[..] else { panic!("{parts:?}\n{run}") };
+    assert_eq!((one, two), (&format!("haul://{}", pair.one.host()), &format!("haul://{}", pair.two.host())), "{run}");
+    assert!(*first_bytes > 5 << 20 && *second_bytes > 5 << 20, "{parts:?}\n{run}");
+    pair.two.eventually_logs("reads for another host 'out/'");
+    pair.two.eventually_logs("ended well");
+    let again = pair.pull(&[]).wait().expect(code::OK);
+    assert_eq!(again.count("bytes_moved"), 0, "{again}");
+}
+
+#[test]
+fn a_host_that_sends_and_dies_in_the_middle_costs_the_job_nothing_but_what_was_under_way() {
+    needs!(Haul);
+    let mut pair = Pair::offering_the_tree();
+    let mut running = pair.pull(&RATE);
+    running.when_moved(LARGE_BYTES / 2);
+    pair.two.stop(Signal::KILL);
+    let run = running.wait().expect(code::OK);
+    pair.is_back();
+    is_left_out(&run, &pair.two.host(), "");
+    // What its lanes had under way.
+    assert!(run.count("bytes_again") < 24 << 20, "{run}");
+}
+
+#[test]
+fn the_death_of_the_leader_that_sends_ends_the_job_and_the_next_run_goes_on_from_there() {
+    needs!(Haul);
+    let mut pair = Pair::offering_the_tree();
+    let mut running = pair.pull(&[&RATE[..], &["--timeout", "5"]].concat());
+    running.when_moved(LARGE_BYTES / 2);
+    pair.one.stop(Signal::KILL);
+    let failed = running.wait();
+    assert_ne!(failed.code(), code::OK, "{failed}");
+    // The second one leads now; the first is left out.
+    let run = pair.pull(&[]).wait().expect(code::OK);
+    pair.is_back();
+    is_left_out(&run, &pair.one.host(), "");
+    assert!(run.count("bytes_moved") < LARGE_BYTES, "{run}");
+}
+
+#[test]
+fn a_source_host_with_other_files_is_found_out_and_sends_no_byte() {
+    needs!(Haul);
+    let pair = Pair::offering_the_tree();
+    // Of the same name, size and contents, and another file all the same.
+    std::fs::create_dir_all(pair.two.at("offered/out")).expect("own directory");
+    std::fs::copy(pair.one.at("offered/out/large"), pair.two.at("offered/out/large")).expect("own file");
+    pair.second_offers(&pair.two.at("offered"), &pair.client_key());
+    let run = pair.pull(&RATE).wait().expect(code::OK);
+    pair.is_back();
+    is_left_out(&run, &pair.two.host(), "does not have the files of the leading host");
+    assert!(parts(&run).iter().all(|(host, _)| !host.contains(&pair.two.host())), "{run}");
+}
+
+#[test]
+fn a_source_host_that_is_down_or_lets_this_key_not_in_is_left_out_with_a_word() {
+    needs!(Haul);
+    let mut pair = Pair::offering_the_tree();
+    pair.second_offers(&pair.one.at("offered"), &pair.two.daemon_key());
+    let run = pair.pull(&[]).wait().expect(code::OK);
+    pair.is_back();
+    is_left_out(&run, &pair.two.host(), "");
+    pair.two.stop(Signal::KILL);
+    std::fs::remove_dir_all(pair.one.at("back")).expect("own directory");
+    let run = pair.pull(&[]).wait().expect(code::OK);
+    pair.is_back();
     is_left_out(&run, &pair.two.host(), "");
 }

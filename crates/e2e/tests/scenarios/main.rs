@@ -14,6 +14,7 @@ mod filters;
 mod forms;
 mod goes_on;
 mod host_to_host;
+mod hosts;
 mod lanes;
 mod limits;
 mod memory;

@@ -1,7 +1,8 @@
 //! Reaches the further hosts of the far end, and passes on what they and the leader say to each other.
 //!
 //! ```text
-//!   log in -> Start -> the leader shows its tree -> SameRoot -> lanes -> what it moved -> the session -> the leader
+//!   log in -> Start -> the leader shows its tree -> SameRoot -> lanes -> what it moved -> the session -> the leader   (several hosts that receive)
+//!   log in -> Start -> the first Takes -> lanes -> Portions, Receipts <-> Takes, Returns        (several hosts that send)
 //! ```
 //! Each host has a thread and one path. A host that cannot be reached, has other files or dies is left out with a word: its units go to
 //! the others.
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use haul_job::{Error, Event, Fault, Job, Place, Subject};
 use haul_net::Identity;
-use haul_wire::control::{Control, Role, SenderSummary};
+use haul_wire::control::{Control, MoverWord, Role, SenderSummary};
 use haul_wire::lane::path_of;
 
 use crate::kept::known_paths::{Direction, KnownPaths};
@@ -30,6 +31,7 @@ use crate::session::farewell::FAREWELL;
 use crate::session::foreseen::Foreseen;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::movers::Movers;
+use crate::session::outbox::Outbox;
 use crate::session::reporter::Watch;
 use crate::session::{convert, host_facts};
 use crate::sync::lock;
@@ -43,6 +45,8 @@ pub(crate) struct MoverPlan {
     pub(crate) movers: Movers,
     /// Of the session with the leader.
     pub(crate) events: EventSender,
+    /// What is said to the leader.
+    pub(crate) leader: Arc<Outbox>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) foreseen: Foreseen,
 }
@@ -103,6 +107,9 @@ impl MoverPlan {
         let result = self.with_remote(&remote, path, redials);
         if result.is_ok() {
             remote.channel.outbox().send(Control::Bye(SenderSummary::default()));
+            if self.reads() {
+                self.await_parting(&remote, path);
+            }
         }
         remote.channel.close(FAREWELL);
         if let Some(child) = child {
@@ -111,25 +118,28 @@ impl MoverPlan {
         result
     }
 
+    /// Whether the hosts of the far end send.
+    fn reads(&self) -> bool {
+        self.job.target.place.is_here()
+    }
+
     fn with_remote(&self, remote: &Remote, path: u16, redials: &Mutex<BTreeMap<u16, Redialler>>) -> Result<(), Error> {
-        let Self { job, surroundings, watch, movers, .. } = self;
+        let Self { job, surroundings, watch, .. } = self;
         let identity = remote.identity.as_ref().unwrap_or(&self.identity);
-        let (paths, direction) = (KnownPaths::of(surroundings), Direction::To);
+        let (paths, direction) =
+            (KnownPaths::of(surroundings), if self.reads() { Direction::From } else { Direction::To });
         let cpus = host_facts::cpus().min(remote.far_end.cpus());
         let known = remote.known_path(&paths, direction);
-        let role = Role::Mover { target: job.target.path.clone() };
+        let role = match self.reads() {
+            true => Role::SourceMover { sources: job.source_paths() },
+            false => Role::Mover { target: job.target.path.clone() },
+        };
         let (peer_session, peer_key) = (remote.session, identity.public());
         let assigned = Assignment { peer_session, peer_key, links: false, role, path: known.clone(), cpus };
         remote.start(assigned, job, false, watch)?;
-        let outbox = remote.channel.outbox();
-        let Some((single_file, root)) = movers.await_root(START_DEADLINE) else { return Ok(()) };
-        outbox.send(Control::Begin { single_file });
-        outbox.send(Control::SharedRoot(root));
-        self.until(remote, &|message| matches!(message, Control::SameRoot), path, Some(START_DEADLINE))?;
-        if movers.is_over() {
+        if !self.meets(remote, path, redials)? {
             return Ok(());
         }
-        movers.joins(path, outbox);
         let carriage = convert::carriage(&job.carriage, &[]);
         let terms = LaneTerms {
             session: remote.session,
@@ -160,30 +170,95 @@ impl MoverPlan {
             choice: format!("path {path}: to {}", remote.place),
             reason: "it has the same files as the first host".into(),
         });
-        self.until(remote, &|_| false, path, None)
+        self.until(remote, &|_| false, path, redials, None).map(drop)
     }
 
-    /// Passes on what comes, until such a message or the end of the job.
+    /// The host finds what it shall share with the leader. False: the session is over.
+    fn meets(&self, remote: &Remote, path: u16, redials: &Mutex<BTreeMap<u16, Redialler>>) -> Result<bool, Error> {
+        let (movers, outbox) = (&self.movers, remote.channel.outbox());
+        if self.reads() {
+            // It has found its sources. What it proves of each file it proves when it is given the file.
+            let is_first =
+                |message: &Control| matches!(message, Control::OfMover { word: MoverWord::Takes { .. }, .. });
+            let Some(first) = self.until(remote, &is_first, path, redials, Some(START_DEADLINE))? else {
+                return Ok(false);
+            };
+            // Before the leader answers it.
+            movers.joins(path, outbox);
+            self.tell_leader(first, path);
+            return Ok(true);
+        }
+        let Some((single_file, root)) = movers.await_root(START_DEADLINE) else { return Ok(false) };
+        outbox.send(Control::Begin { single_file });
+        outbox.send(Control::SharedRoot(root));
+        let is_same = |message: &Control| matches!(message, Control::SameRoot);
+        if self.until(remote, &is_same, path, redials, Some(START_DEADLINE))?.is_none() {
+            return Ok(false);
+        }
+        movers.joins(path, outbox);
+        Ok(true)
+    }
+
+    /// Passes on a word of a host that sends.
+    fn tell_leader(&self, message: Control, path: u16) {
+        if let Control::OfMover { word, .. } = message {
+            self.leader.send(Control::OfMover { path, word });
+        }
+    }
+
+    /// What it did, for the report.
+    fn await_parting(&self, remote: &Remote, path: u16) {
+        let begun = Instant::now();
+        while begun.elapsed() < FAREWELL / 2 {
+            match remote.events.next(TICK) {
+                Some(SessionEvent::Control(Control::Bye(mut summary))) => {
+                    summary.paths.retain(|of| of.number == path);
+                    return self.movers.parts(summary);
+                }
+                Some(SessionEvent::ControlEnded(_) | SessionEvent::Control(Control::Abort(_))) => return,
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    /// Passes on what comes, until such a message, which it returns, or the end of the job.
     fn until(
         &self,
         remote: &Remote,
         is_awaited: &dyn Fn(&Control) -> bool,
         path: u16,
+        redials: &Mutex<BTreeMap<u16, Redialler>>,
         limit: Option<Duration>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Control>, Error> {
         let clock = Clock::new(u32::try_from(self.job.carriage.timeout.as_millis()).unwrap_or(u32::MAX));
         let begun = Instant::now();
         while !self.movers.is_over() && !self.watch.interrupted() {
             clock.check_peer(&remote.channel)?;
+            if let Some(why) = self.movers.accusation(path) {
+                return Err(Error::new(Fault::Protocol, why));
+            }
             if limit.is_some_and(|limit| begun.elapsed() > limit) {
                 return Err(Error::new(Fault::Timeout, "it does not answer"));
             }
             match remote.events.next(TICK) {
-                Some(SessionEvent::Control(message)) if is_awaited(&message) => return Ok(()),
-                Some(SessionEvent::Control(Control::Moved(chunks))) => {
+                Some(SessionEvent::Control(message)) if is_awaited(&message) => return Ok(Some(message)),
+                Some(SessionEvent::Control(
+                    message @ Control::OfMover { word: MoverWord::Takes { .. } | MoverWord::Returns { .. }, .. },
+                )) if self.reads() => self.tell_leader(message, path),
+                Some(SessionEvent::Control(Control::PathNow(now))) if self.reads() => {
+                    if now.path == path {
+                        self.watch.on_path(&now);
+                    }
+                }
+                Some(SessionEvent::Control(Control::WantLanes { lanes, .. })) if self.reads() => {
+                    if let Some(redialler) = lock(redials).get_mut(&path) {
+                        redialler.want(lanes);
+                    }
+                }
+                Some(SessionEvent::Control(Control::Moved(chunks))) if !self.reads() => {
                     let _ = self.events.send(SessionEvent::Moved(path, chunks));
                 }
-                Some(SessionEvent::Control(message @ (Control::Again { .. } | Control::Void(_)))) => {
+                Some(SessionEvent::Control(message @ (Control::Again { .. } | Control::Void(_)))) if !self.reads() => {
                     let _ = self.events.send(SessionEvent::Control(message));
                 }
                 Some(SessionEvent::Control(Control::Notice(notice))) => self.watch.on_notice(notice),
@@ -194,7 +269,7 @@ impl MoverPlan {
                 Some(_) | None => {}
             }
         }
-        Ok(())
+        Ok(None)
     }
 }
 

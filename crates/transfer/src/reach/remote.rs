@@ -10,7 +10,7 @@ use haul_job::{Carriage, Error, Family, Fault, Job, Place};
 use haul_net::{PublicKey, Stream, dial};
 use haul_wire::codec;
 use haul_wire::control::{self, AgentHello, Control, Role, Start};
-use haul_wire::limits::{MAX_CONTROL_FRAME_BYTES, MAX_LISTED_BYTES, MAX_SPEC_ITEMS};
+use haul_wire::limits::{MAX_CONTROL_FRAME_BYTES, MAX_LISTED_BYTES, MAX_MOVERS, MAX_SPEC_ITEMS};
 use haul_wire::summary::KnownPath;
 
 use crate::kept::known_paths::{Direction, KnownPaths};
@@ -130,8 +130,14 @@ impl Remote {
         }
         let selection = convert::selection(&job.selection, hash_kept);
         let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.far_end));
-        let movers = !job.movers.is_empty() && !job.selection.dry_run;
-        let carriage = control::Carriage { path, cpus, movers, ..carriage };
+        let others = u16::try_from(job.movers.len()).unwrap_or(u16::MAX).min(MAX_MOVERS);
+        let leads = matches!(role, Role::Sender { .. } | Role::Receiver { .. });
+        let movers = if leads && !job.selection.dry_run { others } else { 0 };
+        let mut carriage = control::Carriage { path, cpus, movers, ..carriage };
+        if let (Role::SourceMover { .. }, Some(rate)) = (&role, &mut carriage.rate_bytes_per_s) {
+            // The leader leaves as much of the rate to each of them.
+            *rate = (*rate / (u64::from(others) + 1)).max(1);
+        }
         let (session, peer_key) = (self.session, peer_key.0);
         let start = Start { session, peer_session, peer_key, links, role, selection, carriage };
         let start = Control::Start(start);

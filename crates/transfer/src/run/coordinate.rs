@@ -34,7 +34,7 @@ use crate::session::reporter::{self, Ends, Watch};
 use crate::session::sender::early_look::EarlyLook;
 use crate::session::sender::{self, SenderJob, Sources};
 use crate::session::wiring::Wiring;
-use crate::session::{convert, host_facts};
+use crate::session::{convert, host_facts, stopwatch};
 use crate::sync::lock;
 
 /// Carries a job out. Returns when everything is verified and flushed, or with the error that ended it.
@@ -77,8 +77,8 @@ fn check_movers(job: &Job) -> Result<(), Error> {
     if job.movers.len() > usize::from(MAX_MOVERS) {
         return refused("one end has at most five hosts", "name fewer of them");
     }
-    if !job.sources[0].place.is_here() || job.target.place.is_here() {
-        return refused("several hosts can only be written to", "name one host as the source");
+    if !job.sources[0].place.is_here() && !job.target.place.is_here() {
+        return refused("several hosts are no end of a copy between two other hosts", "name one host of each end");
     }
     Ok(())
 }
@@ -118,7 +118,8 @@ fn with_remote(order: Order<'_>, place: &Place, side: Side) -> Result<Ends, Erro
     let lane_path = *lock(&record.path);
     let cipher = lock(&record.cipher).clone();
     let (source, target) = if side == Side::Sender { (here, there) } else { (there, here) };
-    Ok(Ends { sender, receiver, source, target, lane_path, cipher })
+    let is_pull = side == Side::Receiver;
+    Ok(Ends { sender, receiver, source, target, lane_path, cipher, is_pull })
 }
 
 /// The first of the hosts of the far end that answers, and the job for it and the others.
@@ -137,10 +138,15 @@ fn leader<'a>(
         Err(error) => error,
     };
     let mut others = job.clone();
+    let mut place = place.clone();
     while !others.movers.is_empty() && !watch.interrupted() {
-        watch.tell(&Event::Warning { text: left_out(&others.target.place, &first) });
-        others.target.place = others.movers.remove(0);
-        match reach(&others.target.place, &others) {
+        watch.tell(&Event::Warning { text: left_out(&place, &first) });
+        place = others.movers.remove(0);
+        match side {
+            Side::Sender => others.target.place = place.clone(),
+            Side::Receiver => others.sources.iter_mut().for_each(|source| source.place = place.clone()),
+        }
+        match reach(&place, &others) {
             Ok(remote) => return Ok((Cow::Owned(others), remote)),
             Err(error) => first = error,
         }
@@ -246,6 +252,7 @@ pub(crate) fn session_with(
         watch: Arc::clone(watch),
         movers: movers.clone(),
         events: remote.events.sender(),
+        leader: Arc::clone(remote.channel.outbox()),
         identity: Arc::clone(&identity),
         foreseen: remote.foreseen.clone(),
     };
@@ -267,6 +274,7 @@ pub(crate) fn session_with(
                 direct_from_bytes: DIRECT_FROM_BYTES,
                 early,
                 movers: movers.clone(),
+                is_mover: false,
                 far: false,
                 selection,
                 carriage,
@@ -286,13 +294,19 @@ pub(crate) fn session_with(
                 selection,
                 carriage,
                 bounds,
+                movers: movers.clone(),
                 surroundings: surroundings.clone(),
             };
             receiver::run(job, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
         }
     };
     movers.end(FAREWELL);
-    if let Ok((sender, _)) = &result {
+    let mut result = result;
+    if let Ok((sender, _)) = &mut result {
+        for parting in movers.partings() {
+            stopwatch::add(&mut sender.time, &parting.time);
+            sender.paths.extend(parting.paths);
+        }
         for path in &sender.paths {
             let name =
                 watch.addresses_of(path.number).and_then(|ends| PathName::between(ends.local, ends.peer, direction));

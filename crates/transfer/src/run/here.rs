@@ -16,6 +16,7 @@ use crate::run::ends::{sources_here, target_here};
 use crate::run::order::Order;
 use crate::session::channel::{Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::lane_threads::NoKeeper;
+use crate::session::movers::Movers;
 use crate::session::receiver::{self, Bounds, ReceiverJob};
 use crate::session::reporter::{Ends, Watch};
 use crate::session::sender::early_look::EarlyLook;
@@ -100,10 +101,12 @@ pub(crate) fn roles(
         selection: selection.clone(),
         carriage: carriage.clone(),
         bounds,
+        movers: Movers::default(),
         surroundings: surroundings.clone(),
     };
     let sender = SenderJob {
-        movers: crate::session::movers::Movers::default(),
+        movers: Movers::default(),
+        is_mover: false,
         far: false,
         sources: sources_here(job)?,
         listed: job.selection.files_from.clone(),
@@ -179,5 +182,5 @@ pub(crate) fn carry(
     let (_, receiver) = received?;
     let (source, target) = (host_facts::host_here(), host_facts::host_here());
     let (lane_path, cipher) = (Some(LanePath::Here), "none (this machine)".into());
-    Ok(Ends { sender, receiver, source, target, lane_path, cipher })
+    Ok(Ends { sender, receiver, source, target, lane_path, cipher, is_pull: false })
 }

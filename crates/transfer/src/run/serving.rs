@@ -11,7 +11,7 @@ use haul_job::{AskedPaths, Error, Fault, Transport};
 use haul_net::{Identity, PublicKey, Stream};
 use haul_store::{FileList, FileListBuilder, printable};
 use haul_wire::control::{self as wire, Address, AgentHello, Control, Dial, Role, Start};
-use haul_wire::limits::{MAX_LANES, MAX_LISTED_BYTES};
+use haul_wire::limits::{MAX_LANES, MAX_LISTED_BYTES, MAX_MOVERS};
 
 use crate::faults;
 use crate::kept::class_policy::{Permits, Sending};
@@ -304,9 +304,18 @@ fn run_role(
     let Start { role, selection, carriage, .. } = start;
     let (channel, watch) = (wiring.channel, wiring.watch);
     let result = match role {
-        Role::Sender { sources } => {
+        Role::Sender { .. } | Role::SourceMover { .. } => {
+            let is_mover = matches!(role, Role::SourceMover { .. });
+            let (Role::Sender { sources } | Role::SourceMover { sources }) = role else {
+                unreachable!("one of the two")
+            };
             let confine = grant.root.clone();
             let sources = Sources::Paths(sources);
+            // A mover is told each file by its leader.
+            let selection = wire::Selection {
+                listed: if is_mover { wire::Listed::Nothing } else { selection.listed },
+                ..selection
+            };
             let listed = await_list(&selection, &wiring.events, visit, START_DEADLINE)
                 .inspect_err(|error| farewell::abort(channel, error))?;
             let (expand_globs, remembers, far) = (true, None, true);
@@ -322,12 +331,13 @@ fn run_role(
                 far,
                 early: None,
                 movers: Movers::default(),
+                is_mover,
                 selection,
                 carriage,
                 permits,
                 hooks,
             };
-            sender::run(job, wiring)
+            if is_mover { sender::mover::run(job, wiring) } else { sender::run(job, wiring) }
         }
         Role::Receiver { .. } | Role::Mover { .. } if grant.read_only => {
             let error = Error::new(Fault::Authentication, "the daemon lets this key only read")
@@ -354,6 +364,7 @@ fn run_role(
                 selection,
                 carriage,
                 bounds,
+                movers: Movers::default(),
                 surroundings: (*surroundings).clone(),
             };
             if leads { receiver::run(job, wiring) } else { receiver::mover::run(job, wiring) }
@@ -484,7 +495,8 @@ impl FarDialler<'_> {
             channel: self.channel.clone(),
             port,
             cpus,
-            paths_max: haul_wire::limits::MAX_PATHS,
+            // The last ones are those of other hosts of this end.
+            paths_max: haul_wire::limits::MAX_PATHS - self.terms.carriage.movers.min(MAX_MOVERS),
             tell: Arc::new(move |notice| outbox.send(Control::Notice(notice))),
             refuses: Arc::new(move |refusal| {
                 if let Some(visit) = &visit {

@@ -62,7 +62,7 @@ pub(crate) fn filter<'a>(rules: impl Iterator<Item = (bool, &'a Vec<u8>)>) -> Re
 
 pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wire::Carriage {
     wire::Carriage {
-        movers: false,
+        movers: 0,
         rate_bytes_per_s: carriage.rate_bytes_per_s,
         ciphers: ciphers.iter().map(|cipher| cipher_number(*cipher)).collect(),
         clear: carriage.clear,

@@ -1,11 +1,13 @@
 //! What the movers of a job are told. The session hears it from the leader. A mover that comes later gets all that still holds.
+//!
+//! Movers of a receiving end hear of drafts. Movers of a sending end hear what the receiver says to a sender.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use haul_engine::schedule::To;
-use haul_wire::control::{Control, OpenDraft, SharedRoot};
+use haul_wire::control::{Control, OpenDraft, Receipt, SenderSummary, SharedRoot};
 use haul_wire::lane::path_of;
 use haul_wire::limits::MAX_PATHS;
 
@@ -30,6 +32,10 @@ struct State {
     drafts: BTreeMap<u64, OpenDraft>,
     /// Those that found the tree of the leader, by their paths.
     joined: BTreeMap<u16, Arc<Outbox>>,
+    /// Movers of a sending end that are not to be believed, and why.
+    accused: BTreeMap<u16, String>,
+    /// What those of a sending end said at their end.
+    partings: Vec<SenderSummary>,
     is_over: bool,
 }
 
@@ -90,6 +96,42 @@ impl Movers {
     pub(crate) fn leaves(&self, path: u16) {
         lock(&self.0.state).joined.remove(&path);
         self.0.changed.notify_all();
+    }
+
+    /// Says this to one of them.
+    pub(crate) fn tell(&self, path: u16, message: Control) {
+        if let Some(outbox) = lock(&self.0.state).joined.get(&path) {
+            outbox.send(message);
+        }
+    }
+
+    /// A chunk is verified: whichever of them had it is done with it.
+    pub(crate) fn receipt(&self, receipt: Receipt) {
+        if self.0.count > 0 {
+            for outbox in lock(&self.0.state).joined.values() {
+                outbox.receipt(receipt);
+            }
+        }
+    }
+
+    /// One of them is not to be believed.
+    pub(crate) fn accuse(&self, path: u16, why: String) {
+        lock(&self.0.state).accused.entry(path).or_insert(why);
+    }
+
+    /// Why this one is not to be believed.
+    pub(crate) fn accusation(&self, path: u16) -> Option<String> {
+        lock(&self.0.state).accused.get(&path).cloned()
+    }
+
+    /// What one of them said at its end.
+    pub(crate) fn parts(&self, summary: SenderSummary) {
+        lock(&self.0.state).partings.push(summary);
+    }
+
+    /// What all of them said.
+    pub(crate) fn partings(&self) -> Vec<SenderSummary> {
+        std::mem::take(&mut lock(&self.0.state).partings)
     }
 
     /// The leader has opened a draft.

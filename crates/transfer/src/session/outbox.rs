@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_wire::control::{Answer, Control, Outcome, OutcomeKind, Receipt, Wanted};
+use haul_wire::control::{Answer, ChunkProof, Control, MoverWord, Outcome, OutcomeKind, Receipt, Wanted};
 use haul_wire::limits::BATCH_BYTES;
 use haul_wire::manifest::PackedItem;
 
@@ -171,6 +171,20 @@ impl Outbox {
             },
             Control::Receipts,
             RECEIPT_SPACING,
+        );
+    }
+
+    /// What a chunk of a mover hashes to. Data may wait for it at the receiver.
+    pub(crate) fn proof(&self, proof: ChunkProof) {
+        self.append(
+            proof,
+            ELEMENT_BYTES,
+            |last| match last {
+                Control::OfMover { word: MoverWord::Proofs(proofs), .. } => Some(proofs),
+                _ => None,
+            },
+            |proofs| Control::OfMover { path: 0, word: MoverWord::Proofs(proofs) },
+            SPACING,
         );
     }
 

@@ -354,7 +354,7 @@ impl Watch {
             target: ends.target.clone(),
             path: with_marks(&sender.path, receiver.marks_seen),
             paths: sender.paths.iter().map(|path| self.seen_from_here(path)).collect(),
-            hosts: self.hosts_of(&sender.paths, &ends.target.place),
+            hosts: self.hosts_of(&sender.paths, ends.far_place()),
             time: shares,
             limit,
             dry_run,
@@ -435,6 +435,15 @@ pub(crate) struct Ends {
     /// None: no lane stood.
     pub(crate) lane_path: Option<LanePath>,
     pub(crate) cipher: String,
+    /// The source is the far end.
+    pub(crate) is_pull: bool,
+}
+
+impl Ends {
+    /// The end that may have several hosts: the other one is here.
+    fn far_place(&self) -> &str {
+        if self.is_pull { &self.source.place } else { &self.target.place }
+    }
 }
 
 /// A manifest lists what is at the target. All else tells of the source.

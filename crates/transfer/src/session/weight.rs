@@ -1,7 +1,7 @@
 //! What a message takes in memory. A peer that packs many small elements into one must not get more of it than one with large ones.
 
 use haul_wire::control::{
-    Answer, Control, FilterRule, Notice, Outcome, OutcomeKind, Receipt, Role, SenderSummary, Wanted,
+    Answer, Control, FilterRule, MoverWord, Notice, Outcome, OutcomeKind, Receipt, Role, SenderSummary, Wanted,
 };
 use haul_wire::manifest::PackedItem;
 use haul_wire::summary::OnePath;
@@ -26,7 +26,7 @@ fn owned_bytes(message: &Control) -> usize {
             let carriage = &start.carriage;
             let words = carriage.ciphers.len() + carriage.congestion_control.as_ref().map_or(0, String::len);
             let role = match &start.role {
-                Role::Sender { sources } => paths_bytes(sources),
+                Role::Sender { sources } | Role::SourceMover { sources } => paths_bytes(sources),
                 Role::Receiver { target } | Role::Mover { target } => target.len(),
                 Role::Probe { .. } => 0,
             };
@@ -51,6 +51,12 @@ fn owned_bytes(message: &Control) -> usize {
         Control::SharedRoot(root) => root.path.len(),
         Control::OpenDraft(draft) => draft.path.len(),
         Control::Moved(chunks) => size_of_val(&chunks[..]),
+        Control::OfMover { word, .. } => match word {
+            MoverWord::Takes { .. } => 0,
+            MoverWord::Portion(portion) => portion.path.len(),
+            MoverWord::Returns { chunks, .. } => size_of_val(&chunks[..]),
+            MoverWord::Proofs(proofs) => size_of_val(&proofs[..]),
+        },
         Control::Dialled { .. }
         | Control::Admit { .. }
         | Control::WantLanes { .. }

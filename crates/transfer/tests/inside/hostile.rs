@@ -6,6 +6,8 @@ mod hosts;
 #[cfg(test)]
 mod initiators;
 #[cfg(test)]
+mod leaders;
+#[cfg(test)]
 mod receivers;
 #[cfg(test)]
 mod senders;
@@ -62,12 +64,20 @@ struct Peer {
 impl Peer {
     /// Faces what `real` runs over its channel and one lane, which lies among the events.
     fn facing(real: impl FnOnce(Events, &Channel, &Arc<Watch>) -> Result<(), Error> + Send + 'static) -> Self {
+        Self::facing_on(0, real)
+    }
+
+    /// The lane has this number.
+    fn facing_on(
+        number: u16,
+        real: impl FnOnce(Events, &Channel, &Arc<Watch>) -> Result<(), Error> + Send + 'static,
+    ) -> Self {
         let (ours, theirs) = Stream::plain_pair().unwrap();
         let (lane, their_lane) = Stream::plain_pair().unwrap();
         let end = std::thread::spawn(move || {
             let events = Events::new();
             let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();
-            assert!(events.sender().try_send(SessionEvent::LaneUp(their_lane, 0)).is_ok());
+            assert!(events.sender().try_send(SessionEvent::LaneUp(their_lane, number)).is_ok());
             real(events, &channel, &Arc::new(Watch::new(Arc::new(Deaf))))
         });
         let (input, control) = ours.split();

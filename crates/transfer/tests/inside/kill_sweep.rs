@@ -144,6 +144,7 @@ fn run_side(
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
             let job = SenderJob {
                 movers: Default::default(),
+                is_mover: false,
                 sources,
                 listed: None,
                 confine,
@@ -176,6 +177,7 @@ fn run_side(
                 selection,
                 carriage,
                 bounds,
+                movers: Default::default(),
                 surroundings: Surroundings::default(),
             };
             receiver::run(

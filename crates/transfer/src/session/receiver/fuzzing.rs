@@ -96,6 +96,7 @@ impl Peer {
             selection,
             carriage: wire::Carriage::default(),
             bounds: Bounds::default(),
+            movers: Default::default(),
             surroundings: Surroundings::default(),
         };
         let events = Events::new();

@@ -18,6 +18,7 @@ use haul_wire::{PathFault, RelPath};
 use crate::files::hash;
 
 use super::claims::Claims;
+use super::confirming::Proofs;
 use super::exposure::Exposure;
 use super::hollow;
 use crate::sync::lock;
@@ -41,6 +42,8 @@ pub(super) struct Incoming {
     opened: Instant,
     /// Which lane writes which chunk.
     pub(super) claims: Claims,
+    /// What the leader of the sending end says of chunks that others bring.
+    pub(super) proofs: Proofs,
 }
 
 /// A file that travels whole. When its lane dies, another lane brings the file again, maybe before the first lane has ended.
@@ -132,6 +135,7 @@ impl Incoming {
             spoilt: AtomicU32::new(0),
             opened: Instant::now(),
             claims: Claims::default(),
+            proofs: Proofs::default(),
         }
     }
 
@@ -163,6 +167,7 @@ impl Incoming {
             spoilt: AtomicU32::new(0),
             opened: Instant::now(),
             claims: Claims::default(),
+            proofs: Proofs::default(),
         }
     }
 

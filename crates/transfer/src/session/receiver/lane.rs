@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use haul_engine::integrity::{self, LaneTags, Mismatch, Tag, UnitHasher, Verified};
+use haul_engine::integrity::{self, Hash, LaneTags, Mismatch, Tag, UnitHasher, Verified};
 use haul_net::Stream;
 use haul_store::{Draft, StoreError};
 use haul_wire::control::{Control, OutcomeKind, Receipt, Void};
@@ -37,7 +37,10 @@ pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Re
         decompressor: None,
         watch: Stopwatch::start(),
     };
-    let result = lane.run();
+    let result = lane.run().map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData if shared.is_by_mover(number) => shared.accuse(number, &error.to_string()),
+        _ => error,
+    });
     // What arrived whole and verified is kept, whatever became of the connection.
     shared.naming.hurry();
     shared.add_time(&lane.watch.take());
@@ -79,6 +82,8 @@ struct Arrival {
     data_bytes: u64,
     /// A block did not match its tag: no more data of this unit is written, and its chunk has to come again.
     forged: bool,
+    /// What the leader of the sending end has read of the chunk, where another host brings it.
+    proof: Option<Hash>,
     /// Where a hole belongs may stand something else.
     punch: bool,
     /// What was really written of it: where a hole is kept nothing is.
@@ -104,6 +109,9 @@ impl Lane<'_> {
             }
             match header.kind {
                 UnitKind::End => return Ok(()),
+                UnitKind::Whole | UnitKind::Hole | UnitKind::Hash if self.shared.is_by_mover(self.number) => {
+                    return Err(self.shared.accuse(self.number, "it sends what is for the leading host to send"));
+                }
                 UnitKind::Whole | UnitKind::Chunk => self.unit(header)?,
                 UnitKind::Hole => self.hole_unit(header)?,
                 UnitKind::Hash => self.hash_only(header)?,
@@ -129,7 +137,7 @@ impl Lane<'_> {
             Err(error) => {
                 let UnitHeader { index, chunk, .. } = header;
                 for lane in arrival.claim.voids() {
-                    self.shared.outbox.send(Control::Void(Void { index, chunk, lane }));
+                    self.shared.tell_sender_on(lane, Control::Void(Void { index, chunk, lane }));
                 }
                 return Err(error);
             }
@@ -205,6 +213,10 @@ impl Lane<'_> {
         if layout.is_whole() != (header.kind == UnitKind::Whole) {
             return Err(broken("wrong kind of unit"));
         }
+        let proof = match self.shared.is_by_mover(self.number) && incoming.wants(header.chunk) {
+            true => Some(self.shared.await_proof(&incoming, header.chunk, self.number)?),
+            false => None,
+        };
         let mut failed = None;
         // First: what the lane before did with the chunk is over then.
         let claim = Arc::new(self.shared.storage.during(|| Claimed::take(&incoming, header.chunk, self.number)));
@@ -247,6 +259,7 @@ impl Lane<'_> {
             data_bytes: 0,
             written_bytes: 0,
             forged: false,
+            proof,
             punch,
             claim,
             failed,
@@ -322,6 +335,12 @@ impl Lane<'_> {
             true => Err(Mismatch),
             false => integrity::verify(chunk, arrival.hasher.finish(), claimed),
         };
+        if let Some(proof) = arrival.proof {
+            if verified.map(|verified| verified.hash()) != Ok(proof) {
+                return Err(self.shared.accuse(self.number, "it sends other data than the leading host has read"));
+            }
+            Shared::was_confirmed(&arrival.incoming, chunk);
+        }
         match verified {
             Ok(verified) => self.deliver(arrival, verified),
             Err(_) if arrival.incoming.spoilt() => {

@@ -17,7 +17,7 @@ const LANE_OF_MOVERS: u16 = u16::MAX;
 
 /// Shows the tree to movers, if there are any and they can be of use.
 pub(super) fn show_tree(shared: &Shared) {
-    if !shared.job.carriage.movers || shared.job.selection.inplace || !shared.makes_files() {
+    if shared.job.carriage.movers == 0 || shared.job.selection.inplace || !shared.makes_files() {
         return;
     }
     match Token::make(shared.tree()) {

@@ -13,6 +13,7 @@ mod abilities;
 mod behind;
 mod claim;
 mod claims;
+mod confirming;
 mod decide;
 mod exposure;
 mod first_names;
@@ -52,7 +53,8 @@ use std::time::{Duration, Instant};
 use haul_engine::flush_choice::DIRTY_BYTES_MAX;
 use haul_store::{DIRECT_FROM_BYTES, LocalTree, Nowhere, StoreError, TargetOptions, TargetTree};
 use haul_wire::RelPath;
-use haul_wire::control::{self as wire, Control, OutcomeKind, ReceiverSummary, SenderSummary, Withdraw};
+use haul_wire::control::{self as wire, Control, MoverWord, OutcomeKind, ReceiverSummary, SenderSummary, Withdraw};
+use haul_wire::lane::lane_of;
 use haul_wire::limits::MAX_LANES;
 use haul_wire::manifest::Packer;
 
@@ -63,6 +65,7 @@ use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::{Clock, TICK};
 use crate::session::lane_threads::{LaneKeeper, Lanes};
 use crate::session::marks_seen::MarksSeen;
+use crate::session::movers::Movers;
 use crate::session::reporter::Watch;
 use crate::session::stalls::{self, MAX_IN_VAIN, Progress};
 use crate::session::wiring::Wiring;
@@ -105,6 +108,8 @@ pub(crate) struct ReceiverJob {
     pub(crate) selection: wire::Selection,
     pub(crate) carriage: wire::Carriage,
     pub(crate) bounds: Bounds,
+    /// Further hosts of the far end that send, which this side has reached.
+    pub(crate) movers: Movers,
     /// Where its user keeps things.
     pub(crate) surroundings: Surroundings,
 }
@@ -405,7 +410,7 @@ impl Session<'_> {
                 SessionEvent::LaneDown(end) => {
                     self.marks.lane_down(end.lane);
                     if self.lanes.ended(&end) && end.error.is_some() {
-                        self.channel.outbox().send(Control::LaneLost { lane: end.lane });
+                        self.shared.tell_sender_on(end.lane, Control::LaneLost { lane: end.lane });
                         keeper.lane_lost(end.lane);
                     }
                 }
@@ -531,7 +536,18 @@ impl Session<'_> {
             }
             Control::Notice(notice) => self.watch.on_notice(notice),
             Control::PathNow(path) => self.watch.on_path(&path),
-            Control::PathLost { path } => self.lanes.cut_path(path),
+            Control::PathLost { path } => {
+                self.lanes.cut_path(path);
+                if self.shared.is_by_mover(lane_of(path, 0)) {
+                    self.shared.accuse(lane_of(path, 0), "none of its data has arrived for long");
+                }
+            }
+            Control::OfMover { word: MoverWord::Proofs(proofs), .. } if self.shared.job.movers.count() > 0 => {
+                self.shared.confirm(&proofs);
+            }
+            Control::OfMover { path, word: word @ MoverWord::Portion(_) } if self.shared.job.movers.count() > 0 => {
+                self.shared.job.movers.tell(path, Control::OfMover { path, word });
+            }
             Control::Abort(abort) => return Err(convert::error_of(abort)),
             other => aside(other)?,
         }

@@ -282,8 +282,9 @@ impl Shared {
     /// meanwhile on another lane.
     pub(super) fn receipt(&self, receipt: Receipt) {
         let state = self.lock();
-        if state.items.data(receipt.index).is_none() {
-            return;
+        let Some(incoming) = state.items.data(receipt.index) else { return };
+        if !incoming.layout.is_whole() {
+            self.job.movers.receipt(receipt);
         }
         self.done.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = self.watch.on_receipt(&receipt) {

@@ -17,7 +17,8 @@ use haul_sys::uring::ReadRing;
 use haul_wire::limits::BLOCK_BYTES;
 
 use super::limits::UNITS_AHEAD;
-use super::state::{Shared, SourceItem};
+use super::source_item::SourceItem;
+use super::state::Shared;
 
 /// The buffers of one lane. 256 KiB x 8 = 2 MiB: with two lanes a disk has up to 16 requests, and reads as fast as with more.
 const BLOCKS_AHEAD: usize = 8;

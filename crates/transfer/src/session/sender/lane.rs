@@ -27,7 +27,8 @@ use crate::session::stopwatch::{Stopwatch, Waiting};
 
 use super::ahead::ReadAhead;
 use super::early_look::ChunkHasher;
-use super::state::{self, Shared, SourceItem, Units};
+use super::source_item::SourceItem;
+use super::state::{self, Shared, Units};
 
 /// Carries units until the session is finished (`Ok`) or the connection fails.
 pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Result<()> {
@@ -112,7 +113,7 @@ struct Lane<'a> {
 }
 
 /// Why a unit was not sent to its end.
-enum Stop {
+pub(super) enum Stop {
     /// The source: it is withdrawn, the lane goes on.
     Source(String, FailureKind),
     /// The connection.
@@ -221,13 +222,17 @@ impl Lane<'_> {
         if file.hash_only.load(Ordering::Relaxed) {
             return self.hash_only(unit, file, &open);
         }
-        let content = content(unit, file, &open);
+        // The leader of this end hashes all that a mover sends, and so the receiver expects a hash.
+        let content = match content(unit, file, &open) {
+            Ok(Content::Hole) if shared.job.is_mover => Ok(Content::Mixed),
+            content => content,
+        };
         let kind = match content {
             Ok(Content::Hole) => UnitKind::Hole,
             _ if file.layout.is_whole() => UnitKind::Whole,
             _ => UnitKind::Chunk,
         };
-        self.append_header(UnitHeader { kind, index: unit.index, chunk: unit.chunk });
+        self.append_header(UnitHeader { kind, index: file.index, chunk: unit.chunk });
         let sent = content.and_then(|content| match content {
             Content::Hole => check_unchanged(file, &open).map(|()| NO_HASH),
             Content::Dense | Content::Mixed => {
@@ -263,7 +268,7 @@ impl Lane<'_> {
             (Err(Stop::Lane(error)), _) => return Err(error),
         };
         self.watch.lap(Waiting::Storage);
-        self.append_header(UnitHeader { kind: UnitKind::Hash, index: unit.index, chunk: unit.chunk });
+        self.append_header(UnitHeader { kind: UnitKind::Hash, index: file.index, chunk: unit.chunk });
         self.append_block_header(BlockHeader::LAST.encode());
         self.append_trailer(Trailer::Complete(hash));
         self.leave()
@@ -528,15 +533,15 @@ fn look(open: &SourceFile, start: u64, end: u64) -> Result<Content, Stop> {
 }
 
 /// What was sent of a file counts when it is still the same as when it was listed.
-fn check_unchanged(file: &SourceItem, open: &SourceFile) -> Result<(), Stop> {
+pub(super) fn check_unchanged(file: &SourceItem, open: &SourceFile) -> Result<(), Stop> {
     let stat = open.stat().map_err(|error| Stop::Source(error.to_string(), FailureKind::Io))?;
     if convert::identity(&stat) == file.identity { Ok(()) } else { Err(changed()) }
 }
 
-fn changed() -> Stop {
+pub(super) fn changed() -> Stop {
     Stop::Source("it changed while it was read".into(), FailureKind::Changed)
 }
 
-fn source_failure(error: &StoreError) -> FailureKind {
+pub(super) fn source_failure(error: &StoreError) -> FailureKind {
     if error.is_vanished() { FailureKind::Vanished } else { FailureKind::Io }
 }

@@ -13,8 +13,11 @@ pub(crate) mod early_look;
 mod found;
 mod lane;
 mod limits;
+pub(crate) mod mover;
 mod owners;
+mod prover;
 mod read_again;
+mod source_item;
 mod state;
 mod walk;
 mod walk_options;
@@ -92,6 +95,8 @@ pub(crate) struct SenderJob {
     pub(crate) movers: Movers,
     /// It runs for a peer, and gives up what lies outside of its sources.
     pub(crate) far: bool,
+    /// Another host of this end leads: it says which chunks are to be sent.
+    pub(crate) is_mover: bool,
     pub(crate) selection: wire::Selection,
     pub(crate) carriage: wire::Carriage,
     /// What may be asked of networks.
@@ -138,6 +143,28 @@ impl<'a> Session<'a> {
         let single_file = sources.is_single_file();
         channel.outbox().send(Control::Begin { single_file });
         job.movers.begins(single_file);
+        let search = walk::Search::new(&sources, &job.selection, job.listed.as_ref(), missing)?;
+        let session = Self::over(sources, recorded, job, events, channel, watch);
+        walk::start(Arc::clone(&session.shared), search)
+            .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+        Ok(session)
+    }
+
+    /// Where another host leads, nothing is listed.
+    fn of_mover(job: SenderJob, events: &Events, channel: &'a Channel, watch: &'a Arc<Watch>) -> Result<Self, Error> {
+        let Resolved { sources, recorded, .. } =
+            resolve(&job, channel, watch).map_err(|error| mover::has_others(&error.what))?;
+        Ok(Self::over(sources, recorded, job, events, channel, watch))
+    }
+
+    fn over(
+        sources: Arc<dyn SourceTree>,
+        recorded: Option<Hash>,
+        job: SenderJob,
+        events: &Events,
+        channel: &'a Channel,
+        watch: &'a Arc<Watch>,
+    ) -> Self {
         let clock = Clock::new(job.carriage.timeout_ms);
         let foreseen = job.early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
         let tuning =
@@ -146,27 +173,29 @@ impl<'a> Session<'a> {
             Some(paths) => tuning.remembering(paths.clone()),
             None => tuning,
         };
-        let search = walk::Search::new(&sources, &job.selection, job.listed.as_ref(), missing)?;
         // Before the threads that work on files.
         let notice = give_up_rights(&job, &*sources);
         let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));
         if let Some(notice) = notice {
             shared.notice(notice);
         }
-        walk::start(Arc::clone(&shared), search)
-            .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
         let lanes = Lanes::new(events.sender(), Arc::clone(watch));
-        Ok(Self {
-            shared,
-            lanes,
-            channel,
-            watch,
-            clock,
-            tuning,
-            moved: (0, Instant::now()),
-            route_told: false,
-            recorded,
-        })
+        Self { shared, lanes, channel, watch, clock, tuning, moved: (0, Instant::now()), route_told: false, recorded }
+    }
+
+    /// What the loop does besides its events.
+    fn turn(&mut self, keeper: &mut dyn LaneKeeper) -> Result<(), Error> {
+        self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
+        let has_work = self.shared.has_work();
+        self.lanes.check(has_work, self.clock.timeout())?;
+        self.check_progress(has_work)?;
+        // Sooner than the whole job would be given up.
+        for path in self.shared.silent_movers(self.clock.timeout() / 2) {
+            self.channel.outbox().send(Control::PathLost { path });
+            self.shared.mover_gone(path);
+        }
+        self.tune(keeper);
+        Ok(())
     }
 
     fn until_summary(
@@ -176,11 +205,7 @@ impl<'a> Session<'a> {
         aside: &mut dyn FnMut(Control) -> Result<(), Error>,
     ) -> Result<ReceiverSummary, Error> {
         loop {
-            self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
-            let has_work = self.shared.has_work();
-            self.lanes.check(has_work, self.clock.timeout())?;
-            self.check_progress(has_work)?;
-            self.tune(keeper);
+            self.turn(keeper)?;
             let Some(event) = events.next(self.tuning.tick()) else { continue };
             match event {
                 SessionEvent::Control(Control::Summary(summary)) => {
@@ -190,31 +215,39 @@ impl<'a> Session<'a> {
                 }
                 SessionEvent::Control(message) => self.on_message(message, aside)?,
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
-                SessionEvent::LaneUp(stream, lane) => {
-                    let shared = Arc::clone(&self.shared);
-                    self.tuning.lane_up(lane, stream.probe(), LaneAddresses::of(&stream));
-                    self.tell_route(stream.cipher().is_some());
-                    self.shared.rest(self.tuning.resting());
-                    self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
-                }
-                SessionEvent::LaneDown(end) => {
-                    // Also of one that another has followed: what it had taken is nobody's now. Its successor's units may go twice.
-                    self.shared.lane_died(end.lane);
-                    if self.lanes.ended(&end) {
-                        self.tuning.lane_down(end.lane);
-                        self.shared.rest(self.tuning.resting());
-                        if end.error.is_some() {
-                            keeper.lane_lost(end.lane);
-                        }
-                    }
-                }
-                SessionEvent::FallsShort(short) => self.lanes.tell_short(&short, "the sending host", self.channel),
-                SessionEvent::NoLanes(error) => self.lanes.give_up(error),
-                SessionEvent::PathLost { path, why } => self.lose_path(path, why),
-                SessionEvent::Moved(path, chunks) => self.shared.on_moved(path, chunks),
-                SessionEvent::Wake => {}
+                event => self.on_lane_event(event, keeper)?,
             }
         }
+    }
+
+    fn on_lane_event(&mut self, event: SessionEvent, keeper: &mut dyn LaneKeeper) -> Result<(), Error> {
+        match event {
+            SessionEvent::LaneUp(stream, lane) => {
+                let shared = Arc::clone(&self.shared);
+                self.tuning.lane_up(lane, stream.probe(), LaneAddresses::of(&stream));
+                self.tell_route(stream.cipher().is_some());
+                self.shared.rest(self.tuning.resting());
+                self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
+            }
+            SessionEvent::LaneDown(end) => {
+                // Also of one that another has followed: what it had taken is nobody's now. Its successor's units may go twice.
+                self.shared.lane_died(end.lane);
+                if self.lanes.ended(&end) {
+                    self.tuning.lane_down(end.lane);
+                    self.shared.rest(self.tuning.resting());
+                    if end.error.is_some() {
+                        keeper.lane_lost(end.lane);
+                    }
+                }
+            }
+            SessionEvent::FallsShort(short) => self.lanes.tell_short(&short, "the sending host", self.channel),
+            SessionEvent::NoLanes(error) => self.lanes.give_up(error),
+            SessionEvent::PathLost { path, why } => self.lose_path(path, why),
+            SessionEvent::Moved(path, chunks) => self.shared.on_moved(path, chunks),
+            // The loop hears what the far side says.
+            SessionEvent::Wake | SessionEvent::Control(_) | SessionEvent::ControlEnded(_) => {}
+        }
+        Ok(())
     }
 
     /// Who brings the lanes knows that this path leads nowhere: its units go to the others.
@@ -382,7 +415,16 @@ impl<'a> Session<'a> {
                 self.lanes.cut(lane);
                 self.shared.lane_died(lane);
             }
-            Control::PathLost { path } => self.lanes.cut_path(path),
+            Control::OfMover { path, word } => {
+                if self.shared.on_mover_word(path, word)? {
+                    prover::start(&self.shared)
+                        .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+                }
+            }
+            Control::PathLost { path } => {
+                self.lanes.cut_path(path);
+                self.shared.mover_gone(path);
+            }
             Control::Notice(notice) => {
                 // A large directory takes its time, and says what goes.
                 if self.shared.job.selection.delete && matches!(notice, Notice::Deleted { .. }) {
@@ -484,7 +526,8 @@ fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Resolved
             None => Error::new(Fault::Usage, "no source was named"),
         });
     }
-    for error in &missing {
+    // Where another host leads it has told of them.
+    for error in missing.iter().filter(|_| !job.is_mover) {
         let notice = Notice::Failed { path: error.path.clone(), why: convert::bounded(error) };
         watch.on_notice(notice.clone());
         channel.outbox().send(Control::Notice(notice));

@@ -1,6 +1,8 @@
 //! What the threads of a sender share: the open items, the queue, the rate limit.
 
 mod for_movers;
+mod lending;
+mod portions;
 mod to_come;
 
 use std::borrow::Cow;
@@ -11,15 +13,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_engine::pace::TokenBucket;
-use haul_engine::plan::ChunkLayout;
 use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, To, Unit};
-use haul_engine::sending::{Broken, Offered, Sending};
+use haul_engine::sending::{Broken, Sending};
 use haul_job::{Error, Fault, Subject};
 use haul_pump::{Dropped, Routes, SendPump, SendRoute};
-use haul_store::{SourceFile, SourceTree};
+use haul_store::SourceTree;
 use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Void, Wanted, Withdraw};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
-use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer, Time};
+use haul_wire::manifest::{Attributes, Item, ItemKind, Packer, Time};
+use lending::Lending;
+pub(super) use lending::ToProve;
+use portions::Portions;
 
 use crate::files::sparse;
 use crate::session::channel::Outbox;
@@ -31,85 +35,11 @@ use crate::sync::lock;
 
 use super::SenderJob;
 use super::changes::ChangesLeft;
-use super::early_look::{ChunkHasher, EarlyLook, FileHashes};
 use super::found::Found;
 use super::limits::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
 use super::owners::Owners;
 use super::read_again::ReadAgain;
-
-/// Where the store found a file.
-#[derive(Clone, Default)]
-pub(super) struct Origin {
-    pub(super) source: u32,
-    /// Relative to the source.
-    pub(super) path: Vec<u8>,
-    /// Its inode tells when it changed.
-    pub(super) tells_changes: bool,
-}
-
-/// A file of the manifest that is still open.
-pub(super) struct SourceItem {
-    pub(super) index: u64,
-    pub(super) identity: Identity,
-    pub(super) layout: ChunkLayout,
-    pub(super) sparse: bool,
-    origin: Origin,
-    item: Item,
-    changes_left: ChangesLeft,
-    /// Only its hash is wanted.
-    pub(super) hash_only: AtomicBool,
-    /// How often a chunk of it was sent again because the target's medium had lost it.
-    repairs: AtomicU32,
-    /// How often a chunk of it was sent again because a lane that died had it last.
-    voids: AtomicU32,
-    /// Hashes of its chunks that were computed before there were lanes.
-    early: Option<Arc<FileHashes>>,
-    /// Kept open while chunks of a large file are carried.
-    file: Mutex<Option<Arc<SourceFile>>>,
-}
-
-impl SourceItem {
-    /// The open file: shared between the chunks of a large file, opened for the moment for a whole one. What the page cache does not have
-    /// of a file of at least `direct_from_bytes` is looked at.
-    pub(super) fn open(
-        &self,
-        sources: &dyn SourceTree,
-        direct_from_bytes: Option<u64>,
-    ) -> haul_store::Result<Arc<SourceFile>> {
-        if self.layout.is_whole() {
-            return sources.open(self.origin.source, &self.origin.path).map(Arc::new);
-        }
-        let mut file = lock(&self.file);
-        if let Some(file) = &*file {
-            return Ok(Arc::clone(file));
-        }
-        let mut opened = sources.open(self.origin.source, &self.origin.path)?;
-        let looks_from_bytes = direct_from_bytes.filter(|_| !self.hash_only.load(Ordering::Relaxed));
-        opened.prepare(self.identity.size, looks_from_bytes);
-        let opened = Arc::new(opened);
-        *file = Some(Arc::clone(&opened));
-        Ok(opened)
-    }
-
-    /// Whether it is worth a look where its holes are. Space that was allocated and never written is a hole, too, and shows in no size.
-    pub(super) fn may_have_holes(&self) -> bool {
-        self.sparse || self.identity.size >= HOLES_FROM_BYTES
-    }
-
-    /// For one chunk, that is then read and sent.
-    pub(super) fn hasher(&self, chunk: u32) -> ChunkHasher {
-        ChunkHasher::new(&self.layout, chunk, self.early.as_deref())
-    }
-}
-
-impl Offered for SourceItem {
-    fn layout(&self) -> ChunkLayout {
-        self.layout
-    }
-}
-
-/// From here on a look for holes costs nothing beside the data, also over a network's file system.
-const HOLES_FROM_BYTES: u64 = 64 << 10;
+use super::source_item::{Origin, SourceItem};
 
 /// A file that changed, as it is now.
 struct Fresh {
@@ -128,6 +58,10 @@ struct State {
     receipts: BTreeMap<u16, Instant>,
     /// Since when lanes have all units, and no new one can follow.
     all_taken: Option<Instant>,
+    /// What other hosts of this end have of it.
+    lending: Lending,
+    /// On such a host: what it was given.
+    portions: Portions,
 }
 
 /// What a lane takes at once.
@@ -142,6 +76,8 @@ pub(super) struct Shared {
     pub(super) storage: Storage,
     state: Mutex<State>,
     work: Condvar,
+    /// Chunks that another host sends wait for their proof.
+    to_prove: Condvar,
     room: Condvar,
     owners: Mutex<Owners>,
     bucket: Option<Mutex<TokenBucket>>,
@@ -185,6 +121,8 @@ impl Shared {
             resting: Vec::new(),
             receipts: BTreeMap::new(),
             all_taken: None,
+            lending: Lending::default(),
+            portions: Portions::default(),
         };
         Self {
             read_again: ReadAgain::default(),
@@ -196,6 +134,7 @@ impl Shared {
             storage: Storage::of("source"),
             state: Mutex::new(state),
             work: Condvar::new(),
+            to_prove: Condvar::new(),
             room: Condvar::new(),
             owners,
             bucket,
@@ -284,7 +223,7 @@ impl Shared {
         let weight_on_wire = item.weight_bytes();
         let early = self.job.early.as_ref();
         let packed = state.packer.pack(&self.as_told(&item, &origin));
-        let file = source_item(&item, state.items.next_index(), origin, early, ChangesLeft::AT_FIRST);
+        let file = SourceItem::listed(&item, state.items.next_index(), origin, early, ChangesLeft::AT_FIRST);
         self.read_again.offer(&item);
         if let ItemKind::File { identity, .. } = &item.kind {
             state.found.file(identity.size);
@@ -323,11 +262,13 @@ impl Shared {
     /// The target said what it wants of a file.
     pub(super) fn want(&self, index: u64, wanted: &Wanted) -> Result<(), Error> {
         let mut state = self.lock();
+        self.share_before(&mut state, index)?;
         let file = state.items.want(index, wanted).map_err(broken)?;
         file.hash_only.store(matches!(wanted, Wanted::Hash), Ordering::Relaxed);
         state.all_taken = None;
         // It was decided, maybe after long reading; each is asked for once.
         self.count_move();
+        self.lend(&mut state);
         self.work.notify_all();
         Ok(())
     }
@@ -436,6 +377,7 @@ impl Shared {
             return None;
         }
         let units = state.items.take(lane, to, UNITS_AT_ONCE);
+        self.ask_for_more(&mut state, units.is_empty());
         if state.all_taken.is_none() && state.items.is_all_taken() {
             state.all_taken = Some(Instant::now());
         }
@@ -450,7 +392,9 @@ impl Shared {
         if state.finished || state.resting.contains(&lane) {
             return None;
         }
-        state.items.take_ahead(lane, self.job.movers.to(lane), index, left)
+        let taken = state.items.take_ahead(lane, self.job.movers.to(lane), index, left);
+        self.ask_for_more(&mut state, false);
+        taken
     }
 
     /// A lane begins to carry. Returns where it keeps how many bytes it has taken, and not given to its connection.
@@ -528,6 +472,10 @@ impl Shared {
     /// A wanted file cannot be sent as announced. When it changed, its new state takes the next place in the manifest,
     /// as often as [`ChangesLeft`] says.
     pub(super) fn withdraw(&self, file: &SourceItem, why: String, kind: FailureKind) -> Result<(), Error> {
+        if self.job.is_mover {
+            self.give_back(file.index);
+            return Ok(());
+        }
         let fresh = (kind == FailureKind::Changed).then(|| self.fresh_item(file)).flatten();
         self.job.movers.closes(file.index);
         let mut state = self.lock();
@@ -541,7 +489,7 @@ impl Shared {
                 let packed = state.packer.pack(&self.as_told(&item, &file.origin));
                 let weight = item.weight_bytes();
                 let index = state.items.next_index();
-                let retry = source_item(&item, index, file.origin.clone(), None, changes_left);
+                let retry = SourceItem::listed(&item, index, file.origin.clone(), None, changes_left);
                 self.read_again.offer(&item);
                 state.items.push_retry(retry, weight);
                 Some(packed)
@@ -558,7 +506,8 @@ impl Shared {
         let open = self.sources.open(file.origin.source, &file.origin.path).ok()?;
         let stat = open.stat().ok()?;
         let changes_left = file.changes_left.after(&file.identity, &convert::identity(&stat))?;
-        let ItemKind::File { blake3, further_names, .. } = &file.item.kind else { return None };
+        let listed = file.listed.as_ref()?;
+        let ItemKind::File { blake3, further_names, .. } = &listed.kind else { return None };
         let kind = ItemKind::File {
             identity: convert::identity(&stat),
             sparse: sparse::is_sparse(&stat),
@@ -571,7 +520,7 @@ impl Shared {
         let xattrs = open.attributes(selection.xattrs, selection.acls).ok()?;
         let mut attributes = convert::attributes(&stat, convert::xattrs(xattrs));
         self.name_owners(&mut attributes, false);
-        Some(Fresh { item: Item { path: file.item.path.clone(), kind, attributes }, changes_left })
+        Some(Fresh { item: Item { path: listed.path.clone(), kind, attributes }, changes_left })
     }
 
     /// Adds the names of owner and group, where they are wanted. With `once`, only the first entry of the walk that has them gets
@@ -632,6 +581,7 @@ impl Shared {
     pub(super) fn finish(&self) {
         self.lock().finished = true;
         self.work.notify_all();
+        self.to_prove.notify_all();
         self.room.notify_all();
     }
 
@@ -651,30 +601,6 @@ impl Shared {
 /// The route that was asked for. What is compressed can only be copied.
 pub(super) fn asked_route(carriage: &Carriage) -> Option<SendRoute> {
     carriage.route.and_then(convert::route).filter(|_| !carriage.compress)
-}
-
-fn source_item(
-    item: &Item,
-    index: u64,
-    origin: Origin,
-    early: Option<&EarlyLook>,
-    changes_left: ChangesLeft,
-) -> Option<Arc<SourceItem>> {
-    let ItemKind::File { identity, sparse, .. } = &item.kind else { return None };
-    Some(Arc::new(SourceItem {
-        index,
-        identity: *identity,
-        layout: ChunkLayout::of(identity.size),
-        sparse: *sparse,
-        origin,
-        item: item.clone(),
-        changes_left,
-        hash_only: AtomicBool::new(false),
-        repairs: AtomicU32::new(0),
-        voids: AtomicU32::new(0),
-        early: early.and_then(|early| early.of(identity)),
-        file: Mutex::new(None),
-    }))
 }
 
 fn broken(Broken(why): Broken) -> Error {

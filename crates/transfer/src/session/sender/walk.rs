@@ -12,7 +12,8 @@ use haul_wire::path::RelPath;
 use crate::session::convert;
 
 use super::deletions::Deletions;
-use super::state::{Origin, Shared};
+use super::source_item::Origin;
+use super::state::Shared;
 use super::walk_options::options;
 
 /// What the walk thread is told.

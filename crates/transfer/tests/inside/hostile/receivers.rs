@@ -17,6 +17,9 @@ use crate::session::wiring::Wiring;
 
 use super::*;
 
+#[cfg(test)]
+mod lending;
+
 /// Indexes of the items of [`Source`]: the directory comes first.
 const DIRECTORY: u64 = 0;
 const LARGE: u64 = 1;
@@ -75,6 +78,7 @@ impl Source {
         path.push(b'/');
         let job = SenderJob {
             movers: Default::default(),
+            is_mover: false,
             far: false,
             remembers: None,
             home: None,

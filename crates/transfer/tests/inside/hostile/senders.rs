@@ -21,6 +21,8 @@ use super::*;
 #[cfg(test)]
 mod busy;
 #[cfg(test)]
+mod movers;
+#[cfg(test)]
 mod silent;
 #[cfg(test)]
 mod withdrawals;
@@ -45,6 +47,10 @@ impl Target {
     }
 
     fn before_the_beginning(change: impl FnOnce(&mut ReceiverJob)) -> Self {
+        Self::with_lane(0, change)
+    }
+
+    fn with_lane(number: u16, change: impl FnOnce(&mut ReceiverJob)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for name in ["to", "outside"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
@@ -58,10 +64,11 @@ impl Target {
             selection: wire::Selection { flush: true, make_target: true, ..wire::Selection::default() },
             carriage: carriage(20_000),
             bounds: receiver::Bounds::default(),
+            movers: Default::default(),
             surroundings: Surroundings::default(),
         };
         change(&mut job);
-        let peer = Peer::facing(move |events, channel, watch| {
+        let peer = Peer::facing_on(number, move |events, channel, watch| {
             receiver::run(job, Wiring { events, channel, watch, keeper: &mut NoKeeper, aside: &mut aside }).map(drop)
         });
         Self { dir, peer, packer: Packer::default() }
@@ -445,6 +452,7 @@ fn a_sender_that_never_listens_is_not_written_for_without_end() {
                 selection: wire::Selection { make_target: true, ..wire::Selection::default() },
                 carriage: carriage(SHORT_MS),
                 bounds: receiver::Bounds::default(),
+                movers: Default::default(),
                 surroundings: Surroundings::default(),
             };
             let events = Events::new();

@@ -21,6 +21,7 @@ pub(crate) fn over(directory: &std::path::Path) -> Shared {
         selection: Selection::default(),
         carriage: Carriage::default(),
         bounds: Bounds { checkpoint_bytes: 1, ..Bounds::default() },
+        movers: Default::default(),
         surroundings: Surroundings::default(),
     };
     let events = crate::session::channel::Events::new().sender();

@@ -59,6 +59,7 @@ impl Reading {
                 selection,
                 carriage: carriage(SHORT_MS),
                 bounds: receiver::Bounds::default(),
+                movers: Default::default(),
                 surroundings: Surroundings::default(),
             };
             let watch = Arc::new(Watch::new(Arc::new(person)));
@@ -243,6 +244,7 @@ fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
             selection: wire::Selection { delete: true, ..wire::Selection::default() },
             carriage: carriage(SHORT_MS),
             bounds: receiver::Bounds::default(),
+            movers: Default::default(),
             surroundings: Surroundings::default(),
         };
         let events = Events::new();

@@ -1,0 +1,98 @@
+//! What other hosts of the sending end bring: nothing of it counts that the leader of that end has not read as well.
+//!
+//! A mover that names a chunk waits here until the leader has told its hash. So a mover that was not given the chunk writes nothing.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_engine::integrity::Hash;
+use haul_engine::schedule::To;
+use haul_wire::control::{ChunkProof, Control};
+use haul_wire::lane::path_of;
+
+use crate::session::clock::TICK;
+use crate::sync::lock;
+
+use super::incoming::Incoming;
+use super::state::Shared;
+
+/// What the leader has read of a file for its movers: at most one hash for each chunk.
+#[derive(Default)]
+pub(super) struct Proofs {
+    hashes: Mutex<BTreeMap<u32, Hash>>,
+    told: Condvar,
+}
+
+impl Proofs {
+    fn add(&self, chunk: u32, hash: Hash) {
+        lock(&self.hashes).insert(chunk, hash);
+        self.told.notify_all();
+    }
+
+    /// The hash of a chunk, if it is told within a moment.
+    fn await_one(&self, chunk: u32, moment: Duration) -> Option<Hash> {
+        let is_missing = |hashes: &mut BTreeMap<u32, Hash>| !hashes.contains_key(&chunk);
+        let waited = self.told.wait_timeout_while(lock(&self.hashes), moment, is_missing);
+        waited.unwrap_or_else(PoisonError::into_inner).0.get(&chunk).copied()
+    }
+
+    /// It has arrived.
+    fn forget(&self, chunk: u32) {
+        lock(&self.hashes).remove(&chunk);
+    }
+}
+
+impl Shared {
+    /// Whether a lane leads from a host that does not lead its end.
+    pub(super) fn is_by_mover(&self, lane: u16) -> bool {
+        self.job.movers.to(lane) == To::Mover
+    }
+
+    /// The leader told these.
+    pub(super) fn confirm(&self, proofs: &[ChunkProof]) {
+        for ChunkProof { index, chunk, hash } in proofs {
+            // It failed or was withdrawn meanwhile.
+            if let Some(incoming) = self.incoming(*index).filter(|incoming| *chunk < incoming.layout.count()) {
+                incoming.proofs.add(*chunk, *hash);
+            }
+        }
+    }
+
+    /// Waits for what the leader says of a chunk. An error ends the lane, and its mover.
+    pub(super) fn await_proof(&self, incoming: &Incoming, chunk: u32, lane: u16) -> io::Result<Hash> {
+        let (begun, limit) = (Instant::now(), Duration::from_millis(u64::from(self.job.carriage.timeout_ms)) / 2);
+        loop {
+            if let Some(hash) = incoming.proofs.await_one(chunk, TICK) {
+                return Ok(hash);
+            }
+            if self.is_over() || self.job.movers.accusation(path_of(lane)).is_some() {
+                return Err(io::Error::other("the session is over"));
+            }
+            if begun.elapsed() > limit {
+                return Err(self.accuse(lane, "it sends what it was not given"));
+            }
+        }
+    }
+
+    /// What was brought on this lane is not what the leader has read.
+    pub(super) fn accuse(&self, lane: u16, why: &str) -> io::Error {
+        self.job.movers.accuse(path_of(lane), why.to_owned());
+        // The lanes of a mover that is left out must not end the job, as broken lanes of the leader would.
+        io::Error::other(why.to_owned())
+    }
+
+    /// The chunk has arrived.
+    pub(super) fn was_confirmed(incoming: &Incoming, chunk: u32) {
+        incoming.proofs.forget(chunk);
+    }
+
+    /// Says something to whoever sends on this lane.
+    pub(super) fn tell_sender_on(&self, lane: u16, message: Control) {
+        match self.is_by_mover(lane) {
+            true => self.job.movers.tell(path_of(lane), message),
+            false => self.outbox.send(message),
+        }
+    }
+}
