@@ -42,6 +42,7 @@ mod own_file;
 mod parents;
 mod part;
 mod pattern;
+pub mod place;
 mod placed;
 mod published;
 pub mod recording;

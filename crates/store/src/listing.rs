@@ -4,6 +4,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::{FileType, RawDir};
@@ -63,6 +64,20 @@ impl Names {
         source: u32,
         wanted: impl Fn(&[u8]) -> bool,
     ) -> io::Result<()> {
+        Self::each(dir, &mut |name, hint| {
+            if wanted(name) {
+                self.add(name, source, hint)?;
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+        .map(drop)
+    }
+
+    /// Reads an open directory from its current position, name by name in its own order.
+    pub(crate) fn each(
+        dir: BorrowedFd<'_>,
+        take: &mut dyn FnMut(&[u8], Hint) -> io::Result<ControlFlow<()>>,
+    ) -> io::Result<ControlFlow<()>> {
         let mut buffer = vec![MaybeUninit::uninit(); LISTING_BUFFER_BYTES];
         let mut listing = RawDir::new(dir, &mut buffer);
         while let Some(entry) = listing.next() {
@@ -75,18 +90,17 @@ impl Names {
             if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
                 continue;
             }
-            if !wanted(name) {
-                continue;
-            }
             let hint = match entry.file_type() {
                 FileType::Directory => Hint::Directory,
                 FileType::Symlink => Hint::Symlink,
                 FileType::Unknown => Hint::Unknown,
                 _ => Hint::Other,
             };
-            self.add(name, source, hint)?;
+            if take(name, hint)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Adds a name that a source has here.
@@ -106,6 +120,11 @@ impl Names {
         self.entries.shrink_to_fit();
         let bytes = &self.bytes;
         self.entries.sort_unstable_by(|a, b| a.name(bytes).cmp(b.name(bytes)).then(a.source.cmp(&b.source)));
+    }
+
+    /// What the names take in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.len() + size_of_val(&self.entries[..])
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -149,6 +149,11 @@ impl LocalTree {
         Ok((tree(root, parent), Some(name.to_vec())))
     }
 
+    /// A directory that is open already.
+    pub(crate) fn of_root(root: OwnedFd, options: &TargetOptions) -> LocalTree {
+        LocalTree::new(Some(root), b"", options)
+    }
+
     fn new(root: Option<OwnedFd>, display: &[u8], options: &TargetOptions) -> LocalTree {
         let namespaces = Namespaces { xattrs: options.xattrs, acls: options.acls, ..Namespaces::default() };
         let (umask, user) = (process::umask(), process::effective_user());

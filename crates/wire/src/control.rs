@@ -24,6 +24,8 @@
 //!
 //!   and where several hosts are one end: see `movers.rs`
 //!
+//!   about a place: see `place.rs`
+//!
 //!   in a probe, first there (the initiator sends), then back
 //!       ---- ProbeSent ----------->         time is over; its lanes carry nothing more
 //!       <--- ProbeArrived ---------
@@ -39,13 +41,14 @@ pub use crate::address::{Address, Candidate};
 use crate::bounded;
 use crate::fault::CodecFault;
 use crate::limits::{
-    MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATH_BYTES, MAX_PATHS, MAX_PROBE_MS, MAX_RANGES, MAX_SPEC_ITEMS,
-    MAX_TEXT_BYTES,
+    MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATH_BYTES, MAX_PATHS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
 };
 use crate::manifest::{self, PackedItem};
 pub use crate::movers::{ChunkProof, MovedChunk, MoverWord, OpenDraft, Portion, SharedRoot};
 use crate::path::RelPath;
+use crate::place::PlaceWord;
 pub use crate::probe::{ProbeArrived, ProbeSent};
+pub use crate::role::Role;
 use crate::service::CODE_POINTS;
 pub use crate::service::{AskedClass, Service};
 use crate::summary::{HostLimits, KnownPath, PathNow};
@@ -182,6 +185,8 @@ pub enum Control {
         /// What is said.
         word: MoverWord,
     },
+    /// Either way, where a place was asked: see [`crate::place`].
+    Place(PlaceWord),
 }
 
 /// What an agent says first.
@@ -227,38 +232,6 @@ pub struct Start {
     pub selection: Selection,
     /// How the bytes travel.
     pub carriage: Carriage,
-}
-
-/// One end of a session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Role {
-    /// Reads these sources.
-    Sender {
-        /// Paths as typed.
-        #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
-        sources: Vec<Vec<u8>>,
-    },
-    /// Writes to this target.
-    Receiver {
-        /// Path as typed.
-        target: Vec<u8>,
-    },
-    /// Writes chunks into files that another host of the same end has opened beneath this target.
-    Mover {
-        /// Path as typed.
-        target: Vec<u8>,
-    },
-    /// Sends chunks of files that another host of the same end has found beneath these sources.
-    SourceMover {
-        /// Paths as typed.
-        #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
-        sources: Vec<Vec<u8>>,
-    },
-    /// Measures the path: receives from the initiator, then sends to it. What travels is thrown away.
-    Probe {
-        /// Each way, in milliseconds; 1 to [`MAX_PROBE_MS`].
-        time_ms: u32,
-    },
 }
 
 /// What is copied and how faithfully; the meaning of each field is documented where the job is defined.
@@ -542,14 +515,7 @@ impl Control {
             Control::Dial(dial) => within(dial.lanes <= MAX_LANES, "lanes"),
             Control::Start(start) => {
                 let selection = &start.selection;
-                let paths = match &start.role {
-                    Role::Sender { sources } | Role::SourceMover { sources } => sources.len(),
-                    Role::Receiver { .. } | Role::Mover { .. } => 1,
-                    Role::Probe { time_ms } => {
-                        within((1..=MAX_PROBE_MS).contains(time_ms), "time of a probe")?;
-                        0
-                    }
-                };
+                let paths = start.role.paths()?;
                 let known_fits = start.carriage.path.as_ref().is_none_or(KnownPath::is_within_limits);
                 within(known_fits && short_too(&start.carriage.congestion_control), "path")?;
                 within(paths + selection.rules.len() <= MAX_SPEC_ITEMS, "paths and rules")
@@ -568,6 +534,7 @@ impl Control {
                 },
                 "notice",
             ),
+            Control::Place(word) => word.check_limits(),
             Control::SharedRoot(root) => within(root.path.len() <= MAX_PATH_BYTES, "path"),
             Control::OpenDraft(draft) => within(draft.path.len() <= MAX_PATH_BYTES, "path"),
             Control::OfMover { word, .. } => within(word.is_within_limits(), "path"),
@@ -604,6 +571,7 @@ mod tests {
 
     use super::*;
     use crate::codec;
+    use crate::limits::MAX_PROBE_MS;
     use crate::summary::PathSummary;
 
     #[test]

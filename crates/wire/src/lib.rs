@@ -26,7 +26,9 @@ pub mod limits;
 pub mod manifest;
 mod movers;
 pub mod path;
+pub mod place;
 mod probe;
+mod role;
 pub mod service;
 pub mod summary;
 

@@ -1,0 +1,196 @@
+//! Makes, moves and removes entries, each by its name in an open directory.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::operand::DIRECTORY_MODE;
+use super::{Line, Operand, Place, Tell};
+use crate::error::{Context, Result, StoreError, is_missing, refusal};
+use crate::local_tree::{LocalTree, TargetOptions};
+use crate::meta::{Kind, Stat};
+use crate::name::check_new_path;
+use crate::typed::{means_contents, parent_and_name};
+
+/// What became of an entry that was to get another name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Moved {
+    /// It has this name now.
+    To(Vec<u8>),
+    /// It stays, because this name is taken.
+    Stays(Vec<u8>),
+}
+
+/// How to remove.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Removal {
+    /// Directories too, with all beneath them.
+    pub trees: bool,
+    /// One that does not exist is fine.
+    pub force: bool,
+    /// Only tell.
+    pub dry_run: bool,
+}
+
+impl Place {
+    /// Makes a directory; with `parents` also those above it, and one that exists is fine. Returns the paths of those that were made.
+    pub fn make_directory(&self, operand: &Operand, parents: bool) -> Result<Vec<Vec<u8>>> {
+        if !parents {
+            let (parent, name) = self.parent(operand)?;
+            check_new_path(&name).context("make directory", &operand.shown)?;
+            rustix::fs::mkdirat(&parent, &name, DIRECTORY_MODE).context("make directory", &operand.shown)?;
+            return Ok(vec![operand.shown.clone()]);
+        }
+        // What exists at the beginning of the path, then one name after the other.
+        let (mut missing, mut path) = (Vec::new(), trimmed(&operand.path));
+        while !path.is_empty() && path != b"/" {
+            match self.typed.open(path, OFlags::PATH | OFlags::DIRECTORY) {
+                Ok(_) => break,
+                Err(error) if !is_missing(&error) => {
+                    return Err(StoreError::new("make directory", &operand.shown, error));
+                }
+                Err(_) => missing.push(path),
+            }
+            path = match parent_and_name(path).0 {
+                b"." if !path.starts_with(b"./") => b"",
+                parent => trimmed(parent),
+            };
+        }
+        let mut made = Vec::new();
+        for path in missing.into_iter().rev() {
+            // `a/./b` and `a/..` are names of what is there by now.
+            if means_contents(path) {
+                continue;
+            }
+            let (parent, name) = parent_and_name(path);
+            check_new_path(name).context("make directory", &operand.shown)?;
+            let make = || {
+                let parent = self.typed.open(parent, OFlags::PATH | OFlags::DIRECTORY)?;
+                match rustix::fs::mkdirat(&self.kernel_files.checked(parent)?, name, DIRECTORY_MODE) {
+                    // Somebody else made it meanwhile.
+                    Err(Errno::EXIST) => Ok(false),
+                    made => Ok::<bool, io::Error>(made.map(|()| true)?),
+                }
+            };
+            if make().context("make directory", &operand.shown)? {
+                let behind = operand.path.len() - path.len();
+                made.push(operand.shown[..operand.shown.len().saturating_sub(behind)].to_vec());
+            }
+        }
+        Ok(made)
+    }
+
+    /// Gives an entry another name. A directory at that name takes it in, a file there is replaced, unless `keep`.
+    pub fn rename(&self, operand: &Operand, to: &[u8], keep: bool) -> Result<Moved> {
+        let (from, name) = self.parent(operand)?;
+        let mut target = self.operand(to);
+        if self.is_directory(&target) {
+            let into = |path: &[u8]| [path, if path.ends_with(b"/") { b"" } else { b"/" }, &name].concat();
+            target = Operand { shown: into(&target.shown), path: into(&target.path) };
+        }
+        let (parent, new_name) = self.parent(&target)?;
+        if target.path.ends_with(b"/") && !self.is_directory(operand) {
+            return Err(StoreError::new("move to", &target.shown, Errno::NOTDIR));
+        }
+        check_new_path(&new_name).context("make", &target.shown)?;
+        let old = Stat::of_name(from.as_fd(), &name).context("access", &operand.shown)?;
+        let there = Stat::of_name(parent.as_fd(), &new_name).ok();
+        if let Some(there) = &there {
+            if keep {
+                return Ok(Moved::Stays(target.shown));
+            }
+            if there.is_same_inode(&old) {
+                let why = refusal(io::ErrorKind::AlreadyExists, "both names are the same file");
+                return Err(StoreError::new("move", &operand.shown, why));
+            }
+        }
+        let flags = if keep { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+        match rustix::fs::renameat_with(&from, &name, &parent, &new_name, flags) {
+            Ok(()) => Ok(Moved::To(target.shown)),
+            Err(Errno::EXIST) if keep => Ok(Moved::Stays(target.shown)),
+            Err(Errno::XDEV) => {
+                let why = refusal(
+                    io::ErrorKind::CrossesDevices,
+                    "the two names are on different file systems, where only a copy helps: haul cp",
+                );
+                Err(StoreError::new("move", &operand.shown, why))
+            }
+            Err(Errno::INVAL) => {
+                let why = refusal(io::ErrorKind::InvalidInput, "a directory cannot be moved into itself");
+                Err(StoreError::new("move", &operand.shown, why))
+            }
+            Err(error) => Err(StoreError::new("move", &operand.shown, error)),
+        }
+    }
+
+    /// Whether this is a directory to move entries into.
+    pub fn takes_entries(&self, to: &[u8]) -> bool {
+        self.is_directory(&self.operand(to))
+    }
+
+    /// Removes an entry; of a tree the content first. A link is removed, not what it points at. It stops soon when no more is wanted.
+    pub fn remove(&self, operand: &Operand, removal: Removal, tell: Tell<'_>) -> Result<ControlFlow<()>> {
+        let (parent, name) = match self.parent(operand) {
+            Err(error) if removal.force && is_missing(&error.source) => return Ok(ControlFlow::Continue(())),
+            parent => parent?,
+        };
+        let stat = match Stat::of_name(parent.as_fd(), &name) {
+            Err(Errno::NOENT) if removal.force => return Ok(ControlFlow::Continue(())),
+            stat => stat.context("remove", &operand.shown)?,
+        };
+        let is_dir = stat.kind == Kind::Directory;
+        if is_dir && !removal.trees {
+            let why = refusal(io::ErrorKind::IsADirectory, "it is a directory, which only -r removes");
+            return Err(StoreError::new("remove", &operand.shown, why));
+        }
+        if !is_dir {
+            if operand.path.ends_with(b"/") {
+                return Err(StoreError::new("remove", &operand.shown, Errno::NOTDIR));
+            }
+            if !removal.dry_run {
+                rustix::fs::unlinkat(&parent, &name, AtFlags::empty()).context("remove", &operand.shown)?;
+            }
+            return Ok(tell(Line::Removed(Vec::new())));
+        }
+        self.remove_tree((parent, &name), operand, removal, tell)
+    }
+
+    fn remove_tree(
+        &self,
+        (parent, name): (OwnedFd, &[u8]),
+        operand: &Operand,
+        removal: Removal,
+        tell: Tell<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let options = TargetOptions { confine: self.options.confine.clone(), ..TargetOptions::default() };
+        let tree = LocalTree::of_root(parent, &options);
+        // A closure that spares all that is left ends it.
+        let is_over = Cell::new(false);
+        let told = RefCell::new(tell);
+        let errors = tree.delete_entry(name, &|_, _| is_over.get(), removal.dry_run, &mut |path| {
+            let beneath = path.get(name.len() + 1..).unwrap_or_default().to_vec();
+            if !is_over.get() && (told.borrow_mut())(Line::Removed(beneath)).is_break() {
+                is_over.set(true);
+            }
+        });
+        let tell = told.into_inner();
+        for mut error in errors {
+            let beneath = error.path.get(name.len()..).unwrap_or_default().to_vec();
+            error.path = [trimmed(&operand.shown), &beneath].concat();
+            if is_over.get() || tell(Line::Failed(error)).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(if is_over.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+}
+
+/// Without slashes at its end; `/` stays.
+fn trimmed(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len().min(1), |last| last + 1);
+    &path[..end]
+}

@@ -1,0 +1,94 @@
+//! Goes through a tree, one directory after the other, and holds no more than the names of those that it still has to enter.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use haul_sys::beneath::{self, Links};
+use rustix::fs::{Mode, OFlags};
+
+use crate::error::{StoreError, is_missing, refusal};
+use crate::kernel_files::KernelFiles;
+use crate::limits::MAX_DEPTH;
+use crate::listing::Names;
+use crate::name::join;
+
+/// What happens on the way.
+pub(super) enum Step<'a> {
+    /// This directory is open. The directories in it that are to be entered are noted in `enter`.
+    Into { dir: BorrowedFd<'a>, path: &'a [u8], enter: &'a mut Names },
+    /// All beneath it was seen.
+    OutOf { path: &'a [u8] },
+    /// It could not be read.
+    Failed(StoreError),
+}
+
+/// A directory that was read.
+struct Frame {
+    path: Vec<u8>,
+    enter: Names,
+    next: usize,
+}
+
+/// Enters `root`, and each directory that `step` wants entered. Links are not followed. Paths of errors begin with `shown`.
+pub(super) fn descend(
+    root: OwnedFd,
+    shown: &[u8],
+    (kernel_files, held_bytes): (KernelFiles, usize),
+    step: &mut dyn FnMut(Step<'_>) -> io::Result<ControlFlow<()>>,
+) -> ControlFlow<()> {
+    let mut stack: Vec<Frame> = Vec::new();
+    let mut held = 0;
+    let mut next = Some(Vec::new());
+    loop {
+        if let Some(path) = next.take() {
+            let mut enter = Names::default();
+            let opened = match stack.len() {
+                MAX_DEPTH.. => Err(refusal(io::ErrorKind::InvalidInput, "directories are nested too deep")),
+                _ if path.is_empty() => Ok(None),
+                _ => open(&root, &path, kernel_files).map(Some),
+            };
+            let read = opened.and_then(|opened| {
+                let dir = opened.as_ref().map_or(root.as_fd(), AsFd::as_fd);
+                step(Step::Into { dir, path: &path, enter: &mut enter })
+            });
+            let read = match read {
+                // It was there when its directory was read.
+                Err(error) if is_missing(&error) && !path.is_empty() => Ok(ControlFlow::Continue(())),
+                read => read,
+            };
+            match read {
+                Ok(flow) => flow?,
+                Err(error) => {
+                    let failed = StoreError::new("read directory", &join(shown, &path), error);
+                    go_on(step(Step::Failed(failed)))?;
+                }
+            }
+            if held + enter.memory_bytes() > held_bytes {
+                let why = refusal(io::ErrorKind::FileTooLarge, "there are too many directories in it to enter them");
+                go_on(step(Step::Failed(StoreError::new("enter", &join(shown, &path), why))))?;
+                enter = Names::default();
+            }
+            held += enter.memory_bytes();
+            stack.push(Frame { path, enter, next: 0 });
+        }
+        let Some(frame) = stack.last_mut() else { return ControlFlow::Continue(()) };
+        if let Some((name, _)) = frame.enter.get(frame.next) {
+            next = Some(join(&frame.path, name));
+            frame.next += 1;
+        } else if let Some(done) = stack.pop() {
+            held -= done.enter.memory_bytes();
+            go_on(step(Step::OutOf { path: &done.path }))?;
+        }
+    }
+}
+
+/// Only directories are read, so nothing else fails.
+fn go_on(step: io::Result<ControlFlow<()>>) -> ControlFlow<()> {
+    step.unwrap_or(ControlFlow::Continue(()))
+}
+
+fn open(root: &OwnedFd, path: &[u8], kernel_files: KernelFiles) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    kernel_files.checked(beneath::open(root.as_fd(), path, flags, Mode::empty(), Links::Refused)?)
+}

@@ -1,0 +1,102 @@
+//! What the file system knows of an entry: statx(2).
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp};
+
+use crate::meta::Time;
+
+/// Kinds of entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum NodeKind {
+    File,
+    Directory,
+    Symlink,
+    Fifo,
+    Socket,
+    BlockDevice,
+    CharacterDevice,
+    Unknown,
+}
+
+/// What the file system knows of an entry. Links are not followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryFacts {
+    /// What it is.
+    pub kind: NodeKind,
+    /// Where a link points.
+    pub target: Vec<u8>,
+    /// Permission bits, at most 0o7777.
+    pub mode: u16,
+    /// Names of this inode.
+    pub links: u64,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes of content.
+    pub size: u64,
+    /// Blocks of 512 bytes.
+    pub blocks: u64,
+    /// The size of reads and writes that suits its file system.
+    pub io_block: u32,
+    /// Device of its file system.
+    pub device: (u32, u32),
+    /// What a device file stands for.
+    pub special: (u32, u32),
+    /// Inode.
+    pub inode: u64,
+    /// Last read.
+    pub accessed: Time,
+    /// Content last changed.
+    pub modified: Time,
+    /// Last change of any kind.
+    pub changed: Time,
+    /// When it was made, if the file system keeps it.
+    pub born: Option<Time>,
+}
+
+impl EntryFacts {
+    /// Of a name in an open directory. With [`AtFlags::EMPTY_PATH`] and no name, of the open entry.
+    pub(super) fn look(at: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<EntryFacts> {
+        let flags = flags | AtFlags::SYMLINK_NOFOLLOW;
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let found = rustix::io::retry_on_intr(|| rustix::fs::statx(at.as_fd(), name, flags, wanted))?;
+        let kind = match FileType::from_raw_mode(found.stx_mode.into()) {
+            FileType::RegularFile => NodeKind::File,
+            FileType::Directory => NodeKind::Directory,
+            FileType::Symlink => NodeKind::Symlink,
+            FileType::Fifo => NodeKind::Fifo,
+            FileType::Socket => NodeKind::Socket,
+            FileType::BlockDevice => NodeKind::BlockDevice,
+            FileType::CharacterDevice => NodeKind::CharacterDevice,
+            FileType::Unknown => NodeKind::Unknown,
+        };
+        let target = match kind {
+            NodeKind::Symlink => rustix::fs::readlinkat(at.as_fd(), name, Vec::new())?.into_bytes(),
+            _ => Vec::new(),
+        };
+        let time = |at: StatxTimestamp| Time { s: at.tv_sec, ns: at.tv_nsec };
+        let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        Ok(EntryFacts {
+            kind,
+            target,
+            mode: found.stx_mode & 0o7777,
+            links: found.stx_nlink.into(),
+            uid: found.stx_uid,
+            gid: found.stx_gid,
+            size: found.stx_size,
+            blocks: found.stx_blocks,
+            io_block: found.stx_blksize,
+            device: (found.stx_dev_major, found.stx_dev_minor),
+            special: (found.stx_rdev_major, found.stx_rdev_minor),
+            inode: found.stx_ino,
+            accessed: time(found.stx_atime),
+            modified: time(found.stx_mtime),
+            changed: time(found.stx_ctime),
+            born: has_birth.then(|| time(found.stx_btime)),
+        })
+    }
+}

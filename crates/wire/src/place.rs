@@ -1,0 +1,363 @@
+//! Questions about a tree, and their answers: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`.
+//!
+//! ```text
+//!   initiator                    agent
+//!       ---- Start: a question --->
+//!       <--- Told, Data -----------        pages of the answer; at most [`PAGES_AHEAD`] that are not taken yet
+//!       ---- More ---------------->        so many pages were taken
+//!       <--- End ------------------
+//! ```
+//! A path of an answer is [`RelPath`]: it lies beneath what was asked about.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bounded;
+use crate::fault::CodecFault;
+use crate::limits::{MAX_ACCOUNT_NAME_BYTES, MAX_LINK_TARGET_BYTES, MAX_PATH_BYTES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES};
+use crate::path::RelPath;
+
+/// Pages that may be under way and not taken: 64 x [`PAGE_BYTES`] are 4 MiB, half of what waits at a session that does not listen for a
+/// while. Over 100 ms they carry 42 MB/s.
+pub const PAGES_AHEAD: u16 = 64;
+
+/// A page is sent when it takes so much memory, or when nothing came for a while.
+pub const PAGE_BYTES: usize = 64 << 10;
+
+/// Lines of one page: the least line takes 48 bytes in memory.
+pub const MAX_PAGE_LINES: usize = 2048;
+
+/// Lines of the longest answer: a listing of two thousand million entries. An end that tells more is refused.
+pub const MAX_ANSWER_LINES: u64 = 1 << 31;
+
+/// Bytes of the longest answer: as much as Linux has room for in one file.
+pub const MAX_ANSWER_BYTES: u64 = 1 << 63;
+
+/// What is asked of a place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// What to do.
+    pub verb: Verb,
+    /// With which entries: paths as typed.
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
+    pub paths: Vec<Vec<u8>>,
+}
+
+/// What to do with each entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verb {
+    /// Tell the entries of a directory, and anything else itself.
+    List(List),
+    /// Tell the entry.
+    Stat {
+        /// What a link points at instead of the link.
+        follow: bool,
+    },
+    /// Tell what it takes, with all beneath it.
+    Usage {
+        /// Also for each directory beneath it.
+        each: bool,
+    },
+    /// Make a directory.
+    Make {
+        /// Also those above it; one that exists is fine.
+        parents: bool,
+    },
+    /// Give it another name.
+    Move {
+        /// The new name, or the directory to move into.
+        to: Vec<u8>,
+        /// What has the new name already stays.
+        keep: bool,
+    },
+    /// Remove it.
+    Remove {
+        /// Directories too, with all beneath them.
+        trees: bool,
+        /// One that does not exist is fine.
+        force: bool,
+        /// Only tell.
+        dry_run: bool,
+    },
+    /// Send its content.
+    Read,
+}
+
+/// How to list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct List {
+    /// All beneath it.
+    pub recursive: bool,
+    /// Names that begin with a dot, too.
+    pub hidden: bool,
+    /// A directory itself, not its entries.
+    pub itself: bool,
+    /// With the facts of each entry, not only its name.
+    pub facts: bool,
+}
+
+impl Question {
+    /// Whether it changes anything.
+    pub fn writes(&self) -> bool {
+        match self.verb {
+            Verb::List(_) | Verb::Stat { .. } | Verb::Usage { .. } | Verb::Read => false,
+            Verb::Remove { dry_run, .. } => !dry_run,
+            Verb::Make { .. } | Verb::Move { .. } => true,
+        }
+    }
+
+    /// Bytes that it owns.
+    pub fn weight_bytes(&self) -> usize {
+        let paths: usize = self.paths.iter().map(|path| size_of::<Vec<u8>>() + path.len()).sum();
+        paths + if let Verb::Move { to, .. } = &self.verb { to.len() } else { 0 }
+    }
+
+    pub(crate) fn check_limits(&self) -> Result<(), CodecFault> {
+        let long = |path: &Vec<u8>| path.len() > MAX_PATH_BYTES;
+        let to_is_long = matches!(&self.verb, Verb::Move { to, .. } if long(to));
+        if to_is_long || self.paths.iter().any(long) { Err(CodecFault::Limit("path")) } else { Ok(()) }
+    }
+}
+
+/// A message about a place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PlaceWord {
+    /// The next lines of the answer.
+    Told(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_PAGE_LINES>")] Vec<Told>),
+    /// The next bytes of the files that were asked for. A page, too.
+    Data {
+        /// At most [`PAGE_BYTES`].
+        bytes: Vec<u8>,
+        /// Their BLAKE3.
+        blake3: [u8; 32],
+    },
+    /// So many pages were taken.
+    More {
+        /// At least one.
+        pages: u16,
+    },
+    /// That was all.
+    End,
+}
+
+/// A line of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Told {
+    /// What follows is about this entry: a path as typed, or one that a wildcard matched.
+    Operand {
+        /// It has as many names as what was typed, and the same where that has no wildcard.
+        path: Vec<u8>,
+    },
+    /// The next entries stand in this directory.
+    In {
+        /// Beneath the operand.
+        path: RelPath,
+    },
+    /// That directory has too many names to be sorted.
+    Unsorted,
+    /// An entry.
+    Entry {
+        /// Beneath the operand.
+        path: RelPath,
+        /// If asked for.
+        facts: Option<Facts>,
+    },
+    /// What it takes with all beneath it, an inode with several names once.
+    Usage {
+        /// Beneath the operand.
+        path: RelPath,
+        /// In blocks of 512 bytes.
+        blocks: u64,
+        /// The sizes of all.
+        apparent_bytes: u64,
+    },
+    /// It was made.
+    Made {
+        /// Beneath nothing: all of a path as typed, or its beginning.
+        path: Vec<u8>,
+    },
+    /// It has another name.
+    Moved {
+        /// As typed, with its own name where that is a directory.
+        to: Vec<u8>,
+    },
+    /// It stays, because its new name is taken.
+    Stays {
+        /// As above.
+        to: Vec<u8>,
+    },
+    /// It was removed, or would be.
+    Removed {
+        /// Beneath the operand.
+        path: RelPath,
+    },
+    /// Something could not be done.
+    Failed {
+        /// It concerns what was asked for itself, not something beneath it.
+        is_operand: bool,
+        /// One line that names it.
+        why: String,
+    },
+}
+
+/// What a file system knows of an entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// What it is.
+    pub kind: Kind,
+    /// Where a link points.
+    pub target: Vec<u8>,
+    /// Permission bits, at most 0o7777.
+    pub mode: u16,
+    /// Names of this inode.
+    pub links: u64,
+    /// Owner, by number and, if it has one, by name.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Name of the owner; empty: unknown.
+    pub owner: Vec<u8>,
+    /// Name of the group; empty: unknown.
+    pub group: Vec<u8>,
+    /// Bytes of content.
+    pub size: u64,
+    /// Blocks of 512 bytes.
+    pub blocks: u64,
+    /// The size of reads and writes that suits its file system.
+    pub io_block: u32,
+    /// Device of its file system.
+    pub device: (u32, u32),
+    /// What a device file stands for.
+    pub special: (u32, u32),
+    /// Inode.
+    pub inode: u64,
+    /// Last read.
+    pub accessed: Moment,
+    /// Content last changed.
+    pub modified: Moment,
+    /// Last change of any kind.
+    pub changed: Moment,
+    /// When it was made, if the file system keeps it.
+    pub born: Option<Moment>,
+}
+
+/// Kinds of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Kind {
+    File,
+    Directory,
+    Symlink,
+    Fifo,
+    Socket,
+    BlockDevice,
+    CharacterDevice,
+    Unknown,
+}
+
+/// A moment as file systems keep it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Seconds since 1970, negative before.
+    pub s: i64,
+    /// Nanoseconds within the second.
+    pub ns: u32,
+}
+
+impl Told {
+    /// What it takes in memory.
+    pub fn weight_bytes(&self) -> usize {
+        size_of::<Told>()
+            + match self {
+                Told::Operand { path } | Told::Made { path } => path.len(),
+                Told::Moved { to } | Told::Stays { to } => to.len(),
+                Told::In { path } | Told::Usage { path, .. } | Told::Removed { path } => path.as_bytes().len(),
+                Told::Entry { path, facts } => {
+                    let words = |facts: &Facts| facts.target.len() + facts.owner.len() + facts.group.len();
+                    path.as_bytes().len() + facts.as_ref().map_or(0, words)
+                }
+                Told::Failed { why, .. } => why.len(),
+                Told::Unsorted => 0,
+            }
+    }
+
+    fn is_within_limits(&self) -> bool {
+        match self {
+            Told::Operand { path } | Told::Made { path } => path.len() <= MAX_PATH_BYTES,
+            Told::Moved { to } | Told::Stays { to } => to.len() <= MAX_PATH_BYTES,
+            Told::Entry { facts: Some(facts), .. } => {
+                facts.target.len() <= MAX_LINK_TARGET_BYTES
+                    && facts.owner.len().max(facts.group.len()) <= MAX_ACCOUNT_NAME_BYTES
+            }
+            Told::Failed { why, .. } => why.len() <= MAX_TEXT_BYTES,
+            Told::In { .. } | Told::Unsorted | Told::Entry { .. } | Told::Usage { .. } | Told::Removed { .. } => true,
+        }
+    }
+}
+
+impl PlaceWord {
+    /// Bytes that it owns.
+    pub fn weight_bytes(&self) -> usize {
+        match self {
+            PlaceWord::Told(lines) => lines.iter().map(Told::weight_bytes).sum(),
+            PlaceWord::Data { bytes, .. } => bytes.len(),
+            PlaceWord::More { .. } | PlaceWord::End => 0,
+        }
+    }
+
+    pub(crate) fn check_limits(&self) -> Result<(), CodecFault> {
+        let ok = match self {
+            PlaceWord::Told(lines) => lines.iter().all(Told::is_within_limits),
+            PlaceWord::Data { bytes, .. } => bytes.len() <= PAGE_BYTES,
+            PlaceWord::More { pages } => (1..=PAGES_AHEAD).contains(pages),
+            PlaceWord::End => true,
+        };
+        if ok { Ok(()) } else { Err(CodecFault::Limit("answer")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::codec;
+    use crate::control::Control;
+
+    fn decoded(word: PlaceWord) -> Result<Control, CodecFault> {
+        let mut bytes = Vec::new();
+        codec::encode(&Control::Place(word), &mut bytes).unwrap();
+        codec::decode(&bytes[4..])
+    }
+
+    #[test]
+    fn an_answer_names_nothing_outside_of_what_was_asked_about() {
+        let entry = |path: &str| {
+            // As a peer may write it: the path of an honest one cannot be wrong.
+            let mut bytes = Vec::new();
+            let path = RelPath::new(path.replace('.', "x").into_bytes()).unwrap();
+            codec::encode(&Control::Place(PlaceWord::Told(vec![Told::Entry { path, facts: None }])), &mut bytes)
+                .unwrap();
+            bytes
+        };
+        let honest = entry("../y");
+        let hostile: Vec<u8> = honest.iter().map(|byte| if *byte == b'x' { b'.' } else { *byte }).collect();
+        assert!(codec::decode(&honest[4..]).is_ok());
+        assert_eq!(codec::decode(&hostile[4..]), Err(CodecFault::Message));
+    }
+
+    #[test]
+    fn pages_have_their_bounds() {
+        assert!(decoded(PlaceWord::Told(vec![Told::Unsorted; MAX_PAGE_LINES])).is_ok());
+        assert!(decoded(PlaceWord::Told(vec![Told::Unsorted; MAX_PAGE_LINES + 1])).is_err());
+        let data = |length| PlaceWord::Data { bytes: vec![0; length], blake3: [0; 32] };
+        assert!(decoded(data(PAGE_BYTES)).is_ok());
+        assert_eq!(decoded(data(PAGE_BYTES + 1)), Err(CodecFault::Limit("answer")));
+        assert_eq!(decoded(PlaceWord::More { pages: 0 }), Err(CodecFault::Limit("answer")));
+        assert_eq!(decoded(PlaceWord::More { pages: PAGES_AHEAD + 1 }), Err(CodecFault::Limit("answer")));
+        let line = Told::Failed { is_operand: true, why: "x".repeat(MAX_TEXT_BYTES + 1) };
+        assert_eq!(decoded(PlaceWord::Told(vec![line])), Err(CodecFault::Limit("answer")));
+    }
+}
