@@ -194,6 +194,12 @@ impl Visit for Clerk {
             Role::SourceMover { sources } => format!("reads for another host {}", named(sources)),
             Role::Receiver { target } => format!("writes to '{}'", escaped(target)),
             Role::Mover { target } => format!("writes for another host to '{}'", escaped(target)),
+            Role::Place { question } => {
+                let first = question.paths.first().map(|path| escaped(path)).unwrap_or_default();
+                let more = question.paths.len().saturating_sub(1);
+                let verb = if question.writes() { "changes" } else { "looks at" };
+                if more > 0 { format!("{verb} '{first}' and {more} more") } else { format!("{verb} '{first}'") }
+            }
             Role::Probe { time_ms } => format!("probes the path, {:.1} s each way", f64::from(*time_ms) / 1e3),
         };
         self.tell(&what, false);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   run       who is where, who sends, who receives
+//!   place     questions about a tree, and their answers
 //!   reach     the far side, and lanes to it
 //!   session   the control channel, the lanes, the two roles
 //!   files     hashes, manifests, verification
@@ -19,6 +20,7 @@ pub mod fuzzing;
 #[path = "../tests/inside/mod.rs"]
 mod inside;
 mod kept;
+pub mod place;
 mod reach;
 mod run;
 mod session;

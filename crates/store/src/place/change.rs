@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::operand::DIRECTORY_MODE;
-use super::{Line, Operand, Place, Tell};
+use super::{Line, Operand, Site, Tell};
 use crate::error::{Context, Result, StoreError, is_missing, refusal};
 use crate::local_tree::{LocalTree, TargetOptions};
 use crate::meta::{Kind, Stat};
@@ -36,7 +36,7 @@ pub struct Removal {
     pub dry_run: bool,
 }
 
-impl Place {
+impl Site {
     /// Makes a directory; with `parents` also those above it, and one that exists is fine. Returns the paths of those that were made.
     pub fn make_directory(&self, operand: &Operand, parents: bool) -> Result<Vec<Vec<u8>>> {
         if !parents {

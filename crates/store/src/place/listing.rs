@@ -8,7 +8,7 @@ use rustix::fs::AtFlags;
 
 use super::descent::{Step, descend};
 use super::facts::{EntryFacts, NodeKind};
-use super::{Line, Operand, Place, Tell};
+use super::{Line, Operand, Site, Tell};
 use crate::error::{Result, StoreError, is_missing};
 use crate::listing::{Hint, Names};
 use crate::name::join;
@@ -26,7 +26,7 @@ pub struct ListOptions {
     pub facts: bool,
 }
 
-impl Place {
+impl Site {
     /// Whether the entries of an operand are listed, not the operand itself. As with ls, a link to a directory counts as one, unless the
     /// facts are asked for.
     pub fn lists_entries(&self, operand: &Operand, options: ListOptions) -> Result<bool> {
@@ -131,14 +131,14 @@ pub(super) fn for_each_name(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::{PlaceBounds, PlaceOptions};
+    use crate::place::{SiteBounds, SiteOptions};
 
-    fn told(options: PlaceOptions, path: &str, list: ListOptions) -> Vec<String> {
-        let mut place = Place::open(options).unwrap();
-        let operand = place.operands(path.as_bytes()).unwrap().remove(0);
+    fn told(options: SiteOptions, path: &str, list: ListOptions) -> Vec<String> {
+        let mut site = Site::open(options).unwrap();
+        let operand = site.operands(path.as_bytes()).unwrap().remove(0);
         let mut lines = Vec::new();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        let flow = place.list(&operand, list, &mut |line| {
+        let flow = site.list(&operand, list, &mut |line| {
             lines.push(match line {
                 Line::In(path) => format!("in {}", text(path)),
                 Line::Unsorted => "unsorted".to_owned(),
@@ -159,7 +159,7 @@ mod tests {
             std::fs::create_dir_all(root.join(name)).unwrap();
         }
         std::os::unix::fs::symlink("/", root.join("out")).unwrap();
-        let confined = PlaceOptions { confine: Some(root), ..PlaceOptions::default() };
+        let confined = SiteOptions { confine: Some(root), ..SiteOptions::default() };
         let recursive = ListOptions { recursive: true, ..ListOptions::default() };
         let all = ListOptions { hidden: true, ..ListOptions::default() };
         assert_eq!(told(confined.clone(), "/", ListOptions::default()), ["in ", "a", "b", "c", "out"]);
@@ -168,8 +168,8 @@ mod tests {
             told(confined.clone(), "", recursive),
             ["in ", "a", "b", "c", "out", "in a", "in b", "in c", "c/d", "c/e", "in c/d", "in c/e"]
         );
-        let bounds = PlaceBounds { sorted_bytes: 20, ..PlaceBounds::default() };
-        let mut lines = told(PlaceOptions { bounds, ..confined }, ".", all);
+        let bounds = SiteBounds { sorted_bytes: 20, ..SiteBounds::default() };
+        let mut lines = told(SiteOptions { bounds, ..confined }, ".", all);
         assert_eq!(lines.drain(..2).collect::<Vec<_>>(), ["in ", "unsorted"]);
         lines.sort();
         assert_eq!(lines, [".h", "a", "b", "c", "out"]);

@@ -30,7 +30,7 @@ pub use usage::Counted;
 
 /// How typed paths are understood.
 #[derive(Debug, Clone, Default)]
-pub struct PlaceOptions {
+pub struct SiteOptions {
     /// All paths are beneath this directory and no link leads out of it; `/x` means `x` beneath it.
     pub confine: Option<PathBuf>,
     /// What `~` stands for.
@@ -40,12 +40,12 @@ pub struct PlaceOptions {
     /// How much a question may name.
     pub limits: SourceLimits,
     /// How much is held in memory at once.
-    pub bounds: PlaceBounds,
+    pub bounds: SiteBounds,
 }
 
 /// How much of a tree is held in memory at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PlaceBounds {
+pub struct SiteBounds {
     /// Names of one directory that are sorted, with 16 bytes for each: a million names of 30 bytes take 46 MB. A directory with more
     /// is told in its own order.
     pub sorted_bytes: usize,
@@ -55,17 +55,17 @@ pub struct PlaceBounds {
     pub inodes: usize,
 }
 
-impl Default for PlaceBounds {
+impl Default for SiteBounds {
     fn default() -> Self {
         Self { sorted_bytes: 64 << 20, held_bytes: 64 << 20, inodes: 1 << 20 }
     }
 }
 
 /// Where typed paths begin, and how they are understood.
-pub struct Place {
+pub struct Site {
     typed: Typed,
     kernel_files: KernelFiles,
-    options: PlaceOptions,
+    options: SiteOptions,
     /// Names that wildcards may still be compared with.
     names_left: usize,
 }
@@ -83,6 +83,8 @@ pub enum Line {
     Usage(Vec<u8>, u64, u64),
     /// It was removed, or would be.
     Removed(Vec<u8>),
+    /// Nothing new: the work goes on, if it is still wanted.
+    Busy,
     /// Something beneath the operand could not be done.
     Failed(StoreError),
 }
@@ -90,13 +92,13 @@ pub enum Line {
 /// Takes a line. [`ControlFlow::Break`]: no more is wanted.
 pub type Tell<'a> = &'a mut dyn FnMut(Line) -> ControlFlow<()>;
 
-impl Place {
+impl Site {
     /// Opens the directory that paths are confined to.
-    pub fn open(options: PlaceOptions) -> Result<Place> {
+    pub fn open(options: SiteOptions) -> Result<Site> {
         let typed = Typed::new(options.confine.as_deref(), options.home.as_deref())?;
         let is_confined = options.confine.is_some();
         // A user with an account may use the host for any time anyway.
         let names_left = if is_confined { options.limits.names_listed } else { usize::MAX };
-        Ok(Place { typed, kernel_files: KernelFiles::of(is_confined), options, names_left })
+        Ok(Site { typed, kernel_files: KernelFiles::of(is_confined), options, names_left })
     }
 }

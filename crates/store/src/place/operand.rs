@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::Place;
+use super::Site;
 use super::facts::{EntryFacts, NodeKind};
 use crate::ends::reading::SourceFile;
 use crate::error::{Context, Result, StoreError, is_missing, refusal};
@@ -24,7 +24,7 @@ pub struct Operand {
     pub(super) path: Vec<u8>,
 }
 
-impl Place {
+impl Site {
     /// What a typed path means. A name that exists is taken literally, and the matches of its wildcards are taken, too. Without any
     /// of them the path stands for itself, and fails when it is used; so does a wildcard that matches nothing.
     pub fn operands(&mut self, typed: &[u8]) -> Result<Vec<Operand>> {
@@ -136,7 +136,7 @@ pub(super) const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::PlaceOptions;
+    use crate::place::SiteOptions;
 
     #[test]
     fn a_wildcard_is_shown_as_it_was_typed() {
@@ -145,15 +145,15 @@ mod tests {
             std::fs::write(dir.path().join(name), "").unwrap();
         }
         let root = dir.path().canonicalize().unwrap();
-        let shown = |options: PlaceOptions, typed: &str| -> Vec<String> {
-            let found = Place::open(options).unwrap().operands(typed.as_bytes()).unwrap();
+        let shown = |options: SiteOptions, typed: &str| -> Vec<String> {
+            let found = Site::open(options).unwrap().operands(typed.as_bytes()).unwrap();
             found.into_iter().map(|operand| String::from_utf8(operand.shown).unwrap()).collect()
         };
-        let at_home = PlaceOptions { home: Some(root.clone()), expand_globs: true, ..PlaceOptions::default() };
+        let at_home = SiteOptions { home: Some(root.clone()), expand_globs: true, ..SiteOptions::default() };
         assert_eq!(shown(at_home.clone(), "~/a?"), ["~/a*", "~/a1", "~/a2"]);
         assert_eq!(shown(at_home.clone(), "~/[a]*"), ["~/a*", "~/a1", "~/a2"]);
         assert_eq!(shown(at_home, "~/b"), ["~/b"]);
-        let confined = PlaceOptions { confine: Some(root), expand_globs: true, ..PlaceOptions::default() };
+        let confined = SiteOptions { confine: Some(root), expand_globs: true, ..SiteOptions::default() };
         assert_eq!(shown(confined.clone(), "/a?"), ["/a*", "/a1", "/a2"]);
         assert_eq!(shown(confined, "a?"), ["a*", "a1", "a2"]);
     }

@@ -10,7 +10,7 @@ use rustix::fs::AtFlags;
 use super::descent::{Step, descend};
 use super::facts::{EntryFacts, NodeKind};
 use super::listing::for_each_name;
-use super::{Line, Operand, Place, Tell};
+use super::{Line, Operand, Site, Tell};
 use crate::error::{Result, StoreError, is_missing};
 use crate::listing::{Hint, Names};
 use crate::name::join;
@@ -33,7 +33,7 @@ impl Sum {
     }
 }
 
-impl Place {
+impl Site {
     /// Tells what an operand takes with all beneath it, and with `each` also what each directory beneath it takes, before those above it.
     /// What `counted` holds counts no more.
     pub fn usage(
@@ -52,6 +52,9 @@ impl Place {
         let mut sums: Vec<Sum> = Vec::new();
         let mut step = |step: Step<'_>| match step {
             Step::Into { dir, path, enter } => {
+                if tell(Line::Busy).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
                 let (mut sum, result) = (Sum::default(), EntryFacts::look(dir, b"", AtFlags::EMPTY_PATH));
                 if let Ok(own) = &result {
                     sum.add(own.blocks, own.size);

@@ -21,6 +21,7 @@ use crate::reach::crew::Lead;
 use crate::reach::dialler::{Dialler, Further};
 use crate::reach::lane_terms::LaneTerms;
 use crate::reach::paths::{Bringer, First, PathSet, PeerAddresses, own_addresses, tell_changes, way_of};
+use crate::place;
 use crate::run::probe;
 use crate::session::channel::{self, Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::clock::{START_DEADLINE, TICK};
@@ -340,10 +341,13 @@ fn run_role(
             if is_mover { sender::mover::run(job, wiring) } else { sender::run(job, wiring) }
         }
         Role::Receiver { .. } | Role::Mover { .. } if grant.read_only => {
-            let error = Error::new(Fault::Authentication, "the daemon lets this key only read")
-                .try_this("ask its operator for `rw` beside your key");
-            farewell::abort(channel, &error);
-            Err(error)
+            Err(only_reads()).inspect_err(|error| farewell::abort(channel, error))
+        }
+        Role::Place { question } if grant.read_only && question.writes() => {
+            Err(only_reads()).inspect_err(|error| farewell::abort(channel, error))
+        }
+        Role::Place { question } => {
+            return place::serve(&question, carriage.timeout_ms, (grant, surroundings), wiring);
         }
         // A key that may only read may probe both ways, too: what it sends goes nowhere, and its time is bounded.
         Role::Probe { time_ms } => {
@@ -380,6 +384,11 @@ fn run_role(
             Err(error)
         }
     }
+}
+
+fn only_reads() -> Error {
+    Error::new(Fault::Authentication, "the daemon lets this key only read")
+        .try_this("ask its operator for `rw` beside your key")
 }
 
 /// A far side that dialled brings lost lanes back itself.

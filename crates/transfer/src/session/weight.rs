@@ -29,6 +29,7 @@ fn owned_bytes(message: &Control) -> usize {
                 Role::Sender { sources } | Role::SourceMover { sources } => paths_bytes(sources),
                 Role::Receiver { target } | Role::Mover { target } => target.len(),
                 Role::Probe { .. } => 0,
+                Role::Place { question } => question.weight_bytes(),
             };
             rules + words + role
         }
@@ -45,6 +46,7 @@ fn owned_bytes(message: &Control) -> usize {
             abort.what.len() + more.map(String::len).sum::<usize>()
         }
         Control::PathNow(path) => size_of_val(&path.subflows[..]),
+        Control::Place(word) => word.weight_bytes(),
         Control::Bye(summary) => sender_bytes(summary),
         Control::ProbeSent(sent) => sender_bytes(&sent.sender) + size_of_val(&sent.steady_bytes[..]),
         Control::Addresses(addresses) => size_of_val(&addresses[..]),

@@ -1,0 +1,259 @@
+//! Asks a place, here or at another host.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use haul_job::{Carriage, Endpoint, Error, Fault, Job, Observer, Place, Selection, SshOptions};
+use haul_net::Identity;
+use haul_store::place::{Site, SiteOptions, is_answer_to};
+use haul_wire::control::{Control, Role};
+use haul_wire::place::{MAX_ANSWER_BYTES, MAX_ANSWER_LINES, PlaceWord, Question, Told, Verb};
+
+use super::answering::answer;
+use super::{Hearer, Piece};
+use crate::faults;
+use crate::kept::surroundings::Surroundings;
+use crate::reach::connect;
+use crate::reach::remote::{Assignment, Remote};
+use crate::session::channel::{self, SessionEvent};
+use crate::session::clock::{Clock, TICK};
+use crate::session::failure::Failure;
+use crate::session::foreseen::Foreseen;
+use crate::session::reporter::Watch;
+use crate::session::{convert, farewell, host_facts};
+
+/// Pages are told to be taken in lots: each word costs a packet.
+const TAKEN_AT_ONCE: u16 = 8;
+
+/// What is asked, and how the place is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Whose trees; this host's, those of an ssh account, or those of a daemon.
+    pub place: Place,
+    /// What is asked.
+    pub question: Question,
+    /// How the words travel.
+    pub carriage: Carriage,
+    /// How the system's ssh program is called.
+    pub ssh: SshOptions,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// All was heard.
+    Whole,
+    /// The caller wanted no more.
+    Enough,
+}
+
+/// Asks, and gives `take` each piece of the answer as it comes.
+///
+/// # Errors
+/// The place cannot be reached, or broke off. What failed of one entry is a line of the answer.
+pub fn ask(
+    request: &Request,
+    surroundings: &Surroundings,
+    observer: Arc<dyn Observer>,
+    take: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+) -> Result<Answered, Error> {
+    let watch = Arc::new(Watch::new(observer));
+    let result = match &request.place {
+        Place::Local => ask_here(&request.question, &watch, take),
+        Place::Ssh { .. } | Place::Haul { .. } => ask_there(request, surroundings, &watch, take),
+        Place::Zero { .. } | Place::Stripes { .. } | Place::Null => {
+            let what = format!("{} has no names to look at", request.place);
+            Err(Error::new(Fault::Usage, what).try_this("name a path, host:path or haul://host/path"))
+        }
+    };
+    // Ctrl-C reaches ssh as well: whatever broke by that, the person knows why.
+    result.map_err(|error| if watch.interrupted() { interrupted() } else { error })
+}
+
+fn interrupted() -> Error {
+    Error::new(Fault::Interrupted, "interrupted")
+}
+
+struct Here<'a> {
+    watch: &'a Watch,
+    take: &'a mut dyn FnMut(Piece) -> ControlFlow<()>,
+}
+
+impl Here<'_> {
+    fn piece(&mut self, piece: Piece) -> ControlFlow<()> {
+        self.busy()?;
+        (self.take)(piece)
+    }
+}
+
+impl Hearer for Here<'_> {
+    fn line(&mut self, line: Told) -> ControlFlow<()> {
+        self.piece(Piece::Line(line))
+    }
+
+    fn data(&mut self, bytes: &[u8]) -> ControlFlow<()> {
+        self.piece(Piece::Data(bytes.to_vec()))
+    }
+
+    fn busy(&mut self) -> ControlFlow<()> {
+        if self.watch.interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+fn ask_here(
+    question: &Question,
+    watch: &Watch,
+    take: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+) -> Result<Answered, Error> {
+    let site = Site::open(SiteOptions::default()).map_err(|error| faults::store_error(&error))?;
+    let flow = answer(question, site, &mut Here { watch, take });
+    match flow {
+        _ if watch.interrupted() => Err(interrupted()),
+        ControlFlow::Break(()) => Ok(Answered::Enough),
+        ControlFlow::Continue(()) => Ok(Answered::Whole),
+    }
+}
+
+fn ask_there(
+    request: &Request,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+    take: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+) -> Result<Answered, Error> {
+    let Request { place, question, carriage, ssh } = request;
+    let nowhere = |place: &Place| Endpoint { place: place.clone(), path: b".".to_vec() };
+    let job = Job {
+        movers: Vec::new(),
+        sources: vec![nowhere(place)],
+        target: nowhere(&Place::Local),
+        selection: Selection::default(),
+        carriage: carriage.clone(),
+        ssh: ssh.clone(),
+    };
+    let mut remote = connect::connect(place, &job, surroundings, watch, None, Foreseen::default())?;
+    let child = remote.take_child();
+    let result = put(&job, &remote, question, watch).and_then(|()| {
+        let clock = Clock::new(u32::try_from(carriage.timeout.as_millis()).unwrap_or(u32::MAX));
+        hear(question, remote, (clock, watch), Bounds::default(), take)
+    });
+    if let Some(child) = child {
+        child.end();
+    }
+    result.map_err(|error| error.at(place))
+}
+
+/// The question is the first word of the session.
+fn put(job: &Job, remote: &Remote, question: &Question, watch: &Watch) -> Result<(), Error> {
+    // Lanes would prove it. There are none.
+    let identity = match &remote.identity {
+        Some(identity) => identity.public(),
+        None => Identity::generate().map_err(|error| faults::net_error(&error))?.public(),
+    };
+    let role = Role::Place { question: question.clone() };
+    let (peer_session, cpus) = (remote.session, host_facts::cpus());
+    let assigned = Assignment { peer_session, peer_key: identity, links: false, role, path: None, cpus };
+    remote.start(assigned, job, false, watch)
+}
+
+/// How much of an answer is heard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// See [`MAX_ANSWER_LINES`].
+    pub(super) lines: u64,
+    /// See [`MAX_ANSWER_BYTES`].
+    pub(super) bytes: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { lines: MAX_ANSWER_LINES, bytes: MAX_ANSWER_BYTES }
+    }
+}
+
+/// Hears the answer to its end.
+pub(super) fn hear(
+    question: &Question,
+    remote: Remote,
+    (mut clock, watch): (Clock, &Watch),
+    bounds: Bounds,
+    take: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+) -> Result<Answered, Error> {
+    let mut hearing = Hearing { question, bounds, taken: 0 };
+    let channel = remote.channel.clone();
+    let result = loop {
+        if let Err(error) = clock.turn(watch, &channel, &Failure::default()) {
+            break Err(error);
+        }
+        let word = match remote.events.next(TICK) {
+            Some(SessionEvent::Control(Control::Place(word))) => word,
+            Some(SessionEvent::Control(Control::AgentHello(hello))) => match remote.far_end.on_hello(hello) {
+                Ok(()) => continue,
+                Err(error) => break Err(error),
+            },
+            Some(SessionEvent::Control(Control::Abort(abort))) => break Err(convert::error_of(abort)),
+            Some(SessionEvent::Control(other)) => break Err(faults::unexpected(&other)),
+            Some(SessionEvent::ControlEnded(why)) => break Err(remote.far_end.explain(channel::ended(why))),
+            Some(_) | None => continue,
+        };
+        match hearing.word(word, take) {
+            Ok(Some(answered)) => break Ok(answered),
+            Ok(None) => {}
+            Err(error) => break Err(error),
+        }
+        if hearing.taken >= TAKEN_AT_ONCE {
+            let pages = std::mem::take(&mut hearing.taken);
+            channel.outbox().send(Control::Place(PlaceWord::More { pages }));
+        }
+    };
+    farewell::close(&channel, &result);
+    result
+}
+
+struct Hearing<'a> {
+    question: &'a Question,
+    /// What is left of them.
+    bounds: Bounds,
+    /// Pages that the peer does not know to be taken.
+    taken: u16,
+}
+
+impl Hearing<'_> {
+    /// How it ended, if it did.
+    fn word(
+        &mut self,
+        word: PlaceWord,
+        take: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+    ) -> Result<Option<Answered>, Error> {
+        self.taken = self.taken.saturating_add(1);
+        let too_long = || Error::broke_the_protocol("its answer is longer than any tree");
+        let flow = match word {
+            PlaceWord::Told(lines) => {
+                self.bounds.lines = self.bounds.lines.checked_sub(lines.len() as u64).ok_or_else(too_long)?;
+                lines.iter().try_for_each(|line| self.check(line))?;
+                lines.into_iter().try_for_each(|line| take(Piece::Line(line)))
+            }
+            PlaceWord::Data { bytes, blake3 } if self.question.verb == Verb::Read => {
+                self.bounds.bytes = self.bounds.bytes.checked_sub(bytes.len() as u64).ok_or_else(too_long)?;
+                if blake3::hash(&bytes).as_bytes() != &blake3 {
+                    return Err(Error::new(Fault::Verification, "what arrived is not what was sent"));
+                }
+                take(Piece::Data(bytes))
+            }
+            PlaceWord::End => return Ok(Some(Answered::Whole)),
+            PlaceWord::Data { .. } | PlaceWord::More { .. } => {
+                return Err(Error::broke_the_protocol("it says what was not asked for"));
+            }
+        };
+        Ok(flow.is_break().then_some(Answered::Enough))
+    }
+
+    /// Nothing is told of what was not asked for.
+    fn check(&self, line: &Told) -> Result<(), Error> {
+        let Told::Operand { path } = line else { return Ok(()) };
+        if self.question.paths.iter().any(|typed| is_answer_to(typed, path)) {
+            return Ok(());
+        }
+        let path = haul_store::printable(path);
+        Err(Error::broke_the_protocol(format!("it tells of {path}, which was not asked for")))
+    }
+}

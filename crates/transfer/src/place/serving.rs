@@ -1,0 +1,51 @@
+//! The far side of a question.
+
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+use haul_job::{Error, Event, Progress};
+use haul_store::place::{Site, SiteOptions};
+use haul_sys::rights::Access;
+use haul_wire::place::Question;
+
+use super::answering::answer;
+use super::paged::Paged;
+use crate::faults;
+use crate::kept::surroundings::Surroundings;
+use crate::session::grant::Grant;
+use crate::session::wiring::Wiring;
+use crate::session::{farewell, rights};
+
+/// Answers it, and ends the session.
+pub(crate) fn serve(
+    question: &Question,
+    timeout_ms: u32,
+    (grant, surroundings): (&Grant, &Surroundings),
+    wiring: Wiring<'_>,
+) -> Result<(), Error> {
+    let Wiring { events, channel, watch, .. } = wiring;
+    // A question that changes nothing leaves no right to change anything.
+    if !question.writes()
+        && let Ok(root) = haul_store::open_root(grant.root.as_deref().unwrap_or(Path::new("/")))
+    {
+        rights::stay_within(&[(root.as_fd(), Access::Read)], false);
+    }
+    let options = SiteOptions {
+        confine: grant.root.clone(),
+        home: surroundings.home.clone(),
+        expand_globs: true,
+        ..SiteOptions::default()
+    };
+    let mut paged = Paged::new(&events, channel, watch, timeout_ms);
+    let result = match Site::open(options) {
+        Ok(site) => {
+            // Whoever broke it off has said why.
+            let _ = answer(question, site, &mut paged);
+            paged.end()
+        }
+        Err(error) => Err(faults::store_error(&error)),
+    };
+    watch.tell(&Event::Progress(Progress { bytes_moved: paged.data_bytes, ..Progress::default() }));
+    farewell::close(channel, &result);
+    result
+}
