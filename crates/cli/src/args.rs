@@ -14,6 +14,7 @@ use haul_pump::SendRoute;
 use crate::bench::flags::{Bench, send_route, write_route};
 use crate::config_flags::ConfigArgs;
 use crate::networks::NetworkFlags;
+use crate::place::flags::PlaceCommand;
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
 use crate::reach::{REACH, TRAVEL, parse_own_paths, parse_port_range, whole};
 use crate::record::flags::Record;
@@ -34,6 +35,8 @@ pub struct Typed {
 pub enum Command {
     /// Copies files and trees between machines, encrypted, verified, resumable
     Cp(Box<Cp>),
+    #[command(flatten)]
+    Place(PlaceCommand),
     /// Shows what limited the last copy, where its time went, and what would help
     Why(Why),
     /// Checks a tree against a manifest written by 'haul cp --manifest-out'

@@ -26,6 +26,7 @@ mod networks;
 mod outlook;
 mod output;
 mod pages;
+mod place;
 mod printable;
 mod probe;
 mod progress;
@@ -56,6 +57,7 @@ fn run() -> ExitCode {
     match config::parse(std::env::args_os()) {
         Ok((typed, filters)) => match &typed.command {
             Command::Cp(cp) => copy::run(cp, &filters),
+            Command::Place(typed) => place::run(typed),
             Command::Why(typed) => why::run(typed),
             Command::Verify(typed) => verify::run(typed),
             Command::Key(typed) => key::run(typed),

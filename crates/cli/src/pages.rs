@@ -74,6 +74,13 @@ mod tests {
             [
                 "haul",
                 "haul-cp",
+                "haul-ls",
+                "haul-du",
+                "haul-stat",
+                "haul-mkdir",
+                "haul-mv",
+                "haul-rm",
+                "haul-cat",
                 "haul-why",
                 "haul-verify",
                 "haul-key",

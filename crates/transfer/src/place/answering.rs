@@ -173,7 +173,8 @@ impl Answering<'_> {
 fn tell(hearer: &mut dyn Hearer, accounts: &mut Accounts, line: Line) -> ControlFlow<()> {
     // What is read of a disk has no `..` in it. A path that is longer than anybody can ask for is left out, with a word.
     let beneath = |path: Vec<u8>| {
-        RelPath::new(path).map_err(|fault| Told::Failed { is_operand: false, why: format!("cannot tell a path: {fault}") })
+        RelPath::new(path)
+            .map_err(|fault| Told::Failed { is_operand: false, why: format!("cannot tell a path: {fault}") })
     };
     let told = match line {
         Line::Busy => return hearer.busy(),

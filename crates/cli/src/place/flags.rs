@@ -1,0 +1,185 @@
+//! The flags of the commands that look at a tree and change it by hand. They have the names of coreutils.
+
+use std::ffi::OsString;
+
+use clap::{ArgAction, Args, Subcommand, ValueHint};
+
+use crate::reach::Reach;
+
+/// Commands about trees here, at a host, or at a daemon.
+#[derive(Debug, Subcommand)]
+pub enum PlaceCommand {
+    /// Lists directories, here or at a host
+    Ls(Box<Ls>),
+    /// Shows what files and trees take on their disk, here or at a host
+    Du(Box<Du>),
+    /// Shows what a file system knows of a file, here or at a host
+    Stat(Box<StatArgs>),
+    /// Makes directories, here or at a host
+    Mkdir(Box<Mkdir>),
+    /// Gives files and directories other names, on one host
+    Mv(Box<Mv>),
+    /// Removes files and trees, here or at a host
+    Rm(Box<Rm>),
+    /// Writes files to standard output, from here or from a host
+    Cat(Box<Cat>),
+}
+
+const PATHS_HELP: &str = "\
+A PATH is one of this machine, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH or haul://HOST[:PORT]/PATH.
+Wildcards of a path at another host are expanded there; put them in quotes.";
+
+/// `haul ls`
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true, after_help = PATHS_HELP)]
+pub struct Ls {
+    /// What to list; the current directory without any
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<OsString>,
+    /// Kind, permissions, links, owner, group, size and time of each entry
+    #[arg(short = 'l', long)]
+    pub long: bool,
+    /// All that lies beneath, too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Also names that begin with a dot; never '.' and '..'
+    #[arg(short = 'a', visible_short_alias = 'A', long)]
+    pub all: bool,
+    /// Directories themselves, not their entries
+    #[arg(short = 'd', long)]
+    pub directory: bool,
+    /// With -l: sizes such as 1.5K, 234M
+    #[arg(short = 'h', long)]
+    pub human_readable: bool,
+    /// With -l: owner and group as numbers
+    #[arg(short = 'n', long)]
+    pub numeric_uid_gid: bool,
+    /// One entry a line; always so
+    #[arg(short = '1', hide = true)]
+    pub one: bool,
+    /// A JSON object a line, with all that is known of each entry
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub reach: Reach,
+    /// Show this help
+    #[arg(long, action = ArgAction::Help)]
+    pub help: Option<bool>,
+}
+
+/// `haul du`
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true, after_help = PATHS_HELP)]
+pub struct Du {
+    /// What to measure; the current directory without any
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<OsString>,
+    /// One line for each PATH, none for the directories beneath
+    #[arg(short = 's', long)]
+    pub summarize: bool,
+    /// Sizes such as 1.5K, 234M
+    #[arg(short = 'h', long)]
+    pub human_readable: bool,
+    /// The sizes of the files, not what they take on the disk
+    #[arg(long)]
+    pub apparent_size: bool,
+    /// The sizes of the files, in bytes
+    #[arg(short = 'b', long, conflicts_with = "human_readable")]
+    pub bytes: bool,
+    /// A JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub reach: Reach,
+    /// Show this help
+    #[arg(long, action = ArgAction::Help)]
+    pub help: Option<bool>,
+}
+
+/// `haul stat`
+#[derive(Debug, Args)]
+#[command(after_help = PATHS_HELP)]
+pub struct StatArgs {
+    /// What to look at
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<OsString>,
+    /// What a link points at, instead of the link
+    #[arg(short = 'L', long)]
+    pub dereference: bool,
+    /// A JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+/// `haul mkdir`
+#[derive(Debug, Args)]
+#[command(after_help = PATHS_HELP)]
+pub struct Mkdir {
+    /// Directories to make
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<OsString>,
+    /// Also the directories above; one that exists is fine
+    #[arg(short = 'p', long)]
+    pub parents: bool,
+    /// Name each directory that was made
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+/// `haul mv`
+#[derive(Debug, Args)]
+#[command(after_help = PATHS_HELP, override_usage = "haul mv [OPTIONS] PATH... NEW")]
+pub struct Mv {
+    /// What to move, then its new name or the directory to move it into; all at one place
+    #[arg(value_name = "PATH", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<OsString>,
+    /// Leave what has the new name already; without this flag a file there is replaced, as mv does it
+    #[arg(short = 'n', long)]
+    pub no_clobber: bool,
+    /// Replace what has the new name; always so
+    #[arg(short = 'f', long, hide = true, conflicts_with = "no_clobber")]
+    pub force: bool,
+    /// Name each entry that was moved
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+/// `haul rm`
+#[derive(Debug, Args)]
+#[command(after_help = PATHS_HELP)]
+pub struct Rm {
+    /// What to remove
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<OsString>,
+    /// Directories too, with all that lies in them. Links in them are removed, not followed
+    #[arg(short = 'r', visible_short_alias = 'R', long)]
+    pub recursive: bool,
+    /// Say nothing about what does not exist
+    #[arg(short = 'f', long)]
+    pub force: bool,
+    /// Only name what would be removed
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Name each entry that was removed
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+/// `haul cat`
+#[derive(Debug, Args)]
+#[command(after_help = PATHS_HELP)]
+pub struct Cat {
+    /// Files to write, one after the other
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<OsString>,
+    #[command(flatten)]
+    pub reach: Reach,
+}
