@@ -140,9 +140,9 @@ fn or_here(paths: &[OsString]) -> Vec<OsString> {
 /// What is moved, and the new name at the same place.
 fn new_name(paths: &[OsString]) -> Result<(&[OsString], Vec<u8>), Error> {
     let (to, from) = paths.split_last().expect("clap asks for two");
-    let to = endpoint::parse(to)?;
+    let to = one_host(to)?;
     for path in from {
-        let place = endpoint::parse(path)?.place;
+        let place = one_host(path)?.place;
         if place != to.place {
             let what = format!("mv gives new names on one host, and these are on two: {place}, {}", to.place);
             return Err(Error::new(Fault::Usage, what).try_this("haul cp copies; then haul rm -r the source"));
@@ -210,7 +210,7 @@ fn requests(paths: &[OsString], asked: &Asked<'_>) -> Result<Vec<Request>, Error
     let carriage = Carriage { family, ..Carriage::default() };
     let mut requests: Vec<Request> = Vec::new();
     for path in paths {
-        let Endpoint { place, path } = endpoint::parse(path)?;
+        let Endpoint { place, path } = one_host(path)?;
         match requests.iter_mut().find(|request| request.place == place) {
             Some(request) => request.question.paths.push(path),
             None => {
@@ -220,6 +220,11 @@ fn requests(paths: &[OsString], asked: &Asked<'_>) -> Result<Vec<Request>, Error
         }
     }
     Ok(requests)
+}
+
+/// A path as typed. Of several hosts with the same files the first one is asked.
+fn one_host(typed: &OsString) -> Result<Endpoint, Error> {
+    endpoint::parse_hosts(typed).map(|(first, _)| first)
 }
 
 /// A line on standard error, if there is one.

@@ -21,6 +21,7 @@ mod memory;
 mod odd_disks;
 mod owners;
 mod paths;
+mod places;
 mod power;
 mod probe;
 mod record;

@@ -98,6 +98,10 @@ impl Site {
         }
         check_new_path(&new_name).context("make", &target.shown)?;
         let old = Stat::of_name(from.as_fd(), &name).context("access", &operand.shown)?;
+        // As rename(2) does: a slash at the end of a link means what the link points at, which is not moved.
+        if operand.path.ends_with(b"/") && old.kind != Kind::Directory {
+            return Err(StoreError::new("move", &operand.shown, Errno::NOTDIR));
+        }
         let there = Stat::of_name(parent.as_fd(), &new_name).ok();
         if let Some(there) = &there {
             if keep {
