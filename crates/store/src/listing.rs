@@ -12,6 +12,9 @@ use rustix::fs::{FileType, RawDir};
 use crate::error::refusal;
 use crate::limits::{LISTING_BUFFER_BYTES, MAX_DIRECTORY_BYTES};
 
+/// How a directory goes on that is read name by name.
+pub(crate) type Flow = io::Result<ControlFlow<()>>;
+
 /// Names and their types as the directory tells them.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -74,10 +77,7 @@ impl Names {
     }
 
     /// Reads an open directory from its current position, name by name in its own order.
-    pub(crate) fn each(
-        dir: BorrowedFd<'_>,
-        take: &mut dyn FnMut(&[u8], Hint) -> io::Result<ControlFlow<()>>,
-    ) -> io::Result<ControlFlow<()>> {
+    pub(crate) fn each(dir: BorrowedFd<'_>, take: &mut dyn FnMut(&[u8], Hint) -> Flow) -> Flow {
         let mut buffer = vec![MaybeUninit::uninit(); LISTING_BUFFER_BYTES];
         let mut listing = RawDir::new(dir, &mut buffer);
         while let Some(entry) = listing.next() {

@@ -9,6 +9,7 @@
 //! ```
 //! A path of an answer is [`RelPath`]: it lies beneath what was asked about.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -162,7 +163,7 @@ pub enum Told {
         /// Beneath the operand.
         path: RelPath,
         /// If asked for.
-        facts: Option<Facts>,
+        facts: Option<Box<Facts>>,
     },
     /// What it takes with all beneath it, an inode with several names once.
     Usage {
@@ -276,7 +277,7 @@ impl Told {
                 Told::In { path } | Told::Usage { path, .. } | Told::Removed { path } => path.as_bytes().len(),
                 Told::Entry { path, facts } => {
                     let words = |facts: &Facts| facts.target.len() + facts.owner.len() + facts.group.len();
-                    path.as_bytes().len() + facts.as_ref().map_or(0, words)
+                    path.as_bytes().len() + facts.as_ref().map_or(0, |facts| size_of::<Facts>() + words(facts))
                 }
                 Told::Failed { why, .. } => why.len(),
                 Told::Unsorted => 0,

@@ -153,7 +153,7 @@ impl Printer for Listing<'_> {
         match told {
             Told::In { .. } if self.typed.json => ControlFlow::Continue(()),
             Told::In { path } => self.heading(path.as_bytes(), paper),
-            Told::Entry { path, facts } => self.entry(path.as_bytes(), facts, paper),
+            Told::Entry { path, facts } => self.entry(path.as_bytes(), facts.map(|facts| *facts), paper),
             Told::Unsorted => {
                 let name = crate::printable::printable(self.at.full(b""));
                 super::say(&format!("note: a directory in {name} has too many entries to be sorted"));

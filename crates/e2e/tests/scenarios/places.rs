@@ -107,8 +107,11 @@ fn a_daemon_and_this_machine_are_places_like_any_other() {
     missing.expect(2).says(&["nothing matches the wildcard"]);
 }
 
+/// Runs a command with its flags on paths of a place.
+type Place<'a> = &'a dyn Fn(&str, &[&str], &[&str]) -> Outcome;
+
 /// Runs the same commands at a place and with coreutils, and compares what is left.
-fn changes_like_coreutils(run: &dyn Fn(&str, &[&str], &[&str]) -> Outcome, ours: &Path, theirs: &Path) {
+fn changes_like_coreutils(run: Place<'_>, ours: &Path, theirs: &Path) {
     for dir in [ours, theirs] {
         for path in ["a/b/file", "a/link-to/x", "c/one", "c/two", "keep"] {
             plant::text(&dir.join(path), path);

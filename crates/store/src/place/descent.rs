@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::error::{StoreError, is_missing, refusal};
 use crate::kernel_files::KernelFiles;
 use crate::limits::MAX_DEPTH;
-use crate::listing::Names;
+use crate::listing::{Flow, Names};
 use crate::name::join;
 
 /// What happens on the way.
@@ -35,7 +35,7 @@ pub(super) fn descend(
     root: OwnedFd,
     shown: &[u8],
     (kernel_files, held_bytes): (KernelFiles, usize),
-    step: &mut dyn FnMut(Step<'_>) -> io::Result<ControlFlow<()>>,
+    step: &mut dyn FnMut(Step<'_>) -> Flow,
 ) -> ControlFlow<()> {
     let mut stack: Vec<Frame> = Vec::new();
     let mut held = 0;
@@ -84,7 +84,7 @@ pub(super) fn descend(
 }
 
 /// Only directories are read, so nothing else fails.
-fn go_on(step: io::Result<ControlFlow<()>>) -> ControlFlow<()> {
+fn go_on(step: Flow) -> ControlFlow<()> {
     step.unwrap_or(ControlFlow::Continue(()))
 }
 

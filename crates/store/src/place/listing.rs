@@ -10,7 +10,7 @@ use super::descent::{Step, descend};
 use super::facts::{EntryFacts, NodeKind};
 use super::{Line, Operand, Site, Tell};
 use crate::error::{Result, StoreError, is_missing};
-use crate::listing::{Hint, Names};
+use crate::listing::{Flow, Hint, Names};
 use crate::name::join;
 
 /// How to list.
@@ -57,7 +57,7 @@ impl Site {
         options: ListOptions,
         (dir, path, enter): (BorrowedFd<'_>, &[u8], &mut Names),
         tell: Tell<'_>,
-    ) -> io::Result<ControlFlow<()>> {
+    ) -> Flow {
         let wanted = |name: &[u8]| options.hidden || !name.starts_with(b".");
         let (mut begun, mut flow) = (false, ControlFlow::Continue(()));
         let sorted_bytes = self.options.bounds.sorted_bytes;
@@ -95,13 +95,16 @@ impl Site {
     }
 }
 
+/// Takes a name, and whether names come sorted.
+type EachName<'a> = &'a mut dyn FnMut(&[u8], Hint, bool) -> ControlFlow<()>;
+
 /// Each wanted name of a directory: sorted if they take at most `sorted_bytes`, else in the order of the directory.
 pub(super) fn for_each_name(
     dir: BorrowedFd<'_>,
     sorted_bytes: usize,
     wanted: impl Fn(&[u8]) -> bool,
-    each: &mut dyn FnMut(&[u8], Hint, bool) -> ControlFlow<()>,
-) -> io::Result<ControlFlow<()>> {
+    each: EachName<'_>,
+) -> Flow {
     let (mut names, mut is_sorted) = (Names::default(), true);
     let mut tell_all = |names: &Names, is_sorted: bool| {
         (0..names.len()).filter_map(|index| names.get(index)).try_for_each(|(name, hint)| each(name, hint, is_sorted))

@@ -1,7 +1,6 @@
 //! What a tree takes on its disk, as du(1) counts it.
 
 use std::collections::HashSet;
-use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 
@@ -12,7 +11,7 @@ use super::facts::{EntryFacts, NodeKind};
 use super::listing::for_each_name;
 use super::{Line, Operand, Site, Tell};
 use crate::error::{Result, StoreError, is_missing};
-use crate::listing::{Hint, Names};
+use crate::listing::{Flow, Hint, Names};
 use crate::name::join;
 
 /// Inodes with several names that were counted: device and number.
@@ -83,7 +82,7 @@ impl Site {
         counted: &mut Counted,
         sum: &mut Sum,
         tell: Tell<'_>,
-    ) -> io::Result<ControlFlow<()>> {
+    ) -> Flow {
         for_each_name(dir, self.options.bounds.sorted_bytes, |_| true, &mut |name, _, _| {
             let facts = match EntryFacts::look(dir, name, AtFlags::empty()) {
                 Ok(facts) => facts,

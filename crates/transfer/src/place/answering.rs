@@ -102,7 +102,7 @@ impl Answering<'_> {
     fn stat(&mut self, operand: &Operand, follow: bool) -> Done {
         let facts = self.site.facts(operand, follow)?;
         let facts = self.accounts.facts(facts);
-        Ok(self.hearer.line(Told::Entry { path: RelPath::root(), facts: Some(facts) }))
+        Ok(self.hearer.line(Told::Entry { path: RelPath::root(), facts: Some(Box::new(facts)) }))
     }
 
     fn usage(&mut self, operand: &Operand, each: bool, counted: &mut Counted) -> Done {
@@ -181,7 +181,7 @@ fn tell(hearer: &mut dyn Hearer, accounts: &mut Accounts, line: Line) -> Control
         Line::Unsorted => Ok(Told::Unsorted),
         Line::In(path) => beneath(path).map(|path| Told::In { path }),
         Line::Entry(path, facts) => {
-            beneath(path).map(|path| Told::Entry { path, facts: facts.map(|facts| accounts.facts(facts)) })
+            beneath(path).map(|path| Told::Entry { path, facts: facts.map(|facts| Box::new(accounts.facts(facts))) })
         }
         Line::Usage(path, blocks, apparent_bytes) => {
             beneath(path).map(|path| Told::Usage { path, blocks, apparent_bytes })
