@@ -39,6 +39,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::abort::{Abort, AbortFault};
 pub use crate::address::{Address, Candidate};
 use crate::bounded;
+pub use crate::chunk_range::ChunkRange;
 use crate::fault::CodecFault;
 use crate::limits::{
     MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATH_BYTES, MAX_PATHS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
@@ -357,15 +358,6 @@ pub enum Wanted {
     Hash,
     /// These ranges of chunks, ascending and not touching: the rest was verified by an earlier run.
     Chunks(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_RANGES>")] Vec<ChunkRange>),
-}
-
-/// Consecutive chunks of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChunkRange {
-    /// First chunk.
-    pub first: u32,
-    /// How many, at least one.
-    pub count: u32,
 }
 
 /// A chunk is verified at the far side.

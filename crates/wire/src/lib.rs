@@ -18,6 +18,7 @@ mod abort;
 mod address;
 pub mod banner;
 mod bounded;
+mod chunk_range;
 pub mod codec;
 pub mod control;
 mod fault;

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bounded;
-use crate::control::ChunkRange;
+use crate::chunk_range::ChunkRange;
 use crate::limits::{MAX_BATCH_ITEMS, MAX_PATH_BYTES, MAX_RANGES};
 use crate::manifest::Identity;
 

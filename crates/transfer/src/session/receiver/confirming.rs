@@ -2,9 +2,7 @@
 //!
 //! A mover that names a chunk waits here until the leader has told its hash. So a mover that was not given the chunk writes nothing.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_engine::integrity::Hash;
@@ -13,36 +11,9 @@ use haul_wire::control::{ChunkProof, Control};
 use haul_wire::lane::path_of;
 
 use crate::session::clock::TICK;
-use crate::sync::lock;
 
 use super::incoming::Incoming;
 use super::state::Shared;
-
-/// What the leader has read of a file for its movers: at most one hash for each chunk.
-#[derive(Default)]
-pub(super) struct Proofs {
-    hashes: Mutex<BTreeMap<u32, Hash>>,
-    told: Condvar,
-}
-
-impl Proofs {
-    fn add(&self, chunk: u32, hash: Hash) {
-        lock(&self.hashes).insert(chunk, hash);
-        self.told.notify_all();
-    }
-
-    /// The hash of a chunk, if it is told within a moment.
-    fn await_one(&self, chunk: u32, moment: Duration) -> Option<Hash> {
-        let is_missing = |hashes: &mut BTreeMap<u32, Hash>| !hashes.contains_key(&chunk);
-        let waited = self.told.wait_timeout_while(lock(&self.hashes), moment, is_missing);
-        waited.unwrap_or_else(PoisonError::into_inner).0.get(&chunk).copied()
-    }
-
-    /// It has arrived.
-    fn forget(&self, chunk: u32) {
-        lock(&self.hashes).remove(&chunk);
-    }
-}
 
 impl Shared {
     /// Whether a lane leads from a host that does not lead its end.

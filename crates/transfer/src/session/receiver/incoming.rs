@@ -18,9 +18,9 @@ use haul_wire::{PathFault, RelPath};
 use crate::files::hash;
 
 use super::claims::Claims;
-use super::confirming::Proofs;
 use super::exposure::Exposure;
 use super::hollow;
+use super::proofs::Proofs;
 use crate::sync::lock;
 
 pub(super) struct Incoming {

@@ -31,6 +31,7 @@ mod moves;
 mod namers;
 mod naming;
 mod owners;
+mod proofs;
 mod reread;
 mod rereads;
 mod settle;

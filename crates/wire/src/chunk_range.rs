@@ -1,0 +1,12 @@
+//! Which chunks of a file are meant.
+
+use serde::{Deserialize, Serialize};
+
+/// Consecutive chunks of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkRange {
+    /// First chunk.
+    pub first: u32,
+    /// How many, at least one.
+    pub count: u32,
+}
