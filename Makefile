@@ -12,7 +12,7 @@ HAUL   := $(TARGET)/$(TRIPLE)/release/haul
 GUEST_KERNEL := $(abspath $(TARGET))/guest-kernel/linux.uml
 WITH_GUEST_KERNEL = $(if $(HAUL_LAB_KERNEL),,$(shell test -x $(GUEST_KERNEL) && echo HAUL_LAB_KERNEL=$(GUEST_KERNEL)))
 
-.PHONY: all build haul test setup-test fmt-check clippy tidy unit guest e2e sweep fuzz lint-deny demo bench man install clean help
+.PHONY: all build haul test setup-test fmt-check clippy tidy unit guest e2e sweep fuzz lint-deny demo bench bench-web man install clean help
 
 all: build
 
@@ -82,6 +82,10 @@ demo: haul
 bench: haul
 	@HAUL_BIN=$(abspath $(HAUL)) scripts/bench.sh
 
+# The web service beside nginx. See scripts/bench-web.sh --help.
+bench-web: haul
+	@HAUL_BIN=$(abspath $(HAUL)) scripts/bench-web.sh
+
 # Manual pages and completions, made from the definitions of the flags.
 man: build
 	rm -rf $(TARGET)/man $(TARGET)/completions
@@ -112,5 +116,6 @@ help:
 	@echo "make fuzz       DECODER=control: any bytes, until something is found"
 	@echo "make demo       copy, kill, resume and verify a real tree over a private sshd"
 	@echo "make bench      against scp, rsync and globus-url-copy on this machine"
+	@echo "make bench-web  haul serve --http beside nginx on this machine"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"
 	@echo "make lint-deny  licences, sources and vulnerabilities of the dependencies"

@@ -105,6 +105,11 @@ impl LocalFile {
         CacheProbe::new(self.as_fd()).cached_bytes(offset, len).is_ok_and(|cached| cached >= len)
     }
 
+    /// The same by one call of the kernel. False also where it does not tell.
+    pub fn is_surely_cached(&self, offset: u64, len: u64) -> bool {
+        haul_sys::cached::is_surely_cached(self.as_fd(), offset, len)
+    }
+
     /// What the page cache has at `offset`. `None`: a disk would have to be waited for.
     pub fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         haul_sys::cached::read_cached_at(self.as_fd(), buffer, offset)

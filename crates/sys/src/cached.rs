@@ -53,6 +53,12 @@ pub fn read_cached_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> i
     }
 }
 
+/// Whether the kernel says that all of a range is in the page cache. False also where it does not tell: see
+/// [`CacheProbe::cached_bytes`]. It is one call, and never a read.
+pub fn is_surely_cached(file: BorrowedFd<'_>, offset: u64, len: u64) -> bool {
+    cached_bytes(file, offset, len).is_ok_and(|cached| cached >= len)
+}
+
 /// How many bytes of a range are in the page cache, whole pages counted. `ENOSYS` before Linux 6.5; `EPERM` unless the
 /// user owns the file or may write it; `EOPNOTSUPP` for huge pages. Source: cachestat(2).
 pub(crate) fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {

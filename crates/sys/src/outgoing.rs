@@ -1,7 +1,9 @@
 //! Where the connection of a socket leaves this host: its source address and its device, and what carries it.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
+
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use crate::socket::{option, option_u32, set_option, set_option_u32};
 
@@ -31,6 +33,12 @@ pub fn protocol(socket: impl AsFd) -> io::Result<i32> {
     option_u32(&socket, libc::SOL_SOCKET, libc::SO_PROTOCOL).map(u32::cast_signed)
 }
 
+/// Sends what fits, and tells the kernel that more comes at once: the last packet may wait for it (MSG_MORE, send(2)).
+pub fn send_with_more(socket: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+    Ok(rustix::io::retry_on_intr(|| rustix::net::sendmsg(&socket, slices, &mut SendAncillaryBuffer::default(), flags))?)
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -47,5 +55,19 @@ mod tests {
             Err(error) => crate::condition::unmet(format_args!("sockets are bound to no device here: {error}")),
         }
         assert_eq!(protocol(&socket).unwrap(), libc::IPPROTO_TCP);
+    }
+
+    #[test]
+    fn what_is_sent_before_more_arrives_with_it() {
+        use std::io::{Read as _, Write as _};
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        let slices = [io::IoSlice::new(b"head"), io::IoSlice::new(b"er: ")];
+        assert_eq!(send_with_more(&near, &slices).unwrap(), 8);
+        near.write_all(b"body").unwrap();
+        let mut got = [0; 12];
+        far.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"header: body");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The limits that a test or an operator may want otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once. An idle one costs about 4 KiB here and as much in the kernel: 16,384 of them 128 MiB.
+    /// Connections at once. An idle one costs about 1 KiB here and 4 KiB in the kernel: 16,384 of them 80 MiB.
     pub connections: usize,
     /// Of one address: three quarters, so that no single host keeps all others out.
     pub connections_per_source: usize,
@@ -60,9 +60,13 @@ pub const ASYNC_THREADS_MAX: usize = 8;
 /// thread of connections waits for a disk.
 pub const WINDOW_BYTES: u64 = 4 << 20;
 
-/// A file or a range of at most this size is read and leaves with its header in one write. Copying 32 KiB costs less
-/// than a further system call and packet.
-pub const INLINE_BYTES: u64 = 32 << 10;
+/// A file or a range of at most this size is read, and leaves with its header in one write. Copying 4 KiB costs less
+/// than a further system call.
+pub const INLINE_BYTES: u64 = 4 << 10;
+
+/// The same where the bytes pass through this process anyway, or the kernel does not tell this user what it has in
+/// memory: then sendfile might wait for a disk.
+pub const INLINE_BYTES_MAX: u64 = 32 << 10;
 
 /// One read of a body that is encrypted or goes over HTTP/2.
 pub const BLOCK_BYTES: usize = 128 << 10;
@@ -119,9 +123,8 @@ pub const SHELF_KEPT: Duration = Duration::from_secs(1);
 /// faster (CONFIG_HZ 100), so two changes within a tick may look alike.
 pub const FRESH: Duration = Duration::from_millis(100);
 
-/// A connection of HTTP/1.1 on which nothing happens for this long gives its buffers back: 8 KiB and more. nginx does
-/// that at once.
-pub const NAP_AFTER: Duration = Duration::from_secs(1);
+/// The watchdog looks at all connections this often at least: 16,384 of them take it less than a millisecond.
+pub const WATCH_EVERY_MAX: Duration = Duration::from_secs(1);
 
 /// A pause after accept has failed, for example without free descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -18,14 +18,14 @@ use crate::answer::{Asked, answer, check};
 use crate::house::Seat;
 use crate::request::target::Target;
 use crate::token::Token;
-use crate::transport::activity::Activity;
+use crate::transport::line::Line;
 use crate::transport::piece::Queue;
 
 /// Who is at the other end of a connection.
 pub(crate) struct Guest {
     pub(crate) asker: Asker,
     pub(crate) files: Option<Queue>,
-    pub(crate) activity: Arc<Activity>,
+    pub(crate) line: Arc<Line>,
     /// Nobody on the way can read along: TLS, or this host's own loopback.
     pub(crate) is_private: bool,
     /// The network class of its address.
@@ -37,13 +37,19 @@ pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Re
     let (begun, now, is_head) = (Instant::now(), SystemTime::now(), request.method() == http::Method::HEAD);
     let (parts, body) = request.into_parts();
     let mut request = Request::from_parts(parts, ());
-    guest.activity.begins();
+    guest.line.begins();
     let (mut who, has_token) = (None, request.headers().contains_key(AUTHORIZATION));
     let answered = attempt(&guest, &mut request, now, &mut who).await;
     if answered.is_err() {
         let_arrive(&request, body).await;
     }
     let mut response = answered.unwrap_or_else(|refused| refusal(&refused, is_head));
+    if guest.line.is_stopping() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if response.headers().contains_key(CONNECTION) {
+        guest.line.closes();
+    }
     if request.version() == Version::HTTP_2 {
         // HTTP/2 has no such field (RFC 9113, section 8.2.2).
         response.headers_mut().remove(CONNECTION);
@@ -137,7 +143,7 @@ fn at_end(
 ) {
     let (method, uri, status) = (request.method().clone(), request.uri().clone(), response.status().as_u16());
     response.body_mut().on_end(Box::new(move |bytes| {
-        guest.activity.ends();
+        guest.line.ends();
         let Some(tell) = &guest.seat.house.tell else { return };
         let path = uri.path();
         let path = path.get(..LOGGED_PATH_BYTES).unwrap_or(path);

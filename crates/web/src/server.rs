@@ -4,20 +4,22 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use haul_net::{Listener, Policies};
 use rustls::ServerConfig;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
 use crate::answer::Shared;
 use crate::answer::manifest::ManifestFormat;
-use crate::connection::serve;
+use crate::connection::{Accepted, serve};
 use crate::house::{House, Seat, Tell};
 use crate::limits::{self, Limits};
 use crate::token::Secret;
+use crate::transport::watchdog::Watchdog;
 
 /// What a service needs.
 pub struct Options {
@@ -105,13 +107,15 @@ type Port = (TcpListener, Option<TlsAcceptor>);
 
 /// One thread of the service.
 fn run(runtime: Runtime, ports: Vec<Port>, house: &Arc<House>, stops: watch::Receiver<bool>) {
-    // Every task of this thread has a receiver until it ends.
-    let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+    // Every task of this thread has a sender until it ends.
+    let (alive, mut ended) = mpsc::channel::<()>(1);
+    let watchdog = Arc::new(Watchdog::new(house.limits));
     runtime.block_on(async {
+        tokio::spawn(watch_over(Arc::clone(&watchdog), stops.clone()));
         let mut accepting = Vec::new();
         for (socket, tls) in ports {
-            let alive = alive.clone();
-            accepting.push(tokio::spawn(accept(socket, tls, Arc::clone(house), (stops.clone(), alive))));
+            let thread = ThreadOf { watchdog: Arc::clone(&watchdog), stops: stops.clone(), alive: alive.clone() };
+            accepting.push(tokio::spawn(accept(socket, tls, Arc::clone(house), thread)));
         }
         drop(alive);
         for port in accepting {
@@ -123,24 +127,42 @@ fn run(runtime: Runtime, ports: Vec<Port>, house: &Arc<House>, stops: watch::Rec
     runtime.shutdown_background();
 }
 
-/// Whether the service ends, and a mark that the task lives.
-type Life = (watch::Receiver<bool>, tokio::sync::mpsc::Sender<()>);
+/// What the tasks of one thread share.
+struct ThreadOf {
+    watchdog: Arc<Watchdog>,
+    stops: watch::Receiver<bool>,
+    /// A mark that a task lives.
+    alive: mpsc::Sender<()>,
+}
 
-async fn accept(socket: TcpListener, tls: Option<TlsAcceptor>, house: Arc<House>, (mut stops, alive): Life) {
+async fn watch_over(watchdog: Arc<Watchdog>, mut stops: watch::Receiver<bool>) {
+    let mut looks = tokio::time::interval(watchdog.every());
+    loop {
+        tokio::select! {
+            _ = looks.tick() => watchdog.look(Instant::now()),
+            // Without a sender the service has ended, too.
+            _ = stops.wait_for(|stops| *stops), if !watchdog.is_stopping() => watchdog.stop(Instant::now()),
+        }
+    }
+}
+
+async fn accept(socket: TcpListener, tls: Option<TlsAcceptor>, house: Arc<House>, mut thread: ThreadOf) {
     let Ok(listener) = tokio::net::TcpListener::from_std(socket) else { return };
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stops.wait_for(|stops| *stops) => return,
+            _ = thread.stops.wait_for(|stops| *stops) => return,
         };
         match accepted {
             Ok((stream, from)) => {
                 // Without room the stream is dropped: a crowd costs no thread and no memory.
                 let Some(seat) = Seat::take(&house, from) else { continue };
-                let (tls, stops, alive) = (tls.clone(), stops.clone(), alive.clone());
+                let (watchdog, stops) = (Arc::clone(&thread.watchdog), thread.stops.clone());
+                let (accepted, alive) =
+                    (Accepted { stream, tls: tls.clone(), seat, watchdog, stops }, thread.alive.clone());
                 tokio::spawn(async move {
                     // A connection that fails concerns its reader alone.
-                    let _ = serve(stream, tls, seat, stops).await;
+                    let _ = serve(accepted).await;
                     drop(alive);
                 });
             }

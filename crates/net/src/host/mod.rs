@@ -17,6 +17,8 @@ pub mod uplinks;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -69,6 +71,25 @@ pub fn limits() -> Limits {
         allowed_congestion_controls: words("ipv4/tcp_allowed_congestion_control"),
     }
 }
+
+/// [`limits`] as they were within the last second. A server tunes thousands of connections in that time, and each look
+/// opens six files.
+pub(crate) fn recent_limits() -> Arc<Limits> {
+    static KEPT: Mutex<Option<(Instant, Arc<Limits>)>> = Mutex::new(None);
+    let now = Instant::now();
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((read, limits)) = kept.as_ref()
+        && now.saturating_duration_since(*read) < LIMITS_KEPT
+    {
+        return Arc::clone(limits);
+    }
+    let limits = Arc::new(limits());
+    *kept = Some((now, Arc::clone(&limits)));
+    limits
+}
+
+/// An operator who raises a limit does not see a difference.
+const LIMITS_KEPT: Duration = Duration::from_secs(1);
 
 /// Whether this process may choose a congestion control. It asks the kernel, which may load a module for it. The
 /// rights of the process count, as well as [`Limits::allowed_congestion_controls`].

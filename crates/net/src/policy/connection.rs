@@ -127,7 +127,7 @@ impl Policies {
         layers.push(Layer { policy: &by_distance, source: Source::Haul(why) });
         layers.push(Layer { policy: &of_haul, source: Source::Haul(None) });
         let mut granted = apply_layers(stream.as_fd(), &layers, peer);
-        granted.settings.extend(apply_buffers(stream, wanted.window_bytes, distance.class, &host::limits()));
+        granted.settings.extend(apply_buffers(stream, wanted.window_bytes, distance.class, &host::recent_limits()));
         self.tell(granted)
     }
 
@@ -237,8 +237,8 @@ const NEAR_CHOICES: [&str; 2] = ["cubic", "reno"];
 
 /// The host's choice for a connection that uses `now`. It differs from `now` after [`prepare`].
 fn hosts_choice(now: &str) -> String {
-    match host::limits().congestion_control {
-        Some(default) if default == PACED_BY_TIMERS && NEAR_CHOICES.contains(&now) => default,
+    match &host::recent_limits().congestion_control {
+        Some(default) if default == PACED_BY_TIMERS && NEAR_CHOICES.contains(&now) => default.clone(),
         _ => now.to_owned(),
     }
 }

@@ -46,6 +46,8 @@ pub(crate) enum Segment {
 struct Source {
     file: Arc<LocalFile>,
     queue: Option<Queue>,
+    /// The first window is known to be in the page cache.
+    is_cached: bool,
     work: Option<JoinHandle<io::Result<Fetched>>>,
 }
 
@@ -93,8 +95,15 @@ impl Body {
     /// Parts of a file and bytes between them. With a queue, the kernel sends the parts.
     pub(crate) fn of_file(file: Arc<LocalFile>, segments: VecDeque<Segment>, queue: Option<Queue>) -> Body {
         let mut body = Body::of(segments);
-        body.source = Some(Source { file, queue, work: None });
+        body.source = Some(Source { file, queue, is_cached: false, work: None });
         body
+    }
+
+    /// All of it is known to be in the page cache.
+    pub(crate) fn is_cached(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.is_cached = true;
+        }
     }
 
     /// The part, when the body is one part of a file and nothing else.
@@ -197,7 +206,7 @@ impl Source {
                 self.work = None;
                 true
             }
-            None => self.file.has_cached(part.start, len),
+            None => std::mem::take(&mut self.is_cached) || self.file.has_cached(part.start, len),
         };
         if !is_cached {
             let file = Arc::clone(&self.file);

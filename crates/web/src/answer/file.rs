@@ -17,7 +17,7 @@ use super::coding::Coding;
 use super::digest::{Digests, REPR_DIGEST, Wish};
 use super::refusal::{Refusal, refusal};
 use super::{Asked, in_pool, names};
-use crate::limits::{BODY_SHARE_BYTES, INLINE_BYTES};
+use crate::limits::{BODY_SHARE_BYTES, INLINE_BYTES, INLINE_BYTES_MAX};
 use crate::request::condition::{Outcome, Validators};
 use crate::request::range::{self, Part, Wanted};
 
@@ -105,16 +105,26 @@ async fn digests(asked: &Asked, file: &Arc<LocalFile>, stat: &Stat, validators: 
 
 /// A small part is read here, so that it leaves in one write with its header. A larger one that passes through this
 /// process gets its share of the memory.
-async fn inline(asked: &Asked, body: Body, file: &Arc<LocalFile>) -> Result<Body, Refusal> {
-    let Some(part) = body.only_part().filter(|part| part.len() <= INLINE_BYTES) else {
+async fn inline(asked: &Asked, mut body: Body, file: &Arc<LocalFile>) -> Result<Body, Refusal> {
+    let small = body.only_part().filter(|part| part.len() <= INLINE_BYTES_MAX);
+    let is_cached = small.is_some_and(|part| file.is_surely_cached(part.start, part.len()));
+    let Some(part) = small.filter(|part| part.len() <= INLINE_BYTES || asked.files.is_none() || !is_cached) else {
         if asked.files.is_some() || body.len() == 0 {
+            if is_cached {
+                body.is_cached();
+            }
             return Ok(body);
         }
         let share = usize::try_from(body.len()).unwrap_or(BODY_SHARE_BYTES).min(BODY_SHARE_BYTES);
         return Ok(body.holding(asked.shared.memory(share).await?));
     };
     let mut bytes = vec![0; part.len() as usize];
-    let read = match file.read_cached_at(&mut bytes, part.start) {
+    let at_once = if is_cached {
+        file.read_at(&mut bytes, part.start).map(Some)
+    } else {
+        file.read_cached_at(&mut bytes, part.start)
+    };
+    let read = match at_once {
         Ok(Some(count)) if count == bytes.len() => Ok((bytes, count)),
         _ => {
             let file = Arc::clone(file);

@@ -1,21 +1,20 @@
-//! One connection as hyper reads and writes it: clear or TLS, with its own bound for a reader that takes nothing.
+//! One connection as hyper reads and writes it: clear or TLS. Its line hears of all that happens.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 
-use super::activity::Activity;
+use super::line::Line;
 use super::piece::{Queue, is_marker};
 
 /// What carries the bytes.
@@ -32,22 +31,12 @@ pub(crate) struct Io {
     /// Read before hyper had the connection.
     first: Bytes,
     files: Queue,
-    activity: Arc<Activity>,
-    stall: Duration,
-    /// Runs while a write waits.
-    waiting: Option<Pin<Box<Sleep>>>,
+    line: Arc<Line>,
 }
 
 impl Io {
-    pub(crate) fn new(carrier: Carrier, first: Bytes, stall: Duration) -> Io {
-        Io {
-            carrier: TokioIo::new(carrier),
-            first,
-            files: Queue::default(),
-            activity: Arc::default(),
-            stall,
-            waiting: None,
-        }
+    pub(crate) fn new(carrier: Carrier, first: Bytes, line: Arc<Line>) -> Io {
+        Io { carrier: TokioIo::new(carrier), first, files: Queue::default(), line }
     }
 
     /// Where bodies put ranges of files. `None`: their bytes have to pass through this process.
@@ -55,14 +44,10 @@ impl Io {
         matches!(self.carrier.inner(), Carrier::Clear(_)).then(|| self.files.clone())
     }
 
-    /// What happens here.
-    pub(crate) fn activity(&self) -> Arc<Activity> {
-        Arc::clone(&self.activity)
-    }
-
     /// Puts back what was read and not used.
-    pub(crate) fn unread(&mut self, bytes: Bytes) {
-        self.first = if self.first.is_empty() { bytes } else { [bytes, self.first.split_off(0)].concat().into() };
+    pub(crate) fn unread(&mut self, bytes: &[u8]) {
+        // Copied: a slice of hyper's buffer would hold all of that buffer.
+        self.first = [bytes, &self.first].concat().into();
     }
 
     /// Whether bytes were put back.
@@ -72,13 +57,15 @@ impl Io {
 
     /// Waits until there is something to read, or the end. It needs no buffer.
     pub(crate) async fn readable(&self) -> io::Result<()> {
-        if !self.first.is_empty() {
+        if self.has_unread() {
             return Ok(());
         }
-        match self.carrier.inner() {
-            Carrier::Clear(socket) => socket.readable().await,
-            Carrier::Tls(stream) => stream.get_ref().0.readable().await,
-        }
+        let socket = match self.carrier.inner() {
+            Carrier::Clear(socket) => socket,
+            Carrier::Tls(stream) => stream.get_ref().0,
+        };
+        // Unlike `TcpStream::readable`, this needs no place in a list of those who wait.
+        poll_fn(|cx| socket.poll_read_ready(cx)).await
     }
 
     fn send_file(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
@@ -103,18 +90,25 @@ impl Io {
         }
     }
 
-    /// Ends a write that has waited for too long.
-    fn bounded<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if outcome.is_ready() {
-            self.waiting = None;
-            return outcome;
+    /// The header of an answer leaves in one packet with the first bytes of the file that follows.
+    fn send_before_file(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let Carrier::Clear(socket) = self.carrier.inner() else {
+            return Poll::Ready(Err(io::Error::other("a marker where only bytes can go")));
+        };
+        // Each round but the last found that the readiness was stale, and cleared it.
+        loop {
+            ready!(socket.poll_write_ready(cx))?;
+            match socket.try_io(Interest::WRITABLE, || haul_sys::outgoing::send_with_more(socket, slices)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
         }
-        let stall = self.stall;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
-        match waiting.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
+    }
+
+    /// Has the line hear how a write ended.
+    fn told<T>(&self, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        self.line.wrote(outcome.is_pending());
+        outcome
     }
 }
 
@@ -122,12 +116,10 @@ impl Read for Io {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         if self.first.is_empty() {
             let outcome = Pin::new(&mut self.carrier).poll_read(cx, buf);
-            if outcome.is_ready() {
-                self.activity.read();
-            }
+            self.line.read(outcome.is_pending());
             return outcome;
         }
-        self.activity.read();
+        self.line.read(false);
         let count = self.first.len().min(buf.remaining());
         buf.put_slice(&self.first[..count]);
         self.first.advance(count);
@@ -145,16 +137,17 @@ impl Write for Io {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.activity.wrote();
+        self.line.writes();
         let in_memory = slices.iter().take_while(|slice| !is_marker(slice)).count();
         let outcome = match slices.first() {
             Some(first) if in_memory == 0 => self.send_file(cx, first.len()),
+            Some(_) if in_memory < slices.len() => self.send_before_file(cx, &slices[..in_memory]),
             _ => Pin::new(&mut self.carrier).poll_write_vectored(cx, &slices[..in_memory]),
         };
         if let Poll::Ready(Ok(count)) = outcome {
-            self.activity.sent(count);
+            self.line.sent(count);
         }
-        self.bounded(cx, outcome)
+        self.told(outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -164,14 +157,15 @@ impl Write for Io {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.carrier).poll_flush(cx);
         if let Poll::Ready(Ok(())) = outcome {
-            self.activity.flushed();
+            self.line.flushed();
         }
-        self.bounded(cx, outcome)
+        self.told(outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.line.closes();
         let outcome = Pin::new(&mut self.carrier).poll_shutdown(cx);
-        self.bounded(cx, outcome)
+        self.told(outcome)
     }
 }
 

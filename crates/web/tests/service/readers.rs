@@ -160,21 +160,52 @@ fn a_request_in_progress_ends_well_when_the_service_is_stopped() {
     assert!(std::net::TcpStream::connect(served.address).is_err(), "nobody listens any more");
 }
 
-/// Longer than [`haul_web::limits::NAP_AFTER`].
+/// Wherever a request is cut in two: its first part comes together with the request before, which is answered, and then
+/// the connection rests. No byte is lost, and none counts twice.
 #[test]
 fn a_reader_that_rests_between_requests_or_within_one_is_answered_when_it_goes_on() {
     let served = serve(Limits::default());
     let mut stream = connect(served.address);
-    let rest = haul_web::limits::NAP_AFTER * 5 / 2;
-    let mut said = Vec::new();
-    for part in
-        ["GET /ten HTTP/1.1\r\nHost: h\r\n\r\n", "GET /t", "en HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"]
-    {
-        stream.write_all(part.as_bytes()).unwrap();
-        std::thread::park_timeout(rest);
+    let (first, second) = ("GET /ten HTTP/1.1\r\nHost: h\r\n\r\n", "GET /a%20b HTTP/1.1\r\nHost: h\r\n\r\n");
+    let answer = |stream: &mut std::net::TcpStream, body: &str| {
+        let (mut said, mut byte) = (Vec::new(), [0]);
+        while !said.ends_with(format!("\r\n\r\n{body}").as_bytes()) {
+            stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after {}", said.escape_ascii()));
+            said.extend(byte);
+        }
+        assert!(said.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", said.escape_ascii());
+    };
+    for cut in 0..=second.len() {
+        stream.write_all([first, &second[..cut]].concat().as_bytes()).unwrap();
+        answer(&mut stream, "0123456789");
+        stream.write_all(&second.as_bytes()[cut..]).unwrap();
+        answer(&mut stream, "space");
     }
+    stream.write_all(b"GET /ten HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    answer(&mut stream, "0123456789");
+    let mut more = Vec::new();
+    stream.read_to_end(&mut more).unwrap();
+    assert!(more.is_empty(), "{}", more.escape_ascii());
+}
+
+/// Far more than the answers that lie in buffers on their way.
+#[test]
+fn hundreds_of_requests_at_once_are_answered_in_their_order() {
+    let served = serve(Limits::default());
+    let mut stream = connect(served.address);
+    let many = 500;
+    let names = ["ten", "a%20b"];
+    let mut asked: String =
+        (0..many).map(|at| format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", names[at % names.len()])).collect();
+    asked += "HEAD /ten HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    let writing = stream.try_clone().unwrap();
+    let writes = std::thread::spawn(move || (&writing).write_all(asked.as_bytes()).unwrap());
+    let mut said = Vec::new();
     stream.read_to_end(&mut said).unwrap();
+    writes.join().unwrap();
     let text = String::from_utf8(said).unwrap();
-    assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 2, "{text}");
-    assert!(text.ends_with("0123456789"), "{text}");
+    let bodies: Vec<_> = text.split("HTTP/1.1 200 OK\r\n").skip(1).map(|one| one.split("\r\n\r\n").nth(1)).collect();
+    assert_eq!(bodies.len(), many + 1);
+    let expected = |at: usize| if at == many { "" } else { ["0123456789", "space"][at % 2] };
+    assert!((0..=many).all(|at| bodies[at] == Some(expected(at))));
 }

@@ -1,0 +1,305 @@
+//! What happens on one connection: so that an idle one can be told from one that works, and a slow reader from one
+//! that waits for us.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+
+use super::watchdog::Watchdog;
+
+/// Shared by a connection and those who answer on it. All run in one thread at a time, so the order of the single
+/// marks does not matter.
+#[derive(Debug)]
+pub(crate) struct Line {
+    watchdog: Arc<Watchdog>,
+    /// Until when the reader has to send something. [`NEVER`]: we are at turn.
+    reading_due: AtomicU64,
+    /// Until when the reader has to take something.
+    writing_due: AtomicU64,
+    /// Bytes written since the last [`Line::take_sent`].
+    sent: AtomicU64,
+    /// Requests whose answers are not yet given out.
+    in_flight: AtomicU32,
+    phase: AtomicU8,
+    /// Something was written after the last flush.
+    is_unflushed: AtomicBool,
+    /// The last attempt to read found nothing.
+    is_read_empty: AtomicBool,
+    /// It ends after this answer.
+    is_closing: AtomicBool,
+    /// The watchdog has had enough.
+    is_cut: AtomicBool,
+    task: Mutex<Option<Waker>>,
+}
+
+/// A moment that does not come.
+const NEVER: u64 = u64::MAX;
+
+/// What the reader was last seen to do.
+mod phase {
+    /// Nothing, since its last answer or since it came.
+    pub(super) const SILENT: u8 = 0;
+    /// A part of a header has come.
+    pub(super) const HEADER: u8 = 1;
+    /// It has asked.
+    pub(super) const ASKED: u8 = 2;
+    /// It speaks HTTP/2.
+    pub(super) const HTTP2: u8 = 3;
+}
+
+impl Line {
+    /// For a connection that was just accepted. Its reader has to ask for something.
+    pub(crate) fn new(watchdog: &Arc<Watchdog>) -> Arc<Line> {
+        let line = Arc::new(Line {
+            watchdog: Arc::clone(watchdog),
+            reading_due: AtomicU64::new(NEVER),
+            writing_due: AtomicU64::new(NEVER),
+            sent: AtomicU64::new(0),
+            in_flight: AtomicU32::new(0),
+            phase: AtomicU8::new(phase::SILENT),
+            is_unflushed: AtomicBool::new(false),
+            is_read_empty: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
+            is_cut: AtomicBool::new(false),
+            task: Mutex::new(None),
+        });
+        line.rests();
+        watchdog.watches(&line);
+        line
+    }
+
+    // ---- The task of the connection ----
+
+    /// Carries the future out, until the watchdog ends it.
+    pub(crate) async fn within<T>(&self, future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            if self.is_cut.load(Ordering::Relaxed) {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            let polled = future.as_mut().poll(cx);
+            if polled.is_pending() {
+                let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+                if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+                    *task = Some(cx.waker().clone());
+                }
+            }
+            polled
+        })
+        .await
+    }
+
+    /// TLS has to be agreed on first.
+    pub(crate) fn greets(&self) {
+        self.reading_due.store(self.watchdog.after(self.watchdog.limits.handshake), Ordering::Relaxed);
+    }
+
+    /// The reader has to ask for something, or to end the connection.
+    pub(crate) fn rests(&self) {
+        self.phase.store(phase::SILENT, Ordering::Relaxed);
+        self.reading_due.store(self.watchdog.after(self.watchdog.limits.idle), Ordering::Relaxed);
+    }
+
+    /// A part of a header is there, and its end has to come in time.
+    pub(crate) fn expects_header(&self) {
+        self.phase.store(phase::HEADER, Ordering::Relaxed);
+        self.reading_due.store(self.watchdog.after(self.watchdog.limits.header), Ordering::Relaxed);
+    }
+
+    /// HTTP/2 has deadlines of its own for what its reader sends.
+    pub(crate) fn keeps_own_time(&self) {
+        self.phase.store(phase::HTTP2, Ordering::Relaxed);
+        self.reading_due.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// Whether all that was asked is answered and has left, and nothing more has come.
+    pub(crate) fn may_rest(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) == 0
+            && self.phase.load(Ordering::Relaxed) == phase::ASKED
+            && self.is_read_empty.load(Ordering::Relaxed)
+            && !self.is_unflushed.load(Ordering::Relaxed)
+            && !self.is_closing.load(Ordering::Relaxed)
+    }
+
+    /// Whether the service ends.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.watchdog.is_stopping()
+    }
+
+    // ---- Requests ----
+
+    pub(crate) fn begins(&self) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        if self.phase.load(Ordering::Relaxed) != phase::HTTP2 {
+            self.phase.store(phase::ASKED, Ordering::Relaxed);
+        }
+        self.reading_due.store(NEVER, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ends(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The connection ends after the answer that is being given.
+    pub(crate) fn closes(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+    }
+
+    // ---- Bytes ----
+
+    /// A read ended: with bytes or the end of input, or there was nothing yet.
+    pub(crate) fn read(&self, is_empty: bool) {
+        self.is_read_empty.store(is_empty, Ordering::Relaxed);
+        let phase = self.phase.load(Ordering::Relaxed);
+        // The bytes of one header may come one by one; its deadline stays.
+        if !is_empty && matches!(phase, phase::SILENT | phase::ASKED) && self.in_flight.load(Ordering::Relaxed) == 0 {
+            self.expects_header();
+        }
+    }
+
+    /// A write ended, or has to wait.
+    pub(crate) fn wrote(&self, is_blocked: bool) {
+        match is_blocked {
+            false => self.writing_due.store(NEVER, Ordering::Relaxed),
+            true if self.writing_due.load(Ordering::Relaxed) == NEVER => {
+                self.writing_due.store(self.watchdog.after(self.watchdog.limits.stall), Ordering::Relaxed);
+            }
+            true => {}
+        }
+    }
+
+    /// Something is written, and has to be flushed.
+    pub(crate) fn writes(&self) {
+        self.is_unflushed.store(true, Ordering::Relaxed);
+    }
+
+    /// hyper flushes when it has nothing more to write.
+    pub(crate) fn flushed(&self) {
+        self.is_unflushed.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The bytes that were written since the last call.
+    pub(crate) fn take_sent(&self) -> u64 {
+        self.sent.swap(0, Ordering::Relaxed)
+    }
+
+    // ---- The watchdog ----
+
+    pub(super) fn is_late(&self, now_ms: u64, is_stopping: bool) -> bool {
+        let reading_due = self.reading_due.load(Ordering::Relaxed);
+        // Who has not asked is not waited for when the service ends.
+        reading_due <= now_ms
+            || (is_stopping && reading_due != NEVER)
+            || self.writing_due.load(Ordering::Relaxed) <= now_ms
+    }
+
+    pub(super) fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::limits::Limits;
+
+    fn line() -> (Arc<Watchdog>, Arc<Line>) {
+        let watchdog = Arc::new(Watchdog::new(Limits::default()));
+        let line = Line::new(&watchdog);
+        (watchdog, line)
+    }
+
+    fn asked_and_answered(line: &Line) {
+        line.read(false);
+        line.begins();
+        line.writes();
+        line.wrote(false);
+        line.ends();
+        line.flushed();
+        line.read(true);
+    }
+
+    #[test]
+    fn a_connection_may_rest_when_its_answer_has_left_and_nothing_more_has_come() {
+        let (_watchdog, line) = line();
+        line.read(true);
+        assert!(!line.may_rest(), "nothing was asked");
+        line.read(false);
+        line.read(true);
+        assert!(!line.may_rest(), "half a header");
+        line.begins();
+        line.read(true);
+        assert!(!line.may_rest(), "a request is under way");
+        line.writes();
+        line.ends();
+        assert!(!line.may_rest(), "its answer is not flushed");
+        line.flushed();
+        assert!(line.may_rest());
+        line.read(false);
+        assert!(!line.may_rest(), "more has come");
+    }
+
+    #[test]
+    fn a_connection_that_speaks_http2_or_closes_does_not_rest() {
+        let (_watchdog, line) = line();
+        line.keeps_own_time();
+        asked_and_answered(&line);
+        assert!(!line.may_rest());
+        let (_watchdog, line) = self::line();
+        line.closes();
+        asked_and_answered(&line);
+        assert!(!line.may_rest());
+    }
+
+    /// The time of a test goes on as the test says.
+    #[test]
+    fn a_reader_has_its_time_for_a_request_for_a_header_and_for_each_write() {
+        let limits = Limits::default();
+        let (watchdog, line) = line();
+        let begun = Instant::now();
+        let mut now = begun;
+        let mut is_late_after = |line: &Line, time: Duration| {
+            now += time;
+            watchdog.look(now);
+            line.is_late(now.duration_since(begun).as_millis() as u64, false)
+        };
+        let little = Duration::from_secs(2);
+        line.rests();
+        assert!(!is_late_after(&line, limits.idle - little));
+        line.read(false);
+        assert!(!is_late_after(&line, limits.header - little), "from the first byte on it has the time of a header");
+        line.read(false);
+        assert!(is_late_after(&line, 2 * little), "further bytes do not give it more");
+        line.begins();
+        assert!(!is_late_after(&line, 10 * limits.idle), "we are at turn");
+        line.wrote(true);
+        assert!(!is_late_after(&line, limits.stall - little));
+        line.wrote(true);
+        assert!(is_late_after(&line, 2 * little), "it took nothing");
+        line.wrote(false);
+        assert!(!is_late_after(&line, 10 * limits.stall));
+    }
+
+    #[test]
+    fn when_the_service_ends_only_requests_in_progress_go_on() {
+        let (watchdog, line) = line();
+        let working = Line::new(&watchdog);
+        working.read(false);
+        working.begins();
+        watchdog.stop(Instant::now());
+        assert!(line.is_cut.load(Ordering::Relaxed) && !working.is_cut.load(Ordering::Relaxed));
+    }
+}
