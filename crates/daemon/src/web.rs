@@ -10,7 +10,7 @@ use std::time::Instant;
 use haul_job::{Error, Fault, ManifestLine};
 use haul_net::{Identity, Listener, Policies};
 use haul_store::Published;
-use haul_transfer::{Grant, manifest_file};
+use haul_transfer::{Grant, Surroundings, manifest_file};
 use haul_web::access::{Access, Asker, Shelf};
 use haul_web::limits::SHELF_KEPT;
 use haul_web::token::Secret;
@@ -109,6 +109,7 @@ impl Prepared {
             access: self.access,
             secret: Some(Secret::new(identity.secret_for(SECRET_PURPOSE))),
             manifests: Arc::new(Manifests),
+            digests: Surroundings::of_process().state.map(|state| state.join("web-digests")),
             policies,
             limits: Limits::default(),
             tell: (!log.is_quiet()).then_some(tell),

@@ -100,8 +100,12 @@ pub const DIGEST_AT_ONCE_BYTES: u64 = 256 << 20;
 /// Digests that are computed at once: each takes a processor and a disk.
 pub const DIGESTS_AT_ONCE: usize = 2;
 
-/// Digests that are kept: 65,536 x about 200 bytes are 13 MB.
+/// Digests that are kept: 65,536 x about 200 bytes are 13 MB. Their file has at most twice as many records of 120 bytes:
+/// 16 MB.
 pub const MAX_DIGESTS_KEPT: usize = 65_536;
+
+/// Files from this size on are in that file. A shorter one is read in a millisecond.
+pub const DIGEST_FILE_BYTES_MIN: u64 = 1 << 20;
 
 /// Manifests that are made at once, and the blocks of text that wait for each reader.
 pub const MANIFESTS_AT_ONCE: usize = 2;
@@ -125,6 +129,18 @@ pub const FRESH: Duration = Duration::from_millis(100);
 
 /// The watchdog looks at all connections this often at least: 16,384 of them take it less than a millisecond.
 pub const WATCH_EVERY_MAX: Duration = Duration::from_secs(1);
+
+/// Readers without room that are told so at once; further ones are closed without a word.
+pub const TURNED_AWAY_AT_ONCE: usize = 256;
+
+/// Such a reader has this long to send its request and take the answer.
+pub const TURNED_AWAY_DEADLINE: Duration = Duration::from_secs(1);
+
+/// When it should come again, in seconds: an idle connection ends within 75.
+pub const RETRY_AFTER_S: u32 = 10;
+
+/// The log tells of them this often at most.
+pub const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// A pause after accept has failed, for example without free descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

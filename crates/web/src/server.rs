@@ -1,19 +1,23 @@
 //! The service: it listens and accepts, on a few threads. Each connection stays with the thread that accepted it.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use haul_net::{Listener, Policies};
 use rustls::ServerConfig;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
 use crate::answer::Shared;
+use crate::answer::digest::Kept;
 use crate::answer::manifest::ManifestFormat;
 use crate::connection::{Accepted, serve};
 use crate::house::{House, Seat, Tell};
@@ -33,6 +37,8 @@ pub struct Options {
     pub secret: Option<Secret>,
     /// The form of its manifests.
     pub manifests: Arc<dyn ManifestFormat>,
+    /// Where digests of files are kept for the next process. `None`: nowhere.
+    pub digests: Option<PathBuf>,
     /// How connections are tuned, by the network that they come from.
     pub policies: Arc<Policies>,
     /// Its limits.
@@ -52,14 +58,22 @@ impl Service {
     pub fn start(options: Options) -> io::Result<Service> {
         let count = thread::available_parallelism().map_or(1, usize::from).min(limits::ASYNC_THREADS_MAX);
         let (stopping, stops) = watch::channel(false);
+        let digests = options.digests.as_deref().map_or_else(|| Ok(Kept::default()), Kept::in_file);
+        let digests = digests.unwrap_or_else(|error| {
+            if let Some(tell) = &options.tell {
+                tell(&format!("warning: digests of files are forgotten at the end: {error}"), true);
+            }
+            Kept::default()
+        });
         let house = Arc::new(House {
             access: options.access,
             secret: options.secret,
             policies: options.policies,
             limits: options.limits,
             tell: options.tell,
-            shared: Arc::new(Shared::new(options.manifests)),
+            shared: Arc::new(Shared::new(options.manifests, digests)),
             present: Default::default(),
+            turning_away: Default::default(),
         });
         let clear = options.clear.into_iter().map(|listener| (listener, None));
         let tls = options.tls.into_iter().map(|(listener, config)| (listener, Some(TlsAcceptor::from(config))));
@@ -155,8 +169,10 @@ async fn accept(socket: TcpListener, tls: Option<TlsAcceptor>, house: Arc<House>
         };
         match accepted {
             Ok((stream, from)) => {
-                // Without room the stream is dropped: a crowd costs no thread and no memory.
-                let Some(seat) = Seat::take(&house, from) else { continue };
+                let Some(seat) = Seat::take(&house, from) else {
+                    turn_away(&house, stream, from, tls.is_some());
+                    continue;
+                };
                 let (watchdog, stops) = (Arc::clone(&thread.watchdog), thread.stops.clone());
                 let (accepted, alive) =
                     (Accepted { stream, tls: tls.clone(), seat, watchdog, stops }, thread.alive.clone());
@@ -172,3 +188,31 @@ async fn accept(socket: TcpListener, tls: Option<TlsAcceptor>, house: Arc<House>
         }
     }
 }
+
+/// A handshake would cost more than there is, so over TLS the connection is closed.
+fn turn_away(house: &House, mut stream: TcpStream, from: SocketAddr, is_tls: bool) {
+    let Some(place) = house.turn_away(from).filter(|_| !is_tls) else { return };
+    tokio::spawn(async move {
+        let _ = tokio::time::timeout(limits::TURNED_AWAY_DEADLINE, async {
+            stream.write_all(NO_ROOM.as_bytes()).await?;
+            stream.shutdown().await?;
+            // What it has sent is read: otherwise the kernel resets the connection, and the answer may be lost.
+            let mut thrown_away = [0; 512];
+            for _ in 0..TURNED_AWAY_READS {
+                if stream.read(&mut thrown_away).await? == 0 {
+                    break;
+                }
+            }
+            io::Result::Ok(())
+        })
+        .await;
+        drop(place);
+    });
+}
+
+/// [`limits::RETRY_AFTER_S`] is in it.
+const NO_ROOM: &str = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\nConnection: close\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nContent-Length: 24\r\n\r\n503 service unavailable\n";
+
+/// The longest header.
+const TURNED_AWAY_READS: usize = limits::MAX_HEADER_BYTES / 512;

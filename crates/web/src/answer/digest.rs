@@ -1,8 +1,10 @@
-//! Digests of files (RFC 9530): computed once for each state of a file, and kept.
+//! Digests of files (RFC 9530): computed once for each state of a file, and kept, also for the next process.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use aws_lc_rs::digest;
 use haul_store::{FileId, LocalFile, Stat, Version};
@@ -10,7 +12,9 @@ use http::HeaderMap;
 use http::header::HeaderName;
 use tokio::sync::Semaphore;
 
-use crate::limits::{DIGEST_AT_ONCE_BYTES, DIGESTS_AT_ONCE, MAX_DIGESTS_KEPT};
+use super::digest_file::DigestFile;
+use crate::limits::{DIGEST_AT_ONCE_BYTES, DIGEST_FILE_BYTES_MIN, DIGESTS_AT_ONCE, FRESH, MAX_DIGESTS_KEPT};
+use crate::request::condition::moment;
 
 /// The digests of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +26,8 @@ pub(crate) struct Digests {
 /// The digests of many files.
 pub(crate) struct Kept {
     known: Mutex<Known>,
+    /// `None`: the next process computes them again.
+    file: Option<Mutex<DigestFile>>,
     at_once: Arc<Semaphore>,
 }
 
@@ -33,19 +39,54 @@ struct Known {
 }
 
 /// One state of one file.
-type State = (FileId, u64, Version);
+pub(crate) type State = (FileId, u64, Version);
 
 fn state(stat: &Stat) -> State {
     (stat.id, stat.size, stat.version)
 }
 
+impl Known {
+    fn add(&mut self, state: State, digests: Digests) {
+        if self.digests.insert(state, digests).is_none() {
+            self.order.push_back(state);
+        }
+        if self.order.len() > MAX_DIGESTS_KEPT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.digests.remove(&oldest);
+        }
+    }
+}
+
 impl Default for Kept {
     fn default() -> Kept {
-        Kept { known: Mutex::default(), at_once: Arc::new(Semaphore::new(DIGESTS_AT_ONCE)) }
+        Kept { known: Mutex::default(), file: None, at_once: Arc::new(Semaphore::new(DIGESTS_AT_ONCE)) }
     }
 }
 
 impl Kept {
+    /// With what an earlier process has left in this file, and from now on in it.
+    pub(crate) fn in_file(path: &Path) -> io::Result<Kept> {
+        let (file, earlier) = DigestFile::open(path, MAX_DIGESTS_KEPT)?;
+        let mut known = Known::default();
+        earlier.into_iter().for_each(|(state, digests)| known.add(state, digests));
+        Ok(Kept { known: Mutex::new(known), file: Some(Mutex::new(file)), ..Kept::default() })
+    }
+
+    fn keep(&self, state: State, digests: Digests) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).add(state, digests);
+        let (_, size, _) = state;
+        let Some(file) = self.file.as_ref().filter(|_| size >= DIGEST_FILE_BYTES_MIN) else { return };
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        // A full disk costs the next process its time, and no reader anything.
+        if file.add(&state, &digests).unwrap_or(false) {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_long = |(_, size, _): &&State| *size >= DIGEST_FILE_BYTES_MIN;
+            let kept = known.order.iter().filter(is_long).filter_map(|state| Some((state, known.digests.get(state)?)));
+            let _ = file.rewrite(kept);
+        }
+    }
+
     /// The digests of this state, if they are known.
     pub(crate) fn known(&self, stat: &Stat) -> Option<Digests> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).digests.get(&state(stat)).copied()
@@ -56,18 +97,14 @@ impl Kept {
         if let Some(known) = self.known(stat) {
             return Ok(known);
         }
+        let begun = SystemTime::now();
         let digests = compute(file)?;
         if state(&file.stat()?) != state(stat) {
             return Err(io::Error::other("the file changed while it was read"));
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.digests.insert(state(stat), digests).is_none() {
-            known.order.push_back(state(stat));
-        }
-        if known.order.len() > MAX_DIGESTS_KEPT
-            && let Some(oldest) = known.order.pop_front()
-        {
-            known.digests.remove(&oldest);
+        // A file that had just changed may have changed again, and look alike.
+        if begun.duration_since(moment(stat.version.changed())).is_ok_and(|age| age >= FRESH) {
+            self.keep(state(stat), digests);
         }
         Ok(digests)
     }
@@ -180,5 +217,30 @@ mod tests {
         let digests = Digests { sha256: [0; 32], blake3: [255; 32] };
         let both = Wish { sha256: true, blake3: true }.field(&digests);
         assert_eq!(both, format!("sha-256=:{}=:, blake3=:{}8=:", "A".repeat(43), "/".repeat(42)));
+    }
+
+    #[test]
+    fn the_next_process_knows_the_digest_of_a_long_file_and_computes_that_of_another_state() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let path = top.join("long");
+        let published = haul_store::Published::open(&top).unwrap();
+        let found = || match published.find(b"long", haul_store::Patience::ForDisk).unwrap() {
+            haul_store::Opened::File(file, stat) => (file, stat),
+            haul_store::Opened::Directory(_) => panic!("it is a file"),
+        };
+        std::fs::write(&path, vec![7; DIGEST_FILE_BYTES_MIN as usize]).unwrap();
+        let (file, stat) = found();
+        while SystemTime::now().duration_since(moment(stat.version.changed())).is_ok_and(|age| age < FRESH) {
+            std::thread::park_timeout(FRESH / 4);
+        }
+        let digests = Kept::in_file(&top.join("digests")).unwrap().of(&file, &stat).unwrap();
+        let next = Kept::in_file(&top.join("digests")).unwrap();
+        assert_eq!(next.known(&stat), Some(digests));
+        std::fs::write(&path, vec![8; DIGEST_FILE_BYTES_MIN as usize]).unwrap();
+        let (file, stat) = found();
+        assert_eq!(next.known(&stat), None);
+        assert_ne!(next.of(&file, &stat).unwrap(), digests);
+        assert_eq!(next.known(&stat), None, "it has just changed, and might change again and look alike");
     }
 }

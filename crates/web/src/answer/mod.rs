@@ -3,6 +3,7 @@
 pub(crate) mod body;
 pub(crate) mod coding;
 pub(crate) mod digest;
+mod digest_file;
 mod directory;
 mod file;
 pub(crate) mod manifest;
@@ -53,10 +54,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(format: Arc<dyn ManifestFormat>) -> Shared {
+    pub(crate) fn new(format: Arc<dyn ManifestFormat>, digests: Kept) -> Shared {
         Shared {
             memory: Arc::new(Semaphore::new(BODY_MEMORY_BYTES / KIB)),
-            digests: Arc::default(),
+            digests: Arc::new(digests),
             manifests: Arc::new(Semaphore::new(MANIFESTS_AT_ONCE)),
             format,
         }

@@ -1,10 +1,11 @@
 //! Short answers in plain text: why a request was not carried out.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 
 use super::body::Body;
+use crate::limits::RETRY_AFTER_S;
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,9 @@ pub(crate) fn refusal(refused: &Refusal, is_head: bool) -> Response<Body> {
     }
     if let Some(challenge) = refused.challenge {
         header.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        header.insert(RETRY_AFTER, RETRY_AFTER_S.into());
     }
     if status == StatusCode::METHOD_NOT_ALLOWED {
         header.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));

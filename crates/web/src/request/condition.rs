@@ -87,7 +87,8 @@ impl Validators {
 /// 128 bits.
 const TAG_CHARS: usize = 32;
 
-fn moment(time: Time) -> SystemTime {
+/// A time of the file system.
+pub(crate) fn moment(time: Time) -> SystemTime {
     let since = Duration::new(time.s.unsigned_abs(), 0);
     let second = if time.s < 0 { UNIX_EPOCH.checked_sub(since) } else { UNIX_EPOCH.checked_add(since) };
     second.and_then(|second| second.checked_add(Duration::from_nanos(time.ns.into()))).unwrap_or(UNIX_EPOCH)

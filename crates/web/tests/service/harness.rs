@@ -47,6 +47,7 @@ pub fn serve(limits: Limits) -> Served {
         access,
         secret: Some(secret()),
         manifests: Arc::new(Lines),
+        digests: Some(top.join("digests")),
         policies: Arc::new(Policies::default()),
         limits,
         tell: Some(Arc::new(move |text, _| written.lock().unwrap().push(text.to_owned()))),

@@ -50,11 +50,16 @@ fn one_address_has_only_its_part_of_the_connections() {
     let served = serve(Limits { connections_per_source: 3, ..Limits::default() });
     let ask = |stream: &mut std::net::TcpStream| {
         let mut first = [0; 12];
-        stream.write_all(b"GET /ten HTTP/1.1\r\nHost: h\r\n\r\n").and_then(|()| stream.read_exact(&mut first)).is_ok()
+        let asked = stream.write_all(b"GET /ten HTTP/1.1\r\nHost: h\r\n\r\n");
+        asked.and_then(|()| stream.read_exact(&mut first)).is_ok() && &first == b"HTTP/1.1 200"
     };
     let mut kept: Vec<_> = (0..3).map(|_| connect(served.address)).collect();
     assert!(kept.iter_mut().all(ask));
-    assert!(!ask(&mut connect(served.address)));
+    let turned_away = get(served.address, "/ten", "");
+    assert_eq!((turned_away.status, turned_away.body.as_slice()), (503, &b"503 service unavailable\n"[..]));
+    let again = haul_web::limits::RETRY_AFTER_S.to_string();
+    assert_eq!(turned_away.head.lines().find_map(|line| line.strip_prefix("Retry-After: ")), Some(again.as_str()));
+    assert!(served.log.lock().unwrap().iter().any(|line| line.contains("no room for 127.0.0.1")));
     kept.pop();
     assert!((0..200).any(|_| ask(&mut connect(served.address))), "a place that is free is given again");
 }

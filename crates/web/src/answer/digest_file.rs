@@ -1,0 +1,151 @@
+//! Digests that outlive the process: a file with a record for each state of a file.
+//!
+//! ```text
+//! at the start   records are read, and those that are not whole are left out
+//! a new digest   is appended
+//! too many       the file is written again, with those that are still kept
+//! ```
+//! A record whose check does not hold counts as none: then the digest is computed again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use haul_store::{FileId, Time, Version};
+use haul_sys::whole_file::{self, Mode};
+
+use super::digest::{Digests, State};
+
+/// The file.
+#[derive(Debug)]
+pub(crate) struct DigestFile {
+    path: PathBuf,
+    file: File,
+    records: usize,
+    most: usize,
+}
+
+impl DigestFile {
+    /// Opens the file, and reads what it knows, the oldest first. It has at most twice as many records as are kept.
+    pub(crate) fn open(path: &Path, most: usize) -> io::Result<(DigestFile, Vec<(State, Digests)>)> {
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(OWN).open(path)?;
+        let mut bytes = Vec::new();
+        (&mut file).take((2 * most * RECORD_BYTES) as u64).read_to_end(&mut bytes)?;
+        // A process that was killed may have left half a record.
+        let whole = bytes.len() - bytes.len() % RECORD_BYTES;
+        file.set_len(whole as u64)?;
+        let known = bytes[..whole].chunks_exact(RECORD_BYTES).filter_map(parse).collect();
+        Ok((DigestFile { path: path.to_owned(), file, records: whole / RECORD_BYTES, most }, known))
+    }
+
+    /// Adds a digest. True: there are too many now, and [`DigestFile::rewrite`] is due.
+    pub(crate) fn add(&mut self, state: &State, digests: &Digests) -> io::Result<bool> {
+        self.file.write_all(&record(state, digests))?;
+        self.records += 1;
+        Ok(self.records >= 2 * self.most)
+    }
+
+    /// Leaves only these.
+    pub(crate) fn rewrite<'a>(&mut self, kept: impl Iterator<Item = (&'a State, &'a Digests)>) -> io::Result<()> {
+        let bytes: Vec<u8> = kept.flat_map(|(state, digests)| record(state, digests)).collect();
+        whole_file::write(&self.path, &bytes, Mode::Of(OWN))?;
+        self.file = OpenOptions::new().append(true).open(&self.path)?;
+        self.records = bytes.len() / RECORD_BYTES;
+        Ok(())
+    }
+}
+
+/// Nobody else has to know which files were read.
+const OWN: u32 = 0o600;
+
+/// Device, inode, size, change (seconds, nanoseconds, number of the file), two digests, and a check: numbers have eight
+/// bytes, the lowest first.
+const RECORD_BYTES: usize = 6 * 8 + 2 * 32 + CHECK_BYTES;
+const CHECK_BYTES: usize = 8;
+
+/// Another layout has another text, so its records do not hold here.
+const PURPOSE: &str = "haul 2026-11-25 digests of the web service";
+
+fn record((id, size, version): &State, digests: &Digests) -> [u8; RECORD_BYTES] {
+    let changed = version.changed();
+    let numbers = [id.dev, id.ino, *size, changed.s.cast_unsigned(), changed.ns.into(), version.file()];
+    let mut record = [0; RECORD_BYTES];
+    for (place, number) in record.chunks_exact_mut(8).zip(numbers) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+    record[48..80].copy_from_slice(&digests.sha256);
+    record[80..112].copy_from_slice(&digests.blake3);
+    let check = check(&record);
+    record[112..].copy_from_slice(&check);
+    record
+}
+
+fn check(record: &[u8]) -> [u8; CHECK_BYTES] {
+    let check = blake3::derive_key(PURPOSE, &record[..RECORD_BYTES - CHECK_BYTES]);
+    std::array::from_fn(|at| check[at])
+}
+
+fn parse(record: &[u8]) -> Option<(State, Digests)> {
+    if record.len() != RECORD_BYTES || record[112..] != check(record) {
+        return None;
+    }
+    let number = |at: usize| Some(u64::from_le_bytes(record.get(at * 8..at * 8 + 8)?.try_into().ok()?));
+    let changed = Time { s: number(3)?.cast_signed(), ns: u32::try_from(number(4)?).ok()? };
+    let state = (FileId { dev: number(0)?, ino: number(1)? }, number(2)?, Version::new(changed, number(5)?));
+    let digests = Digests { sha256: record[48..80].try_into().ok()?, blake3: record[80..112].try_into().ok()? };
+    Some((state, digests))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(number: u64) -> (State, Digests) {
+        let version = Version::new(Time { s: -5, ns: 999_999_999 }, number);
+        let digest = [number as u8; 32];
+        ((FileId { dev: 1, ino: number }, 1 << 40, version), Digests { sha256: digest, blake3: digest })
+    }
+
+    #[test]
+    fn what_was_added_is_there_for_the_next_process_and_the_file_stays_small() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state/digests");
+        let (mut file, known) = DigestFile::open(&path, 2).unwrap();
+        assert!(known.is_empty());
+        let due: Vec<bool> = (1..=4).map(|number| file.add(&one(number).0, &one(number).1).unwrap()).collect();
+        assert_eq!(due, [false, false, false, true]);
+        let kept = [one(3), one(4)];
+        file.rewrite(kept.iter().map(|(state, digests)| (state, digests))).unwrap();
+        assert!(!file.add(&one(5).0, &one(5).1).unwrap());
+        let (_, known) = DigestFile::open(&path, 2).unwrap();
+        assert_eq!(known, [one(3), one(4), one(5)]);
+    }
+
+    #[test]
+    fn half_a_record_and_an_altered_one_count_as_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("digests");
+        let (mut file, _) = DigestFile::open(&path, 8).unwrap();
+        assert!((1..=3).all(|number| !file.add(&one(number).0, &one(number).1).unwrap()));
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[RECORD_BYTES + 90] ^= 1;
+        bytes.truncate(3 * RECORD_BYTES - 1);
+        fs::write(&path, &bytes).unwrap();
+        let (mut file, known) = DigestFile::open(&path, 8).unwrap();
+        assert_eq!(known, [one(1)]);
+        assert!(!file.add(&one(4).0, &one(4).1).unwrap());
+        assert_eq!(DigestFile::open(&path, 8).unwrap().1, [one(1), one(4)], "what follows half a record is found");
+    }
+
+    #[test]
+    fn any_bytes_are_a_file_without_digests() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("digests");
+        fs::write(&path, vec![0xa5; 10_000]).unwrap();
+        assert!(DigestFile::open(&path, 8).unwrap().1.is_empty());
+    }
+}
