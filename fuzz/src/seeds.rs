@@ -219,7 +219,7 @@ fn messages() -> Vec<Control> {
         Control::Receipts(vec![Receipt { index: 300, chunk: 7, data_bytes: 1 << 22 }; 2]),
         Control::Again { index: 1, chunk: 2 },
         Control::Void(Void { index: 1, chunk: 2, lane: 3 }),
-        Control::Outcomes((0..).zip(outcomes).map(|(index, result)| Outcome { index, result }).collect()),
+        Control::Outcomes((0..).zip(outcomes).map(|(index, result)| Outcome::of(index, result)).collect()),
         Control::Notice(Notice::Skipped { path: b"x".to_vec(), why: "a socket".into() }),
         Control::LaneLost { lane: 3 },
         Control::Summary(ReceiverSummary::default()),

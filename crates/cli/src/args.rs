@@ -18,6 +18,7 @@ use crate::place::flags::PlaceCommand;
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
 use crate::reach::{REACH, TRAVEL, parse_own_paths, parse_port_range, whole};
 use crate::record::flags::Record;
+use crate::rsync_rules::{RsyncLines, RsyncRules};
 use crate::service::ServiceFlags;
 use crate::token::TokenArgs;
 use crate::{rate, retry};
@@ -115,9 +116,8 @@ pub struct Cp {
     /// Leave files alone that are newer at the target
     #[arg(short = 'u', long, help_heading = WHAT)]
     pub update: bool,
-    /// Leave files alone that exist at the target
-    #[arg(long, help_heading = WHAT)]
-    pub ignore_existing: bool,
+    #[command(flatten)]
+    pub rules: RsyncRules,
     /// Copy what symbolic links point to, instead of the links
     #[arg(short = 'L', long, help_heading = WHAT)]
     pub copy_links: bool,
@@ -255,6 +255,8 @@ pub struct Cp {
     /// Show no progress bar
     #[arg(long, conflicts_with = "progress", help_heading = SAID)]
     pub no_progress: bool,
+    #[command(flatten)]
+    pub lines: RsyncLines,
     /// Show the whole help
     #[arg(long, action = clap::ArgAction::HelpLong, help_heading = SAID)]
     pub help: Option<bool>,
@@ -685,7 +687,8 @@ UNITS
 
 LETTERS THAT DIFFER
   -c is rsync's checksum, not scp's cipher: --cipher. -o and -S are ssh's, as in scp: --owner, --sparse.
-  -l is scp's limit in kbit/s; links are always kept. -P is the port, -p is always on.
+  -l is scp's limit in kbit/s; links are always kept. -P is the port, -p is always on. -i is an ssh key,
+  not rsync's letters: --itemize-changes.
 
 AGAIN
   After an interruption, a kill or a lost connection: run the same command again and it goes on

@@ -32,7 +32,7 @@ pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {
     let view = if typed.json {
         View::Json(JsonLines::new(Box::new(std::io::BufWriter::new(output::Out))))
     } else {
-        View::Screen(Screen::new(manner(typed)))
+        View::Screen(Screen::new(manner(typed)).itemising(typed.lines.format(), is_push(typed)))
     };
     match carry_out(typed, filters, view) {
         Ok(code) => ExitCode::from(code),
@@ -181,11 +181,19 @@ fn manner(typed: &Cp) -> Manner {
     Manner {
         quiet: typed.quiet,
         verbose: typed.verbose > 0,
+        very_verbose: typed.verbose > 1,
+        stats: typed.lines.stats,
         dry_run: typed.dry_run,
         live: typed.live,
         aside: manifest_aside(typed),
         show: Show::choose(typed.progress, typed.no_progress, typed.quiet, std::io::stderr().is_terminal()),
     }
+}
+
+/// Whether the data leaves this machine, for rsync's letters.
+fn is_push(typed: &Cp) -> bool {
+    let target = typed.paths.last().and_then(|target| endpoint::parse_hosts(target).ok());
+    target.is_some_and(|(target, _)| !target.place.is_here())
 }
 
 /// Who is told.
@@ -222,6 +230,9 @@ impl View {
                     true => {}
                     false if screen.is_aside() => drop(std::io::stderr().write_all(line.as_bytes())),
                     false => output::say(line),
+                }
+                if screen.has_table() {
+                    screen.table(&crate::stats::table(report));
                 }
                 let _ = write!(std::io::stderr(), "{}", report::closing_failures(report, list));
             }
@@ -326,7 +337,8 @@ impl Observer for Watcher {
 impl Word for Event {
     fn bytes(&self) -> usize {
         let words = match self {
-            Event::Copied { path, .. } | Event::Deleted { path } => path.len(),
+            Event::Copied { path, .. } | Event::Deleted { path } | Event::LeftOut { path, .. } => path.len(),
+            Event::Item(item) => size_of_val(&**item) + item.path.len() + item.link.as_ref().map_or(0, Vec::len),
             Event::Failed { path, why } | Event::Skipped { path, why } => path.len() + why.len(),
             Event::Warning { text } => text.len(),
             // Few of them come.

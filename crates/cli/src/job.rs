@@ -19,7 +19,13 @@ use crate::reach::{parse_jump, parse_port};
 
 /// The job that `haul cp` describes. Reads the lists that its flags name.
 pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
-    let Ends { mut sources, target, movers } = endpoints(&typed.paths)?;
+    let Ends { mut sources, target, movers } = endpoints(&typed.paths).map_err(|error| {
+        // rsync's `-i` would have taken the source for a key.
+        if typed.paths.len() == 1 && !typed.reach.ssh_identity.is_empty() {
+            return error.try_this("-i takes the file of an ssh key, as in scp; rsync's letters are --itemize-changes");
+        }
+        error
+    })?;
     match sources.first_mut() {
         Some(Endpoint { place: Place::Stripes { directories }, .. }) => directories.clone_from(&typed.stripe_dir),
         _ if !typed.stripe_dir.is_empty() => {
@@ -31,6 +37,7 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
     if typed.verify == VerifyWhere::Disk {
         check_verify_disk(typed, &target)?;
     }
+    typed.rules.check(&target.place)?;
     let mut lists = Lists { from0: typed.from0, stdin_taken_by: None };
     let (ssh, ssh_family) = ssh_options(&typed.reach)?;
     let selection = selection(typed, filters, &mut lists)?;
@@ -104,7 +111,7 @@ fn endpoints(paths: &[OsString]) -> Result<Ends, Error> {
 }
 
 fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Selection, Error> {
-    Ok(Selection {
+    Ok(typed.rules.select(Selection {
         rules: rules(filters, lists)?,
         files_from: typed
             .files_from
@@ -124,7 +131,6 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
         max_delete: typed.max_delete,
         checksum: typed.checksum,
         update: typed.update,
-        ignore_existing: typed.ignore_existing,
         dry_run: typed.dry_run,
         inplace: typed.inplace,
         no_resume: typed.no_resume,
@@ -132,7 +138,9 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
         verify_disk: typed.verify == VerifyWhere::Disk,
         trust_journal: typed.trust_journal,
         make_target: true,
-    })
+        itemise: typed.lines.itemises(),
+        ..Selection::default()
+    }))
 }
 
 fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {

@@ -3,12 +3,13 @@
 //! The types are converted from the events by hand: a change inside the program must not change the output.
 
 mod paths;
+mod time;
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_job::{Cause, Change, Error, Event, Host, Job, PathSummary, Report, Shares};
+use haul_job::{Cause, Change, Error, Event, Host, Job, PathSummary, Report};
 use serde::{Deserialize, Serialize};
 
 use crate::class::{ClassChangeLine, ClassLine, class_name, of_class_change, of_service};
@@ -17,6 +18,7 @@ use crate::{endpoint, failure, json_text, limit};
 
 use paths::of_each_path;
 pub use paths::{OnePathLine, SubflowLine, of_paths, of_subflows};
+pub use time::{TimeLine, of_shares};
 
 /// Writes each event as a line.
 pub struct JsonLines {
@@ -45,7 +47,9 @@ impl JsonLines {
         };
         if let Some(line) = line {
             // With a million entries, a system call for each line would cost too much.
-            self.write(&line, !matches!(line, Line::Copied { .. } | Line::Deleted { .. }));
+            let is_frequent =
+                matches!(line, Line::Copied { .. } | Line::Deleted { .. } | Line::LeftOut { .. } | Line::Item { .. });
+            self.write(&line, !is_frequent);
         }
     }
 
@@ -169,6 +173,18 @@ enum Line {
         path: Named,
         why: String,
     },
+    LeftOut {
+        #[serde(flatten)]
+        path: Named,
+        rule: &'static str,
+    },
+    Item {
+        #[serde(flatten)]
+        path: Named,
+        changes: String,
+        size: u64,
+        mtime_s: i64,
+    },
     Failed {
         #[serde(flatten)]
         path: Named,
@@ -220,6 +236,10 @@ pub struct ReportLine {
     pub others_made: u64,
     pub deleted: u64,
     pub skipped: u64,
+    #[serde(default)]
+    pub left_out: u64,
+    #[serde(default)]
+    pub removed: u64,
     pub failed: u64,
     pub vanished: u64,
     pub unverified: u64,
@@ -268,27 +288,6 @@ pub struct ReportLine {
     pub target: HostLine,
     pub remedies: Vec<RemedyLine>,
     pub failures: Vec<Failure>,
-}
-
-/// Shares of the lanes' time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct TimeLine {
-    pub source_storage: f64,
-    pub source_cpu: f64,
-    pub ramp: f64,
-    pub capacity: f64,
-    pub contention: f64,
-    pub receive_window: f64,
-    pub send_buffer: f64,
-    pub loss: f64,
-    pub jitter: f64,
-    pub latency: f64,
-    pub network: f64,
-    pub target_cpu: f64,
-    pub target_storage: f64,
-    pub rate_limit: f64,
-    pub work: f64,
 }
 
 /// The path as its sender saw it; 0 means unknown.
@@ -400,6 +399,11 @@ fn of_event(event: &Event, at: Duration, outlook: &mut Outlook) -> Option<Line> 
         }
         Event::Deleted { path } => Line::Deleted { path: named(path) },
         Event::Skipped { path, why } => Line::Skipped { path: named(path), why: why.clone() },
+        Event::LeftOut { path, rule } => Line::LeftOut { path: named(path), rule: rule.name() },
+        Event::Item(item) => {
+            let changes = crate::itemise::letters(item, false);
+            Line::Item { path: named(&item.path), changes, size: item.size, mtime_s: item.mtime_s }
+        }
         Event::Failed { path, why } => Line::Failed { path: named(path), why: why.clone() },
         Event::Retry { why, pause, gives_up_after } => {
             Line::Retry { why: why.clone(), pause_s: seconds(*pause), gives_up_after_s: gives_up_after.map(seconds) }
@@ -422,6 +426,8 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         others_made: r.others_made,
         deleted: r.deleted,
         skipped: r.skipped,
+        left_out: r.left_out,
+        removed: r.removed,
         failed: r.failed,
         vanished: r.vanished,
         unverified: r.unverified,
@@ -461,27 +467,6 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
             .collect(),
         class_changes: r.class_changes.iter().map(|change| of_class_change(change, seconds(change.at))).collect(),
         failures: r.failures.iter().map(|(path, why)| Failure { path: named(path), why: why.clone() }).collect(),
-    }
-}
-
-pub fn of_shares(shares: &Shares) -> TimeLine {
-    let of = |cause| share(shares.of(cause));
-    TimeLine {
-        source_storage: of(Cause::SourceStorage),
-        source_cpu: of(Cause::SourceCpu),
-        ramp: of(Cause::Ramp),
-        capacity: of(Cause::Capacity),
-        contention: of(Cause::Contention),
-        receive_window: of(Cause::ReceiveWindow),
-        send_buffer: of(Cause::SendBuffer),
-        loss: of(Cause::Loss),
-        jitter: of(Cause::Jitter),
-        latency: of(Cause::Latency),
-        network: of(Cause::Network),
-        target_cpu: of(Cause::TargetCpu),
-        target_storage: of(Cause::TargetStorage),
-        rate_limit: of(Cause::RateLimit),
-        work: of(Cause::Work),
     }
 }
 
@@ -635,6 +620,8 @@ mod tests {
             Event::Copied { path: b"odd\xff".to_vec(), bytes: 0, change: Change::Made },
             Event::Deleted { path: path.clone() },
             Event::Skipped { path: path.clone(), why: "it is a socket".into() },
+            Event::LeftOut { path: path.clone(), rule: haul_job::LeftOut::TooLarge },
+            Event::Item(Box::new(crate::itemise::tests::file(haul_job::Changed { size: true, ..Default::default() }))),
             Event::Failed { path: path.clone(), why: "cannot read: permission denied".into() },
             Event::Retry {
                 why: "cannot reach host-b".into(),

@@ -14,6 +14,7 @@ mod ending;
 mod endpoint;
 mod failure;
 mod figures;
+mod itemise;
 mod job;
 mod json;
 mod json_text;
@@ -22,6 +23,7 @@ mod key;
 mod limit;
 mod live;
 mod manifest_out;
+mod neighbours;
 mod networks;
 mod outlook;
 mod output;
@@ -35,15 +37,18 @@ mod reach;
 mod record;
 mod report;
 mod retry;
+mod rsync_rules;
 mod serve;
 mod service;
 mod signals;
 mod speaker;
+mod stats;
 mod token;
 mod tune;
 mod verify;
 mod why;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use args::Command;
@@ -75,7 +80,10 @@ fn run() -> ExitCode {
         },
         Err(Refused::Settings { error, json }) => ending::failed(&error, json),
         Err(Refused::CommandLine(error)) => {
-            let printed = error.print();
+            let printed = match neighbours::words(&error) {
+                Some(words) => std::io::stderr().write_all(words.as_bytes()),
+                None => error.print(),
+            };
             // Help and version are a success. All other errors of clap are usage errors: 1 for us, 2 for clap.
             if error.use_stderr() {
                 let _ = printed;

@@ -6,10 +6,11 @@ use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_job::{Change, Event, Progress, Subject};
+use haul_job::{Change, Event, LeftOut, Progress, Subject};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::figures::{bytes, clock, count, counted, duration, rate};
+use crate::itemise::Format;
 use crate::live::Live;
 use crate::outlook::{Left, Outlook};
 use crate::output;
@@ -22,6 +23,10 @@ pub struct Manner {
     pub quiet: bool,
     /// Each path, each choice.
     pub verbose: bool,
+    /// What rules leave out.
+    pub very_verbose: bool,
+    /// A table at the end.
+    pub stats: bool,
     /// A dry run: "would copy" instead of "copied".
     pub dry_run: bool,
     /// How progress is shown.
@@ -61,6 +66,8 @@ pub struct Screen {
     manner: Manner,
     started: Instant,
     bar: ProgressBar,
+    /// The form of a line for each entry, and whether the data leaves this machine.
+    itemises: Option<(Format, bool)>,
     state: Mutex<State>,
 }
 
@@ -81,7 +88,13 @@ struct State {
 impl Screen {
     /// An empty screen.
     pub fn new(manner: Manner) -> Self {
-        Self { manner, started: Instant::now(), bar: ProgressBar::hidden(), state: Mutex::default() }
+        Self { manner, started: Instant::now(), bar: ProgressBar::hidden(), itemises: None, state: Mutex::default() }
+    }
+
+    /// With a line for each entry that changes.
+    #[must_use]
+    pub fn itemising(self, format: Option<Format>, is_push: bool) -> Self {
+        Self { itemises: format.map(|format| (format, is_push)), ..self }
     }
 
     /// Whether this event is shown.
@@ -93,7 +106,12 @@ impl Screen {
             Event::Warning { .. } | Event::Skipped { .. } | Event::Installing { .. } => !self.manner.quiet,
             Event::Chose { what: Subject::Class, .. } => self.manner.verbose || self.manner.live,
             Event::Connecting { .. } | Event::Chose { .. } => self.manner.verbose,
-            Event::Copied { .. } | Event::Deleted { .. } => self.names(),
+            Event::Deleted { .. } if self.itemises.is_some() => !self.manner.quiet,
+            Event::Copied { .. } | Event::Deleted { .. } => self.names() && self.itemises.is_none(),
+            Event::LeftOut { .. } => self.manner.very_verbose && !self.manner.quiet,
+            Event::Item(item) => {
+                !self.manner.quiet && self.itemises.as_ref().is_some_and(|(format, _)| format.shows(item))
+            }
             Event::Retry { .. } => !self.manner.quiet,
             Event::Found { .. } | Event::Manifest(_) => false,
         }
@@ -130,11 +148,32 @@ impl Screen {
                 self.below(&format!("{}: {} ({})", what.name(), printable(choice), printable(reason)), false);
             }
             Event::Copied { path, change, .. } => self.name(self.verb(*change), path),
+            Event::Item(item) => {
+                if let Some((format, is_push)) = &self.itemises {
+                    self.say(format.line(item, *is_push));
+                }
+            }
+            Event::LeftOut { path, rule } => {
+                self.below(&format!("left out: {}: {}", printable_path(path), why_left_out(*rule)), false);
+            }
             Event::Deleted { path } => {
+                if let Some((format, _)) = &self.itemises {
+                    return self.say(format.deleted(path));
+                }
                 self.name(if self.manner.dry_run { "delete" } else { "deleted" }, path);
             }
             Event::Found { .. } | Event::Manifest(_) => {}
         }
+    }
+
+    /// Whether the totals are shown as a table.
+    pub fn has_table(&self) -> bool {
+        self.manner.stats
+    }
+
+    /// Shows them, where the names go.
+    pub fn table(&self, text: &str) {
+        self.say(text.to_owned());
     }
 
     /// True if standard output belongs to the manifest.
@@ -222,10 +261,14 @@ impl Screen {
 
     /// A line on standard output, for `-v` and `-n`.
     fn name(&self, verb: &str, path: &[u8]) {
+        self.say(format!("{verb} {}\n", printable_path(path)));
+    }
+
+    /// The same for a line that is finished.
+    fn say(&self, line: String) {
         let mut state = self.state();
         state.lines_since_failure |= state.failed;
         self.bar.suspend(|| {
-            let line = format!("{verb} {}\n", printable_path(path));
             // Only the manifest may go to standard output.
             if self.manner.aside {
                 let _ = std::io::stderr().write_all(line.as_bytes());
@@ -286,6 +329,17 @@ fn status(progress: &Progress, bytes_per_s: Option<f64>, left: Left) -> String {
         parts.push(format!("{} failed", count(progress.failed)));
     }
     parts.join("  ")
+}
+
+fn why_left_out(rule: LeftOut) -> &'static str {
+    match rule {
+        LeftOut::Missing => "it does not exist at the target (--existing)",
+        LeftOut::Exists => "it exists at the target (--ignore-existing)",
+        LeftOut::Newer => "the target's is newer (--update)",
+        LeftOut::TooLarge => "it is larger than --max-size",
+        LeftOut::TooSmall => "it is smaller than --min-size",
+        LeftOut::Itself => "it is the source itself, and is not removed",
+    }
 }
 
 fn style() -> ProgressStyle {

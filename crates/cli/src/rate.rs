@@ -51,6 +51,28 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     number.times(factor).and_then(|size| u64::try_from(size).ok()).ok_or_else(|| "that is too large".to_owned())
 }
 
+/// `--max-size` and `--min-size` as in rsync: [`parse_size`], also with `P`, and with `+1` or `-1` behind it.
+pub fn parse_rsync_size(text: &str) -> Result<u64, String> {
+    let wrong = || "a size as in rsync: 1500, 1.5K, 100M, 2GB, 1G-1".to_owned();
+    let (size, step) = match text.len().checked_sub(2).and_then(|at| text.split_at_checked(at)) {
+        Some((size, step @ ("+1" | "-1"))) if !size.is_empty() => (size, step),
+        _ => (text, ""),
+    };
+    let (number, unit) = split_number(size).map_err(|_| wrong())?;
+    let factor = match unit.to_ascii_uppercase().as_str() {
+        "P" | "PIB" => 1 << 50,
+        "PB" => 1_000_000_000_000_000,
+        unit => binary_or_decimal(unit).ok_or_else(wrong)?,
+    };
+    let bytes = number.times(factor).and_then(|size| u64::try_from(size).ok());
+    let stepped = match step {
+        "+1" => bytes.and_then(|size| size.checked_add(1)),
+        "-1" => bytes.and_then(|size| size.checked_sub(1)),
+        _ => bytes,
+    };
+    stepped.ok_or_else(wrong)
+}
+
 /// The suffixes of rsync's sizes; none is 1.
 fn binary_or_decimal(unit: &str) -> Option<u64> {
     Some(match unit {
@@ -270,6 +292,25 @@ mod tests {
         assert_eq!(parse_scp_limit("8000"), Ok(1_024_000));
         for text in ["0", "-1", "8M", "x", ""] {
             assert!(parse_scp_limit(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_of_size_are_read_as_in_rsync() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("1500", 1500),
+            ("1k", 1024),
+            ("1.5mb-1", 1_499_999),
+            ("2g+1", (2 << 30) + 1),
+            ("1KiB", 1024),
+            ("3B", 3),
+            ("1P", 1 << 50),
+        ] {
+            assert_eq!(parse_rsync_size(text), Ok(bytes), "{text}");
+        }
+        for wrong in ["", "+1", "-1", "1x", "1k+2", "0-1", "k"] {
+            assert!(parse_rsync_size(wrong).unwrap_err().contains("1G-1"), "{wrong}");
         }
     }
 }

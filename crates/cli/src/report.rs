@@ -62,6 +62,12 @@ fn line(report: &Report, look: &str) -> String {
     if report.deleted > 0 {
         parts.push(format!("deleted {}", counted(report.deleted, "entry", "entries")));
     }
+    if report.removed > 0 {
+        parts.push(format!("removed {} at the source", counted(report.removed, "entry", "entries")));
+    }
+    if report.left_out > 0 {
+        parts.push(format!("left out {} by a rule", counted(report.left_out, "entry", "entries")));
+    }
     if report.skipped > 0 {
         parts.push(format!("skipped {}", counted(report.skipped, "entry", "entries")));
     }
@@ -81,6 +87,9 @@ fn dry_run_line(report: &Report) -> String {
     }
     if report.files_kept > 0 {
         parts.push(format!("keep {}", files(report.files_kept)));
+    }
+    if report.left_out > 0 {
+        parts.push(format!("leave out {}", counted(report.left_out, "entry", "entries")));
     }
     if report.failed > 0 {
         parts.push(format!("{} FAILED", counted(report.failed, "entry", "entries")));
@@ -235,6 +244,8 @@ pub mod tests {
             vanished: 0,
             unverified: 0,
             skipped: 0,
+            left_out: 0,
+            removed: 0,
             bytes_found: 6_012_954_214,
             bytes_moved: 6_012_954_214,
             bytes_again: 0,

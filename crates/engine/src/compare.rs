@@ -1,5 +1,6 @@
 //! What to do with one item, given what stands at the target under its name: rsync's quick check and its variations.
 
+use haul_wire::control::{Changes, LeftOut};
 use haul_wire::manifest::{Attributes, Identity, Time};
 
 /// What stands at the target.
@@ -49,6 +50,16 @@ pub struct Rules {
     pub group: bool,
     /// Extended attributes or ACLs are copied: metadata is always applied.
     pub xattrs: bool,
+    /// Leave out what does not exist.
+    pub existing: bool,
+    /// Compare size alone.
+    pub size_only: bool,
+    /// Leave out files that are larger.
+    pub max_size_bytes: Option<u64>,
+    /// Leave out files that are smaller.
+    pub min_size_bytes: Option<u64>,
+    /// The source goes once it is there: it must not be what stands at the target.
+    pub removes_sources: bool,
 }
 
 impl Rules {
@@ -71,20 +82,32 @@ pub enum FileDecision {
     CompareContents,
     /// A directory stands where the file should go.
     Conflict,
+    /// A rule leaves it out. What stands at the target stays.
+    LeaveOut(LeftOut),
 }
 
 /// Decides about a file.
 pub fn file(identity: &Identity, attributes: &Attributes, existing: &Existing, rules: &Rules) -> FileDecision {
+    // In rsync's order: what exists, then sizes, then times.
+    if let Some(rule) = by_existence(existing, rules).or_else(|| by_size(identity.size, rules)) {
+        return FileDecision::LeaveOut(rule);
+    }
     let standing = match existing {
         Existing::Missing => return FileDecision::Send,
         Existing::Directory(_) => return FileDecision::Conflict,
         // A link or device is replaced, never followed or written to.
-        Existing::Other if rules.ignore_existing => return FileDecision::Keep,
         Existing::Other | Existing::Unfinished => return FileDecision::Send,
         Existing::File(standing) => standing,
     };
-    if rules.ignore_existing || (rules.update && standing.mtime > identity.mtime) {
+    // What is equal may count as kept: then its hash is known, and further names may be made of it.
+    if rules.ignore_existing && is_as_listed(identity, existing) {
         return FileDecision::Keep;
+    }
+    if rules.ignore_existing {
+        return FileDecision::LeaveOut(LeftOut::Exists);
+    }
+    if rules.update && standing.mtime > identity.mtime {
+        return FileDecision::LeaveOut(LeftOut::Newer);
     }
     if standing.size != identity.size {
         return FileDecision::Send;
@@ -92,10 +115,43 @@ pub fn file(identity: &Identity, attributes: &Attributes, existing: &Existing, r
     if rules.checksum {
         return FileDecision::CompareContents;
     }
-    if !same_time(standing.mtime, identity.mtime) {
+    if !rules.size_only && !same_time(standing.mtime, identity.mtime) {
         return FileDecision::Send;
     }
     same_data(attributes, standing, rules)
+}
+
+/// The rule that leaves out what does not exist, or what a link or device stands for.
+fn by_existence(existing: &Existing, rules: &Rules) -> Option<LeftOut> {
+    match existing {
+        Existing::Missing if rules.existing => Some(LeftOut::Missing),
+        Existing::Other if rules.ignore_existing => Some(LeftOut::Exists),
+        _ => None,
+    }
+}
+
+/// The rule that leaves out a file of this size.
+fn by_size(size: u64, rules: &Rules) -> Option<LeftOut> {
+    if rules.max_size_bytes.is_some_and(|max| size > max) {
+        return Some(LeftOut::TooLarge);
+    }
+    rules.min_size_bytes.is_some_and(|min| size < min).then_some(LeftOut::TooSmall)
+}
+
+/// In what a file or directory differs from what stands at the target, in the columns of rsync. Size and contents are those of files alone:
+/// `size` is `None` for a directory.
+pub fn changes(size: Option<u64>, attributes: &Attributes, existing: &Existing, rules: &Rules) -> Changes {
+    let standing = match (existing, size) {
+        (Existing::File(standing), Some(_)) | (Existing::Directory(standing), None) => standing,
+        _ => return Changes::NEW,
+    };
+    let mode = if rules.special_bits { 0o7777 } else { 0o777 };
+    Changes::default()
+        .with(Changes::SIZE, size.is_some_and(|size| size != standing.size))
+        .with(Changes::TIME, !same_time(standing.mtime, attributes.mtime))
+        .with(Changes::MODE, attributes.mode & mode != standing.mode & mode)
+        .with(Changes::OWNER, rules.owner && ![LEFT, standing.uid].contains(&attributes.uid))
+        .with(Changes::GROUP, rules.group && ![LEFT, standing.gid].contains(&attributes.gid))
 }
 
 /// Whether what stands there is the source's file, as far as size and time can tell.
@@ -168,8 +224,8 @@ mod tests {
     fn variations_of_the_quick_check() {
         use FileDecision::*;
         let newer = standing(99, Time { s: 2_000, ns: 0 }, 0o644);
-        assert_eq!(decide(newer, Rules { update: true, ..Rules::default() }), Keep);
-        assert_eq!(decide(newer, Rules { ignore_existing: true, ..Rules::default() }), Keep);
+        assert_eq!(decide(newer, Rules { update: true, ..Rules::default() }), LeaveOut(LeftOut::Newer));
+        assert_eq!(decide(newer, Rules { ignore_existing: true, ..Rules::default() }), LeaveOut(LeftOut::Exists));
         assert_eq!(
             decide(Existing::Unfinished, Rules { update: true, ignore_existing: true, ..Rules::default() }),
             Send
@@ -180,5 +236,33 @@ mod tests {
         let owner = Rules { owner: true, ..Rules::default() };
         let other = Existing::File(Standing { size: 10, mtime: AT, mode: 0o644, uid: 7, gid: 7 });
         assert_eq!((decide(other, owner), decide(other, Rules::default())), (Touch, Keep));
+    }
+
+    #[test]
+    fn rules_of_size_and_existence_leave_out_what_they_name() {
+        use FileDecision::{LeaveOut, Send, Touch};
+        let rule = |rules| decide(Existing::Missing, rules);
+        assert_eq!(rule(Rules { existing: true, ..Rules::default() }), LeaveOut(LeftOut::Missing));
+        assert_eq!(rule(Rules { max_size_bytes: Some(9), ..Rules::default() }), LeaveOut(LeftOut::TooLarge));
+        assert_eq!(rule(Rules { min_size_bytes: Some(11), ..Rules::default() }), LeaveOut(LeftOut::TooSmall));
+        let fits = Rules { max_size_bytes: Some(10), min_size_bytes: Some(10), ..Rules::default() };
+        assert_eq!(rule(fits), Send);
+        // What stands there is left alone by the size of the source's file, too.
+        let large = Rules { max_size_bytes: Some(9), ..Rules::default() };
+        assert_eq!(decide(standing(3, AT, 0o644), large), LeaveOut(LeftOut::TooLarge));
+        let size_only = Rules { size_only: true, ..Rules::default() };
+        assert_eq!(decide(standing(10, Time { s: 1, ns: 0 }, 0o644), size_only), Touch);
+        assert_eq!(decide(standing(11, AT, 0o644), size_only), Send);
+    }
+
+    #[test]
+    fn changes_are_told_in_rsyncs_columns() {
+        let attributes = Attributes { mode: 0o644, mtime: AT, ..Attributes::default() };
+        let of = |size, existing| changes(size, &attributes, &existing, &Rules::default());
+        assert_eq!(of(Some(10), Existing::Missing), Changes::NEW);
+        assert_eq!(of(None, standing(10, AT, 0o644)), Changes::NEW);
+        assert_eq!(of(Some(10), standing(10, AT, 0o644)), Changes::default());
+        let all = Changes::SIZE.with(Changes::TIME, true).with(Changes::MODE, true);
+        assert_eq!(of(Some(11), standing(10, Time::default(), 0o600)), all);
     }
 }

@@ -6,7 +6,7 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
-use haul_wire::control::{FailureKind, OutcomeKind, Receipt};
+use haul_wire::control::{Changes, FailureKind, LeftOut, Outcome, OutcomeKind, Receipt};
 use haul_wire::limits::MAX_OPEN_ITEMS;
 use haul_wire::manifest::{Item, ItemKind, Time};
 use haul_wire::path::RelPath;
@@ -39,6 +39,12 @@ pub struct Totals {
     pub out_of_space: u64,
     /// Entries left out on purpose.
     pub skipped: u64,
+    /// Entries that a rule of the job leaves out.
+    pub left_out: u64,
+    /// Of these, regular files.
+    pub files_left_out: u64,
+    /// Their bytes.
+    pub bytes_left_out: u64,
     /// Bytes verified at the target in this run.
     pub bytes_moved: u64,
     /// Bytes of files already there, chunks of an earlier run and holes.
@@ -71,6 +77,22 @@ pub enum Told {
         path: RelPath,
         /// Why.
         why: String,
+    },
+    /// A rule leaves it out.
+    LeftOut {
+        /// Path.
+        path: RelPath,
+        /// Which rule.
+        rule: LeftOut,
+    },
+    /// An entry that was made, changed or found changed, for whoever wants all that is known of it.
+    Item {
+        /// As the source has it.
+        item: Item,
+        /// What became of it.
+        result: OutcomeKind,
+        /// In what it differed before.
+        changes: Changes,
     },
     /// Could not be copied.
     Failed {
@@ -178,13 +200,9 @@ impl Tally {
     }
 
     /// What became of an item. `tell` gets what the user should know, hashes in manifest order.
-    pub fn on_outcome(
-        &mut self,
-        index: u64,
-        result: &OutcomeKind,
-        tell: &mut dyn FnMut(Told),
-    ) -> Result<(), TallyFault> {
-        let open = self.open.get_mut(index).ok_or(TallyFault::NotOpen)?;
+    pub fn on_outcome(&mut self, outcome: &Outcome, tell: &mut dyn FnMut(Told)) -> Result<(), TallyFault> {
+        let Outcome { index, result, changes } = outcome;
+        let open = self.open.get_mut(*index).ok_or(TallyFault::NotOpen)?;
         if open.settled {
             return Err(TallyFault::Twice);
         }
@@ -224,8 +242,14 @@ impl Tally {
                 add(&mut totals.bytes_moved, size);
                 tell(Told::Copied { path: path(), bytes: size });
             }
-            // Another file stays where a further name would go.
-            OutcomeKind::Kept { .. } if matches!(open.item.kind, ItemKind::HardLink { .. }) => {}
+            OutcomeKind::LeftOut { rule } => {
+                totals.left_out += 1;
+                if matches!(open.item.kind, ItemKind::File { .. }) {
+                    totals.files_left_out += 1;
+                    add(&mut totals.bytes_left_out, size);
+                }
+                tell(Told::LeftOut { path: path(), rule: *rule });
+            }
             OutcomeKind::Kept { .. } => {
                 totals.files_kept += 1;
                 add(&mut totals.bytes_kept, size);
@@ -271,6 +295,9 @@ impl Tally {
                 totals.bytes_found = totals.bytes_found.saturating_sub(size);
             }
             OutcomeKind::Superseded => {}
+        }
+        if !changes.is_empty() && !matches!(result, OutcomeKind::Failed { .. } | OutcomeKind::LeftOut { .. }) {
+            tell(Told::Item { item: open.item.clone(), result: result.clone(), changes: *changes });
         }
         self.let_go(tell);
         Ok(())
@@ -350,7 +377,7 @@ mod tests {
             tally.on_receipt(&Receipt { index, chunk: 0, data_bytes: 10 }).unwrap();
             let copied = OutcomeKind::Copied { blake3: [index as u8; 32] };
             tally
-                .on_outcome(index, &copied, &mut |told| {
+                .on_outcome(&Outcome::of(index, copied), &mut |told| {
                     if let Told::Hashed { blake3, .. } = told {
                         order.push(blake3[0]);
                     }
@@ -367,7 +394,7 @@ mod tests {
         let mut tally = Tally::default();
         tally.on_item(&file("big", 100)).unwrap();
         tally.on_receipt(&Receipt { index: 0, chunk: 3, data_bytes: 30 }).unwrap();
-        tally.on_outcome(0, &OutcomeKind::Copied { blake3: [0; 32] }, &mut |_| {}).unwrap();
+        tally.on_outcome(&Outcome::of(0, OutcomeKind::Copied { blake3: [0; 32] }), &mut |_| {}).unwrap();
         assert_eq!((tally.totals().bytes_moved, tally.totals().bytes_kept), (30, 70));
     }
 
@@ -377,9 +404,9 @@ mod tests {
         tally.on_item(&file("a", 1)).unwrap();
         tally.on_item(&file("b", 1)).unwrap();
         let kept = OutcomeKind::Kept { blake3: None };
-        tally.on_outcome(1, &kept, &mut |_| {}).unwrap();
-        assert_eq!(tally.on_outcome(1, &kept, &mut |_| {}), Err(TallyFault::Twice));
-        assert_eq!(tally.on_outcome(7, &kept, &mut |_| {}), Err(TallyFault::NotOpen));
+        tally.on_outcome(&Outcome::of(1, kept.clone()), &mut |_| {}).unwrap();
+        assert_eq!(tally.on_outcome(&Outcome::of(1, kept.clone()), &mut |_| {}), Err(TallyFault::Twice));
+        assert_eq!(tally.on_outcome(&Outcome::of(7, kept.clone()), &mut |_| {}), Err(TallyFault::NotOpen));
     }
 
     #[test]
@@ -390,7 +417,7 @@ mod tests {
             tally.on_item(&file("file", u64::MAX)).unwrap();
         }
         for index in 0..3 {
-            tally.on_outcome(index, &OutcomeKind::Superseded, &mut |_| {}).unwrap();
+            tally.on_outcome(&Outcome::of(index, OutcomeKind::Superseded), &mut |_| {}).unwrap();
         }
         assert_eq!((tally.totals().files_found, tally.totals().bytes_found), (0, 0));
     }
@@ -416,7 +443,7 @@ mod tests {
                     listed.push((String::from_utf8(path.as_bytes().to_vec()).unwrap(), blake3[0]));
                 }
             };
-            tally.on_outcome(*index, result, &mut tell).unwrap();
+            tally.on_outcome(&Outcome::of(*index, result.clone()), &mut tell).unwrap();
         }
         listed
     }
@@ -433,7 +460,7 @@ mod tests {
             (0, copied(1)),
             (1, OutcomeKind::Made),
             // Another file stays under this name.
-            (2, OutcomeKind::Kept { blake3: None }),
+            (2, OutcomeKind::LeftOut { rule: LeftOut::Exists }),
             (4, OutcomeKind::Nothing),
         ];
         let expected = [("a", 1), ("b", 1), ("d", 4), ("e", 1)].map(|(name, fill)| (name.to_string(), fill));
@@ -470,7 +497,7 @@ mod tests {
         let mut tally = Tally::default();
         for number in 0..MAX_FIRST_NAMES as u64 + 10 {
             tally.on_item(&linked(&number.to_string(), u32::MAX)).unwrap();
-            tally.on_outcome(number, &OutcomeKind::Copied { blake3: [0; 32] }, &mut |_| {}).unwrap();
+            tally.on_outcome(&Outcome::of(number, OutcomeKind::Copied { blake3: [0; 32] }), &mut |_| {}).unwrap();
         }
         assert_eq!(tally.first_names.len(), MAX_FIRST_NAMES);
         tally.on_item(&link("name", "0")).unwrap();
@@ -483,7 +510,7 @@ mod tests {
         let mut tally = Tally::default();
         tally.on_item(&file("a", 1)).unwrap();
         let vanished = OutcomeKind::Failed { why: "gone".to_string(), kind: FailureKind::Vanished };
-        tally.on_outcome(0, &vanished, &mut |_| {}).unwrap();
+        tally.on_outcome(&Outcome::of(0, vanished.clone()), &mut |_| {}).unwrap();
         assert_eq!((tally.totals().failed, tally.totals().vanished), (1, 1));
     }
 }

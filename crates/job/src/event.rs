@@ -6,6 +6,8 @@ use haul_engine::attribute::{Cause, Limit, Shares};
 use haul_engine::remedy::{Host, LanePath, Remedy};
 use haul_wire::summary::{OnePath, PathSummary, Subflow};
 
+use crate::item::{ItemTold, LeftOut};
+
 /// One thing that happened. Paths are relative to the target, any bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -64,6 +66,15 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// A rule of the job leaves an entry out, or leaves what stands at the target as it is.
+    LeftOut {
+        /// Path relative to the target.
+        path: Vec<u8>,
+        /// Which rule.
+        rule: LeftOut,
+    },
+    /// An entry that was made or differed, with all that is known of it; only when that was asked for.
+    Item(Box<ItemTold>),
     /// An entry could not be copied; the job goes on.
     Failed {
         /// Path relative to the target.
@@ -188,6 +199,10 @@ pub struct Report {
     pub unverified: u64,
     /// Entries left out on purpose.
     pub skipped: u64,
+    /// Entries that a rule of the job leaves out, such as a limit of size.
+    pub left_out: u64,
+    /// Files and links that were removed at the source after they were copied.
+    pub removed: u64,
     /// Bytes of all selected files.
     pub bytes_found: u64,
     /// Payload bytes moved and verified in this run.

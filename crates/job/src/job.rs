@@ -119,6 +119,20 @@ pub struct Selection {
     pub update: bool,
     /// Skip files that exist at the target.
     pub ignore_existing: bool,
+    /// Make nothing that does not exist at the target.
+    pub existing: bool,
+    /// Compare by size alone.
+    pub size_only: bool,
+    /// Leave out files that are larger than this.
+    pub max_size_bytes: Option<u64>,
+    /// Leave out files that are smaller than this.
+    pub min_size_bytes: Option<u64>,
+    /// Do not enter directories of another file system than that of the source they belong to.
+    pub one_file_system: bool,
+    /// Remove each file and link of the source once the target has it; directories stay.
+    pub remove_source_files: bool,
+    /// Tell of each entry in what it differed ([`Event::Item`](crate::Event::Item)).
+    pub itemise: bool,
     /// Say what would be done; change nothing (`-n`).
     pub dry_run: bool,
     /// Write into the final file instead of a temporary one (`--inplace`).
@@ -278,6 +292,13 @@ impl Default for Selection {
             checksum: false,
             update: false,
             ignore_existing: false,
+            existing: false,
+            size_only: false,
+            max_size_bytes: None,
+            min_size_bytes: None,
+            one_file_system: false,
+            remove_source_files: false,
+            itemise: false,
             dry_run: false,
             inplace: false,
             no_resume: false,

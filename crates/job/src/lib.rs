@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   job     one copy job, free of flags      event   what happens while it runs, and the report
-//!   error   why a whole job ended early
+//!   error   why a whole job ended early    item    what is told of one entry
 //! ```
 
 #![forbid(unsafe_code)]
 
 pub mod error;
 pub mod event;
+pub mod item;
 pub mod job;
 
 pub use error::{Error, Fault};
@@ -21,6 +22,7 @@ pub use haul_wire::limits::{MAX_MOVERS, MAX_PATHS};
 pub use haul_wire::summary::{
     Arrival, HostLimits, MarkEffect, OnePath, PathService, PathState, PathSummary, PathTime, Subflow,
 };
+pub use item::{Changed, EntryType, ItemTold, LeftOut};
 pub use job::{
     AskedClass, AskedPath, AskedPaths, Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, Service,
     ServiceClass, SshOptions, Transport,

@@ -24,7 +24,7 @@ pub struct SourceSet {
     pub(crate) sources: Vec<Source>,
     pub(crate) links: SourceLinks,
     typed_alone: bool,
-    parents: Parents,
+    pub(crate) parents: Parents,
     pub(crate) kernel_files: KernelFiles,
     /// Counts the directories behind `sources`.
     _held: Held,

@@ -40,6 +40,7 @@ pub struct Walk {
     hard_links: Option<HardLinks>,
     /// The warning was given that further hard links are copied as separate files.
     told_forgotten: bool,
+    one_file_system: bool,
     listing_only: bool,
     /// Of each file system that was met, by its device number, whether it keeps times of changes.
     change_times: HashMap<u64, bool>,
@@ -91,6 +92,7 @@ impl Walk {
             namespaces: Namespaces { xattrs: options.xattrs, acls: options.acls, ..Namespaces::default() },
             hard_links: options.hard_links.then(HardLinks::default),
             told_forgotten: false,
+            one_file_system: options.one_file_system,
             listing_only: options.listing_only,
             change_times: HashMap::new(),
             has_begun: false,
@@ -199,6 +201,7 @@ impl Walk {
         let mut file: Option<(u32, Arc<OwnedFd>, Stat)> = None;
         let mut directories: Vec<Directory> = Vec::new();
         let mut extent = wanted.extent;
+        let mut crosses = false;
         for &(source, hint) in &wanted.sources {
             // The directory told the type: what the filter excludes need not be looked at.
             let known = match hint {
@@ -234,6 +237,8 @@ impl Walk {
                     self.fail("look at", path.clone(), refusal(io::ErrorKind::NotFound, error));
                     continue;
                 }
+                // As in rsync, what is excluded by its name may lead nowhere.
+                Err(_) if self.filtered(&path, false, &wanted) == Extent::Nothing => continue,
                 Err(error) => {
                     self.fail("look at", path.clone(), error);
                     continue;
@@ -250,6 +255,7 @@ impl Walk {
                     None => file = Some((source, dir, stat)),
                 }
             } else if directories.iter().all(|directory| !directory.seen.is_same_inode(&stat)) {
+                crosses |= self.one_file_system && stat.id.dev != own.stat.id.dev;
                 let opened = match at.source_path {
                     b"" => at::open_by_path(&set, source, b"", extent),
                     _ => at.open_directory(extent),
@@ -265,7 +271,11 @@ impl Walk {
                     self.pending.push_back(Found::Skipped { path: path.clone(), why });
                 }
                 self.path = path;
+                let extent = if crosses { extent.min(Extent::Itself) } else { extent };
                 self.enter(directories, extent, wanted.beneath, Names::default());
+                if let Some(frame) = self.stack.top().filter(|_| crosses) {
+                    frame.complete = false;
+                }
             }
             None => {}
             Some((_, _, stat)) if matches!(stat.kind, Kind::Symlink { .. }) && wanted.leads_on() => {

@@ -18,6 +18,9 @@ pub struct WalkOptions {
     pub xattrs: bool,
     /// Read ACLs.
     pub acls: bool,
+    /// List no directory of another file system than that of its source. It is yielded, and its end is incomplete: what
+    /// stands in its place at the target stays.
+    pub one_file_system: bool,
     /// Only check that all directories can be listed. Files are skipped where their directory reports their type.
     pub listing_only: bool,
 }

@@ -46,6 +46,7 @@ use crate::limits::{
 };
 use crate::manifest::{self, PackedItem};
 pub use crate::movers::{ChunkProof, MovedChunk, MoverWord, OpenDraft, Portion, SharedRoot};
+pub use crate::outcome::{Changes, FailureKind, LeftOut, Outcome, OutcomeKind};
 use crate::path::RelPath;
 use crate::place::PlaceWord;
 pub use crate::probe::{ProbeArrived, ProbeSent};
@@ -268,6 +269,17 @@ pub struct Selection {
     pub hash_kept: bool,
     /// With `delete`, so many entries may go; all others stay and count as failed.
     pub max_delete: Option<u64>,
+    /// Nothing is made that does not stand at the target.
+    pub existing: bool,
+    /// Compare by size alone.
+    pub size_only: bool,
+    pub max_size_bytes: Option<u64>,
+    pub min_size_bytes: Option<u64>,
+    pub one_file_system: bool,
+    /// The sender removes what it has the receiver's word for.
+    pub remove_source_files: bool,
+    /// What changes is told with each outcome.
+    pub itemise: bool,
 }
 
 /// What a sender is asked for of its sources.
@@ -369,66 +381,6 @@ pub struct Receipt {
     pub chunk: u32,
     /// Bytes of it that were data, not holes.
     pub data_bytes: u64,
-}
-
-/// What became of an item.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
-    /// Manifest index.
-    pub index: u64,
-    /// What became of it.
-    pub result: OutcomeKind,
-}
-
-/// What became of an item.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum OutcomeKind {
-    /// Data moved, verified, under its final name.
-    Copied {
-        /// BLAKE3 of the contents.
-        blake3: [u8; 32],
-    },
-    /// Already there, unchanged.
-    Kept {
-        /// BLAKE3 of the contents, when they were read.
-        blake3: Option<[u8; 32]>,
-    },
-    /// Data was there; metadata was brought up to date.
-    Touched {
-        /// BLAKE3 of the contents, when they were read.
-        blake3: Option<[u8; 32]>,
-    },
-    /// A directory or link was made.
-    Made,
-    /// Nothing to do (directory that existed, end of a directory, skipped or failed at the source).
-    Nothing,
-    /// A dry run would move its data.
-    WouldCopy,
-    /// Could not be written or verified.
-    Failed {
-        /// What and why.
-        why: String,
-        /// Kind of failure.
-        kind: FailureKind,
-    },
-    /// Another item stands for it: it changed while it was read, and is announced anew; or the one that it was to replace was complete before
-    /// that was heard, and stays.
-    Superseded,
-}
-
-/// Kinds of failures of one item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FailureKind {
-    /// Input or output.
-    Io,
-    /// No space or quota.
-    Space,
-    /// The source vanished.
-    Vanished,
-    /// Data did not verify after repeated tries.
-    Unverified,
-    /// The source changed while it was read.
-    Changed,
 }
 
 /// A wanted item cannot be sent as announced.
@@ -568,7 +520,7 @@ mod tests {
 
     #[test]
     fn a_message_survives_the_wire() {
-        let message = Control::Outcomes(vec![Outcome { index: 300, result: OutcomeKind::Copied { blake3: [3; 32] } }]);
+        let message = Control::Outcomes(vec![Outcome::of(300, OutcomeKind::Copied { blake3: [3; 32] })]);
         let mut bytes = Vec::new();
         codec::encode(&message, &mut bytes).unwrap();
         let length = codec::decode_length(bytes[..4].try_into().unwrap()).unwrap();

@@ -26,6 +26,7 @@ pub mod lane;
 pub mod limits;
 pub mod manifest;
 mod movers;
+mod outcome;
 pub mod path;
 pub mod place;
 mod probe;

@@ -267,6 +267,8 @@ pub struct SenderSummary {
     /// Each of them; none when no lane ran over TCP.
     #[serde(deserialize_with = "bounded::at_most::<_, _, { MAX_PATHS as usize }>")]
     pub paths: Vec<OnePath>,
+    /// Source files and links that it removed, because that was asked for.
+    pub removed: u64,
 }
 
 impl SenderSummary {

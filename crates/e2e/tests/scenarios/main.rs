@@ -27,6 +27,7 @@ mod probe;
 mod record;
 mod resume;
 mod roaming;
+mod rsync;
 mod stage;
 mod start;
 mod terminal;

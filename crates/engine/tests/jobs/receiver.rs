@@ -211,7 +211,7 @@ impl Receiver {
     fn settle(&mut self, index: u64, result: OutcomeKind, around: &mut Around) {
         if self.items.settle(index) {
             around.trace(|| format!("item {index}: {result:?}"));
-            around.say_to_sender(Control::Outcomes(vec![Outcome { index, result }]));
+            around.say_to_sender(Control::Outcomes(vec![Outcome::of(index, result)]));
         }
     }
 

@@ -145,7 +145,7 @@ impl Sender {
             }
             Control::Outcomes(outcomes) => {
                 for outcome in outcomes {
-                    let counted = self.tally.on_outcome(outcome.index, &outcome.result, &mut |_| ());
+                    let counted = self.tally.on_outcome(&outcome, &mut |_| ());
                     counted.expect("one outcome for each item");
                     let failed = matches!(outcome.result, OutcomeKind::Failed { .. });
                     self.items.settle(outcome.index, failed).expect("an item that is open");

@@ -11,6 +11,7 @@ use crate::error::{Result, StoreError};
 use crate::local_tree::LocalTree;
 use crate::meta::{Metadata, Stat};
 use crate::part::Part;
+use crate::removal::AsCopied;
 use crate::source::SourceSet;
 use crate::walk::Walk;
 use crate::walk_options::WalkOptions;
@@ -22,6 +23,10 @@ impl SourceTree for SourceSet {
 
     fn open(&self, source: u32, source_path: &[u8]) -> Result<SourceFile> {
         self.open(source, source_path)
+    }
+
+    fn remove(&self, source: u32, source_path: &[u8], copied: &AsCopied) -> Result<bool> {
+        self.remove(source, source_path, copied)
     }
 
     fn is_single_file(&self) -> bool {

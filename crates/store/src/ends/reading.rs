@@ -6,10 +6,11 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use crate::cold::ColdMap;
-use crate::error::Result;
+use crate::error::{Result, StoreError, refusal};
 use crate::found::Found;
 use crate::local_file::LocalFile;
 use crate::meta::Stat;
+use crate::removal::AsCopied;
 use crate::walk_options::WalkOptions;
 
 /// A tree to read.
@@ -28,6 +29,12 @@ pub trait SourceTree: Debug + Send + Sync {
     /// The name of the single file, if [`SourceTree::is_single_file`].
     fn name_of_single_file(&self) -> &[u8] {
         b""
+    }
+
+    /// Removes a file or link that was copied, if it is still what was copied. False: it is gone already.
+    fn remove(&self, _source: u32, source_path: &[u8], _copied: &AsCopied) -> Result<bool> {
+        let error = refusal(io::ErrorKind::Unsupported, "nothing can be removed from this source");
+        Err(StoreError::new("remove the source", source_path, error))
     }
 
     /// The local directories beneath which files are opened. The process may give up its rights to all others. `None`

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_job::{Error, Fault, Job, LanePath, Place};
@@ -59,12 +59,23 @@ fn refuse_into_itself(job: &Job) -> Result<(), Error> {
                 return Err(Error::new(Fault::Usage, format!("cannot copy {shown} onto the file to which it leads"))
                     .try_this("choose another target; -L copies what links lead to"));
             }
+        } else if job.selection.remove_source_files && is_itself(&typed, &path, &target, &typed_target) {
+            return Err(Error::new(Fault::Usage, format!("cannot move {shown} onto itself"))
+                .because("--remove-source-files would remove what was to be kept")
+                .try_this("choose another target"));
         } else if path.is_dir() && target.starts_with(&path) {
             return Err(Error::new(Fault::Usage, format!("cannot copy {shown} into itself"))
                 .try_this("choose a target outside of the source"));
         }
     }
     Ok(())
+}
+
+/// Whether a source without a slash at its end lands where it is.
+fn is_itself(typed: &Path, path: &Path, target: &Path, typed_target: &Path) -> bool {
+    let Some(name) = typed.file_name() else { return false };
+    let place = if target.is_dir() { typed_target.join(name) } else { typed_target.to_owned() };
+    place.canonicalize().is_ok_and(|place| place == path)
 }
 
 /// [`here`] over these lanes, each as its sending and its receiving end, with what was hashed before. One watches the

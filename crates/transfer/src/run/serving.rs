@@ -305,6 +305,13 @@ fn run_role(
     let Start { role, selection, carriage, .. } = start;
     let (channel, watch) = (wiring.channel, wiring.watch);
     let result = match role {
+        Role::Sender { .. } | Role::SourceMover { .. } if grant.read_only && selection.remove_source_files => {
+            let error = Error::new(Fault::Authentication, "the daemon lets this key only read")
+                .because("--remove-source-files removes what was copied")
+                .try_this("leave the flag out, or ask its operator for `rw` beside your key");
+            farewell::abort(channel, &error);
+            Err(error)
+        }
         Role::Sender { .. } | Role::SourceMover { .. } => {
             let is_mover = matches!(role, Role::SourceMover { .. });
             let (Role::Sender { sources } | Role::SourceMover { sources }) = role else {

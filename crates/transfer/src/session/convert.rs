@@ -5,11 +5,15 @@ use std::time::SystemTime;
 
 use haul_engine::attribute::Cause;
 use haul_engine::compare::{Existing, LEFT, Rules, Standing};
-use haul_job::{AskedClass, Carriage, Error, Fault, PathNow, Selection, Subject};
+use haul_job::{
+    AskedClass, Carriage, Changed, EntryType, Error, Fault, ItemTold, LeftOut, PathNow, Selection, Subject,
+};
 use haul_net::Wanted;
 use haul_pump::SendRoute;
 use haul_store::{Filter, FoundEntry, Kind, Metadata, Stat, StoreError, WriteRoute};
-use haul_wire::control::{self as wire, Abort, AbortFault, Address, Candidate, FailureKind, Notice};
+use haul_wire::control::{
+    self as wire, Abort, AbortFault, Address, Candidate, Changes, FailureKind, Notice, OutcomeKind,
+};
 use haul_wire::limits::MAX_TEXT_BYTES;
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time, Xattr};
 use haul_wire::path::{PathFault, RelPath};
@@ -48,6 +52,13 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         make_target: selection.make_target,
         hash_kept,
         max_delete: selection.max_delete,
+        existing: selection.existing,
+        size_only: selection.size_only,
+        max_size_bytes: selection.max_size_bytes,
+        min_size_bytes: selection.min_size_bytes,
+        one_file_system: selection.one_file_system,
+        remove_source_files: selection.remove_source_files,
+        itemise: selection.itemise,
     }
 }
 
@@ -285,6 +296,56 @@ pub(crate) fn rules(selection: &wire::Selection) -> Rules {
         owner: selection.owner,
         group: selection.group,
         xattrs: selection.xattrs || selection.acls,
+        existing: selection.existing,
+        size_only: selection.size_only,
+        max_size_bytes: selection.max_size_bytes,
+        min_size_bytes: selection.min_size_bytes,
+        removes_sources: selection.remove_source_files,
+    }
+}
+
+/// The rule as people and programs read it.
+pub(crate) fn left_out(rule: wire::LeftOut) -> LeftOut {
+    match rule {
+        wire::LeftOut::Missing => LeftOut::Missing,
+        wire::LeftOut::Exists => LeftOut::Exists,
+        wire::LeftOut::Newer => LeftOut::Newer,
+        wire::LeftOut::TooLarge => LeftOut::TooLarge,
+        wire::LeftOut::TooSmall => LeftOut::TooSmall,
+        wire::LeftOut::Itself => LeftOut::Itself,
+    }
+}
+
+/// An entry with all that is known of it and of what changed.
+pub(crate) fn item_told(item: &Item, result: &OutcomeKind, changes: Changes) -> ItemTold {
+    let (kind, size, link) = match &item.kind {
+        ItemKind::Directory | ItemKind::DirectoryEnd { .. } => (EntryType::Directory, 0, None),
+        ItemKind::Symlink { target } => (EntryType::Symlink, target.len() as u64, Some(target.clone())),
+        ItemKind::HardLink { first } => (EntryType::HardLink, 0, Some(first.as_bytes().to_vec())),
+        ItemKind::File { identity, .. } => (EntryType::File, identity.size, None),
+        ItemKind::Skipped { .. } | ItemKind::Failed { .. } => (EntryType::File, 0, None),
+    };
+    let attributes = &item.attributes;
+    ItemTold {
+        path: item.path.as_bytes().to_vec(),
+        kind,
+        size,
+        link,
+        mode: attributes.mode,
+        mtime_s: attributes.mtime.s,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        data_moved: matches!(result, OutcomeKind::Copied { .. } | OutcomeKind::WouldCopy),
+        made: matches!(result, OutcomeKind::Made),
+        changed: Changed {
+            new: changes.has(Changes::NEW),
+            content: changes.has(Changes::CONTENT),
+            size: changes.has(Changes::SIZE),
+            time: changes.has(Changes::TIME),
+            mode: changes.has(Changes::MODE),
+            owner: changes.has(Changes::OWNER),
+            group: changes.has(Changes::GROUP),
+        },
     }
 }
 

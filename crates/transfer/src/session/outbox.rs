@@ -417,7 +417,7 @@ mod tests {
         let outbox = Outbox::default();
         outbox.lock().left_last = Some(Instant::now());
         outbox.receipt(receipt(0));
-        outbox.outcome(Outcome { index: 0, result: OutcomeKind::Copied { blake3: [0; 32] } });
+        outbox.outcome(Outcome::of(0, OutcomeKind::Copied { blake3: [0; 32] }));
         assert!(outbox.lock().wait() <= Some(SPACING));
     }
 
@@ -428,8 +428,7 @@ mod tests {
         let mut queued = 0;
         while !outbox.has_overflowed() {
             assert!(queued < 2 * MAX_QUEUED_BYTES, "{queued} bytes and no end");
-            outbox
-                .outcome(Outcome { index: 0, result: OutcomeKind::Failed { why: why.clone(), kind: FailureKind::Io } });
+            outbox.outcome(Outcome::of(0, OutcomeKind::Failed { why: why.clone(), kind: FailureKind::Io }));
             queued += why.len();
         }
         assert!(queued > MAX_QUEUED_BYTES / 2, "{queued} bytes are not too much");
@@ -448,8 +447,7 @@ mod tests {
     #[test]
     fn what_is_taken_at_once_is_bounded_and_all_of_it_leaves_in_its_order() {
         let outbox = Outbox::default();
-        let failed =
-            |index| Outcome { index, result: OutcomeKind::Failed { why: "w".repeat(4000), kind: FailureKind::Io } };
+        let failed = |index| Outcome::of(index, OutcomeKind::Failed { why: "w".repeat(4000), kind: FailureKind::Io });
         const COUNT: u64 = 1000;
         (0..COUNT).for_each(|index| outbox.outcome(failed(index)));
         let mut next = 0;

@@ -157,7 +157,7 @@ impl Watch {
                     person.observer.on_event(&event);
                 }
             };
-            tally.on_outcome(outcome.index, &outcome.result, &mut tell).map_err(tally_error)
+            tally.on_outcome(outcome, &mut tell).map_err(tally_error)
         })
     }
 
@@ -280,12 +280,12 @@ impl Watch {
                 person.observer.on_event(&found);
             }
             person.observer.on_event(&Event::Progress(Progress {
-                files_done: totals.files_moved + totals.files_kept,
+                files_done: totals.files_moved + totals.files_kept + totals.files_left_out,
                 files_found: totals.files_found,
                 bytes_moved: totals.bytes_moved,
                 bytes_kept: totals.bytes_kept,
                 bytes_read_again: state.bytes_read_again,
-                bytes_found: totals.bytes_found,
+                bytes_found: totals.bytes_found.saturating_sub(totals.bytes_left_out),
                 found_all: totals.found_all,
                 lanes: self.lanes_alive.load(Ordering::Relaxed),
                 failed: totals.failed,
@@ -330,6 +330,8 @@ impl Watch {
             vanished: totals.vanished,
             unverified: totals.unverified,
             skipped: totals.skipped,
+            left_out: totals.left_out,
+            removed: sender.removed,
             bytes_found: totals.bytes_found,
             bytes_moved: totals.bytes_moved,
             bytes_again: receiver.arrived_bytes.saturating_sub(totals.bytes_moved),
@@ -468,6 +470,8 @@ fn event_of(
         Told::Touched { path } => Event::Copied { path: bytes_of(path), bytes: 0, change: Change::Metadata },
         Told::Made { path } => Event::Copied { path: bytes_of(path), bytes: 0, change: Change::Made },
         Told::Skipped { path, why } => Event::Skipped { path: bytes_of(path), why },
+        Told::LeftOut { path, rule } => Event::LeftOut { path: bytes_of(path), rule: convert::left_out(rule) },
+        Told::Item { item, result, changes } => Event::Item(Box::new(convert::item_told(&item, &result, changes))),
         Told::Failed { path, why } => {
             let path = bytes_of(path);
             keep_failure(failures, &path, &why);

@@ -134,7 +134,7 @@ mod tests {
         let receipt = Receipt { index: 0, chunk: 0, data_bytes: 0 };
         let receipts = Control::Receipts(vec![receipt; MAX_BATCH_ITEMS]);
         assert!(memory_bytes(&receipts) >= MAX_BATCH_ITEMS * size_of::<Receipt>());
-        let outcome = Outcome { index: 0, result: OutcomeKind::Nothing };
+        let outcome = Outcome::of(0, OutcomeKind::Nothing);
         assert!(memory_bytes(&Control::Outcomes(vec![outcome; 100])) >= 100 * size_of::<Outcome>());
         let mut packer = Packer::default();
         let path = RelPath::new(b"name".to_vec()).unwrap();

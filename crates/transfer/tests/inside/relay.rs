@@ -84,7 +84,7 @@ fn a_manifest_lists_what_the_target_calls_a_file_and_each_of_its_names() {
                 ItemKind::File { .. } => OutcomeKind::Copied { blake3: [7; 32] },
                 _ => OutcomeKind::Made,
             };
-            let outcomes = (0..).zip(&items).map(|(index, item)| Outcome { index, result: result(item) }).collect();
+            let outcomes = (0..).zip(&items).map(|(index, item)| Outcome::of(index, result(item))).collect();
             let mut packer = Packer::default();
             let packed = items.iter().map(|item| packer.pack(item)).collect();
             for word in words {

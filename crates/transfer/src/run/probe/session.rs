@@ -175,7 +175,7 @@ impl End<'_> {
         while Instant::now() < drained_by && self.probes.iter().any(|(_, probe, _)| is_under_way(probe)) {
             self.silent_turn()?;
         }
-        let sender = SenderSummary { time: self.flow.sending_time(), path, paths };
+        let sender = SenderSummary { time: self.flow.sending_time(), path, paths, removed: 0 };
         let sent = ProbeSent { steady_bytes, ..readings.summary(sender) };
         self.channel.outbox().send(Control::ProbeSent(sent.clone()));
         let answered_by = Instant::now() + GRACE;

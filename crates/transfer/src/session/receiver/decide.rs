@@ -10,7 +10,7 @@ use haul_engine::plan::ChunkLayout;
 use haul_job::Error;
 use haul_store::{Kind, Metadata, NO_DIRECTORY, Stat, StoreError, name_hash};
 use haul_wire::RelPath;
-use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
+use haul_wire::control::{Answer, LeftOut, Notice, OutcomeKind, Wanted};
 use haul_wire::limits::MAX_NESTING_BYTES;
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
@@ -22,7 +22,7 @@ use super::incoming::{Incoming, KeptAs};
 use super::owners::Owners;
 use super::state::{Shared, Task};
 use super::twins::Twins;
-use super::{leading, reread, settle};
+use super::{itemise, leading, reread, settle};
 
 /// Walks along with the manifest.
 pub(super) struct Decider {
@@ -339,8 +339,21 @@ impl Decider {
                 _ => FileDecision::Send,
             };
         }
-        if let (FileDecision::Keep | FileDecision::Touch, Some(stat)) = (&decision, &stat) {
+        if let (FileDecision::Keep | FileDecision::Touch | FileDecision::LeaveOut(_), Some(stat)) = (&decision, &stat) {
             shared.keep(stat, &path);
+        }
+        if shared.rules.removes_sources && stat.as_ref().is_some_and(|stat| itemise::is_source(&identity, stat)) {
+            decision = FileDecision::LeaveOut(LeftOut::Itself);
+        }
+        if matches!(decision, FileDecision::Keep | FileDecision::Touch)
+            && let Err(error) = shared.flush_before_removal(&path)
+        {
+            return shared.fail_item(index, &error);
+        }
+        let stays = shared.rules.ignore_existing && decision == FileDecision::Keep;
+        if !stays && !matches!(decision, FileDecision::LeaveOut(_)) {
+            let of = if decision == FileDecision::Send { itemise::of_sent } else { itemise::of_kept };
+            shared.note_changes(index, of(identity.size, item, &existing, &shared.rules));
         }
         match decision {
             FileDecision::Send | FileDecision::CompareContents => {
@@ -353,12 +366,13 @@ impl Decider {
             FileDecision::Conflict => {
                 shared.failed_item(index, settle::conflict(shared, &path));
             }
-            FileDecision::Keep if !compare::is_as_listed(&identity, &existing) => {
+            FileDecision::LeaveOut(rule @ (LeftOut::Exists | LeftOut::Newer)) => {
                 // Before a second name of it can come to its turn. The source's hash is not that of what stays.
                 shared.stays_foreign(item, compare::has_time(&existing, item.attributes.mtime));
                 self.forget_journal(&path, identity.size);
-                shared.settle(index, KeptAs::Kept.outcome(None));
+                shared.settle(index, OutcomeKind::LeftOut { rule });
             }
+            FileDecision::LeaveOut(rule) => shared.leave_out(index, item, rule),
             FileDecision::Keep => self.keep(index, item, path, identity, KeptAs::Kept, hash),
             FileDecision::Touch => self.touch(index, item, path, identity, stat.as_ref(), hash),
         }
@@ -488,7 +502,15 @@ impl Decider {
     }
 
     fn directory(&mut self, index: u64, item: &Arc<Item>, path: &[u8], parent_fresh: bool) {
+        if self.leaves_out_directory(index, item, path, parent_fresh) {
+            return;
+        }
         let shared = &self.shared;
+        if shared.job.selection.itemise
+            && let Ok(stat) = self.stat(path, parent_fresh)
+        {
+            shared.note_changes(index, itemise::of_entry(None, item, &convert::existing(stat.as_ref()), &shared.rules));
+        }
         let made = if shared.job.selection.dry_run {
             self.would_make_directory(path, parent_fresh)
         } else {
@@ -569,7 +591,7 @@ impl Decider {
     fn symlink(&self, index: u64, item: &Item, path: &[u8], target: &[u8], fresh: bool) {
         let shared = &self.shared;
         let selection = &shared.job.selection;
-        if selection.dry_run || selection.ignore_existing {
+        if selection.dry_run || selection.ignore_existing || selection.existing || selection.itemise {
             let existing = match self.stat(path, fresh) {
                 Ok(existing) => existing,
                 Err(error) => return shared.fail_item(index, &error),
@@ -578,25 +600,52 @@ impl Decider {
                 return shared.failed_item(index, settle::conflict(shared, path));
             }
             let is_same = |stat: &Stat| matches!(&stat.kind, Kind::Symlink { target: now } if now == target);
-            if let Some(stat) = existing.filter(|stat| selection.ignore_existing || is_same(stat)) {
-                if !is_same(&stat) {
+            match &existing {
+                None if selection.existing => return shared.leave_out(index, item, LeftOut::Missing),
+                Some(stat) if selection.ignore_existing && !is_same(stat) => {
                     // No further name of the source's link is made of it.
                     shared.stays_foreign(item, true);
+                    return shared.settle(index, OutcomeKind::LeftOut { rule: LeftOut::Exists });
                 }
-                return shared.settle(index, OutcomeKind::Nothing);
+                Some(_) if selection.ignore_existing => return shared.settle(index, OutcomeKind::Nothing),
+                _ => {}
             }
+            shared.note_changes(index, itemise::of_link(item, existing.as_ref(), target, &shared.rules));
             if selection.dry_run {
-                return shared.settle(index, OutcomeKind::Made);
+                let made =
+                    if existing.is_some_and(|stat| is_same(&stat)) { OutcomeKind::Nothing } else { OutcomeKind::Made };
+                return shared.settle(index, made);
             }
         }
         match shared.tree().make_symlink(path, target, &shared.metadata(item)) {
             Ok(true) => {
                 shared.name_changed(path);
-                shared.settle(index, OutcomeKind::Made);
+                self.settle_made(index, path);
             }
             Ok(false) => shared.settle(index, OutcomeKind::Nothing),
             Err(error) => shared.fail_item(index, &error),
         }
+    }
+
+    /// A name was made. Before its source may go, the name itself must be on the medium.
+    fn settle_made(&self, index: u64, path: &[u8]) {
+        match self.shared.flush_before_removal(path) {
+            Ok(()) => self.shared.settle(index, OutcomeKind::Made),
+            Err(error) => self.shared.fail_item(index, &error),
+        }
+    }
+
+    /// With `--existing`, a directory that does not stand here is left out, with all beneath it.
+    fn leaves_out_directory(&mut self, index: u64, item: &Arc<Item>, path: &[u8], parent_fresh: bool) -> bool {
+        if !self.shared.rules.existing || !matches!(self.stat(path, parent_fresh), Ok(None)) {
+            return false;
+        }
+        self.begin_directory(item, &Err(false));
+        if let Some(frame) = self.stack.last_mut() {
+            frame.fresh = true;
+        }
+        self.shared.settle(index, OutcomeKind::LeftOut { rule: LeftOut::Missing });
+        true
     }
 
     fn stat(&self, path: &[u8], fresh: bool) -> Result<Option<Stat>, StoreError> {

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use haul_store::name_hash;
-use haul_wire::control::OutcomeKind;
+use haul_wire::control::{LeftOut, OutcomeKind};
 use haul_wire::manifest::{Item, ItemKind};
 
 /// Files that are remembered because they failed or were replaced: about 16 MiB. After more of them no hard link is made.
@@ -22,6 +22,8 @@ pub(super) enum Bar {
     Lost,
     /// Another file stays at the target under its first name.
     Foreign,
+    /// A rule leaves the file out, whatever its name.
+    LeftOut(LeftOut),
     /// Only where the file under its first name does not have the source's time: there are more foreign files than are remembered.
     UnlessItHasTheTime,
 }
@@ -34,7 +36,9 @@ pub(super) struct FirstNames {
     barred: HashSet<u64>,
     /// What stays at the target under these names is not the source's.
     foreign: HashSet<u64>,
-    /// Most of them.
+    /// What a rule leaves out.
+    left_out: HashMap<u64, LeftOut>,
+    /// Most of each of them.
     max_foreign: usize,
     /// There are more that failed or were replaced than are remembered.
     forgets: bool,
@@ -86,9 +90,22 @@ impl FirstNames {
         }
     }
 
+    /// A rule leaves this item out: its further names are left out, too.
+    pub(super) fn leave_out(&mut self, item: &Item, rule: LeftOut) {
+        let name = name_hash(item.path.as_bytes());
+        if self.left_out.len() < self.max_foreign {
+            self.left_out.insert(name, rule);
+        } else {
+            self.bar(name);
+        }
+    }
+
     /// Why the file with this first name may get no other.
     pub(super) fn bars(&self, first: &[u8]) -> Option<Bar> {
         let name = name_hash(first);
+        if let Some(rule) = self.left_out.get(&name) {
+            return Some(Bar::LeftOut(*rule));
+        }
         if self.foreign.contains(&name) {
             return Some(Bar::Foreign);
         }

@@ -24,6 +24,7 @@ mod hollow;
 mod in_order;
 mod incoming;
 mod input;
+mod itemise;
 mod lane;
 mod leading;
 pub(crate) mod mover;
@@ -186,6 +187,13 @@ fn run_session(
     // It walks along with the manifest; all else of the job is shared.
     let asked_for = job.asked_for.take();
     let shared = Arc::new(open_target(job, single_file, channel, watch, &events)?);
+    if shared.lets_go() && shared.job.selection.remove_source_files {
+        return Err(Error::new(
+            Fault::Usage,
+            "the target keeps nothing, and --remove-source-files removes the sources",
+        )
+        .try_this("leave the flag out, or name a target that keeps what it gets"));
+    }
     // Before the threads that work on files.
     if let Some(notice) = shared.give_up_rights() {
         shared.notice(notice);

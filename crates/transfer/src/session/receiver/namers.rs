@@ -12,16 +12,17 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use haul_engine::flush_choice::FlushWay;
-use haul_engine::integrity::Rereading;
+use haul_engine::integrity::{Hash, Rereading};
 use haul_store::{Draft, Part, StoreError};
 use haul_sys::direct::AlignedBuffer;
 use haul_wire::control::{Notice, OutcomeKind};
 
 use crate::sync::lock;
 
+use super::incoming::Incoming;
 use super::naming::{Nameless, Naming};
 use super::reread::{self, READ_BYTES};
-use super::state::Shared;
+use super::state::{Shared, parent};
 
 /// They wait for the disk more than they work. Where each file is flushed by itself, so many flush at once: on a file server each flush is a
 /// round trip.
@@ -175,17 +176,30 @@ fn give_names(shared: &Shared, mut batch: Batch<'_>, buffer: &mut Option<Aligned
     if shared.verifies_disk() {
         read_back(shared, &mut batch, buffer.get_or_insert_with(|| AlignedBuffer::new(READ_BYTES)));
     }
-    let mut outcomes = Vec::with_capacity(batch.nameless.len());
+    let mut named = Vec::with_capacity(batch.nameless.len());
     for Nameless { incoming, part, blake3 } in batch.nameless.drain(..) {
         match shared.storage.during(|| part.give_name()) {
             Ok(()) => {
                 shared.name_changed(&incoming.path);
-                outcomes.push((incoming.index, OutcomeKind::Copied { blake3 }));
+                named.push((incoming, blake3));
             }
             Err(error) => shared.fail(&incoming, &error),
         }
     }
-    shared.settle_all(outcomes.into_iter());
+    let mut safe: Option<Vec<u8>> = None;
+    let is_safe = |(incoming, _): &(Arc<Incoming>, Hash)| {
+        // Files of one batch mostly stand in few directories.
+        let directory = parent(&incoming.path);
+        if safe.as_deref() == Some(directory) {
+            return true;
+        }
+        let flushed = shared.flush_before_removal(&incoming.path).inspect_err(|error| shared.fail(incoming, error));
+        safe = flushed.is_ok().then(|| directory.to_vec());
+        safe.is_some()
+    };
+    named.retain(is_safe);
+    let outcomes = named.into_iter().map(|(incoming, blake3)| (incoming.index, OutcomeKind::Copied { blake3 }));
+    shared.settle_all(outcomes);
     // Who has its outcome is closed: there is room for others.
     drop(batch);
 }

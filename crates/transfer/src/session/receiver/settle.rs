@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use haul_engine::compare;
 use haul_store::{Kind, Stat, StoreError, parse_haul_name};
-use haul_wire::control::{Notice, OutcomeKind};
+use haul_wire::control::{Changes, LeftOut, Notice, OutcomeKind};
 use haul_wire::manifest::{Item, Time};
 
 use crate::session::convert;
@@ -105,7 +105,10 @@ fn publish(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
         Ok(Published::Doubted(chunks)) => reread::queue(shared, incoming, chunks),
         Ok(Published::Named(blake3)) => {
             shared.name_changed(&incoming.path);
-            shared.settle(incoming.index, OutcomeKind::Copied { blake3 });
+            match shared.flush_before_removal(&incoming.path) {
+                Ok(()) => shared.settle(incoming.index, OutcomeKind::Copied { blake3 }),
+                Err(error) => shared.fail(incoming, &error),
+            }
         }
         Err(error) => shared.fail(incoming, &error),
     }
@@ -124,14 +127,17 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
     let is_one = |stat: &Stat| -> Result<bool, StoreError> {
         Ok(stands(first)?.is_some_and(|first| first.is_same_inode(stat)) && bar()?.is_none())
     };
-    if shared.rules.may_keep_others() || selection.dry_run {
+    if shared.rules.may_keep_others() || selection.dry_run || selection.existing {
         match stands(path) {
+            Ok(None) if selection.existing => {
+                return shared.settle(index, OutcomeKind::LeftOut { rule: LeftOut::Missing });
+            }
             Ok(Some(stat)) if stat.kind == Kind::Directory => return shared.failed_item(index, conflict(shared, path)),
             Ok(Some(stat)) if stays(shared, path, link.mtime, &stat) => {
                 return match is_one(&stat) {
                     Ok(true) => shared.settle(index, OutcomeKind::Nothing),
                     // Another file stays: it is not the source's, and stands in no manifest.
-                    Ok(false) => shared.settle(index, OutcomeKind::Kept { blake3: None }),
+                    Ok(false) => shared.settle(index, OutcomeKind::LeftOut { rule: stays_by(shared) }),
                     Err(error) => shared.fail_item(index, &error),
                 };
             }
@@ -145,6 +151,7 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
     };
     if let Some(bar) = bar {
         let why = match bar {
+            Bar::LeftOut(rule) => return shared.settle(index, OutcomeKind::LeftOut { rule }),
             Bar::Lost => "could not be copied, or is another file by now",
             Bar::Foreign | Bar::UnlessItHasTheTime => "stays at the target as it is there, and is another file",
         };
@@ -154,7 +161,10 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
     if selection.dry_run {
         return match stands(path).and_then(|stat| stat.map_or(Ok(false), |stat| is_one(&stat))) {
             Ok(true) => shared.settle(index, OutcomeKind::Nothing),
-            Ok(false) => shared.settle(index, OutcomeKind::Made),
+            Ok(false) => {
+                shared.note_changes(index, Changes::NEW);
+                shared.settle(index, OutcomeKind::Made);
+            }
             Err(error) => shared.fail_item(index, &error),
         };
     }
@@ -165,6 +175,10 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
                 shared.tree().remove_left_journal(path);
             }
             shared.name_changed(path);
+            if let Err(error) = shared.flush_before_removal(path) {
+                return shared.fail_item(index, &error);
+            }
+            shared.note_changes(index, Changes::NEW);
             shared.settle(index, OutcomeKind::Made);
         }
         Ok(false) => shared.settle(index, OutcomeKind::Nothing),
@@ -181,6 +195,11 @@ pub(super) fn conflict(shared: &Shared, path: &[u8]) -> String {
         (false, false) => "it is a directory, which only --delete replaces",
     };
     format!("cannot replace {}: {why}", shown(path))
+}
+
+/// The rule by which a further name stays as it is here.
+fn stays_by(shared: &Shared) -> LeftOut {
+    if shared.rules.ignore_existing { LeftOut::Exists } else { LeftOut::Newer }
 }
 
 /// Whether what stands at `path`, where the source has a file of this time, is not replaced (`--ignore-existing`, `--update`).

@@ -3,7 +3,9 @@
 #[cfg(test)]
 pub(super) mod tests;
 
-use std::collections::{HashSet, VecDeque};
+mod left_out;
+
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -15,7 +17,9 @@ use haul_engine::window::Overflow;
 use haul_job::{Error, Fault};
 use haul_store::{Draft, Filter, Kind, LocalTree, Metadata, Stat, StoreError, TargetTree, WriteRoute, printable};
 use haul_sys::rights::Access;
-use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
+use haul_wire::control::{
+    Changes, Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary,
+};
 use haul_wire::manifest::Item;
 
 use crate::faults;
@@ -60,6 +64,8 @@ struct State {
     tasks: VecDeque<Task>,
     /// Directories in which a name changed since they were last flushed.
     dirty: HashSet<Vec<u8>>,
+    /// In what open items differ from what stood here.
+    changes: HashMap<u64, Changes>,
     finished: bool,
 }
 
@@ -115,6 +121,7 @@ impl Shared {
             first_names: job.selection.hard_links.then(|| FirstNames::new(job.bounds.foreign_names)),
             tasks: VecDeque::new(),
             dirty: HashSet::new(),
+            changes: HashMap::new(),
             finished: false,
         };
         Ok(Self {
@@ -371,7 +378,8 @@ impl Shared {
             if let Some(first_names) = &mut state.first_names {
                 first_names.settle(index, &result);
             }
-            let outcome = Outcome { index, result };
+            let changes = state.changes.remove(&index).unwrap_or_default();
+            let outcome = Outcome { index, result, changes };
             if let Err(error) = self.watch.on_outcome(&outcome) {
                 self.failure.set(error);
             }

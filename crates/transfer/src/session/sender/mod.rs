@@ -17,6 +17,7 @@ pub(crate) mod mover;
 mod owners;
 mod prover;
 mod read_again;
+mod removals;
 mod source_item;
 mod state;
 mod walk;
@@ -399,6 +400,7 @@ impl<'a> Session<'a> {
                     self.check_recorded(&outcome.result);
                     let failed = matches!(outcome.result, OutcomeKind::Failed { .. });
                     self.shared.settle(outcome.index, failed)?;
+                    self.shared.remove_source(&outcome);
                 }
             }
             Control::SharedRoot(root) if self.shared.job.movers.count() > 0 => self.shared.job.movers.shows(root),
@@ -474,14 +476,16 @@ impl<'a> Session<'a> {
         self.lanes.join();
         let receiver = result?;
         let (path, paths) = self.tuning.summary();
-        Ok((SenderSummary { time: self.shared.time(), path, paths }, receiver))
+        let removed = self.shared.removals.removed();
+        Ok((SenderSummary { time: self.shared.time(), path, paths, removed }, receiver))
     }
 }
 
 /// Keeps a far side within its sources, unless its links are to be followed wherever they lead. What to tell of it.
 fn give_up_rights(job: &SenderJob, sources: &dyn SourceTree) -> Option<Notice> {
     let roots = sources.roots().filter(|_| job.far)?;
-    let trees: Vec<_> = roots.into_iter().map(|root| (root, Access::Read)).collect();
+    let access = if job.selection.remove_source_files { Access::Write } else { Access::Read };
+    let trees: Vec<_> = roots.into_iter().map(|root| (root, access)).collect();
     Some(rights::stay_within(&trees, job.selection.xattrs))
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_engine::plan::ChunkLayout;
 use haul_engine::sending::Offered;
-use haul_store::{SourceFile, SourceTree};
+use haul_store::{AsCopied, SourceFile, SourceTree};
 use haul_wire::control::Portion;
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
@@ -22,6 +22,8 @@ pub(super) struct Origin {
     pub(super) path: Vec<u8>,
     /// Its inode tells when it changed.
     pub(super) tells_changes: bool,
+    /// What it was when it was found.
+    pub(super) copied: AsCopied,
 }
 
 /// A file of the manifest that is still open.
@@ -80,7 +82,7 @@ impl SourceItem {
             identity: *identity,
             layout: ChunkLayout::of(identity.size),
             sparse: false,
-            origin: Origin { source: *source, path: path.clone(), tells_changes: true },
+            origin: Origin { source: *source, path: path.clone(), tells_changes: true, copied: AsCopied::default() },
             listed: None,
             changes_left: ChangesLeft::AT_FIRST,
             hash_only: AtomicBool::new(false),

@@ -39,6 +39,7 @@ use super::found::Found;
 use super::limits::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
 use super::owners::Owners;
 use super::read_again::ReadAgain;
+use super::removals::Removals;
 use super::source_item::{Origin, SourceItem};
 
 /// A file that changed, as it is now.
@@ -89,6 +90,7 @@ pub(super) struct Shared {
     /// Counts writes of lanes, receipts and outcomes, and what was read again.
     moved: AtomicU64,
     read_again: ReadAgain,
+    pub(super) removals: Removals,
     /// The route that was asked for, and what is left of it. `None`: the lanes copy through their own buffers.
     routes: Option<(SendRoute, Arc<Routes<SendRoute>>)>,
     route_refused: AtomicBool,
@@ -126,6 +128,7 @@ impl Shared {
         };
         Self {
             read_again: ReadAgain::default(),
+            removals: Removals::new(&job.selection),
             sources,
             job,
             outbox,
@@ -223,6 +226,7 @@ impl Shared {
         let weight_on_wire = item.weight_bytes();
         let early = self.job.early.as_ref();
         let packed = state.packer.pack(&self.as_told(&item, &origin));
+        self.removals.expect(state.items.next_index(), &item, &origin);
         let file = SourceItem::listed(&item, state.items.next_index(), origin, early, ChangesLeft::AT_FIRST);
         self.read_again.offer(&item);
         if let ItemKind::File { identity, .. } = &item.kind {
@@ -489,6 +493,7 @@ impl Shared {
                 let packed = state.packer.pack(&self.as_told(&item, &file.origin));
                 let weight = item.weight_bytes();
                 let index = state.items.next_index();
+                self.removals.expect(index, &item, &file.origin);
                 let retry = SourceItem::listed(&item, index, file.origin.clone(), None, changes_left);
                 self.read_again.offer(&item);
                 state.items.push_retry(retry, weight);

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use haul_job::{Error, Subject};
-use haul_store::{FileList, Found, FoundEntry, ItemSource, SourceTree, WalkOptions, printable};
+use haul_store::{AsCopied, FileList, Found, FoundEntry, ItemSource, SourceTree, WalkOptions, printable};
 use haul_wire::control::{self as wire, Notice};
 use haul_wire::manifest::{Attributes, Item, ItemKind};
 use haul_wire::path::RelPath;
@@ -57,7 +57,8 @@ fn walk(shared: &Shared, mut search: Search) -> Result<(), Error> {
         let item = match found {
             Found::Entry(entry) => {
                 let (source, path) = (entry.source, entry.source_path.clone());
-                origin = Origin { source, path, tells_changes: entry.tells_changes };
+                let copied = AsCopied::of(&entry.stat);
+                origin = Origin { source, path, tells_changes: entry.tells_changes, copied };
                 entry_item(shared, entry, checksum)
             }
             Found::DirEnd { path, complete } => {

@@ -16,6 +16,7 @@ pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>
         hard_links: selection.hard_links,
         xattrs: selection.xattrs,
         acls: selection.acls,
+        one_file_system: selection.one_file_system,
         listing_only: false,
     })
 }

@@ -106,7 +106,7 @@ impl Source {
     }
 
     fn settles(&mut self, index: u64, result: OutcomeKind) {
-        self.peer.says(&Control::Outcomes(vec![Outcome { index, result }]));
+        self.peer.says(&Control::Outcomes(vec![Outcome::of(index, result)]));
     }
 }
 

@@ -1,0 +1,266 @@
+//! One line for each entry that changes, in rsync's letters: `--itemize-changes` and `--out-format`.
+//!
+//! ```text
+//!   >f.st......   >  received here, <  sent there, c  made, h  hard link, .  only its metadata
+//!    f            f  file, d  directory, L  link
+//!     cstpog      contents, size, time, permissions, owner, group; all + for what is new
+//! ```
+
+use haul_job::{EntryType, ItemTold};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+
+/// A line of `--out-format`: words, and what stands for a property of the entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Format(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Words(String),
+    Escape { letter: char, width: usize, left: bool },
+}
+
+/// The letters of rsync's log formats that haul knows.
+const LETTERS: &str = "nfilbLMBUGotp";
+
+/// No column is wider.
+const MAX_WIDTH: usize = 1_000;
+
+impl Format {
+    /// Reads a format.
+    ///
+    /// # Errors
+    /// A letter that is unknown.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((words, after)) = rest.split_once('%') {
+            parts.push(Part::Words(words.to_owned()));
+            let flags = after.trim_start_matches('\'');
+            let (flags, left) = flags.strip_prefix('-').map_or((flags, false), |flags| (flags, true));
+            let digits = flags.len() - flags.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let width = flags[..digits].parse().unwrap_or(0);
+            match flags[digits..].chars().next() {
+                Some('%') if digits == 0 => parts.push(Part::Words("%".to_owned())),
+                Some(letter) if LETTERS.contains(letter) && width <= MAX_WIDTH => {
+                    parts.push(Part::Escape { letter, width, left });
+                }
+                _ => {
+                    let letters: Vec<String> = LETTERS.chars().map(|letter| format!("%{letter}")).collect();
+                    return Err(format!("behind % one of these: {}", letters.join(" ")));
+                }
+            }
+            rest = flags[digits..].get(1..).unwrap_or("");
+        }
+        parts.push(Part::Words(rest.to_owned()));
+        Ok(Self(parts))
+    }
+
+    /// The form of `--itemize-changes`.
+    pub fn itemized() -> Self {
+        let escape = |letter| Part::Escape { letter, width: 0, left: false };
+        Self(vec![escape('i'), Part::Words(" ".to_owned()), escape('n'), escape('L')])
+    }
+
+    /// Whether an entry gets a line: as in rsync, one whose metadata alone changed only where the letters are asked for.
+    pub fn shows(&self, item: &ItemTold) -> bool {
+        let has_letters = self.0.iter().any(|part| matches!(part, Part::Escape { letter: 'i', .. }));
+        has_letters || item.data_moved || item.made || item.kind == EntryType::Directory
+    }
+
+    /// The line of an entry, with its newline.
+    pub fn line(&self, item: &ItemTold, is_push: bool) -> String {
+        self.render(|letter| match letter {
+            'i' => letters(item, is_push),
+            'n' if item.kind == EntryType::Directory => format!("{}/", shown(or_dot(&item.path))),
+            'n' | 'f' => shown(or_dot(&item.path)),
+            'l' => item.size.to_string(),
+            'b' => (if item.data_moved { item.size } else { 0 }).to_string(),
+            'L' => match (&item.link, item.kind) {
+                (Some(link), EntryType::HardLink) => format!(" => {}", shown(link)),
+                (Some(link), _) => format!(" -> {}", shown(link)),
+                (None, _) => String::new(),
+            },
+            'M' => local_time(item.mtime_s, '-'),
+            'B' => permissions(item.mode),
+            'U' => number(item.uid),
+            'G' => number(item.gid),
+            'o' => (if is_push { "send" } else { "recv" }).to_owned(),
+            _ => of_process(letter),
+        })
+    }
+
+    /// The line of an entry that is deleted.
+    pub fn deleted(&self, path: &[u8]) -> String {
+        self.render(|letter| match letter {
+            'i' => "*deleting  ".to_owned(),
+            'n' | 'f' => shown(path),
+            'o' => "del.".to_owned(),
+            'l' | 'b' => "0".to_owned(),
+            'L' | 'M' | 'B' | 'U' | 'G' => String::new(),
+            _ => of_process(letter),
+        })
+    }
+
+    fn render(&self, value: impl Fn(char) -> String) -> String {
+        let mut line = String::new();
+        for part in &self.0 {
+            match part {
+                Part::Words(words) => line.push_str(words),
+                Part::Escape { letter, width, left: true } => line.push_str(&format!("{:<width$}", value(*letter))),
+                Part::Escape { letter, width, left: false } => line.push_str(&format!("{:>width$}", value(*letter))),
+            }
+        }
+        line.push('\n');
+        line
+    }
+}
+
+/// rsync's eleven letters.
+pub fn letters(item: &ItemTold, is_push: bool) -> String {
+    let kind = match item.kind {
+        EntryType::File | EntryType::HardLink => 'f',
+        EntryType::Directory => 'd',
+        EntryType::Symlink => 'L',
+    };
+    let what = match item.kind {
+        _ if item.data_moved => {
+            if is_push {
+                '<'
+            } else {
+                '>'
+            }
+        }
+        EntryType::HardLink if item.made => 'h',
+        _ if item.made || (item.kind == EntryType::Symlink && item.changed.content) => 'c',
+        _ => '.',
+    };
+    let changed = &item.changed;
+    let mut text = String::from_iter([what, kind]);
+    let columns = [
+        (changed.content, 'c'),
+        // The text of a link is its content.
+        (changed.size && item.kind == EntryType::File, 's'),
+        (changed.time, 't'),
+        (changed.mode, 'p'),
+        (changed.owner, 'o'),
+        (changed.group, 'g'),
+        (false, 'u'),
+        (false, 'a'),
+        (false, 'x'),
+    ];
+    text.extend(columns.map(|(is_so, letter)| match is_so {
+        _ if changed.new => '+',
+        true => letter,
+        false => '.',
+    }));
+    text
+}
+
+fn or_dot(path: &[u8]) -> &[u8] {
+    if path.is_empty() { b"." } else { path }
+}
+
+/// As rsync shows a name: what could drive a terminal, and what is no text, as `\#` and three octal digits.
+fn shown(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len());
+    for chunk in path.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() || haul_transfer::drives_terminal(c) {
+                let mut bytes = [0; 4];
+                c.encode_utf8(&mut bytes).bytes().for_each(|byte| text.push_str(&format!("\\#{byte:03o}")));
+            } else {
+                text.push(c);
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\#{byte:03o}")));
+    }
+    text
+}
+
+fn number(id: u32) -> String {
+    if id == u32::MAX { "DEFAULT".to_owned() } else { id.to_string() }
+}
+
+/// `rw-r--r--`
+fn permissions(mode: u32) -> String {
+    let mut text: Vec<char> = "rwxrwxrwx".chars().collect();
+    for (at, letter) in text.iter_mut().enumerate() {
+        if mode & (0o400 >> at) == 0 {
+            *letter = '-';
+        }
+    }
+    for (bit, at, with, without) in [(0o4000, 2, 's', 'S'), (0o2000, 5, 's', 'S'), (0o1000, 8, 't', 'T')] {
+        if mode & bit != 0 {
+            text[at] = if text[at] == 'x' { with } else { without };
+        }
+    }
+    text.into_iter().collect()
+}
+
+/// `2026/11/25-10:15:00`, by the clock of this place.
+fn local_time(s: i64, between: char) -> String {
+    let at = Timestamp::from_second(s).map(|at| at.to_zoned(TimeZone::system()));
+    at.map_or_else(|_| s.to_string(), |at| at.strftime(&format!("%Y/%m/%d{between}%H:%M:%S")).to_string())
+}
+
+/// What is not of the entry.
+fn of_process(letter: char) -> String {
+    match letter {
+        't' => local_time(Zoned::now().timestamp().as_second(), ' '),
+        _ => std::process::id().to_string(),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use haul_job::Changed;
+
+    use super::*;
+
+    /// A file of which this changed.
+    pub fn file(changed: Changed) -> ItemTold {
+        ItemTold {
+            path: b"d/a".to_vec(),
+            kind: EntryType::File,
+            size: 12,
+            link: None,
+            mode: 0o4750,
+            mtime_s: 0,
+            uid: 7,
+            gid: u32::MAX,
+            data_moved: true,
+            made: false,
+            changed,
+        }
+    }
+
+    #[test]
+    fn letters_are_those_of_rsync() {
+        let new = Changed { new: true, ..Changed::default() };
+        let differs = Changed { size: true, time: true, ..Changed::default() };
+        assert_eq!(letters(&file(new), false), ">f+++++++++");
+        assert_eq!(letters(&file(differs), true), "<f.st......");
+        let touched = Changed { mode: true, owner: true, ..Changed::default() };
+        assert_eq!(letters(&ItemTold { data_moved: false, ..file(touched) }, false), ".f...po....");
+        let made = |kind, changed| ItemTold { kind, data_moved: false, made: true, ..file(changed) };
+        assert_eq!(letters(&made(EntryType::Directory, new), false), "cd+++++++++");
+        assert_eq!(letters(&made(EntryType::HardLink, new), false), "hf+++++++++");
+        let leads = Changed { content: true, time: true, size: true, ..Changed::default() };
+        assert_eq!(letters(&made(EntryType::Symlink, leads), false), "cLc.t......");
+    }
+
+    #[test]
+    fn a_format_has_its_columns_and_refuses_what_it_does_not_know() {
+        let line = |format: &str| Format::parse(format).unwrap().line(&file(Changed::default()), true);
+        assert_eq!(
+            line("%o|%5l|%-5l|%B|%U|%G|100%%"),
+            "send|   12|12   |rws-r-x---|7|DEFAULT|100%\n".replace("rws-r-x---", "rwsr-x---")
+        );
+        assert_eq!(line("%n%L %b"), "d/a 12\n");
+        for wrong in ["%q", "%", "%5", "%99999n"] {
+            assert!(Format::parse(wrong).unwrap_err().contains("%n"), "{wrong}");
+        }
+        assert_eq!(Format::itemized().deleted(b"x\n"), "*deleting   x\\#012\n");
+    }
+}

@@ -1,0 +1,9 @@
+//! rsync's words with rsync's meaning: rsync and haul run on the same trees, and what they leave and say is compared.
+//!
+//! `matrix` has a row for each flag. Its comparisons make `docs/rsync.md`. `moving` has what `--remove-source-files` must
+//! never lose.
+
+mod matrix;
+mod moving;
+mod stage;
+mod table;

@@ -1,0 +1,177 @@
+//! Two equal pairs of trees, a source and a target each: one for rsync, one for haul.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use haul_e2e::{Facets, Run, binary, contents_of, differences, plant, scratch};
+
+/// What is compared.
+pub const FACETS: Facets = Facets { root: true, hard_links: true, owners: true, ..Facets::PLAIN };
+
+/// Both pairs, in one directory.
+pub struct Stage {
+    dir: tempfile::TempDir,
+}
+
+/// One of the two pairs.
+pub struct Pair {
+    pub source: PathBuf,
+    pub target: PathBuf,
+}
+
+/// What differs between the two after both have run.
+pub struct Compared {
+    /// The targets.
+    pub target: Vec<String>,
+    /// The sources.
+    pub source: Vec<String>,
+    /// Lines of one that the other lacks.
+    pub letters: Vec<String>,
+}
+
+impl Compared {
+    /// What is on disk.
+    pub fn trees(&self) -> Vec<String> {
+        [&self.target[..], &self.source].concat()
+    }
+
+    /// All of it.
+    pub fn all(&self) -> Vec<String> {
+        [&self.target[..], &self.source, &self.letters].concat()
+    }
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        let stage = Self { dir: scratch() };
+        for pair in [stage.ours(), stage.theirs()] {
+            plant_source(&pair.source);
+            plant_target(&pair.target);
+            plant::set_mtime(&pair.source, 1_700_000_000, 0);
+            plant::set_mtime(&pair.target, 1_600_000_000, 0);
+        }
+        stage
+    }
+
+    fn pair(&self, name: &str) -> Pair {
+        let dir = self.dir.path().join(name);
+        Pair { source: dir.join("src"), target: dir.join("to") }
+    }
+
+    pub fn ours(&self) -> Pair {
+        self.pair("ours")
+    }
+
+    pub fn theirs(&self) -> Pair {
+        self.pair("theirs")
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// haul, with a home of its own.
+    pub fn haul(&self) -> Run {
+        let run = Run::new(binary::find().expect("asked for with needs!")).env("HOME", self.dir.path().join("home"));
+        run.env("XDG_CACHE_HOME", self.dir.path().join("cache")).env("TZ", "UTC")
+    }
+
+    /// Copies the contents of the source to the target with both, and compares. `DIR` in a flag is the directory of the pair.
+    pub fn compare(&self, ours: &[&str], theirs: &[&str]) -> Compared {
+        let (here, there) = (self.ours(), self.theirs());
+        let with = |flags: &[&str], pair: &Pair| -> Vec<String> {
+            let dir = pair.source.parent().expect("a pair").to_str().expect("a plain name").to_owned();
+            flags.iter().map(|flag| flag.replace("DIR", &dir)).collect()
+        };
+        let theirs = Run::new("rsync").env("TZ", "UTC").args(["-rltp", "-i"]).args(with(theirs, &there));
+        let theirs =
+            theirs.current_dir(&there.source).arg(contents_of(&there.source)).arg(&there.target).run().expect(0);
+        let ours = self.haul().args(["cp", "--itemize-changes"]).args(with(ours, &here));
+        let ours = ours.current_dir(&here.source).arg(contents_of(&here.source)).arg(&here.target).run().expect(0);
+        let (said, expected) = (lines(&ours.stdout), lines(&theirs.stdout));
+        let more = said.difference(&expected).map(|line| format!("only haul says: {line}"));
+        let less = expected.difference(&said).map(|line| format!("only rsync says: {line}"));
+        Compared {
+            target: differences(&there.target, &here.target, FACETS),
+            // What is removed from a directory changes its time.
+            source: differences(&there.source, &here.source, Facets { file_times: true, ..Facets::CONTENTS }),
+            letters: more.chain(less).collect(),
+        }
+    }
+}
+
+/// The lines with letters. A directory that is deleted has a slash at its end with rsync alone.
+pub fn lines(output: &[u8]) -> BTreeSet<String> {
+    let text = String::from_utf8_lossy(output);
+    let is_line = |line: &&str| line.len() > 11 && line.starts_with(['<', '>', 'c', 'h', '.', '*']);
+    let has_letters = |line: &&str| line.starts_with("*deleting") || matches!(line.as_bytes()[1], b'f' | b'd' | b'L');
+    let lines = text.lines().filter(is_line).filter(has_letters).filter(|line| line.as_bytes()[11] == b' ');
+    lines.map(|line| if line.starts_with('*') { line.trim_end_matches('/') } else { line }.to_owned()).collect()
+}
+
+fn odd(dir: &Path, name: &[u8]) -> PathBuf {
+    dir.join(OsStr::from_bytes(name))
+}
+
+/// Sizes, times, modes, links and odd names; `plant_target` has its like with differences.
+fn plant_source(dir: &Path) {
+    plant::text(&dir.join("equal"), "as it is there\n");
+    plant::text(&dir.join("same-size"), "here\n");
+    plant::text(&dir.join("older"), "older than there\n");
+    plant::text(&dir.join("newer"), "newer than there, and longer\n");
+    plant::text(&dir.join("touched"), "only its time differs\n");
+    plant::text(&dir.join("mode"), "only its mode differs\n");
+    plant::set_mode(&dir.join("mode"), 0o640);
+    plant::text(&dir.join("run.sh"), "#!/bin/sh\n");
+    plant::set_mode(&dir.join("run.sh"), 0o755);
+    plant::file(&dir.join("empty"), 0, 1);
+    plant::file(&dir.join("large"), 300_000, 2);
+    plant::file(&dir.join("dir/new"), 1_500, 3);
+    plant::file(&dir.join("dir/deep/new"), 1_024, 4);
+    plant::text(&dir.join("dir/there"), "changed\n");
+    plant::text(&dir.join("cache/kept.o"), "an object\n");
+    plant::text(&odd(dir, b"with space"), "odd\n");
+    plant::text(&odd(dir, b"new\nline"), "odd\n");
+    plant::text(&odd(dir, b"not utf-8 \xff"), "odd\n");
+    fs::create_dir_all(dir.join("void")).expect("own directory");
+    for (name, leads) in [("link", "equal"), ("other-link", "newer"), ("dangling", "nowhere")] {
+        symlink(leads, dir.join(name)).expect("own directory");
+    }
+    plant::text(&dir.join("first"), "two names\n");
+    fs::hard_link(dir.join("first"), dir.join("second")).expect("one file system");
+    plant::date(dir, 7);
+    plant::set_mtime(&dir.join("older"), 1_000_000_000, 0);
+    plant::set_mtime(&dir.join("newer"), 1_500_000_000, 0);
+}
+
+fn plant_target(dir: &Path) {
+    plant_source(dir);
+    for name in ["large", "empty", "dir/new", "dir/deep/new", "with space", "new\nline", "first", "second", "dangling"]
+    {
+        fs::remove_file(dir.join(name)).expect("planted");
+    }
+    for name in ["void", "dir/deep"] {
+        fs::remove_dir(dir.join(name)).expect("planted");
+    }
+    plant::text(&dir.join("same-size"), "else\n");
+    plant::text(&dir.join("older"), "of today\n");
+    plant::text(&dir.join("newer"), "short\n");
+    plant::text(&dir.join("dir/there"), "was\n");
+    plant::set_mode(&dir.join("mode"), 0o600);
+    fs::remove_file(dir.join("other-link")).expect("planted");
+    symlink("elsewhere", dir.join("other-link")).expect("own directory");
+    plant::text(&dir.join("extra"), "not at the source\n");
+    plant::text(&dir.join("extra-dir/inside"), "not at the source\n");
+    for (name, at) in [("same-size", 3), ("older", 1_900_000_000), ("newer", 5), ("touched", 6), ("dir/there", 7)] {
+        plant::set_mtime(&dir.join(name), at, 0);
+    }
+    for name in ["extra", "extra-dir/inside", "dir", "other-link", "extra-dir"] {
+        plant::set_mtime(&dir.join(name), 9, 0);
+    }
+    // The other directories are as at the source.
+    plant::set_mtime(&dir.join("cache"), 1_111_111_111, 0);
+}

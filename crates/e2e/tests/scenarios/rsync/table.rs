@@ -1,0 +1,116 @@
+//! The rows of the matrix.
+
+/// One flag of rsync.
+pub struct Row {
+    /// As rsync's manual has it.
+    pub flag: &'static str,
+    pub verdict: Verdict,
+    pub shown_by: ShownBy,
+}
+
+/// How haul stands to it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The same tree, the same letters.
+    Same,
+    /// The same tree, and more.
+    Better(&'static str),
+    /// Another meaning.
+    Other(&'static str),
+    /// The error says what haul does instead, in these words.
+    NotOurs(&'static str),
+}
+
+/// What shows it.
+#[derive(Clone, Copy)]
+pub enum ShownBy {
+    /// Both run with these flags.
+    Both(&'static [&'static str]),
+    /// Each with its own: haul, rsync.
+    Each(&'static [&'static str], &'static [&'static str]),
+    /// Both run with these flags, and the letters are not compared.
+    Trees(&'static [&'static str]),
+    /// haul takes the flag, and copies.
+    Taken(&'static [&'static str]),
+    /// haul refuses the flag.
+    Refused(&'static [&'static str]),
+}
+
+use ShownBy::{Both, Each, Refused, Taken, Trees};
+use Verdict::{Better, NotOurs, Other, Same};
+
+const fn row(flag: &'static str, verdict: Verdict, shown_by: ShownBy) -> Row {
+    Row { flag, verdict, shown_by }
+}
+
+/// In the order of rsync's manual.
+pub const ROWS: &[Row] = &[
+    row("-v, --verbose", Other("one line a path, with what was done to it"), Taken(&["-v"])),
+    row("-q, --quiet", Same, Taken(&["-q"])),
+    row("-c, --checksum", Better("BLAKE3 at both ends; what is sent is verified with every copy"), Both(&["-c"])),
+    row("-a, --archive", Other("devices and FIFOs are skipped, and named"), Both(&["-a"])),
+    row("-r, --recursive", Other("always on, except beneath what --files-from lists"), Taken(&["-r"])),
+    row("-u, --update", Same, Both(&["-u"])),
+    row("--inplace", Better("an unfinished file is finished by the next run, also with -u"), Both(&["--inplace"])),
+    row("-l, --links", Other("always on; -l KBIT is scp's limit"), Taken(&["--links"])),
+    row("-L, --copy-links", Same, Both(&["-L", "--exclude=dangling"])),
+    row("-H, --hard-links", Other("the same tree; another of the names may be told as the first"), Trees(&["-H"])),
+    row("-p, --perms", Other("always on but for set-id and sticky bits, which -p adds"), Both(&["-p"])),
+    row("-A, --acls", Same, Both(&["-A"])),
+    row("-X, --xattrs", Same, Both(&["-X"])),
+    row("-o, --owner", Other("--owner; -o is an option for ssh"), Each(&["--owner"], &["-o"])),
+    row("-g, --group", Same, Both(&["-g"])),
+    row("-t, --times", Same, Both(&["-t"])),
+    row("-S, --sparse", Other("always on; -S is the ssh program"), Taken(&["--sparse"])),
+    row("-n, --dry-run", Same, Both(&["-n"])),
+    row("-W, --whole-file", Same, Both(&["-W"])),
+    row("-x, --one-file-system", Same, Both(&["-x"])),
+    row("-e, --rsh", Same, Taken(&["-e", "ssh"])),
+    row("--existing", Same, Both(&["--existing"])),
+    row("--ignore-existing", Same, Both(&["--ignore-existing"])),
+    row(
+        "--remove-source-files",
+        Better("the target flushes a file and its name before the source goes"),
+        Both(&["--remove-source-files"]),
+    ),
+    row("--delete", Better("nothing is deleted while a directory of the source cannot be listed"), Both(&["--delete"])),
+    row("--max-delete", Same, Taken(&["--delete", "--max-delete=10"])),
+    row("--max-size", Same, Both(&["--max-size=1.5K"])),
+    row("--min-size", Same, Both(&["--min-size=1k+1"])),
+    row("--size-only", Same, Both(&["--size-only"])),
+    row("--partial", Other("always on"), Taken(&["--partial"])),
+    row("--numeric-ids", Same, Both(&["--numeric-ids"])),
+    row("--exclude", Same, Both(&["--exclude=*.o", "--exclude=/dir/deep"])),
+    row("--include", Same, Both(&["--include=kept.o", "--exclude=*.o"])),
+    row("-z, --compress", Same, Both(&["-z"])),
+    row("--stats", Other("haul's own table"), Taken(&["--stats"])),
+    row("--bwlimit", Same, Taken(&["--bwlimit=1g"])),
+    row(
+        "-i, --itemize-changes",
+        Other("--itemize-changes; -i is an ssh key, as in scp"),
+        Taken(&["--itemize-changes"]),
+    ),
+    row("--out-format", Other("no %a %c %C %h %m %P %u"), Taken(&["--out-format=%i %n%L"])),
+    row("--append, --append-verify", NotOurs("goes on by itself"), Refused(&["--append"])),
+    row("--partial-dir", NotOurs("goes on by itself"), Refused(&["--partial-dir=x"])),
+    row("--delay-updates", NotOurs("none shows half of its data"), Refused(&["--delay-updates"])),
+    row("-T, --temp-dir", NotOurs("written beside its place"), Refused(&["--temp-dir=x"])),
+    row("-y, --fuzzy", NotOurs("no rolling delta"), Refused(&["--fuzzy"])),
+    row("--info, --debug", NotOurs("--stats the totals"), Refused(&["--info=progress2"])),
+    row("--compress-choice, --compress-level", NotOurs("zstd"), Refused(&["--compress-level=3"])),
+    row("--checksum-choice", NotOurs("BLAKE3"), Refused(&["--checksum-choice=md5"])),
+    row("--devices, --specials", NotOurs("skipped, and named"), Refused(&["--devices"])),
+    row("--safe-links, -k, -K", NotOurs("never followed at the target"), Refused(&["--safe-links"])),
+    row("-O, --omit-dir-times", NotOurs("always kept"), Refused(&["--omit-dir-times"])),
+    row("-U, --atimes, -N, --crtimes", NotOurs("modification times are kept"), Refused(&["--atimes"])),
+    row("-d, --dirs", NotOurs("with their contents"), Refused(&["--dirs"])),
+    row("-m, --prune-empty-dirs", NotOurs("where the source has them"), Refused(&["-m"])),
+    row("-@, --modify-window", NotOurs("to the nanosecond"), Refused(&["--modify-window=1"])),
+    row("--compare-dest", NotOurs("the target alone"), Refused(&["--compare-dest=x"])),
+    row("--iconv", NotOurs("byte for byte"), Refused(&["--iconv=."])),
+    row("--rsync-path", NotOurs("--haul-path"), Refused(&["--rsync-path=x"])),
+    row("--password-file", NotOurs("haul key generate"), Refused(&["--password-file=x"])),
+    row("--list-only", NotOurs("-n shows"), Refused(&["--list-only"])),
+    row("--write-batch, --read-batch", NotOurs("no batches"), Refused(&["--write-batch=x"])),
+    row("--fsync", NotOurs("--no-flush"), Refused(&["--fsync"])),
+];

@@ -1,0 +1,92 @@
+//! What is told of one entry: in what it differed at the target, and which rule leaves it out.
+
+/// A rule that leaves an entry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// It does not stand at the target (`--existing`).
+    Missing,
+    /// Something stands at the target (`--ignore-existing`).
+    Exists,
+    /// The target's is newer (`--update`).
+    Newer,
+    /// It is larger than `--max-size`.
+    TooLarge,
+    /// It is smaller than `--min-size`.
+    TooSmall,
+    /// What stands at the target is the source itself.
+    Itself,
+}
+
+impl LeftOut {
+    /// Its flag, or for [`LeftOut::Itself`] a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Missing => "existing",
+            Self::Exists => "ignore-existing",
+            Self::Newer => "update",
+            Self::TooLarge => "max-size",
+            Self::TooSmall => "min-size",
+            Self::Itself => "itself",
+        }
+    }
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryType {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A further name of a file.
+    HardLink,
+}
+
+/// In what an entry differed from what stood at the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "the columns of rsync's --itemize-changes")]
+pub struct Changed {
+    /// Nothing of its kind stood there.
+    pub new: bool,
+    /// Its contents, or where a link leads; of files only where contents were compared.
+    pub content: bool,
+    /// Its size.
+    pub size: bool,
+    /// Its modification time.
+    pub time: bool,
+    /// Its permissions.
+    pub mode: bool,
+    /// Its owner.
+    pub owner: bool,
+    /// Its group.
+    pub group: bool,
+}
+
+/// One entry as the source has it, and what changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemTold {
+    /// Path relative to the target; empty for the root.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: EntryType,
+    /// Bytes of a file, or of the text of a link.
+    pub size: u64,
+    /// Where a symbolic link leads, or the first name of a further one.
+    pub link: Option<Vec<u8>>,
+    /// Permission bits.
+    pub mode: u32,
+    /// Modification time: seconds since the epoch.
+    pub mtime_s: i64,
+    /// Numeric owner at the source; `u32::MAX` where owners are not copied.
+    pub uid: u32,
+    /// Numeric group at the source; `u32::MAX` where groups are not copied.
+    pub gid: u32,
+    /// Its data moved, or would move.
+    pub data_moved: bool,
+    /// It was made, or would be.
+    pub made: bool,
+    /// In what it differed.
+    pub changed: Changed,
+}

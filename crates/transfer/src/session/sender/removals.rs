@@ -1,0 +1,94 @@
+//! Removes files and links of the source once the target has them (`--remove-source-files`).
+//!
+//! ```text
+//!   item -> expected here -> outcome: the target has it -> looked at again -> removed, if it is still what was announced
+//! ```
+//! As with rsync, what the target has is the target's word. The target flushes the file and its name before it says so. What
+//! a rule leaves out stays, and so do directories.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use haul_store::{AsCopied, Time};
+use haul_wire::control::{Notice, Outcome, OutcomeKind, Selection};
+use haul_wire::manifest::{Item, ItemKind};
+
+use crate::session::convert;
+use crate::sync::lock;
+
+use super::state::{Origin, Shared};
+
+/// The open items that are to go, and how many went.
+#[derive(Default)]
+pub(super) struct Removals {
+    wanted: bool,
+    /// What stood at the target before is none of ours (`--ignore-existing`).
+    only_new: bool,
+    /// At most as many as items are open.
+    expected: Mutex<BTreeMap<u64, Origin>>,
+    removed: AtomicU64,
+}
+
+impl Removals {
+    pub(super) fn new(selection: &Selection) -> Self {
+        let wanted = selection.remove_source_files && !selection.dry_run;
+        Self { wanted, only_new: selection.ignore_existing, ..Self::default() }
+    }
+
+    /// An item is open now.
+    pub(super) fn expect(&self, index: u64, item: &Item, origin: &Origin) {
+        if !self.wanted {
+            return;
+        }
+        let copied = match &item.kind {
+            // As it was announced, which is not as it was found where it has changed since.
+            ItemKind::File { identity, .. } => AsCopied {
+                size: identity.size,
+                mtime: Time { s: identity.mtime.s, ns: identity.mtime.ns },
+                file: identity.inode,
+            },
+            ItemKind::Symlink { .. } | ItemKind::HardLink { .. } => origin.copied,
+            ItemKind::Directory
+            | ItemKind::DirectoryEnd { .. }
+            | ItemKind::Skipped { .. }
+            | ItemKind::Failed { .. } => return,
+        };
+        lock(&self.expected).insert(index, Origin { copied, ..origin.clone() });
+    }
+
+    /// What is to go, now that its item has this outcome.
+    fn take(&self, outcome: &Outcome) -> Option<Origin> {
+        if !self.wanted {
+            return None;
+        }
+        let origin = lock(&self.expected).remove(&outcome.index)?;
+        let is_there = match outcome.result {
+            OutcomeKind::Copied { .. } | OutcomeKind::Made => true,
+            OutcomeKind::Kept { .. } | OutcomeKind::Touched { .. } | OutcomeKind::Nothing => !self.only_new,
+            OutcomeKind::LeftOut { .. }
+            | OutcomeKind::WouldCopy
+            | OutcomeKind::Failed { .. }
+            | OutcomeKind::Superseded => false,
+        };
+        is_there.then_some(origin)
+    }
+
+    /// How many went.
+    pub(super) fn removed(&self) -> u64 {
+        self.removed.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// Removes what the target has. What cannot be removed, or has changed, counts as failed.
+    pub(super) fn remove_source(&self, outcome: &Outcome) {
+        let Some(origin) = self.removals.take(outcome) else { return };
+        match self.sources.remove(origin.source, &origin.path, &origin.copied) {
+            Ok(removed) => {
+                self.removals.removed.fetch_add(u64::from(removed), Ordering::Relaxed);
+            }
+            Err(error) => self.notice(Notice::Failed { path: origin.path, why: convert::bounded(error) }),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What became of an item, and in what it differed before.
+
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+
+/// What became of an item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Manifest index.
+    pub index: u64,
+    /// What became of it.
+    pub result: OutcomeKind,
+    /// In what it differed at the target before; empty unless that was asked for.
+    pub changes: Changes,
+}
+
+impl Outcome {
+    /// An outcome that tells nothing of what changed.
+    pub fn of(index: u64, result: OutcomeKind) -> Self {
+        Self { index, result, changes: Changes::default() }
+    }
+}
+
+/// How an item ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OutcomeKind {
+    /// Data moved, verified, under its final name.
+    Copied {
+        /// BLAKE3 of the contents.
+        blake3: [u8; 32],
+    },
+    /// Already there, unchanged.
+    Kept {
+        /// BLAKE3 of the contents, when they were read.
+        blake3: Option<[u8; 32]>,
+    },
+    /// Data was there; metadata was brought up to date.
+    Touched {
+        /// BLAKE3 of the contents, when they were read.
+        blake3: Option<[u8; 32]>,
+    },
+    /// A directory or link was made.
+    Made,
+    /// A rule of the job leaves it out, or leaves what stands at the target as it is.
+    LeftOut {
+        /// Which one.
+        rule: LeftOut,
+    },
+    /// Nothing to do (directory that existed, end of a directory, skipped or failed at the source).
+    Nothing,
+    /// A dry run would move its data.
+    WouldCopy,
+    /// Could not be written or verified.
+    Failed {
+        /// What and why.
+        why: String,
+        /// Kind of failure.
+        kind: FailureKind,
+    },
+    /// Another item stands for it: it changed while it was read, and is announced anew; or the one that it was to replace was complete before
+    /// that was heard, and stays.
+    Superseded,
+}
+
+/// Kinds of failures of one item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailureKind {
+    /// Input or output.
+    Io,
+    /// No space or quota.
+    Space,
+    /// The source vanished.
+    Vanished,
+    /// Data did not verify after repeated tries.
+    Unverified,
+    /// The source changed while it was read.
+    Changed,
+}
+
+/// The rule that leaves an item out. Its words are those of rsync's flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeftOut {
+    /// It does not stand at the target (`--existing`).
+    Missing,
+    /// Something stands at the target (`--ignore-existing`).
+    Exists,
+    /// The target's is newer (`--update`).
+    Newer,
+    /// It is larger than `--max-size`.
+    TooLarge,
+    /// It is smaller than `--min-size`.
+    TooSmall,
+    /// What stands at the target is the source itself, which is to be removed.
+    Itself,
+}
+
+/// In what an item differed from what stood at the target: the columns of rsync's `--itemize-changes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changes(u16);
+
+impl Changes {
+    /// Nothing stood there.
+    pub const NEW: Self = Self(1);
+    /// Its contents, or where a link leads.
+    pub const CONTENT: Self = Self(1 << 1);
+    /// Its size.
+    pub const SIZE: Self = Self(1 << 2);
+    /// Its modification time.
+    pub const TIME: Self = Self(1 << 3);
+    /// Its permissions.
+    pub const MODE: Self = Self(1 << 4);
+    /// Its owner.
+    pub const OWNER: Self = Self(1 << 5);
+    /// Its group.
+    pub const GROUP: Self = Self(1 << 6);
+
+    /// Whether all of these are among them.
+    pub fn has(self, changes: Self) -> bool {
+        self.0 & changes.0 == changes.0
+    }
+
+    /// With these too, if `is_so`.
+    #[must_use]
+    pub fn with(self, changes: Self, is_so: bool) -> Self {
+        if is_so { Self(self.0 | changes.0) } else { self }
+    }
+
+    /// Whether nothing differed.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
