@@ -86,6 +86,7 @@ mod tests {
                 "haul-key",
                 "haul-serve",
                 "haul-token",
+                "haul-networks",
                 "haul-probe",
                 "haul-bench",
                 "haul-record",
