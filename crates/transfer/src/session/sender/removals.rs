@@ -11,13 +11,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_store::{AsCopied, Time};
-use haul_wire::control::{Notice, Outcome, OutcomeKind, Selection};
+use haul_wire::control::{Outcome, OutcomeKind, Selection};
 use haul_wire::manifest::{Item, ItemKind};
 
-use crate::session::convert;
 use crate::sync::lock;
 
-use super::state::{Origin, Shared};
+use super::source_item::Origin;
 
 /// The open items that are to go, and how many went.
 #[derive(Default)]
@@ -58,7 +57,7 @@ impl Removals {
     }
 
     /// What is to go, now that its item has this outcome.
-    fn take(&self, outcome: &Outcome) -> Option<Origin> {
+    pub(super) fn take(&self, outcome: &Outcome) -> Option<Origin> {
         if !self.wanted {
             return None;
         }
@@ -74,21 +73,13 @@ impl Removals {
         is_there.then_some(origin)
     }
 
+    /// One went.
+    pub(super) fn count(&self) {
+        self.removed.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// How many went.
     pub(super) fn removed(&self) -> u64 {
         self.removed.load(Ordering::Relaxed)
-    }
-}
-
-impl Shared {
-    /// Removes what the target has. What cannot be removed, or has changed, counts as failed.
-    pub(super) fn remove_source(&self, outcome: &Outcome) {
-        let Some(origin) = self.removals.take(outcome) else { return };
-        match self.sources.remove(origin.source, &origin.path, &origin.copied) {
-            Ok(removed) => {
-                self.removals.removed.fetch_add(u64::from(removed), Ordering::Relaxed);
-            }
-            Err(error) => self.notice(Notice::Failed { path: origin.path, why: convert::bounded(error) }),
-        }
     }
 }

@@ -3,6 +3,7 @@
 mod for_movers;
 mod lending;
 mod portions;
+mod removing;
 mod to_come;
 
 use std::borrow::Cow;
