@@ -22,7 +22,7 @@ use crate::limits;
 use crate::respond::{Guest, respond};
 use crate::transport::io::{Carrier, Io};
 use crate::transport::line::Line;
-use crate::transport::watchdog::Watchdog;
+use crate::transport::line::watchdog::Watchdog;
 
 /// A connection that was just accepted.
 pub(crate) struct Accepted {

@@ -23,7 +23,7 @@ use crate::connection::{Accepted, serve};
 use crate::house::{House, Seat, Tell};
 use crate::limits::{self, Limits};
 use crate::token::Secret;
-use crate::transport::watchdog::Watchdog;
+use crate::transport::line::watchdog::Watchdog;
 
 /// What a service needs.
 pub struct Options {

@@ -1,5 +1,7 @@
 //! Digests of files (RFC 9530): computed once for each state of a file, and kept, also for the next process.
 
+mod digest_file;
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::Path;
@@ -12,9 +14,9 @@ use http::HeaderMap;
 use http::header::HeaderName;
 use tokio::sync::Semaphore;
 
-use super::digest_file::DigestFile;
 use crate::limits::{DIGEST_AT_ONCE_BYTES, DIGEST_FILE_BYTES_MIN, DIGESTS_AT_ONCE, FRESH, MAX_DIGESTS_KEPT};
 use crate::request::condition::moment;
+use digest_file::DigestFile;
 
 /// The digests of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 pub(crate) mod body;
 pub(crate) mod coding;
 pub(crate) mod digest;
-mod digest_file;
 mod directory;
 mod file;
 pub(crate) mod manifest;

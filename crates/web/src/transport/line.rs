@@ -1,6 +1,8 @@
 //! What happens on one connection: so that an idle one can be told from one that works, and a slow reader from one
 //! that waits for us.
 
+pub(crate) mod watchdog;
+
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -8,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
-use super::watchdog::Watchdog;
+use watchdog::Watchdog;
 
 /// Shared by a connection and those who answer on it. All run in one thread at a time, so the order of the single
 /// marks does not matter.

@@ -13,4 +13,3 @@
 pub(crate) mod io;
 pub(crate) mod line;
 pub(crate) mod piece;
-pub(crate) mod watchdog;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use haul_store::{FileId, Time, Version};
 use haul_sys::whole_file::{self, Mode};
 
-use super::digest::{Digests, State};
+use super::{Digests, State};
 
 /// The file.
 #[derive(Debug)]

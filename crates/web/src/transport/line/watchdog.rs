@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{Limits, WATCH_EVERY_MAX};
 
-use super::line::Line;
+use super::Line;
 
 /// The watchdog of a thread.
 #[derive(Debug)]
