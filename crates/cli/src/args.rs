@@ -110,12 +110,6 @@ pub struct Cp {
     /// With --delete, remove at most so many entries; the others stay and count as failed
     #[arg(long, value_name = "N", requires = "delete", help_heading = WHAT)]
     pub max_delete: Option<u64>,
-    /// Compare by content, not by size and time (scp's -c CIPHER is --cipher here)
-    #[arg(short = 'c', long, help_heading = WHAT)]
-    pub checksum: bool,
-    /// Leave files alone that are newer at the target
-    #[arg(short = 'u', long, help_heading = WHAT)]
-    pub update: bool,
     #[command(flatten)]
     pub rules: RsyncRules,
     /// Copy what symbolic links point to, instead of the links

@@ -129,8 +129,6 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
         sparse: !typed.no_sparse,
         delete: typed.delete,
         max_delete: typed.max_delete,
-        checksum: typed.checksum,
-        update: typed.update,
         dry_run: typed.dry_run,
         inplace: typed.inplace,
         no_resume: typed.no_resume,

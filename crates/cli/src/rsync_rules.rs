@@ -9,6 +9,12 @@ use crate::rate;
 /// Rules of rsync for what is copied, and what is told of each entry.
 #[derive(Debug, Args)]
 pub struct RsyncRules {
+    /// Compare by content, not by size and time (scp's -c CIPHER is --cipher here)
+    #[arg(short = 'c', long, help_heading = WHAT)]
+    pub checksum: bool,
+    /// Leave files alone that are newer at the target
+    #[arg(short = 'u', long, help_heading = WHAT)]
+    pub update: bool,
     /// Copy only what exists at the target already: make no new file, link or directory
     #[arg(long, visible_alias = "ignore-non-existing", help_heading = WHAT)]
     pub existing: bool,
@@ -56,6 +62,8 @@ impl RsyncRules {
     /// What they mean for a job.
     pub fn select(&self, selection: Selection) -> Selection {
         Selection {
+            checksum: self.checksum,
+            update: self.update,
             existing: self.existing,
             ignore_existing: self.ignore_existing,
             size_only: self.size_only,

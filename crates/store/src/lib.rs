@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod as_copied;
 mod asked_for;
 mod at;
 mod attributes;
@@ -59,6 +60,7 @@ mod typed;
 mod walk;
 mod walk_options;
 
+pub use as_copied::AsCopied;
 pub use asked_for::AskedFor;
 pub use cold::ColdMap;
 pub use disk_rate::{DiskRate, disk_rate, disk_rate_within};
@@ -80,7 +82,6 @@ pub use meta::{FileId, Kind, Metadata, Stat, Time, Version};
 pub use name::{journal_name, name_hash, parse_haul_name, part_name};
 pub use part::Part;
 pub use published::{FoundName, OpenDirectory, Opened, Patience, Published};
-pub use removal::AsCopied;
 pub use resolve::{ResolveOptions, SourceLimits};
 pub use source::SourceSet;
 pub use spelling::{Fold, Spellings};

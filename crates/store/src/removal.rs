@@ -8,30 +8,12 @@ use haul_sys::beneath::Links;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::as_copied::AsCopied;
 use crate::at::At;
 use crate::error::{Result, StoreError, is_missing, refusal};
-use crate::meta::{Kind, Stat, Time};
+use crate::meta::Kind;
 use crate::name::{check_new_path, split};
 use crate::source::{SourceLinks, SourceSet};
-
-/// What an entry was when it was copied, as far as rsync looks at it again: its size, its time, and which file it is. The
-/// time of its change is not among them: it changes when another name of the file is removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AsCopied {
-    /// Bytes of a regular file.
-    pub size: u64,
-    /// When the content last changed.
-    pub mtime: Time,
-    /// The number that another file under the same name has not.
-    pub file: u64,
-}
-
-impl AsCopied {
-    /// What this is.
-    pub fn of(stat: &Stat) -> Self {
-        Self { size: stat.size, mtime: stat.mtime, file: stat.version.file() }
-    }
-}
 
 impl SourceSet {
     /// Removes a file or link that the walk found, by its `source` and `source_path`. False: it is gone already. An entry

@@ -5,12 +5,12 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
+use crate::as_copied::AsCopied;
 use crate::cold::ColdMap;
 use crate::error::{Result, StoreError, refusal};
 use crate::found::Found;
 use crate::local_file::LocalFile;
 use crate::meta::Stat;
-use crate::removal::AsCopied;
 use crate::walk_options::WalkOptions;
 
 /// A tree to read.
