@@ -179,6 +179,7 @@ fn messages() -> Vec<Control> {
             peer_session: [9; 16],
             peer_key: [2; 32],
             links: true,
+            stays: true,
             role,
             selection: selection.clone(),
             carriage: carriage.clone(),
@@ -190,6 +191,8 @@ fn messages() -> Vec<Control> {
     let answers = [Wanted::All, Wanted::Hash, Wanted::Chunks(vec![ChunkRange { first: 1, count: 2 }])];
     vec![
         Control::AgentHello(hello),
+        Control::JobEnd { lanes: true },
+        Control::Leave,
         start(Role::Sender { sources: vec![b"/a".to_vec()] }),
         start(Role::Receiver { target: b"/b".to_vec() }),
         start(Role::Probe { time_ms: 1000 }),
@@ -246,7 +249,7 @@ fn lane_heads() -> Vec<Vec<u8>> {
         .iter()
         .map(|hello| hello.encode().to_vec())
         .collect();
-    let kinds = [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::End, UnitKind::Hole];
+    let kinds = [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::End, UnitKind::JobEnd, UnitKind::Hole];
     heads.extend(kinds.map(|kind| UnitHeader { kind, index: 300, chunk: 2 }.encode().to_vec()));
     heads.extend(
         [Encoding::Plain, Encoding::Zstd, Encoding::Zeros, Encoding::PlainWithHoles, Encoding::ZstdWithHoles]

@@ -25,6 +25,7 @@ mod log;
 mod lookout;
 mod networks;
 mod own_files;
+mod registrar;
 mod serve;
 mod sessions;
 mod tokens;

@@ -28,6 +28,7 @@ use crate::limits;
 use crate::log::{Log, WriteLine, escaped};
 use crate::networks::NetworkFiles;
 use crate::own_files::OwnFiles;
+use crate::registrar::Registrar;
 use crate::sessions::{NoRoom, Sessions};
 use crate::web::{self, WebOptions};
 
@@ -239,12 +240,15 @@ impl House {
         }
     }
 
-    fn carry(&self, stream: Stream, grant: &Grant, who: String, place: crate::sessions::Place) {
+    fn carry(self: &Arc<Self>, stream: Stream, grant: &Grant, who: String, place: crate::sessions::Place) {
         let start = Instant::now();
         let (number, key) = (place.number, place.key);
         // Mounts and links may have changed since the list was read.
         let own = OwnFiles::find(&self.identity_file, self.authority.path());
-        let clerk = Arc::new(place.clerk(who.clone(), grant.clone(), own, Arc::clone(&self.log)));
+        let house = Arc::clone(self);
+        let ask = move |key: &PublicKey| house.grant(key).map(|(grant, _)| grant);
+        let registrar = Registrar::new(grant.clone(), Box::new(ask));
+        let clerk = Arc::new(place.clerk(who.clone(), registrar, own, Arc::clone(&self.log)));
         let visit = Some(Arc::clone(&clerk) as Arc<dyn Visit>);
         let ports = haul_transfer::Ports { open: self.port, relay: 0, paths: self.paths.clone() };
         let result =

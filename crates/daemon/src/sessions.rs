@@ -15,6 +15,7 @@ use haul_wire::control::Role;
 use crate::limits::{MAX_LISTED_BYTES_OF_ALL, MAX_LISTED_BYTES_PER_KEY, MAX_SESSIONS, MAX_SESSIONS_PER_KEY};
 use crate::log::{Log, escaped};
 use crate::own_files::OwnFiles;
+use crate::registrar::Registrar;
 
 /// The sessions of a daemon.
 #[derive(Default)]
@@ -109,8 +110,8 @@ pub(crate) struct Place {
 
 impl Place {
     /// Makes the clerk of this session. The session counts until its clerk is dropped.
-    pub(crate) fn clerk(self, who: String, grant: Grant, own: OwnFiles, log: Arc<Log>) -> Clerk {
-        Clerk { place: self, who, grant, own, log, totals: Mutex::default() }
+    pub(crate) fn clerk(self, who: String, registrar: Registrar, own: OwnFiles, log: Arc<Log>) -> Clerk {
+        Clerk { place: self, who, registrar, own, log, totals: Mutex::default() }
     }
 }
 
@@ -125,10 +126,19 @@ impl Drop for Place {
 pub(crate) struct Clerk {
     place: Place,
     who: String,
-    grant: Grant,
+    registrar: Registrar,
     own: OwnFiles,
     log: Arc<Log>,
-    totals: Mutex<Totals>,
+    totals: Mutex<Count>,
+}
+
+/// What the jobs of a session have done.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    /// Those that have ended.
+    before: Totals,
+    /// The one that runs.
+    now: Totals,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -136,6 +146,12 @@ struct Totals {
     files: u64,
     bytes: u64,
     failed: u64,
+}
+
+impl Totals {
+    fn and(self, other: Totals) -> Totals {
+        Totals { files: self.files + other.files, bytes: self.bytes + other.bytes, failed: self.failed + other.failed }
+    }
 }
 
 impl Clerk {
@@ -146,7 +162,8 @@ impl Clerk {
 
     /// How far the session came, for the log.
     pub(crate) fn totals(&self) -> String {
-        let Totals { files, bytes, failed } = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let Count { before, now } = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let Totals { files, bytes, failed } = before.and(now);
         let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
         format!("{files} files done, {bytes} bytes moved{failed}")
     }
@@ -155,7 +172,7 @@ impl Clerk {
 impl Observer for Clerk {
     fn on_event(&self, event: &Event) {
         if let Event::Progress(progress) = event {
-            *self.totals.lock().unwrap_or_else(PoisonError::into_inner) =
+            self.totals.lock().unwrap_or_else(PoisonError::into_inner).now =
                 Totals { files: progress.files_done, bytes: progress.bytes_moved, failed: progress.failed };
         }
     }
@@ -169,7 +186,7 @@ impl Visit for Clerk {
     fn on_root(&self, directory: BorrowedFd<'_>, uid: u32) -> Result<(), Error> {
         let refused = Error::new(Fault::Authentication, "the daemon does not let this key in")
             .try_this("ask its operator to name another directory beside your key");
-        match self.own.within_reach_of(directory, uid, &self.grant) {
+        match self.own.within_reach_of(directory, uid, &self.registrar.grant()) {
             Ok(None) => Ok(()),
             Ok(Some(why)) => {
                 let text = format!("session {}: {} is refused: {why}", self.place.number, self.who);
@@ -220,6 +237,23 @@ impl Visit for Clerk {
     fn on_list(&self, bytes: usize) -> bool {
         self.place.sessions.on_list(self.place.number, bytes)
     }
+
+    fn on_job_end(&self, error: Option<&Error>) {
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        *totals = Count { before: totals.before.and(totals.now), now: Totals::default() };
+        drop(totals);
+        if let Some(error) = error {
+            let cause = error.cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
+            self.tell(&format!("failed in one of its jobs: {}{cause}", error.what), true);
+        }
+    }
+
+    fn next_job(&self) -> Result<Grant, Error> {
+        self.registrar.ask_again(&self.place.key).ok_or_else(|| {
+            Error::new(Fault::Authentication, "the daemon does not let our key in any more")
+                .try_this("ask its operator to add it to the list of authorised keys: haul key show prints it")
+        })
+    }
 }
 
 /// The first of these paths, and how many more there are.
@@ -255,6 +289,10 @@ mod tests {
         assert_eq!(sessions.wait(Duration::ZERO), 0);
     }
 
+    fn nobody_asks() -> Registrar {
+        Registrar::new(Grant::default(), Box::new(|_| None))
+    }
+
     #[test]
     fn a_session_counts_until_the_last_of_its_threads_has_ended() {
         let sessions = Arc::new(Sessions::default());
@@ -262,7 +300,7 @@ mod tests {
         let place = sessions.enter(PublicKey([1; 32]), stream.shutdown_handle()).ok().unwrap();
         let own = OwnFiles::find("/not-there/key".as_ref(), "/not-there/list".as_ref());
         let log = Arc::new(Log::new(true, Box::new(drop)));
-        let clerk = Arc::new(place.clerk("somebody".to_owned(), Grant::default(), own, log));
+        let clerk = Arc::new(place.clerk("somebody".to_owned(), nobody_asks(), own, log));
         // A walk holds the clerk like this, and may go on after the session's own thread has ended.
         let held = Arc::clone(&clerk) as Arc<dyn Visit>;
         drop(clerk);
@@ -280,7 +318,7 @@ mod tests {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let written = Arc::clone(&lines);
         let log = Arc::new(Log::new(true, Box::new(move |line| written.lock().unwrap().push(line))));
-        let clerk = place.clerk("somebody".to_owned(), Grant::default(), own, log);
+        let clerk = place.clerk("somebody".to_owned(), nobody_asks(), own, log);
         clerk.on_unfenced("no rights to give up are left");
         let said = lines.lock().unwrap().join("");
         assert!(said.contains("somebody works without a fence") && said.contains("no rights to give up"), "{said}");

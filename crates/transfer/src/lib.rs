@@ -41,6 +41,7 @@ pub use run::coordinate::run;
 pub use run::hook_keeper::keep_hooks;
 pub use run::probe;
 pub use run::serving::{Ports, serve_control};
+pub use run::session::{Session, open};
 pub use session::farewell::{turn_away, turn_away_version};
 pub use session::grant::{Grant, Visit};
 pub use session::rights::{guard_process, hide_memory};

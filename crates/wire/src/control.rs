@@ -26,6 +26,11 @@
 //!
 //!   about a place: see `place.rs`
 //!
+//!   between two jobs of a session, each side on its own
+//!       ---- JobEnd ------------->         also after Abort; Start may follow at once
+//!       <--- JobEnd --------------
+//!       ---- Leave --------------->         (the initiator) no further job
+//!
 //!   in a probe, first there (the initiator sends), then back
 //!       ---- ProbeSent ----------->         time is over; its lanes carry nothing more
 //!       <--- ProbeArrived ---------
@@ -189,6 +194,13 @@ pub enum Control {
     },
     /// Either way, where a place was asked: see [`crate::place`].
     Place(PlaceWord),
+    /// Either way, last of a job that [others may follow](Start::stays): from here on the words are of the next job.
+    JobEnd {
+        /// All lanes of this side came to the end of the job, or were not used. Else none of them carries the next job.
+        lanes: bool,
+    },
+    /// Initiator to agent, between two jobs: no other one follows.
+    Leave,
 }
 
 /// What an agent says first.
@@ -228,6 +240,8 @@ pub struct Start {
     pub peer_key: [u8; 32],
     /// That key is the initiator's own: who proves it may bring further links of this control channel.
     pub links: bool,
+    /// Another job in the same role may follow on this session. Each has a `Start` of its own, which names the same ends and keys.
+    pub stays: bool,
     /// Sender or receiver.
     pub role: Role,
     /// What is copied and how faithfully.
@@ -485,6 +499,8 @@ impl Control {
             Control::SameRoot
             | Control::CloseDraft { .. }
             | Control::Moved(_)
+            | Control::JobEnd { .. }
+            | Control::Leave
             | Control::Items(_)
             | Control::Answers(_)
             | Control::Receipts(_)
@@ -541,8 +557,8 @@ mod tests {
 
     fn start(role: Role, carriage: Carriage) -> Control {
         let (session, peer_session, peer_key) = ([1; 16], [3; 16], [2; 32]);
-        let (selection, links) = (Selection::default(), true);
-        Control::Start(Start { session, peer_session, peer_key, links, role, selection, carriage })
+        let (selection, links, stays) = (Selection::default(), true, false);
+        Control::Start(Start { session, peer_session, peer_key, links, stays, role, selection, carriage })
     }
 
     #[test]

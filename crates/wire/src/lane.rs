@@ -1,7 +1,7 @@
 //! What travels on a lane, from sender to receiver only.
 //!
 //! ```text
-//!   hello | unit | unit | ... | end
+//!   hello | unit | unit | ... | end                         units of several jobs: ... | job ends | unit | ... | end
 //!   unit  = header (20 bytes) | block | block | ... | trailer
 //!   block = u32: three bits of encoding, length | bytes     at most BLOCK_BYTES of contents each
 //!   trailer = u32 zero | verdict (1 byte) | 32 bytes of BLAKE3
@@ -21,7 +21,7 @@ pub const LANE_MAGIC: [u8; 8] = magic(LANE, PROTOCOL_VERSION);
 /// hello.
 pub const CONTROL_MAGIC: [u8; 8] = magic(CONTROL, PROTOCOL_VERSION);
 
-/// First bytes of a further link of a control channel: `haulink9` in version 9. The name of the session follows, and zeros.
+/// First bytes of a further link of a control channel: `haulink` and the version. The name of the session follows, and zeros.
 pub const LINK_MAGIC: [u8; 8] = magic(LINK, PROTOCOL_VERSION);
 
 const LANE: [u8; 7] = *b"haulane";
@@ -165,6 +165,8 @@ pub enum UnitKind {
     Hash,
     /// Nothing follows on this lane.
     End,
+    /// Nothing of this job follows. The lane waits for the next one.
+    JobEnd,
     /// One chunk of a larger file that is a hole, with the whole blocks of 64 MiB around it: no data, and no hash in the trailer either.
     Hole,
 }
@@ -189,6 +191,7 @@ impl UnitHeader {
             UnitKind::Chunk => 2,
             UnitKind::Hash => 3,
             UnitKind::End => 4,
+            UnitKind::JobEnd => 6,
             UnitKind::Hole => 5,
         };
         out[4..8].copy_from_slice(&self.chunk.to_le_bytes());
@@ -203,6 +206,7 @@ impl UnitHeader {
             2 => UnitKind::Chunk,
             3 => UnitKind::Hash,
             4 => UnitKind::End,
+            6 => UnitKind::JobEnd,
             5 => UnitKind::Hole,
             _ => return None,
         };
@@ -343,7 +347,8 @@ mod tests {
     fn headers_survive_the_wire() {
         let hello = LaneHello { session: [7; 16], lane: 3 };
         assert_eq!(LaneHello::decode(&hello.encode()), Some(hello));
-        for kind in [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::End, UnitKind::Hole] {
+        for kind in [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::End, UnitKind::JobEnd, UnitKind::Hole]
+        {
             let header = UnitHeader { kind, index: u64::MAX - 3, chunk: 77 };
             assert_eq!(UnitHeader::decode(&header.encode()), Some(header));
         }

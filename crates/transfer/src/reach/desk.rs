@@ -57,6 +57,8 @@ struct Expected {
     clear: bool,
     /// Who proves this key may bring links of this channel. The keys of other hosts bring lanes and no links.
     channel: Option<(PublicKey, Channel)>,
+    /// Keys that have brought a lane. A lane may come before the channel is told of its session.
+    brought: Vec<PublicKey>,
 }
 
 /// Keys whose lanes one session takes: the initiator's, and those of hosts that it names. A copy between two hosts names one.
@@ -104,8 +106,9 @@ impl Desk {
         let Some(expected) = sessions.of(&hello, key) else {
             return false;
         };
+        // Before the lane is handed over: the session may lose its channel at once, and then asks whether the peer can dial.
+        expected.has_brought(*key);
         let (events, clear) = (expected.events.clone(), expected.clear);
-        let channel = expected.channel_of(key).cloned();
         let mut applied = stream.tune(&expected.wanted, NEAR_RTT_US);
         drop(sessions);
         // One lane speaks for all: they are asked for the same.
@@ -122,11 +125,7 @@ impl Desk {
         if stream.set_deadline(None).is_err() {
             return false;
         }
-        let delivered = events.send_within(SessionEvent::LaneUp(stream, hello.lane), self.hand_over).is_ok();
-        if let Some(channel) = channel.filter(|_| delivered) {
-            channel.set_dialled();
-        }
-        delivered
+        events.send_within(SessionEvent::LaneUp(stream, hello.lane), self.hand_over).is_ok()
     }
 
     /// Hands a further link to the control channel of its session. False: there is none that takes links of this key. Links
@@ -165,7 +164,10 @@ impl Desk {
         }
         sessions.tickets += 1;
         let ticket = sessions.tickets;
-        sessions.by_number.insert(id, Expected { ticket, keys: vec![key], events, wanted, clear, channel: None });
+        sessions.by_number.insert(
+            id,
+            Expected { ticket, keys: vec![key], events, wanted, clear, channel: None, brought: Vec::new() },
+        );
         drop(sessions);
         self.changed.notify_all();
         Ok(Expecting { desk: Arc::clone(self), id, ticket })
@@ -176,12 +178,22 @@ impl Expected {
     fn channel_of(&self, key: &PublicKey) -> Option<&Channel> {
         self.channel.as_ref().filter(|(of, _)| of == key).map(|(_, channel)| channel)
     }
+
+    /// A lane of this key is here: its host can dial this one. At most [`MAX_KEYS`] are noted, as many as are let in.
+    fn has_brought(&mut self, key: PublicKey) {
+        if !self.brought.contains(&key) {
+            self.brought.push(key);
+        }
+        if let Some(channel) = self.channel_of(&key) {
+            channel.set_dialled();
+        }
+    }
 }
 
 impl Announced {
     /// The session that this lane names, if it expects lanes of this key.
-    fn of(&self, hello: &LaneHello, key: &PublicKey) -> Option<&Expected> {
-        self.by_number.get(&hello.session).filter(|expected| expected.keys.contains(key))
+    fn of(&mut self, hello: &LaneHello, key: &PublicKey) -> Option<&mut Expected> {
+        self.by_number.get_mut(&hello.session).filter(|expected| expected.keys.contains(key))
     }
 
     /// The entry that this ticket was given for.
@@ -222,10 +234,13 @@ impl Expecting {
         true
     }
 
-    /// Who proves this key may bring further links of the session's control channel.
+    /// Who proves this key may bring further links of the session's control channel. A lane of that key may be here already.
     pub(crate) fn takes_links(&self, key: PublicKey, channel: &Channel) {
         if let Some(expected) = lock(&self.desk.sessions).entry(self.id, self.ticket) {
             expected.channel = Some((key, channel.clone()));
+            if expected.brought.contains(&key) {
+                channel.set_dialled();
+            }
         }
     }
 }
@@ -422,6 +437,22 @@ mod tests {
         drop(old);
         assert!(desk.expects_key(&new_key, &stays));
         assert!(!desk.expects_key(&PublicKey([0xc; 32]), &stays), "it admitted a key to a session of somebody else");
+    }
+
+    /// On a redial a lane is there before anybody had time to say whose links the channel takes.
+    #[test]
+    fn a_lane_that_is_here_before_its_channel_is_told_counts() {
+        let desk = Arc::new(Desk::default());
+        let events = Events::new();
+        let (near, _far) = Stream::plain_pair().unwrap();
+        let channel = Channel::open(near, events.sender(), PATIENCE).unwrap();
+        let expecting = desk.expect([1; 16], KEY, events.sender(), Wanted::default(), false).unwrap();
+        let (lane, _peer) = Stream::plain_pair().unwrap();
+        assert!(desk.deliver(lane, &KEY, LaneHello { session: [1; 16], lane: 0 }));
+        assert!(!channel.is_dialled(), "nobody has said whose channel it is");
+        assert!(channel.has_live_lane(), "it waits for the session, and lives");
+        expecting.takes_links(KEY, &channel);
+        assert!(channel.is_dialled());
     }
 
     #[test]

@@ -135,7 +135,8 @@ impl MoverPlan {
             false => Role::Mover { target: job.target.path.clone() },
         };
         let (peer_session, peer_key) = (remote.session, identity.public());
-        let assigned = Assignment { peer_session, peer_key, links: false, role, path: known.clone(), cpus };
+        let (links, stays, path_known) = (false, false, known.clone());
+        let assigned = Assignment { peer_session, peer_key, links, stays, role, path: path_known, cpus };
         remote.start(assigned, job, false, watch)?;
         if !self.meets(remote, path, redials)? {
             return Ok(());

@@ -60,6 +60,8 @@ pub(crate) struct Assignment {
     pub(crate) peer_key: PublicKey,
     /// That key is our own: it may bring further links of the control channel.
     pub(crate) links: bool,
+    /// Another job may follow on the session.
+    pub(crate) stays: bool,
     pub(crate) role: Role,
     pub(crate) path: Option<KnownPath>,
     /// Of the smaller host.
@@ -121,7 +123,7 @@ impl Remote {
     /// # Errors
     /// [`Fault::Usage`]: the job names more than a far side takes.
     pub(crate) fn start(&self, assigned: Assignment, job: &Job, hash_kept: bool, watch: &Watch) -> Result<(), Error> {
-        let Assignment { peer_session, peer_key, links, role, path, cpus } = assigned;
+        let Assignment { peer_session, peer_key, links, stays, role, path, cpus } = assigned;
         let listed = job.selection.files_from.as_ref().filter(|_| matches!(role, Role::Sender { .. }));
         if listed.is_some_and(|list| list.weight_bytes() > MAX_LISTED_BYTES) {
             let mib = MAX_LISTED_BYTES >> 20;
@@ -139,7 +141,7 @@ impl Remote {
             *rate = (*rate / (u64::from(others) + 1)).max(1);
         }
         let (session, peer_key) = (self.session, peer_key.0);
-        let start = Start { session, peer_session, peer_key, links, role, selection, carriage };
+        let start = Start { session, peer_session, peer_key, links, stays, role, selection, carriage };
         let start = Control::Start(start);
         if start.check_limits().and_then(|()| codec::encode(&start, &mut Vec::new())).is_err() {
             let mib = MAX_CONTROL_FRAME_BYTES >> 20;

@@ -48,7 +48,7 @@ pub(crate) use framing::read_link;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use framing::read_message;
 
-pub(crate) use crate::session::inbox::{EventSender, Events, LaneEnd, SessionEvent};
+pub(crate) use crate::session::inbox::{EventSender, Events, LaneBack, LaneEnd, SessionEvent};
 pub(crate) use crate::session::links::LinkId;
 pub(crate) use crate::session::outbox::Outbox;
 

@@ -22,10 +22,59 @@ pub(crate) fn abort(channel: &Channel, error: &Error) {
 
 /// Ends the channel of a session: in order, or with a word why not.
 pub(crate) fn close<T>(channel: &Channel, result: &Result<T, Error>) {
+    end(channel, result, Ending::Begun { stays: false });
+}
+
+/// How far a job had come that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The job had come to its lanes. `stays`: another job may follow on the session.
+    Begun { stays: bool },
+    /// It had not: a lane that waits for it can carry the next one.
+    NotBegun { stays: bool },
+}
+
+impl Ending {
+    /// Of a job that began like this.
+    pub(crate) fn of<T>(begun: &Result<T, Error>, events: &Events) -> Self {
+        let stays = events.stay();
+        if begun.is_err() {
+            events.spare_lanes();
+            return Ending::NotBegun { stays };
+        }
+        Ending::Begun { stays }
+    }
+}
+
+/// Ends a job: in order, or with a word why not. If no other job may follow, the channel ends, too.
+pub(crate) fn end<T>(channel: &Channel, result: &Result<T, Error>, ending: Ending) {
+    let (Ending::Begun { stays } | Ending::NotBegun { stays }) = ending;
+    if let Err(error) = result {
+        channel.outbox().send(Control::Abort(convert::abort(error)));
+    }
     match result {
-        // What was queued last is written first.
-        Ok(_) => channel.close(FAREWELL),
-        Err(error) => abort(channel, error),
+        Err(error) if !lets_others_follow(error) => channel.close(FAREWELL),
+        _ if !stays => channel.close(FAREWELL),
+        _ => {
+            let lanes = result.is_ok() || matches!(ending, Ending::NotBegun { .. });
+            channel.outbox().send(Control::JobEnd { lanes });
+        }
+    }
+}
+
+/// Whether a session can go on after a job that ended with this: the two ends understand each other, and answer.
+pub(crate) fn lets_others_follow(error: &Error) -> bool {
+    match error.fault {
+        Fault::Usage | Fault::FileIo | Fault::Missing | Fault::Space | Fault::Verification => true,
+        // The rights of the next job may suffice.
+        Fault::Authentication | Fault::Busy => true,
+        Fault::Protocol
+        | Fault::Network
+        | Fault::Ssh
+        | Fault::Install
+        | Fault::Timeout
+        | Fault::Storage
+        | Fault::Interrupted => false,
     }
 }
 

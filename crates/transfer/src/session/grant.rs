@@ -53,4 +53,10 @@ pub trait Visit: Observer {
 
     /// It lists what it wants, so many bytes so far. False: that is more than there is room for.
     fn on_list(&self, bytes: usize) -> bool;
+
+    /// A job has ended, and another may follow on the session. With this error, or well.
+    fn on_job_end(&self, error: Option<&Error>);
+
+    /// Another job is asked for: what the key may do now. An error ends the session.
+    fn next_job(&self) -> Result<Grant, Error>;
 }

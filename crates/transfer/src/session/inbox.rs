@@ -7,6 +7,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use haul_engine::integrity::LaneTags;
 use haul_job::Error;
 use haul_net::{Applied, Probe, Stream};
 use haul_wire::control::{Control, MovedChunk};
@@ -23,6 +24,8 @@ pub(crate) enum SessionEvent {
     ControlEnded(Option<String>),
     /// A lane is connected and authenticated.
     LaneUp(Stream, u16),
+    /// A lane that carried data of the job before, up to its end.
+    LaneBack(LaneBack),
     /// A lane's thread ended.
     LaneDown(LaneEnd),
     /// What the user asked of the connections and this host does not grant.
@@ -37,10 +40,19 @@ pub(crate) enum SessionEvent {
     NoLanes(Error),
 }
 
+/// A lane between two jobs of a session.
+pub(crate) struct LaneBack {
+    pub(crate) lane: u16,
+    pub(crate) stream: Stream,
+    /// Of a clear lane: they count on, so that nothing of one job passes as data of another.
+    pub(crate) tags: Option<LaneTags>,
+}
+
 /// A lane that is no more.
 pub(crate) struct LaneEnd {
     pub(crate) lane: u16,
-    /// Tells lanes with the same number apart: a redialled lane may be there before the end of the old one is noticed.
+    /// Tells lanes with the same number apart: a redialled lane may be there before the end of the old one is noticed. 0: a lane that the
+    /// session lost after the end of a job.
     pub(crate) serial: u64,
     /// Why it ended before its time.
     pub(crate) error: Option<io::Error>,
@@ -57,14 +69,23 @@ const MAX_WAITING_BYTES: usize = 8 << 20;
 const MAX_WAITING_OTHERS: usize = MAX_LANES as usize;
 
 /// The receiving end; whoever still sends when it is dropped is told so.
+///
+/// A session that runs several jobs keeps one, and has another [of each job](Events::of_job). What belongs to one job alone ends with that:
+/// messages, lanes and what is said of lanes wait for the next job.
 pub(crate) struct Events {
     queue: Arc<Queue>,
     put_back: RefCell<VecDeque<SessionEvent>>,
+    /// The job that it is of; `None`: the whole session.
+    job: Option<u64>,
 }
 
 /// A sending end.
 #[derive(Clone)]
-pub(crate) struct EventSender(Arc<Queue>);
+pub(crate) struct EventSender {
+    queue: Arc<Queue>,
+    /// It belongs to a thread of this job; `None`: of the session.
+    job: Option<u64>,
+}
 
 /// The session is over, or had no room in time; the event is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +114,38 @@ struct State {
     message_bytes: usize,
     others: usize,
     is_over: bool,
+    /// The job that runs, or ran last.
+    job: u64,
+    /// That one has ended.
+    job_is_over: bool,
+    /// Lanes that have come to the end of the job that runs. At most [`MAX_LANES`].
+    back: Vec<LaneBack>,
+    /// That job ended before it used a lane.
+    lanes_are_spared: bool,
 }
 
 impl State {
+    /// Whether nobody takes anything any more that a thread of this job sends.
+    fn is_over_for(&self, job: Option<u64>) -> bool {
+        self.is_over || job.is_some_and(|job| job != self.job || self.job_is_over)
+    }
+
+    /// Of the events that wait those stay that belong to the session.
+    fn end_job(&mut self, put_back: VecDeque<SessionEvent>) {
+        self.job_is_over = true;
+        let waiting = std::mem::take(&mut self.events).into_iter().map(|(event, _)| event);
+        (self.message_bytes, self.others) = (0, 0);
+        let back = std::mem::take(&mut self.back).into_iter().map(SessionEvent::LaneBack);
+        let all: Vec<SessionEvent> = back.chain(put_back).chain(waiting).collect();
+        all.into_iter().filter_map(of_session).for_each(|event| self.enter(event));
+    }
+
+    /// Enters an event of the session, whatever room there is.
+    fn enter(&mut self, event: SessionEvent) {
+        let weight = weight_of(&event);
+        self.push(event, weight);
+    }
+
     fn has_room(&self, weight: Option<usize>, max_bytes: usize) -> bool {
         match weight {
             // One that is larger than all that may wait has to come through, too.
@@ -114,11 +164,15 @@ impl State {
 
     fn pop(&mut self) -> Option<SessionEvent> {
         let (event, weight) = self.events.pop_front()?;
+        self.taken(weight);
+        Some(event)
+    }
+
+    fn taken(&mut self, weight: Option<usize>) {
         match weight {
             Some(bytes) => self.message_bytes -= bytes,
             None => self.others -= 1,
         }
-        Some(event)
     }
 }
 
@@ -136,11 +190,60 @@ impl Events {
     /// Messages that wait take at most so many bytes, or are a single one.
     pub(crate) fn with(max_bytes: usize) -> Self {
         let (state, filled, taken, lanes) = Default::default();
-        Self { queue: Arc::new(Queue { max_bytes, state, filled, taken, lanes }), put_back: RefCell::default() }
+        let queue = Arc::new(Queue { max_bytes, state, filled, taken, lanes });
+        Self { queue, put_back: RefCell::default(), job: None }
     }
 
     pub(crate) fn sender(&self) -> EventSender {
-        EventSender(Arc::clone(&self.queue))
+        EventSender { queue: Arc::clone(&self.queue), job: self.job }
+    }
+
+    /// The events of the next job of this session. When they are dropped the job is over, and the session goes on.
+    pub(crate) fn of_job(&self) -> Events {
+        let mut state = self.queue.lock();
+        state.job += 1;
+        (state.job_is_over, state.lanes_are_spared) = (false, false);
+        let job = Some(state.job);
+        drop(state);
+        Self { queue: Arc::clone(&self.queue), put_back: RefCell::new(self.put_back.take()), job }
+    }
+
+    /// Another job may follow on this session.
+    pub(crate) fn stay(&self) -> bool {
+        self.job.is_some()
+    }
+
+    /// The job ends before it has used a lane.
+    pub(crate) fn spare_lanes(&self) {
+        self.queue.lock().lanes_are_spared = true;
+    }
+
+    /// Whether the last job ended so.
+    pub(crate) fn lanes_are_spared(&self) -> bool {
+        self.queue.lock().lanes_are_spared
+    }
+
+    /// Between two jobs: the next message, or the end of the control channel; `None` after `limit`. All else waits for the next job.
+    pub(crate) fn next_word(&self, limit: Duration) -> Option<SessionEvent> {
+        let is_word = |event: &SessionEvent| matches!(event, SessionEvent::Control(_) | SessionEvent::ControlEnded(_));
+        let at = |state: &State| state.events.iter().position(|(event, _)| is_word(event));
+        let waited = self.queue.filled.wait_timeout_while(self.queue.lock(), limit, |state| at(state).is_none());
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (event, weight) = at(&state).and_then(|at| state.events.remove(at))?;
+        state.taken(weight);
+        drop(state);
+        self.queue.taken.notify_all();
+        Some(event)
+    }
+
+    /// The peer's lanes did not come to the end of the job, or ours did not: none can carry the next one. They count as lost.
+    pub(crate) fn drop_lanes_back(&self) {
+        let mut state = self.queue.lock();
+        for (event, _) in &mut state.events {
+            if let SessionEvent::LaneBack(LaneBack { lane, .. }) = event {
+                *event = SessionEvent::LaneDown(lost(*lane));
+            }
+        }
     }
 
     /// The next event, or `None` after `limit`.
@@ -163,10 +266,48 @@ impl Events {
     }
 }
 
+/// What of an event that was not looked at concerns the next job.
+fn of_session(event: SessionEvent) -> Option<SessionEvent> {
+    match event {
+        SessionEvent::Control(_)
+        | SessionEvent::ControlEnded(_)
+        | SessionEvent::LaneUp(..)
+        | SessionEvent::LaneBack(_)
+        | SessionEvent::FallsShort(_)
+        | SessionEvent::NoLanes(_) => Some(event),
+        SessionEvent::LaneDown(LaneEnd { lane, error: Some(_), .. }) => Some(SessionEvent::LaneDown(lost(lane))),
+        SessionEvent::LaneDown(_) | SessionEvent::PathLost { .. } | SessionEvent::Moved(..) | SessionEvent::Wake => {
+            None
+        }
+    }
+}
+
+/// A lane that ended after its job, or cannot carry another one.
+fn lost(lane: u16) -> LaneEnd {
+    LaneEnd { lane, serial: 0, error: Some(io::ErrorKind::ConnectionReset.into()) }
+}
+
+fn weight_of(event: &SessionEvent) -> Option<usize> {
+    match event {
+        SessionEvent::Control(message) => Some(weight::memory_bytes(message)),
+        SessionEvent::ControlEnded(_) => Some(size_of::<SessionEvent>()),
+        _ => None,
+    }
+}
+
 impl Drop for Events {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
+        if let Some(job) = self.job {
+            if job == state.job {
+                state.end_job(self.put_back.take());
+            }
+            drop(state);
+            self.queue.taken.notify_all();
+            return;
+        }
         state.is_over = true;
+        state.back.clear();
         let left = std::mem::take(&mut state.events);
         drop(state);
         self.queue.taken.notify_all();
@@ -198,34 +339,67 @@ impl EventSender {
 
     /// Whether nobody takes anything any more.
     pub(crate) fn is_over(&self) -> bool {
-        self.0.lock().is_over
+        self.queue.lock().is_over_for(self.job)
+    }
+
+    /// A lane has come to the end of its job and may carry the next one. If there is none, it ends here.
+    pub(crate) fn lane_back(&self, lane: LaneBack) {
+        let mut state = self.queue.lock();
+        if state.is_over || self.job != Some(state.job) {
+            return;
+        }
+        if !state.job_is_over {
+            if state.back.len() < usize::from(MAX_LANES) {
+                state.back.push(lane);
+            }
+        } else if state.has_room(None, self.queue.max_bytes) {
+            state.enter(SessionEvent::LaneBack(lane));
+            drop(state);
+            self.queue.filled.notify_one();
+        }
+    }
+
+    /// The thread of a lane has ended. Of a lane that was lost after its job the next job hears.
+    pub(crate) fn lane_down(&self, end: LaneEnd) {
+        let (lane, is_lost) = (end.lane, end.error.is_some());
+        if self.send(SessionEvent::LaneDown(end)).is_err() && is_lost {
+            let mut state = self.queue.lock();
+            if !state.is_over && self.job == Some(state.job) && state.has_room(None, self.queue.max_bytes) {
+                state.enter(SessionEvent::LaneDown(lost(lane)));
+                drop(state);
+                self.queue.filled.notify_one();
+            }
+        }
     }
 
     /// A thread carries this lane, until the answer is dropped.
     pub(crate) fn carries(&self, lane: Probe) -> CarriedLane {
-        let mut lanes = lock(&self.0.lanes);
+        let mut lanes = lock(&self.queue.lanes);
         let number = lanes.next;
         lanes.next += 1;
         lanes.probes.insert(number, lane);
-        CarriedLane { queue: Arc::clone(&self.0), number }
+        CarriedLane { queue: Arc::clone(&self.queue), number }
     }
 
-    /// Whether a lane stands, as far as the kernel knows: a thread that waits for work does not see the end of its lane.
+    /// Whether a lane stands, as far as the kernel knows: a thread that waits for work does not see the end of its lane. A lane that waits
+    /// for the session counts, too.
     pub(crate) fn has_live_lane(&self) -> bool {
-        lock(&self.0.lanes).probes.values().any(|lane| !lane.has_hung_up())
+        let lives = |stream: &Stream| !stream.probe().has_hung_up();
+        let waits = |event: &SessionEvent| match event {
+            SessionEvent::LaneUp(stream, _) | SessionEvent::LaneBack(LaneBack { stream, .. }) => lives(stream),
+            _ => false,
+        };
+        lock(&self.queue.lanes).probes.values().any(|lane| !lane.has_hung_up())
+            || self.queue.lock().events.iter().any(|(event, _)| waits(event))
     }
 
     fn put(&self, event: SessionEvent, limit: Option<Duration>, waits: impl FnOnce()) -> Result<(), NotTaken> {
-        let weight = match &event {
-            SessionEvent::Control(message) => Some(weight::memory_bytes(message)),
-            SessionEvent::ControlEnded(_) => Some(size_of::<SessionEvent>()),
-            _ => None,
-        };
-        let queue = &self.0;
+        let weight = weight_of(&event);
+        let queue = &self.queue;
         let mut state = queue.lock();
         let mut waits = Some(waits);
         let start = Instant::now();
-        while !state.is_over && !state.has_room(weight, self.0.max_bytes) {
+        while !state.is_over_for(self.job) && !state.has_room(weight, queue.max_bytes) {
             if let Some(waits) = waits.take() {
                 waits();
             }
@@ -235,7 +409,7 @@ impl EventSender {
                 None => queue.taken.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
         }
-        if state.is_over {
+        if state.is_over_for(self.job) {
             return Err(NotTaken);
         }
         state.push(event, weight);
@@ -316,6 +490,53 @@ mod tests {
         assert!(sender.has_live_lane());
         drop(peer);
         assert!(!sender.has_live_lane(), "its thread has not ended, and its peer has");
+    }
+
+    #[test]
+    fn what_belongs_to_the_session_waits_for_its_next_job_and_the_rest_ends_with_its_own() {
+        let events = Events::new();
+        let (session, first) = (events.sender(), events.of_job());
+        assert!(first.stay() && !events.stay());
+        let of_first = first.sender();
+        let ((new, _new), (old, _old)) = (Stream::plain_pair().unwrap(), Stream::plain_pair().unwrap());
+        session.send(message()).unwrap();
+        of_first.send(SessionEvent::Wake).unwrap();
+        session.send(SessionEvent::LaneUp(new, 1)).unwrap();
+        of_first.lane_back(LaneBack { lane: 0, stream: old, tags: None });
+        of_first.lane_down(LaneEnd { lane: 0, serial: 7, error: None });
+        of_first.lane_down(LaneEnd { lane: 2, serial: 8, error: Some(io::ErrorKind::BrokenPipe.into()) });
+        assert!(session.has_live_lane());
+        drop(first);
+        assert!(of_first.is_over() && !session.is_over());
+        assert_eq!(of_first.send(SessionEvent::Wake), Err(NotTaken));
+        // A thread that sees the end of its lane late.
+        of_first.lane_down(LaneEnd { lane: 3, serial: 9, error: Some(io::ErrorKind::BrokenPipe.into()) });
+        assert!(matches!(events.next_word(LONG), Some(SessionEvent::Control(_))), "between two jobs, past the lanes");
+        assert!(events.next_word(Duration::ZERO).is_none());
+        let second = events.of_job();
+        assert!(matches!(second.next(LONG), Some(SessionEvent::LaneBack(LaneBack { lane: 0, .. }))));
+        assert!(matches!(second.next(LONG), Some(SessionEvent::LaneUp(_, 1))));
+        for lost in [2, 3] {
+            let Some(SessionEvent::LaneDown(end)) = second.next(LONG) else { panic!("it is not told of") };
+            assert_eq!((end.lane, end.serial, end.error.is_some()), (lost, 0, true));
+        }
+        assert!(second.next(Duration::ZERO).is_none());
+        let (late, mut peer) = Stream::plain_pair().unwrap();
+        of_first.lane_back(LaneBack { lane: 4, stream: late, tags: None });
+        assert!(second.next(Duration::ZERO).is_none(), "it is of a job that has ended long ago");
+        assert_eq!(io::Read::read(&mut peer, &mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn lanes_that_cannot_carry_the_next_job_count_as_lost() {
+        let events = Events::new();
+        let job = events.of_job();
+        let (stream, mut peer) = Stream::plain_pair().unwrap();
+        job.sender().lane_back(LaneBack { lane: 5, stream, tags: None });
+        drop(job);
+        events.drop_lanes_back();
+        assert_eq!(io::Read::read(&mut peer, &mut [0]).unwrap(), 0, "it is closed");
+        assert!(matches!(events.next(LONG), Some(SessionEvent::LaneDown(LaneEnd { lane: 5, serial: 0, .. }))));
     }
 
     #[test]

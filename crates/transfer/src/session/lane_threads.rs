@@ -1,5 +1,6 @@
 //! The lanes of one side of a session, each with its thread.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,7 +13,7 @@ use haul_wire::control::{Control, Notice};
 use haul_wire::lane::path_of;
 use haul_wire::limits::MAX_LANES;
 
-use crate::session::channel::{Channel, EventSender, LaneEnd, SessionEvent};
+use crate::session::channel::{Channel, EventSender, LaneBack, LaneEnd};
 use crate::session::farewell::FAREWELL;
 use crate::session::lane_addresses::LaneAddresses;
 use crate::session::reporter::Watch;
@@ -43,6 +44,8 @@ impl LaneKeeper for NoKeeper {
 pub(crate) struct Running {
     count: Mutex<usize>,
     ended: Condvar,
+    /// Lanes that came to the end of the job, by their serial numbers. They are not cut: they may carry the next job.
+    back: Mutex<BTreeSet<u64>>,
 }
 
 /// A lane that carries data.
@@ -90,12 +93,13 @@ impl Lanes {
         }
     }
 
-    /// Starts the thread of a new lane. `carry` returns when the lane is at its end; an error means before its time.
+    /// Starts the thread of a new lane. `carry` returns when the lane is at its end, with the lane if it can carry another job; an error means
+    /// before its time.
     pub(crate) fn start(
         &mut self,
         stream: Stream,
         lane: u16,
-        carry: impl FnOnce(Stream) -> io::Result<()> + Send + 'static,
+        carry: impl FnOnce(Stream) -> io::Result<Option<LaneBack>> + Send + 'static,
     ) -> Result<(), Error> {
         if self.alive.len() >= usize::from(MAX_LANES) && !self.alive.iter().any(|alive| alive.lane == lane) {
             // Each path may have so many, but all of them together may not. It is closed here.
@@ -118,11 +122,20 @@ impl Lanes {
                 // The panic hook has reported it.
                 let result = catch_unwind(AssertUnwindSafe(|| carry(stream)))
                     .unwrap_or_else(|_| Err(io::Error::other("the thread of this lane panicked")));
+                let error = match result {
+                    Ok(back) => {
+                        if let Some(back) = back {
+                            lock(&running.back).insert(serial);
+                            events.lane_back(back);
+                        }
+                        None
+                    }
+                    Err(error) => Some(error),
+                };
                 drop(carried);
                 *lock(&running.count) -= 1;
                 running.ended.notify_all();
-                // A session that is over does not listen any more.
-                let _ = events.send(SessionEvent::LaneDown(LaneEnd { lane, serial, error: result.err() }));
+                events.lane_down(LaneEnd { lane, serial, error });
             })
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread for a lane").because(error))?;
         self.alive.push(Alive { lane, serial, shutdown });
@@ -183,16 +196,18 @@ impl Lanes {
 
     /// Makes a lane's thread end.
     pub(crate) fn cut(&mut self, lane: u16) {
-        for alive in self.alive.iter().filter(|alive| alive.lane == lane) {
-            alive.shutdown.shutdown();
-        }
+        self.cut_those(|alive| alive.lane == lane);
     }
 
     /// Makes the threads of all lanes of a path end.
     pub(crate) fn cut_path(&mut self, path: u16) {
-        for alive in self.alive.iter().filter(|alive| path_of(alive.lane) == path) {
-            alive.shutdown.shutdown();
-        }
+        self.cut_those(|alive| path_of(alive.lane) == path);
+    }
+
+    fn cut_those(&self, which: impl Fn(&Alive) -> bool) {
+        let back = lock(&self.running.back);
+        let cut = self.alive.iter().filter(|alive| which(alive) && !back.contains(&alive.serial));
+        cut.for_each(|alive| alive.shutdown.shutdown());
     }
 
     /// Nobody will bring further lanes.
@@ -226,9 +241,7 @@ impl Lanes {
 
     /// Ends all lanes at once.
     pub(crate) fn cut_all(&mut self) {
-        for alive in &self.alive {
-            alive.shutdown.shutdown();
-        }
+        self.cut_those(|_| true);
     }
 
     /// Waits for the lanes' threads: nothing is at stake any more, so those that do not end by themselves soon are cut.
@@ -253,7 +266,7 @@ mod tests {
     use haul_job::{Event, Observer};
 
     use super::*;
-    use crate::session::channel::{Events, PING_EVERY};
+    use crate::session::channel::{Events, PING_EVERY, SessionEvent};
 
     struct Deaf;
 
@@ -271,7 +284,7 @@ mod tests {
         let mut lanes = Lanes::new(events.sender(), Arc::new(Watch::silent()));
         for _ in 0..200 {
             let (stream, _peer) = Stream::plain_pair().unwrap();
-            lanes.start(stream, 0, |_stream| Ok(())).unwrap();
+            lanes.start(stream, 0, |_stream| Ok(None)).unwrap();
             let Some(SessionEvent::LaneDown(end)) = events.next(FAREWELL) else { panic!("nobody was told") };
             assert!(end.error.is_none() && lanes.ended(&end));
         }
@@ -307,11 +320,11 @@ mod tests {
         let (events, watch) = (Events::new(), Arc::new(Watch::new(Arc::new(Deaf))));
         let mut lanes = Lanes::new(events.sender(), Arc::clone(&watch));
         let (pair, _peer) = Stream::plain_pair().unwrap();
-        lanes.start(pair, 0, |_stream| Ok(())).unwrap();
+        lanes.start(pair, 0, |_stream| Ok(None)).unwrap();
         assert_eq!(watch.addresses_of(0), None);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let tcp = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        lanes.start(Stream::plain_tcp(tcp), 1, |_stream| Ok(())).unwrap();
+        lanes.start(Stream::plain_tcp(tcp), 1, |_stream| Ok(None)).unwrap();
         let loopback = std::net::IpAddr::from([127, 0, 0, 1]);
         assert_eq!(watch.addresses_of(0), Some(LaneAddresses { local: loopback, peer: loopback }));
     }
@@ -320,7 +333,7 @@ mod tests {
     fn the_end_of_a_lane_that_was_replaced_is_not_the_end_of_its_successor() {
         let (events, watch) = (Events::new(), Arc::new(Watch::new(Arc::new(Deaf))));
         let mut lanes = Lanes::new(events.sender(), Arc::clone(&watch));
-        let until_cut = |mut stream: Stream| std::io::Read::read(&mut stream, &mut [0]).map(drop);
+        let until_cut = |mut stream: Stream| std::io::Read::read(&mut stream, &mut [0]).map(|_| None);
         let ((old, _old_peer), (new, _new_peer)) = (Stream::plain_pair().unwrap(), Stream::plain_pair().unwrap());
         lanes.start(old, 0, until_cut).unwrap();
         lanes.start(new, 0, until_cut).unwrap();

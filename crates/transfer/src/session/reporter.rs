@@ -31,7 +31,7 @@ pub(crate) struct Watch {
     lanes_alive: AtomicU16,
     lanes_most: AtomicU16,
     /// Where the first lane of each path leads, by the number of the path.
-    lane_addresses: Mutex<BTreeMap<u16, LaneAddresses>>,
+    lane_addresses: Arc<Mutex<BTreeMap<u16, LaneAddresses>>>,
     /// For a daemon.
     path_log: Mutex<PathLog>,
     /// Paths that lead to other hosts than the first one, and these hosts.
@@ -85,7 +85,7 @@ impl Watch {
             visit: None,
             lanes_alive: AtomicU16::new(0),
             lanes_most: AtomicU16::new(0),
-            lane_addresses: Mutex::default(),
+            lane_addresses: Arc::default(),
             path_log: Mutex::default(),
             other_hosts: Mutex::default(),
         }
@@ -105,6 +105,17 @@ impl Watch {
 
     pub(crate) fn serving(visit: Arc<dyn Visit>) -> Self {
         Self { visit: Some(Arc::clone(&visit)), ..Self::new(visit) }
+    }
+
+    /// Of one job, beside the watch of its session: where lanes lead is known to both.
+    pub(crate) fn of_job(&self, visit: Option<Arc<dyn Visit>>) -> Self {
+        let watch = visit.map_or_else(Self::silent, Self::serving);
+        Self { lane_addresses: Arc::clone(&self.lane_addresses), ..watch }
+    }
+
+    /// The same for an initiator, of whom this one wants to hear of the job.
+    pub(crate) fn of_job_for(&self, observer: Arc<dyn Observer>) -> Self {
+        Self { lane_addresses: Arc::clone(&self.lane_addresses), ..Self::new(observer) }
     }
 
     /// What an interruption means for the one who asked for the copy.

@@ -9,7 +9,8 @@
 //! This holds for the thread of the session and the threads that it starts: lanes, walk, settle. A part that the kernel lacks is
 //! left out and reported. Acting as the user must not fail.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use haul_job::{Error, Fault, Subject};
 use haul_sys::account;
@@ -43,9 +44,7 @@ pub(crate) fn enter(grant: &Grant, visit: Option<&dyn Visit>) -> Result<(), Erro
     let _ = rights::keep_file_capabilities(true);
     if let Some(root) = &grant.root {
         // As the user: a file server may deny it to root.
-        let directory = haul_store::open_root(root).map_err(|error| {
-            Error::new(Fault::FileIo, "the daemon cannot open the directory of this key").because(error)
-        })?;
+        let directory = open_root(root)?;
         visit.map_or(Ok(()), |visit| visit.on_root(directory.as_fd(), rights::file_user()))?;
         let access = if grant.read_only { Access::Read } else { Access::Write };
         if let (Err(why), Some(visit)) = (whole(rights::fence(&[(directory.as_fd(), access)])), visit) {
@@ -53,6 +52,17 @@ pub(crate) fn enter(grant: &Grant, visit: Option<&dyn Visit>) -> Result<(), Erro
         }
     }
     Ok(())
+}
+
+/// For the thread of a session that waits for its next job: what stands at the directory of the key now.
+pub(crate) fn look_at_root(grant: &Grant, visit: &dyn Visit) -> Result<(), Error> {
+    let Some(root) = &grant.root else { return Ok(()) };
+    visit.on_root(open_root(root)?.as_fd(), rights::file_user())
+}
+
+fn open_root(root: &Path) -> Result<OwnedFd, Error> {
+    haul_store::open_root(root)
+        .map_err(|error| Error::new(Fault::FileIo, "the daemon cannot open the directory of this key").because(error))
 }
 
 /// Whether there is a fence, else why not.

@@ -75,6 +75,8 @@ fn owned_bytes(message: &Control) -> usize {
         | Control::Repair { .. }
         | Control::ReadAgain { .. }
         | Control::SameRoot
+        | Control::JobEnd { .. }
+        | Control::Leave
         | Control::CloseDraft { .. } => 0,
     }
 }

@@ -410,14 +410,13 @@ mod jobs {
     use crate::kept::surroundings::Surroundings;
     use crate::reach::desk::Desk;
     use crate::reach::lane_door;
-    use crate::reach::lane_plan::LaneRecord;
     use crate::reach::remote::Remote;
-    use crate::run::coordinate::{Side, session_with};
+    use crate::run::joined::{Joined, Side};
     use crate::run::order::Order;
     use crate::run::serving::{Ports, serve_control};
     use crate::session::grant::Grant;
     use crate::session::id;
-    use crate::session::reporter::{Ends, Watch};
+    use crate::session::reporter::Watch;
 
     const FILE_BYTES: usize = 30_000_000;
 
@@ -458,8 +457,10 @@ mod jobs {
         let place = Place::Ssh { user: None, host: "dtn".into(), port: None };
         let remote = Remote::meet(&place, near, session, Events::new(), &watch)?;
         let order = Order { job, surroundings: &Surroundings::default(), watch: &watch, hash_kept: false };
-        let (sender, receiver) = session_with(order, remote, side, None, &Arc::new(LaneRecord::default()))?;
-        let ends = Ends { sender, receiver, ..Ends::default() };
+        let mut joined = Joined::new(remote, side, None, &watch);
+        let ends = joined.run(order, false);
+        joined.close();
+        let ends = ends?;
         Ok(watch.report(&ends, Default::default(), false).unwrap())
     }
 

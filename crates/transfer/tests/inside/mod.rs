@@ -21,6 +21,8 @@ pub(crate) mod past_cache;
 pub(crate) mod record;
 pub(crate) mod scenarios;
 pub(crate) mod second_names;
+#[cfg(test)]
+mod several_jobs;
 pub(crate) mod several_sources;
 pub(crate) mod shared_flush;
 pub(crate) mod slow_disk;

@@ -186,7 +186,8 @@ fn over_lanes(
     // What an earlier job found of the path is left aside: it shall be seen as it is.
     let cpus = host_facts::cpus().min(remote.far_end.cpus());
     let role = Role::Probe { time_ms };
-    let assigned = Assignment { peer_session: id, peer_key: identity.public(), links: false, role, path: None, cpus };
+    let (peer_session, peer_key, links, stays) = (id, identity.public(), false, false);
+    let assigned = Assignment { peer_session, peer_key, links, stays, role, path: None, cpus };
     remote.start(assigned, job, false, watch)?;
     let desk = Arc::new(Desk::default());
     let door = lane_door::open_door(&identity, &desk, job.carriage.port_range);

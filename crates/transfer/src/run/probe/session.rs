@@ -261,7 +261,7 @@ impl End<'_> {
                 self.probes.retain(|(other, ..)| *other != lane);
                 self.probes.push((lane, probe, addresses));
                 let flow = Arc::clone(&self.flow);
-                self.lanes.start(stream, lane, move |stream| flow::carry(stream, lane, &flow))?;
+                self.lanes.start(stream, lane, move |stream| flow::carry(stream, lane, &flow).map(|()| None))?;
             }
             // Lost lanes are not brought back: in a few seconds that would measure the loss, not the path.
             SessionEvent::LaneDown(end) => {
@@ -283,7 +283,7 @@ impl End<'_> {
                 self.channel.outbox().send(Control::PathLost { path });
                 self.watch.on_notice(convert::path_lost(path, &why));
             }
-            SessionEvent::Moved(..) | SessionEvent::Wake => {}
+            SessionEvent::LaneBack(_) | SessionEvent::Moved(..) | SessionEvent::Wake => {}
         }
         Ok(None)
     }

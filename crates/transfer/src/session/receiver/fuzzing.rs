@@ -136,15 +136,16 @@ impl Peer {
         theirs.write_all(bytes).expect("it fits into the buffer of the socket");
         theirs.shutdown(Shutdown::Write).expect("it is open");
         // A peer that breaks the protocol of a lane loses it.
-        let _ = lane::carry(Stream::plain(ours), 0, &self.shared);
+        let _ = lane::carry(lane::Arriving::new(Stream::plain(ours)), 0, &self.shared);
         namers::name_all(&self.shared);
     }
 
     /// A unit as an honest sender would send it, whatever the data.
     fn true_unit(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let (&[kind, index, chunk], data) = bytes.split_first_chunk()?;
-        let kinds = [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::Hole, UnitKind::End];
-        let header = UnitHeader { kind: kinds[usize::from(kind) % 5], index: index.into(), chunk: chunk.into() };
+        let kinds = [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::Hole, UnitKind::End, UnitKind::JobEnd];
+        let header =
+            UnitHeader { kind: kinds[usize::from(kind) % kinds.len()], index: index.into(), chunk: chunk.into() };
         let layout = self.shared.incoming(header.index)?.layout;
         let (_, length) = layout.range(header.chunk)?;
         let mut unit = header.encode().to_vec();
@@ -169,7 +170,7 @@ impl Peer {
         }
         let hash = match header.kind {
             UnitKind::Hole => integrity::hole(&layout, header.chunk)?.hash(),
-            UnitKind::Hash | UnitKind::End => [7; 32],
+            UnitKind::Hash | UnitKind::End | UnitKind::JobEnd => [7; 32],
             UnitKind::Whole | UnitKind::Chunk => hash.finish(),
         };
         unit.extend(BlockHeader::LAST.encode());

@@ -29,6 +29,11 @@ impl Input {
         Self { stream, buffer: AlignedBuffer::new(BUFFER_BYTES), start: 0, end: 0, block_bytes_max }
     }
 
+    /// The lane, if nothing has come that was not taken.
+    pub(super) fn into_stream(self) -> Option<Stream> {
+        (self.end == self.start).then_some(self.stream)
+    }
+
     /// Whether a read would return without waiting.
     pub(super) fn has_input(&self) -> bool {
         self.end > self.start || self.stream.has_input()

@@ -19,6 +19,8 @@ use haul_wire::limits::BLOCK_BYTES;
 use crate::files::zeros::{self, ZEROS};
 use crate::session::stopwatch::{Stopwatch, Waiting};
 
+use crate::session::channel::LaneBack;
+
 use super::claim::Claimed;
 use super::incoming::Incoming;
 use super::input::Input;
@@ -26,9 +28,25 @@ use super::naming::Nameless;
 use super::state::Shared;
 use super::{behind, writers};
 
-/// Takes units until the sender ends the lane (`Ok`), or the connection fails.
-pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Result<()> {
-    let tags = stream.tag_keys().map(|keys| LaneTags::new(keys.receive));
+/// A lane that units will come on.
+pub(super) struct Arriving {
+    pub(super) stream: Stream,
+    /// On a clear lane. One that has carried a job before counts on.
+    pub(super) tags: Option<LaneTags>,
+    /// The lane may carry another job after this one.
+    pub(super) stays: bool,
+}
+
+impl Arriving {
+    /// A new lane, for one job.
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { tags: stream.tag_keys().map(|keys| LaneTags::new(keys.receive)), stream, stays: false }
+    }
+}
+
+/// Takes units until the sender ends the lane or its job (`Ok`), or the connection fails. Returns a lane that can carry another job.
+pub(super) fn carry(arriving: Arriving, number: u16, shared: &Arc<Shared>) -> io::Result<Option<LaneBack>> {
+    let Arriving { stream, tags, stays } = arriving;
     let mut lane = Lane {
         input: Input::new(stream, if tags.is_some() { TAG_BYTES } else { 0 }),
         number,
@@ -37,14 +55,20 @@ pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Re
         decompressor: None,
         watch: Stopwatch::start(),
     };
-    let result = lane.run().map_err(|error| match error.kind() {
+    let result = lane.run(stays).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData if shared.is_by_mover(number) => shared.accuse(number, &error.to_string()),
         _ => error,
     });
     // What arrived whole and verified is kept, whatever became of the connection.
     shared.naming.hurry();
     shared.add_time(&lane.watch.take());
-    result
+    if !result? {
+        return Ok(None);
+    }
+    let Lane { input, tags, .. } = lane;
+    // Data of the next job comes once it was asked for.
+    let stream = input.into_stream().ok_or_else(|| broken("data behind the end of a job"))?;
+    Ok(Some(LaneBack { lane: number, stream, tags }))
 }
 
 struct Lane<'a> {
@@ -95,20 +119,23 @@ struct Arrival {
 }
 
 impl Lane<'_> {
-    fn run(&mut self) -> io::Result<()> {
+    /// True: it ended with its job, and not for good.
+    fn run(&mut self, stays: bool) -> io::Result<bool> {
         loop {
             if !self.input.has_input() {
                 self.shared.naming.hurry();
             }
             self.await_room();
             let header = self.header()?;
-            self.watch.lap_next_unit(header.kind == UnitKind::End);
+            self.watch.lap_next_unit(matches!(header.kind, UnitKind::End | UnitKind::JobEnd));
             // A disk that hangs with a chunk must not keep small files from their names.
             if matches!(header.kind, UnitKind::Chunk | UnitKind::Hole) {
                 self.shared.naming.hurry();
             }
             match header.kind {
-                UnitKind::End => return Ok(()),
+                UnitKind::End => return Ok(false),
+                UnitKind::JobEnd if stays => return Ok(true),
+                UnitKind::JobEnd => return Err(broken("a lane that waits for another job")),
                 UnitKind::Whole | UnitKind::Hole | UnitKind::Hash if self.shared.is_by_mover(self.number) => {
                     return Err(self.shared.accuse(self.number, "it sends what is for the leading host to send"));
                 }

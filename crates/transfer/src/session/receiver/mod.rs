@@ -11,6 +11,7 @@
 
 mod abilities;
 mod behind;
+mod bye;
 mod claim;
 mod claims;
 mod confirming;
@@ -63,8 +64,9 @@ use haul_wire::manifest::Packer;
 use crate::faults;
 use crate::kept::surroundings::Surroundings;
 use crate::session::asked_for::AskedFor;
-use crate::session::channel::{self, Channel, Events, SessionEvent};
+use crate::session::channel::{self, Channel, Events, LaneBack, SessionEvent};
 use crate::session::clock::{Clock, TICK};
+use crate::session::farewell::Ending;
 use crate::session::lane_threads::{LaneKeeper, Lanes};
 use crate::session::marks_seen::MarksSeen;
 use crate::session::movers::Movers;
@@ -76,6 +78,8 @@ use crate::session::{convert, failure, farewell};
 pub(crate) use behind::BUFFERS;
 use decide::Decider;
 use haul_job::{Error, Fault};
+use haul_net::Stream;
+use lane::Arriving;
 use namers::Namers;
 use settle::Settler;
 use state::Shared;
@@ -167,23 +171,26 @@ const FLUSH_TOGETHER_FROM_FILES: usize = 16;
 const MAX_SEARCH: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs the session to its end.
-pub(crate) fn run(job: ReceiverJob, wiring: Wiring<'_>) -> Result<(SenderSummary, ReceiverSummary), Error> {
-    let clock = Clock::new(job.carriage.timeout_ms);
+pub(crate) fn run(job: ReceiverJob, mut wiring: Wiring<'_>) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let mut clock = Clock::new(job.carriage.timeout_ms);
     let channel = wiring.channel;
-    let result = run_session(job, wiring, clock);
-    farewell::close(channel, &result);
+    // Between two hosts the sender may be sent a long list first, over a slow path.
+    let longest = if job.selection.listed != wire::Listed::Nothing { job.bounds.search } else { BEGIN_DEADLINE };
+    let Wiring { events, watch, aside, .. } = &mut wiring;
+    let begun = await_begin(events, channel, watch, &mut clock, longest, *aside);
+    let ending = Ending::of(&begun, events);
+    let result = begun.and_then(|single_file| run_session(job, single_file, wiring, clock));
+    farewell::end(channel, &result, ending);
     result
 }
 
 fn run_session(
     mut job: ReceiverJob,
+    single_file: bool,
     wiring: Wiring<'_>,
-    mut clock: Clock,
+    clock: Clock,
 ) -> Result<(SenderSummary, ReceiverSummary), Error> {
     let Wiring { events, channel, watch, keeper, aside } = wiring;
-    // Between two hosts the sender may be sent a long list first, over a slow path.
-    let longest = if job.selection.listed != wire::Listed::Nothing { job.bounds.search } else { BEGIN_DEADLINE };
-    let single_file = await_begin(&events, channel, watch, &mut clock, longest, aside)?;
     // It walks along with the manifest; all else of the job is shared.
     let asked_for = job.asked_for.take();
     let shared = Arc::new(open_target(job, single_file, channel, watch, &events)?);
@@ -274,18 +281,27 @@ fn await_begin(
                 return Ok(single_file);
             }
             Some(SessionEvent::Control(Control::Notice(notice))) => watch.on_notice(notice),
-            Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+            Some(SessionEvent::Control(Control::Abort(abort))) => {
+                events.put_back(early);
+                return Err(convert::error_of(abort));
+            }
             Some(SessionEvent::Control(message)) => aside(message)?,
             Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
             // One that is too many is closed here, and may be dialled again later.
-            Some(event @ (SessionEvent::LaneUp(..) | SessionEvent::FallsShort(_)))
-                if early.len() < usize::from(MAX_LANES) =>
-            {
-                early.push(event);
-            }
-            Some(SessionEvent::LaneUp(..) | SessionEvent::FallsShort(_)) => {}
+            Some(
+                event @ (SessionEvent::LaneUp(..)
+                | SessionEvent::LaneBack(_)
+                | SessionEvent::LaneDown(_)
+                | SessionEvent::FallsShort(_)),
+            ) if early.len() < usize::from(MAX_LANES) => early.push(event),
+            Some(
+                SessionEvent::LaneUp(..)
+                | SessionEvent::LaneBack(_)
+                | SessionEvent::LaneDown(_)
+                | SessionEvent::FallsShort(_),
+            ) => {}
             Some(SessionEvent::NoLanes(error)) => return Err(error),
-            Some(SessionEvent::LaneDown(..) | SessionEvent::PathLost { .. } | SessionEvent::Moved(..)) => {}
+            Some(SessionEvent::PathLost { .. } | SessionEvent::Moved(..)) => {}
             Some(SessionEvent::Wake) | None => {}
         }
     }
@@ -412,14 +428,20 @@ impl Session<'_> {
                 SessionEvent::Control(message) => self.on_message(message, aside)?,
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
                 SessionEvent::LaneUp(stream, lane) => {
-                    let shared = Arc::clone(&self.shared);
-                    self.marks.lane_up(lane, &stream);
-                    self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
+                    let stays = events.stay();
+                    self.start(stream, lane, move |stream| Arriving { stays, ..Arriving::new(stream) })?;
+                }
+                SessionEvent::LaneBack(LaneBack { lane, stream, tags }) => {
+                    let stays = events.stay();
+                    self.start(stream, lane, move |stream| Arriving { stream, tags, stays })?;
                 }
                 SessionEvent::LaneDown(end) => {
                     self.marks.lane_down(end.lane);
                     if self.lanes.ended(&end) && end.error.is_some() {
-                        self.shared.tell_sender_on(end.lane, Control::LaneLost { lane: end.lane });
+                        // Of those that were lost between two jobs the sender knows; they may be back by now.
+                        if end.serial > 0 {
+                            self.shared.tell_sender_on(end.lane, Control::LaneLost { lane: end.lane });
+                        }
                         keeper.lane_lost(end.lane);
                     }
                 }
@@ -436,6 +458,18 @@ impl Session<'_> {
             self.forgive(begun.elapsed());
         }
         self.shared.failure.get()
+    }
+
+    /// Starts the thread of a lane.
+    fn start(
+        &mut self,
+        stream: Stream,
+        lane: u16,
+        arriving: impl FnOnce(Stream) -> Arriving + Send + 'static,
+    ) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        self.marks.lane_up(lane, &stream);
+        self.lanes.start(stream, lane, move |stream| lane::carry(arriving(stream), lane, &shared))
     }
 
     /// What this turn took nobody could use to bring a lane, or what is awaited. Short turns are as nothing, so that a peer that floods the
@@ -632,31 +666,5 @@ impl Session<'_> {
             "set-group-id bits are not kept where the user at the target is not in the group of the entry: {path}, for one"
         );
         self.shared.notice(wire::Notice::Warning { text: convert::bounded(text) });
-    }
-
-    /// `None`: there is something to do after all.
-    fn until_bye(&mut self, events: &Events) -> Result<Option<SenderSummary>, Error> {
-        let start = Instant::now();
-        loop {
-            self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
-            if start.elapsed() > self.clock.timeout() {
-                // As if it had left: nobody keeps a session by never saying good-bye.
-                return Ok(Some(SenderSummary::default()));
-            }
-            match events.next(TICK) {
-                Some(SessionEvent::Control(Control::Bye(summary))) => return Ok(Some(summary)),
-                Some(SessionEvent::Control(Control::Withdraw(withdraw))) if withdraw.retry.is_some() => {
-                    self.on_withdraw(withdraw)?;
-                    return Ok(None);
-                }
-                Some(SessionEvent::LaneDown(end)) => {
-                    self.lanes.ended(&end);
-                }
-                Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
-                // All is verified and flushed: a sender that leaves without a word does not change that.
-                Some(SessionEvent::ControlEnded(_)) => return Ok(Some(SenderSummary::default())),
-                Some(_) | None => {}
-            }
-        }
     }
 }

@@ -76,14 +76,15 @@ fn run_session(
                 Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
                 Some(SessionEvent::LaneUp(stream, number)) => {
                     let for_lane = Arc::clone(&shared);
-                    lanes.start(stream, number, move |stream| lane::carry(stream, number, &for_lane))?;
+                    let carry = move |stream| lane::carry(lane::Arriving::new(stream), number, &for_lane);
+                    lanes.start(stream, number, carry)?;
                 }
                 Some(SessionEvent::LaneDown(end)) => {
                     lanes.ended(&end);
                 }
                 Some(SessionEvent::FallsShort(short)) => lanes.tell_short(&short, "a receiving host", channel),
                 Some(SessionEvent::NoLanes(_) | SessionEvent::PathLost { .. } | SessionEvent::Moved(..))
-                | Some(SessionEvent::Wake)
+                | Some(SessionEvent::LaneBack(_) | SessionEvent::Wake)
                 | None => {}
             }
         }

@@ -22,6 +22,7 @@ use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, Encoding, TAG_BYTES, Trai
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::files::zeros::ZEROS;
+use crate::session::channel::LaneBack;
 use crate::session::convert;
 use crate::session::stopwatch::{Stopwatch, Waiting};
 
@@ -30,10 +31,27 @@ use super::early_look::ChunkHasher;
 use super::source_item::SourceItem;
 use super::state::{self, Shared, Units};
 
-/// Carries units until the session is finished (`Ok`) or the connection fails.
-pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Result<()> {
+/// A lane that units will leave on.
+pub(super) struct Leaving {
+    pub(super) stream: Stream,
+    /// On a clear lane. One that has carried a job before counts on.
+    pub(super) tags: Option<LaneTags>,
+    /// The lane may carry another job after this one.
+    pub(super) stays: bool,
+}
+
+impl Leaving {
+    /// A new lane.
+    pub(super) fn new(stream: Stream, stays: bool) -> Self {
+        Self { tags: stream.tag_keys().map(|keys| LaneTags::new(keys.send)), stream, stays }
+    }
+}
+
+/// Carries units until the job is finished (`Ok`) or the connection fails. Returns a lane that can carry another job.
+pub(super) fn carry(leaving: Leaving, number: u16, shared: &Arc<Shared>) -> io::Result<Option<LaneBack>> {
+    let Leaving { stream, tags, stays } = leaving;
     let mut lane = Lane {
-        tags: stream.tag_keys().map(|keys| LaneTags::new(keys.send)),
+        tags,
         stream,
         shared,
         buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
@@ -46,10 +64,12 @@ pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Re
         watch: Stopwatch::start(),
         left_bytes: shared.lane_begins(number),
     };
-    let result = lane.run(number);
+    let result = lane.run(number, stays);
     shared.lane_ends();
     shared.add_time(&lane.watch.time());
-    result
+    result?;
+    let Lane { stream, tags, .. } = lane;
+    Ok(stays.then_some(LaneBack { lane: number, stream, tags }))
 }
 
 /// Blocks are read, not mapped. 2 GB in memory, read by 256 KiB, hashed and sealed took 0.80 s on one core. From a mapping it
@@ -127,7 +147,7 @@ impl From<io::Error> for Stop {
 }
 
 impl Lane<'_> {
-    fn run(&mut self, number: u16) -> io::Result<()> {
+    fn run(&mut self, number: u16, stays: bool) -> io::Result<()> {
         let mut is_new = true;
         loop {
             if let Some((unit, file)) = self.ahead.next_unit() {
@@ -158,9 +178,10 @@ impl Lane<'_> {
                 self.unit(unit, &file)?;
             }
         }
-        self.append_header(UnitHeader { kind: UnitKind::End, index: 0, chunk: 0 });
+        let kind = if stays { UnitKind::JobEnd } else { UnitKind::End };
+        self.append_header(UnitHeader { kind, index: 0, chunk: 0 });
         self.send()?;
-        self.stream.finish_write()
+        if stays { Ok(()) } else { self.stream.finish_write() }
     }
 
     /// Waits for the next units. `None` at the end of the session.

@@ -30,17 +30,20 @@ use std::time::{Duration, Instant};
 use early_look::EarlyLook;
 use haul_engine::integrity::Hash;
 use haul_job::{Error, Fault, Subject};
+use haul_net::Stream;
 use haul_pump::SendRoute;
 use haul_store::{FileList, ResolveOptions, SourceSet, SourceTree, StoreError};
 use haul_sys::rights::Access;
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary};
+use lane::Leaving;
 use state::Shared;
 
 use crate::faults;
 use crate::kept::class_policy::Permits;
 use crate::kept::known_paths::KnownPaths;
-use crate::session::channel::{self, Channel, Events, SessionEvent};
+use crate::session::channel::{self, Channel, Events, LaneBack, SessionEvent};
 use crate::session::clock::Clock;
+use crate::session::farewell::Ending;
 use crate::session::hooks::Hooks;
 use crate::session::lane_addresses::LaneAddresses;
 use crate::session::lane_threads::{LaneKeeper, Lanes};
@@ -109,17 +112,16 @@ pub(crate) struct SenderJob {
 /// Runs the session to its end.
 pub(crate) fn run(job: SenderJob, wiring: Wiring<'_>) -> Result<(SenderSummary, ReceiverSummary), Error> {
     let Wiring { events, channel, watch, keeper, aside } = wiring;
-    let result = Session::begin(job, &events, channel, watch).and_then(|mut session| {
+    let begun = Session::begin(job, &events, channel, watch);
+    let ending = Ending::of(&begun, &events);
+    let result = begun.and_then(|mut session| {
         let result = session.until_summary(&events, keeper, aside);
         session.end(result, events)
     });
-    match &result {
-        Ok((sender, _)) => {
-            channel.outbox().send(Control::Bye(sender.clone()));
-            channel.close(farewell::FAREWELL);
-        }
-        Err(error) => farewell::abort(channel, error),
+    if let Ok((sender, _)) = &result {
+        channel.outbox().send(Control::Bye(sender.clone()));
     }
+    farewell::end(channel, &result, ending);
     result
 }
 
@@ -136,6 +138,8 @@ struct Session<'a> {
     route_told: bool,
     /// What the only file has to hash to: it was hashed when it was recorded.
     recorded: Option<Hash>,
+    /// Another job may follow.
+    stays: bool,
 }
 
 impl<'a> Session<'a> {
@@ -181,7 +185,18 @@ impl<'a> Session<'a> {
             shared.notice(notice);
         }
         let lanes = Lanes::new(events.sender(), Arc::clone(watch));
-        Self { shared, lanes, channel, watch, clock, tuning, moved: (0, Instant::now()), route_told: false, recorded }
+        Self {
+            shared,
+            lanes,
+            channel,
+            watch,
+            clock,
+            tuning,
+            moved: (0, Instant::now()),
+            route_told: false,
+            recorded,
+            stays: events.stay(),
+        }
     }
 
     /// What the loop does besides its events.
@@ -224,11 +239,14 @@ impl<'a> Session<'a> {
     fn on_lane_event(&mut self, event: SessionEvent, keeper: &mut dyn LaneKeeper) -> Result<(), Error> {
         match event {
             SessionEvent::LaneUp(stream, lane) => {
-                let shared = Arc::clone(&self.shared);
                 self.tuning.lane_up(lane, stream.probe(), LaneAddresses::of(&stream));
-                self.tell_route(stream.cipher().is_some());
-                self.shared.rest(self.tuning.resting());
-                self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
+                let stays = self.stays;
+                self.start(stream, lane, move |stream| Leaving::new(stream, stays))?;
+            }
+            SessionEvent::LaneBack(LaneBack { lane, stream, tags }) => {
+                self.tuning.lane_back(lane, stream.probe(), LaneAddresses::of(&stream));
+                let stays = self.stays;
+                self.start(stream, lane, move |stream| Leaving { stream, tags, stays })?;
             }
             SessionEvent::LaneDown(end) => {
                 // Also of one that another has followed: what it had taken is nobody's now. Its successor's units may go twice.
@@ -249,6 +267,19 @@ impl<'a> Session<'a> {
             SessionEvent::Wake | SessionEvent::Control(_) | SessionEvent::ControlEnded(_) => {}
         }
         Ok(())
+    }
+
+    /// Starts the thread of a lane.
+    fn start(
+        &mut self,
+        stream: Stream,
+        lane: u16,
+        leaving: impl FnOnce(Stream) -> Leaving + Send + 'static,
+    ) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        self.tell_route(stream.cipher().is_some());
+        self.shared.rest(self.tuning.resting());
+        self.lanes.start(stream, lane, move |stream| lane::carry(leaving(stream), lane, &shared))
     }
 
     /// Who brings the lanes knows that this path leads nowhere: its units go to the others.
@@ -474,8 +505,11 @@ impl<'a> Session<'a> {
         // Whoever still wants to report an event must not wait for a loop that is over.
         drop(events);
         self.lanes.join();
-        let receiver = result?;
         let (path, paths) = self.tuning.summary();
+        if self.stays {
+            self.tuning.let_go();
+        }
+        let receiver = result?;
         let removed = self.shared.removals.removed();
         Ok((SenderSummary { time: self.shared.time(), path, paths, removed }, receiver))
     }

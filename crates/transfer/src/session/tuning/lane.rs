@@ -16,6 +16,48 @@ pub(super) struct Lane {
     /// The mark that it came with: the host's, or that of a row of the operator's table.
     own_mark: Option<Dscp>,
     marked: Marked,
+    /// What it had counted when it was first sampled.
+    before: Before,
+}
+
+/// What a lane counted while it carried jobs before this one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    acked_bytes: u64,
+    sent_bytes: u64,
+    resent_bytes: u64,
+    resent_in_vain_bytes: u64,
+    busy_us: u64,
+    receive_window_limited_us: u64,
+    send_buffer_limited_us: u64,
+}
+
+impl Before {
+    fn of(reading: &LaneReading) -> Self {
+        Self {
+            acked_bytes: reading.acked_bytes,
+            sent_bytes: reading.sent_bytes,
+            resent_bytes: reading.resent_bytes,
+            resent_in_vain_bytes: reading.resent_in_vain_bytes,
+            busy_us: reading.busy_us,
+            receive_window_limited_us: reading.receive_window_limited_us,
+            send_buffer_limited_us: reading.send_buffer_limited_us,
+        }
+    }
+
+    /// The counters without what was before.
+    fn since(&self, reading: LaneReading) -> LaneReading {
+        LaneReading {
+            acked_bytes: reading.acked_bytes.saturating_sub(self.acked_bytes),
+            sent_bytes: reading.sent_bytes.saturating_sub(self.sent_bytes),
+            resent_bytes: reading.resent_bytes.saturating_sub(self.resent_bytes),
+            resent_in_vain_bytes: reading.resent_in_vain_bytes.saturating_sub(self.resent_in_vain_bytes),
+            busy_us: reading.busy_us.saturating_sub(self.busy_us),
+            receive_window_limited_us: reading.receive_window_limited_us.saturating_sub(self.receive_window_limited_us),
+            send_buffer_limited_us: reading.send_buffer_limited_us.saturating_sub(self.send_buffer_limited_us),
+            ..reading
+        }
+    }
 }
 
 /// What went with a mark that was asked for here.
@@ -64,14 +106,25 @@ impl Marked {
 impl Lane {
     pub(super) fn new(number: u16, probe: Probe) -> Self {
         let (own_mark, follows) = (probe.dscp(), LaneAdvice::default());
-        Self { number, probe, delivered: Delivered::default(), follows, own_mark, marked: Marked::default() }
+        let (delivered, marked, before) = Default::default();
+        Self { number, probe, delivered, follows, own_mark, marked, before }
+    }
+
+    /// A lane that has carried jobs before this one.
+    pub(super) fn counting_from_now(number: u16, probe: Probe) -> Self {
+        let mut lane = Self::new(number, probe);
+        if let Some((reading, _)) = lane.reading() {
+            lane.before = Before::of(&reading);
+        }
+        (lane.delivered.bytes, lane.marked.bytes) = (0, 0);
+        lane
     }
 
     /// Its counters, and how often in a row the kernel repeated the same segment in vain. `None` when the lane does not run over TCP, or
     /// has just ended.
     pub(super) fn reading(&mut self) -> Option<(LaneReading, u8)> {
         let is_marked = self.is_marked();
-        let Self { number, probe, delivered, marked, .. } = self;
+        let Self { number, probe, delivered, marked, before, .. } = self;
         let info = probe.tcp_info()?;
         marked.bytes += marked.since(info.bytes_sent.unwrap_or(0), is_marked);
         marked.sent_bytes = info.bytes_sent.unwrap_or(0);
@@ -86,9 +139,9 @@ impl Lane {
             cwnd_bytes: u64::from(info.snd_cwnd) * mss_bytes,
             in_slow_start: info.snd_cwnd < info.snd_ssthresh,
             acked_bytes,
-            delivered_bytes: info
-                .delivered
-                .map_or(acked_bytes, |segments| delivered.up_to(segments, info.snd_mss_bytes)),
+            delivered_bytes: info.delivered.map_or(acked_bytes.saturating_sub(before.acked_bytes), |segments| {
+                delivered.up_to(segments, info.snd_mss_bytes)
+            }),
             sent_bytes: info.bytes_sent.unwrap_or(0),
             resent_bytes: info.bytes_retrans.unwrap_or(0),
             resent_in_vain_bytes: u64::from(info.dsack_dups.unwrap_or(0)) * mss_bytes,
@@ -100,7 +153,7 @@ impl Lane {
             peer_window_bytes: u64::from(info.snd_wnd_bytes.unwrap_or(0)),
             send_buffer_bytes: probe.send_buffer_bytes().map_or(0, |bytes| bytes as u64),
         };
-        Some((reading, info.timeouts))
+        Some((self.before.since(reading), info.timeouts))
     }
 
     /// Bytes that arrived, as far as they were read.
@@ -122,6 +175,12 @@ impl Lane {
         let short = marked.into_iter().find(|applied| applied.falls_short);
         self.follows = advice;
         chosen.and_then(|()| short.map_or(Ok(()), |short| Err(io::Error::other(short.to_string()))))
+    }
+
+    /// It follows no advice any more.
+    pub(super) fn let_go(&mut self) {
+        // A lane that has ended needs nothing.
+        let _ = self.follow(LaneAdvice::default());
     }
 
     /// The same with another pace.

@@ -161,14 +161,23 @@ impl Tuning {
 
     /// A lane between these addresses is there; from now on it is sampled.
     pub(crate) fn lane_up(&mut self, number: u16, probe: Probe, addresses: Option<LaneAddresses>) {
-        let Some(info) = probe.tcp_info() else { return };
+        self.sample_lane(Lane::new(number, probe), addresses);
+    }
+
+    /// A lane has come back from the job before: of what it has counted until now nothing is of this job.
+    pub(crate) fn lane_back(&mut self, number: u16, probe: Probe, addresses: Option<LaneAddresses>) {
+        self.sample_lane(Lane::counting_from_now(number, probe), addresses);
+    }
+
+    fn sample_lane(&mut self, mut lane: Lane, addresses: Option<LaneAddresses>) {
+        let number = lane.number;
+        let Some(info) = lane.probe.tcp_info() else { return };
         // What follows under a number is the same path: it does not go down in between.
         self.forget_lane(number);
         let path = path_of(number);
         if !self.paths.up().any(|up| up == path) {
             self.path_up(path, info.rtt_us, addresses);
         }
-        let mut lane = Lane::new(number, probe);
         let applied = self.applied.get(&path).expect("its path is up");
         // What the lane has now is good enough until the next sample.
         let _ = lane.follow(applied.for_lanes());
@@ -180,6 +189,12 @@ impl Tuning {
         }
         self.lanes.push(lane);
         self.lanes.sort_unstable_by_key(|lane| lane.number);
+    }
+
+    /// The job is over, and its lanes may carry another one: they have no bound and no mark any more but their own.
+    pub(crate) fn let_go(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::let_go);
+        self.classes.let_go();
     }
 
     fn path_up(&mut self, path: u16, rtt_us_at_connect: u32, addresses: Option<LaneAddresses>) {

@@ -300,6 +300,17 @@ impl Classes {
         }
     }
 
+    /// The job is over, and its session waits for another: what was raised is given back.
+    pub(super) fn let_go(&mut self) {
+        let Some(hooks) = &self.hooks else { return };
+        for (path, of) in &mut self.paths {
+            if matches!(of.hook, Hook::Granted(_) | Hook::Asked) {
+                of.hook = Hook::None;
+                hooks.order(of.request(Event::Release, *path, None));
+            }
+        }
+    }
+
     /// What is new since the last call.
     pub(super) fn told(&mut self) -> Vec<Notice> {
         self.hear();
@@ -328,21 +339,25 @@ impl OfPath {
             _ => return,
         };
         self.hook = if event == Event::Raise { Hook::Asked } else { Hook::None };
+        let rate =
+            [self.aware.marked_bytes_per_s(), self.allowed.priority_bytes_per_s(now.estimate.capacity_bytes_per_s)];
+        hooks.order(self.request(event, now.path, rate.into_iter().flatten().min()));
+    }
+
+    fn request(&self, event: Event, path: u16, rate_bytes_per_s: Option<u64>) -> Request {
         let address = |of: fn(&LaneAddresses) -> std::net::IpAddr| {
             self.addresses.as_ref().map_or_else(String::new, |addresses| of(addresses).to_canonical().to_string())
         };
         let left_us = self.allowed.priority_us().map(|most| most.saturating_sub(self.priority_us));
-        let rate =
-            [self.aware.marked_bytes_per_s(), self.allowed.priority_bytes_per_s(now.estimate.capacity_bytes_per_s)];
-        hooks.order(Request {
+        Request {
             event,
             class: ServiceClass::Priority.name().to_owned(),
-            path: now.path,
+            path,
             local: address(|addresses| addresses.local),
             remote: address(|addresses| addresses.peer),
-            rate_bytes_per_s: rate.into_iter().flatten().min(),
+            rate_bytes_per_s,
             until_unix_s: left_us.and_then(|us| u64::try_from(convert::now().s).ok()?.checked_add(us / 1_000_000)),
-        });
+        }
     }
 
     /// Of the marked lanes, what is allowed and what the floor needs; of the scout, little; of all while we look whose queue it is.

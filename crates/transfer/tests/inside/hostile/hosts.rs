@@ -6,7 +6,7 @@ use haul_wire::summary::HostLimits;
 
 use crate::kept::surroundings::Surroundings;
 use crate::reach::remote::Remote;
-use crate::run::coordinate::{self, Side};
+use crate::run::joined::{Joined, Side};
 use crate::run::order::Order;
 
 use super::*;
@@ -30,7 +30,7 @@ fn host() -> (Peer, tempfile::TempDir) {
         let watch = Arc::new(Watch::silent());
         let remote = Remote::meet(&place, theirs, [3; 16], Events::new(), &watch)?;
         let order = Order { job: &job, surroundings: &Surroundings::default(), watch: &watch, hash_kept: false };
-        coordinate::session_with(order, remote, Side::Receiver, None, &Arc::default()).map(drop)
+        Joined::new(remote, Side::Receiver, None, &watch).run(order, false).map(drop)
     });
     let (input, control) = ours.split();
     let mut peer = Peer::new(control, heard(input), lane, end);

@@ -60,6 +60,7 @@ fn watched(role: Role, carriage: wire::Carriage, selection: wire::Selection, vis
         peer_session: [5; 16],
         peer_key: [4; 32],
         links: false,
+        stays: false,
         role,
         selection,
         carriage,

@@ -40,6 +40,12 @@ impl Visit for Guest {
     fn on_list(&self, _: usize) -> bool {
         true
     }
+
+    fn on_job_end(&self, _: Option<&Error>) {}
+
+    fn next_job(&self) -> Result<Grant, Error> {
+        Err(Error::new(Fault::Authentication, "there is one job"))
+    }
 }
 
 /// A far side of this directory in which each of these calls waits for our answer, where the host lets us watch.
@@ -75,6 +81,7 @@ fn far_side_of(
         peer_session: [5; 16],
         peer_key: [4; 32],
         links: false,
+        stays: false,
         role,
         selection,
         carriage: wire::Carriage { ciphers: vec![1], ..carriage(20_000) },

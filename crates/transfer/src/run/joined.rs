@@ -1,0 +1,397 @@
+//! A session with one remote: one role here, the other there, for one job or for several.
+//!
+//! ```text
+//!   Remote   reached once: the login, the control channel
+//!   Wires    laid with the first job: the keys of the lanes, who dials them, who lets them in
+//!   job      Start -> role here, role there -> JobEnd; lanes that came to its end wait in the queue of events for the next
+//! ```
+//! The Start of the next job leaves before the far side's JobEnd has come: the path is not waited for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haul_job::{Error, Job, LanePath};
+use haul_net::{Door, Identity};
+use haul_store::DIRECT_FROM_BYTES;
+use haul_wire::control::{self as wire, Carriage, Control, ReceiverSummary, Role, SenderSummary};
+use haul_wire::limits::{MAX_MOVERS, MAX_PATHS};
+
+use crate::faults;
+use crate::kept::class_policy::{Permits, Sending};
+use crate::kept::known_paths::{Direction, KnownPaths, PathName};
+use crate::reach::attach::{self, LinkDialler};
+use crate::reach::desk::{Desk, Expecting};
+use crate::reach::lane_door;
+use crate::reach::lane_plan::{Keeper, LanePlan, LaneRecord, dial_answers, lane_plan, lane_terms};
+use crate::reach::lane_terms::{LaneTerms, Memory};
+use crate::reach::movers::MoverPlan;
+use crate::reach::remote::{Assignment, Remote};
+use crate::run::ends::{sources_here, target_here};
+use crate::run::order::Order;
+use crate::session::asked_for::AskedFor;
+use crate::session::channel::{self, Events, SessionEvent};
+use crate::session::clock::{START_DEADLINE, TICK};
+use crate::session::farewell::{self, FAREWELL};
+use crate::session::hooks::Hooks;
+use crate::session::lane_threads::LaneKeeper;
+use crate::session::movers::Movers;
+use crate::session::receiver::{self, Bounds, ReceiverJob, Target};
+use crate::session::reporter::{Ends, Watch};
+use crate::session::sender::early_look::EarlyLook;
+use crate::session::sender::{self, SenderJob, Sources};
+use crate::session::wiring::Wiring;
+use crate::session::{convert, host_facts, stopwatch};
+use crate::sync::lock;
+
+/// Which role is played here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Sender,
+    Receiver,
+}
+
+impl Side {
+    pub(crate) fn direction(self) -> Direction {
+        match self {
+            Side::Sender => Direction::To,
+            Side::Receiver => Direction::From,
+        }
+    }
+}
+
+/// So many jobs may fail and take the lanes of the session with them. A lane that is lost again and again is not dialled any more.
+const MAX_COSTLY: u32 = 3;
+
+/// A session with one remote.
+pub(crate) struct Joined {
+    /// Before the remote: its threads end with that.
+    wires: Option<Wires>,
+    /// What was looked at while the remote was being reached, for the first job.
+    early: Option<EarlyLook>,
+    record: Arc<LaneRecord>,
+    /// Hears what belongs to no job.
+    watch: Arc<Watch>,
+    side: Side,
+    /// The far side has not said yet that the last job is over. True: our lanes can carry the next one.
+    unheard: Option<bool>,
+    is_over: bool,
+    /// Jobs that failed and took the lanes with them.
+    costly: u32,
+    /// Of a host that knows us by no key, made for the session.
+    identity: Option<Arc<Identity>>,
+    remote: Remote,
+}
+
+/// What brings lanes to a session.
+struct Wires {
+    keeper: Box<dyn LaneKeeper>,
+    /// Takes messages that no role takes.
+    aside: Box<dyn FnMut(Control) -> Result<(), Error> + Send>,
+    /// No job has needed lanes yet.
+    plan: Option<LanePlan>,
+    movers: Movers,
+    _expecting: Expecting,
+    _door: Option<Door>,
+}
+
+/// The end of a job that lies on this host.
+enum EndHere {
+    Source(Sources),
+    Target(Target),
+}
+
+impl Joined {
+    /// With this far side. `watch` hears what belongs to no job.
+    pub(crate) fn new(remote: Remote, side: Side, early: Option<EarlyLook>, watch: &Arc<Watch>) -> Self {
+        Self {
+            wires: None,
+            early,
+            record: Arc::default(),
+            watch: Arc::clone(watch),
+            side,
+            unheard: None,
+            is_over: false,
+            costly: 0,
+            identity: None,
+            remote,
+        }
+    }
+
+    /// Runs one job. `stays`: another one may follow.
+    pub(crate) fn run(&mut self, order: Order<'_>, stays: bool) -> Result<Ends, Error> {
+        let place = self.remote.place.clone();
+        let result = self.run_role(order, stays);
+        if let Err(error) = &result {
+            self.costly += u32::from(self.unheard == Some(false));
+            self.is_over |= !farewell::lets_others_follow(error) || self.costly > MAX_COSTLY;
+        }
+        self.is_over |= !stays;
+        let (sender, receiver) = result.map_err(|error| self.remote.far_end.explain(error).at(&place))?;
+        let (here, there) = (host_facts::host_here(), self.remote.far_end.host(&place));
+        let lane_path = *lock(&self.record.path);
+        let cipher = lock(&self.record.cipher).clone();
+        let (source, target) = if self.side == Side::Sender { (here, there) } else { (there, here) };
+        let is_pull = self.side == Side::Receiver;
+        Ok(Ends { sender, receiver, source, target, lane_path, cipher, is_pull })
+    }
+
+    /// The first job is another one than that which was looked at.
+    pub(crate) fn forget_early_look(&mut self) {
+        self.early = None;
+    }
+
+    /// Whether no further job can be run, as far as it was heard.
+    pub(crate) fn is_over(&mut self) -> bool {
+        // Before the first job nothing is heard that its role is to hear.
+        if !self.is_over && self.wires.is_some() {
+            self.is_over = self.hear().is_err();
+        }
+        self.is_over
+    }
+
+    /// Ends the session, and waits until its threads have ended.
+    pub(crate) fn close(mut self) {
+        let child = self.remote.take_child();
+        if !self.is_over {
+            self.remote.channel.outbox().send(Control::Leave);
+        }
+        self.remote.channel.close(FAREWELL);
+        drop(self);
+        if let Some(child) = child {
+            child.end();
+        }
+    }
+
+    fn run_role(&mut self, order: Order<'_>, stays: bool) -> Result<(SenderSummary, ReceiverSummary), Error> {
+        let Order { job, surroundings, watch, hash_kept } = order;
+        // Before the far side hears of the job: what cannot be opened here ends it.
+        let end = match self.side {
+            Side::Sender => EndHere::Source(sources_here(job)?),
+            Side::Receiver => EndHere::Target(target_here(job)),
+        };
+        // A session that is lost is known before anything begins.
+        self.hear()?;
+        let (identity, id) = (self.identity()?, self.remote.session);
+        let role = match self.side {
+            Side::Sender => Role::Receiver { target: job.target.path.clone() },
+            Side::Receiver => Role::Sender { sources: job.source_paths() },
+        };
+        let (direction, paths) = (self.side.direction(), KnownPaths::of(surroundings));
+        let cpus = host_facts::cpus().min(self.remote.far_end.cpus());
+        let path = self.remote.known_path(&paths, direction);
+        let (peer_key, links) = (identity.public(), true);
+        let assigned = Assignment { peer_session: id, peer_key, links, stays, role, path, cpus };
+        self.remote.start(assigned, job, hash_kept, watch)?;
+        let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
+        if self.wires.is_none() {
+            self.wires = Some(self.wire(order, &carriage)?);
+        } else {
+            // The far side has heard of the next job by now: nobody waits for it twice.
+            self.hear_end(watch, job.carriage.timeout.max(START_DEADLINE))?;
+        }
+        let wires = self.wires.as_mut().expect("they were laid");
+        if !job.selection.dry_run
+            && let Some(plan) = wires.plan.take()
+        {
+            wires.keeper = Box::new(plan.start());
+        }
+        let events = match stays {
+            true => self.remote.events.of_job(),
+            false => std::mem::replace(&mut self.remote.events, Events::new()),
+        };
+        let early = self.early.take();
+        let channel = &self.remote.channel;
+        let (keeper, aside) = (&mut *wires.keeper, &mut *wires.aside);
+        let wiring = Wiring { events, channel, watch, keeper, aside };
+        let selection = convert::selection(&job.selection, hash_kept);
+        let mut result = match end {
+            EndHere::Source(sources) => {
+                let permits = Permits::of(&surroundings.policy_files, Sending::default());
+                let hooks = permits.hooks().filter(|_| carriage.service != wire::Service::default());
+                let hooks = hooks.and_then(|commands| Hooks::begin(&commands, surroundings.state.clone()));
+                let job = SenderJob {
+                    sources,
+                    listed: job.selection.files_from.clone(),
+                    confine: None,
+                    expand_globs: false,
+                    remembers: Some(paths.clone()),
+                    home: surroundings.home.clone(),
+                    direct_from_bytes: DIRECT_FROM_BYTES,
+                    early,
+                    movers: wires.movers.clone(),
+                    is_mover: false,
+                    far: false,
+                    selection,
+                    carriage,
+                    permits,
+                    hooks,
+                };
+                sender::run(job, wiring)
+            }
+            EndHere::Target(target) => AskedFor::of(job).map(Some).and_then(|asked_for| {
+                let job = ReceiverJob {
+                    target,
+                    confine: None,
+                    asked_for,
+                    far: false,
+                    selection,
+                    carriage,
+                    bounds: Bounds::default(),
+                    movers: wires.movers.clone(),
+                    surroundings: surroundings.clone(),
+                };
+                receiver::run(job, wiring)
+            }),
+        };
+        self.unheard = Some(result.is_ok() || self.remote.events.lanes_are_spared());
+        wires.movers.end(FAREWELL);
+        if let Ok((sender, _)) = &mut result {
+            for parting in wires.movers.partings() {
+                stopwatch::add(&mut sender.time, &parting.time);
+                sender.paths.extend(parting.paths);
+            }
+            for path in &sender.paths {
+                let name = watch
+                    .addresses_of(path.number)
+                    .and_then(|ends| PathName::between(ends.local, ends.peer, direction));
+                if let (Some(name), Some(known)) = (name, &path.summary.known) {
+                    paths.keep(&name, known);
+                }
+            }
+        }
+        result
+    }
+
+    /// The key that lanes of this end prove.
+    fn identity(&mut self) -> Result<Arc<Identity>, Error> {
+        if let Some(identity) = self.remote.identity.as_ref().or(self.identity.as_ref()) {
+            return Ok(Arc::clone(identity));
+        }
+        let made = Arc::new(Identity::generate().map_err(|error| faults::net_error(&error))?);
+        Ok(Arc::clone(self.identity.insert(made)))
+    }
+
+    /// Between two jobs: what the far side has said by now.
+    fn hear(&mut self) -> Result<(), Error> {
+        while let Some(event) = self.remote.events.next_word(Duration::ZERO) {
+            if self.wires.is_none() {
+                // Before the first job all is for its role, but the end.
+                return match event {
+                    SessionEvent::ControlEnded(why) => Err(channel::ended(why)),
+                    event => {
+                        self.remote.events.put_back(vec![event]);
+                        Ok(())
+                    }
+                };
+            }
+            self.on_word(event)?;
+        }
+        Ok(())
+    }
+
+    /// The next job has been asked for: hears the end of the one before. What comes behind that is for the next job.
+    fn hear_end(&mut self, watch: &Watch, limit: Duration) -> Result<(), Error> {
+        let begun = Instant::now();
+        while self.unheard.is_some() {
+            match self.remote.events.next_word(TICK) {
+                Some(event) => self.on_word(event)?,
+                None if watch.interrupted() => return Err(watch.interruption()),
+                None if begun.elapsed() > limit || self.remote.channel.silence() > limit => {
+                    return Err(faults::silent(limit));
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A word that belongs to no job that runs.
+    fn on_word(&mut self, event: SessionEvent) -> Result<(), Error> {
+        let is_of_job = self.unheard.is_some();
+        match event {
+            SessionEvent::ControlEnded(why) => Err(channel::ended(why)),
+            SessionEvent::Control(Control::JobEnd { lanes }) if is_of_job => {
+                if self.unheard.take() != Some(true) || !lanes {
+                    self.remote.events.drop_lanes_back();
+                }
+                Ok(())
+            }
+            SessionEvent::Control(
+                message @ (Control::AgentHello(_)
+                | Control::Addresses(_)
+                | Control::Dialled { .. }
+                | Control::DialFailed { .. }),
+            ) => match &mut self.wires {
+                Some(wires) => (wires.aside)(message),
+                None => Err(faults::unexpected(&message)),
+            },
+            SessionEvent::Control(Control::Abort(abort)) if !is_of_job => Err(convert::error_of(abort)),
+            SessionEvent::Control(message) if !is_of_job => Err(faults::unexpected(&message)),
+            // It was said of the job that is over.
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets lanes in, and begins to bring them.
+    fn wire(&mut self, order: Order<'_>, carriage: &Carriage) -> Result<Wires, Error> {
+        let Order { job, surroundings, .. } = order;
+        let (identity, watch) = (self.identity()?, &self.watch);
+        let remote = &mut self.remote;
+        let desk = Arc::new(Desk::default());
+        let door = lane_door::open_door(&identity, &desk, job.carriage.port_range);
+        let port = door.as_ref().map(haul_net::Door::port);
+        let movers = Movers::new(u16::try_from(job.movers.len()).unwrap_or(u16::MAX).min(MAX_MOVERS));
+        let memory = Memory { paths: KnownPaths::of(surroundings), direction: self.side.direction() };
+        let terms = lane_terms(remote, job, remote.session, &identity, carriage, Some(memory));
+        let (wanted, clear) = (convert::wanted(carriage), carriage.clear);
+        let expecting = desk.expect(remote.session, remote.key(), remote.events.sender(), wanted, clear)?;
+        expecting.takes_links(remote.key(), &remote.channel);
+        keep_channel(remote, job, &terms, &self.record, watch);
+        let (to_plan, mut answers) = dial_answers();
+        let (far_end, peer) = (remote.far_end.clone(), remote.peer.clone());
+        let aside = move |message: Control| match message {
+            Control::AgentHello(hello) => {
+                peer.tell(&hello.addresses);
+                far_end.on_hello(hello)
+            }
+            Control::Addresses(addresses) => {
+                peer.tell(&addresses);
+                Ok(())
+            }
+            message => answers(message),
+        };
+        let plan = LanePlan {
+            early: remote.early.take().filter(|_| !job.selection.dry_run),
+            paths_max: MAX_PATHS - movers.count(),
+            ..lane_plan(remote, job, terms, port, to_plan, &self.record, watch)
+        };
+        let (leader, plan) = match job.selection.dry_run {
+            true => (Keeper::default(), Some(plan)),
+            false => (plan.start(), None),
+        };
+        let bringer = MoverPlan {
+            job: job.clone(),
+            surroundings: surroundings.clone(),
+            watch: Arc::clone(watch),
+            movers: movers.clone(),
+            events: remote.events.sender(),
+            leader: Arc::clone(remote.channel.outbox()),
+            identity: Arc::clone(&identity),
+            foreseen: remote.foreseen.clone(),
+        };
+        let keeper = Box::new(bringer.start(leader));
+        Ok(Wires { keeper, aside: Box::new(aside), plan, movers, _expecting: expecting, _door: door })
+    }
+}
+
+/// If lanes to the far side could be dialled, so can further links of the control channel; else the far side may dial.
+fn keep_channel(remote: &Remote, job: &Job, terms: &LaneTerms, record: &Arc<LaneRecord>, watch: &Arc<Watch>) {
+    let links = LinkDialler::new(terms.clone(), remote.candidates(job.carriage.family));
+    let (record, watch) = (Arc::clone(record), Arc::clone(watch));
+    let dialler = move || match *lock(&record.path) {
+        Some(LanePath::Direct) => Some(links.clone().towards(watch.addresses_of(0).map(|ends| ends.peer))),
+        _ => None,
+    };
+    // Without the thread the loss of the channel is the end of the session.
+    let _ = attach::keep(&remote.channel, &remote.lead.crew(), dialler);
+}

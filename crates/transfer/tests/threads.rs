@@ -1,0 +1,110 @@
+//! A program that has copied goes on without us: a session that is closed leaves no thread behind, and nothing that the next
+//! session trips over. In a process of its own, because it counts threads.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haul_job::{Carriage, Endpoint, Event, Job, Observer, Place, Selection, SshOptions};
+use haul_net::{Door, DoorOptions, Identity, KeyGreeter, Listener, PublicKey, Stream};
+use haul_transfer::{Desk, Grant, Ports, Surroundings, serve_control, trusted_keys};
+use haul_wire::lane::Hello;
+
+/// Longer than any of this takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Quiet;
+
+impl Observer for Quiet {
+    fn on_event(&self, _: &Event) {}
+}
+
+/// A far side on a port, as a daemon has it.
+fn far_side(root: &Path) -> (Door, PublicKey) {
+    let identity = Arc::new(Identity::generate().unwrap());
+    let listener = Listener::bind_to(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let (port, key, desk) = (listener.port(), identity.public(), Arc::new(Desk::default()));
+    let (serves, root) = (Arc::clone(&identity), root.to_owned());
+    let deliver = move |mut stream: Stream, key: PublicKey, _| match Desk::read_hello(&mut stream) {
+        Ok(Hello::Lane(hello)) => drop(desk.deliver(stream, &key, hello)),
+        Ok(Hello::Link { session }) => drop(desk.deliver_link(stream, &key, session)),
+        Ok(Hello::Control) => {
+            stream.set_deadline(None).unwrap();
+            let (serves, desk) = (Arc::clone(&serves), Arc::clone(&desk));
+            let grant = Grant { root: Some(root.clone()), ..Grant::default() };
+            std::thread::spawn(move || {
+                let ports = Ports { open: port, ..Ports::default() };
+                serve_control(stream, &serves, &desk, ports, &grant, &Surroundings::default(), None)
+            });
+        }
+        _ => panic!("nobody else comes"),
+    };
+    let greeter = KeyGreeter::for_any_key(identity, Arc::new(deliver));
+    (Door::open(listener, greeter, &DoorOptions::default()).unwrap(), key)
+}
+
+fn threads() -> Vec<String> {
+    let name = |task: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(task.ok()?.path().join("comm")).ok();
+    let mut names: Vec<_> = std::fs::read_dir("/proc/self/task").unwrap().filter_map(name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_closed_session_leaves_no_thread_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::create_dir(path("offered")).unwrap();
+    for name in ["one", "two", "three"] {
+        std::fs::write(path(name), name.repeat(1_000_000)).unwrap();
+    }
+    let (door, key) = far_side(&path("offered"));
+    let (own, list) = (path("key"), path("known"));
+    trusted_keys::generate_identity(&own, false).unwrap();
+    trusted_keys::trust(&list, "127.0.0.1", door.port(), &key.to_string(), false).unwrap();
+    let there = Place::Haul { host: "127.0.0.1".into(), port: door.port() };
+    let job = |name: &str, to: &str| Job {
+        movers: Vec::new(),
+        sources: vec![Endpoint { place: Place::Local, path: path(name).into_os_string().into_encoded_bytes() }],
+        target: Endpoint { place: there.clone(), path: to.as_bytes().to_vec() },
+        selection: Selection::default(),
+        carriage: Carriage::default(),
+        ssh: SshOptions {
+            haul_identity: Some(own.clone()),
+            haul_known_hosts: Some(list.clone()),
+            ..SshOptions::default()
+        },
+    };
+    let session = |round: &str| {
+        let surroundings = Surroundings::default();
+        let jobs = ["one", "two", "three"].map(|name| (name, job(name, &format!("{name}-{round}"))));
+        let mut session = haul_transfer::open(&jobs[0].1, &surroundings, Arc::new(Quiet)).unwrap();
+        for (name, job) in &jobs {
+            assert!(session.takes(job));
+            assert_eq!(session.run(job, Arc::new(Quiet)).unwrap().files_moved, 1, "{name} {round}");
+            let copied = std::fs::read(path("offered").join(format!("{name}-{round}"))).unwrap();
+            assert!(copied == name.repeat(1_000_000).into_bytes());
+        }
+        session.close();
+    };
+    // The first one begins what belongs to the process.
+    session("first");
+    let settled = |before: &dyn Fn(&[String]) -> bool| {
+        let begun = Instant::now();
+        loop {
+            let now = threads();
+            if before(&now) || begun.elapsed() > PATIENCE {
+                return now;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let is_of_session =
+        |name: &String| ["lane-", "control", "job", "walk", "settle", "dial"].iter().any(|of| name.starts_with(of));
+    let before = settled(&|now: &[String]| !now.iter().any(is_of_session));
+    assert!(!before.iter().any(is_of_session), "{before:?}");
+    session("second");
+    let after = settled(&|now: &[String]| now.len() <= before.len());
+    assert_eq!(after.len(), before.len(), "{before:?} {after:?}");
+}
