@@ -13,6 +13,8 @@ use haul_pump::SendRoute;
 
 use crate::bench::flags::{Bench, send_route, write_route};
 use crate::config_flags::ConfigArgs;
+use crate::detached::flags::{GoesOn, Log, Status, Stop};
+use crate::headings::{SAID, WHAT, WRITE};
 use crate::networks::NetworkFlags;
 use crate::place::flags::PlaceCommand;
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
@@ -21,6 +23,7 @@ use crate::record::flags::Record;
 use crate::rsync_rules::{RsyncLines, RsyncRules};
 use crate::service::ServiceFlags;
 use crate::token::TokenArgs;
+use crate::tune::flags::Tune;
 use crate::{rate, retry};
 
 /// Moves large data sets between machines: as simply as scp, at the speed of the wire.
@@ -38,6 +41,12 @@ pub enum Command {
     Cp(Box<Cp>),
     #[command(flatten)]
     Place(PlaceCommand),
+    /// Shows the copies that go on by themselves: how far they are, and how they ended
+    Status(Status),
+    /// Stops a copy that goes on by itself
+    Stop(Stop),
+    /// Prints what a copy that goes on by itself has said
+    Log(Log),
     /// Shows what limited the last copy, where its time went, and what would help
     Why(Why),
     /// Checks a tree against a manifest written by 'haul cp --manifest-out'
@@ -257,6 +266,9 @@ pub struct Cp {
     /// Alone, show the short help; otherwise accepted and ignored, as rsync's -h
     #[arg(short = 'h', help_heading = SAID)]
     pub human_readable: bool,
+
+    #[command(flatten)]
+    pub goes_on: GoesOn,
 
     /// Do not read ~/.config/haul/config.toml
     #[arg(long, help_heading = REACH)]
@@ -482,48 +494,6 @@ Both ends send meaningless data, one after the other, as fast as a copy would, a
 received data. Others on the path notice it like a copy. Nothing is written to a disk at either end.
 A daemon allows this to every key of its list, also to a read-only key.";
 
-/// `haul tune`
-#[derive(Debug, Args)]
-#[command(after_help = TUNE_HELP)]
-pub struct Tune {
-    /// The rate to reach, with its unit: 10Gbit, 500MB; without this flag, the rate of the fastest device that is up,
-    /// or 10Gbit
-    #[arg(long, value_name = "RATE", value_parser = rate::parse_rate, allow_hyphen_values = true)]
-    pub rate: Option<u64>,
-    /// The round trip to the far side, with its unit, as ping shows it: 228ms, 1.5s, 80us; 100ms without this flag
-    #[arg(long, value_name = "TIME", value_parser = rate::parse_rtt_us, allow_hyphen_values = true)]
-    pub rtt: Option<u64>,
-    /// Also measure the disk of DIR: at most 1 GiB and 3 s each way, in a file without a name
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub disk: Option<PathBuf>,
-    /// For people, as commands, or as a file for /etc/sysctl.d
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    pub format: TuneFormat,
-    /// One JSON object on standard output
-    #[arg(long, conflicts_with = "format")]
-    pub json: bool,
-    /// Apply the advice, now and for each start, all or nothing (root only)
-    #[arg(long, conflicts_with = "format")]
-    pub apply: bool,
-    /// Restore the values from before --apply (root only)
-    #[arg(long, conflicts_with_all = ["apply", "format", "rate", "rtt", "disk"])]
-    pub revert: bool,
-}
-
-/// The output formats of `haul tune`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TuneFormat {
-    Table,
-    Commands,
-    Sysctl,
-}
-
-const TUNE_HELP: &str = "\
-Run it at both ends of a path: each end sends with its own buffers and receives with its own.
---apply sets the values in the kernel and keeps them in /etc/sysctl.d/90-haul.conf; the earlier
-values are saved in /var/lib/haul/tune-before.toml until --revert. Commands for devices and
-processors are only shown, for you to judge. Without root: haul tune --format sysctl.";
-
 /// `haul agent`
 #[derive(Debug, Args)]
 pub struct Agent {
@@ -647,9 +617,6 @@ const MAX_TIMEOUT_S: u64 = 86_400;
 const LONG_VERSION: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (", env!("HAUL_COMMIT"), ", ", env!("HAUL_TARGET"), ")");
 
-pub const WHAT: &str = "What is copied";
-pub const WRITE: &str = "How it is written and verified";
-pub const SAID: &str = "What is said";
 const HABITS: &str = "Accepted for habit, always on";
 
 const CP_SHORT_HELP: &str = "\

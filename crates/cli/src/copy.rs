@@ -11,6 +11,7 @@ use clap::CommandFactory as _;
 use haul_job::{Cause, Earlier, Error, Event, Fault, Job, Observer, Report};
 use haul_transfer::Surroundings;
 
+use crate::after::After;
 use crate::args::{Cp, Filter, Typed};
 use crate::json::{self, JsonLines};
 use crate::kept::{self, Kept, SoFar};
@@ -18,7 +19,7 @@ use crate::manifest_out::{self, ManifestOut};
 use crate::progress::{Manner, Screen, Show};
 use crate::retry::{Next, Patience, Retries, Try};
 use crate::speaker::{Speaker, Word};
-use crate::{endpoint, failure, job, output, report, signals};
+use crate::{detached, ending, endpoint, failure, job, output, report, signals};
 
 /// Carries the copy out.
 pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {
@@ -28,22 +29,33 @@ pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    if typed.goes_on.detach && typed.goes_on.detached_as.is_none() {
+        return detached::begin(typed, filters);
+    }
     haul_transfer::hide_memory();
+    let after = match After::of(typed) {
+        Ok(after) => Arc::new(after),
+        Err(error) => return ending::failed(&error, typed.json),
+    };
     let view = if typed.json {
         View::Json(JsonLines::new(Box::new(std::io::BufWriter::new(output::Out))))
     } else {
         View::Screen(Screen::new(manner(typed)).itemising(typed.lines.format(), is_push(typed)))
     };
-    match carry_out(typed, filters, view) {
-        Ok(code) => ExitCode::from(code),
+    let code = match carry_out(typed, filters, view, &after) {
+        Ok(code) => code,
         Err((view, error)) => {
             view.close_with(&error);
-            ExitCode::from(failure::of_fault(error.fault).code)
+            let code = failure::of_fault(error.fault).code;
+            after.ended(Err(&error), code, None);
+            code
         }
-    }
+    };
+    after.finish();
+    ExitCode::from(code)
 }
 
-fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View>, Error)> {
+fn carry_out(typed: &Cp, filters: &[Filter], view: View, after: &Arc<After>) -> Result<u8, (Arc<View>, Error)> {
     let view = Arc::new(view);
     let failed = |error| (Arc::clone(&view), error);
     let job = job::from_typed(typed, filters).map_err(failed)?;
@@ -61,13 +73,18 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
     }
     let started = Instant::now();
     let (so_far, interrupted) = (Mutex::default(), signals::watch());
-    let shown = Arc::clone(&view);
-    let speaker = Speaker::start(move |event| shown.on_event(&event)).map_err(|error| {
+    let (shown, noted) = (Arc::clone(&view), Arc::clone(after));
+    let speak = move |event| {
+        noted.on_event(&event);
+        shown.on_event(&event);
+    };
+    let speaker = Speaker::start(speak).map_err(|error| {
         let what = "cannot start the thread that prints messages";
         failed(Error::new(Fault::FileIo, what).because(error))
     })?;
     let watcher = Arc::new(Watcher {
         view: Arc::clone(&view),
+        after: Arc::clone(after),
         speaker,
         manifest,
         so_far,
@@ -93,9 +110,8 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
             (code, _) => code,
         },
     };
-    if !job.selection.dry_run {
-        keep_report(&job, &ended, code, watcher.so_far(started));
-    }
+    let kept = (!job.selection.dry_run).then(|| kept_report(&job, &ended, code, watcher.so_far(started)));
+    after.ended(ended.as_ref(), code, kept);
     if !watcher.speaker.finish(|| watcher.interrupted()) {
         return Ok(code);
     }
@@ -131,13 +147,12 @@ fn run_with_patience(
         let how = Try { reached: this.reached, moved: this.bytes_moved > 0 };
         let Some(next) = retries.after(started.elapsed(), error.fault, how) else { return Err(error) };
         let Next { pause, gives_up_after } = next;
-        watcher.on_event(&Event::Retry { why: plain(&error), pause, gives_up_after });
+        watcher.on_event(&Event::Retry { why: failure::in_a_line(&error), pause, gives_up_after });
         let again_at = Instant::now() + pause;
         while Instant::now() < again_at {
             if watcher.interrupted() {
-                return Err(
-                    Error::new(Fault::Interrupted, "stopped by a signal, between two tries").because(plain(&error))
-                );
+                return Err(Error::new(Fault::Interrupted, "stopped by a signal, between two tries")
+                    .because(failure::in_a_line(&error)));
             }
             std::thread::park_timeout(LOOK_EVERY.min(again_at.saturating_duration_since(Instant::now())));
         }
@@ -151,8 +166,7 @@ fn run_with_patience(
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Keeps the report for `haul why`. If this fails, the copy is still a success.
-fn keep_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar) {
-    let Some(directory) = kept::directory() else { return };
+fn kept_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar) -> Kept {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let named = |endpoint| json::named(&endpoint::text(endpoint));
     let kept = Kept {
@@ -166,7 +180,10 @@ fn keep_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar
         error: ended.as_ref().err().map(json::of_error),
         so_far,
     };
-    let _ = kept::keep(&directory, now, std::process::id(), &kept);
+    if let Some(directory) = kept::directory() {
+        let _ = kept::keep(&directory, now, std::process::id(), &kept);
+    }
+    kept
 }
 
 /// A shell may expand a wildcard to thousands.
@@ -251,7 +268,7 @@ impl View {
 
     fn manifest_failed(&self, error: &Error) {
         match self {
-            View::Json(json) => json.on_event(&Event::Warning { text: plain(error) }),
+            View::Json(json) => json.on_event(&Event::Warning { text: failure::in_a_line(error) }),
             View::Screen(screen) => screen.below(failure::text(error).trim_end(), true),
         }
     }
@@ -260,6 +277,7 @@ impl View {
 /// Receives the events of the job.
 struct Watcher {
     view: Arc<View>,
+    after: Arc<After>,
     speaker: Speaker<Event>,
     manifest: Option<ManifestOut>,
     so_far: Mutex<SoFar>,
@@ -320,7 +338,7 @@ impl Observer for Watcher {
         if matches!(event, Event::Progress(_) | Event::Path(_)) {
             self.note(event);
         }
-        if self.view.shows(event) {
+        if self.view.shows(event) || self.after.wants(event) {
             self.speaker.say(event.clone(), || self.interrupted());
         }
     }
@@ -354,13 +372,5 @@ impl Word for Event {
             (Event::Path(now), Event::Path(before)) => now.path == before.path,
             _ => false,
         }
-    }
-}
-
-/// An error on one line.
-fn plain(error: &Error) -> String {
-    match &error.cause {
-        Some(cause) => format!("{}: {cause}", error.what),
-        None => error.what.clone(),
     }
 }

@@ -104,6 +104,14 @@ pub fn text(error: &Error) -> String {
     labelled("error: ", error, hint(error))
 }
 
+/// An error on one line.
+pub fn in_a_line(error: &Error) -> String {
+    match &error.cause {
+        Some(cause) => format!("{}: {cause}", error.what),
+        None => error.what.clone(),
+    }
+}
+
 /// The same as [`text`], for an error that did not end the job.
 pub fn warning(error: &Error) -> String {
     labelled("warning: ", error, error.hint.as_deref())

@@ -245,7 +245,7 @@ fn remote_shell(command: &str) -> Result<(SshOptions, Option<Family>), Error> {
 }
 
 /// Splits at spaces. Single and double quotes hold words together and have no other meaning, as in rsync.
-fn split_words(text: &str) -> Result<Vec<String>, String> {
+pub fn split_words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

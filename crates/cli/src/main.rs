@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod after;
 mod agent;
 mod args;
 mod bench;
@@ -9,11 +10,13 @@ mod class;
 mod config;
 mod config_flags;
 mod copy;
+mod detached;
 mod due;
 mod ending;
 mod endpoint;
 mod failure;
 mod figures;
+mod headings;
 mod itemise;
 mod job;
 mod json;
@@ -25,6 +28,7 @@ mod live;
 mod manifest_out;
 mod neighbours;
 mod networks;
+mod notify;
 mod outlook;
 mod output;
 mod pages;
@@ -63,6 +67,9 @@ fn run() -> ExitCode {
         Ok((typed, filters)) => match &typed.command {
             Command::Cp(cp) => copy::run(cp, &filters),
             Command::Place(typed) => place::run(typed),
+            Command::Status(typed) => detached::commands::status(typed),
+            Command::Stop(typed) => detached::commands::stop(typed),
+            Command::Log(typed) => detached::commands::log(typed),
             Command::Why(typed) => why::run(typed),
             Command::Verify(typed) => verify::run(typed),
             Command::Key(typed) => key::run(typed),

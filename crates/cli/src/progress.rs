@@ -300,7 +300,7 @@ impl Screen {
 
 /// `45 %  0:12 left  466 MiB/s (3.91 Gbit/s)  1.20 of 2.60 GiB  1,234 of 5,678 files  4 lanes`: what matters most comes first, because a
 /// narrow terminal cuts the end off. `~` stands before what is a rough figure, because the source is still being listed.
-fn status(progress: &Progress, bytes_per_s: Option<f64>, left: Left) -> String {
+pub fn status(progress: &Progress, bytes_per_s: Option<f64>, left: Left) -> String {
     let done = progress.bytes_moved + progress.bytes_kept;
     let (rough, more) = if left.is_rough { ("~", "+") } else { ("", "") };
     let mut parts = Vec::new();

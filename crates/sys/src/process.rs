@@ -2,7 +2,9 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::os::fd::BorrowedFd;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 /// Lifts the soft limit on open files to the hard one and returns what now holds (`None`: no limit).
@@ -49,6 +51,28 @@ pub fn set_name(name: &CStr) -> io::Result<()> {
 pub fn kill_group(leader: u32) -> io::Result<()> {
     let pid = i32::try_from(leader).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(rustix::process::kill_process_group(pid, Signal::KILL)?)
+}
+
+/// Asks a process to end (SIGTERM).
+pub fn ask_to_end(process: u32) -> io::Result<()> {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::kill_process(pid, Signal::TERM)?)
+}
+
+/// Gives this process a session of its own, without a terminal: what closes the terminal does not reach it.
+pub fn leave_terminal() -> io::Result<()> {
+    match rustix::process::setsid() {
+        // It leads one already, as a service does.
+        Err(Errno::PERM) if rustix::process::getsid(None)? == rustix::process::getpid() => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// From now on, standard output and standard error of this process go to this file.
+pub fn send_output_to(file: BorrowedFd<'_>) -> io::Result<()> {
+    rustix::stdio::dup2_stdout(file)?;
+    Ok(rustix::stdio::dup2_stderr(file)?)
 }
 
 /// A page of memory.

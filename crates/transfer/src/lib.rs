@@ -30,12 +30,16 @@ pub use files::{manifest_file, verify};
 pub use haul_engine::plan::NEAR_RTT_US;
 pub use haul_store::{drives_terminal, open_root};
 pub use haul_sys::account::named as account_named;
-pub use haul_sys::process::{effective_user, is_root, raise_open_file_limit};
+pub use haul_sys::file::try_lock_surely;
+pub use haul_sys::process::{
+    ask_to_end, effective_user, is_root, kill_group, leave_terminal, raise_open_file_limit, send_output_to,
+};
 pub use haul_sys::whole_file;
 pub use haul_wire::PROTOCOL_VERSION;
 pub use kept::surroundings::Surroundings;
 pub use kept::{class_policy, network_classes, networks_shown, planted, trusted_keys};
 pub use reach::desk::Desk;
+pub use reach::over_ssh::log_in;
 pub use run::agent::{AgentOptions, agent};
 pub use run::coordinate::run;
 pub use run::hook_keeper::keep_hooks;

@@ -24,8 +24,8 @@ use haul_job::{Endpoint, Error, Fault, Place};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use crate::args::{SAID, WHAT, WRITE};
 use crate::endpoint::{self, NamedEnd};
+use crate::headings::{SAID, WHAT, WRITE};
 use crate::printable::printable;
 use crate::reach::{REACH, TRAVEL};
 
@@ -75,7 +75,8 @@ const MAX_BYTES: u64 = 1 << 20;
 const WHAT_HABITS: [&str; 8] = ["archive", "owner", "group", "perms", "numeric_ids", "hard_links", "xattrs", "acls"];
 
 /// Belongs to one copy, or is a view of it.
-const OF_ONE_COPY: [&str; 7] = ["manifest_out", "stripe_dir", "json", "help", "human_readable", "detach", "no_config"];
+const OF_ONE_COPY: [&str; 8] =
+    ["manifest_out", "stripe_dir", "json", "help", "human_readable", "detach", "detached_as", "no_config"];
 
 /// Names that mean something else before a colon.
 const TAKEN: [&str; 6] = ["zero", "null", "stripes", "ssh", "scp", "haul"];

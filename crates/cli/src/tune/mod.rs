@@ -1,5 +1,6 @@
 //! `haul tune`: advice on the settings of this host for a path, in four formats; and applying the advice.
 
+pub mod flags;
 mod json;
 mod text;
 
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 use haul_job::{Error, Fault};
 use haul_workbench::tune::{self, Advice, Host, Roots, Step, Wanted};
 
-use crate::args::{Tune, TuneFormat};
+use crate::tune::flags::{Tune, TuneFormat};
 use crate::{ending, output};
 
 /// Looks, prints the advice, and on request applies or reverts it.

@@ -38,6 +38,15 @@ pub(crate) fn connect_ssh(
     Ok(remote)
 }
 
+/// Logs in to each host of the job, where the login can be kept for the copy that follows. ssh asks at the terminal what it
+/// has to ask. Where no login is kept, nothing is done.
+pub fn log_in(job: &Job, surroundings: &Surroundings) -> Result<(), Error> {
+    let Some(runtime) = surroundings.runtime.as_ref().filter(|_| !job.ssh.fresh_login) else { return Ok(()) };
+    let ends = job.sources.first().into_iter().chain([&job.target]).map(|end| &end.place);
+    let targets = ends.chain(&job.movers).filter_map(|place| SshTarget::of(place, &job.ssh, &job.carriage));
+    targets.into_iter().try_for_each(|target| target.log_in(&runtime.join("ssh")))
+}
+
 /// Asks the resolver while ssh logs in. Nobody waits for the answer: the resolver may not know an alias of ~/.ssh/config, and a
 /// hung resolver must not hold up a session.
 fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<IpAddr>>> {

@@ -125,6 +125,24 @@ impl SshTarget {
         command
     }
 
+    /// Logs in and leaves the connection for the next session, if that is possible: else does nothing.
+    pub(crate) fn log_in(self, directory: &Path) -> Result<(), Error> {
+        let Some(configuration) = kept_login::configuration(directory, &self.options) else { return Ok(()) };
+        let options = SshOptions { config: Some(configuration), ..self.options.clone() };
+        let mut session = Self { options, ..self.clone() }.spawn("exit 0")?;
+        drop(session.input.take());
+        // Standard output ends with the session. A kept connection holds none of it.
+        let mut noise = Vec::new();
+        if let Some(output) = session.output.take() {
+            let _ = output.take(NOISE_MAX_BYTES).read_to_end(&mut noise);
+        }
+        let status = lock(&session.child).wait();
+        match status.ok().and_then(|status| status.code()) {
+            Some(255) => Err(login_failed(&self.host, &session.words.last())),
+            _ => Ok(()),
+        }
+    }
+
     fn spawn(&self, remote_command: &str) -> Result<SshSession, Error> {
         let mut command = self.command();
         command.arg(remote_command).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -361,6 +379,9 @@ fn too_slow(what: String, why: String) -> Error {
     let error = Error::new(Fault::Timeout, what).because(why);
     error.try_this("install haul there, or wait longer with --timeout")
 }
+
+/// What a login shell prints before it runs a command is read to here, and thrown away.
+const NOISE_MAX_BYTES: u64 = 1 << 20;
 
 /// One note says that our program is not kept, another that it is run by its name.
 const MAX_NOTES: u32 = 2;

@@ -1,0 +1,50 @@
+//! Flags for copies that go on without their user, and commands that look after them.
+
+use clap::Args;
+
+use crate::headings::SAID;
+
+/// Flags of `haul cp`.
+#[derive(Clone, Debug, Args)]
+pub struct GoesOn {
+    /// Go on when the terminal closes. 'haul status' shows the copy, 'haul stop' ends it, 'haul log' has what it said
+    #[arg(long, conflicts_with = "dry_run", help_heading = SAID)]
+    pub detach: bool,
+    /// Run COMMAND at the end, with the report as JSON on its standard input. Words are split at spaces, and quotes hold
+    /// them together; no shell reads it. It has one minute, and its failure changes nothing
+    #[arg(long, value_name = "COMMAND", help_heading = SAID)]
+    pub notify: Option<String>,
+    /// Carry out the copy of this record; the other half of --detach
+    #[arg(long, value_name = "ID", hide = true)]
+    pub detached_as: Option<u32>,
+}
+
+/// `haul status`
+#[derive(Debug, Args)]
+pub struct Status {
+    /// This copy alone
+    #[arg(value_name = "ID")]
+    pub id: Option<u32>,
+    /// One JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `haul stop`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The same 'haul cp' command goes on where it stopped. A second 'haul stop' ends the copy at once."
+)]
+pub struct Stop {
+    /// The copy, as 'haul status' numbers it
+    #[arg(value_name = "ID")]
+    pub id: u32,
+}
+
+/// `haul log`
+#[derive(Debug, Args)]
+pub struct Log {
+    /// The copy, as 'haul status' numbers it
+    #[arg(value_name = "ID")]
+    pub id: u32,
+}

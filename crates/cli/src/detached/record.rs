@@ -1,0 +1,309 @@
+//! The records of detached copies: `$XDG_STATE_HOME/haul/copies/ID/`, for their user alone.
+//!
+//! ```text
+//!   copy.json      what is copied, how far it is, how it ended; written anew each second
+//!   lock           held by the process of the copy as long as it lives
+//!   log, log.1     what it said, and what it said before that
+//! ```
+//! Records name files and hosts. They hold neither keys nor passwords.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use haul_transfer::whole_file::{Mode, WholeFile};
+use serde::{Deserialize, Serialize};
+
+use crate::json::Named;
+use crate::json_text;
+
+/// One detached copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Copy {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    pub id: u32,
+    pub version: String,
+    pub sources: Vec<Named>,
+    pub target: Named,
+    /// Seconds since 1970.
+    pub started_at_s: u64,
+    /// `service` or `session`.
+    pub keeper: String,
+    /// Its process, once it runs.
+    pub pid: Option<u32>,
+    pub now: Option<Now>,
+    /// It broke off, and is tried again: why.
+    pub waits: Option<String>,
+    pub ended: Option<Ended>,
+}
+
+/// How far a copy is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Now {
+    /// Seconds since 1970.
+    pub at_s: u64,
+    pub files_done: u64,
+    pub files_found: u64,
+    pub bytes_moved: u64,
+    pub bytes_kept: u64,
+    pub bytes_found: u64,
+    pub found_all: bool,
+    pub failed: u64,
+    pub rate_bytes_per_s: Option<u64>,
+    pub eta_s: Option<u64>,
+    /// The line of the bar.
+    pub line: String,
+}
+
+/// How a copy ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Seconds since 1970.
+    pub at_s: u64,
+    pub exit_code: u8,
+    pub result: String,
+    /// The closing line, or the error.
+    pub summary: String,
+}
+
+/// Of `copy.json`.
+pub const SCHEMA: u32 = 1;
+
+/// The directory of all records.
+pub struct Records(PathBuf);
+
+/// The directory of one.
+#[derive(Clone, Debug)]
+pub struct Record(PathBuf);
+
+impl Records {
+    /// `None` for a user without a home directory.
+    pub fn of_process() -> Option<Self> {
+        Some(Self(haul_transfer::Surroundings::of_process().state?.join("copies")))
+    }
+
+    #[cfg(test)]
+    pub fn at(directory: &Path) -> Self {
+        Self(directory.to_owned())
+    }
+
+    /// Makes the record of a new copy, which gets its number here, and removes old ones at `now_s`.
+    pub fn claim(&self, copy: Copy, now_s: u64) -> io::Result<(Record, Copy)> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
+        self.remove_old(now_s);
+        let ids = self.ids()?;
+        if ids.len() >= RECORDS_MAX {
+            return Err(io::Error::other(format!("{RECORDS_MAX} detached copies run already")));
+        }
+        let first = ids.first().map_or(1, |last| last.saturating_add(1));
+        for id in first..=first.saturating_add(TRIES) {
+            let record = self.record(id);
+            match DirBuilder::new().mode(0o700).create(&record.0) {
+                Ok(()) => {
+                    let copy = Copy { id, ..copy };
+                    record.write(&copy)?;
+                    return Ok((record, copy));
+                }
+                // Another copy began at the same moment.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    pub fn record(&self, id: u32) -> Record {
+        Record(self.0.join(id.to_string()))
+    }
+
+    /// All numbers, the newest first.
+    pub fn ids(&self) -> io::Result<Vec<u32>> {
+        let entries = match fs::read_dir(&self.0) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut ids: Vec<u32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(ids)
+    }
+
+    /// Removes what is over for more than a week, and more than [`ENDED_KEPT`] of those that are over.
+    fn remove_old(&self, now_s: u64) {
+        let over = self.ids().unwrap_or_default().into_iter().filter_map(|id| {
+            let record = self.record(id);
+            if record.is_alive() {
+                return None;
+            }
+            let at_s = record.read().map_or(0, |copy| copy.over_at_s());
+            // One that has just been made has no process yet.
+            (now_s.saturating_sub(at_s) >= START_S).then_some((record, at_s))
+        });
+        for (nth, (record, at_s)) in over.enumerate() {
+            if nth >= ENDED_KEPT || now_s.saturating_sub(at_s) > KEPT_S {
+                let _ = fs::remove_dir_all(&record.0);
+            }
+        }
+    }
+}
+
+impl Copy {
+    /// The last moment of which anything is known.
+    fn over_at_s(&self) -> u64 {
+        let last = self.now.as_ref().map_or(self.started_at_s, |now| now.at_s);
+        self.ended.as_ref().map_or(last, |ended| ended.at_s)
+    }
+}
+
+impl Record {
+    #[cfg(test)]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Replaces `copy.json`. Not flushed: a power cut ends the copy, too.
+    pub fn write(&self, copy: &Copy) -> io::Result<()> {
+        let mut file = WholeFile::begin(&self.0.join("copy.json"), Mode::Of(0o600))?.without_flush();
+        file.write_all(json_text::line(copy).as_bytes())?;
+        file.publish()
+    }
+
+    pub fn read(&self) -> io::Result<Copy> {
+        let mut text = String::new();
+        File::open(self.0.join("copy.json"))?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+        let copy: Copy = serde_json::from_str(&text)?;
+        match copy.schema {
+            SCHEMA => Ok(copy),
+            other => Err(io::Error::other(format!("it is of another version of haul (schema {other})"))),
+        }
+    }
+
+    /// The lock of its process. `None`: another process has it.
+    pub fn lock(&self) -> io::Result<Option<File>> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.0.join("lock"))?;
+        Ok(haul_transfer::try_lock_surely(file.as_fd()).then_some(file))
+    }
+
+    /// Whether its process lives.
+    pub fn is_alive(&self) -> bool {
+        let Ok(file) = File::open(self.0.join("lock")) else { return false };
+        // Where locks do not work, a process of that number has to do.
+        let is_there = || {
+            let pid = self.read().ok().and_then(|copy| copy.pid);
+            pid.is_some_and(|pid| Path::new("/proc").join(pid.to_string()).exists())
+        };
+        !haul_transfer::try_lock_surely(file.as_fd()) && is_there()
+    }
+
+    /// Sends what this process prints from now on to the log.
+    pub fn print_to_log(&self) -> io::Result<()> {
+        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(self.log())?;
+        haul_transfer::send_output_to(log.as_fd())
+    }
+
+    /// Begins the log anew when it is long. The part before it stays.
+    pub fn bound_log(&self) {
+        if fs::metadata(self.log()).is_ok_and(|log| log.len() > LOG_MAX_BYTES / 2)
+            && fs::rename(self.log(), self.0.join("log.1")).is_ok()
+        {
+            let _ = self.print_to_log();
+        }
+    }
+
+    /// All that is kept of the log.
+    pub fn logged(&self) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        for name in ["log.1", "log"] {
+            match File::open(self.0.join(name)) {
+                Ok(file) => drop(file.take(LOG_MAX_BYTES).read_to_end(&mut text)?),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(text)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.join("log")
+    }
+}
+
+/// A log with its part before: a hundred thousand names of `-v`.
+const LOG_MAX_BYTES: u64 = 16 << 20;
+/// A hundred sources with the longest names.
+const MAX_FILE_BYTES: u64 = 8 << 20;
+/// With those that are over: more than anybody follows.
+const RECORDS_MAX: usize = 200;
+/// The end of a copy is seen for so long.
+const KEPT_S: u64 = 7 * 86_400;
+const ENDED_KEPT: usize = 20;
+/// So long a process may take to begin.
+pub const START_S: u64 = 30;
+const TRIES: u32 = 100;
+
+#[cfg(test)]
+pub mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::json;
+
+    /// A copy that has just begun.
+    pub fn copy(started_at_s: u64) -> Copy {
+        Copy {
+            schema: SCHEMA,
+            id: 0,
+            version: "0.1.0".to_owned(),
+            sources: vec![json::named(b"data/run42")],
+            target: json::named(b"host-b:/data"),
+            started_at_s,
+            keeper: "session".to_owned(),
+            pid: None,
+            now: None,
+            waits: None,
+            ended: None,
+        }
+    }
+
+    fn ended(at_s: u64) -> Option<Ended> {
+        Some(Ended { at_s, exit_code: 0, result: "ok".to_owned(), summary: "copied 1 file".to_owned() })
+    }
+
+    #[test]
+    fn records_are_private_numbered_and_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::at(&dir.path().join("copies"));
+        for n in 1..=30 {
+            let (record, begun) = records.claim(copy(n * 100), n * 100).unwrap();
+            assert_eq!(u64::from(begun.id), n);
+            record.write(&Copy { ended: ended(n * 100 + 1), ..begun.clone() }).unwrap();
+            record.lock().unwrap().unwrap();
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(record.path()), mode(&record.path().join("copy.json"))), (0o700, 0o600));
+        }
+        assert_eq!(records.ids().unwrap().len(), ENDED_KEPT + 1);
+        assert_eq!(records.ids().unwrap()[0], 30);
+        // A week later all are gone, but one that runs.
+        let lock = records.record(25).lock().unwrap();
+        let pid = Some(std::process::id());
+        records.record(25).write(&Copy { id: 25, pid, ..copy(2_500) }).unwrap();
+        let (_, last) = records.claim(copy(KEPT_S + 9_000), KEPT_S + 9_000).unwrap();
+        assert_eq!(records.ids().unwrap(), [last.id, 25]);
+        assert!(records.record(25).is_alive());
+        drop(lock);
+        assert!(!records.record(25).is_alive());
+    }
+
+    #[test]
+    fn a_long_log_keeps_its_last_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = Record(dir.path().to_owned());
+        assert_eq!(record.logged().unwrap(), b"");
+        fs::write(dir.path().join("log.1"), "before\n").unwrap();
+        fs::write(dir.path().join("log"), "after\n").unwrap();
+        assert_eq!(record.logged().unwrap(), b"before\nafter\n");
+    }
+}

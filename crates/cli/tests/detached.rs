@@ -1,0 +1,139 @@
+//! Copies that go on by themselves, with the built program.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A home directory with files to copy.
+struct Scene {
+    dir: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("small"), "words\n").unwrap();
+        fs::write(dir.path().join("large"), vec![7; 4 << 20]).unwrap();
+        Self { dir }
+    }
+
+    fn haul(&self, line: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        command.args(line).current_dir(self.dir.path()).env("HOME", self.dir.path()).stdin(Stdio::null());
+        for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "COLUMNS"] {
+            command.env_remove(name);
+        }
+        command.output().unwrap()
+    }
+
+    fn says(&self, line: &[&str]) -> String {
+        let output = self.haul(line);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn status(&self, id: &str) -> serde_json::Value {
+        let shown: serde_json::Value = serde_json::from_str(&self.says(&["status", "--json", id])).unwrap();
+        shown["copies"][0].clone()
+    }
+
+    /// Waits until the copy is in this state.
+    fn until(&self, id: &str, state: &str) -> serde_json::Value {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let status = self.status(id);
+            if status["state"] == state {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{status}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Starts a copy that takes a day.
+    fn slow(&self) {
+        let said = self.says(&["cp", "--detach", "--rate", "8kbit", "large", "slow/"]);
+        assert!(said.contains("goes on by itself"), "{said}");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+impl Drop for Scene {
+    /// Nothing of a test that failed goes on.
+    fn drop(&mut self) {
+        for id in ["1", "2"] {
+            self.haul(&["stop", id]);
+        }
+    }
+}
+
+#[test]
+fn a_detached_copy_has_no_terminal_and_is_seen_stopped_and_resumed() {
+    let scene = Scene::new();
+    assert!(scene.says(&["status"]).contains("no copy goes on by itself"));
+    scene.slow();
+    let status = scene.until("1", "running");
+    let pid = status["pid"].as_u64().unwrap();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // proc(5): after the name in brackets come state, parent, group, session, terminal.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    assert_eq!((fields[3], fields[4]), (pid.to_string().as_str(), "0"), "a session of its own, without a terminal");
+    assert!(scene.says(&["status"]).contains("  1  running"));
+    assert!(scene.says(&["stop", "1"]).contains("has stopped"));
+    let ended = scene.until("1", "ended");
+    assert_eq!(ended["ended"]["result"], "interrupted");
+    assert!(
+        scene.says(&["log", "1"]).contains("stopped by a signal") || scene.says(&["log", "1"]).contains("interrupted")
+    );
+    assert_eq!(scene.haul(&["stop", "1"]).status.code(), Some(1));
+    assert_eq!(scene.haul(&["log", "7"]).status.code(), Some(1));
+    scene.says(&["cp", "large", "slow/"]);
+    assert_eq!(fs::read(scene.path("slow/large")).unwrap(), vec![7; 4 << 20]);
+}
+
+#[test]
+fn a_copy_whose_process_was_killed_is_named_as_such() {
+    let scene = Scene::new();
+    scene.slow();
+    let pid = scene.until("1", "running")["pid"].as_u64().unwrap();
+    assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+    scene.until("1", "died");
+    let said = scene.says(&["status", "1"]);
+    assert!(said.contains("died") && said.contains("the same command goes on"), "{said}");
+}
+
+#[test]
+fn a_copy_that_is_over_at_once_says_how_it_ended_and_notifies() {
+    let scene = Scene::new();
+    let told = scene.path("told by mail");
+    let notify = format!("dd status=none 'of={}'", told.display());
+    let said = scene.says(&["cp", "--detach", "--notify", &notify, "small", "to"]);
+    assert!(said.contains("copied 1 file") || said.contains("goes on by itself"), "{said}");
+    scene.until("1", "ended");
+    assert_eq!(fs::read(scene.path("to")).unwrap(), b"words\n");
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(&told).unwrap()).unwrap();
+    assert_eq!((&report["target"]["path"], &report["report"]["files_moved"]), (&"to".into(), &1.into()));
+    assert!(scene.says(&["log", "1"]).contains("copied 1 file"));
+    // A failure is seen before the user goes, with its own exit code.
+    fs::create_dir(scene.path("dir")).unwrap();
+    let output = scene.haul(&["cp", "--detach", "missing", "to"]);
+    assert!([11, 23].contains(&output.status.code().unwrap()), "{output:?}");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("missing"));
+    let output = scene.haul(&["cp", "--detach", "--files-from", "-", "dir", "to"]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_notification_that_fails_changes_no_exit_code() {
+    let scene = Scene::new();
+    let output = scene.haul(&["cp", "--notify", "false", "small", "to"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("warning: --notify: false failed"));
+    let output = scene.haul(&["cp", "--json", "--notify", "echo noise", "small", "again"]);
+    assert!(String::from_utf8(output.stdout).unwrap().lines().all(|line| line.starts_with('{')));
+    assert_eq!(scene.haul(&["cp", "--notify", "'", "small", "to"]).status.code(), Some(1));
+}
