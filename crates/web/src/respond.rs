@@ -1,6 +1,7 @@
 //! One request: check -> who asks -> answer -> a line of the log when its body has ended.
 
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -12,7 +13,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use crate::access::{Asker, Shelf};
-use crate::answer::body::Body;
+use crate::answer::body::{Body, Given};
 use crate::answer::refusal::{Refusal, refusal};
 use crate::answer::{Asked, answer, check};
 use crate::house::Seat;
@@ -142,25 +143,36 @@ fn at_end(
     (who, begun): (Option<Arc<Shelf>>, Instant),
 ) {
     let (method, uri, status) = (request.method().clone(), request.uri().clone(), response.status().as_u16());
-    response.body_mut().on_end(Box::new(move |bytes| {
+    let blocked_before = guest.line.blocked_us();
+    response.body_mut().on_end(Box::new(move |Given { bytes, disk }| {
         guest.line.ends();
         let Some(tell) = &guest.seat.house.tell else { return };
         let path = uri.path();
         let path = path.get(..LOGGED_PATH_BYTES).unwrap_or(path);
         let who = who.as_ref().map_or("nobody", |shelf| shelf.name.as_str());
-        let class = guest.class.as_ref().map(|class| format!(" class {class}")).unwrap_or_default();
-        let seconds = begun.elapsed().as_secs_f64();
-        let rate =
-            if bytes >= RATED_BYTES { format!(" at {:.0} MB/s", bytes as f64 / seconds / 1e6) } else { String::new() };
-        let from = guest.seat.from;
-        tell(
-            &format!(
-                "web: {who} ({from}){class} {method} {path} {status}: {bytes} bytes in {:.1} ms{rate}",
-                seconds * 1e3
-            ),
-            false,
-        );
+        let (class_word, class) = guest.class.as_ref().map_or(("", ""), |class| (" class ", &**class));
+        let (took, from) = (begun.elapsed(), guest.seat.from);
+        let ms = took.as_secs_f64() * 1e3;
+        let mut line =
+            format!("web: {who} ({from}){class_word}{class} {method} {path} {status}: {bytes} bytes in {ms:.1} ms");
+        if bytes >= RATED_BYTES {
+            let blocked = Duration::from_micros(guest.line.blocked_us().saturating_sub(blocked_before));
+            let rate = bytes as f64 / took.as_secs_f64() / 1e6;
+            let _ = write!(line, " at {rate:.0} MB/s, limited by {}", limit_of(took, blocked, disk));
+        }
+        tell(&line, false);
     }));
+}
+
+/// What the time of an answer went to for the most part.
+fn limit_of(took: Duration, blocked: Duration, disk: Duration) -> &'static str {
+    if blocked.max(disk) * 2 < took {
+        "this host"
+    } else if blocked >= disk {
+        "the reader or its path"
+    } else {
+        "the disk"
+    }
 }
 
 /// So much of a refused body is read and thrown away, for so long.
@@ -172,3 +184,21 @@ const LOGGED_PATH_BYTES: usize = 512;
 
 /// Fewer bytes say nothing of a rate.
 const RATED_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_of_the_time_names_the_limit() {
+        let ms = Duration::from_millis;
+        for (took, blocked, disk, expected) in [
+            (100, 10, 10, "this host"),
+            (100, 60, 10, "the reader or its path"),
+            (100, 10, 60, "the disk"),
+            (0, 0, 0, "the reader or its path"),
+        ] {
+            assert_eq!(limit_of(ms(took), ms(blocked), ms(disk)), expected, "{took} {blocked} {disk}");
+        }
+    }
+}

@@ -1,8 +1,11 @@
 //! `haul serve --http --https`, as other programs read it.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use haul_e2e::{Facets, Run, Running, assert_same, code, contents_of, needs, plant};
 
@@ -196,4 +199,65 @@ fn tokens_and_certificates_open_the_directories_of_their_lines_and_no_others() {
     // Other protocols are refused in the handshake.
     let other = Run::new("openssl").args(["s_client", "-alpn", "ftp", "-connect", &web.https]).run();
     assert!(other.stderr_text().contains("alert") || other.stdout_text().contains("alert"), "{other}");
+}
+
+/// Cases in which h2spec takes an answer for an error that had left before its next frame was read.
+const ANSWERED_BEFORE: [&str; 4] = [
+    "Sends a DATA frame after sending RST_STREAM frame",
+    "Sends a HEADERS frame after sending RST_STREAM frame",
+    "Sends a CONTINUATION frame after sending RST_STREAM frame",
+    "increasing the flow control window to above 2^31-1 on a stream",
+];
+
+#[test]
+fn http2_is_spoken_as_h2spec_asks() {
+    needs!(Haul, Tool("openssl"));
+    if Command::new("h2spec").arg("--version").output().is_err() {
+        println!("skipped: h2spec is not installed; scripts/setup-test.sh installs it where there is Go");
+        return;
+    }
+    let web = Web::new("");
+    plant::text(&web.stage.at("public/file"), "hello\n");
+    let (address, port) = web.https.rsplit_once(':').expect("it has a port");
+    let told = Run::new("h2spec").args(["-h", address, "-p", port, "-t", "-k", "-P", "/file", "-o", "5"]).run();
+    let text = told.stdout_text();
+    assert!(text.contains("145 tests, "), "{text}");
+    let failed = || text.lines().filter(|line| line.trim_start().starts_with("\u{d7} "));
+    let unexpected = failed().filter(|line| !ANSWERED_BEFORE.iter().any(|known| line.contains(known)));
+    assert_eq!(unexpected.count(), 0, "{text}");
+}
+
+/// FAULTS.md A19 and A21.
+#[test]
+fn no_port_takes_what_is_meant_for_another_and_nobody_falls_back_to_clear() {
+    needs!(Haul, Tool("curl"), Tool("openssl"));
+    let web = Web::new("");
+    let stage = &web.stage;
+    plant::text(&stage.at("public/file"), "hello\n");
+    // 60: the certificate is not known. 3 and 56 are not it.
+    let stranger = Run::new("curl").args(["-sS", &format!("https://{}/file", web.https)]).run();
+    assert_eq!((stranger.code(), stranger.stdout_text().as_str()), (60, ""), "{stranger}");
+    let said_to = |address: &str, bytes: &[u8]| {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("it is a socket");
+        let _ = stream.write_all(bytes);
+        let mut said = Vec::new();
+        // The other end closes: at once, or when its deadline for strangers has passed.
+        let _ = stream.read_to_end(&mut said);
+        said
+    };
+    let request = format!("GET /file HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", web.http);
+    assert!(said_to(&web.http, request.as_bytes()).ends_with(b"hello\n"));
+    for port in [web.https.as_str(), &stage.address.to_string()] {
+        let said = said_to(port, request.as_bytes());
+        let has = |text: &[u8]| said.windows(text.len()).any(|part| part == text);
+        assert!(!has(b"hello") && !has(b"HTTP/1.1 200"), "{port}: {}", said.escape_ascii());
+    }
+    // A greeting of TLS at the clear port, and the words of a haul at both.
+    let hello = [&b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03"[..], b"HAUL\r\n\r\n"].concat();
+    for port in [&web.http, &web.https] {
+        assert!(!said_to(port, &hello).windows(5).any(|part| part == b"hello"), "{port}");
+    }
+    let to_https = stage.haul("client").args(["ls", &format!("haul://{}/", web.https)]).run();
+    assert_ne!(to_https.code(), code::OK, "{to_https}");
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, Bytes};
 use haul_store::LocalFile;
@@ -26,13 +27,22 @@ pub(crate) struct Body {
     stream: Option<Receiver<io::Result<Bytes>>>,
     /// Its share of the memory for bodies, until it has been sent.
     memory: Option<OwnedSemaphorePermit>,
-    /// Is told how many bytes were given out, when the body is dropped.
+    /// Is told what was given out, when the body is dropped.
     on_end: Option<OnEnd>,
     given: u64,
 }
 
 /// See [`Body::on_end`].
-pub(crate) type OnEnd = Box<dyn FnOnce(u64) + Send>;
+pub(crate) type OnEnd = Box<dyn FnOnce(Given) + Send>;
+
+/// What became of a body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    /// Bytes that were given out.
+    pub(crate) bytes: u64,
+    /// How long the disk was waited for.
+    pub(crate) disk: Duration,
+}
 
 /// What a body is made of.
 pub(crate) enum Segment {
@@ -49,6 +59,10 @@ struct Source {
     /// The first window is known to be in the page cache.
     is_cached: bool,
     work: Option<JoinHandle<io::Result<Fetched>>>,
+    /// When that work began.
+    work_since: Option<Instant>,
+    /// How long the disk was waited for.
+    disk: Duration,
 }
 
 /// The result of a wait for the disk.
@@ -95,7 +109,8 @@ impl Body {
     /// Parts of a file and bytes between them. With a queue, the kernel sends the parts.
     pub(crate) fn of_file(file: Arc<LocalFile>, segments: VecDeque<Segment>, queue: Option<Queue>) -> Body {
         let mut body = Body::of(segments);
-        body.source = Some(Source { file, queue, is_cached: false, work: None });
+        body.source =
+            Some(Source { file, queue, is_cached: false, work: None, work_since: None, disk: Duration::ZERO });
         body
     }
 
@@ -184,12 +199,23 @@ impl http_body::Body for Body {
 impl Drop for Body {
     fn drop(&mut self) {
         if let Some(on_end) = self.on_end.take() {
-            on_end(self.given);
+            let disk = self.source.as_ref().map_or(Duration::ZERO, |source| source.disk);
+            on_end(Given { bytes: self.given, disk });
         }
     }
 }
 
 impl Source {
+    fn begin_work(&mut self, work: impl FnOnce() -> io::Result<Fetched> + Send + 'static) {
+        self.work = Some(tokio::task::spawn_blocking(work));
+        self.work_since = Some(Instant::now());
+    }
+
+    fn end_work(&mut self) {
+        self.work = None;
+        self.disk += self.work_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+    }
+
     /// The next piece of a part, and its length.
     fn poll_next(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<(Piece, u64)>> {
         match &self.queue {
@@ -203,14 +229,14 @@ impl Source {
         let is_cached = match self.work.as_mut() {
             Some(work) => {
                 ready!(Pin::new(work).poll(cx)).map_err(io::Error::other)??;
-                self.work = None;
+                self.end_work();
                 true
             }
             None => std::mem::take(&mut self.is_cached) || self.file.has_cached(part.start, len),
         };
         if !is_cached {
             let file = Arc::clone(&self.file);
-            self.work = Some(tokio::task::spawn_blocking(move || read_through(&file, part.start, len)));
+            self.begin_work(move || read_through(&file, part.start, len));
             return self.poll_window(cx, part);
         }
         let range = Range { file: Arc::clone(&self.file), offset: part.start, left: len };
@@ -223,7 +249,7 @@ impl Source {
         let block = match self.work.as_mut() {
             Some(work) => {
                 let fetched = ready!(Pin::new(work).poll(cx)).map_err(io::Error::other)??;
-                self.work = None;
+                self.end_work();
                 match fetched {
                     Fetched::Block(block) => block,
                     Fetched::Cached => Vec::new(),
@@ -238,11 +264,11 @@ impl Source {
                     }
                     None => {
                         let file = Arc::clone(&self.file);
-                        self.work = Some(tokio::task::spawn_blocking(move || {
+                        self.begin_work(move || {
                             let count = file.read_at(&mut block, part.start)?;
                             block.truncate(count);
                             Ok(Fetched::Block(block))
-                        }));
+                        });
                         return self.poll_block(cx, part);
                     }
                 }

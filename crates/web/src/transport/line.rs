@@ -21,6 +21,10 @@ pub(crate) struct Line {
     reading_due: AtomicU64,
     /// Until when the reader has to take something.
     writing_due: AtomicU64,
+    /// When the write that waits began to wait, in microseconds of the watchdog's clock. [`NEVER`]: none waits.
+    blocked_since_us: AtomicU64,
+    /// How long writes have waited, in microseconds.
+    blocked_us: AtomicU64,
     /// Bytes written since the last [`Line::take_sent`].
     sent: AtomicU64,
     /// Requests whose answers are not yet given out.
@@ -59,6 +63,8 @@ impl Line {
             watchdog: Arc::clone(watchdog),
             reading_due: AtomicU64::new(NEVER),
             writing_due: AtomicU64::new(NEVER),
+            blocked_since_us: AtomicU64::new(NEVER),
+            blocked_us: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
             phase: AtomicU8::new(phase::SILENT),
@@ -164,13 +170,22 @@ impl Line {
 
     /// A write ended, or has to wait.
     pub(crate) fn wrote(&self, is_blocked: bool) {
-        match is_blocked {
-            false => self.writing_due.store(NEVER, Ordering::Relaxed),
-            true if self.writing_due.load(Ordering::Relaxed) == NEVER => {
-                self.writing_due.store(self.watchdog.after(self.watchdog.limits.stall), Ordering::Relaxed);
-            }
-            true => {}
+        let waits = self.writing_due.load(Ordering::Relaxed) != NEVER;
+        if is_blocked && !waits {
+            self.writing_due.store(self.watchdog.after(self.watchdog.limits.stall), Ordering::Relaxed);
+            self.blocked_since_us.store(self.watchdog.now_us(), Ordering::Relaxed);
+        } else if waits && !is_blocked {
+            self.writing_due.store(NEVER, Ordering::Relaxed);
+            let since = self.blocked_since_us.swap(NEVER, Ordering::Relaxed);
+            self.blocked_us.fetch_add(self.watchdog.now_us().saturating_sub(since), Ordering::Relaxed);
         }
+    }
+
+    /// How long writes have waited so far, for the reader or the path to it: in microseconds.
+    pub(crate) fn blocked_us(&self) -> u64 {
+        let since = self.blocked_since_us.load(Ordering::Relaxed);
+        let now = if since == NEVER { 0 } else { self.watchdog.now_us().saturating_sub(since) };
+        self.blocked_us.load(Ordering::Relaxed) + now
     }
 
     /// Something is written, and has to be flushed.

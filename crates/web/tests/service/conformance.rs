@@ -168,6 +168,12 @@ fn targets(row: &mut Row<'_>) {
         ("/%2", 400),
         ("/%zz", 400),
         ("/sub;/../ten", 400),
+        // There is no page about the service itself (FAULTS.md A22).
+        ("/metrics", 404),
+        ("/debug/pprof/", 404),
+        ("/server-status", 404),
+        ("/healthz", 404),
+        ("/api/v1/jobs", 404),
         ("/~root", 404),
         ("/ten%0d%0aX:y", 404),
     ] {
@@ -306,6 +312,9 @@ fn ranges_and_conditions(row: &mut Row<'_>) {
     ] {
         row(&format!("GET /ten HTTP/1.1\r\nHost: h\r\n{field}\r\n\r\n"), &[status, 200]);
     }
+    // CVE-2011-3192.
+    let hundreds: Vec<String> = (0..1000).map(|_| "0-9".to_owned()).collect();
+    row(&format!("GET /ten HTTP/1.1\r\nHost: h\r\nRange: bytes={}\r\n\r\n", hundreds.join(",")), &[200, 200]);
     row("GET /empty HTTP/1.1\r\nHost: h\r\nRange: bytes=0-\r\n\r\n", &[200, 200]);
     row("GET /empty HTTP/1.1\r\nHost: h\r\n\r\n", &[200, 200]);
     row("HEAD /ten HTTP/1.1\r\nHost: h\r\nRange: bytes=0-4\r\n\r\n", &[206, 200]);

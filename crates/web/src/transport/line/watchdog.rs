@@ -56,6 +56,11 @@ impl Watchdog {
         self.now_ms.load(Ordering::Relaxed).saturating_add(ms(limit)).saturating_add(ms(self.every))
     }
 
+    /// The time now.
+    pub(super) fn now_us(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
     /// Requests in progress are answered, and no further ones.
     pub(crate) fn stop(&self, now: Instant) {
         self.is_stopping.store(true, Ordering::Relaxed);
