@@ -89,7 +89,7 @@ start_haul() {
     local quiet=()
     ((LOG)) || quiet=(--quiet)
     clear[haul]=$((15000 + RANDOM % 2000)) tls[haul]=$((17000 + RANDOM % 2000))
-    if [[ ! -e $work/host ]]; then "$HAUL" key generate --file "$work/host" >"$work/out" 2>&1; fi
+    "$HAUL" key generate --file "$work/host" >"$work/out"
     touch "$work/authorized"
     chmod 600 "$work/authorized"
     "$HAUL" serve "${quiet[@]}" --listen 127.0.0.1:0 --identity "$work/host" --authorized-keys "$work/authorized" \
