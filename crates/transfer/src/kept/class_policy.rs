@@ -32,6 +32,8 @@ use serde::Deserialize;
 
 pub use super::policy_file::BadPolicy;
 use super::policy_file::read;
+use super::priority_time::PriorityTime;
+use super::surroundings::Surroundings;
 
 /// Where an operator writes it.
 pub const SYSTEM_FILE: &str = "/etc/haul/policy.toml";
@@ -69,6 +71,7 @@ pub struct Sending {
 pub struct Permits {
     policy: Arc<ClassPolicy>,
     sending: Sending,
+    time: PriorityTime,
 }
 
 /// Programs to run when a class changes.
@@ -255,6 +258,15 @@ impl ClassPolicy {
         Allowed::new(bounds, format!("the policy {} says so", files.join(" or ")))
     }
 
+    /// Somebody may have priority for a time only.
+    fn limits_time(&self) -> bool {
+        let of = |file: &File| {
+            let of_default = file.default.as_ref().and_then(|terms| terms.priority_time_s);
+            of_default.is_some() || file.rule.iter().any(|rule| rule.priority_time_s.is_some())
+        };
+        self.levels.iter().any(|level| of(&level.file))
+    }
+
     /// The hooks of the operator, else those of the user.
     fn hooks(&self) -> Option<HookCommands> {
         let hooks = self.levels.iter().find_map(|level| level.file.hooks.as_ref())?;
@@ -278,9 +290,17 @@ impl Level {
 }
 
 impl Permits {
-    /// For who sends, under these files.
-    pub fn of(files: &[PathBuf], sending: Sending) -> Self {
-        Self { policy: Arc::new(ClassPolicy::load(files)), sending }
+    /// For who sends, in these surroundings.
+    pub fn of(surroundings: &Surroundings, sending: Sending) -> Self {
+        let policy = ClassPolicy::load(&surroundings.policy_files);
+        let state = surroundings.state.as_deref().filter(|_| policy.limits_time());
+        let time = PriorityTime::open(state, &sending);
+        Self { policy: Arc::new(policy), sending, time }
+    }
+
+    /// How long who sends has had priority.
+    pub(crate) fn time(&self) -> PriorityTime {
+        self.time.clone()
     }
 
     /// On a path to this peer.

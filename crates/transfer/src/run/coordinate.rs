@@ -261,7 +261,7 @@ pub(crate) fn session_with(
     let selection = convert::selection(&job.selection, hash_kept);
     let result = match end {
         EndHere::Source(sources) => {
-            let permits = Permits::of(&surroundings.policy_files, Sending::default());
+            let permits = Permits::of(surroundings, Sending::default());
             let hooks = permits.hooks().filter(|_| carriage.service != wire::Service::default());
             let hooks = hooks.and_then(|commands| Hooks::begin(&commands, surroundings.state.clone()));
             let job = SenderJob {

@@ -107,7 +107,7 @@ pub fn serve_control(
     let is_from_here = stream.peer_addr().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
     // What may be asked of networks is read while it can be.
     let sending = Sending { user: grant.user.clone(), key: grant.key };
-    let permits = Permits::of(&surroundings.policy_files, sending);
+    let permits = Permits::of(surroundings, sending);
     let hooks = permits.hooks().and_then(|commands| Hooks::begin(&commands, surroundings.state.clone()));
     hooks::give_back_what_is_left(surroundings.state.as_deref());
     let served = Served { surroundings, permits, hooks };
