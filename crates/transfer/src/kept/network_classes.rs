@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use haul_job::{Error, Fault};
+use haul_net::Policies;
 use haul_net::policy::class::{FAR, LOCAL, LOOPBACK, NEAR, REST};
 use haul_net::policy::{
     CipherFloor, ClassList, CongestionControl, DelayedAckMax, Dscp, Keepalive, NetworkClass, Networks, OwnNetworks,
@@ -29,6 +31,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::policy_file::{self, BadPolicy};
+use super::surroundings::Surroundings;
 
 /// Where an operator writes it.
 pub const SYSTEM_FILE: &str = "/etc/haul/networks.toml";
@@ -40,6 +43,15 @@ const MAX_NAME_BYTES: usize = 32;
 pub fn load(files: &[PathBuf]) -> Result<Networks, BadPolicy> {
     let lists: Result<Vec<_>, _> = files.iter().filter_map(|path| read(path).transpose()).collect();
     Ok(Networks::of(lists?, OwnNetworks::of_host()))
+}
+
+/// How connections of this program are tuned. A file that is wrong is an error: it may forbid something.
+pub(crate) fn policies(surroundings: &Surroundings) -> Result<Arc<Policies>, Error> {
+    let networks = load(&surroundings.network_files).map_err(|why| {
+        Error::new(Fault::Usage, why.to_string())
+            .try_this("haul networks judges the file; docs/networks.md has the keys")
+    })?;
+    Ok(Arc::new(Policies::new(networks)))
 }
 
 /// Reads one file. `None`: it is not there.
