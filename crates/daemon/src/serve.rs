@@ -267,8 +267,9 @@ impl House {
         let (number, key) = (place.number, place.key);
         // Mounts and links may have changed since the list was read.
         let own = OwnFiles::find(&self.identity_file, self.authority.path());
-        let house = Arc::clone(self);
-        let ask = move |key: &PublicKey| house.grant(key).map(|(grant, _)| grant);
+        let (house, class) = (Arc::clone(self), stream.class());
+        // Each job of the session is asked for anew, and its network narrows it each time.
+        let ask = move |key: &PublicKey| house.grant(key).map(|(grant, _)| narrowed(grant, &class));
         let registrar = Registrar::new(grant.clone(), Box::new(ask));
         let clerk = Arc::new(place.clerk(who.clone(), registrar, own, Arc::clone(&self.log)));
         let visit = Some(Arc::clone(&clerk) as Arc<dyn Visit>);

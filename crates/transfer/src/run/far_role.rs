@@ -150,7 +150,9 @@ pub(super) fn run_role(
             };
             if is_mover { sender::mover::run(job, wiring) } else { sender::run(job, wiring) }
         }
-        Role::Receiver { .. } | Role::Mover { .. } if grant.read_only => return refused(only_reads(grant), &wiring.events),
+        Role::Receiver { .. } | Role::Mover { .. } if grant.read_only => {
+            return refused(only_reads(grant), &wiring.events);
+        }
         Role::Place { question } if grant.read_only && question.writes() => {
             return refused(only_reads(grant), &wiring.events);
         }
