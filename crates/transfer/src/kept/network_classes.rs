@@ -31,7 +31,6 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::policy_file::{self, BadPolicy};
-use super::surroundings::Surroundings;
 
 /// Where an operator writes it.
 pub const SYSTEM_FILE: &str = "/etc/haul/networks.toml";
@@ -46,8 +45,8 @@ pub fn load(files: &[PathBuf]) -> Result<Networks, BadPolicy> {
 }
 
 /// How connections of this program are tuned. A file that is wrong is an error: it may forbid something.
-pub(crate) fn policies(surroundings: &Surroundings) -> Result<Arc<Policies>, Error> {
-    let networks = load(&surroundings.network_files).map_err(|why| {
+pub(crate) fn policies(files: &[PathBuf]) -> Result<Arc<Policies>, Error> {
+    let networks = load(files).map_err(|why| {
         Error::new(Fault::Usage, why.to_string())
             .try_this("haul networks judges the file; docs/networks.md has the keys")
     })?;

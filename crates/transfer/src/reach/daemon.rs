@@ -45,7 +45,7 @@ pub(crate) fn connect_daemon(
 ) -> Result<Remote, Error> {
     // Dropped after the events, for which its threads may wait.
     let lead = Lead::new();
-    lead.crew().tune_by(network_classes::policies(surroundings)?);
+    lead.crew().tune_by(network_classes::policies(&surroundings.network_files)?);
     let (session, events) = (id::random_id()?, Events::new());
     let keys = crate::kept::trusted_keys::ClientKeys::load(&job.ssh, surroundings)?;
     let (name, family) = (host.to_owned(), job.carriage.family.map(net_family));

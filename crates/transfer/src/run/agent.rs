@@ -46,7 +46,7 @@ fn serve(options: &AgentOptions) -> Result<(), Error> {
     let _ = haul_sys::process::raise_open_file_limit();
     let identity = Arc::new(Identity::generate().map_err(|error| faults::net_error(&error))?);
     let desk = Arc::new(Desk::default());
-    let policies = network_classes::policies(&Surroundings::of_process()).unwrap_or_default();
+    let policies = network_classes::policies(&Surroundings::of_process().network_files).unwrap_or_default();
     let door = open_door(&identity, &desk, options.port_range, Arc::clone(&policies));
     // Without a port that others may use, lanes inside ssh sessions still need one on this host.
     let relay_door = if door.is_none() { Listener::bind_to(LOOPBACK).ok() } else { None };

@@ -339,7 +339,7 @@ impl Joined {
         let (identity, watch) = (self.identity()?, &self.watch);
         let remote = &mut self.remote;
         let desk = Arc::new(Desk::default());
-        let policies = network_classes::policies(surroundings)?;
+        let policies = network_classes::policies(&surroundings.network_files)?;
         remote.lead.crew().tune_by(Arc::clone(&policies));
         let door = lane_door::open_door(&identity, &desk, job.carriage.port_range, policies);
         let port = door.as_ref().map(haul_net::Door::port);

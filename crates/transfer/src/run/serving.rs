@@ -87,7 +87,7 @@ pub fn serve_control(
     let sending = Sending { user: grant.user.clone(), key: grant.key };
     let permits = Permits::of(&surroundings.policy_files, sending);
     // A file that became wrong is a matter for the log of the daemon, not for this session.
-    let policies = network_classes::policies(surroundings).unwrap_or_default();
+    let policies = network_classes::policies(&surroundings.network_files).unwrap_or_default();
     let hooks = permits.hooks().and_then(|commands| Hooks::begin(&commands, surroundings.state.clone()));
     hooks::give_back_what_is_left(surroundings.state.as_deref());
     let served = Served { surroundings, permits, hooks };
