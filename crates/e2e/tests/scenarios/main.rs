@@ -30,6 +30,7 @@ mod roaming;
 mod rsync;
 mod stage;
 mod start;
+mod streams;
 mod terminal;
 mod tune;
 mod why;
