@@ -12,8 +12,10 @@ use haul_job::{Cause, Earlier, Error, Event, Fault, Job, Observer, Report};
 use haul_transfer::Surroundings;
 
 use crate::args::{Cp, Filter, Typed};
+use crate::itemise::Direction;
 use crate::json::{self, JsonLines};
 use crate::kept::{self, Kept, SoFar};
+use crate::log_file::LogFile;
 use crate::manifest_out::{self, ManifestOut};
 use crate::progress::{Manner, Screen, Show};
 use crate::retry::{Next, Patience, Retries, Try};
@@ -32,7 +34,7 @@ pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {
     let view = if typed.json {
         View::Json(JsonLines::new(Box::new(std::io::BufWriter::new(output::Out))))
     } else {
-        View::Screen(Screen::new(manner(typed)).itemising(typed.lines.format(), is_push(typed)))
+        View::Screen(Screen::new(manner(typed)).itemising(typed.lines.format(), direction(typed)))
     };
     match carry_out(typed, filters, view) {
         Ok(code) => ExitCode::from(code),
@@ -60,9 +62,24 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
         return Err(failed(error));
     }
     let started = Instant::now();
+    let mut log = typed
+        .lines
+        .log_file
+        .as_deref()
+        .map(|file| LogFile::open(file, direction(typed)))
+        .transpose()
+        .map_err(failed)?;
+    let logs = log.is_some();
+    let stops_at = typed.stops.at().map_err(failed)?;
     let (so_far, interrupted) = (Mutex::default(), signals::watch());
     let shown = Arc::clone(&view);
-    let speaker = Speaker::start(move |event| shown.on_event(&event)).map_err(|error| {
+    let speaker = Speaker::start(move |event| {
+        if let Some(log) = &mut log {
+            log.add(&event);
+        }
+        shown.on_event(&event);
+    })
+    .map_err(|error| {
         let what = "cannot start the thread that prints messages";
         failed(Error::new(Fault::FileIo, what).because(error))
     })?;
@@ -73,8 +90,10 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
         so_far,
         this_try: Mutex::default(),
         interrupted,
+        logs,
+        stops_at,
     });
-    let ended = run_with_patience(&job, retries(typed), &watcher, started);
+    let ended = run_with_patience(&job, retries(typed), &watcher, started).map_err(|error| watcher.named(error));
     // Kept files are written first: a reader of our output may pause for long.
     let listed = match (&ended, &watcher.manifest) {
         (Ok(_), Some(manifest)) => manifest.finish(),
@@ -190,10 +209,14 @@ fn manner(typed: &Cp) -> Manner {
     }
 }
 
-/// Whether the data leaves this machine, for rsync's letters.
-fn is_push(typed: &Cp) -> bool {
-    let target = typed.paths.last().and_then(|target| endpoint::parse_hosts(target).ok());
-    target.is_some_and(|(target, _)| !target.place.is_here())
+/// Which way the data goes, for rsync's letters.
+fn direction(typed: &Cp) -> Direction {
+    let is_here = |path: &std::ffi::OsString| endpoint::parse_hosts(path).is_ok_and(|(end, _)| end.place.is_here());
+    match (typed.paths.first().map(is_here), typed.paths.last().map(is_here)) {
+        (_, Some(false)) => Direction::Away,
+        (Some(false), _) => Direction::Hither,
+        _ => Direction::Here,
+    }
 }
 
 /// Who is told.
@@ -265,6 +288,10 @@ struct Watcher {
     so_far: Mutex<SoFar>,
     this_try: Mutex<ThisTry>,
     interrupted: Arc<AtomicBool>,
+    /// `--log-file`.
+    logs: bool,
+    /// `--stop-after`, `--stop-at`.
+    stops_at: Option<SystemTime>,
 }
 
 /// What has come in this try.
@@ -275,6 +302,19 @@ struct ThisTry {
 }
 
 impl Watcher {
+    fn is_time_over(&self) -> bool {
+        self.stops_at.is_some_and(|at| SystemTime::now() >= at)
+    }
+
+    /// An interruption by the clock says so.
+    fn named(&self, error: Error) -> Error {
+        if error.fault != Fault::Interrupted || self.interrupted.load(Ordering::Relaxed) || !self.is_time_over() {
+            return error;
+        }
+        Error::new(Fault::Interrupted, "the time of --stop-after or --stop-at is over")
+            .try_this("run the same command again to go on: what is verified is not sent again")
+    }
+
     /// Forgets the try before, also what it wrote into the manifest.
     fn begin_try(&self) -> Result<(), Error> {
         *self.this_try.lock().unwrap_or_else(PoisonError::into_inner) = ThisTry::default();
@@ -320,7 +360,7 @@ impl Observer for Watcher {
         if matches!(event, Event::Progress(_) | Event::Path(_)) {
             self.note(event);
         }
-        if self.view.shows(event) {
+        if self.view.shows(event) || (self.logs && LogFile::takes(event)) {
             self.speaker.say(event.clone(), || self.interrupted());
         }
     }
@@ -330,7 +370,7 @@ impl Observer for Watcher {
     }
 
     fn interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+        self.interrupted.load(Ordering::Relaxed) || self.is_time_over()
     }
 }
 

@@ -5,6 +5,7 @@
 mod agent;
 mod args;
 mod bench;
+mod chmod;
 mod class;
 mod config;
 mod config_flags;
@@ -22,6 +23,7 @@ mod kept;
 mod key;
 mod limit;
 mod live;
+mod log_file;
 mod manifest_out;
 mod neighbours;
 mod networks;

@@ -25,6 +25,7 @@ mod fault;
 pub mod lane;
 pub mod limits;
 pub mod manifest;
+mod mode_change;
 mod movers;
 mod outcome;
 pub mod path;
