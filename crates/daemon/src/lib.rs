@@ -10,6 +10,7 @@
 //!   web          the same directories to readers over HTTP, and public ones
 //!   tokens       what `haul token` makes
 //!   networks     the network classes as they stand in their files: read again when a file changes
+//!   registrar    what the key of a session may do, asked anew for each job
 //!   sessions     who is here: counted, logged, ended when the daemon ends
 //!   log          lines with a time, safe for a terminal
 //! ```

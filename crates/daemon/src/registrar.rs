@@ -1,51 +1,89 @@
 //! What the key of a session may do: as the list had it when the session began, and anew for each further job.
+//!
+//! ```text
+//!   session thread   acts as the key's user, behind the fence of the key's directory: it cannot read the list
+//!   registrar        a thread that began before that, with the rights of the daemon --> the list, the daemon's own files
+//! ```
 
-use std::sync::{Mutex, PoisonError};
+use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use haul_net::PublicKey;
 use haul_transfer::Grant;
 
-/// Asks the list of keys as it is now. `None`: the key is not in it.
-pub(crate) type AskList = dyn Fn(&PublicKey) -> Option<Grant> + Send + Sync;
+use crate::own_files::OwnFiles;
+
+/// A list on a file server may take a while. Whoever waits longer gets no further job.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+
+/// What a key may do, and what no key may reach.
+pub(crate) struct Standing {
+    pub(crate) grant: Grant,
+    pub(crate) own: OwnFiles,
+}
 
 /// Knows what the key of one session may do.
 pub(crate) struct Registrar {
-    grant: Mutex<Grant>,
-    ask: Box<AskList>,
+    standing: Mutex<Standing>,
+    questions: SyncSender<SyncSender<Option<Standing>>>,
 }
 
 impl Registrar {
-    /// Of a session that begins with this grant.
-    pub(crate) fn new(grant: Grant, ask: Box<AskList>) -> Self {
-        Self { grant: Mutex::new(grant), ask }
+    /// Of a session that begins like this. `look` looks anew, in a thread with the rights that the caller has now; `None`: the key is
+    /// not in the list. The thread ends with the registrar.
+    pub(crate) fn start(standing: Standing, look: impl Fn() -> Option<Standing> + Send + 'static) -> io::Result<Self> {
+        let (questions, asked) = sync_channel::<SyncSender<Option<Standing>>>(1);
+        let answer = move || {
+            for asker in asked {
+                // Nobody may wait for it any more.
+                let _ = asker.try_send(look());
+            }
+        };
+        std::thread::Builder::new().name("registrar".into()).spawn(answer)?;
+        Ok(Self { standing: Mutex::new(standing), questions })
     }
 
-    /// As it was last asked.
-    pub(crate) fn grant(&self) -> Grant {
-        self.grant.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// As it was last seen.
+    pub(crate) fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks anew. `None`: the key may do nothing any more.
-    pub(crate) fn ask_again(&self, key: &PublicKey) -> Option<Grant> {
-        let now = (self.ask)(key)?;
-        self.grant.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&now);
-        Some(now)
+    /// Looks anew. `None`: the key may do nothing any more, or nobody knows in time.
+    pub(crate) fn ask_again(&self) -> Option<Grant> {
+        let (says, answer) = sync_channel(1);
+        self.questions.try_send(says).ok()?;
+        let now = answer.recv_timeout(ANSWER_LIMIT).ok().flatten()?;
+        let grant = now.grant.clone();
+        *self.standing() = now;
+        Some(grant)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    fn standing(grant: Grant) -> Standing {
+        Standing { grant, own: OwnFiles::find("/not-there/key".as_ref(), "/not-there/list".as_ref()) }
+    }
 
     #[test]
     fn a_key_has_for_its_next_job_what_the_list_says_then() {
-        let key = PublicKey([1; 32]);
-        let list = std::sync::Arc::new(Mutex::new(Some(Grant { read_only: true, ..Grant::default() })));
-        let asked = std::sync::Arc::clone(&list);
-        let registrar = Registrar::new(Grant::default(), Box::new(move |_| asked.lock().unwrap().clone()));
-        assert!(!registrar.grant().read_only);
-        assert!(registrar.ask_again(&key).unwrap().read_only && registrar.grant().read_only);
+        let list = Arc::new(Mutex::new(Some(Grant { read_only: true, ..Grant::default() })));
+        let asked = Arc::clone(&list);
+        let look = move || asked.lock().unwrap().clone().map(standing);
+        let registrar = Registrar::start(standing(Grant::default()), look).unwrap();
+        assert!(!registrar.standing().grant.read_only);
+        assert!(registrar.ask_again().unwrap().read_only && registrar.standing().grant.read_only);
         *list.lock().unwrap() = None;
-        assert_eq!(registrar.ask_again(&key), None);
+        assert_eq!(registrar.ask_again(), None);
+        drop(registrar);
+        // Its thread has the list until it ends.
+        while Arc::strong_count(&list) > 1 {
+            std::thread::yield_now();
+        }
     }
 }

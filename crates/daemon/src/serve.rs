@@ -28,7 +28,7 @@ use crate::limits;
 use crate::log::{Log, WriteLine, escaped};
 use crate::networks::NetworkFiles;
 use crate::own_files::OwnFiles;
-use crate::registrar::Registrar;
+use crate::registrar::{Registrar, Standing};
 use crate::sessions::{NoRoom, Sessions};
 use crate::web::{self, WebOptions};
 
@@ -244,11 +244,17 @@ impl House {
         let start = Instant::now();
         let (number, key) = (place.number, place.key);
         // Mounts and links may have changed since the list was read.
-        let own = OwnFiles::find(&self.identity_file, self.authority.path());
+        let standing = |house: &House, grant| Standing {
+            grant,
+            own: OwnFiles::find(&house.identity_file, house.authority.path()),
+        };
         let house = Arc::clone(self);
-        let ask = move |key: &PublicKey| house.grant(key).map(|(grant, _)| grant);
-        let registrar = Registrar::new(grant.clone(), Box::new(ask));
-        let clerk = Arc::new(place.clerk(who.clone(), registrar, own, Arc::clone(&self.log)));
+        let look = move || house.grant(&key).map(|(grant, _)| standing(&house, grant));
+        let registrar = match Registrar::start(standing(self, grant.clone()), look) {
+            Ok(registrar) => registrar,
+            Err(error) => return self.log.warn(&format!("cannot start a thread for a session: {error}")),
+        };
+        let clerk = Arc::new(place.clerk(who.clone(), registrar, Arc::clone(&self.log)));
         let visit = Some(Arc::clone(&clerk) as Arc<dyn Visit>);
         let ports = haul_transfer::Ports { open: self.port, relay: 0, paths: self.paths.clone() };
         let result =

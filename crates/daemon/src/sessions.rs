@@ -14,7 +14,6 @@ use haul_wire::control::Role;
 
 use crate::limits::{MAX_LISTED_BYTES_OF_ALL, MAX_LISTED_BYTES_PER_KEY, MAX_SESSIONS, MAX_SESSIONS_PER_KEY};
 use crate::log::{Log, escaped};
-use crate::own_files::OwnFiles;
 use crate::registrar::Registrar;
 
 /// The sessions of a daemon.
@@ -110,8 +109,8 @@ pub(crate) struct Place {
 
 impl Place {
     /// Makes the clerk of this session. The session counts until its clerk is dropped.
-    pub(crate) fn clerk(self, who: String, registrar: Registrar, own: OwnFiles, log: Arc<Log>) -> Clerk {
-        Clerk { place: self, who, registrar, own, log, totals: Mutex::default() }
+    pub(crate) fn clerk(self, who: String, registrar: Registrar, log: Arc<Log>) -> Clerk {
+        Clerk { place: self, who, registrar, log, totals: Mutex::default() }
     }
 }
 
@@ -127,7 +126,6 @@ pub(crate) struct Clerk {
     place: Place,
     who: String,
     registrar: Registrar,
-    own: OwnFiles,
     log: Arc<Log>,
     totals: Mutex<Count>,
 }
@@ -186,7 +184,8 @@ impl Visit for Clerk {
     fn on_root(&self, directory: BorrowedFd<'_>, uid: u32) -> Result<(), Error> {
         let refused = Error::new(Fault::Authentication, "the daemon does not let this key in")
             .try_this("ask its operator to name another directory beside your key");
-        match self.own.within_reach_of(directory, uid, &self.registrar.grant()) {
+        let standing = self.registrar.standing();
+        match standing.own.within_reach_of(directory, uid, &standing.grant) {
             Ok(None) => Ok(()),
             Ok(Some(why)) => {
                 let text = format!("session {}: {} is refused: {why}", self.place.number, self.who);
@@ -249,7 +248,7 @@ impl Visit for Clerk {
     }
 
     fn next_job(&self) -> Result<Grant, Error> {
-        self.registrar.ask_again(&self.place.key).ok_or_else(|| {
+        self.registrar.ask_again().ok_or_else(|| {
             Error::new(Fault::Authentication, "the daemon does not let our key in any more")
                 .try_this("ask its operator to add it to the list of authorised keys: haul key show prints it")
         })
@@ -270,6 +269,8 @@ mod tests {
     use haul_net::Stream;
 
     use super::*;
+    use crate::own_files::OwnFiles;
+    use crate::registrar::Standing;
 
     #[test]
     fn one_key_leaves_room_for_others() {
@@ -290,7 +291,8 @@ mod tests {
     }
 
     fn nobody_asks() -> Registrar {
-        Registrar::new(Grant::default(), Box::new(|_| None))
+        let own = OwnFiles::find("/not-there/key".as_ref(), "/not-there/list".as_ref());
+        Registrar::start(Standing { grant: Grant::default(), own }, || None).unwrap()
     }
 
     #[test]
@@ -298,9 +300,8 @@ mod tests {
         let sessions = Arc::new(Sessions::default());
         let (stream, _peer) = Stream::plain_pair().unwrap();
         let place = sessions.enter(PublicKey([1; 32]), stream.shutdown_handle()).ok().unwrap();
-        let own = OwnFiles::find("/not-there/key".as_ref(), "/not-there/list".as_ref());
         let log = Arc::new(Log::new(true, Box::new(drop)));
-        let clerk = Arc::new(place.clerk("somebody".to_owned(), nobody_asks(), own, log));
+        let clerk = Arc::new(place.clerk("somebody".to_owned(), nobody_asks(), log));
         // A walk holds the clerk like this, and may go on after the session's own thread has ended.
         let held = Arc::clone(&clerk) as Arc<dyn Visit>;
         drop(clerk);
@@ -314,11 +315,10 @@ mod tests {
         let sessions = Arc::new(Sessions::default());
         let (stream, _peer) = Stream::plain_pair().unwrap();
         let place = sessions.enter(PublicKey([1; 32]), stream.shutdown_handle()).ok().unwrap();
-        let own = OwnFiles::find("/not-there/key".as_ref(), "/not-there/list".as_ref());
         let lines = Arc::new(Mutex::new(Vec::new()));
         let written = Arc::clone(&lines);
         let log = Arc::new(Log::new(true, Box::new(move |line| written.lock().unwrap().push(line))));
-        let clerk = place.clerk("somebody".to_owned(), nobody_asks(), own, log);
+        let clerk = place.clerk("somebody".to_owned(), nobody_asks(), log);
         clerk.on_unfenced("no rights to give up are left");
         let said = lines.lock().unwrap().join("");
         assert!(said.contains("somebody works without a fence") && said.contains("no rights to give up"), "{said}");
