@@ -11,6 +11,7 @@ use haul_job::AskedPaths;
 use haul_job::job::WriteRoute;
 use haul_pump::SendRoute;
 
+use crate::batch_flag::BatchFlag;
 use crate::bench::flags::{Bench, send_route, write_route};
 use crate::config_flags::ConfigArgs;
 use crate::detached::flags::{GoesOn, Log, Status, Stop};
@@ -81,7 +82,7 @@ pub enum Command {
 
 /// `haul cp`
 #[derive(Debug, Args)]
-#[command(disable_help_flag = true, override_usage = "haul cp [OPTIONS] SRC... DST", after_long_help = cp_long_help(), args_override_self = true)]
+#[command(disable_help_flag = true, override_usage = "haul cp [OPTIONS] SRC... DST\n       haul cp [OPTIONS] --batch FILE", after_long_help = cp_long_help(), args_override_self = true)]
 #[command(after_help = CP_SHORT_HELP)]
 pub struct Cp {
     /// Sources, then the target: PATH, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH or haul://HOST[:PORT]/PATH
@@ -112,6 +113,8 @@ pub struct Cp {
     /// The lists above are separated by NUL bytes instead of newlines
     #[arg(short = '0', long, help_heading = WHAT)]
     pub from0: bool,
+    #[command(flatten)]
+    pub batch: BatchFlag,
     /// Delete entries of the target that the source directories do not have. Also replace an entry of another type: a
     /// file where a directory comes, a directory where a file comes
     #[arg(long, conflicts_with = "files_from", help_heading = WHAT)]

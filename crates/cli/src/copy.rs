@@ -37,14 +37,16 @@ pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {
         Ok(after) => Arc::new(after),
         Err(error) => return ending::failed(&error, typed.json),
     };
-    let view = if typed.json {
-        View::Json(JsonLines::new(Box::new(std::io::BufWriter::new(output::Out))))
-    } else {
-        View::Screen(Screen::new(manner(typed)).itemising(typed.lines.format(), is_push(typed)))
-    };
-    let code = match carry_out(typed, filters, view, &after) {
-        Ok(code) => code,
-        Err((view, error)) => {
+    let view = Arc::new(View::new(typed, None));
+    let surroundings = Surroundings::of_process();
+    let mut by_itself = |job: &Job, observer| haul_transfer::run(job, &surroundings, observer);
+    let carried = job::from_typed(typed, filters).map_err(Box::new).and_then(|job| {
+        let carry = Carry { typed, after: &after, interrupted: signals::watch(), known: false, run: &mut by_itself };
+        carry_out(&job, &view, carry)
+    });
+    let code = match carried {
+        Ok(done) => done.code,
+        Err(error) => {
             view.close_with(&error);
             let code = failure::of_fault(error.fault).code;
             after.ended(Err(&error), code, None);
@@ -55,25 +57,50 @@ pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn carry_out(typed: &Cp, filters: &[Filter], view: View, after: &Arc<After>) -> Result<u8, (Arc<View>, Error)> {
-    let view = Arc::new(view);
-    let failed = |error| (Arc::clone(&view), error);
-    let job = job::from_typed(typed, filters).map_err(failed)?;
+/// What carries a job out: once, or again after what may pass.
+pub type Run<'a> = dyn FnMut(&Job, Arc<dyn Observer>) -> Result<Report, Error> + 'a;
+
+/// How a job is carried out.
+pub struct Carry<'a> {
+    /// The flags.
+    pub typed: &'a Cp,
+    /// Hears how it ends.
+    pub after: &'a Arc<After>,
+    /// The flag of the signals.
+    pub interrupted: Arc<AtomicBool>,
+    /// The far side was there before: its name is right.
+    pub known: bool,
+    /// One try.
+    pub run: &'a mut Run<'a>,
+}
+
+/// A job that has come to its end.
+pub struct Done {
+    /// The exit code.
+    pub code: u8,
+    /// `None`: standard output was lost meanwhile.
+    pub report: Option<Report>,
+}
+
+/// Carries one job out, and shows its end if it went to its end.
+pub fn carry_out(job: &Job, view: &Arc<View>, carry: Carry<'_>) -> Result<Done, Box<Error>> {
+    let Carry { typed, after, interrupted, known, run } = carry;
+    let failed = Box::new;
     if typed.json && manifest_aside(typed) {
         let what = "--manifest-out - and --json both write to standard output";
         return Err(failed(Error::new(Fault::Usage, what).try_this("name a file: --manifest-out FILE")));
     }
     let manifest = typed.manifest_out.as_deref().map(ManifestOut::start).transpose().map_err(failed)?;
-    if let View::Json(json) = &*view {
-        json.start(&job);
+    if let View::Json(json) = &**view {
+        json.start(job);
     }
     // Standard output that fails now would also fail at the end, after hours.
     if let Some(error) = output::lost() {
         return Err(failed(error));
     }
     let started = Instant::now();
-    let (so_far, interrupted) = (Mutex::default(), signals::watch());
-    let (shown, noted) = (Arc::clone(&view), Arc::clone(after));
+    let so_far = Mutex::default();
+    let (shown, noted) = (Arc::clone(view), Arc::clone(after));
     let speak = move |event| {
         noted.on_event(&event);
         shown.on_event(&event);
@@ -83,7 +110,7 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View, after: &Arc<After>) -> 
         failed(Error::new(Fault::FileIo, what).because(error))
     })?;
     let watcher = Arc::new(Watcher {
-        view: Arc::clone(&view),
+        view: Arc::clone(view),
         after: Arc::clone(after),
         speaker,
         manifest,
@@ -91,7 +118,11 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View, after: &Arc<After>) -> 
         this_try: Mutex::default(),
         interrupted,
     });
-    let ended = run_with_patience(&job, retries(typed), &watcher, started);
+    let mut retries = retries(typed);
+    if known {
+        retries.has_reached();
+    }
+    let ended = run_with_patience(job, retries, &watcher, started, run);
     // Kept files are written first: a reader of our output may pause for long.
     let listed = match (&ended, &watcher.manifest) {
         (Ok(_), Some(manifest)) => manifest.finish(),
@@ -110,17 +141,17 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View, after: &Arc<After>) -> 
             (code, _) => code,
         },
     };
-    let kept = (!job.selection.dry_run).then(|| kept_report(&job, &ended, code, watcher.so_far(started)));
+    let kept = (!job.selection.dry_run).then(|| kept_report(job, &ended, code, watcher.so_far(started)));
     after.ended(ended.as_ref(), code, kept);
     if !watcher.speaker.finish(|| watcher.interrupted()) {
-        return Ok(code);
+        return Ok(Done { code, report: ended.ok() });
     }
     let report = ended.map_err(failed)?;
     if let Err(error) = listed {
         view.manifest_failed(&error);
     }
     view.close(&report, code, typed.quiet);
-    Ok(code)
+    Ok(Done { code, report: Some(report) })
 }
 
 /// Lines of a manifest that a reader of standard output has seen cannot be taken back, so that copy is tried once.
@@ -134,11 +165,12 @@ fn run_with_patience(
     mut retries: Retries,
     watcher: &Arc<Watcher>,
     started: Instant,
+    run: &mut Run<'_>,
 ) -> Result<Report, Error> {
     let mut earlier = Earlier::default();
     loop {
         watcher.begin_try()?;
-        let ended = haul_transfer::run(job, &Surroundings::of_process(), Arc::clone(watcher) as Arc<dyn Observer>);
+        let ended = run(job, Arc::clone(watcher) as Arc<dyn Observer>);
         let error = match ended {
             Ok(report) => return Ok(Report { earlier, ..report }),
             Err(error) => error,
@@ -214,25 +246,36 @@ fn is_push(typed: &Cp) -> bool {
 }
 
 /// Who is told.
-enum View {
-    /// A person.
-    Screen(Screen),
+pub enum View {
+    /// A person; of a batch, with the line of the job.
+    Screen(Screen, Option<usize>),
     /// A program.
     Json(JsonLines),
 }
 
 impl View {
+    /// As the flags say. `line`: of the job in its batch.
+    pub fn new(typed: &Cp, line: Option<usize>) -> Self {
+        match typed.json {
+            true => View::Json(JsonLines::new(Box::new(std::io::BufWriter::new(output::Out)), line)),
+            false => {
+                let screen = Screen::new(manner(typed)).itemising(typed.lines.format(), is_push(typed));
+                View::Screen(screen, line)
+            }
+        }
+    }
+
     /// Whether this event is shown.
     fn shows(&self, event: &Event) -> bool {
         match self {
-            View::Screen(screen) => screen.shows(event),
+            View::Screen(screen, _) => screen.shows(event),
             View::Json(_) => true,
         }
     }
 
     fn on_event(&self, event: &Event) {
         match self {
-            View::Screen(screen) => screen.on_event(event),
+            View::Screen(screen, _) => screen.on_event(event),
             View::Json(json) => json.on_event(event),
         }
     }
@@ -240,9 +283,9 @@ impl View {
     fn close(&self, report: &Report, code: u8, quiet: bool) {
         match self {
             View::Json(json) => json.report(report, code),
-            View::Screen(screen) => {
+            View::Screen(screen, number) => {
                 let list = screen.close();
-                let line = format!("{}\n", report::closing_line(report));
+                let line = format!("{}{}\n", of_line(*number), report::closing_line(report));
                 match quiet {
                     true => {}
                     false if screen.is_aside() => drop(std::io::stderr().write_all(line.as_bytes())),
@@ -256,12 +299,13 @@ impl View {
         }
     }
 
-    fn close_with(&self, error: &Error) {
+    /// The end of a job that broke off.
+    pub fn close_with(&self, error: &Error) {
         match self {
             View::Json(json) => output::tell(error, || json.error(error)),
-            View::Screen(screen) => {
+            View::Screen(screen, number) => {
                 screen.close();
-                let _ = write!(std::io::stderr(), "{}", failure::text(error));
+                let _ = write!(std::io::stderr(), "{}{}", of_line(*number), failure::text(error));
             }
         }
     }
@@ -269,9 +313,14 @@ impl View {
     fn manifest_failed(&self, error: &Error) {
         match self {
             View::Json(json) => json.on_event(&Event::Warning { text: failure::in_a_line(error) }),
-            View::Screen(screen) => screen.below(failure::text(error).trim_end(), true),
+            View::Screen(screen, _) => screen.below(failure::text(error).trim_end(), true),
         }
     }
+}
+
+/// Before what is said of a job of a batch.
+fn of_line(number: Option<usize>) -> String {
+    number.map(|number| format!("line {number}: ")).unwrap_or_default()
 }
 
 /// Receives the events of the job.

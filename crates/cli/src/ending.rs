@@ -11,7 +11,7 @@ use crate::{failure, output};
 /// Tells why a command failed, and gives its exit code. `json` is one line on standard output; text goes to standard error.
 pub fn failed(error: &Error, json: bool) -> ExitCode {
     if json {
-        output::tell(error, || JsonLines::new(Box::new(output::Out)).error(error));
+        output::tell(error, || JsonLines::new(Box::new(output::Out), None).error(error));
     } else {
         // A user who has closed standard error wants no messages.
         let _ = write!(io::stderr(), "{}", failure::text(error));

@@ -38,7 +38,9 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
         check_verify_disk(typed, &target)?;
     }
     typed.rules.check(&target.place)?;
-    let mut lists = Lists { from0: typed.from0, stdin_taken_by: None };
+    // The lists are read for each line of a batch.
+    let stdin_taken_by = typed.batch.batch.as_ref().map(|_| BATCH);
+    let mut lists = Lists { from0: typed.from0, stdin_taken_by };
     let (ssh, ssh_family) = ssh_options(&typed.reach)?;
     let selection = selection(typed, filters, &mut lists)?;
     if selection.files_from.is_some() && sources.len() != 1 {
@@ -54,6 +56,13 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
         carriage: Carriage { service: service(typed)?, ..carriage(typed, ssh_family) },
         ssh,
     })
+}
+
+const BATCH: &str = "--batch";
+
+/// The file of `--batch`.
+pub fn read_batch(file: &OsStr) -> Result<Vec<u8>, Error> {
+    Lists { from0: false, stdin_taken_by: None }.read(BATCH, file)
 }
 
 /// Without a flush, the data may not be on the medium yet.

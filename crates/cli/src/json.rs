@@ -26,12 +26,14 @@ pub struct JsonLines {
     /// `None` after the last line: a thread of a finished job may still try to report a new lane.
     out: Mutex<Option<Box<dyn Write + Send>>>,
     outlook: Mutex<Outlook>,
+    /// Of the job in its batch.
+    of_line: Option<usize>,
 }
 
 impl JsonLines {
-    /// Writes to `out` and counts time from now.
-    pub fn new(out: Box<dyn Write + Send>) -> Self {
-        Self { started: Instant::now(), out: Mutex::new(Some(out)), outlook: Mutex::default() }
+    /// Writes to `out` and counts time from now. `of_line`: where the job stands in its batch.
+    pub fn new(out: Box<dyn Write + Send>, of_line: Option<usize>) -> Self {
+        Self { started: Instant::now(), out: Mutex::new(Some(out)), outlook: Mutex::default(), of_line }
     }
 
     /// The first line.
@@ -77,7 +79,7 @@ impl JsonLines {
     }
 
     fn write_to(&self, out: &mut impl Write, line: &Line, flush: bool) {
-        let text = render(line, self.started.elapsed());
+        let text = render(line, self.started.elapsed(), self.of_line);
         // A closed pipe does not end the job.
         let _ = out.write_all(text.as_bytes());
         if flush {
@@ -90,14 +92,16 @@ impl JsonLines {
     }
 }
 
-fn render(line: &Line, at: Duration) -> String {
-    json_text::line(&Stamped { line, at_s: seconds(at) })
+fn render(line: &Line, at: Duration, of_line: Option<usize>) -> String {
+    json_text::line(&Stamped { line, of_line, at_s: seconds(at) })
 }
 
 #[derive(Serialize)]
 struct Stamped<'a> {
     #[serde(flatten)]
     line: &'a Line,
+    #[serde(rename = "line", skip_serializing_if = "Option::is_none")]
+    of_line: Option<usize>,
     at_s: f64,
 }
 
@@ -560,7 +564,7 @@ mod tests {
     #[test]
     fn nothing_follows_the_report() {
         let (kept, late) = (Kept::default(), Event::Connecting { place: "host-b".into() });
-        let lines = JsonLines::new(Box::new(kept.clone()));
+        let lines = JsonLines::new(Box::new(kept.clone()), None);
         lines.on_event(&late);
         lines.report(&report(), 0);
         lines.on_event(&late);
@@ -642,7 +646,7 @@ mod tests {
 
     #[test]
     fn the_schema_is_what_the_documentation_promises() {
-        let text: String = all_lines().iter().map(|line| render(line, Duration::from_millis(1_500))).collect();
+        let text: String = all_lines().iter().map(|line| render(line, Duration::from_millis(1_500), None)).collect();
         insta::assert_snapshot!("json_lines", text);
     }
 
@@ -650,7 +654,7 @@ mod tests {
     fn every_line_is_one_object_and_every_field_is_documented() {
         let documentation = include_str!("../../../docs/json.md");
         for line in all_lines() {
-            let text = render(&line, Duration::ZERO);
+            let text = render(&line, Duration::ZERO, None);
             assert_eq!(text.matches('\n').count(), 1);
             let value: serde_json::Value = serde_json::from_str(&text).unwrap();
             let object = value.as_object().unwrap();
@@ -673,7 +677,7 @@ mod tests {
                 Err(std::io::ErrorKind::BrokenPipe.into())
             }
         }
-        let lines = Arc::new(JsonLines::new(Box::new(Closed)));
+        let lines = Arc::new(JsonLines::new(Box::new(Closed), None));
         lines.on_event(&Event::Warning { text: "x".into() });
         lines.report(&report(), 0);
     }

@@ -5,6 +5,9 @@
 mod after;
 mod agent;
 mod args;
+mod batch;
+mod batch_flag;
+mod batch_lines;
 mod bench;
 mod class;
 mod config;
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
 fn run() -> ExitCode {
     match config::parse(std::env::args_os()) {
         Ok((typed, filters)) => match &typed.command {
+            Command::Cp(cp) if cp.batch.batch.is_some() => batch::run(cp),
             Command::Cp(cp) => copy::run(cp, &filters),
             Command::Place(typed) => place::run(typed),
             Command::Status(typed) => detached::commands::status(typed),

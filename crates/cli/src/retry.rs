@@ -56,6 +56,11 @@ impl Retries {
         }
     }
 
+    /// The far side was there before this copy.
+    pub fn has_reached(&mut self) {
+        self.has_reached = true;
+    }
+
     /// A try ended with this fault, at `now` since the start of the copy. `None`: give up.
     pub fn after(&mut self, now: Duration, fault: Fault, this: Try) -> Option<Next> {
         self.has_reached |= this.reached;

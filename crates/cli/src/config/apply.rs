@@ -90,7 +90,7 @@ pub fn hosts_named(name: &OsStr) -> Vec<String> {
 }
 
 /// Hosts of an end.
-fn hosts_of(name: &OsStr) -> Vec<String> {
+pub fn hosts_of(name: &OsStr) -> Vec<String> {
     let host = |place: &Place| match place {
         Place::Ssh { host, .. } | Place::Haul { host, .. } => Some(host.clone()),
         Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null => None,

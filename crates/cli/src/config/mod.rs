@@ -44,6 +44,11 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Typed, Vec<Fil
     Ok((Typed::from_arg_matches(&matches).map_err(Refused::CommandLine)?, filters))
 }
 
+/// The hosts that these ends name. With the same hosts a command has the same settings.
+pub fn hosts_of(ends: &[OsString]) -> Vec<String> {
+    ends.iter().flat_map(|end| apply::hosts_of(end)).collect()
+}
+
 /// None: the file has nothing to say to this command.
 fn with_settings(
     args: &[OsString],

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bad_paths;
+mod batch;
 mod bootstrap;
 mod classes;
 mod daemon;
