@@ -5,7 +5,8 @@
 //!   Wires    laid with the first job: the keys of the lanes, who dials them, who lets them in
 //!   job      Start -> role here, role there -> JobEnd; lanes that came to its end wait in the queue of events for the next
 //! ```
-//! The Start of the next job leaves before the far side's JobEnd has come: the path is not waited for.
+//! The Start of the next job leaves before the far side's JobEnd has come. The role here begins when that has come: of a sender, a round
+//! trip later.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

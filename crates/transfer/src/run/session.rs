@@ -1,7 +1,7 @@
 //! Several jobs between the same two ends, one after the other.
 //!
-//! A login, the keys, the connections and what was found of the path serve all of them. So the second job begins without any
-//! round trip but its own.
+//! A login, the keys, the connections and what was found of the path serve all of them. So the second job needs no
+//! login and no handshake.
 
 use std::sync::{Arc, Mutex};
 
