@@ -100,11 +100,12 @@ fn a_closed_session_leaves_no_thread_behind() {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    let is_of_session =
-        |name: &String| ["lane-", "control", "job", "walk", "settle", "dial"].iter().any(|of| name.starts_with(of));
+    let is_of_session = |name: &String| {
+        ["lane-", "control", "job", "walk", "settle", "dial", "greeting"].iter().any(|of| name.starts_with(of))
+    };
     let before = settled(&|now: &[String]| !now.iter().any(is_of_session));
     assert!(!before.iter().any(is_of_session), "{before:?}");
     session("second");
     let after = settled(&|now: &[String]| now.len() <= before.len());
-    assert_eq!(after.len(), before.len(), "{before:?} {after:?}");
+    assert!(after.len() <= before.len(), "{before:?} {after:?}");
 }
