@@ -154,7 +154,7 @@ fn an_experiment_that_asks_for_it_is_watched_while_it_copies() {
         assert!(sample.intervals.len() >= 5 && (last.to_s - sample.seconds.unwrap()).abs() < 0.2, "{sample:?}");
     }
     let report = report(&spec, &outcome.samples, &[], &outcome.dir).unwrap();
-    assert!(report.markdown.contains("| ramp s |"), "{}", report.markdown);
+    assert!(report.markdown.contains(" ramp s |"), "{}", report.markdown);
     let lines = std::fs::read_to_string(outcome.dir.join("intervals.tsv")).unwrap();
     let all: usize = outcome.samples.iter().map(|sample| sample.intervals.len()).sum();
     assert_eq!(lines.lines().count(), all + 1);
