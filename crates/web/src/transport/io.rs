@@ -62,7 +62,14 @@ impl Io {
         }
         let socket = match self.carrier.inner() {
             Carrier::Clear(socket) => socket,
-            Carrier::Tls(stream) => stream.get_ref().0,
+            Carrier::Tls(stream) => {
+                let (socket, session) = stream.get_ref();
+                // A request may come in one segment with the end of the handshake. It is deciphered by now, and the socket is empty.
+                if !session.wants_read() {
+                    return Ok(());
+                }
+                socket
+            }
         };
         // Unlike `TcpStream::readable`, this needs no place in a list of those who wait.
         poll_fn(|cx| socket.poll_read_ready(cx)).await

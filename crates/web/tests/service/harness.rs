@@ -17,6 +17,8 @@ pub struct Served {
     _dir: tempfile::TempDir,
     pub top: PathBuf,
     pub address: SocketAddr,
+    /// With the certificate of `stand-ins`.
+    pub tls: SocketAddr,
     pub log: Arc<Mutex<Vec<String>>>,
     pub service: Option<Service>,
 }
@@ -37,13 +39,15 @@ pub fn serve(limits: Limits) -> Served {
         Arc::new(Shelf { directory, name: name.to_owned() })
     };
     let access = Arc::new(TwoShelves { public: shelf("public"), private: shelf("private") });
-    let listener = Listener::bind_to(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    let address = listener.local_addr();
+    let port = || Listener::bind_to(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let (listener, over_tls) = (port(), port());
+    let (address, tls) = (listener.local_addr(), over_tls.local_addr());
+    let config = haul_web::tls::config(&stand_in("certificate.pem"), &stand_in("key.pem"), access.clone()).unwrap();
     let log = Arc::new(Mutex::new(Vec::new()));
     let written = Arc::clone(&log);
     let service = Service::start(Options {
         clear: vec![listener],
-        tls: Vec::new(),
+        tls: vec![(over_tls, config)],
         access,
         secret: Some(secret()),
         manifests: Arc::new(Lines),
@@ -53,7 +57,12 @@ pub fn serve(limits: Limits) -> Served {
         tell: Some(Arc::new(move |text, _| written.lock().unwrap().push(text.to_owned()))),
     })
     .unwrap();
-    Served { top: top.join("public"), _dir: dir, address, log, service: Some(service) }
+    Served { top: top.join("public"), _dir: dir, address, tls, log, service: Some(service) }
+}
+
+/// A file that takes the place of an operator's own. The certificate is for `localhost`; its key protects nothing.
+pub fn stand_in(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/stand-ins").join(name)
 }
 
 /// The secret of every service here.

@@ -4,3 +4,4 @@ mod conformance;
 mod harness;
 mod hostile;
 mod readers;
+mod tls;
