@@ -81,6 +81,8 @@ mod tests {
                 "haul-mv",
                 "haul-rm",
                 "haul-cat",
+                "haul-hash",
+                "haul-clean",
                 "haul-status",
                 "haul-stop",
                 "haul-log",

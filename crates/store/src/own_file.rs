@@ -123,7 +123,7 @@ pub(crate) fn is_own(stat: &Stat, user: u32) -> bool {
     stat.kind == Kind::File && stat.uid == user && stat.nlink == 1
 }
 
-pub(crate) fn is_still_there(dir: &OwnedFd, name: &[u8], opened: &Stat) -> bool {
+pub(crate) fn is_still_there(dir: impl AsFd, name: &[u8], opened: &Stat) -> bool {
     Stat::of_name(dir.as_fd(), name).is_ok_and(|now| now.is_same_inode(opened))
 }
 

@@ -69,23 +69,26 @@ impl LocalTree {
 
     /// Removes a part that nobody is writing. True when it was there and is gone; `is_useless` is asked with its lock.
     fn remove_unused(&self, dir: &OwnedFd, name: &[u8], is_useless: impl FnOnce() -> bool) -> bool {
-        let user = self.settings.user;
-        // Opening something else, a device for example, could have effects.
-        if !Stat::of_name(dir.as_fd(), name).is_ok_and(|stat| is_own(&stat, user)) {
-            return false;
-        }
-        let open = |flags| rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()));
-        // A part that was about to be renamed has the mode of its source, which may forbid writing.
-        let part = match open(WRITE_FLAGS) {
-            Err(Errno::ACCESS) => open(WRITE_FLAGS.difference(OFlags::RDWR)),
-            opened => opened,
-        };
-        let Ok(part) = part else { return false };
-        if !file::try_lock_surely(part.as_fd()) {
-            return false;
-        }
-        // The last holder of the lock may have renamed the part to its final name.
-        let is_it = Stat::of_fd(&part).is_ok_and(|stat| is_own(&stat, user) && is_still_there(dir, name, &stat));
-        is_it && is_useless() && rustix::fs::unlinkat(dir, name, AtFlags::empty()).is_ok()
+        let Some(_part) = lock_unused(dir, name, self.settings.user) else { return false };
+        is_useless() && rustix::fs::unlinkat(dir, name, AtFlags::empty()).is_ok()
     }
+}
+
+/// Locks a part of this user that nobody is writing. The lock goes with the descriptor.
+pub(crate) fn lock_unused(dir: impl AsFd, name: &[u8], user: u32) -> Option<OwnedFd> {
+    let dir = dir.as_fd();
+    // Opening something else, a device for example, could have effects.
+    if !Stat::of_name(dir, name).is_ok_and(|stat| is_own(&stat, user)) {
+        return None;
+    }
+    let open = |flags| rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()));
+    // A part that was about to be renamed has the mode of its source, which may forbid writing.
+    let part = match open(WRITE_FLAGS) {
+        Err(Errno::ACCESS) => open(WRITE_FLAGS.difference(OFlags::RDWR)),
+        opened => opened,
+    };
+    let part = part.ok().filter(|part| file::try_lock_surely(part.as_fd()))?;
+    // The last holder of the lock may have renamed the part to its final name.
+    let is_it = Stat::of_fd(&part).is_ok_and(|stat| is_own(&stat, user) && is_still_there(dir, name, &stat));
+    is_it.then_some(part)
 }

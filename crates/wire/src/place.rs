@@ -36,6 +36,9 @@ pub const MAX_ANSWER_LINES: u64 = 1 << 31;
 /// Bytes of the longest answer: as much as Linux has room for in one file.
 pub const MAX_ANSWER_BYTES: u64 = 1 << 63;
 
+/// Longest hash: that of SHA-512.
+pub const MAX_HASH_BYTES: usize = 64;
+
 /// What is asked of a place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
@@ -84,6 +87,26 @@ pub enum Verb {
     },
     /// Send its content.
     Read,
+    /// Tell the hash of it, or of each file beneath it.
+    Hash {
+        /// Which one.
+        algorithm: Algorithm,
+    },
+    /// Tell what dead copies have left beneath it.
+    Clean {
+        /// And remove it.
+        remove: bool,
+    },
+}
+
+/// Hashes that people keep lists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Algorithm {
+    Blake3,
+    Sha256,
+    Sha512,
+    Md5,
 }
 
 /// How to list.
@@ -103,7 +126,8 @@ impl Question {
     /// Whether it changes anything.
     pub fn writes(&self) -> bool {
         match self.verb {
-            Verb::List(_) | Verb::Stat { .. } | Verb::Usage { .. } | Verb::Read => false,
+            Verb::List(_) | Verb::Stat { .. } | Verb::Usage { .. } | Verb::Read | Verb::Hash { .. } => false,
+            Verb::Clean { remove } => remove,
             Verb::Remove { dry_run, .. } => !dry_run,
             Verb::Make { .. } | Verb::Move { .. } => true,
         }
@@ -194,6 +218,20 @@ pub enum Told {
         /// Beneath the operand.
         path: RelPath,
     },
+    /// The hash of a file.
+    Hash {
+        /// Beneath the operand.
+        path: RelPath,
+        /// At most [`MAX_HASH_BYTES`].
+        hash: Vec<u8>,
+    },
+    /// What a dead copy has left. It is gone, if that was asked for.
+    Left {
+        /// Beneath the operand.
+        path: RelPath,
+        /// Its size.
+        bytes: u64,
+    },
     /// Something could not be done.
     Failed {
         /// It concerns what was asked for itself, not something beneath it.
@@ -274,7 +312,10 @@ impl Told {
             + match self {
                 Told::Operand { path } | Told::Made { path } => path.len(),
                 Told::Moved { to } | Told::Stays { to } => to.len(),
-                Told::In { path } | Told::Usage { path, .. } | Told::Removed { path } => path.as_bytes().len(),
+                Told::In { path } | Told::Usage { path, .. } | Told::Removed { path } | Told::Left { path, .. } => {
+                    path.as_bytes().len()
+                }
+                Told::Hash { path, hash } => path.as_bytes().len() + hash.len(),
                 Told::Entry { path, facts } => {
                     let words = |facts: &Facts| facts.target.len() + facts.owner.len() + facts.group.len();
                     path.as_bytes().len() + facts.as_ref().map_or(0, |facts| size_of::<Facts>() + words(facts))
@@ -293,6 +334,8 @@ impl Told {
                     && facts.owner.len().max(facts.group.len()) <= MAX_ACCOUNT_NAME_BYTES
             }
             Told::Failed { why, .. } => why.len() <= MAX_TEXT_BYTES,
+            Told::Hash { hash, .. } => hash.len() <= MAX_HASH_BYTES,
+            Told::Left { .. } => true,
             Told::In { .. } | Told::Unsorted | Told::Entry { .. } | Told::Usage { .. } | Told::Removed { .. } => true,
         }
     }

@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 
-use clap::{ArgAction, Args, Subcommand, ValueHint};
+use clap::{ArgAction, Args, Subcommand, ValueEnum, ValueHint};
+use haul_transfer::place::Algorithm;
 
 use crate::reach::Reach;
 
@@ -23,6 +24,10 @@ pub enum PlaceCommand {
     Rm(Box<Rm>),
     /// Writes files to standard output, from here or from a host
     Cat(Box<Cat>),
+    /// Hashes files where they lie, as b3sum, sha256sum, sha512sum and md5sum print it
+    Hash(Box<HashArgs>),
+    /// Shows what copies that died have left in a directory, and removes it on request
+    Clean(Box<Clean>),
 }
 
 const PATHS_HELP: &str = "\
@@ -183,3 +188,66 @@ pub struct Cat {
     #[command(flatten)]
     pub reach: Reach,
 }
+
+/// `haul hash`
+#[derive(Debug, Args)]
+#[command(after_help = HASH_HELP)]
+pub struct HashArgs {
+    /// Files, and directories whose files are hashed
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<OsString>,
+    /// Which hash
+    #[arg(short = 'a', long, value_name = "NAME", default_value = "blake3")]
+    pub algorithm: AlgorithmName,
+    /// A JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+const HASH_HELP: &str = "\
+The files are read at the far side; only their hashes travel. A path is printed as it is named there, so
+'haul hash -a sha256 host:data | ssh host sha256sum -c' finds the same files. Links in a directory are
+left out.";
+
+/// `--algorithm`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AlgorithmName {
+    Blake3,
+    Sha256,
+    Sha512,
+    Md5,
+}
+
+impl From<AlgorithmName> for Algorithm {
+    fn from(name: AlgorithmName) -> Self {
+        match name {
+            AlgorithmName::Blake3 => Self::Blake3,
+            AlgorithmName::Sha256 => Self::Sha256,
+            AlgorithmName::Sha512 => Self::Sha512,
+            AlgorithmName::Md5 => Self::Md5,
+        }
+    }
+}
+
+/// `haul clean`
+#[derive(Debug, Args)]
+#[command(after_help = CLEAN_HELP)]
+pub struct Clean {
+    /// Directories to look through, with all beneath them
+    #[arg(value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
+    pub paths: Vec<OsString>,
+    /// Remove what is found
+    #[arg(short = 'f', long)]
+    pub delete: bool,
+    /// A JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+const CLEAN_HELP: &str = "\
+A copy that dies leaves drafts (.haul-*.part) and journals (.haul-*.journal). The same copy goes on with
+them when it is run again. Drafts of a copy that lives are locked; they are neither shown nor removed.";

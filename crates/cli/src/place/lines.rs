@@ -8,9 +8,9 @@ use jiff::tz::TimeZone;
 use super::flags::Du;
 use super::names::shown;
 use super::paper::Paper;
-use super::words::{self, EntryLine, UsageLine};
+use super::words::{self, EntryLine, HashLine, LeftLine, UsageLine};
 use super::{Printer, Whereabouts, figures};
-use crate::json::named;
+use crate::json::{hex, named};
 use crate::json_text;
 
 /// `haul du`
@@ -141,6 +141,68 @@ impl Printer for Changes {
     }
 }
 
+/// `haul hash`
+pub struct Hashes {
+    pub json: bool,
+    pub at: Whereabouts,
+}
+
+impl Printer for Hashes {
+    fn at(&mut self) -> &mut Whereabouts {
+        &mut self.at
+    }
+
+    fn told(&mut self, told: Told, paper: &mut Paper) -> ControlFlow<()> {
+        let Told::Hash { path, hash } = told else { return ControlFlow::Continue(()) };
+        let path = self.at.path(path.as_bytes());
+        if self.json {
+            let line = HashLine { place: self.at.place_name(), path: named(&path), hash: hex(&hash) };
+            return paper.put(json_text::line(&line).as_bytes());
+        }
+        paper.line(&checksum_line(&hex(&hash), &path))
+    }
+}
+
+/// As b3sum and the programs of coreutils print it and read it: a name with a backslash or an end of line is escaped, and a backslash
+/// stands before the hash. So no name can drive a terminal beyond its line, and none can pose as two.
+fn checksum_line(hash: &str, path: &[u8]) -> Vec<u8> {
+    let mut name = Vec::with_capacity(path.len());
+    for byte in path {
+        match byte {
+            b'\\' => name.extend(b"\\\\"),
+            b'\n' => name.extend(b"\\n"),
+            b'\r' => name.extend(b"\\r"),
+            byte => name.push(*byte),
+        }
+    }
+    let mark: &[u8] = if name.len() == path.len() { b"" } else { b"\\" };
+    [mark, hash.as_bytes(), b"  ", &name].concat()
+}
+
+/// `haul clean`
+pub struct Leftovers {
+    pub json: bool,
+    pub removed: bool,
+    pub at: Whereabouts,
+}
+
+impl Printer for Leftovers {
+    fn at(&mut self) -> &mut Whereabouts {
+        &mut self.at
+    }
+
+    fn told(&mut self, told: Told, paper: &mut Paper) -> ControlFlow<()> {
+        let Told::Left { path, bytes } = told else { return ControlFlow::Continue(()) };
+        if self.json {
+            let (place, path) = (self.at.place_name(), named(&self.at.path(path.as_bytes())));
+            return paper.put(json_text::line(&LeftLine { place, path, bytes, removed: self.removed }).as_bytes());
+        }
+        let verb: &[u8] = if self.removed { b"removed\t" } else { b"left\t" };
+        let name = shown(&self.at.full(path.as_bytes()), paper.at_terminal);
+        paper.line(&[verb, figures::human(bytes).as_bytes(), b"\t", &name].concat())
+    }
+}
+
 /// `haul cat`: no lines.
 #[derive(Default)]
 pub struct Contents {
@@ -154,5 +216,17 @@ impl Printer for Contents {
 
     fn told(&mut self, _told: Told, _paper: &mut Paper) -> ControlFlow<()> {
         ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_list_of_hashes_is_one_line_whatever_the_name() {
+        let line = |path: &[u8]| String::from_utf8(checksum_line("ab", path)).unwrap();
+        assert_eq!(line(b"a b"), "ab  a b");
+        assert_eq!(line(b"a\nb\\c"), "\\ab  a\\nb\\\\c");
     }
 }

@@ -1,4 +1,4 @@
-//! `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`: a tree here, at a host or at a daemon, by hand.
+//! `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`, `hash`, `clean`: a tree here, at a host or at a daemon, by hand.
 //!
 //! The paths are grouped by their place; each place is asked one question; what it tells is printed as it comes.
 
@@ -26,7 +26,7 @@ use crate::printable::printable;
 use crate::reach::Reach;
 use crate::{ending, endpoint, job, signals};
 use flags::PlaceCommand;
-use lines::{Changes, Contents, Looks, Usage};
+use lines::{Changes, Contents, Hashes, Leftovers, Looks, Usage};
 use ls::Listing;
 use paper::Paper;
 
@@ -124,6 +124,16 @@ pub fn run(command: &PlaceCommand) -> ExitCode {
         PlaceCommand::Cat(typed) => {
             let asked = Asked { verb: Verb::Read, json: false, reach: &typed.reach };
             run_on(&typed.paths, asked, &mut Contents::default(), FAILED)
+        }
+        PlaceCommand::Hash(typed) => {
+            let verb = Verb::Hash { algorithm: typed.algorithm.into() };
+            let asked = Asked { verb, json: typed.json, reach: &typed.reach };
+            run_on(&typed.paths, asked, &mut Hashes { json: typed.json, at: Whereabouts::default() }, FAILED)
+        }
+        PlaceCommand::Clean(typed) => {
+            let asked = Asked { verb: Verb::Clean { remove: typed.delete }, json: typed.json, reach: &typed.reach };
+            let (json, removed, at) = (typed.json, typed.delete, Whereabouts::default());
+            run_on(&typed.paths, asked, &mut Leftovers { json, removed, at }, FAILED)
         }
     }
 }

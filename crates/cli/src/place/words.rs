@@ -126,3 +126,24 @@ pub struct UsageLine {
     pub disk_bytes: u64,
     pub apparent_bytes: u64,
 }
+
+/// The hash of a file, as programs read it.
+#[derive(Serialize)]
+pub struct HashLine {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    #[serde(flatten)]
+    pub path: Named,
+    pub hash: String,
+}
+
+/// What a dead copy has left, as programs read it.
+#[derive(Serialize)]
+pub struct LeftLine {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    #[serde(flatten)]
+    pub path: Named,
+    pub bytes: u64,
+    pub removed: bool,
+}

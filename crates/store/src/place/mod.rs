@@ -3,6 +3,7 @@
 //! ```text
 //!   operand    what a typed path means; wildcards      facts   what the file system knows of an entry
 //!   listing    the entries of directories              usage   what a tree takes
+//!   files      the files of a tree, to hash them         leftovers  what dead copies left
 //!   descent    one directory after the other           change  make, move, remove
 //! ```
 //! What is found goes to the caller line by line. A caller that has enough ends it.
@@ -10,6 +11,8 @@
 mod change;
 mod descent;
 mod facts;
+mod files;
+mod leftovers;
 mod listing;
 mod operand;
 mod usage;
@@ -17,6 +20,7 @@ mod usage;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+use crate::ends::reading::SourceFile;
 use crate::error::{Result, StoreError};
 use crate::kernel_files::KernelFiles;
 use crate::resolve::SourceLimits;
@@ -83,6 +87,10 @@ pub enum Line {
     Usage(Vec<u8>, u64, u64),
     /// It was removed, or would be.
     Removed(Vec<u8>),
+    /// A regular file, open to read.
+    File(Vec<u8>, SourceFile),
+    /// A draft or journal of a dead copy, and its size. It is gone, if that was asked for.
+    Left(Vec<u8>, u64),
     /// Nothing new: the work goes on, if it is still wanted.
     Busy,
     /// Something beneath the operand could not be done.

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use haul_store::StoreError;
 use haul_store::place::{Counted, EntryFacts, Line, ListOptions, Moved, NodeKind, Operand, Removal, Site};
+use haul_store::{SourceFile, StoreError};
 use haul_sys::names::{self, Of};
 use haul_wire::RelPath;
 use haul_wire::limits::MAX_NAMED_ACCOUNTS;
-use haul_wire::place::{Facts, Kind, List, Moment, PAGE_BYTES, Question, Told, Verb};
+use haul_wire::place::{Algorithm, Facts, Kind, List, Moment, PAGE_BYTES, Question, Told, Verb};
 
 use super::Hearer;
+use super::hashing::Hasher;
 use crate::session::convert;
 
 /// Answers it to its end, or until no more is wanted.
@@ -30,6 +31,11 @@ pub(super) fn answer(question: &Question, site: Site, hearer: &mut dyn Hearer) -
             answering.remove(&question.paths, removal)
         }
         Verb::Read => answering.each(&question.paths, Answering::read),
+        Verb::Hash { algorithm } => answering.each(&question.paths, |this, operand| this.hash(operand, *algorithm)),
+        Verb::Clean { remove } => answering.each(&question.paths, |this, operand| {
+            let Answering { site, hearer, accounts } = this;
+            site.leftovers(operand, *remove, &mut |line| tell(*hearer, accounts, line))
+        }),
     }
 }
 
@@ -169,27 +175,78 @@ impl Answering<'_> {
     }
 }
 
+impl Answering<'_> {
+    fn hash(&mut self, operand: &Operand, algorithm: Algorithm) -> Done {
+        let Self { site, hearer, accounts } = self;
+        let mut buffer = vec![0; HASHED_AT_ONCE];
+        site.files(operand, &mut |line| match line {
+            Line::File(path, file) => match hash_of(&file, algorithm, &mut buffer, &mut || hearer.busy()) {
+                Ok(Some(hash)) => tell_beneath(*hearer, path, |path| Told::Hash { path, hash }),
+                Ok(None) => ControlFlow::Break(()),
+                Err(error) => {
+                    let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+                    let shown = [&operand.shown, slash, &path].concat();
+                    tell(*hearer, accounts, Line::Failed(StoreError::new("read", &shown, error)))
+                }
+            },
+            line => tell(*hearer, accounts, line),
+        })
+    }
+}
+
+/// Read at once to be hashed: large enough that reading costs little beside hashing, and it fits a processor's cache.
+const HASHED_AT_ONCE: usize = 256 << 10;
+
+/// `None`: nobody wants it any more.
+fn hash_of(
+    file: &SourceFile,
+    algorithm: Algorithm,
+    buffer: &mut [u8],
+    busy: &mut dyn FnMut() -> ControlFlow<()>,
+) -> std::io::Result<Option<Vec<u8>>> {
+    let mut hasher = Hasher::new(algorithm);
+    let mut offset = 0;
+    loop {
+        let read = file.read_at(buffer, offset)?;
+        if read == 0 {
+            return Ok(Some(hasher.finish()));
+        }
+        hasher.update(&buffer[..read]);
+        offset += read as u64;
+        if busy().is_break() {
+            return Ok(None);
+        }
+    }
+}
+
+/// Tells a line about a path beneath the operand.
+fn tell_beneath(hearer: &mut dyn Hearer, path: Vec<u8>, line: impl FnOnce(RelPath) -> Told) -> ControlFlow<()> {
+    match RelPath::new(path) {
+        Ok(path) => hearer.line(line(path)),
+        // What is read of a disk has no `..` in it. A path longer than anybody can ask for is left out, with a word.
+        Err(fault) => hearer.line(Told::Failed { is_operand: false, why: format!("cannot tell a path: {fault}") }),
+    }
+}
+
 /// A line of the file system becomes one of an answer.
 fn tell(hearer: &mut dyn Hearer, accounts: &mut Accounts, line: Line) -> ControlFlow<()> {
-    // What is read of a disk has no `..` in it. A path that is longer than anybody can ask for is left out, with a word.
-    let beneath = |path: Vec<u8>| {
-        RelPath::new(path)
-            .map_err(|fault| Told::Failed { is_operand: false, why: format!("cannot tell a path: {fault}") })
-    };
-    let told = match line {
-        Line::Busy => return hearer.busy(),
-        Line::Unsorted => Ok(Told::Unsorted),
-        Line::In(path) => beneath(path).map(|path| Told::In { path }),
+    match line {
+        Line::Busy => hearer.busy(),
+        Line::Unsorted => hearer.line(Told::Unsorted),
+        Line::In(path) => tell_beneath(hearer, path, |path| Told::In { path }),
         Line::Entry(path, facts) => {
-            beneath(path).map(|path| Told::Entry { path, facts: facts.map(|facts| Box::new(accounts.facts(facts))) })
+            let facts = facts.map(|facts| Box::new(accounts.facts(facts)));
+            tell_beneath(hearer, path, |path| Told::Entry { path, facts })
         }
         Line::Usage(path, blocks, apparent_bytes) => {
-            beneath(path).map(|path| Told::Usage { path, blocks, apparent_bytes })
+            tell_beneath(hearer, path, |path| Told::Usage { path, blocks, apparent_bytes })
         }
-        Line::Removed(path) => beneath(path).map(|path| Told::Removed { path }),
-        Line::Failed(error) => Ok(Told::Failed { is_operand: false, why: convert::bounded(error) }),
-    };
-    hearer.line(told.unwrap_or_else(|failed| failed))
+        Line::Removed(path) => tell_beneath(hearer, path, |path| Told::Removed { path }),
+        Line::Left(path, bytes) => tell_beneath(hearer, path, |path| Told::Left { path, bytes }),
+        // Only who hashes asks for files.
+        Line::File(..) => hearer.busy(),
+        Line::Failed(error) => hearer.line(Told::Failed { is_operand: false, why: convert::bounded(error) }),
+    }
 }
 
 /// Names of users and groups, each looked up once.

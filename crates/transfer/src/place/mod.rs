@@ -13,6 +13,7 @@
 
 mod answering;
 mod asking;
+mod hashing;
 mod paged;
 #[cfg(test)]
 #[path = "../../tests/inside/places.rs"]
@@ -22,7 +23,7 @@ mod serving;
 use std::ops::ControlFlow;
 
 pub use asking::{Answered, Request, ask};
-pub use haul_wire::place::{Facts, Kind, List, Moment, Question, Told, Verb};
+pub use haul_wire::place::{Algorithm, Facts, Kind, List, Moment, Question, Told, Verb};
 pub(crate) use serving::serve;
 
 /// What an answer consists of.
