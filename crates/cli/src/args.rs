@@ -85,7 +85,7 @@ pub enum Command {
 #[command(disable_help_flag = true, override_usage = "haul cp [OPTIONS] SRC... DST\n       haul cp [OPTIONS] --batch FILE", after_long_help = cp_long_help(), args_override_self = true)]
 #[command(after_help = CP_SHORT_HELP)]
 pub struct Cp {
-    /// Sources, then the target: PATH, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH or haul://HOST[:PORT]/PATH
+    /// Sources, then the target: PATH, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH, haul://HOST[:PORT]/PATH, - (a stream)
     // job.rs checks the count: `-h` alone must reach the help, and the message can name both sources and target.
     #[arg(value_name = "SRC... DST", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<OsString>,

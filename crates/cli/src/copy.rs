@@ -16,6 +16,7 @@ use crate::args::{Cp, Filter, Typed};
 use crate::json::{self, JsonLines};
 use crate::kept::{self, Kept, SoFar};
 use crate::manifest_out::{self, ManifestOut};
+use crate::place::stream;
 use crate::progress::{Manner, Screen, Show};
 use crate::retry::{Next, Patience, Retries, Try};
 use crate::speaker::{Speaker, Word};
@@ -28,6 +29,9 @@ pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {
             output::note(cp.print_help());
         }
         return ExitCode::SUCCESS;
+    }
+    if let Some(code) = stream::run(typed) {
+        return code;
     }
     if typed.goes_on.detach && typed.goes_on.detached_as.is_none() {
         return detached::begin(typed, filters);

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 
+use serde::Serializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
 /// For `deserialize_with`: a sequence of at most `MAX` elements.
@@ -25,6 +26,28 @@ where
     T: Deserialize<'de>,
 {
     deserializer.deserialize_seq(Weighed { max, weight, element: PhantomData })
+}
+
+/// For `serialize_with`: bytes as one piece.
+pub(crate) fn write_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
+}
+
+/// For `deserialize_with`: at most `MAX` bytes, as one piece. A sequence would be read byte by byte.
+pub(crate) fn bytes<'de, D: Deserializer<'de>, const MAX: usize>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    struct Piece<const MAX: usize>;
+    impl<const MAX: usize> Visitor<'_> for Piece<MAX> {
+        type Value = Vec<u8>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MAX} bytes")
+        }
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+            if bytes.len() <= MAX { Ok(bytes.to_vec()) } else { Err(E::invalid_length(bytes.len(), &self)) }
+        }
+    }
+    deserializer.deserialize_bytes(Piece::<MAX>)
 }
 
 struct Weighed<T> {

@@ -87,6 +87,8 @@ pub enum Verb {
     },
     /// Send its content.
     Read,
+    /// Take a stream of unknown length as its content. One path; [`PlaceWord::Whole`] ends the stream.
+    Write,
     /// Tell the hash of it, or of each file beneath it.
     Hash {
         /// Which one.
@@ -129,7 +131,7 @@ impl Question {
             Verb::List(_) | Verb::Stat { .. } | Verb::Usage { .. } | Verb::Read | Verb::Hash { .. } => false,
             Verb::Clean { remove } => remove,
             Verb::Remove { dry_run, .. } => !dry_run,
-            Verb::Make { .. } | Verb::Move { .. } => true,
+            Verb::Make { .. } | Verb::Move { .. } | Verb::Write => true,
         }
     }
 
@@ -142,6 +144,9 @@ impl Question {
     pub(crate) fn check_limits(&self) -> Result<(), CodecFault> {
         let long = |path: &Vec<u8>| path.len() > MAX_PATH_BYTES;
         let to_is_long = matches!(&self.verb, Verb::Move { to, .. } if long(to));
+        if matches!(self.verb, Verb::Write) && self.paths.len() != 1 {
+            return Err(CodecFault::Limit("stream"));
+        }
         if to_is_long || self.paths.iter().any(long) { Err(CodecFault::Limit("path")) } else { Ok(()) }
     }
 }
@@ -151,13 +156,16 @@ impl Question {
 pub enum PlaceWord {
     /// The next lines of the answer.
     Told(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_PAGE_LINES>")] Vec<Told>),
-    /// The next bytes of the files that were asked for. A page, too.
+    /// The next bytes of the files that were asked for, or of the stream. A page, too.
     Data {
         /// At most [`PAGE_BYTES`].
+        #[serde(serialize_with = "bounded::write_bytes", deserialize_with = "bounded::bytes::<_, PAGE_BYTES>")]
         bytes: Vec<u8>,
         /// Their BLAKE3.
         blake3: [u8; 32],
     },
+    /// The stream has ended, and this is all of it.
+    Whole(Whole),
     /// So many pages were taken.
     More {
         /// At least one.
@@ -165,6 +173,15 @@ pub enum PlaceWord {
     },
     /// That was all.
     End,
+}
+
+/// What a file or stream is as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whole {
+    /// Its length.
+    pub bytes: u64,
+    /// BLAKE3 of all of it.
+    pub blake3: [u8; 32],
 }
 
 /// A line of an answer.
@@ -232,6 +249,8 @@ pub enum Told {
         /// Its size.
         bytes: u64,
     },
+    /// The file that was sent is this; or the stream that was taken is, and has its name.
+    Whole(Whole),
     /// Something could not be done.
     Failed {
         /// It concerns what was asked for itself, not something beneath it.
@@ -321,7 +340,7 @@ impl Told {
                     path.as_bytes().len() + facts.as_ref().map_or(0, |facts| size_of::<Facts>() + words(facts))
                 }
                 Told::Failed { why, .. } => why.len(),
-                Told::Unsorted => 0,
+                Told::Unsorted | Told::Whole(_) => 0,
             }
     }
 
@@ -335,7 +354,7 @@ impl Told {
             }
             Told::Failed { why, .. } => why.len() <= MAX_TEXT_BYTES,
             Told::Hash { hash, .. } => hash.len() <= MAX_HASH_BYTES,
-            Told::Left { .. } => true,
+            Told::Left { .. } | Told::Whole(_) => true,
             Told::In { .. } | Told::Unsorted | Told::Entry { .. } | Told::Usage { .. } | Told::Removed { .. } => true,
         }
     }
@@ -347,16 +366,15 @@ impl PlaceWord {
         match self {
             PlaceWord::Told(lines) => lines.iter().map(Told::weight_bytes).sum(),
             PlaceWord::Data { bytes, .. } => bytes.len(),
-            PlaceWord::More { .. } | PlaceWord::End => 0,
+            PlaceWord::Whole(_) | PlaceWord::More { .. } | PlaceWord::End => 0,
         }
     }
 
     pub(crate) fn check_limits(&self) -> Result<(), CodecFault> {
         let ok = match self {
             PlaceWord::Told(lines) => lines.iter().all(Told::is_within_limits),
-            PlaceWord::Data { bytes, .. } => bytes.len() <= PAGE_BYTES,
             PlaceWord::More { pages } => (1..=PAGES_AHEAD).contains(pages),
-            PlaceWord::End => true,
+            PlaceWord::Data { .. } | PlaceWord::Whole(_) | PlaceWord::End => true,
         };
         if ok { Ok(()) } else { Err(CodecFault::Limit("answer")) }
     }
@@ -398,7 +416,7 @@ mod tests {
         assert!(decoded(PlaceWord::Told(vec![Told::Unsorted; MAX_PAGE_LINES + 1])).is_err());
         let data = |length| PlaceWord::Data { bytes: vec![0; length], blake3: [0; 32] };
         assert!(decoded(data(PAGE_BYTES)).is_ok());
-        assert_eq!(decoded(data(PAGE_BYTES + 1)), Err(CodecFault::Limit("answer")));
+        assert_eq!(decoded(data(PAGE_BYTES + 1)), Err(CodecFault::Message));
         assert_eq!(decoded(PlaceWord::More { pages: 0 }), Err(CodecFault::Limit("answer")));
         assert_eq!(decoded(PlaceWord::More { pages: PAGES_AHEAD + 1 }), Err(CodecFault::Limit("answer")));
         let line = Told::Failed { is_operand: true, why: "x".repeat(MAX_TEXT_BYTES + 1) };

@@ -8,6 +8,7 @@ mod lines;
 mod ls;
 mod names;
 mod paper;
+pub mod stream;
 mod words;
 
 use std::ffi::OsString;

@@ -31,6 +31,7 @@ mod roaming;
 mod rsync;
 mod stage;
 mod start;
+mod streams;
 mod terminal;
 mod tune;
 mod why;

@@ -8,7 +8,7 @@ use haul_store::{SourceFile, StoreError};
 use haul_sys::names::{self, Of};
 use haul_wire::RelPath;
 use haul_wire::limits::MAX_NAMED_ACCOUNTS;
-use haul_wire::place::{Algorithm, Facts, Kind, List, Moment, PAGE_BYTES, Question, Told, Verb};
+use haul_wire::place::{Algorithm, Facts, Kind, List, Moment, PAGE_BYTES, Question, Told, Verb, Whole};
 
 use super::Hearer;
 use super::hashing::Hasher;
@@ -31,6 +31,8 @@ pub(super) fn answer(question: &Question, site: Site, hearer: &mut dyn Hearer) -
             answering.remove(&question.paths, removal)
         }
         Verb::Read => answering.each(&question.paths, Answering::read),
+        // A stream is taken in `stream`.
+        Verb::Write => ControlFlow::Continue(()),
         Verb::Hash { algorithm } => answering.each(&question.paths, |this, operand| this.hash(operand, *algorithm)),
         Verb::Clean { remove } => answering.each(&question.paths, |this, operand| {
             let Answering { site, hearer, accounts } = this;
@@ -161,12 +163,14 @@ impl Answering<'_> {
         let file = self.site.read(operand)?;
         let failed = |error| StoreError::new("read", &operand.shown, error);
         let mut buffer = vec![0; PAGE_BYTES];
-        let mut offset = 0;
+        let (mut offset, mut hasher) = (0, blake3::Hasher::new());
         loop {
             let read = file.read_at(&mut buffer, offset).map_err(failed)?;
             if read == 0 {
-                return Ok(ControlFlow::Continue(()));
+                let whole = Whole { bytes: offset, blake3: *hasher.finalize().as_bytes() };
+                return Ok(self.hearer.line(Told::Whole(whole)));
             }
+            hasher.update(&buffer[..read]);
             if self.hearer.data(&buffer[..read]).is_break() {
                 return Ok(ControlFlow::Break(()));
             }

@@ -10,6 +10,7 @@ use haul_wire::control::{Control, Role};
 use haul_wire::place::{MAX_ANSWER_BYTES, MAX_ANSWER_LINES, PlaceWord, Question, Told, Verb};
 
 use super::answering::answer;
+use super::arriving::Arriving;
 use super::{Hearer, Piece};
 use crate::faults;
 use crate::kept::surroundings::Surroundings;
@@ -23,7 +24,7 @@ use crate::session::reporter::Watch;
 use crate::session::{convert, farewell, host_facts};
 
 /// Pages are told to be taken in lots: each word costs a packet.
-const TAKEN_AT_ONCE: u16 = 8;
+pub(super) const TAKEN_AT_ONCE: u16 = 8;
 
 /// What is asked, and how the place is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub fn ask(
     result.map_err(|error| if watch.interrupted() { interrupted() } else { error })
 }
 
-fn interrupted() -> Error {
+pub(super) fn interrupted() -> Error {
     Error::new(Fault::Interrupted, "interrupted")
 }
 
@@ -120,6 +121,18 @@ fn ask_there(
     watch: &Arc<Watch>,
     take: &mut dyn FnMut(Piece) -> ControlFlow<()>,
 ) -> Result<Answered, Error> {
+    let mut remote = begin(request, surroundings, watch)?;
+    let child = remote.take_child();
+    let clock = Clock::new(u32::try_from(request.carriage.timeout.as_millis()).unwrap_or(u32::MAX));
+    let result = hear(&request.question, remote, (clock, watch), Bounds::default(), take);
+    if let Some(child) = child {
+        child.end();
+    }
+    result.map_err(|error| error.at(&request.place))
+}
+
+/// Reaches the place, and puts the question.
+pub(super) fn begin(request: &Request, surroundings: &Surroundings, watch: &Arc<Watch>) -> Result<Remote, Error> {
     let Request { place, question, carriage, ssh } = request;
     let nowhere = |place: &Place| Endpoint { place: place.clone(), path: b".".to_vec() };
     let job = Job {
@@ -130,16 +143,9 @@ fn ask_there(
         carriage: carriage.clone(),
         ssh: ssh.clone(),
     };
-    let mut remote = connect::connect(place, &job, surroundings, watch, None, Foreseen::default())?;
-    let child = remote.take_child();
-    let result = put(&job, &remote, question, watch).and_then(|()| {
-        let clock = Clock::new(u32::try_from(carriage.timeout.as_millis()).unwrap_or(u32::MAX));
-        hear(question, remote, (clock, watch), Bounds::default(), take)
-    });
-    if let Some(child) = child {
-        child.end();
-    }
-    result.map_err(|error| error.at(place))
+    let remote = connect::connect(place, &job, surroundings, watch, None, Foreseen::default())?;
+    put(&job, &remote, question, watch).map_err(|error| error.at(place))?;
+    Ok(remote)
 }
 
 /// The question is the first word of the session.
@@ -178,7 +184,7 @@ pub(super) fn hear(
     bounds: Bounds,
     take: &mut dyn FnMut(Piece) -> ControlFlow<()>,
 ) -> Result<Answered, Error> {
-    let mut hearing = Hearing { question, bounds, taken: 0 };
+    let mut hearing = Hearing { question, bounds, taken: 0, file: Arriving::default() };
     let channel = remote.channel.clone();
     let result = loop {
         if let Err(error) = clock.turn(watch, &channel, &Failure::default()) {
@@ -215,6 +221,7 @@ struct Hearing<'a> {
     bounds: Bounds,
     /// Pages that the peer does not know to be taken.
     taken: u16,
+    file: Arriving,
 }
 
 impl Hearing<'_> {
@@ -234,13 +241,11 @@ impl Hearing<'_> {
             }
             PlaceWord::Data { bytes, blake3 } if self.question.verb == Verb::Read => {
                 self.bounds.bytes = self.bounds.bytes.checked_sub(bytes.len() as u64).ok_or_else(too_long)?;
-                if blake3::hash(&bytes).as_bytes() != &blake3 {
-                    return Err(Error::new(Fault::Verification, "what arrived is not what was sent"));
-                }
+                self.file.block(&bytes, &blake3)?;
                 take(Piece::Data(bytes))
             }
             PlaceWord::End => return Ok(Some(Answered::Whole)),
-            PlaceWord::Data { .. } | PlaceWord::More { .. } => {
+            PlaceWord::Data { .. } | PlaceWord::Whole(_) | PlaceWord::More { .. } => {
                 return Err(Error::broke_the_protocol("it says what was not asked for"));
             }
         };
@@ -248,8 +253,13 @@ impl Hearing<'_> {
     }
 
     /// Nothing is told of what was not asked for.
-    fn check(&self, line: &Told) -> Result<(), Error> {
-        let Told::Operand { path } = line else { return Ok(()) };
+    fn check(&mut self, line: &Told) -> Result<(), Error> {
+        let path = match line {
+            Told::Operand { path } => path,
+            Told::Whole(whole) => return std::mem::take(&mut self.file).end(whole),
+            _ => return Ok(()),
+        };
+        self.file = Arriving::default();
         if self.question.paths.iter().any(|typed| is_answer_to(typed, path)) {
             return Ok(());
         }

@@ -8,10 +8,11 @@
 //!   More                          --->
 //!                                 <---  End
 //! ```
-//! A place on this host is answered without messages, by the same code. A session has one question and no lanes. Neither end holds
+//! A stream of unknown length goes the other way (`stream`). A place on this host is answered without messages, by the same code. A session has one question and no lanes. Neither end holds
 //! more than some pages, however long the answer is.
 
 mod answering;
+mod arriving;
 mod asking;
 mod hashing;
 mod paged;
@@ -19,12 +20,14 @@ mod paged;
 #[path = "../../tests/inside/places.rs"]
 mod scenarios;
 mod serving;
+mod stream;
 
 use std::ops::ControlFlow;
 
 pub use asking::{Answered, Request, ask};
-pub use haul_wire::place::{Algorithm, Facts, Kind, List, Moment, Question, Told, Verb};
+pub use haul_wire::place::{Algorithm, Facts, Kind, List, Moment, Question, Told, Verb, Whole};
 pub(crate) use serving::serve;
+pub use stream::write;
 
 /// What an answer consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]

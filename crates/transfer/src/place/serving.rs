@@ -4,12 +4,15 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use haul_job::{Error, Event, Progress};
+use haul_store::TargetOptions;
 use haul_store::place::{Site, SiteOptions};
 use haul_sys::rights::Access;
-use haul_wire::place::Question;
+use haul_wire::control::Control;
+use haul_wire::place::{PlaceWord, Question, Told, Verb};
 
 use super::answering::answer;
 use super::paged::Paged;
+use super::stream;
 use crate::faults;
 use crate::kept::surroundings::Surroundings;
 use crate::session::grant::Grant;
@@ -24,6 +27,18 @@ pub(crate) fn serve(
     wiring: Wiring<'_>,
 ) -> Result<(), Error> {
     let Wiring { events, channel, watch, .. } = wiring;
+    if question.verb == Verb::Write {
+        let options =
+            TargetOptions { confine: grant.root.clone(), home: surroundings.home.clone(), ..TargetOptions::default() };
+        let result = stream::take(question, &options, (&events, channel, watch), timeout_ms);
+        if let Ok(whole) = &result {
+            watch.tell(&Event::Progress(Progress { files_done: 1, bytes_moved: whole.bytes, ..Progress::default() }));
+            channel.outbox().send(Control::Place(PlaceWord::Told(vec![Told::Whole(*whole)])));
+            channel.outbox().send(Control::Place(PlaceWord::End));
+        }
+        farewell::close(channel, &result);
+        return result.map(drop);
+    }
     // A question that changes nothing leaves no right to change anything.
     if !question.writes()
         && let Ok(root) = haul_store::open_root(grant.root.as_deref().unwrap_or(Path::new("/")))

@@ -93,3 +93,16 @@ fn data_that_was_damaged_on_its_way_is_not_passed_on() {
     let (pieces, result) = heard(Verb::Read, vec![block, PlaceWord::End], Bounds::default());
     assert_eq!((pieces, result.unwrap_err().fault), (0, Fault::Verification));
 }
+
+#[test]
+fn a_file_of_which_a_block_is_missing_does_not_count_as_whole() {
+    let block = |bytes: &[u8]| PlaceWord::Data { bytes: bytes.to_vec(), blake3: *blake3::hash(bytes).as_bytes() };
+    let whole = |bytes: &[u8]| {
+        let whole = Whole { bytes: bytes.len() as u64, blake3: *blake3::hash(bytes).as_bytes() };
+        PlaceWord::Told(vec![Told::Whole(whole)])
+    };
+    let said = vec![block(b"one"), block(b"two"), whole(b"onetwo"), PlaceWord::End];
+    assert_eq!(heard(Verb::Read, said, Bounds::default()), (3, Ok(Answered::Whole)));
+    let (_, result) = heard(Verb::Read, vec![block(b"one"), whole(b"onetwo"), PlaceWord::End], Bounds::default());
+    assert_eq!(result.unwrap_err().fault, Fault::Verification);
+}

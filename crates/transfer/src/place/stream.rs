@@ -1,0 +1,279 @@
+//! A stream of unknown length becomes a file: `haul cp - host:file`.
+//!
+//! ```text
+//!   read -> block -> Data (with its hash) ===>  compare -> draft
+//!   end  -> Whole (length, hash)          --->  compare -> flush -> final name
+//!                                         <---  Whole, End
+//! ```
+//! Without the words of the end there is no file: a draft whose stream breaks is removed.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use haul_job::{Error, Fault, Observer, Place};
+use haul_store::{LocalTree, Metadata, Part, TargetOptions};
+use haul_wire::control::Control;
+use haul_wire::place::{PAGE_BYTES, PAGES_AHEAD, PlaceWord, Question, Told, Verb, Whole};
+
+use super::arriving::Arriving;
+use super::asking::{Request, TAKEN_AT_ONCE, begin, interrupted};
+use crate::faults;
+use crate::kept::surroundings::Surroundings;
+use crate::reach::remote::Remote;
+use crate::session::channel::{self, Channel, Events, SessionEvent};
+use crate::session::clock::{Clock, TICK};
+use crate::session::failure::Failure;
+use crate::session::reporter::Watch;
+use crate::session::{convert, farewell};
+
+/// Blocks that are read ahead of what leaves.
+const READ_AHEAD: usize = 8;
+
+/// Writes all that `input` has into the file that the request names, whose verb is [`Verb::Write`].
+///
+/// # Errors
+/// `input` or the file failed, the place cannot be reached or broke off. Then there is no such file, or the one that was there before.
+pub fn write(
+    request: &Request,
+    input: impl Read + Send + 'static,
+    surroundings: &Surroundings,
+    observer: Arc<dyn Observer>,
+) -> Result<Whole, Error> {
+    let watch = Arc::new(Watch::new(observer));
+    let blocks = read_ahead(input)?;
+    let result = match &request.place {
+        Place::Local => write_here(&request.question, &blocks, &watch),
+        Place::Ssh { .. } | Place::Haul { .. } => write_there(request, &blocks, surroundings, &watch),
+        Place::Zero { .. } | Place::Stripes { .. } | Place::Null => {
+            Err(Error::new(Fault::Usage, format!("{} is no file", request.place)))
+        }
+    };
+    result.map_err(|error| if watch.interrupted() { interrupted() } else { error })
+}
+
+type Blocks = Receiver<io::Result<Vec<u8>>>;
+
+/// In a thread of its own: nobody else waits for whoever writes the stream. It ends with its process, or with the stream.
+fn read_ahead(mut input: impl Read + Send + 'static) -> Result<Blocks, Error> {
+    let (sender, blocks) = sync_channel(READ_AHEAD);
+    let read = move || loop {
+        let mut block = vec![0; PAGE_BYTES];
+        let read = fill(&mut input, &mut block);
+        if let Ok(length) = read {
+            block.truncate(length);
+        }
+        let is_last = !matches!(read, Ok(length) if length > 0);
+        // An empty block is the end.
+        if sender.send(read.map(|_| block)).is_err() || is_last {
+            return;
+        }
+    };
+    let started = std::thread::Builder::new().name("stream".into()).spawn(read);
+    started.map(|_| blocks).map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
+}
+
+/// As many bytes as there are: pipes give them in small pieces.
+fn fill(input: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < block.len() {
+        match input.read(&mut block[length..]) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
+}
+
+fn unreadable(error: &io::Error) -> Error {
+    Error::new(Fault::FileIo, "cannot read the stream").because(error)
+}
+
+fn write_here(question: &Question, blocks: &Blocks, watch: &Watch) -> Result<Whole, Error> {
+    let mut draft = Draft::open(question, &TargetOptions::default())?;
+    loop {
+        if watch.interrupted() {
+            return Err(interrupted());
+        }
+        match blocks.recv_timeout(TICK) {
+            Ok(Ok(block)) if block.is_empty() => return draft.finish(None),
+            Ok(Ok(block)) => draft.block(&block, blake3::hash(&block).as_bytes())?,
+            Ok(Err(error)) => return Err(unreadable(&error)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(unreadable(&io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+}
+
+fn write_there(
+    request: &Request,
+    blocks: &Blocks,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+) -> Result<Whole, Error> {
+    let mut remote = begin(request, surroundings, watch)?;
+    let child = remote.take_child();
+    let clock = Clock::new(u32::try_from(request.carriage.timeout.as_millis()).unwrap_or(u32::MAX));
+    let channel = remote.channel.clone();
+    let mut sending =
+        Sending { remote: &remote, watch, clock, room: PAGES_AHEAD, sent: Arriving::default(), taken: None };
+    let result = sending.all(blocks);
+    farewell::close(&channel, &result);
+    if let Some(child) = child {
+        child.end();
+    }
+    result.map_err(|error| error.at(&request.place))
+}
+
+struct Sending<'a> {
+    remote: &'a Remote,
+    watch: &'a Watch,
+    clock: Clock,
+    /// Pages that may be sent before the peer has taken another.
+    room: u16,
+    sent: Arriving,
+    /// What the peer says it has.
+    taken: Option<Whole>,
+}
+
+impl Sending<'_> {
+    fn all(&mut self, blocks: &Blocks) -> Result<Whole, Error> {
+        let outbox = self.remote.channel.outbox();
+        loop {
+            while self.room == 0 {
+                self.hear(TICK)?;
+            }
+            match blocks.recv_timeout(TICK) {
+                Ok(Ok(block)) if block.is_empty() => break,
+                Ok(Ok(bytes)) => {
+                    let blake3 = *blake3::hash(&bytes).as_bytes();
+                    self.sent.block(&bytes, &blake3)?;
+                    self.room -= 1;
+                    outbox.send(Control::Place(PlaceWord::Data { bytes, blake3 }));
+                }
+                Ok(Err(error)) => return Err(unreadable(&error)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(unreadable(&io::ErrorKind::BrokenPipe.into())),
+            }
+            self.hear(Duration::ZERO)?;
+        }
+        let whole = self.sent.whole();
+        outbox.send(Control::Place(PlaceWord::Whole(whole)));
+        while !self.hear(TICK)? {}
+        match self.taken {
+            Some(taken) if taken == whole => Ok(whole),
+            _ => Err(Error::new(Fault::Verification, "the far side has not all that was sent")),
+        }
+    }
+
+    /// All that has come; waits for the first of it, at most for `limit`. True: it was the last word.
+    fn hear(&mut self, limit: Duration) -> Result<bool, Error> {
+        self.clock.turn(self.watch, &self.remote.channel, &Failure::default())?;
+        let mut limit = limit;
+        while let Some(event) = self.remote.events.next(limit) {
+            limit = Duration::ZERO;
+            match event {
+                SessionEvent::Control(Control::Place(PlaceWord::More { pages })) => {
+                    let room = self.room.checked_add(pages).filter(|room| *room <= PAGES_AHEAD);
+                    self.room = room.ok_or_else(|| Error::broke_the_protocol("it takes more than was sent"))?;
+                }
+                SessionEvent::Control(Control::Place(PlaceWord::Told(lines))) => {
+                    for line in lines {
+                        if let Told::Whole(whole) = line {
+                            self.taken = Some(whole);
+                        }
+                    }
+                }
+                SessionEvent::Control(Control::Place(PlaceWord::End)) => return Ok(true),
+                SessionEvent::Control(Control::AgentHello(hello)) => self.remote.far_end.on_hello(hello)?,
+                SessionEvent::Control(Control::Abort(abort)) => return Err(convert::error_of(abort)),
+                SessionEvent::Control(other) => return Err(faults::unexpected(&other)),
+                SessionEvent::ControlEnded(why) => return Err(self.remote.far_end.explain(channel::ended(why))),
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The far side: takes the stream of its initiator.
+pub(super) fn take(
+    question: &Question,
+    options: &TargetOptions,
+    (events, channel, watch): (&Events, &Channel, &Watch),
+    timeout_ms: u32,
+) -> Result<Whole, Error> {
+    let mut draft = Draft::open(question, options)?;
+    let (mut clock, mut untold) = (Clock::new(timeout_ms), 0);
+    loop {
+        clock.turn(watch, channel, &Failure::default())?;
+        match events.next(TICK) {
+            Some(SessionEvent::Control(Control::Place(PlaceWord::Data { bytes, blake3 }))) => {
+                draft.block(&bytes, &blake3)?;
+                untold += 1;
+            }
+            Some(SessionEvent::Control(Control::Place(PlaceWord::Whole(whole)))) => return draft.finish(Some(&whole)),
+            Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+            Some(SessionEvent::Control(other)) => return Err(faults::unexpected(&other)),
+            Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
+            Some(_) | None => {}
+        }
+        if untold >= TAKEN_AT_ONCE {
+            channel.outbox().send(Control::Place(PlaceWord::More { pages: std::mem::take(&mut untold) }));
+        }
+    }
+}
+
+/// A file that is not there yet. It goes when this is dropped before its end.
+struct Draft {
+    tree: LocalTree,
+    part: Part,
+    arriving: Arriving,
+    is_named: bool,
+}
+
+impl Draft {
+    fn open(question: &Question, options: &TargetOptions) -> Result<Self, Error> {
+        debug_assert_eq!(question.verb, Verb::Write);
+        let path = question.paths.first().map(Vec::as_slice).unwrap_or_default();
+        let options = TargetOptions { single_file: true, ..options.clone() };
+        let (tree, name) = LocalTree::open(path, &options).map_err(|error| faults::store_error(&error))?;
+        let Some(name) = name else {
+            let shown = haul_store::printable(path);
+            let what = format!("a stream has no name of its own, and {shown} is a directory");
+            return Err(Error::new(Fault::Usage, what).try_this(format!("name the file: {shown}/NAME")));
+        };
+        let part = tree.new_part(&name, false).map_err(|error| faults::store_error(&error))?;
+        Ok(Self { tree, part, arriving: Arriving::default(), is_named: false })
+    }
+
+    fn block(&mut self, bytes: &[u8], blake3: &[u8; 32]) -> Result<(), Error> {
+        let offset = self.arriving.whole_bytes();
+        self.arriving.block(bytes, blake3)?;
+        self.part.write_at(bytes, offset).map_err(|error| faults::store_error(&error))
+    }
+
+    /// Flushes it and gives it its name, if it is what was sent.
+    fn finish(mut self, claimed: Option<&Whole>) -> Result<Whole, Error> {
+        let whole = self.arriving.whole();
+        if claimed.is_some_and(|claimed| *claimed != whole) {
+            return Err(Error::new(Fault::Verification, "what arrived is not all that was sent"));
+        }
+        self.part.commit(&Metadata::default(), true).map_err(|error| faults::store_error(&error))?;
+        self.is_named = true;
+        self.tree.flush_dir(b"").map_err(|error| faults::store_error(&error))?;
+        Ok(whole)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.is_named {
+            // What cannot be removed has no name that anybody takes for a file; `haul clean` shows it.
+            let _ = self.part.discard();
+        }
+    }
+}
