@@ -312,6 +312,10 @@ impl Attempt<'_> {
     fn rate(&self, sample: &mut Sample, out: &Path) -> Result<(), Trouble> {
         sample.marked_mb =
             self.rival.marked_bytes_json.as_ref().and_then(|path| json_number(out, path)).map(|bytes| bytes / 1e6);
+        if let Some(path) = &self.rival.seconds_json {
+            let seconds = json_number(out, path);
+            sample.seconds = Some(seconds.ok_or_else(|| Trouble::Failed(format!("its output has no number {path}")))?);
+        }
         sample.rate_mbit_per_s = match &self.rival.rate_json {
             None => sample.seconds.map(|seconds| sample.bytes as f64 * 8.0 / seconds / 1e6),
             Some(path) => {

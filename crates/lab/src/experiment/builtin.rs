@@ -51,6 +51,7 @@ pub(super) const RIVALS: &[(&str, &str)] = &[
     ("sftp", include_str!("../../rivals/sftp.toml")),
     ("short-beside", include_str!("../../rivals/short-beside.toml")),
     ("wdt", include_str!("../../rivals/wdt.toml")),
+    ("web-readers", include_str!("../../rivals/web-readers.toml")),
     ("xrdcp", include_str!("../../rivals/xrdcp.toml")),
 ];
 
@@ -59,6 +60,7 @@ pub(super) const SERVERS: &[(&str, &str)] = &[
     ("gridftp", include_str!("../../rivals/servers/gridftp.toml")),
     ("haul", include_str!("../../rivals/servers/haul.toml")),
     ("haul-hosts", include_str!("../../rivals/servers/haul-hosts.toml")),
+    ("haul-web", include_str!("../../rivals/servers/haul-web.toml")),
     ("iperf3", include_str!("../../rivals/servers/iperf3.toml")),
     ("nginx", include_str!("../../rivals/servers/nginx.toml")),
     ("rsyncd", include_str!("../../rivals/servers/rsyncd.toml")),

@@ -47,6 +47,9 @@ pub struct RivalSpec {
     /// bytes if the name ends in `bytes_per_s`.
     #[serde(default)]
     pub rate_json: Option<String>,
+    /// The path of the seconds in its JSON output, where those of the whole command say nothing.
+    #[serde(default)]
+    pub seconds_json: Option<String>,
     /// The path of the bytes that went with a mark (DSCP), in its JSON output.
     #[serde(default)]
     pub marked_bytes_json: Option<String>,

@@ -25,7 +25,7 @@ pub struct Sample {
     pub engine: String,
     /// When it began, in seconds since 1970.
     pub unix_s: u64,
-    /// Time of the whole command, with its login. `None` if it could not be started.
+    /// Time of the whole command, with its login, or what the tool printed. `None` if it could not be started.
     pub seconds: Option<f64>,
     /// Of all files of the source.
     pub bytes: u64,

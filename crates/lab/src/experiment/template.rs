@@ -94,6 +94,7 @@ fn number(value: &str, unit: &str) -> Option<String> {
         "bytes" => value.parse::<Size>().ok().map(|size| size.bytes.to_string()),
         "bits" => value.parse::<Rate>().ok().map(|rate| rate.bits_per_s().to_string()),
         "seconds" => value.parse::<Time>().ok().map(|time| time.0.as_secs_f64().to_string()),
+        "ms" => value.parse::<Time>().ok().map(|time| (time.0.as_secs_f64() * 1e3).to_string()),
         "us" => value.parse::<Time>().ok().map(|time| time.0.as_micros().to_string()),
         _ => None,
     }
