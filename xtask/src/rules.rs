@@ -42,6 +42,8 @@ const BANS: &[Ban] = &[
         &[
             // The rate limit waits for nothing but time.
             "crates/transfer/src/session/sender/state.rs",
+            // So do the rates of a network class.
+            "crates/net/src/stream.rs",
             // Pauses before dialling again, so that a host in trouble is not flooded.
             "crates/transfer/src/reach/daemon.rs",
             // An address comes into use without a word.

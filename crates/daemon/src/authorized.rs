@@ -177,7 +177,7 @@ fn parse_line(line: &[u8]) -> Result<Option<(Holder, Grant, String)>, String> {
                 let read_only = read_only.ok_or("it must say ro or rw before the key")?;
                 let root = root.ok_or("it names no directory, root=/DIR, before the key")?;
                 let comment = String::from_utf8_lossy(after.trim_ascii()).into_owned();
-                let grant = Grant { root: Some(root), read_only, clear, user, key: None };
+                let grant = Grant { root: Some(root), read_only, clear, user, ..Grant::default() };
                 return Ok(Some((key, grant, comment)));
             }
             other => {

@@ -57,3 +57,6 @@ pub const STOP_POLL: Duration = Duration::from_millis(100);
 
 /// How often the daemon looks whether the files of network classes, or its host's own networks, have changed.
 pub const NETWORKS_LOOK: Duration = Duration::from_secs(2);
+
+/// How often what was observed of connections that have ended is written down. A daemon that is killed loses that much.
+pub const OBSERVED_WRITE: Duration = Duration::from_secs(60);

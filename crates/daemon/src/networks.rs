@@ -10,9 +10,9 @@ use std::time::Instant;
 use haul_job::{Error, Fault};
 use haul_net::Policies;
 use haul_net::policy::OwnNetworks;
-use haul_transfer::{Surroundings, network_classes};
+use haul_transfer::{Surroundings, network_classes, networks_observed};
 
-use crate::limits::NETWORKS_LOOK;
+use crate::limits::{NETWORKS_LOOK, OBSERVED_WRITE};
 use crate::log::Log;
 use crate::version::Version;
 
@@ -23,13 +23,18 @@ pub(crate) struct NetworkFiles {
     own: OwnNetworks,
     looked: Instant,
     policies: Arc<Policies>,
+    /// Where what was observed is kept, and when it was last written down.
+    observed: Option<PathBuf>,
+    written: Instant,
 }
 
 impl NetworkFiles {
     /// Reads and judges the files. The one that an option names has to be there.
     pub(crate) fn open(named: Option<&PathBuf>, log: &Arc<Log>) -> Result<NetworkFiles, Error> {
         let bad = |why: String| Error::new(Fault::Usage, why).try_this("docs/networks.md shows what a class may hold");
-        let mut files = Surroundings::of_process().network_files;
+        let surroundings = Surroundings::of_process();
+        let observed = networks_observed::file(&surroundings);
+        let mut files = surroundings.network_files;
         if let (Some(named), Some(first)) = (named, files.first_mut()) {
             if !named.exists() {
                 return Err(bad(format!("there is no file {} of network classes", named.display())));
@@ -43,12 +48,28 @@ impl NetworkFiles {
         }
         let own = networks.own().clone();
         let policies = Arc::new(telling(Policies::new(networks), log));
-        Ok(NetworkFiles { files, versions, own, looked: Instant::now(), policies })
+        let (looked, written) = (Instant::now(), Instant::now());
+        Ok(NetworkFiles { files, versions, own, looked, policies, observed, written })
     }
 
     /// The policies that hold, whatever the files become.
     pub(crate) fn policies(&self) -> Arc<Policies> {
         Arc::clone(&self.policies)
+    }
+
+    /// Writes down what was observed of connections that have ended, now and then, or `at_once`.
+    pub(crate) fn write_down(&mut self, at_once: bool, log: &Log) {
+        if !at_once && self.written.elapsed() < OBSERVED_WRITE {
+            return;
+        }
+        self.written = Instant::now();
+        let new = self.policies.take_observed();
+        let Some(file) = self.observed.as_ref().filter(|_| !new.is_empty()) else { return };
+        if let Err(error) = networks_observed::add(file, &new) {
+            log.warn(&format!("cannot write down what was observed of networks, {}: {error}", file.display()));
+            // It is said once.
+            self.observed = None;
+        }
     }
 
     /// Looks at the files and at this host's own networks, now and then, and has what is new hold from now on.

@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn grant(root: PathBuf, read_only: bool, user: Option<&str>) -> Grant {
-        Grant { root: Some(root), read_only, clear: false, user: user.map(str::to_owned), key: None }
+        Grant { root: Some(root), read_only, clear: false, user: user.map(str::to_owned), ..Grant::default() }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_job::{AskedPaths, Error, Fault};
+use haul_net::policy::Found;
 use haul_net::{
     Door, DoorOptions, Identity, KeyGreeter, Listener, Policies, PublicKey, ShutdownHandle, Stream, Wanted,
 };
@@ -113,15 +114,20 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     while !stop() {
         std::thread::park_timeout(limits::STOP_POLL);
         networks.look(&log);
+        networks.write_down(false, &log);
         log.flush();
     }
     end(&door, &house, web);
+    networks.write_down(true, &log);
     Ok(())
 }
 
 fn surroundings(options: &Options) -> Surroundings {
     let mut surroundings = Surroundings::of_process();
     if let (Some(file), Some(first)) = (&options.class_policy, surroundings.policy_files.first_mut()) {
+        first.clone_from(file);
+    }
+    if let (Some(file), Some(first)) = (&options.networks, surroundings.network_files.first_mut()) {
         first.clone_from(file);
     }
     surroundings
@@ -187,6 +193,9 @@ impl House {
     /// Called in the thread of the handshake. Its deadline still holds.
     fn receive(self: &Arc<Self>, mut stream: Stream, key: PublicKey, from: SocketAddr) {
         match Desk::read_hello(&mut stream) {
+            Ok(hello @ (Hello::Lane(_) | Hello::Link { .. } | Hello::Control)) if stream.over_limit().is_some() => {
+                self.turn_away(stream, &key, from, hello == Hello::Control);
+            }
             // A lane that no session expects is closed without a word.
             Ok(Hello::Lane(hello)) => drop(self.desk.deliver(stream, &key, hello)),
             Ok(Hello::Link { session }) => drop(self.desk.deliver_link(stream, &key, session)),
@@ -200,6 +209,18 @@ impl House {
                 haul_transfer::turn_away_version(stream, version);
             }
             Err(_) => {}
+        }
+    }
+
+    /// Its network class has all the connections that it may have. Only a control channel can be told why.
+    fn turn_away(&self, stream: Stream, key: &PublicKey, from: SocketAddr, is_control: bool) {
+        let why = stream.over_limit().map(ToString::to_string).unwrap_or_default();
+        self.log.tell_of(key, &format!("turned away {from}: {why}"), true);
+        if is_control {
+            let error = Error::new(Fault::Busy, "the daemon takes no more connections of your network")
+                .because(why)
+                .try_this("try again later, or with fewer connections: --lanes 2");
+            haul_transfer::turn_away(stream, &error);
         }
     }
 
@@ -218,6 +239,7 @@ impl House {
         };
         let name = if comment.is_empty() { key.to_string() } else { comment };
         let class = stream.class();
+        let grant = narrowed(grant, &class);
         let who = match class.name() {
             Some(class) => format!("{name} ({from}, class {class})"),
             None => format!("{name} ({from})"),
@@ -248,8 +270,9 @@ impl House {
             grant,
             own: OwnFiles::find(&house.identity_file, house.authority.path()),
         };
-        let house = Arc::clone(self);
-        let look = move || house.grant(&key).map(|(grant, _)| standing(&house, grant));
+        let (house, class) = (Arc::clone(self), stream.class());
+        // Each job of the session is asked for anew, and its network narrows it each time.
+        let look = move || house.grant(&key).map(|(grant, _)| standing(&house, narrowed(grant, &class)));
         let registrar = match Registrar::start(standing(self, grant.clone()), look) {
             Ok(registrar) => registrar,
             Err(error) => return self.log.warn(&format!("cannot start a thread for a session: {error}")),
@@ -268,6 +291,20 @@ impl House {
                 self.log.tell_of(&key, &text, true);
             }
         }
+    }
+}
+
+/// What the key may do from its network.
+fn narrowed(grant: Grant, found: &Found) -> Grant {
+    let terms = found.terms();
+    let (may_read, may_write) = (terms.may_read(), terms.may_write());
+    let is_narrower = !may_read || (!may_write && !grant.read_only);
+    Grant {
+        read_only: grant.read_only || !may_write,
+        unreadable: grant.unreadable || !may_read,
+        clear: grant.clear && terms.cipher.is_none_or(|floor| floor.allows(None)),
+        network: found.name().filter(|_| is_narrower).map(str::to_owned),
+        ..grant
     }
 }
 

@@ -191,7 +191,8 @@ impl Directories {
 fn public(directory: &Path, identity: &Path, list: &Path) -> Result<Arc<Shelf>, Error> {
     let name = escaped(directory.as_os_str().as_encoded_bytes());
     let failed = || Error::new(Fault::FileIo, format!("cannot show the directory {name}"));
-    let grant = Grant { root: Some(directory.to_owned()), read_only: true, clear: false, user: None, key: None };
+    let grant =
+        Grant { root: Some(directory.to_owned()), read_only: true, clear: false, user: None, ..Grant::default() };
     if let Some(why) = OwnFiles::find(identity, list).within_reach(&grant, &mut own_files::uid_of) {
         return Err(failed().because(why));
     }

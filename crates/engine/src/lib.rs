@@ -21,6 +21,7 @@
 //!   path       samples of the lanes, again and again  -> advice: lanes, pacing, congestion control
 //!   paths      samples of all paths                  -> which of them carry data, each with its advice
 //!   service    what others need, what the job needs -> its class: background, normal, priority
+//!   rto_floor  timeouts that were observed              -> the floor that would have been best
 //!   remedy     the limit, both hosts, the path        -> what would help
 //! ```
 //! Time and randomness are arguments. `no_std` makes the compiler keep that promise.
@@ -46,6 +47,7 @@ pub mod paths;
 pub mod plan;
 pub mod receiving;
 pub mod remedy;
+pub mod rto_floor;
 pub mod schedule;
 pub mod sending;
 pub mod service;

@@ -46,7 +46,10 @@ impl Greeter for KeyGreeter {
         let (admit, address, connection) = (Arc::clone(&self.admit), caller.address(), caller.shutdown_handle());
         let admit = move |key: &PublicKey| admit(key, address, &connection);
         let link = Arc::clone(&caller.link);
-        match tls::server_over(link, &self.identity, admit, &self.ciphers, caller.deadline()) {
+        let floor = link.member().and_then(|member| member.class().terms().cipher);
+        let mut ciphers = self.ciphers.clone();
+        ciphers.retain(|cipher| floor.is_none_or(|floor| floor.allows(Some(*cipher))));
+        match tls::server_over(link, &self.identity, admit, &ciphers, caller.deadline()) {
             Ok(guest) => Greeting::Admitted(guest),
             Err(NetError::WrongKey { .. } | NetError::Unproved) => Greeting::Refused { penalty: limits::REFUSED_KEY },
             Err(_) => Greeting::Gone,

@@ -59,7 +59,7 @@ pub use kernel_sealer::{KeyUsedUp, seals_here};
 pub use key_greeter::{Admit, Deliver, KeyGreeter};
 pub use limits::PADDING_BYTES_MAX;
 pub use listen::Listener;
-pub use policy::{Applied, Distance, Granted, Networks, Policies, Policy, Prefix, Wanted};
+pub use policy::{Applied, Distance, Granted, Membership, Networks, Policies, Policy, Prefix, Wanted};
 pub use public_key::{BadKey, PublicKey};
 pub use stream::{Next, Probe, ReadHalf, Stream, TagKeys, WriteHalf};
 pub use tls::{client, client_padded, server};

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_sys::poll;
 use haul_sys::socket;
@@ -24,7 +24,7 @@ use crate::kernel_opener::KernelOpener;
 use crate::kernel_sealer::KernelSealer;
 use crate::limits;
 use crate::mptcp::{Subflow, WayTotals};
-use crate::policy::{self, Applied, Dscp, Found, Policy, Wanted};
+use crate::policy::{self, Applied, Dscp, Found, OverLimit, Policy, Wanted};
 use crate::record::{Opener, Sealer, TAG_KEY_BYTES};
 use crate::transport::{Link, Pipes, ShutdownHandle, Transport};
 
@@ -224,8 +224,22 @@ impl Stream {
 
     /// The network classes of its peer, as its door has them. None of them where we dialled.
     pub fn class(&self) -> Found {
-        let (socket, policies) = (self.tcp(), self.read.link.policies());
-        socket.zip(policies).map(|(socket, policies)| policies.class_of(socket)).unwrap_or_default()
+        self.read.link.member().map(|member| member.class().clone()).unwrap_or_default()
+    }
+
+    /// The limit of its network class that it is over, where it was accepted.
+    pub fn over_limit(&self) -> Option<&OverLimit> {
+        self.read.link.member()?.over_limit()
+    }
+
+    /// Waits for the rates of its network classes before so many bytes are moved, or behind them. True: it waited.
+    pub fn keep_to_rate(&self, bytes: u64) -> bool {
+        let Some(member) = self.read.link.member() else { return false };
+        let wait = member.charge(bytes, Instant::now());
+        if !wait.is_zero() {
+            std::thread::sleep(wait);
+        }
+        !wait.is_zero()
     }
 
     /// The kernel's view of the connection; None when it is not TCP. Over MPTCP it is a view of all paths together.

@@ -17,7 +17,7 @@ use haul_sys::poll::{self, Interest};
 use haul_sys::tcp_info::{self, TcpInfo};
 
 use crate::mptcp::{self, AsOnePath, Subflow, WayTotals};
-use crate::policy::Policies;
+use crate::policy::{Membership, Policies};
 
 /// The transport of a stream. Made with `into()` from a socket, or from [`Pipes`].
 pub enum Transport {
@@ -91,6 +91,14 @@ impl From<Pipes> for Transport {
     }
 }
 
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let (Some(member), Transport::Tcp(socket)) = (&self.member, &self.transport) {
+            member.observe(socket);
+        }
+    }
+}
+
 /// A transport in use.
 pub(crate) struct Link {
     transport: Transport,
@@ -99,6 +107,8 @@ pub(crate) struct Link {
     deadline: Mutex<Deadline>,
     /// The policies of the door that accepted it.
     policies: Option<Arc<Policies>>,
+    /// Where it was accepted: how it counts there.
+    member: Option<Membership>,
     /// For an MPTCP socket, from the first look at it on.
     paths: OnceLock<Option<AsOnePath>>,
 }
@@ -117,13 +127,20 @@ impl Link {
             has_deadline: AtomicBool::new(false),
             deadline: Mutex::default(),
             policies: None,
+            member: None,
             paths: OnceLock::new(),
         }
     }
 
     /// A connection that was accepted under these policies.
-    pub(crate) fn with_policies(socket: TcpStream, policies: &Arc<Policies>) -> Link {
-        Link { policies: Some(Arc::clone(policies)), ..Link::new(socket.into()) }
+    pub(crate) fn accepted(socket: TcpStream, policies: &Arc<Policies>, member: Membership) -> Link {
+        let mut link = Link::new(socket.into());
+        (link.policies, link.member) = (Some(Arc::clone(policies)), Some(member));
+        link
+    }
+
+    pub(crate) fn member(&self) -> Option<&Membership> {
+        self.member.as_ref()
     }
 
     pub(crate) fn policies(&self) -> Option<&Policies> {

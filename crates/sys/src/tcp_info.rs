@@ -61,6 +61,12 @@ pub struct TcpInfo {
     pub dsack_dups: Option<u32>,
     /// Window the peer offers.
     pub snd_wnd_bytes: Option<u32>,
+    /// Timeouts in all, those of the handshake and those in a row included (Linux 6.7). Wraps around.
+    pub timeouts_total: Option<u16>,
+    /// Times of sending again after a timeout until all was acknowledged. Wraps around.
+    pub timeout_recoveries: Option<u16>,
+    /// Their time in all, from the first timeout on.
+    pub timeout_recovery_ms: Option<u32>,
 }
 
 /// Reads the state of a TCP connection.
@@ -92,6 +98,8 @@ const RTT_MIN_UNKNOWN: u32 = u32::MAX;
 
 /// Offsets are those of `struct tcp_info` in `linux/tcp.h`; they never change, the structure only grows.
 pub(crate) fn parse(raw: &[u8]) -> Option<TcpInfo> {
+    let u16_at =
+        |offset: usize| -> Option<u16> { Some(u16::from_ne_bytes(raw.get(offset..offset + 2)?.try_into().ok()?)) };
     let u32_at =
         |offset: usize| -> Option<u32> { Some(u32::from_ne_bytes(raw.get(offset..offset + 4)?.try_into().ok()?)) };
     let u64_at =
@@ -122,6 +130,9 @@ pub(crate) fn parse(raw: &[u8]) -> Option<TcpInfo> {
         bytes_retrans: u64_at(208),
         dsack_dups: u32_at(216),
         snd_wnd_bytes: u32_at(228),
+        timeouts_total: u16_at(240),
+        timeout_recoveries: u16_at(242),
+        timeout_recovery_ms: u32_at(244),
     })
 }
 

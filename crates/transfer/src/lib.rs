@@ -37,7 +37,7 @@ pub use haul_sys::process::{
 pub use haul_sys::whole_file;
 pub use haul_wire::PROTOCOL_VERSION;
 pub use kept::surroundings::Surroundings;
-pub use kept::{class_policy, network_classes, networks_shown, planted, trusted_keys};
+pub use kept::{class_policy, network_classes, networks_observed, networks_shown, planted, trusted_keys};
 pub use reach::desk::Desk;
 pub use reach::over_ssh::log_in;
 pub use run::agent::{AgentOptions, agent};

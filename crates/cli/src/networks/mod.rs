@@ -1,6 +1,7 @@
 //! `haul networks`: the network classes of this host, and all that holds for one address.
 
 mod json;
+mod observed;
 mod text;
 
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
 use haul_job::{Error, Fault};
-use haul_transfer::{Surroundings, network_classes, networks_shown};
+use haul_transfer::{Surroundings, network_classes, networks_observed, networks_shown};
 
 use crate::{ending, output, rate};
 
@@ -23,6 +24,9 @@ pub struct NetworkFlags {
     /// The round trip to ADDRESS, with its unit, as ping shows it: 228ms, 80us; it tells near from far
     #[arg(long, value_name = "TIME", value_parser = rate::parse_rtt_us, allow_hyphen_values = true, requires = "address")]
     pub rtt: Option<u64>,
+    /// Show what `haul serve` of this user has observed of each class: round trips, timeouts, and the best floor
+    #[arg(long, conflicts_with_all = ["address", "networks"])]
+    pub observed: bool,
     /// The file of the operator; /etc/haul/networks.toml without this flag
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub networks: Option<PathBuf>,
@@ -54,7 +58,13 @@ pub fn run(typed: &NetworkFlags) -> ExitCode {
 
 fn said(typed: &NetworkFlags) -> Result<String, Error> {
     let usage = |why: String| Error::new(Fault::Usage, why).try_this("docs/networks.md shows what a class may hold");
-    let mut files = Surroundings::of_process().network_files;
+    let surroundings = Surroundings::of_process();
+    if typed.observed {
+        let failed = |error| Error::new(Fault::FileIo, "cannot read what was observed").because(error);
+        let classes = networks_observed::observed(&surroundings).map_err(failed)?;
+        return Ok(if typed.json { observed::json(&classes) } else { observed::text(&classes) });
+    }
+    let mut files = surroundings.network_files;
     if let (Some(named), Some(first)) = (&typed.networks, files.first_mut()) {
         if !named.exists() {
             return Err(usage(format!("there is no file {}", named.display())));

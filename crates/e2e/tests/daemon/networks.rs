@@ -115,3 +115,100 @@ fn networks_shows_the_class_of_an_address_with_the_source_of_each_value_and_what
     let wrong = stage.haul("server").args(["networks", "--networks", "networks.toml"]).run().expect(code::USAGE);
     wrong.says(&["line 1", "class x"]);
 }
+
+/// Holds as many connections to the daemon's port as it is told to.
+fn hold(site: &Site, count: usize) -> Vec<TcpStream> {
+    let held = (0..count).map(|_| TcpStream::connect(site.stage.address).expect("it listens")).collect();
+    // They are accepted in their order: what comes after them is counted after them.
+    held
+}
+
+#[test]
+fn over_the_limit_of_connections_a_client_and_a_reader_are_told_so() {
+    needs!(Haul, Tool("curl"));
+    let site = Site::new("rw", "[class.loopback]\nconnections-per-address = 4\n");
+    plant::text(&site.stage.at("file"), "words\n");
+    plant::text(&site.stage.at("public/page"), "words\n");
+    let copy = || site.stage.cp().args(["--lanes", "2", "file", &site.stage.url("file")]).run();
+    let status = || {
+        let url = format!("http://{}/page", site.http);
+        let run = Run::new("curl").args(["-s", "-o", "/dev/null", "-w", "%{http_code}", &url]).run().expect(0);
+        run.stdout_text()
+    };
+    let held = hold(&site, 4);
+    copy().expect(code::BUSY).says(&["no more connections of your network", "at most 4 connections of one address"]);
+    assert_eq!(status(), "429");
+    site.stage.eventually_logs("network class loopback has at most 4 connections of one address");
+    drop(held);
+    eventually("room", Duration::from_secs(20), || status() == "200");
+    copy().expect(code::OK);
+}
+
+#[test]
+fn a_class_may_be_kept_from_writing_or_reading_whatever_its_keys_may_do() {
+    needs!(Haul, Tool("curl"));
+    let site = Site::new("rw", "[class.loopback]\nwrite = false\n");
+    plant::text(&site.stage.at("file"), "words\n");
+    plant::text(&site.stage.at("offered/theirs"), "words\n");
+    plant::text(&site.stage.at("public/page"), "words\n");
+    let push = || site.stage.cp().args(["file", &site.stage.url("file")]).run();
+    let pull = || site.stage.cp().args([&site.stage.url("theirs"), "back"]).run();
+    let page = || {
+        let url = format!("http://{}/page", site.http);
+        Run::new("curl").args(["-s", "-o", "/dev/null", "-w", "%{http_code}", &url]).run().expect(0).stdout_text()
+    };
+    push().expect(code::AUTHENTICATION).says(&["lets network class loopback only read"]);
+    pull().expect(code::OK);
+    assert_eq!(page(), "200");
+    site.write("[class.loopback]\nread = false\n");
+    site.stage.eventually_logs("were read again");
+    pull().expect(code::AUTHENTICATION).says(&["lets network class loopback read nothing"]);
+    push().expect(code::OK);
+    assert_eq!(page(), "403");
+}
+
+#[test]
+fn a_class_has_its_rate_whichever_way_the_data_goes() {
+    needs!(Haul);
+    const BYTES: u64 = 8 << 20;
+    // 4 MB/s.
+    let site = Site::new("rw", "[class.loopback]\nrate-mbit = 32\n");
+    plant::file(&site.stage.at("file"), BYTES, 1);
+    let (to, back) = (site.stage.url("file"), "back".to_owned());
+    for paths in [["file".to_owned(), to.clone()], [to.clone(), back]] {
+        let begun = std::time::Instant::now();
+        site.stage.cp().args(&paths).run().expect(code::OK);
+        // A tenth of a second goes at once.
+        assert!(begun.elapsed() > Duration::from_millis(1_800), "{paths:?}: {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn the_daemon_keeps_what_it_observed_of_each_class_and_networks_shows_it() {
+    needs!(Haul, Tool("curl"));
+    let mut site = Site::new("rw", "[class.inside]\nnetworks = [\"127.0.0.0/8\"]\n");
+    plant::file(&site.stage.at("public/page"), 20_000, 1);
+    for _ in 0..25 {
+        Run::new("curl").args(["-s", "-o", "/dev/null", &format!("http://{}/page", site.http)]).run().expect(0);
+    }
+    site.stage.stop(rustix::process::Signal::TERM).expect(code::OK);
+    let observed = || site.stage.haul("server").args(["networks", "--observed"]);
+    observed().run().expect(code::OK).says(&["inside: 25 connections", "best floor      50 ms"]);
+    let run = observed().arg("--json").run().expect(code::OK);
+    let shown: Value = serde_json::from_str(&run.stdout_text()).expect("one object");
+    assert_eq!(shown["classes"][0]["best"]["why"], "delayed-acknowledgements", "{run}");
+}
+
+#[test]
+fn a_client_dials_no_more_lanes_than_its_own_class_has() {
+    needs!(Haul);
+    let stage = Stage::new("rw");
+    plant::file(&stage.at("file"), 20 << 20, 1);
+    let own = "[class.loopback]\nlanes = 2\n";
+    fs::write(stage.at("client/.config/haul/networks.toml"), own).expect("own file");
+    let run = stage.cp().args(["--lanes", "6", "file", &stage.url("file")]).run().expect(code::OK);
+    let chosen: Vec<_> = run.events_named("chose").into_iter().filter(|event| event["what"] == "lanes").collect();
+    assert!(chosen.iter().all(|event| event["choice"] == "2") && !chosen.is_empty(), "{run}");
+    fs::write(stage.at("client/.config/haul/networks.toml"), own.replace("2", "0")).expect("own file");
+    stage.cp().args(["file", &stage.url("file")]).run().expect(code::USAGE).says(&["line 2", "lanes", "haul networks"]);
+}

@@ -15,7 +15,7 @@ mod room;
 mod scenarios;
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ use haul_sys::poll::{self, Interest};
 use crate::error::NetError;
 use crate::limits;
 use crate::listen::Listener;
-use crate::policy::Policies;
+use crate::policy::{Policies, source_of};
 use crate::transport::{Link, ShutdownHandle};
 
 use penalty::Penalties;
@@ -314,19 +314,12 @@ fn seat_and_greet<G: Greeter>(connection: TcpStream, address: SocketAddr, inside
     if connection.set_nonblocking(false).is_err() || connection.set_nodelay(true).is_err() {
         return;
     }
-    inside.policies.begins(&connection, address.ip());
-    let link = Arc::new(Link::with_policies(connection, &inside.policies));
+    let found = inside.policies.begins(&connection, address.ip());
+    // Who is over a limit is greeted all the same: a word of why goes only to who has proved a key.
+    let member = inside.policies.enters(found, address.ip());
+    let link = Arc::new(Link::accepted(connection, &inside.policies, member));
     if let Some((seat, caller)) = inside.seat(link, address) {
         let inside = Arc::clone(inside);
         drop(thread::Builder::new().name("greeting".to_owned()).spawn(move || inside.greet(&seat, &caller)));
-    }
-}
-
-/// To whom an address is counted. A household commonly has 256 networks of 2^64 IPv6 addresses each (RIPE-690). It
-/// counts once, as it does behind its one IPv4 address. Who has more networks than that counts as several sources.
-fn source_of(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V4(_) => ip,
-        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 72 << 72)),
     }
 }

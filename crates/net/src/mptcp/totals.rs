@@ -86,6 +86,10 @@ impl Totals {
             dsack_dups: Some(self.dsack_dups),
             // One window for the whole connection, as each subflow heard of it last.
             snd_wnd_bytes: infos().filter_map(|info| info.snd_wnd_bytes).max(),
+            // A subflow that has ended takes them along.
+            timeouts_total: None,
+            timeout_recoveries: None,
+            timeout_recovery_ms: None,
         })
     }
 

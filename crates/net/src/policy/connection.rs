@@ -18,7 +18,9 @@ use socket2::{Domain, Socket, Type};
 
 use super::buffers::apply_buffers;
 use super::distance::{Distance, Measured};
+use super::members::{Members, Membership};
 use super::networks::{Found, Networks, rtt_us_of};
+use super::observed::ObservedClasses;
 use super::{
     Applied, CongestionControl, Dscp, Granted, Keepalive, Layer, NoDelay, Pacing, Policy, RtoMax, Source, UnsentMax,
     UserTimeout, apply, apply_layers, in_effect,
@@ -51,6 +53,8 @@ pub struct Policies {
     networks: RwLock<Arc<Networks>>,
     /// Asked for by name, whatever the class.
     asked: Policy,
+    /// Who is connected.
+    members: Arc<Members>,
     heard: Option<Heard>,
 }
 
@@ -80,7 +84,7 @@ impl Policies {
     /// The same classes, and this mark on every connection.
     pub fn marked(&self, mark: Dscp) -> Policies {
         let networks = RwLock::new(self.networks());
-        Policies { networks, asked: Policy { dscp: Some(mark), ..Policy::default() }, heard: None }
+        Policies { networks, asked: Policy { dscp: Some(mark), ..Policy::default() }, ..Policies::default() }
     }
 
     /// The classes.
@@ -93,13 +97,25 @@ impl Policies {
         *self.networks.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(networks);
     }
 
-    /// For a socket before it connects, or just after it was accepted.
-    pub fn begins(&self, socket: impl AsFd, peer: IpAddr) {
+    /// Counts a connection that was accepted, and was found to be of these classes.
+    pub fn enters(&self, found: Found, peer: IpAddr) -> Membership {
+        self.members.enters(found, peer)
+    }
+
+    /// What was observed of connections that have ended since the last call.
+    pub fn take_observed(&self) -> ObservedClasses {
+        self.members.take_observed()
+    }
+
+    /// For a socket before it connects, or just after it was accepted. Returns the classes of the peer.
+    pub fn begins(&self, socket: impl AsFd, peer: IpAddr) -> Found {
         let found = self.found(&socket, peer, rtt_us_of(&socket));
         let layers = self.layers(&found);
         if layers.iter().any(|layer| *layer.policy != Policy::default()) {
             self.tell(apply_layers(socket.as_fd(), &layers, peer));
         }
+        drop(layers);
+        found
     }
 
     /// For a connection that carries messages, not data. Paths with a shorter round trip than `near_rtt_us` are near.

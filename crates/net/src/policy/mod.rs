@@ -11,7 +11,9 @@ mod buffers;
 pub mod class;
 mod connection;
 mod distance;
+mod members;
 mod networks;
+pub mod observed;
 mod options;
 mod prefix;
 
@@ -25,6 +27,8 @@ pub use class::{CipherFloor, ClassValue, NetworkClass, Terms};
 pub(crate) use connection::prepare;
 pub use connection::{Policies, Tried, Wanted};
 pub use distance::Distance;
+pub(crate) use members::source_of;
+pub use members::{Membership, OverLimit};
 pub use networks::{BadClass, ClassList, Fits, Found, FoundClass, NEAR_RTT_US, Networks, OwnNetworks, Peer};
 use options::Setting as _;
 pub(crate) use options::family_of;

@@ -20,7 +20,7 @@ use socket2::SockRef;
 
 use super::class::{FAR, LOCAL, LOOPBACK, NEAR, NetworkClass, REST, Terms};
 use super::prefix::{BadRow, Prefix, PrefixTable};
-use super::{Layer, Source};
+use super::{Layer, Pacing, Policy, Source};
 
 /// The classes of one file, or the built-in ones.
 #[derive(Clone, Debug, Default)]
@@ -177,7 +177,7 @@ impl Networks {
             let (class, fits) = classes.find(peer, &self.own)?;
             Some(FoundClass { class, fits, list })
         });
-        Found { classes: found.collect() }
+        Found::of(found.collect())
     }
 
     /// What can be known of the peer of a socket. `rtt_us` is the round trip, where it was measured.
@@ -227,6 +227,8 @@ pub struct Peer {
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     classes: Vec<FoundClass>,
+    /// No connection sends faster than all of its class together may.
+    ceiling: Policy,
 }
 
 /// A class that holds for a peer.
@@ -241,6 +243,19 @@ pub struct FoundClass {
 }
 
 impl Found {
+    fn of(classes: Vec<FoundClass>) -> Found {
+        let pacing = |found: &FoundClass| found.class.policy.pacing.map(|pacing| pacing.bytes_per_s);
+        let of_class = classes.iter().find_map(pacing);
+        let mut found = Found { classes, ceiling: Policy::default() };
+        let terms = found.terms();
+        let rate = terms.rate_bytes_per_s.into_iter().chain(terms.rate_per_address_bytes_per_s).min();
+        if let Some(rate) = rate {
+            let bytes_per_s = rate.min(of_class.unwrap_or(u64::MAX));
+            found.ceiling = Policy { pacing: Some(Pacing { bytes_per_s }), ..Policy::default() };
+        }
+        found
+    }
+
     /// The classes, that of the operator first.
     pub fn classes(&self) -> &[FoundClass] {
         &self.classes
@@ -262,8 +277,9 @@ impl Found {
     }
 
     pub(super) fn layers(&self) -> Vec<Layer<'_>> {
-        let layer = |found: &'_ FoundClass| -> Source { Source::Class(Arc::clone(&found.class)) };
-        self.classes.iter().map(|found| Layer { policy: &found.class.policy, source: layer(found) }).collect()
+        let layer = |policy, found: &FoundClass| Layer { policy, source: Source::Class(Arc::clone(&found.class)) };
+        let ceiling = self.classes.first().map(|first| layer(&self.ceiling, first));
+        ceiling.into_iter().chain(self.classes.iter().map(|found| layer(&found.class.policy, found))).collect()
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod hook_words;
 pub(crate) mod known_paths;
 pub(crate) mod known_routes;
 pub mod network_classes;
+pub mod networks_observed;
 pub mod networks_shown;
 pub(crate) mod own_files;
 pub mod planted;

@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use haul_job::{Error, Fault};
+use haul_net::Policies;
 use haul_net::policy::class::{FAR, LOCAL, LOOPBACK, NEAR, REST};
 use haul_net::policy::{
     CipherFloor, ClassList, CongestionControl, DelayedAckMax, Dscp, Keepalive, NetworkClass, Networks, OwnNetworks,
@@ -40,6 +42,15 @@ const MAX_NAME_BYTES: usize = 32;
 pub fn load(files: &[PathBuf]) -> Result<Networks, BadPolicy> {
     let lists: Result<Vec<_>, _> = files.iter().filter_map(|path| read(path).transpose()).collect();
     Ok(Networks::of(lists?, OwnNetworks::of_host()))
+}
+
+/// How connections of this program are tuned. A file that is wrong is an error: it may forbid something.
+pub(crate) fn policies(files: &[PathBuf]) -> Result<Arc<Policies>, Error> {
+    let networks = load(files).map_err(|why| {
+        Error::new(Fault::Usage, why.to_string())
+            .try_this("haul networks judges the file; docs/networks.md has the keys")
+    })?;
+    Ok(Arc::new(Policies::new(networks)))
 }
 
 /// Reads one file. `None`: it is not there.

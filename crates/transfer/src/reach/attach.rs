@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use haul_engine::plan::NEAR_RTT_US;
-use haul_net::{NetError, Policies, Stream, Way, dial};
+use haul_net::{NetError, Stream, Way, dial};
 use haul_wire::lane::Hello;
 
 use crate::reach::crew::Crew;
@@ -63,7 +63,7 @@ impl LinkDialler {
         let crew = &self.terms.crew;
         let mut candidates = self.candidates.clone();
         loop {
-            let socket = dial::dial(&candidates, WAY_TIMEOUT, &Policies::default(), &Way::default(), crew.cancel())?;
+            let socket = dial::dial(&candidates, WAY_TIMEOUT, &crew.policies(), &Way::default(), crew.cancel())?;
             let address = socket.peer_addr().ok();
             match greet_link(socket, &self.terms) {
                 Ok(stream) => return Ok(stream),
@@ -82,7 +82,7 @@ impl LinkDialler {
 /// Makes a link of a connection to the peer's port: shakes hands, and names the session. For [`Channel::add_link`], which waits
 /// for the peer's first word.
 pub(crate) fn greet_link(socket: TcpStream, terms: &LaneTerms) -> Result<Stream, NetError> {
-    Policies::default().for_words(&socket, NEAR_RTT_US);
+    terms.crew.policies().for_words(&socket, NEAR_RTT_US);
     let _watched = terms.crew.watches(&socket);
     let (mut stream, _) = haul_net::client(socket, &terms.identity, terms.admits(), &terms.ciphers)?;
     let hello = Hello::Link { session: terms.session };

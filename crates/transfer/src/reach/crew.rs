@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use haul_net::Policies;
 use haul_net::dial::Cancel;
 
 use crate::sync::lock;
@@ -19,7 +20,8 @@ impl Lead {
     pub(crate) fn new() -> Self {
         // Without descriptors for it a dial ends by its time limit.
         let cancel = Cancel::new().ok();
-        Self(Crew(Arc::new(Inside { cancel, state: Mutex::default(), over: Condvar::new() })))
+        let policies = OnceLock::new();
+        Self(Crew(Arc::new(Inside { cancel, policies, state: Mutex::default(), over: Condvar::new() })))
     }
 
     /// To start threads with.
@@ -41,6 +43,8 @@ pub(crate) struct Crew(Arc<Inside>);
 struct Inside {
     /// Ends dials.
     cancel: Option<Cancel>,
+    /// How what it dials is tuned.
+    policies: OnceLock<Arc<Policies>>,
     state: Mutex<State>,
     over: Condvar,
 }
@@ -79,6 +83,16 @@ impl Crew {
     /// Ends dials when the session is over.
     pub(crate) fn cancel(&self) -> Option<&Cancel> {
         self.0.cancel.as_ref()
+    }
+
+    /// What it dials is tuned by these network classes. The first who says so is heard.
+    pub(crate) fn tune_by(&self, policies: Arc<Policies>) {
+        let _ = self.0.policies.set(policies);
+    }
+
+    /// How what it dials is tuned.
+    pub(crate) fn policies(&self) -> Arc<Policies> {
+        self.0.policies.get().map(Arc::clone).unwrap_or_default()
     }
 
     /// Does this when the session is over, or at once if it is: it ends a wait. Not any more once the guard is dropped.

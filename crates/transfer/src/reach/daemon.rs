@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use haul_engine::plan;
 use haul_job::{Error, Event, Fault, Job, Place};
-use haul_net::{NetError, Policies, PublicKey, Way, dial};
+use haul_net::{NetError, PublicKey, Way, dial};
 
 use crate::faults;
 use crate::kept::known_paths::{Direction, KnownPaths};
+use crate::kept::network_classes;
 use crate::kept::surroundings::Surroundings;
 use crate::reach::crew::{Crew, Lead};
 use crate::reach::early_lanes::Early;
@@ -44,6 +45,7 @@ pub(crate) fn connect_daemon(
 ) -> Result<Remote, Error> {
     // Dropped after the events, for which its threads may wait.
     let lead = Lead::new();
+    lead.crew().tune_by(network_classes::policies(&surroundings.network_files)?);
     let (session, events) = (id::random_id()?, Events::new());
     let keys = crate::kept::trusted_keys::ClientKeys::load(&job.ssh, surroundings)?;
     let (name, family) = (host.to_owned(), job.carriage.family.map(net_family));
@@ -58,7 +60,6 @@ pub(crate) fn connect_daemon(
         (Some(direction), Some(peer_key), Some(presumed)) => {
             let terms = LaneTerms {
                 first_mark: None,
-                policies: Arc::default(),
                 session,
                 identity: Arc::clone(&keys.identity),
                 peer_key,
@@ -82,14 +83,14 @@ pub(crate) fn connect_daemon(
         let (dialled, after) = watched(watch, Some(&lead.crew()), "dial", move || {
             let start = Instant::now();
             (
-                dial::dial(&candidates, CONNECT_DEADLINE, &Policies::default(), &Way::default(), crew.cancel()),
+                dial::dial(&candidates, CONNECT_DEADLINE, &crew.policies(), &Way::default(), crew.cancel()),
                 start.elapsed(),
             )
         })?;
         let socket = dialled.map_err(|error| {
             faults::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))
         })?;
-        Policies::default().for_words(&socket, plan::NEAR_RTT_US);
+        lead.crew().policies().for_words(&socket, plan::NEAR_RTT_US);
         let reached_at = socket.peer_addr().ok();
         early = early.zip(reached_at).and_then(|(early, address)| early.reached(address, after));
         let (expected, identity, offered) = (known.clone(), Arc::clone(&keys.identity), ciphers.clone());

@@ -187,6 +187,11 @@ impl Dialler {
         Ok((advice.0.max(dialled), rtt_us))
     }
 
+    /// So many lanes the network class of the far side has at most.
+    pub(super) fn lanes_max(&self) -> Option<u16> {
+        lock(&self.candidates).iter().filter_map(|candidate| self.terms.lanes_max(candidate.ip())).min()
+    }
+
     /// Nobody wants its lanes any more.
     pub(super) fn is_over(&self) -> bool {
         self.is_given_up.load(Ordering::Relaxed) || self.terms.events.is_over()

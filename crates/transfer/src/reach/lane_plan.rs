@@ -259,7 +259,6 @@ pub(crate) fn lane_terms(
 ) -> LaneTerms {
     LaneTerms {
         first_mark: None,
-        policies: Arc::default(),
         session,
         identity: Arc::clone(identity),
         peer_key: remote.key(),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 
 use haul_engine::path::QUICK_START_WORTH_BYTES;
-use haul_net::policy::{Dscp, Policies, Wanted};
+use haul_net::policy::{Dscp, Wanted};
 use haul_net::{Cipher, Identity, NetError, PublicKey, Stream, Way, policy};
 use haul_wire::control::Carriage;
 use haul_wire::lane::{Hello, LaneHello};
@@ -44,8 +44,6 @@ pub(crate) struct LaneTerms {
     pub(crate) crew: Crew,
     /// The mark of their packets from the first on. A path that drops such packets lets no lane come up: only who looks for that asks for it.
     pub(crate) first_mark: Option<Dscp>,
-    /// The network classes of this host.
-    pub(crate) policies: Arc<Policies>,
 }
 
 impl LaneTerms {
@@ -59,7 +57,17 @@ impl LaneTerms {
     }
 
     pub(super) fn first_lanes(&self, way: &Way, peer: IpAddr, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
-        tuning::first_lanes(&self.carriage_towards(way, peer), &self.foreseen, rtt_us, cpus)
+        let advice = tuning::first_lanes(&self.carriage_towards(way, peer), &self.foreseen, rtt_us, cpus);
+        match self.lanes_max(peer) {
+            Some(most) if most < advice.0 => (most, "the network class of the far side has no more"),
+            _ => advice,
+        }
+    }
+
+    /// So many lanes the network class of this address has at most.
+    pub(super) fn lanes_max(&self, peer: IpAddr) -> Option<u16> {
+        let networks = self.crew.policies().networks();
+        networks.find(&networks.peer_at(peer)).terms().lanes
     }
 
     /// The terms of a further path: what the initiator knows is of the first one.
@@ -82,8 +90,8 @@ impl LaneTerms {
     /// What every connection is tuned to.
     pub(super) fn wanted(&self) -> policy::Wanted {
         let policies = match self.first_mark {
-            Some(mark) => Arc::new(self.policies.marked(mark)),
-            None => Arc::clone(&self.policies),
+            Some(mark) => Arc::new(self.crew.policies().marked(mark)),
+            None => self.crew.policies(),
         };
         Wanted { policies, ..convert::wanted(&self.carriage) }
     }
@@ -121,7 +129,6 @@ impl LaneTerms {
     pub(crate) fn towards_nobody(events: &crate::session::channel::Events, crew: Crew) -> Self {
         Self {
             first_mark: None,
-            policies: Arc::default(),
             session: [0; 16],
             identity: Arc::new(Identity::generate().expect("random numbers")),
             peer_key: PublicKey([1; 32]),

@@ -154,7 +154,6 @@ impl MoverPlan {
             events: self.events.clone(),
             crew: remote.lead.crew(),
             first_mark: None,
-            policies: Arc::default(),
         };
         let way = terms.way.clone();
         let dialler = Arc::new(Dialler::on_path(terms, path, way, remote.candidates(job.carriage.family)));

@@ -74,6 +74,7 @@ impl Redialler {
     pub(crate) fn want(&mut self, lanes: u16) {
         // The peer, who may ask too, opens no more here than the user allows, or we ever would.
         let lanes = lanes.min(self.dialler.terms.carriage.lanes.unwrap_or(AUTO_LANES_MAX));
+        let lanes = lanes.min(self.dialler.lanes_max().unwrap_or(lanes));
         if lanes > self.lanes {
             self.dialler.dial_more(self.lanes..lanes, None, WAY_TIMEOUT);
             self.lanes = lanes;

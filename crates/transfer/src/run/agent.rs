@@ -11,6 +11,7 @@ use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::AGENT;
 
 use crate::faults;
+use crate::kept::network_classes;
 use crate::kept::surroundings::Surroundings;
 use crate::reach::desk::Desk;
 use crate::reach::lane_door::{LOOPBACK, open_door, open_door_on};
@@ -45,10 +46,11 @@ fn serve(options: &AgentOptions) -> Result<(), Error> {
     let _ = haul_sys::process::raise_open_file_limit();
     let identity = Arc::new(Identity::generate().map_err(|error| faults::net_error(&error))?);
     let desk = Arc::new(Desk::default());
-    let door = open_door(&identity, &desk, options.port_range);
+    let policies = network_classes::policies(&Surroundings::of_process().network_files).unwrap_or_default();
+    let door = open_door(&identity, &desk, options.port_range, Arc::clone(&policies));
     // Without a port that others may use, lanes inside ssh sessions still need one on this host.
     let relay_door = if door.is_none() { Listener::bind_to(LOOPBACK).ok() } else { None };
-    let relay_door = relay_door.and_then(|listener| open_door_on(listener, &identity, &desk));
+    let relay_door = relay_door.and_then(|listener| open_door_on(listener, &identity, &desk, policies));
     let open = door.as_ref().map_or(0, Door::port);
     let relay = relay_door.as_ref().map_or(open, Door::port);
     let ports = Ports { open, relay, ..Ports::default() };

@@ -104,8 +104,11 @@ pub(super) fn run_role(
         return refused(error, &wiring.events);
     }
     let result = match role {
+        Role::Sender { .. } | Role::SourceMover { .. } if grant.unreadable => {
+            return refused(reads_nothing(grant), &wiring.events);
+        }
         Role::Sender { .. } | Role::SourceMover { .. } if grant.read_only && selection.remove_source_files => {
-            let error = Error::new(Fault::Authentication, "the daemon lets this key only read")
+            let error = only_reads(grant)
                 .because("--remove-source-files removes what was copied")
                 .try_this("leave the flag out, or ask its operator for `rw` beside your key");
             return refused(error, &wiring.events);
@@ -147,9 +150,14 @@ pub(super) fn run_role(
             };
             if is_mover { sender::mover::run(job, wiring) } else { sender::run(job, wiring) }
         }
-        Role::Receiver { .. } | Role::Mover { .. } if grant.read_only => return refused(only_reads(), &wiring.events),
+        Role::Receiver { .. } | Role::Mover { .. } if grant.read_only => {
+            return refused(only_reads(grant), &wiring.events);
+        }
         Role::Place { question } if grant.read_only && question.writes() => {
-            return refused(only_reads(), &wiring.events);
+            return refused(only_reads(grant), &wiring.events);
+        }
+        Role::Place { question } if grant.unreadable && !question.writes() => {
+            return refused(reads_nothing(grant), &wiring.events);
         }
         Role::Place { question } => {
             return place::serve(&question, carriage.timeout_ms, (grant, surroundings), wiring);
@@ -191,9 +199,20 @@ pub(super) fn run_role(
     }
 }
 
-fn only_reads() -> Error {
-    Error::new(Fault::Authentication, "the daemon lets this key only read")
-        .try_this("ask its operator for `rw` beside your key")
+fn reads_nothing(grant: &Grant) -> Error {
+    Error::new(Fault::Authentication, format!("the daemon lets {} read nothing", grant.whom())).try_this(ask(grant))
+}
+
+fn only_reads(grant: &Grant) -> Error {
+    Error::new(Fault::Authentication, format!("the daemon lets {} only read", grant.whom())).try_this(ask(grant))
+}
+
+/// Who may change what it is not let to do.
+fn ask(grant: &Grant) -> &'static str {
+    match grant.network {
+        Some(_) => "ask its operator: haul networks there shows the class of your address",
+        None => "ask its operator for `rw` beside your key",
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use haul_wire::limits::{MAX_MOVERS, MAX_PATHS};
 use crate::faults;
 use crate::kept::class_policy::{Permits, Sending};
 use crate::kept::known_paths::{Direction, KnownPaths, PathName};
+use crate::kept::network_classes;
 use crate::reach::attach::{self, LinkDialler};
 use crate::reach::desk::{Desk, Expecting};
 use crate::reach::lane_door;
@@ -339,7 +340,9 @@ impl Joined {
         let (identity, watch) = (self.identity()?, &self.watch);
         let remote = &mut self.remote;
         let desk = Arc::new(Desk::default());
-        let door = lane_door::open_door(&identity, &desk, job.carriage.port_range);
+        let policies = network_classes::policies(&surroundings.network_files)?;
+        remote.lead.crew().tune_by(Arc::clone(&policies));
+        let door = lane_door::open_door(&identity, &desk, job.carriage.port_range, policies);
         let port = door.as_ref().map(haul_net::Door::port);
         let movers = Movers::new(u16::try_from(job.movers.len()).unwrap_or(u16::MAX).min(MAX_MOVERS));
         let memory = Memory { paths: KnownPaths::of(surroundings), direction: self.side.direction() };

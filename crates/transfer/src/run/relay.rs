@@ -478,11 +478,10 @@ impl Route {
         let identity = view.identity.as_ref().unwrap_or(&self.identity);
         side.channel.outbox().send(Control::Admit { key: identity.public().0 });
         let desk = Arc::new(Desk::default());
-        let door = lane_door::open_door(identity, &desk, job.carriage.port_range);
+        let door = lane_door::open_door(identity, &desk, job.carriage.port_range, lead.crew().policies());
         let expecting = desk.expect(view.peer_session, view.key, events.sender(), convert::wanted(&carriage), false)?;
         let terms = crate::reach::lane_terms::LaneTerms {
             first_mark: None,
-            policies: Arc::default(),
             session: view.session,
             identity: Arc::clone(identity),
             peer_key: view.key,

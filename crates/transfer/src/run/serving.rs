@@ -9,6 +9,7 @@ use haul_wire::control::{Address, AgentHello, Control, Start};
 
 use crate::faults;
 use crate::kept::class_policy::{Permits, Sending};
+use crate::kept::network_classes;
 use crate::kept::surroundings::Surroundings;
 use crate::reach::attach::{self, LinkDialler};
 use crate::reach::crew::Lead;
@@ -85,6 +86,8 @@ pub fn serve_control(
     // What may be asked of networks is read while it can be.
     let sending = Sending { user: grant.user.clone(), key: grant.key };
     let permits = Permits::of(&surroundings.policy_files, sending);
+    // A file that became wrong is a matter for the log of the daemon, not for this session.
+    let policies = network_classes::policies(&surroundings.network_files).unwrap_or_default();
     let hooks = permits.hooks().and_then(|commands| Hooks::begin(&commands, surroundings.state.clone()));
     hooks::give_back_what_is_left(surroundings.state.as_deref());
     let served = Served { surroundings, permits, hooks };
@@ -109,9 +112,9 @@ pub fn serve_control(
     }
     let ciphers = convert::ciphers(&start.carriage.ciphers);
     let lead = Lead::new();
+    lead.crew().tune_by(policies);
     let terms = LaneTerms {
         first_mark: None,
-        policies: Arc::default(),
         session: start.peer_session,
         identity: Arc::clone(identity),
         peer_key: PublicKey(start.peer_key),

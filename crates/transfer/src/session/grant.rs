@@ -15,6 +15,10 @@ pub struct Grant {
     pub root: Option<PathBuf>,
     /// It may only read.
     pub read_only: bool,
+    /// It may not read.
+    pub unreadable: bool,
+    /// The network class that it comes from, where that narrows what its key may do.
+    pub network: Option<String>,
     /// It may have data connections that are not encrypted.
     pub clear: bool,
     /// The account as which its files are read and written; `None`: that of the daemon.
@@ -24,6 +28,14 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// In words: whom its limits hold for.
+    pub(crate) fn whom(&self) -> String {
+        match &self.network {
+            Some(class) => format!("network class {class}"),
+            None => "this key".to_owned(),
+        }
+    }
+
     /// A daemon binds every key to a directory; who came in by ssh has an account.
     pub(crate) fn is_of_daemon(&self) -> bool {
         self.root.is_some()

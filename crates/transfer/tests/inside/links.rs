@@ -430,7 +430,7 @@ mod jobs {
     fn far_side(fate: &Fate) -> FarSide {
         let (near, far) = fate.link(usize::MAX);
         let (identity, desk) = (Arc::new(Identity::generate().unwrap()), Arc::new(Desk::default()));
-        let door = lane_door::open_door(&identity, &desk, None).unwrap();
+        let door = lane_door::open_door(&identity, &desk, None, Arc::default()).unwrap();
         let ports = Ports { open: door.port(), ..Ports::default() };
         let end = std::thread::spawn(move || {
             serve_control(far, &identity, &desk, ports, &Grant::default(), &Surroundings::default(), None)

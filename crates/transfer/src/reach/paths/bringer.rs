@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use haul_engine::paths::{Asked, LocalAddress, Refusal, Surroundings, Way, candidates};
 use haul_job::{Family, Subject};
+use haul_net::dial;
 use haul_net::interfaces::{NetworkEvent, NetworkWatch};
-use haul_net::{Policies, dial};
 use haul_wire::control::Notice;
 use haul_wire::limits::MAX_CANDIDATES;
 
@@ -209,7 +209,8 @@ impl Bringer {
     /// Words need not stand still where data does not: the control channel gets a link by this way, too.
     fn bring_link(&self, way: &Way, there: SocketAddr) -> Option<LinkId> {
         let socket =
-            dial::dial(&[there], WAY_TIMEOUT, &Policies::default(), &self.out(way), self.terms.crew.cancel()).ok()?;
+            dial::dial(&[there], WAY_TIMEOUT, &self.terms.crew.policies(), &self.out(way), self.terms.crew.cancel())
+                .ok()?;
         let stream = greet_link(socket, &self.terms).ok()?;
         self.channel.add_link(stream, false)
     }

@@ -38,6 +38,7 @@ use session::{Measured, Measures, Side, Terms};
 
 use crate::faults;
 use crate::kept::class_policy::{Permits, Sending};
+use crate::kept::network_classes;
 use crate::kept::surroundings::Surroundings;
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{self, LaneRecord};
@@ -151,6 +152,7 @@ fn with_far(request: &Request, surroundings: &Surroundings, time_ms: u32, watch:
     let (here, far) = (host_facts::host_here(), remote.host());
     let record = Arc::new(LaneRecord::default());
     let permits = Permits::of(&surroundings.policy_files, Sending::default());
+    remote.lead.crew().tune_by(network_classes::policies(&surroundings.network_files)?);
     let result = over_lanes(&job, remote, (time_ms, permits), watch, &record);
     if let Some(child) = child {
         child.end();
@@ -190,7 +192,7 @@ fn over_lanes(
     let assigned = Assignment { peer_session, peer_key, links, stays, role, path: None, cpus };
     remote.start(assigned, job, false, watch)?;
     let desk = Arc::new(Desk::default());
-    let door = lane_door::open_door(&identity, &desk, job.carriage.port_range);
+    let door = lane_door::open_door(&identity, &desk, job.carriage.port_range, remote.lead.crew().policies());
     let port = door.as_ref().map(haul_net::Door::port);
     let carriage = wire::Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
     let lanes = lane_plan::lane_terms(&remote, job, id, &identity, &carriage, None);

@@ -34,6 +34,11 @@ impl Input {
         (self.end == self.start).then_some(self.stream)
     }
 
+    /// Where it reads from.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     /// Whether a read would return without waiting.
     pub(super) fn has_input(&self) -> bool {
         self.end > self.start || self.stream.has_input()

@@ -304,6 +304,9 @@ impl Lane<'_> {
         let with_tag = wire_bytes + self.tag_bytes();
         self.input.fill(with_tag)?;
         self.watch.lap(Waiting::Network);
+        if self.input.stream().keep_to_rate(wire_bytes as u64) {
+            self.watch.lap(Waiting::Rate);
+        }
         let (wire, tag) = self.input.take(with_tag).split_at(wire_bytes);
         // Without tags the lane itself proves what it brings.
         let is_proved =

@@ -308,7 +308,8 @@ impl Lane<'_> {
                 self.ahead.skip(open, offset, size as u64);
                 self.append_block_header(block_header(size, Encoding::Zeros));
             } else {
-                if self.shared.pace(size as u64) {
+                // Both are charged, each for its own.
+                if self.shared.pace(size as u64) | self.stream.keep_to_rate(size as u64) {
                     self.watch.lap(Waiting::Rate);
                 }
                 match (open.local_fd(), self.pump.take()) {

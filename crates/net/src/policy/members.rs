@@ -1,0 +1,293 @@
+//! Who is connected: counted by network class and by address, and held to their rates.
+//!
+//! A connection counts in each class that holds for it, so that a user's own classes do not widen the operator's.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use haul_sys::{retransmission, tcp_info};
+
+use super::networks::Found;
+use super::observed::{self, ObservedClasses};
+
+/// The connections of a host.
+#[derive(Default)]
+pub(super) struct Members {
+    /// By the number of the list, and the name of the class.
+    classes: Mutex<HashMap<(usize, String), Count>>,
+    /// What the kernel knew of those that have ended.
+    observed: Mutex<ObservedClasses>,
+    /// Connections that are held by a second descriptor, to be read at their end.
+    watched: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Count {
+    all: u32,
+    by_source: HashMap<IpAddr, OfSource>,
+    budget: Option<Weak<Budget>>,
+}
+
+#[derive(Default)]
+struct OfSource {
+    connections: u32,
+    budget: Option<Weak<Budget>>,
+}
+
+/// A class has all the connections that it may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverLimit {
+    /// The class.
+    pub class: String,
+    /// At most so many at once.
+    pub limit: u32,
+    /// Of one address; else of all addresses of the class.
+    pub of_address: bool,
+}
+
+impl fmt::Display for OverLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = if self.of_address { "one address" } else { "all addresses" };
+        write!(f, "network class {} has at most {} connections of {whose} at once", self.class, self.limit)
+    }
+}
+
+/// One connection. It counts until this is dropped.
+pub struct Membership {
+    members: Arc<Members>,
+    source: IpAddr,
+    found: Found,
+    counted: Vec<(usize, String)>,
+    over: Option<OverLimit>,
+    budgets: Vec<Arc<Budget>>,
+    watched: Option<TcpStream>,
+}
+
+/// So many connections are watched at once: beyond it, a second descriptor for each would cost too much.
+const MAX_WATCHED: usize = 1024;
+
+impl Members {
+    /// Counts a connection. One that is over a limit is not counted, and knows why.
+    pub(super) fn enters(self: &Arc<Self>, found: Found, ip: IpAddr) -> Membership {
+        let source = source_of(ip.to_canonical());
+        let mut classes = self.lock();
+        let mut over = None;
+        for found in found.classes() {
+            let (class, terms) = (&found.class.name, found.class.terms);
+            let count = classes.get(&(found.list, class.clone()));
+            let all = count.map_or(0, |count| count.all);
+            let of_source = count.and_then(|count| count.by_source.get(&source)).map_or(0, |held| held.connections);
+            let limits = [(terms.connections, all, false), (terms.connections_per_address, of_source, true)];
+            for (limit, now, of_address) in limits {
+                if let Some(limit) = limit.filter(|limit| now >= *limit) {
+                    over.get_or_insert(OverLimit { class: class.clone(), limit, of_address });
+                }
+            }
+        }
+        let (mut counted, mut budgets) = (Vec::new(), Vec::new());
+        for found in found.classes().iter().filter(|_| over.is_none()) {
+            let (key, terms) = ((found.list, found.class.name.clone()), found.class.terms);
+            let count = classes.entry(key.clone()).or_default();
+            let of_source = count.by_source.entry(source).or_default();
+            count.all += 1;
+            of_source.connections += 1;
+            budgets.extend(terms.rate_bytes_per_s.map(|rate| shared(&mut count.budget, rate)));
+            budgets.extend(terms.rate_per_address_bytes_per_s.map(|rate| shared(&mut of_source.budget, rate)));
+            counted.push(key);
+        }
+        drop(classes);
+        Membership { members: Arc::clone(self), source, found, counted, over, budgets, watched: None }
+    }
+
+    /// What was observed since the last call.
+    pub(super) fn take_observed(&self) -> ObservedClasses {
+        std::mem::take(&mut *self.observed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(usize, String), Count>> {
+        self.classes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The budget of the connections that are there; a new one with another rate takes its place for those that come.
+fn shared(held: &mut Option<Weak<Budget>>, rate_bytes_per_s: u64) -> Arc<Budget> {
+    let now = held.as_ref().and_then(Weak::upgrade).filter(|budget| budget.rate_bytes_per_s == rate_bytes_per_s);
+    now.unwrap_or_else(|| {
+        let budget = Arc::new(Budget { rate_bytes_per_s, spent_until: Mutex::new(None) });
+        *held = Some(Arc::downgrade(&budget));
+        budget
+    })
+}
+
+impl Membership {
+    /// The classes that held when it came.
+    pub fn class(&self) -> &Found {
+        &self.found
+    }
+
+    /// Has the kernel's view of the connection counted when this is dropped, for who moves the socket elsewhere. With very many
+    /// connections not all of them are.
+    pub fn watching(mut self, socket: &TcpStream) -> Membership {
+        if self.members.watched.fetch_add(1, Ordering::Relaxed) < MAX_WATCHED {
+            self.watched = socket.try_clone().ok();
+        }
+        if self.watched.is_none() {
+            self.members.watched.fetch_sub(1, Ordering::Relaxed);
+        }
+        self
+    }
+
+    /// Why it is not let in.
+    pub fn over_limit(&self) -> Option<&OverLimit> {
+        self.over.as_ref()
+    }
+
+    /// Counts what the kernel knows of the connection. To be called once, at its end.
+    pub fn observe(&self, socket: impl AsFd) {
+        // An older kernel has no such option: its floor is 200 ms unless the route says otherwise.
+        let floor = retransmission::rto_min(&socket).unwrap_or(KERNELS_FLOOR);
+        let floor_us = u32::try_from(floor.as_micros()).ok();
+        if let (Some(class), Ok(info)) = (self.found.name(), tcp_info::tcp_info(socket)) {
+            let mut observed = self.members.observed.lock().unwrap_or_else(PoisonError::into_inner);
+            observed::count(&mut observed, class, &info, floor_us);
+        }
+    }
+
+    /// Counts bytes that were moved, or are about to be, and says how long to wait for the rates of its classes.
+    pub fn charge(&self, bytes: u64, now: Instant) -> Duration {
+        self.budgets.iter().map(|budget| budget.take(bytes, now)).max().unwrap_or_default()
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        if let Some(socket) = self.watched.take() {
+            self.observe(&socket);
+            self.members.watched.fetch_sub(1, Ordering::Relaxed);
+        }
+        let mut classes = self.members.lock();
+        for key in &self.counted {
+            let Some(count) = classes.get_mut(key) else { continue };
+            count.all = count.all.saturating_sub(1);
+            if let Some(of_source) = count.by_source.get_mut(&self.source) {
+                of_source.connections = of_source.connections.saturating_sub(1);
+                if of_source.connections == 0 {
+                    count.by_source.remove(&self.source);
+                }
+            }
+            if count.all == 0 {
+                classes.remove(key);
+            }
+        }
+    }
+}
+
+/// `TCP_RTO_MIN` of Linux.
+const KERNELS_FLOOR: Duration = Duration::from_millis(200);
+
+/// A rate that several connections share.
+struct Budget {
+    rate_bytes_per_s: u64,
+    /// All that was taken is paid for by then.
+    spent_until: Mutex<Option<Instant>>,
+}
+
+impl Budget {
+    fn take(&self, bytes: u64, now: Instant) -> Duration {
+        let costs = Duration::from_secs_f64(bytes as f64 / self.rate_bytes_per_s.max(1) as f64);
+        let mut spent_until = self.spent_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle_since = now.checked_sub(BURST).unwrap_or(now);
+        let begins = spent_until.map_or(idle_since, |spent_until| spent_until.max(idle_since));
+        let ends = begins + costs;
+        *spent_until = Some(ends);
+        ends.saturating_duration_since(now)
+    }
+}
+
+/// After a pause, so much time of the rate goes at once: a block of 256 KiB at 20 Mbit/s.
+const BURST: Duration = Duration::from_millis(100);
+
+/// To whom an address is counted. A household commonly has 256 networks of 2^64 IPv6 addresses each (RIPE-690). It
+/// counts once, as it does behind its one IPv4 address. Who has more networks than that counts as several sources.
+pub(crate) fn source_of(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 72 << 72)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ClassList, NetworkClass, Networks, OwnNetworks, Terms};
+    use super::*;
+
+    fn networks(terms: &[Terms]) -> Networks {
+        let list = |terms: &Terms| {
+            let mut list = ClassList::default();
+            list.add(NetworkClass { name: "rest".into(), terms: *terms, ..NetworkClass::default() }, &[], &[]).unwrap();
+            list
+        };
+        Networks::of(terms.iter().map(list).collect(), OwnNetworks::default())
+    }
+
+    fn enters(members: &Arc<Members>, networks: &Networks, ip: &str) -> Membership {
+        let ip = ip.parse().unwrap();
+        members.enters(networks.find(&networks.peer_at(ip)), ip)
+    }
+
+    #[test]
+    fn connections_count_by_address_and_by_class_until_they_end() {
+        let terms = Terms { connections: Some(3), connections_per_address: Some(2), ..Terms::default() };
+        let (networks, members) = (networks(&[terms]), Arc::new(Members::default()));
+        let first = enters(&members, &networks, "198.51.100.1");
+        let _second = enters(&members, &networks, "198.51.100.1");
+        let third = enters(&members, &networks, "198.51.100.1");
+        assert_eq!(
+            third.over_limit().unwrap().to_string(),
+            "network class rest has at most 2 connections of one address at once"
+        );
+        let other = enters(&members, &networks, "2001:db8::1");
+        assert_eq!(other.over_limit(), None);
+        let full = enters(&members, &networks, "198.51.100.3");
+        assert!(full.over_limit().is_some_and(|over| !over.of_address), "{:?}", full.over_limit());
+        drop((first, third, full));
+        assert_eq!(enters(&members, &networks, "198.51.100.3").over_limit(), None);
+        drop(other);
+        let house = [enters(&members, &networks, "2001:db8::2"), enters(&members, &networks, "2001:db8:0:1::2")];
+        assert!(house.iter().all(|member| member.over_limit().is_none()));
+        drop((_second, house));
+        assert!(members.lock().is_empty());
+    }
+
+    #[test]
+    fn the_users_own_class_does_not_widen_the_operators() {
+        let one = |connections| Terms { connections: Some(connections), ..Terms::default() };
+        let (networks, members) = (networks(&[one(1), one(9)]), Arc::new(Members::default()));
+        let _first = enters(&members, &networks, "198.51.100.1");
+        assert_eq!(enters(&members, &networks, "198.51.100.2").over_limit().map(|over| over.limit), Some(1));
+    }
+
+    #[test]
+    fn all_connections_of_a_class_share_its_rate_and_each_address_its_own() {
+        let terms = Terms {
+            rate_bytes_per_s: Some(1_000_000),
+            rate_per_address_bytes_per_s: Some(500_000),
+            ..Terms::default()
+        };
+        let (networks, members) = (networks(&[terms]), Arc::new(Members::default()));
+        let [one, same, other] =
+            ["198.51.100.1", "198.51.100.1", "198.51.100.2"].map(|ip| enters(&members, &networks, ip));
+        let now = Instant::now();
+        let ms = |member: &Membership, bytes| member.charge(bytes, now).as_millis();
+        assert_eq!(ms(&one, 50_000), 0, "a burst");
+        assert_eq!(ms(&same, 100_000), 200, "the address: 0.15 MB at 0.5 MB/s less the burst of 100 ms");
+        assert_eq!(ms(&other, 250_000), 400, "its own address: 0.25 MB at 0.5 MB/s");
+        assert_eq!(ms(&other, 0), 400, "the class: 0.4 MB at 1 MB/s would be 300 ms");
+        assert_eq!(one.charge(0, now + Duration::from_secs(9)), Duration::ZERO);
+    }
+}
