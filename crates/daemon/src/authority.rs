@@ -93,11 +93,11 @@ fn look(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, Li
     Ok(Some((found, list, bad)))
 }
 
-/// Reads the list as it must be at the start of the daemon: without a bad line.
-pub fn check(path: &Path) -> io::Result<Result<List, BadLine>> {
+/// Reads the list to judge it: what it grants, and the lines that grant nothing.
+pub fn check(path: &Path) -> io::Result<(List, Vec<BadLine>)> {
     let looked = look(path, None)?;
     let (_, list, bad) = looked.expect("nothing was read before");
-    Ok(bad.into_iter().next().map_or(Ok(list), Err))
+    Ok((list, bad))
 }
 
 /// Whoever can write or replace the list can let himself in.
@@ -277,12 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn at_the_start_a_bad_line_is_an_error() {
+    fn all_bad_lines_are_told_and_the_others_hold() {
         let place = Place::new();
         assert_eq!(check(&place.file).unwrap_err().kind(), io::ErrorKind::NotFound);
-        place.write(&format!("ro root=/a {KEY}\nro root=/a\n"));
-        assert_eq!(check(&place.file).unwrap().unwrap_err(), BadLine { line: 2, why: "it has no key".into() });
+        place.write(&format!("ro root=/a {KEY}\nro root=/a\nro\n"));
+        let (list, bad) = check(&place.file).unwrap();
+        assert_eq!((list.len(), bad.iter().map(|bad| bad.line).collect::<Vec<_>>()), (1, vec![2, 3]));
+        assert_eq!(bad[0], BadLine { line: 2, why: "it has no key".into() });
         place.write(&format!("ro root=/a {KEY}\n"));
-        assert_eq!(check(&place.file).unwrap().unwrap().len(), 1);
+        assert_eq!(check(&place.file).unwrap().1, []);
     }
 }

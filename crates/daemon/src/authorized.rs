@@ -13,9 +13,8 @@
 //! Control is always encrypted. Within quotes `\"`, `\\` and `\xHH` stand for one byte.
 //!
 //! The key stands last, before the name. So a line that was cut off grants nothing. A line whose directory holds the
-//! daemon's own files grants nothing either (`own_files.rs`); that is judged when a session begins. A bad line is an
-//! error when the daemon starts. When the list changes later, a bad line is left out and logged, and the other lines
-//! hold.
+//! daemon's own files grants nothing either (`own_files.rs`); that is judged when a session begins. A bad line is
+//! left out and logged, and the other lines hold. `haul serve --check` fails with it.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -3,6 +3,7 @@
 //! ```text
 //!   serve        listen -> handshake: is the key in the list, or a lane that a session expects?
 //!                -> lane: to its session          -> control: a session in a thread of its own
+//!   listening    the port: opened here, or held by systemd
 //!   authorized   the list of keys, each with its directory
 //!   authority    that list as it stands in its file: read again when the file changes
 //!   own_files    the private key and the list, which no directory of a key may hold
@@ -22,6 +23,7 @@ mod authority;
 pub mod authorized;
 mod bind_error;
 pub mod limits;
+mod listening;
 mod log;
 mod lookout;
 mod networks;

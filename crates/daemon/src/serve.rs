@@ -22,10 +22,11 @@ use haul_net::{
 use haul_transfer::class_policy::ClassPolicy;
 use haul_transfer::{Desk, Grant, Surroundings, Visit, trusted_keys};
 use haul_wire::lane::Hello;
+use listenfd::ListenFd;
 
 use crate::authority::{self, Authority};
-use crate::bind_error::bind_error;
 use crate::limits;
+use crate::listening::{self, Port};
 use crate::log::{Log, WriteLine, escaped};
 use crate::networks::NetworkFiles;
 use crate::own_files::OwnFiles;
@@ -87,11 +88,10 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
         log.say("the settings are good");
         return Ok(());
     }
-    let listener = match options.listen {
-        Some(address) => Listener::bind_to(address),
-        None => Listener::bind(Some((options.port, options.port)), None),
-    }
-    .map_err(bind_error)?;
+    let (listener, held_by) = match listening::port(ListenFd::from_env(), options.listen, options.port)? {
+        Port::Opened(listener) => (listener, ""),
+        Port::HandedOver(listener) => (listener, ", a socket that was handed over"),
+    };
     let address = listener.local_addr();
     let house = Arc::new(House {
         port: address.port(),
@@ -110,7 +110,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     if !options.quiet {
         introduce(&house.identity.public(), address, &list);
     }
-    log.say(&format!("listening on {address}"));
+    log.say(&format!("listening on {address}{held_by}"));
     while !stop() {
         std::thread::park_timeout(limits::STOP_POLL);
         networks.look(&log);
@@ -364,8 +364,8 @@ fn list_file(options: &Options) -> Result<PathBuf, Error> {
         .ok_or_else(no_home)
 }
 
-/// The daemon refuses to start with a list that has a bad line, or that others may write. A missing list may come
-/// later, unless an option named it. False: the list is missing.
+/// The daemon refuses to start with a list that others may write. A line that is wrong lets nobody in, and the others hold; `--check`
+/// fails with it. A missing list may come later, unless an option named it. False: the list is missing.
 fn check_list(path: &Path, options: &Options, log: &Log) -> Result<bool, Error> {
     const LINE: &str = "a line is: ro root=/DIR ed25519:KEY NAME (or rw; what `haul key show` prints at the client; \
                         as root, user=NAME before it)";
@@ -373,7 +373,17 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<bool, Error> 
         Error::new(Fault::Authentication, format!("cannot use the list of keys {}", path.display())).because(cause)
     };
     match authority::check(path) {
-        Ok(Ok(list)) => {
+        Ok((_, bad)) if options.check && !bad.is_empty() => {
+            bad.iter().for_each(|bad| log.warn(&format!("{}: {bad}", escaped(path.as_os_str().as_encoded_bytes()))));
+            let lines = if bad.len() == 1 { "a line lets" } else { "lines let" };
+            let first = bad.first().map(ToString::to_string).unwrap_or_default();
+            let others = bad.len().saturating_sub(1);
+            let more = if others > 0 { format!(", and {others} more") } else { String::new() };
+            Err(Error::new(Fault::Usage, format!("in the list of keys {} {lines} nobody in", path.display()))
+                .because(format!("{first}{more}"))
+                .try_this(LINE))
+        }
+        Ok((list, _)) => {
             // Each account is asked for once, and nobody after one for which there was no answer: it may take seconds.
             let (mut users, mut is_silent) = (HashMap::new(), false);
             for authorized in list.grants() {
@@ -390,7 +400,6 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<bool, Error> 
             }
             Ok(true)
         }
-        Ok(Err(bad)) => Err(failed(bad.to_string()).try_this(LINE)),
         Err(error) if error.kind() == ErrorKind::NotFound && options.authorized_keys.is_none() => {
             log.warn(&format!("warning: the list of keys is empty until {} is made; {LINE}", path.display()));
             Ok(false)

@@ -44,6 +44,19 @@ impl Listener {
         listen_on(address, true).map_err(|cause| NetError::Bind { what: address.to_string(), cause })
     }
 
+    /// A socket that another program holds and listens on, such as systemd.
+    pub fn of_socket(socket: TcpListener) -> Result<Listener, NetError> {
+        let failed = |cause| NetError::Bind { what: "the socket that was handed over".into(), cause };
+        let address = socket.local_addr().map_err(failed)?;
+        if !haul_sys::socket::is_listening(&socket).map_err(failed)? {
+            return Err(failed(io::Error::other("nobody listens on it")));
+        }
+        // The program that holds it may have chosen otherwise for itself.
+        socket.set_nonblocking(false).map_err(failed)?;
+        policy::prepare(&socket);
+        Ok(Listener { socket, address })
+    }
+
     /// The socket, for a service that accepts by itself. It does not block.
     pub fn into_socket(self) -> Result<TcpListener, NetError> {
         self.socket
@@ -142,6 +155,20 @@ mod tests {
             dial(&[SocketAddr::new(ip, listener.port())], TIMEOUT, &Policies::default(), &Way::default(), None)
                 .unwrap();
         }
+    }
+
+    #[test]
+    fn a_socket_that_is_handed_over_has_to_listen() {
+        let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        held.set_nonblocking(true).unwrap();
+        let listener = Listener::of_socket(held.try_clone().unwrap()).unwrap();
+        assert_eq!(listener.local_addr(), held.local_addr().unwrap());
+        let near = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.port()));
+        let _caller = dial(&[near], TIMEOUT, &Policies::default(), &Way::default(), None).unwrap();
+        listener.socket.accept().unwrap();
+        let idle = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        idle.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        assert!(Listener::of_socket(idle.into()).unwrap_err().to_string().contains("nobody listens on it"));
     }
 
     #[test]

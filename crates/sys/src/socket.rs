@@ -11,6 +11,11 @@ pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
     Ok(sockopt::tcp_congestion(socket)?)
 }
 
+/// Whether the socket was told to listen (SO_ACCEPTCONN, socket(7)).
+pub fn is_listening(socket: impl AsFd) -> io::Result<bool> {
+    Ok(sockopt::socket_acceptconn(socket)?)
+}
+
 /// Chooses the congestion control by name: `ENOENT` when the kernel has no algorithm of that name, `EPERM` when it is
 /// not among `net.ipv4.tcp_allowed_congestion_control` and the process may not administer the network.
 pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {

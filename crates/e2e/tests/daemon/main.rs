@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod door;
+mod handed_over;
 mod harm;
 mod hosts;
 mod networks;
@@ -222,14 +223,20 @@ fn the_list_of_keys_is_read_again_when_it_changes() {
 }
 
 #[test]
-fn a_list_with_a_bad_line_is_no_list_to_start_with() {
+fn a_bad_line_costs_nobody_else_and_is_told_by_the_check_and_by_the_log() {
     needs!(Haul);
     let mut stage = Stage::new("rw");
     stage.stop(Signal::INT).expect(code::OK);
-    let serve = || stage.haul("server").args(["serve", "--listen", "127.0.0.1:0"]).run();
     let good = fs::read_to_string(stage.list()).expect("own file");
-    stage.write_list(&format!("{good}\nro root=relative {}\n", stage.daemon_key()));
-    serve().expect(code::AUTHENTICATION).says(&["line 3: root must be a full path"]);
+    stage.write_list(&format!("{good}\nro root=relative {}\nnonsense\n", stage.daemon_key()));
+    let checked = stage.haul("server").args(["serve", "--check"]).run().expect(code::USAGE);
+    checked.says(&["line 3: root must be a full path"]).says(&["line 4: 'nonsense' is none of"]).says(&["and 1 more"]);
+    stage.start();
+    stage.eventually_logs("line 3: root must be a full path");
+    plant::text(&stage.at("file"), "words\n");
+    stage.cp().args(["file", &stage.url("file")]).run().expect(code::OK);
+    stage.stop(Signal::INT).expect(code::OK);
+    let serve = || stage.haul("server").args(["serve", "--listen", "127.0.0.1:0"]).run();
     stage.write_list(&good);
     fs::set_permissions(stage.list(), fs::Permissions::from_mode(0o620)).expect("own file");
     serve().expect(code::AUTHENTICATION).says(&["others may write it"]);
