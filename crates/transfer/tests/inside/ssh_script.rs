@@ -18,6 +18,14 @@ const PROGRAM: &str = "/bin/readlink";
 struct Host {
     dir: tempfile::TempDir,
     program: Program,
+    /// What else the first line names.
+    others: String,
+}
+
+/// What is brought.
+struct Program {
+    bytes: Vec<u8>,
+    sha256: String,
 }
 
 #[derive(Debug)]
@@ -53,7 +61,7 @@ impl Host {
         for name in ["home", "tmp"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
-        Self { dir, program: Program { bytes: script.into_bytes(), sha256 } }
+        Self { dir, program: Program { bytes: script.into_bytes(), sha256 }, others: String::new() }
     }
 
     fn directory(&self, name: &str, mode: u32) -> PathBuf {
@@ -67,6 +75,18 @@ impl Host {
         cache.join(format!("haul/haul-{}", self.program.sha256))
     }
 
+    /// Where the program is for this machine alone, ours is one that nobody has.
+    fn first_line(&self) -> String {
+        let Program { bytes, sha256 } = &self.program;
+        match self.others.as_str() {
+            "" => format!("{sha256} {}\n", bytes.len()),
+            machines => {
+                let named = machines.split(' ').map(|machine| format!(" {machine} {sha256} {}", bytes.len()));
+                format!("{} 7{}\n", "0".repeat(64), named.collect::<String>())
+            }
+        }
+    }
+
     /// `sabotage` stands before the script, in the same shell.
     fn logs_in(&self, shell: &[&str], cache: &Path, sabotage: &str) -> Said {
         let script = start_script("--lanes 1");
@@ -78,7 +98,7 @@ impl Host {
         command.env("XDG_CACHE_HOME", cache).env("TMPDIR", self.dir.path().join("tmp"));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
-        let mut words = format!("{} {}\n", self.program.sha256, self.program.bytes.len()).into_bytes();
+        let mut words = self.first_line().into_bytes();
         words.extend(&self.program.bytes);
         // Who has the program reads no more than the first line.
         let _ = input.write_all(&words);
@@ -207,5 +227,23 @@ fn a_program_that_does_not_arrive_whole_leaves_nothing() {
         let said = host.logs_in(&shell, &cache, "head() { command head -c 10; };");
         assert!(said.has(FAIL).is_some_and(|why| why.contains("did not arrive whole")), "{shell:?}: {said:?}");
         assert_eq!(std::fs::read_dir(cache.join("haul")).unwrap().count(), 0, "{shell:?}");
+    }
+}
+
+#[test]
+fn a_host_of_another_machine_takes_and_keeps_the_program_for_it() {
+    let uname = Command::new("uname").arg("-m").output().unwrap();
+    let machine = String::from_utf8(uname.stdout).unwrap().trim().to_owned();
+    for shell in shells() {
+        let mut host = Host::new();
+        host.others = format!("vax {machine}");
+        let cache = host.directory("cache", 0o755);
+        host.is_trusted(&shell, &cache);
+        host.others = "vax pdp11".into();
+        let said = host.logs_in(&shell, &host.directory("other", 0o755), "");
+        assert!(
+            said.asked_for_the_program() && said.has(FAIL).is_some(),
+            "what is for others does not run here: {said:?}"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! Reaches a far side through the system's ssh program, and puts our own program there when it is missing.
 //!
 //! One ssh session does it all. A start script for the login shell runs one of these: the program that is kept there under the
-//! hash of its content; an installed program of the same protocol; our own program, which it asks for. The user's
+//! hash of its content; an installed program of the same protocol; our own program, which it asks for, or one for its machine that lies
+//! beside ours. The user's
 //! configuration, agent, jump hosts and second factors work as ever. A far side that has the program costs no round trip.
 //!
 //! Until the first word of our protocol there is no time limit: ssh may ask for a password, and has limits of its own
@@ -10,6 +11,7 @@
 mod escaper;
 mod kept_login;
 mod lanes;
+mod programs;
 mod script;
 mod words;
 
@@ -34,7 +36,8 @@ use crate::session::reporter::Watch;
 use crate::session::stalls::Progress;
 use crate::sync::lock;
 pub(crate) use lanes::SshLanes;
-use script::{Program, quoted, runs_on, start_script};
+use programs::Programs;
+use script::{quoted, start_script};
 use words::{Words, last_line, login_failed};
 
 /// One ssh session with the far side's program at its other end.
@@ -168,13 +171,13 @@ impl SshTarget {
         let mut session = self.spawn(&script)?;
         let child = Arc::clone(&session.child);
         let _watched = crew.map(|crew| crew.on_end(move || kill(&child)));
-        let ours = match self.options.remote_program {
+        let mut programs = match self.options.remote_program {
             Some(_) => None,
             None => {
-                let ours = Program::ours()?;
+                let programs = Programs::find()?;
                 // When ssh could not connect, its own words say so better than the broken pipe.
-                drop(session.send(format!("{} {}\n", ours.sha256, ours.bytes.len()).as_bytes(), self, watch));
-                Some(ours)
+                drop(session.send(programs.line().as_bytes(), self, watch));
+                Some(programs)
             }
         };
         let (mut sent, mut notes): (Option<Sent>, u32) = (None, 0);
@@ -209,15 +212,19 @@ impl SshTarget {
                         .because("it was sent once, and what runs it asks once"));
                 }
                 Banner::Need { system, machine } => {
-                    let ours = ours.as_ref().filter(|_| runs_on(&system, &machine)).ok_or_else(|| {
+                    let program = programs.take().and_then(|programs| programs.take_for(&system, &machine));
+                    let program = program.ok_or_else(|| {
                         Error::new(Fault::Install, format!("haul is not installed on {}", self.host))
                             .because(format!("it is {system} on {machine}; our own program would not run there"))
-                            .try_this("install haul there, in the PATH of ssh commands or named with --haul-path PATH")
+                            .try_this(format!(
+                                "install haul there, in the PATH of ssh commands or named with --haul-path PATH; or put a \
+                                 program for it beside ours, as haul-{machine}"
+                            ))
                     })?;
-                    let (place, bytes) = (self.host.clone(), ours.bytes.len() as u64);
+                    let (place, bytes) = (self.host.clone(), program.len() as u64);
                     watch.tell(&Event::Installing { place, bytes });
                     let start = Instant::now();
-                    session.send(&ours.bytes, self, watch)?;
+                    session.send(&program, self, watch)?;
                     let patience = self.timeout.saturating_add(start.elapsed());
                     sent = Some(Sent { deadline: Instant::now().checked_add(patience), patience });
                 }

@@ -1,33 +1,7 @@
 //! What is said to the login shell of a far side: run our program, or take it.
 
-use haul_job::{Error, Fault};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::{FAIL, NEED, NOTE};
-
-/// Our own program, to be copied to a far side.
-pub(super) struct Program {
-    pub(super) bytes: Vec<u8>,
-    pub(super) sha256: String,
-}
-
-impl Program {
-    pub(super) fn ours() -> Result<Self, Error> {
-        let bytes = std::fs::read("/proc/self/exe")
-            .map_err(|error| Error::new(Fault::Install, "cannot read our own program").because(error))?;
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
-        let sha256 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { bytes, sha256 })
-    }
-}
-
-pub(super) fn runs_on(system: &str, machine: &str) -> bool {
-    let machine = match machine {
-        "amd64" => "x86_64",
-        "arm64" => "aarch64",
-        other => other,
-    };
-    system == "Linux" && machine == std::env::consts::ARCH
-}
 
 /// The command for the login shell: `sh` runs [`START`]. SHA-256 because every system has a program for it; openssl's takes half the time of the
 /// others (10 against 20 ms for our 8 MB).

@@ -7,7 +7,10 @@
 # and a program when it is opened once, its owner, mode and hash are looked at through that descriptor, and that descriptor is run.
 
 # The hash and the size of our program come as one line, so that we compute them while ssh connects.
-read -r w n;
+# Programs for other machines may follow, three words each: the machine, the hash, the size.
+read -r w n o;
+if [ "$o" ]; then set -- $o; a=$(uname -m);
+while [ $# -ge 3 ]; do if [ "$1" = "$a" ]; then w=$2; n=$3; fi; shift 3; done; fi;
 u=$(id -u); y=; m=; t=;
 case ${XDG_CACHE_HOME:-} in /*) c=$XDG_CACHE_HOME;; *) c=$HOME/.cache;; esac;
 d=$c/haul; f=$d/haul-$w;
@@ -48,7 +51,8 @@ run_kept() { if is_ours "$f"; then say_how; exec "$q" agent @ARGUMENTS@; fi; };
 # It runs from its descriptor, so a copy that is for this session only has no name any more when it starts.
 run_new() {
 is_ours "$t" || { echo "@FAIL@ our program did not arrive whole in ${t%/*} (no space, or no sha256sum)"; exit 1; };
-[ "$("$q" agent --protocol 2>/dev/null)" = "haul-protocol @PROTOCOL@" ] ||
+v=$("$q" agent --protocol 2>/dev/null); case $v in "haul-protocol @PROTOCOL@") ;;
+haul-protocol*) echo "@FAIL@ the program for $(uname -m) is of another version (protocol ${v#* })"; exit 1;; *) false;; esac ||
 { echo "@FAIL@ programs cannot be run from ${t%/*} (mounted noexec)"; exit 1; };
 say_how;
 if [ -z "$m" ]; then
