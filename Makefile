@@ -12,7 +12,7 @@ HAUL   := $(TARGET)/$(TRIPLE)/release/haul
 GUEST_KERNEL := $(abspath $(TARGET))/guest-kernel/linux.uml
 WITH_GUEST_KERNEL = $(if $(HAUL_LAB_KERNEL),,$(shell test -x $(GUEST_KERNEL) && echo HAUL_LAB_KERNEL=$(GUEST_KERNEL)))
 
-.PHONY: all build haul test setup-test fmt-check clippy tidy unit guest e2e sweep fuzz lint-deny demo bench bench-web man install clean help
+.PHONY: all build haul test setup-test fmt-check clippy tidy unit guest dist test-dist e2e sweep fuzz lint-deny demo bench bench-web man install clean help
 
 all: build
 
@@ -23,7 +23,7 @@ haul:
 	$(CARGO) build --release --locked -p haul-cli
 
 # Everything that must be clean, quickest first.
-test: setup-test fmt-check tidy clippy unit build guest e2e lint-deny-if-there
+test: setup-test fmt-check tidy clippy unit build test-dist guest e2e lint-deny-if-there
 
 setup-test:
 	scripts/setup-test.sh
@@ -95,6 +95,14 @@ man: build
 	$(HAUL) completions zsh >$(TARGET)/completions/_haul
 	$(HAUL) completions fish >$(TARGET)/completions/haul.fish
 
+# A tarball, .deb, .rpm, a Python wheel and the directory of a container image, in $(TARGET)/dist. HAUL_BIN=PROGRAM packs another one.
+dist: haul
+	HAUL_BIN=$(or $(HAUL_BIN),$(HAUL)) HAUL_HERE=$(HAUL) scripts/dist.sh
+
+# Each of them in an empty root, with a copy of a file there. As root, on Debian; otherwise it says what is skipped.
+test-dist: build
+	HAUL_BIN=$(HAUL) scripts/test-dist.sh
+
 install: man
 	install -D -m 755 $(HAUL) $(DESTDIR)$(PREFIX)/bin/haul
 	install -D -m 755 $(HAUL)-lab $(DESTDIR)$(PREFIX)/bin/haul-lab
@@ -118,4 +126,6 @@ help:
 	@echo "make bench      against scp, rsync and globus-url-copy on this machine"
 	@echo "make bench-web  haul serve --http beside nginx on this machine"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"
+	@echo "make dist       packages: a tarball, .deb, .rpm, a Python wheel, a container image"
+	@echo "make test-dist  each package in an empty root"
 	@echo "make lint-deny  licences, sources and vulnerabilities of the dependencies"
