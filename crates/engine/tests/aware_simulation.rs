@@ -141,3 +141,38 @@ fn with_a_floor_only_as_many_lanes_as_carry_it_are_marked() {
     let alone = Shared { lanes: Some(8), floor: Some(Some(floor as u64)), ..Shared::auto(link) }.run();
     assert_eq!(alone.marked_bytes, 0.0, "{}", alone.told());
 }
+
+/// 40 MB in units of 4 MB, over eight lanes.
+fn with_an_end(link: Link, seed: u64) -> Shared {
+    let seconds = 240;
+    Shared { seed, seconds, lanes: Some(8), job: Some((40e6, 4e6)), ..Shared::auto(link) }
+}
+
+#[test]
+fn the_lane_that_watches_does_not_hold_up_the_end_of_a_job() {
+    for seed in 1..=4 {
+        let shared = || with_an_end(published(), seed).others(0.96, 0.0, 999.0);
+        let (auto, priority) = (shared().run(), shared().fixed(Priority).run());
+        let (Some(auto_s), Some(priority_s)) = (auto.done_s, priority.done_s) else {
+            panic!("seed {seed}: not done\n{}", auto.told())
+        };
+        assert!(auto_s < 1.06 * priority_s + 1.5, "seed {seed}: {auto_s} s, not {priority_s}\n{}", auto.told());
+        // Others are there until the end.
+        assert!(auto.changed_s(Normal, 0.0).is_none(), "seed {seed}\n{}", auto.told());
+    }
+}
+
+#[test]
+fn lanes_that_finish_are_no_sign_of_others() {
+    for link in [published(), Link::new(25.0, 10), Link::new(100.0, 20), Link::new(100.0, 100), Link::new(1000.0, 50)] {
+        for seed in 1..=4 {
+            for (lanes, units) in [(8, 9.0), (8, 12.0), (4, 5.0), (2, 3.0)] {
+                // Ten seconds of the link.
+                let bytes = link.bytes_per_s * 10.0;
+                let shared = Shared { seed, lanes: Some(lanes), job: Some((bytes, bytes / units)), ..Shared::auto(link) };
+                let auto = shared.run();
+                assert!(auto.done_s.is_some() && auto.changes.is_empty(), "{link:?} seed {seed}, {lanes} lanes, {units} units\n{}", auto.told());
+            }
+        }
+    }
+}

@@ -1,12 +1,12 @@
 //! The tuner and the service class of a path, on a link that others use, too.
 
-use haul_engine::path::{LaneReading, Sample, Tuner, Wishes, bound_per_lane};
+use haul_engine::path::{LaneReading, Sample, Tuner, Wishes, bound_per_lane, bounds_at_end};
 use haul_engine::service::ServiceClass;
 use haul_engine::service::aware::{Aware, Change, Reason, Seen};
 use haul_wire::service::MarkEffect;
 
 use super::flow::{Control, Flow};
-use super::link::{Link, Marks, World};
+use super::link::{Link, Marks, NOT_SENT_LOW_WATER, World};
 use super::run::{SAMPLE_US, STOCK, Windows, reading};
 
 /// A run to come.
@@ -22,6 +22,8 @@ pub struct Shared {
     pub floor: Option<Option<u64>>,
     pub fixed: ServiceClass,
     pub lanes: Option<u16>,
+    /// The job has so many bytes, in units of so many; `None`: it has no end.
+    pub job: Option<(f64, f64)>,
     pub control: Control,
     pub seconds: u64,
     pub seed: u64,
@@ -38,6 +40,7 @@ impl Shared {
             floor: Some(None),
             fixed: ServiceClass::Normal,
             lanes: None,
+            job: None,
             control: Control::Cubic,
             seconds: 30,
             seed: 1,
@@ -72,6 +75,8 @@ pub struct Course {
     pub effect: MarkEffect,
     /// Seconds, and the lanes that were marked then.
     pub marked: Vec<(f64, usize, usize)>,
+    /// When the last byte of the job arrived.
+    pub done_s: Option<f64>,
 }
 
 impl Course {
@@ -116,6 +121,8 @@ struct Runner {
     foreign: usize,
     course: Course,
     marked: usize,
+    /// Bytes of units that no lane has taken.
+    waiting: f64,
 }
 
 impl Runner {
@@ -138,7 +145,8 @@ impl Runner {
         let tuner = Tuner::new(wishes, setting.link.rtt_us as u32, 2);
         let aware = Aware::new(setting.floor.flatten());
         let foreign = setting.others.len() + setting.cubic_others.len();
-        Self { setting, world, tuner, aware, foreign, course: Course::default(), marked: 0 }
+        let waiting = setting.job.map_or(f64::INFINITY, |(bytes, _)| bytes);
+        Self { setting, world, tuner, aware, foreign, course: Course::default(), marked: 0, waiting }
     }
 
     fn run(mut self) -> Course {
@@ -149,6 +157,11 @@ impl Runner {
         let mut sent = vec![0.0; self.world.flows.len()];
         while self.world.now_us < self.setting.seconds * 1_000_000 {
             self.have_others();
+            self.have_units();
+            if self.is_done() {
+                self.course.done_s = Some(self.world.now_us as f64 / 1e6);
+                break;
+            }
             let foreign = self.foreign;
             self.world.step(|flow| flow >= foreign);
             sent.resize(self.world.flows.len(), 0.0);
@@ -161,7 +174,7 @@ impl Runner {
             if self.world.now_us >= next_us {
                 next_us += SAMPLE_US;
                 let lanes = self.readings();
-                let sample = Sample { at_us: self.world.now_us, lanes: lanes.clone(), waiting_bytes: u64::MAX };
+                let sample = Sample { at_us: self.world.now_us, lanes: lanes.clone(), waiting_bytes: self.waiting as u64 };
                 if let Some(advice) = self.tuner.on_sample(&sample) {
                     (bound, carrying) = (advice.pacing_bytes_per_s, advice.lanes);
                     self.have_lanes(advice.lanes);
@@ -179,7 +192,8 @@ impl Runner {
         let estimate = self.tuner.estimate().clone();
         let (mut scout, mut of_class) = (None, None);
         if self.setting.floor.is_some() {
-            let seen = Seen { at_us: self.world.now_us, estimate: &estimate, lanes: &lanes[..count], may_raise: true };
+            let (at_us, ends) = (self.world.now_us, self.waiting == 0.0);
+            let seen = Seen { at_us, estimate: &estimate, lanes: &lanes[..count], may_raise: true, ends };
             if let Some(change) = self.aware.on_sample(&seen) {
                 self.course.changes.push((at_s, change));
                 self.tuner.class_changed(change.class == ServiceClass::Priority);
@@ -190,9 +204,15 @@ impl Runner {
         } else if self.setting.fixed == ServiceClass::Priority {
             self.marked = lanes.len();
         }
-        let per_lane = bound.map(|bound| bound_per_lane(bound, lanes, carrying));
-        let per_lane = [per_lane, of_class].into_iter().flatten().min().map(|bound| bound as f64);
+        let left = self.left();
+        let bounds: Option<Vec<u64>> = bound.map(|bound| if self.waiting == 0.0 {
+            bounds_at_end(bound, lanes, &left, &[])
+        } else {
+            vec![bound_per_lane(bound, lanes, carrying); lanes.len()]
+        });
         for (at, flow) in self.world.flows[self.foreign..].iter_mut().enumerate() {
+            let per_lane = bounds.as_ref().and_then(|bounds| bounds.get(at)).copied();
+            let per_lane = [per_lane, of_class].into_iter().flatten().min().map(|bound| bound as f64);
             flow.marked = at < self.marked;
             flow.pacing = per_lane;
             if let Some(marked) = self.aware.marked_bytes_per_s().filter(|_| flow.marked) {
@@ -216,6 +236,33 @@ impl Runner {
             .filter(|(_, flow)| flow.starts_us <= self.world.now_us)
             .map(|(at, flow)| reading(at, flow, None))
             .collect()
+    }
+
+    /// A lane takes the next unit when its connection has nearly all of the one before.
+    fn have_units(&mut self) {
+        let Some((_, unit)) = self.setting.job else { return };
+        let now_us = self.world.now_us;
+        for flow in &mut self.world.flows[self.foreign..] {
+            let size = flow.size.get_or_insert(0.0);
+            let left = *size - flow.sent + flow.resent;
+            if flow.active && flow.starts_us <= now_us && left < NOT_SENT_LOW_WATER {
+                let taken = unit.min(self.waiting);
+                *size += taken;
+                self.waiting -= taken;
+            }
+        }
+    }
+
+    /// What each lane has taken and not sent.
+    fn left(&self) -> Vec<u64> {
+        let lanes = self.world.flows[self.foreign..].iter().filter(|flow| flow.starts_us <= self.world.now_us);
+        lanes.map(|flow| flow.size.map_or(u64::MAX, |size| (size - flow.sent + flow.resent).max(0.0) as u64)).collect()
+    }
+
+    fn is_done(&self) -> bool {
+        let Some((bytes, _)) = self.setting.job else { return false };
+        let acked: f64 = self.world.flows[self.foreign..].iter().map(|flow| flow.acked).sum();
+        acked >= bytes - 1.0
     }
 
     fn have_others(&mut self) {

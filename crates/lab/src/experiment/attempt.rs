@@ -316,6 +316,8 @@ impl Attempt<'_> {
             let seconds = json_number(out, path);
             sample.seconds = Some(seconds.ok_or_else(|| Trouble::Failed(format!("its output has no number {path}")))?);
         }
+        let changes = self.rival.class_changes_json.as_ref().and_then(|path| json_value(out, path));
+        sample.class_changes = changes.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default();
         sample.rate_mbit_per_s = match &self.rival.rate_json {
             None => sample.seconds.map(|seconds| sample.bytes as f64 * 8.0 / seconds / 1e6),
             Some(path) => {
@@ -331,10 +333,15 @@ impl Attempt<'_> {
 
 /// A number in a JSON file. `names` is the path to it.
 fn json_number(path: &Path, names: &str) -> Option<f64> {
+    json_value(path, names)?.as_f64()
+}
+
+/// A value in a JSON file. `names` is the path to it.
+fn json_value(path: &Path, names: &str) -> Option<serde_json::Value> {
     let mut text = String::new();
     File::open(path).ok()?.take(limits::OUTPUT_PARSED_BYTES).read_to_string(&mut text).ok()?;
     let json: serde_json::Value = serde_json::from_str(&text).ok()?;
-    names.split('.').try_fold(&json, |value, name| value.get(name))?.as_f64()
+    names.split('.').try_fold(&json, |value, name| value.get(name)).cloned()
 }
 
 /// Removes a directory, which may be missing. A server that was just killed may still be writing there.

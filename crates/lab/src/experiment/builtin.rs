@@ -4,6 +4,7 @@
 pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("background", include_str!("../../../../experiments/background.toml")),
     ("contended", include_str!("../../../../experiments/contended.toml")),
+    ("contended-course", include_str!("../../../../experiments/contended-course.toml")),
     ("fat-10g-100ms", include_str!("../../../../experiments/fat-10g-100ms.toml")),
     ("iperf-1g-228ms", include_str!("../../../../experiments/iperf-1g-228ms.toml")),
     ("lan-rto", include_str!("../../../../experiments/lan-rto.toml")),

@@ -67,6 +67,8 @@ struct Chart {
 struct Series {
     label: String,
     points: Vec<(f64, Spread)>,
+    /// Over time: where most of it went marked for priority, from and until.
+    marked: Vec<(f64, f64)>,
     /// A figure of somebody else.
     elsewhere: Vec<(f64, f64)>,
 }
@@ -111,6 +113,22 @@ fn as_png(pixels: &[u8]) -> Result<Vec<u8>, png::EncodingError> {
     Ok(image)
 }
 
+/// When the class of a row was priority, from and until.
+fn marked_spans(row: &Row) -> Vec<(f64, f64)> {
+    let mut spans: Vec<(f64, f64)> = Vec::new();
+    let mut is_marked = false;
+    for change in &row.class_changes {
+        let becomes = change.class == "priority";
+        match spans.last_mut() {
+            Some(last) if is_marked && !becomes => last.1 = change.at_s,
+            _ if becomes && !is_marked => spans.push((change.at_s, f64::INFINITY)),
+            _ => {}
+        }
+        is_marked = becomes;
+    }
+    spans
+}
+
 impl Chart {
     /// Decides the chart; `None` if there is nothing to show.
     fn of(spec: &ExperimentSpec, plot: &PlotSpec, summary: &Summary, date: &str) -> Option<Chart> {
@@ -127,7 +145,7 @@ impl Chart {
             let at = match series.iter().position(|series| series.label == label) {
                 Some(at) => at,
                 None => {
-                    series.push(Series { label, points: Vec::new(), elsewhere: Vec::new() });
+                    series.push(Series { label, points: Vec::new(), marked: Vec::new(), elsewhere: Vec::new() });
                     series.len() - 1
                 }
             };
@@ -192,7 +210,7 @@ impl Chart {
             } else {
                 format!("{}, {place}", row.tool)
             };
-            series.push(Series { label, points: points.collect(), elsewhere: Vec::new() });
+            series.push(Series { label, points: points.collect(), marked: marked_spans(row), elsewhere: Vec::new() });
         }
         let points = series.iter().flat_map(|series| &series.points);
         let (longest, most) =
@@ -261,6 +279,11 @@ impl Chart {
             if self.kind != PlotKind::Bar {
                 let line = series.points.iter().map(|(x, spread)| (middle(*x), spread.median));
                 chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
+                for (from, until) in &series.marked {
+                    let points = series.points.iter().filter(|(x, _)| (*from..=*until).contains(x));
+                    let line = points.map(|(x, spread)| (*x, spread.median));
+                    chart.draw_series(LineSeries::new(line, colour.stroke_width(6)))?;
+                }
                 // A plot over time has too many points to mark.
                 let marked = if self.kind == PlotKind::Line { &series.points[..] } else { &[] };
                 let dots =

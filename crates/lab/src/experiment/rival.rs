@@ -53,6 +53,9 @@ pub struct RivalSpec {
     /// The path of the bytes that went with a mark (DSCP), in its JSON output.
     #[serde(default)]
     pub marked_bytes_json: Option<String>,
+    /// The path of the changes of its service class, in its JSON output: a list of objects with `at_s` and `class`.
+    #[serde(default)]
+    pub class_changes_json: Option<String>,
 }
 
 /// How one server is started.

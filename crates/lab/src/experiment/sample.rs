@@ -37,6 +37,9 @@ pub struct Sample {
     /// Bytes that it sent with a mark, as far as it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marked_mb: Option<f64>,
+    /// When it changed its service class, as it says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class_changes: Vec<ClassChange>,
     /// Processor seconds of the tool and its helpers, to 10 ms.
     pub cpu_client_s: Option<f64>,
     /// Processor seconds of the server while the tool ran, to 10 ms.
@@ -54,6 +57,15 @@ pub struct Sample {
     pub intervals: Vec<Interval>,
     /// The end of the output of a failed tool and its server.
     pub output: Option<String>,
+}
+
+/// A tool changed its service class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassChange {
+    /// Seconds since the tool was started.
+    pub at_s: f64,
+    /// From then on; `normal` has no mark.
+    pub class: String,
 }
 
 impl Sample {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::intervals::{Course, Interval, longest_pause_s};
 use super::matrix::{self, Point};
 use super::rivals::MissingTool;
-use super::sample::Sample;
+use super::sample::{ClassChange, Sample};
 use super::spec::{ExperimentSpec, FigureSpec, Metric, ToolSpec};
 
 /// All numbers of an experiment.
@@ -56,6 +56,9 @@ pub struct Row {
     /// From the copy with the median rate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
+    /// Changes of its service class in that copy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub class_changes: Vec<ClassChange>,
     /// Invalid samples, without warm-ups.
     pub invalid: usize,
     /// Their reasons, each once.
@@ -141,6 +144,10 @@ impl Summary {
                  longest time with next to no data between data.",
                 spec.to
             );
+        }
+        let changed: Vec<String> = self.rows.iter().filter_map(Row::classes).collect();
+        if !changed.is_empty() {
+            let _ = write!(text, "\nClass, by the second:\n\n{}", changed.concat());
         }
         let strangers: Vec<String> = spec
             .figures
@@ -233,6 +240,7 @@ impl Row {
         let mut by_rate: Vec<&&&Sample> = valid.iter().filter(|sample| sample.rate_mbit_per_s.is_some()).collect();
         by_rate
             .sort_by(|one, other| one.rate_mbit_per_s.unwrap_or(0.0).total_cmp(&other.rate_mbit_per_s.unwrap_or(0.0)));
+        let middle = by_rate.get(by_rate.len() / 2);
         Row {
             point: point.clone(),
             tool: tool.to_owned(),
@@ -243,7 +251,8 @@ impl Row {
             longest_pause_s: spread(&|sample| longest_pause_s(&sample.intervals)),
             others_mbit_per_s: spread(&|sample| sample.others_mbit_per_s),
             marked_mb: spread(&|sample| sample.marked_mb),
-            intervals: by_rate.get(by_rate.len() / 2).map_or_else(Vec::new, |sample| sample.intervals.clone()),
+            intervals: middle.map_or_else(Vec::new, |sample| sample.intervals.clone()),
+            class_changes: middle.map_or_else(Vec::new, |sample| sample.class_changes.clone()),
             seconds: spread(&|sample| sample.seconds),
             rate_mbit_per_s: spread(&|sample| sample.rate_mbit_per_s),
             cpu_s_per_gb: spread(&|sample| {
@@ -256,6 +265,14 @@ impl Row {
             elsewhere_mbit_per_s,
             elsewhere_seconds,
         }
+    }
+
+    /// Its changes of class, as a line.
+    fn classes(&self) -> Option<String> {
+        let changes = self.class_changes.iter().map(|change| format!("{:.1} {}", change.at_s, change.class));
+        let changes: Vec<String> = changes.collect();
+        let at = if self.point.values.is_empty() { String::new() } else { format!(" at {}", self.point) };
+        (!changes.is_empty()).then(|| format!("- {}{at}: {}\n", self.tool, changes.join(", ")))
     }
 
     /// The numbers of one metric.

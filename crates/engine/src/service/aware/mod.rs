@@ -20,16 +20,16 @@
 //! One lane stays unmarked as a *scout*, at a small rate: it stands in the queue of the others, so that its round trips show whether
 //! they are still there.
 
+mod reason;
 mod recent;
-
-use core::fmt;
 
 use haul_wire::service::MarkEffect;
 
 use crate::path::{Confidence, Estimate, LaneReading, Phase};
 use crate::service::ServiceClass;
 
-use recent::{Recent, Side, Sides, per_second};
+pub use reason::{Change, Reason};
+use recent::{Recent, Side, Sides, has_data, per_second};
 
 /// One reading of a path.
 #[derive(Clone, Copy, Debug)]
@@ -42,54 +42,13 @@ pub struct Seen<'a> {
     pub lanes: &'a [LaneReading],
     /// Priority is possible: allowed, and not refused.
     pub may_raise: bool,
+    /// Nothing waits for a lane: what they have is the last of the job.
+    pub ends: bool,
 }
 
 /// Lanes that carry data while priority is asked for are no more than these, or than there were before. What is policed looks like a path that
 /// loses packets, for which many lanes would be of use.
 pub const LANES_MOST: u16 = 8;
-
-/// The class has changed, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// From now on.
-    pub class: ServiceClass,
-    /// Why.
-    pub reason: Reason,
-}
-
-/// Why the class changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// Others take a part of what the path carried for us.
-    Taken {
-        /// What we get.
-        rate_bytes_per_s: u64,
-        /// What we got.
-        before_bytes_per_s: u64,
-    },
-    /// Others fill the queue that we left empty.
-    Filled,
-    /// The rate is below the floor, and a queue stands.
-    BelowFloor {
-        /// What we get.
-        rate_bytes_per_s: u64,
-        /// What is asked for.
-        floor_bytes_per_s: u64,
-    },
-    /// Unmarked packets find no queue: the others have gone.
-    OthersGone,
-    /// Marked packets are no quicker than others.
-    NoEffect,
-    /// Marked packets do not arrive.
-    Dropped,
-    /// Marked packets beyond a rate are dropped, and less arrives than without the mark.
-    Policed {
-        /// What arrives of them.
-        rate_bytes_per_s: u64,
-    },
-    /// It is not allowed any more.
-    NotAllowed,
-}
 
 /// Decides for one path.
 #[derive(Clone, Debug)]
@@ -113,6 +72,11 @@ pub struct Aware {
     hopes_from_us: u64,
     /// So much the path carried with a queue that was ours: it carries no more.
     proved_bytes_per_s: u64,
+    /// Towards the end of a job nobody watches: what the scout has to carry would be the last.
+    ends: bool,
+    /// Lanes with data in the last reading, and until when less arrives because some of them are done.
+    busy: usize,
+    fewer_until_us: u64,
     /// When the queue is looked at again, and how long after that.
     looks_at_us: u64,
     look_in_us: u64,
@@ -177,6 +141,9 @@ impl Aware {
             scout_hopes: false,
             hopes_from_us: 0,
             proved_bytes_per_s: 0,
+            ends: false,
+            busy: 0,
+            fewer_until_us: 0,
             looks_at_us: 0,
             look_in_us: LOOK_IN_US,
         }
@@ -206,7 +173,7 @@ impl Aware {
         match self.state {
             State::Normal { .. } | State::HoldBack(_) | State::GivenUp | State::Trial(_) => 0,
             State::Compare(_) | State::Raised { .. } => {
-                let most = if carrying > 1 { carrying - 1 } else { carrying };
+                let most = if carrying > 1 && !self.ends { carrying - 1 } else { carrying };
                 if self.floor_bytes_per_s.is_some() { self.enough.clamp(1, most.max(1)) } else { most }
             }
         }
@@ -222,7 +189,8 @@ impl Aware {
     /// The last of the lanes is the scout, and may send so much.
     #[must_use]
     pub fn scout_bytes_per_s(&self, rate_bytes_per_s: u64) -> Option<u64> {
-        let is_watching = matches!(self.state, State::Raised { .. }) && self.floor_bytes_per_s.is_none();
+        let is_watching =
+            matches!(self.state, State::Raised { .. }) && self.floor_bytes_per_s.is_none() && !self.ends;
         is_watching.then(|| (rate_bytes_per_s / SCOUT_PART).max(SCOUT_LEAST_BYTES_PER_S))
     }
 
@@ -255,6 +223,7 @@ impl Aware {
     pub fn on_sample(&mut self, seen: &Seen<'_>) -> Option<Change> {
         let marked = self.marked_lanes(seen.lanes.len());
         self.recent.on_sample(seen, marked);
+        self.look_for_end(seen);
         self.contention_is_new |= !seen.estimate.contended;
         if !seen.may_raise && self.class() == ServiceClass::Priority {
             return Some(self.release(seen.at_us, Reason::NotAllowed));
@@ -267,6 +236,21 @@ impl Aware {
             State::Trial(trial) => self.trial(seen, trial),
             State::GivenUp => None,
         }
+    }
+
+    /// Lanes that are done send nothing, and their last round trips tell nothing of the queue now.
+    fn look_for_end(&mut self, seen: &Seen<'_>) {
+        let busy = seen.lanes.iter().filter(|lane| has_data(lane)).count();
+        if seen.ends && busy < self.busy {
+            let heard_us = u64::from(seen.estimate.rtt_us).saturating_mul(2);
+            self.fewer_until_us = seen.at_us.saturating_add(2 * RATE_US + heard_us);
+        }
+        (self.ends, self.busy) = (seen.ends, busy);
+    }
+
+    /// Less arrives because lanes are done.
+    fn some_are_done(&self, at_us: u64) -> bool {
+        at_us < self.fewer_until_us
     }
 
     fn normal(&mut self, seen: &Seen<'_>, pressed_since_us: Option<u64>) -> Option<Change> {
@@ -297,7 +281,7 @@ impl Aware {
         let is_less = rate < self.recent.best_bytes_per_s / 100 * TAKEN_PERCENT;
         let is_doubtful = is_less || (estimate.contended && self.contention_is_new);
         let is_known = !is_doubtful && rate <= self.proved_bytes_per_s.saturating_add(self.proved_bytes_per_s / 4);
-        if is_known || grows || queueing_us < clear_queue_us(estimate) || estimate.source_permille > SOURCE_PERMILLE {
+        if is_known || grows || self.some_are_done(at_us) || queueing_us < clear_queue_us(estimate) || estimate.source_permille > SOURCE_PERMILLE {
             return;
         }
         // Until what we hold back has emptied the queue, and each lane has heard of that eight times: so often a smoothed round trip needs.
@@ -330,7 +314,10 @@ impl Aware {
         let before = hold.rate_bytes_per_s.max(1);
         let held_back_us = seen.at_us.saturating_sub(hold.from_us).saturating_sub(u64::from(seen.estimate.rtt_us));
         let shorter_us = u128::from(before.saturating_sub(rate)) * u128::from(held_back_us) / u128::from(before);
-        if seen.lanes.len() != hold.lanes || shorter_us < u128::from(hold.queueing_us) {
+        if seen.lanes.len() != hold.lanes
+            || self.some_are_done(seen.at_us)
+            || shorter_us < u128::from(hold.queueing_us)
+        {
             return None;
         }
         if has_gone {
@@ -382,7 +369,7 @@ impl Aware {
     /// Why priority is needed now, if it is.
     fn pressed(&self, seen: &Seen<'_>) -> Option<Reason> {
         let Seen { estimate, .. } = seen;
-        if estimate.source_permille > SOURCE_PERMILLE {
+        if estimate.source_permille > SOURCE_PERMILLE || self.some_are_done(seen.at_us) {
             return None;
         }
         let rate_bytes_per_s = self.recent.rate_over(RATE_US)?;
@@ -538,7 +525,8 @@ impl Aware {
         }
         let rate = self.recent.rate_over(TRIAL_US / 3)?;
         let falls = rate < rate_bytes_per_s / 100 * KEPT_PERCENT;
-        if stands && falls {
+        // With fewer lanes than before the trial shows nothing.
+        if (stands && falls) || self.some_are_done(seen.at_us) {
             let trial_in_us = trial_in_us.saturating_mul(2).min(TRIAL_IN_US_MOST);
             let (trial_at_us, more_at_us) = (seen.at_us.saturating_add(trial_in_us), seen.at_us);
             self.state = State::Raised { raise, calm_since_us: None, more_at_us, trial_at_us, trial_in_us };
@@ -565,35 +553,6 @@ impl Aware {
     fn give_up(&mut self, reason: Reason) -> Change {
         self.state = State::GivenUp;
         Change { class: ServiceClass::Normal, reason }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mbit = |bytes_per_s: &u64| *bytes_per_s as f64 * 8.0 / 1e6;
-        match self {
-            Self::Taken { rate_bytes_per_s, before_bytes_per_s } => write!(
-                f,
-                "others take the path: {:.1} Mbit/s of the {:.1} that it carried before",
-                mbit(rate_bytes_per_s),
-                mbit(before_bytes_per_s)
-            ),
-            Self::Filled => f.write_str("others fill the queue that we left empty"),
-            Self::BelowFloor { rate_bytes_per_s, floor_bytes_per_s } => write!(
-                f,
-                "{:.1} Mbit/s is below the floor of {:.1} Mbit/s",
-                mbit(rate_bytes_per_s),
-                mbit(floor_bytes_per_s)
-            ),
-            Self::OthersGone => f.write_str("unmarked packets find no queue any more: the others have gone"),
-            Self::NoEffect => f.write_str("marked packets are no quicker than others on this path"),
-            Self::Dropped => f.write_str("marked packets do not arrive on this path: the mark harms"),
-            Self::Policed { rate_bytes_per_s } => {
-                let rate = mbit(rate_bytes_per_s);
-                write!(f, "the path lets {rate:.1} Mbit/s of marked packets through and drops the rest: the mark harms")
-            }
-            Self::NotAllowed => f.write_str("priority is not allowed any longer"),
-        }
     }
 }
 

@@ -12,6 +12,8 @@ pub(super) struct Recent {
     pub(super) samples: VecDeque<Sample>,
     /// Most that the path carried for us over a second without marks, and when that was.
     pub(super) best_bytes_per_s: u64,
+    /// Since when nothing is marked, as far as its acknowledgements have come back.
+    unmarked_from_us: u64,
     /// Marked and unmarked lanes since the marks changed.
     pub(super) since_change: VecDeque<(u64, Sides)>,
     /// Of the last reading: what each side did, and each lane's counts.
@@ -53,13 +55,15 @@ impl Side {
             acked_bytes: 0,
             resent_bytes: 0,
             rtt_us: sum(|lane| lane.rtt_us.into()) / count.max(1),
-            has_data: lanes.iter().any(|lane| {
-                lane.unsent_bytes > 0
-                    || lane.sent_bytes.saturating_sub(lane.resent_bytes)
-                        > lane.acked_bytes.saturating_add(lane.mss_bytes.into())
-            }),
+            has_data: lanes.iter().any(has_data),
         }
     }
+}
+
+/// Something of it waits, or is under way.
+pub(super) fn has_data(lane: &LaneReading) -> bool {
+    let under_way = lane.sent_bytes.saturating_sub(lane.resent_bytes);
+    lane.unsent_bytes > 0 || under_way > lane.acked_bytes.saturating_add(lane.mss_bytes.into())
 }
 
 impl Recent {
@@ -75,7 +79,11 @@ impl Recent {
         while self.samples.front().is_some_and(|first| seen.at_us.saturating_sub(first.at_us) > KEPT_US) {
             self.samples.pop_front();
         }
-        let is_of_path = marked == 0 && seen.estimate.source_permille <= SOURCE_PERMILLE;
+        if marked > 0 {
+            self.unmarked_from_us = seen.at_us.saturating_add(u64::from(seen.estimate.rtt_us));
+        }
+        let is_of_path = seen.at_us >= self.unmarked_from_us.saturating_add(BEST_US)
+            && seen.estimate.source_permille <= SOURCE_PERMILLE;
         if is_of_path && let Some(rate) = self.rate_over(BEST_US) {
             self.best_bytes_per_s = self.best_bytes_per_s.max(rate);
         }

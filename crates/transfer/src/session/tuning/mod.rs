@@ -331,11 +331,12 @@ impl Tuning {
 
     /// Gives each path its class. What goes through ssh, or stays on this host, meets no network that could be asked.
     fn classify(&mut self, sample: &PathsSample, turn: &mut Turn) {
+        let ends = sample.waiting_bytes == 0;
         for PathReading { path, lanes, .. } in &sample.paths {
             let is_here = self.addresses(*path).is_some_and(|addresses| addresses.local.is_loopback());
             let Some(estimate) = self.paths.estimate(*path).filter(|_| !is_here) else { continue };
             let (path, at_us, carrying) = (*path, sample.at_us, self.carrying(*path));
-            let now = PathInClass { path, at_us, estimate, lanes, carrying };
+            let now = PathInClass { path, at_us, estimate, lanes, carrying, ends };
             let lanes = self.lanes.iter_mut().filter(|lane| path_of(lane.number) == path);
             if let Some(class) = self.classes.on_sample(&now, lanes) {
                 self.paths.class_changed(path, class == ServiceClass::Priority);

@@ -80,6 +80,8 @@ pub(super) struct PathNow<'a> {
     /// All of its lanes; the first `carrying` of them carry data.
     pub(super) lanes: &'a [LaneReading],
     pub(super) carrying: usize,
+    /// Nothing waits for a lane: what they have is the last of the job.
+    pub(super) ends: bool,
 }
 
 impl Classes {
@@ -190,7 +192,8 @@ impl Classes {
         if asked == AskedClass::Auto {
             // Until the operator's program has answered nothing is marked, and so nothing to be seen of it.
             if of.hook != Hook::Asked {
-                let seen = Seen { at_us: now.at_us, estimate: now.estimate, lanes: carry, may_raise };
+                let (at_us, estimate, ends) = (now.at_us, now.estimate, now.ends);
+                let seen = Seen { at_us, estimate, lanes: carry, may_raise, ends };
                 change = of.aware.on_sample(&seen);
             }
             of.class = of.aware.class();
