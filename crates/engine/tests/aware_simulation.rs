@@ -7,6 +7,7 @@ use haul_engine::service::ServiceClass::{Normal, Priority};
 use haul_engine::service::aware::Reason;
 use haul_wire::service::MarkEffect;
 use simulated::aware::{Course, Shared};
+use simulated::flow::Control;
 use simulated::link::{Link, Marks};
 
 /// The bottleneck of the published experiment: 25 Mbit/s, 10 ms there and back, 25 kB for each class.
@@ -164,15 +165,80 @@ fn the_lane_that_watches_does_not_hold_up_the_end_of_a_job() {
 
 #[test]
 fn lanes_that_finish_are_no_sign_of_others() {
-    for link in [published(), Link::new(25.0, 10), Link::new(100.0, 20), Link::new(100.0, 100), Link::new(1000.0, 50)] {
-        for seed in 1..=4 {
-            for (lanes, units) in [(8, 9.0), (8, 12.0), (4, 5.0), (2, 3.0)] {
-                // Ten seconds of the link.
-                let bytes = link.bytes_per_s * 10.0;
-                let shared = Shared { seed, lanes: Some(lanes), job: Some((bytes, bytes / units)), ..Shared::auto(link) };
-                let auto = shared.run();
-                assert!(auto.done_s.is_some() && auto.changes.is_empty(), "{link:?} seed {seed}, {lanes} lanes, {units} units\n{}", auto.told());
+    for link in [
+        published(),
+        Link::new(25.0, 10).queue_ms(200.0),
+        Link::new(100.0, 20).queue_ms(200.0).loss(1e-3),
+        Link::new(100.0, 100),
+        Link::new(1000.0, 50),
+    ] {
+        for control in [Control::Cubic, Control::Bbr] {
+            for seed in 1..=3 {
+                for (lanes, units) in [(8, 9.0), (8, 12.0), (4, 5.0), (2, 3.0)] {
+                    // Ten seconds of the link.
+                    let (seconds, bytes) = (60, link.bytes_per_s * 10.0);
+                    let job = Some((bytes, bytes / units));
+                    // Fewer lanes than eight never carry that over the link that loses packets.
+                    let of_eight = (lanes == 8).then_some((link.bytes_per_s * 0.7) as u64);
+                    for floor in [None, of_eight] {
+                        let shared = Shared { seed, seconds, control, lanes: Some(lanes), job, ..Shared::auto(link) };
+                        let auto = Shared { floor: Some(floor), ..shared }.run();
+                        // While they begin, the rate is below the floor.
+                        let late = auto.changed_s(Priority, 5.0);
+                        let told = format!("{link:?} {control:?} seed {seed}, {lanes} lanes, {units} units, {floor:?}");
+                        assert!(auto.done_s.is_some() && late.is_none(), "{told}\n{}", auto.told());
+                    }
+                }
             }
+        }
+    }
+}
+
+#[test]
+fn what_the_mark_had_of_its_own_says_nothing_of_the_path_without_it() {
+    // A circuit that is reserved for marked packets is wider than what all others share.
+    for seed in 1..=4 {
+        let link = Link::new(20.0, 20);
+        let shared = Shared { seed, seconds: 50, ..Shared::auto(link).others(0.9, 5.0, 20.0) };
+        let auto = shared.marks(Marks::Reserved(60e6 / 8.0)).run();
+        within("raised", &auto, auto.changed_s(Priority, 0.0), 5.0, 6.5);
+        within("released", &auto, auto.changed_s(Normal, 0.0), 20.0, 30.0);
+        let released_s = auto.changed_s(Normal, 20.0).unwrap_or(99.0);
+        assert!(auto.changed_s(Priority, released_s).is_none(), "nobody is there\n{}", auto.told());
+    }
+}
+
+#[test]
+fn segments_that_wait_for_their_pair_are_no_queue() {
+    for (mbit, rtt_ms) in [(2.0, 20), (4.0, 20), (2.0, 50), (8.0, 10)] {
+        for lanes in [2, 4, 8] {
+            let link = Link::new(mbit, rtt_ms);
+            let auto = Shared { seconds: 60, lanes: Some(lanes), pairs_wait: true, ..Shared::auto(link) }.run();
+            assert!(auto.changes.is_empty(), "{mbit} Mbit/s x {rtt_ms} ms, {lanes} lanes\n{}", auto.told());
+        }
+    }
+}
+
+#[test]
+fn others_who_drop_our_packets_are_noticed_without_a_queue() {
+    // Two milliseconds of queue, full at all times.
+    for seed in 1..=6 {
+        for mbit in [25.0, 100.0] {
+            let link = Link::new(mbit, 20).queue_ms(2.0);
+            let shared = Shared { seed, whole_packets: true, ..Shared::auto(link) };
+            let auto = shared.others(1.1, 0.0, 99.0).run();
+            within(&format!("raised, seed {seed}"), &auto, auto.changed_s(Priority, 0.0), 0.0, 3.0);
+        }
+    }
+}
+
+#[test]
+fn random_loss_is_no_sign_of_others() {
+    for loss in [0.01, 0.03] {
+        for seed in 1..=3 {
+            let auto = Shared { seed, seconds: 40, ..Shared::auto(Link::new(50.0, 20).loss(loss)) }.run();
+            // One that is told by nothing else is raised, compared, and given up.
+            assert!(auto.marked_bytes < 0.1 * auto.rate(0.0, 40.0) * 40.0, "loss {loss} seed {seed}\n{}", auto.told());
         }
     }
 }

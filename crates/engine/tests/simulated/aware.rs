@@ -24,6 +24,10 @@ pub struct Shared {
     pub lanes: Option<u16>,
     /// The job has so many bytes, in units of so many; `None`: it has no end.
     pub job: Option<(f64, f64)>,
+    /// See [`World::pairs_wait`].
+    pub pairs_wait: bool,
+    /// See [`World::owed`].
+    pub whole_packets: bool,
     pub control: Control,
     pub seconds: u64,
     pub seed: u64,
@@ -41,6 +45,8 @@ impl Shared {
             fixed: ServiceClass::Normal,
             lanes: None,
             job: None,
+            pairs_wait: false,
+            whole_packets: false,
             control: Control::Cubic,
             seconds: 30,
             seed: 1,
@@ -128,7 +134,8 @@ struct Runner {
 impl Runner {
     fn new(setting: Shared) -> Self {
         let mut world = World::new(setting.link, setting.seed);
-        world.marks = setting.marks;
+        (world.marks, world.pairs_wait) = (setting.marks, setting.pairs_wait);
+        world.owed = setting.whole_packets.then(Vec::new);
         for (bytes_per_s, from_s, _) in &setting.others {
             let mut flow = Flow::new(Control::Constant, (from_s * 1e6) as u64, 45e6, 32e6);
             (flow.cwnd, flow.pacing) = (f64::INFINITY, Some(*bytes_per_s));
@@ -174,7 +181,8 @@ impl Runner {
             if self.world.now_us >= next_us {
                 next_us += SAMPLE_US;
                 let lanes = self.readings();
-                let sample = Sample { at_us: self.world.now_us, lanes: lanes.clone(), waiting_bytes: self.waiting as u64 };
+                let sample =
+                    Sample { at_us: self.world.now_us, lanes: lanes.clone(), waiting_bytes: self.waiting as u64 };
                 if let Some(advice) = self.tuner.on_sample(&sample) {
                     (bound, carrying) = (advice.pacing_bytes_per_s, advice.lanes);
                     self.have_lanes(advice.lanes);
@@ -205,10 +213,12 @@ impl Runner {
             self.marked = lanes.len();
         }
         let left = self.left();
-        let bounds: Option<Vec<u64>> = bound.map(|bound| if self.waiting == 0.0 {
-            bounds_at_end(bound, lanes, &left, &[])
-        } else {
-            vec![bound_per_lane(bound, lanes, carrying); lanes.len()]
+        let bounds: Option<Vec<u64>> = bound.map(|bound| {
+            if self.waiting == 0.0 {
+                bounds_at_end(bound, lanes, &left, &[])
+            } else {
+                vec![bound_per_lane(bound, lanes, carrying); lanes.len()]
+            }
         });
         for (at, flow) in self.world.flows[self.foreign..].iter_mut().enumerate() {
             let per_lane = bounds.as_ref().and_then(|bounds| bounds.get(at)).copied();

@@ -146,6 +146,11 @@ enum Mode {
 }
 
 impl Flow {
+    /// So long a segment waits for the next pair, when as little is sent as the pacer lets through.
+    pub fn pairing_us(&self) -> f64 {
+        self.pacing.map_or(0.0, |bytes_per_s| (2.0 * MSS * 1e6 / bytes_per_s.max(1.0)).min(40_000.0))
+    }
+
     pub fn new(control: Control, starts_us: u64, send_window: f64, receive_window: f64) -> Self {
         Self {
             control,

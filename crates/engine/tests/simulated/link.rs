@@ -39,6 +39,8 @@ pub enum Marks {
     Ignored,
     /// They go first, up to so many bytes per second; what is more is dropped.
     First(f64),
+    /// They have a way of their own, of so many bytes per second.
+    Reserved(f64),
     /// None of them arrives.
     Dropped,
 }
@@ -85,6 +87,10 @@ pub struct World {
     pub left_bytes: f64,
     random: u64,
     pub marks: Marks,
+    /// A segment is acknowledged with the next one, or after 40 ms.
+    pub pairs_wait: bool,
+    /// Of what a full queue drops, flows that send little in a step lose whole packets, too: what is owed is lost with what they send next.
+    pub owed: Option<Vec<f64>>,
     /// Marked packets that wait.
     first: VecDeque<Batch>,
     first_queued: f64,
@@ -110,6 +116,8 @@ impl World {
             left_bytes: f64::INFINITY,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             marks: Marks::Ignored,
+            pairs_wait: false,
+            owed: None,
             first: VecDeque::new(),
             first_queued: 0.0,
             tokens: 0.0,
@@ -157,7 +165,8 @@ impl World {
                 for parcel in notice.parcels {
                     let flow = &mut self.flows[parcel.flow];
                     if notice.acked {
-                        let rtt_us = (self.now_us - notice.sent_us) as f64;
+                        let pair_us = if self.pairs_wait { flow.pairing_us() } else { 0.0 };
+                        let rtt_us = (self.now_us - notice.sent_us) as f64 + pair_us;
                         flow.on_ack(parcel.bytes, rtt_us, parcel.acked_at_sent, self.now_us);
                     } else {
                         flow.on_loss(parcel.bytes, notice.sent_us, self.now_us);
@@ -224,6 +233,13 @@ impl World {
             let packets = self.events(parcel.bytes / MSS * self.link.loss);
             lose(parcel, packets as f64 * MSS, &mut lost);
         }
+        for parcel in &mut parcels {
+            if let Some(owed) = self.owed.as_mut().and_then(|owed| owed.get_mut(parcel.flow)) {
+                let bytes = owed.min(parcel.bytes);
+                *owed -= bytes;
+                lose(parcel, bytes, &mut lost);
+            }
+        }
         let total: f64 = parcels.iter().map(|parcel| parcel.bytes).sum();
         let room = self.link.queue_bytes + self.link.bytes_per_s * self.step_us as f64 / 1e6 - self.queued;
         let excess = total - room;
@@ -240,6 +256,10 @@ impl World {
                     for parcel in &mut parcels {
                         at -= parcel.bytes;
                         if at <= 0.0 {
+                            if let Some(owed) = &mut self.owed {
+                                owed.resize(owed.len().max(parcel.flow + 1), 0.0);
+                                owed[parcel.flow] += (MSS - parcel.bytes).max(0.0);
+                            }
                             lose(parcel, MSS, &mut lost);
                             break;
                         }
@@ -261,7 +281,9 @@ impl World {
         let is_marked = |parcel: &Parcel, flows: &[Flow]| flows[parcel.flow].marked;
         let (mut marked, rest): (Vec<Parcel>, Vec<Parcel>) = match self.marks {
             Marks::Ignored => return parcels,
-            Marks::First(_) | Marks::Dropped => parcels.into_iter().partition(|parcel| is_marked(parcel, &self.flows)),
+            Marks::First(_) | Marks::Reserved(_) | Marks::Dropped => {
+                parcels.into_iter().partition(|parcel| is_marked(parcel, &self.flows))
+            }
         };
         let total: f64 = marked.iter().map(|parcel| parcel.bytes).sum();
         let passes = match self.marks {
@@ -273,6 +295,10 @@ impl World {
                 let passes = total.min(self.tokens).min(room.max(0.0));
                 self.tokens -= passes;
                 passes
+            }
+            Marks::Reserved(bytes_per_s) => {
+                let room = self.link.queue_bytes + bytes_per_s * step_s - self.first_queued;
+                total.min(room.max(0.0))
             }
             Marks::Ignored => total,
         };
@@ -294,7 +320,10 @@ impl World {
         let mut left = self.link.bytes_per_s * self.step_us as f64 / 1e6;
         std::mem::swap(&mut self.first, &mut self.queue);
         std::mem::swap(&mut self.first_queued, &mut self.queued);
-        left = self.serve_queue(left);
+        match self.marks {
+            Marks::Reserved(bytes_per_s) => drop(self.serve_queue(bytes_per_s * self.step_us as f64 / 1e6)),
+            _ => left = self.serve_queue(left),
+        }
         std::mem::swap(&mut self.first, &mut self.queue);
         std::mem::swap(&mut self.first_queued, &mut self.queued);
         self.serve_queue(left);

@@ -86,6 +86,7 @@ impl Attempt<'_> {
             rate_mbit_per_s: None,
             others_mbit_per_s: None,
             marked_mb: None,
+            class_changes: Vec::new(),
             cpu_client_s: None,
             cpu_server_s: None,
             verified: None,

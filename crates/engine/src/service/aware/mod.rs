@@ -113,6 +113,18 @@ struct HoldBack {
     /// Of all lanes before.
     rate_bytes_per_s: u64,
     queueing_us: u32,
+    /// What had been sent, and sent again, when all that left before was heard of.
+    since: Option<(u64, u64)>,
+}
+
+impl HoldBack {
+    /// One of so many bytes was sent again since what left before was heard of. `now`: what has been sent, and sent again.
+    fn loses(&self, now: (u64, u64), part: u64) -> bool {
+        self.since.is_some_and(|before| {
+            let (sent, resent) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
+            sent >= LOSES_OF_BYTES && resent > sent / part
+        })
+    }
 }
 
 /// What was so when the class was raised.
@@ -189,8 +201,7 @@ impl Aware {
     /// The last of the lanes is the scout, and may send so much.
     #[must_use]
     pub fn scout_bytes_per_s(&self, rate_bytes_per_s: u64) -> Option<u64> {
-        let is_watching =
-            matches!(self.state, State::Raised { .. }) && self.floor_bytes_per_s.is_none() && !self.ends;
+        let is_watching = matches!(self.state, State::Raised { .. }) && self.floor_bytes_per_s.is_none() && !self.ends;
         is_watching.then(|| (rate_bytes_per_s / SCOUT_PART).max(SCOUT_LEAST_BYTES_PER_S))
     }
 
@@ -281,7 +292,8 @@ impl Aware {
         let is_less = rate < self.recent.best_bytes_per_s / 100 * TAKEN_PERCENT;
         let is_doubtful = is_less || (estimate.contended && self.contention_is_new);
         let is_known = !is_doubtful && rate <= self.proved_bytes_per_s.saturating_add(self.proved_bytes_per_s / 4);
-        if is_known || grows || self.some_are_done(at_us) || queueing_us < clear_queue_us(estimate) || estimate.source_permille > SOURCE_PERMILLE {
+        let shows = queueing_us >= clear_queue_us(estimate) || self.recent.loses_over(LOOK_IN_US / 2);
+        if is_known || grows || self.some_are_done(at_us) || !shows || estimate.source_permille > SOURCE_PERMILLE {
             return;
         }
         // Until what we hold back has emptied the queue, and each lane has heard of that eight times: so often a smoothed round trip needs.
@@ -297,34 +309,47 @@ impl Aware {
             lane_bytes_per_s,
             rate_bytes_per_s: rate,
             queueing_us,
+            since: None,
         });
     }
 
-    fn hold_back(&mut self, seen: &Seen<'_>, hold: HoldBack) -> Option<Change> {
+    fn hold_back(&mut self, seen: &Seen<'_>, mut hold: HoldBack) -> Option<Change> {
+        // What is lost is found out a round trip later, and sent again.
+        let heard_us = hold.from_us + 2 * u64::from(seen.estimate.rtt_us) + u64::from(hold.queueing_us);
+        if hold.since.is_none() && seen.at_us >= heard_us {
+            hold.since = Some(self.recent.sent_bytes());
+            self.state = State::HoldBack(hold);
+        }
         if seen.at_us < hold.until_us {
             return None;
         }
         self.state = State::Normal { pressed_since_us: None };
         self.looks_at_us = seen.at_us.saturating_add(self.look_in_us);
         self.look_in_us = self.look_in_us.saturating_mul(2).min(LOOK_IN_US_MOST);
-        let has_gone =
-            self.recent.least_queue_us(RATE_US / 2) <= (hold.queueing_us / 5 * 3).max(clear_queue_us(seen.estimate));
+        let least_us = self.recent.least_queue_us(RATE_US / 2);
+        let short_us = (hold.queueing_us / 5 * 3).max(clear_queue_us(seen.estimate));
         // Whoever did not hold back for long enough has not tried.
         let rate = self.recent.rate_over(RATE_US / 2)?;
         let before = hold.rate_bytes_per_s.max(1);
         let held_back_us = seen.at_us.saturating_sub(hold.from_us).saturating_sub(u64::from(seen.estimate.rtt_us));
         let shorter_us = u128::from(before.saturating_sub(rate)) * u128::from(held_back_us) / u128::from(before);
-        if seen.lanes.len() != hold.lanes
-            || self.some_are_done(seen.at_us)
-            || shorter_us < u128::from(hold.queueing_us)
+        if seen.lanes.len() != hold.lanes || self.some_are_done(seen.at_us) || shorter_us < u128::from(hold.queueing_us)
         {
             return None;
         }
-        if has_gone {
+        // A queue that is short and full shows by what it drops, not by what waits.
+        if seen.may_raise && hold.loses(self.recent.sent_bytes(), LOSES_PART) {
+            return Some(self.raise(seen, Reason::Filled));
+        }
+        if least_us <= short_us {
             self.proved_bytes_per_s = self.recent.best_bytes_per_s;
             return None;
         }
-        seen.may_raise.then(|| self.raise(seen, Reason::Filled))
+        // With as little as we send now, segments wait for their pair, or for the timer of the receiver.
+        let pair_us = (2 * u64::from(PACKET_BYTES) * 1_000_000 / hold.lane_bytes_per_s.max(1)).min(DELAYED_ACK_US);
+        let is_queue = u64::from(least_us) > u64::from(short_us) + pair_us
+            || hold.loses(self.recent.sent_bytes(), LOSES_A_LITTLE_PART);
+        (seen.may_raise && is_queue).then(|| self.raise(seen, Reason::Filled))
     }
 
     fn raise(&mut self, seen: &Seen<'_>, reason: Reason) -> Change {
@@ -376,7 +401,8 @@ impl Aware {
         let stands = self.recent.mean_queue_us(RATE_US) >= clear_queue_us(estimate);
         let is_loss = estimate.congestion_loss_ppm > 0;
         if let Some(floor_bytes_per_s) = self.floor_bytes_per_s {
-            let is_below = rate_bytes_per_s < floor_bytes_per_s;
+            // The last lanes may be too few for the floor, whatever the network does.
+            let is_below = rate_bytes_per_s < floor_bytes_per_s && !seen.ends;
             let by_path = stands || is_loss || estimate.contended || estimate.phase == Phase::Steady;
             return (is_below && by_path).then_some(Reason::BelowFloor { rate_bytes_per_s, floor_bytes_per_s });
         }
@@ -580,6 +606,14 @@ const HOLD_BACK_US_MOST: u64 = 2_000_000;
 /// A smoothed round trip has forgotten two thirds of what was before after so many acknowledgements (RFC 6298).
 const HEARD_PACKETS: u64 = 8;
 const PACKET_BYTES: u32 = 1_500;
+/// One of so many bytes is lost although we hold back: others fill the queue. More than what a bad radio link loses.
+const LOSES_PART: u64 = 50;
+/// One of so many: where a queue may be one of ours, or acknowledgements that wait, this tells.
+const LOSES_A_LITTLE_PART: u64 = 200;
+/// Fewer bytes tell nothing of that.
+const LOSES_OF_BYTES: u64 = 30 * PACKET_BYTES as u64;
+/// A receiver acknowledges a single segment after this time at the latest (Linux, `TCP_DELACK_MIN`).
+const DELAYED_ACK_US: u64 = 40_000;
 /// The lanes still grow.
 const GROWS_PERCENT: u64 = 115;
 /// The next look after one that found a queue of our own, and the longest time between two.

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 
 use crate::path::LaneReading;
 
-use super::{SOURCE_PERMILLE, Seen};
+use super::{LOSES_OF_BYTES, LOSES_PART, SOURCE_PERMILLE, Seen};
 
 /// The last seconds of the path.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +26,9 @@ pub(super) struct Sample {
     pub(super) at_us: u64,
     pub(super) acked_bytes: u64,
     pub(super) queueing_us: u32,
+    /// Of the lanes that carried data then.
+    sent_bytes: u64,
+    resent_bytes: u64,
 }
 
 /// Marked and unmarked lanes, side by side.
@@ -75,7 +78,9 @@ impl Recent {
         self.totals = sides;
         self.last = seen.lanes.iter().map(|lane| (lane.lane, (lane.delivered_bytes, lane.resent_bytes))).collect();
         let acked_bytes = sides.marked.acked_bytes.saturating_add(sides.unmarked.acked_bytes);
-        self.samples.push_back(Sample { at_us: seen.at_us, acked_bytes, queueing_us });
+        let sum = |of: fn(&LaneReading) -> u64| seen.lanes.iter().map(of).fold(0, u64::saturating_add);
+        let (sent_bytes, resent_bytes) = (sum(|lane| lane.sent_bytes), sum(|lane| lane.resent_bytes));
+        self.samples.push_back(Sample { at_us: seen.at_us, acked_bytes, queueing_us, sent_bytes, resent_bytes });
         while self.samples.front().is_some_and(|first| seen.at_us.saturating_sub(first.at_us) > KEPT_US) {
             self.samples.pop_front();
         }
@@ -110,6 +115,22 @@ impl Recent {
         let last = self.samples.back()?;
         let first = self.samples.iter().rev().find(|sample| last.at_us.saturating_sub(sample.at_us) >= span_us)?;
         per_second(last.acked_bytes.saturating_sub(first.acked_bytes), last.at_us.saturating_sub(first.at_us))
+    }
+
+    /// What the lanes sent so far, and sent again of it. Comes and goes with lanes.
+    pub(super) fn sent_bytes(&self) -> (u64, u64) {
+        self.samples.back().map_or((0, 0), |last| (last.sent_bytes, last.resent_bytes))
+    }
+
+    /// Much was lost over the last `span_us`.
+    pub(super) fn loses_over(&self, span_us: u64) -> bool {
+        let Some(last) = self.samples.back() else { return false };
+        let first = self.samples.iter().rev().find(|sample| last.at_us.saturating_sub(sample.at_us) >= span_us);
+        first.is_some_and(|first| {
+            let sent = last.sent_bytes.saturating_sub(first.sent_bytes);
+            let resent = last.resent_bytes.saturating_sub(first.resent_bytes);
+            sent >= LOSES_OF_BYTES && resent > sent / LOSES_PART
+        })
     }
 
     /// The mean queue over the last `span_us`.
