@@ -242,3 +242,17 @@ fn random_loss_is_no_sign_of_others() {
         }
     }
 }
+
+#[test]
+fn others_from_the_start_are_noticed_behind_a_longer_queue_too() {
+    for share in [0.96, 0.94] {
+        for seed in 1..=4 {
+            let link = Link { queue_bytes: 100_000.0, ..published() };
+            let shared =
+                || Shared { seed, seconds: 36, whole_packets: true, ..Shared::auto(link).others(share, 0.0, 99.0) };
+            let (auto, priority) = (shared().run(), shared().fixed(Priority).run());
+            let (got, most) = (auto.rate(0.0, 36.0), priority.rate(0.0, 36.0));
+            assert!(got > 0.9 * most, "{share}, seed {seed}: {got} of {most}\n{}", auto.told());
+        }
+    }
+}
