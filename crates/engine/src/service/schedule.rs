@@ -21,6 +21,8 @@ use super::ServiceClass;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     deadline_us: u64,
+    /// What the job may send at most, whatever the path carries (`--rate`).
+    ceiling_bytes_per_s: Option<u64>,
     started_us: Option<u64>,
     /// When it was last looked at, and what was done then.
     looked: Option<Mark>,
@@ -160,6 +162,7 @@ impl Schedule {
     pub fn new(at_us: u64, time_left_us: u64) -> Self {
         Self {
             deadline_us: at_us.saturating_add(time_left_us),
+            ceiling_bytes_per_s: None,
             started_us: None,
             looked: None,
             seconds: VecDeque::new(),
@@ -172,6 +175,12 @@ impl Schedule {
             is_missed: false,
             cannot: false,
         }
+    }
+
+    /// With a rate that it never exceeds, in bytes per second.
+    #[must_use]
+    pub fn with_ceiling(self, ceiling_bytes_per_s: Option<u64>) -> Self {
+        Self { ceiling_bytes_per_s, ..self }
     }
 
     /// Takes a moment of the job in. It may come as often as it likes: once a second is looked.
@@ -331,13 +340,21 @@ impl Schedule {
     /// The highest class that is allowed has had time to show what the path carries, and that is too little.
     fn possible(&mut self, at_us: u64, progress: Progress, need: Need) -> Option<News> {
         let (needed, path) = (need.bytes_per_s as u64, need.path_bytes_per_s as u64);
+        // Nothing has to be tried to know that. What the walk has not found yet only adds to it.
+        if let Some(ceiling) = self.ceiling_bytes_per_s.filter(|ceiling| need.bytes_per_s > *ceiling as f64 * CANNOT)
+            && !self.cannot
+        {
+            self.cannot = true;
+            return Some(News::CannotBeMet { needed, path: if path == 0 { ceiling } else { path.min(ceiling) } });
+        }
         let is_top = self.class == progress.allowed_most || self.class == ServiceClass::Priority;
         let has_shown = self.class_since_us.saturating_add(SHOWN_US) <= at_us && need.path_bytes_per_s > 0.0;
         if !self.cannot && is_top && has_shown && need.share > CANNOT {
             self.cannot = true;
             return Some(News::CannotBeMet { needed, path });
         }
-        if self.cannot && need.share < FAR_FROM {
+        let is_within = self.ceiling_bytes_per_s.is_none_or(|ceiling| need.bytes_per_s <= ceiling as f64);
+        if self.cannot && is_within && need.path_bytes_per_s > 0.0 && need.share < FAR_FROM {
             self.cannot = false;
             return Some(News::CanBeMet { needed, path });
         }
