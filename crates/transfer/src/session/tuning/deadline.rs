@@ -29,8 +29,8 @@ pub(super) struct Now {
 impl Deadline {
     pub(super) fn new(carriage: &Carriage) -> Self {
         let left_ms = carriage.service.time_left_ms;
-        let schedule = left_ms
-            .map(|ms| Schedule::new(0, ms.saturating_mul(1000)).with_ceiling(carriage.rate_bytes_per_s));
+        let schedule =
+            left_ms.map(|ms| Schedule::new(0, ms.saturating_mul(1000)).with_ceiling(carriage.rate_bytes_per_s));
         Self { schedule, wanted: None, untold: Vec::new() }
     }
 
