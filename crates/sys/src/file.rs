@@ -212,6 +212,11 @@ pub fn try_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
+/// Gives back what [`try_lock`] took.
+pub fn unlock(file: BorrowedFd<'_>) {
+    let _ = rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::Unlock));
+}
+
 /// [`try_lock`] for callers that must be certain: false where locks do not work.
 pub fn try_lock_surely(file: BorrowedFd<'_>) -> bool {
     rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)).is_ok()

@@ -21,7 +21,7 @@ pub struct Bounds {
     pub no_background: bool,
     /// Rate with priority.
     pub priority_bytes_per_s: Option<u64>,
-    /// Time with priority, of one session.
+    /// Time with priority in a day.
     pub priority_us: Option<u64>,
     /// Share of what the path carries, in parts per thousand.
     pub priority_permille: Option<u16>,

@@ -32,6 +32,7 @@ use serde::Deserialize;
 
 pub use super::policy_file::BadPolicy;
 use super::policy_file::read;
+use super::priority_time::PriorityTime;
 
 /// Where an operator writes it.
 pub const SYSTEM_FILE: &str = "/etc/haul/policy.toml";
@@ -69,6 +70,7 @@ pub struct Sending {
 pub struct Permits {
     policy: Arc<ClassPolicy>,
     sending: Sending,
+    time: PriorityTime,
 }
 
 /// Programs to run when a class changes.
@@ -255,6 +257,15 @@ impl ClassPolicy {
         Allowed::new(bounds, format!("the policy {} says so", files.join(" or ")))
     }
 
+    /// Somebody may have priority for a time only.
+    fn limits_time(&self) -> bool {
+        let of = |file: &File| {
+            let of_default = file.default.as_ref().and_then(|terms| terms.priority_time_s);
+            of_default.is_some() || file.rule.iter().any(|rule| rule.priority_time_s.is_some())
+        };
+        self.levels.iter().any(|level| of(&level.file))
+    }
+
     /// The hooks of the operator, else those of the user.
     fn hooks(&self) -> Option<HookCommands> {
         let hooks = self.levels.iter().find_map(|level| level.file.hooks.as_ref())?;
@@ -277,10 +288,30 @@ impl Level {
     }
 }
 
+impl Sending {
+    /// The name of a file of theirs: a key or an account, in hexadecimal digits.
+    fn file_name(&self) -> String {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        match (&self.key, &self.user) {
+            (Some(key), _) => hex(&key.0),
+            (None, Some(user)) => hex(user.as_bytes()),
+            (None, None) => "own".to_owned(),
+        }
+    }
+}
+
 impl Permits {
-    /// For who sends, under these files.
-    pub fn of(files: &[PathBuf], sending: Sending) -> Self {
-        Self { policy: Arc::new(ClassPolicy::load(files)), sending }
+    /// For who sends, under these files. `state`: where the time with priority is kept.
+    pub fn of(files: &[PathBuf], state: Option<&Path>, sending: Sending) -> Self {
+        let policy = ClassPolicy::load(files);
+        let state = state.filter(|_| policy.limits_time());
+        let time = PriorityTime::open(state, &sending.file_name());
+        Self { policy: Arc::new(policy), sending, time }
+    }
+
+    /// How long who sends has had priority.
+    pub(crate) fn time(&self) -> PriorityTime {
+        self.time.clone()
     }
 
     /// On a path to this peer.

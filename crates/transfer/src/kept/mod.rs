@@ -10,5 +10,6 @@ pub mod networks_shown;
 pub(crate) mod own_files;
 pub mod planted;
 mod policy_file;
+pub(crate) mod priority_time;
 pub(crate) mod surroundings;
 pub mod trusted_keys;

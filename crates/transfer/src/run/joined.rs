@@ -208,7 +208,8 @@ impl Joined {
         let selection = convert::selection(&job.selection, hash_kept);
         let mut result = match end {
             EndHere::Source(sources) => {
-                let permits = Permits::of(&surroundings.policy_files, Sending::default());
+                let permits =
+                    Permits::of(&surroundings.policy_files, surroundings.state.as_deref(), Sending::default());
                 let hooks = permits.hooks().filter(|_| carriage.service != wire::Service::default());
                 let hooks = hooks.and_then(|commands| Hooks::begin(&commands, surroundings.state.clone()));
                 let job = SenderJob {

@@ -85,7 +85,7 @@ pub fn serve_control(
     let is_from_here = stream.peer_addr().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
     // What may be asked of networks is read while it can be.
     let sending = Sending { user: grant.user.clone(), key: grant.key };
-    let permits = Permits::of(&surroundings.policy_files, sending);
+    let permits = Permits::of(&surroundings.policy_files, surroundings.state.as_deref(), sending);
     // A file that became wrong is a matter for the log of the daemon, not for this session.
     let policies = network_classes::policies(&surroundings.network_files).unwrap_or_default();
     let hooks = permits.hooks().and_then(|commands| Hooks::begin(&commands, surroundings.state.clone()));

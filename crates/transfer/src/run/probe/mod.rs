@@ -151,7 +151,7 @@ fn with_far(request: &Request, surroundings: &Surroundings, time_ms: u32, watch:
     let child = remote.take_child();
     let (here, far) = (host_facts::host_here(), remote.host());
     let record = Arc::new(LaneRecord::default());
-    let permits = Permits::of(&surroundings.policy_files, Sending::default());
+    let permits = Permits::of(&surroundings.policy_files, surroundings.state.as_deref(), Sending::default());
     remote.lead.crew().tune_by(network_classes::policies(&surroundings.network_files)?);
     let result = over_lanes(&job, remote, (time_ms, permits), watch, &record);
     if let Some(child) = child {

@@ -22,6 +22,7 @@ use haul_wire::summary::{MarkEffect, PathService};
 
 use crate::kept::class_policy::Permits;
 use crate::kept::hook_words::{Answered, Event, Request};
+use crate::kept::priority_time::PriorityClock;
 use crate::session::convert;
 use crate::session::hooks::Hooks;
 use crate::session::lane_addresses::LaneAddresses;
@@ -33,6 +34,8 @@ pub(super) struct Classes {
     asked: AskedClass,
     floor_bytes_per_s: Option<u64>,
     permits: Permits,
+    /// Of all paths together, and of earlier sessions.
+    time: PriorityClock,
     hooks: Option<Hooks>,
     paths: BTreeMap<u16, OfPath>,
     /// What is to be told with the next turn.
@@ -51,8 +54,7 @@ struct OfPath {
     class: ServiceClass,
     addresses: Option<LaneAddresses>,
     hook: Hook,
-    /// How long it has had priority, and since when it has it now.
-    priority_us: u64,
+    /// Until when its time with priority is counted.
     counted_us: u64,
     is_over: bool,
     /// What lanes sent marked that are gone.
@@ -89,6 +91,7 @@ impl Classes {
         Self {
             asked: convert::asked_class(carriage.service.class),
             floor_bytes_per_s: carriage.service.floor_bytes_per_s,
+            time: PriorityClock::new(permits.time()),
             permits,
             hooks,
             paths: BTreeMap::new(),
@@ -158,7 +161,6 @@ impl Classes {
             class: if self.hooks.is_some() { class.min(ServiceClass::Normal) } else { class },
             addresses,
             hook: Hook::None,
-            priority_us: 0,
             counted_us: 0,
             is_over: false,
             gone_marked_bytes: 0,
@@ -184,8 +186,12 @@ impl Classes {
         let of = self.paths.get_mut(&now.path)?;
         let allowed = of.allowed.clone();
         let before = of.class;
-        of.count_time(now.at_us);
-        let is_over = allowed.priority_us().is_some_and(|most| of.priority_us >= most);
+        if of.class == ServiceClass::Priority {
+            self.time.count(of.counted_us, now.at_us);
+        }
+        of.counted_us = now.at_us;
+        let used_us = self.time.used_us();
+        let is_over = allowed.priority_us().is_some_and(|most| used_us >= most);
         let may_raise = allowed.priority() && !is_over && of.hook != Hook::Refused;
         let carry = &now.lanes[..now.carrying.min(now.lanes.len())];
         let (mut marked, mut change) = (0, None);
@@ -207,7 +213,7 @@ impl Classes {
             }
         }
         if let Some(hooks) = &self.hooks {
-            of.ask(hooks, now);
+            of.ask(hooks, now, used_us);
             if of.class == ServiceClass::Priority && !matches!(of.hook, Hook::Granted(_)) {
                 (of.class, marked) = (ServiceClass::Normal, 0);
             }
@@ -233,7 +239,7 @@ impl Classes {
         }
         if has_ended {
             let why = format!(
-                "priority was allowed for {} s, and they are over",
+                "priority was allowed for {} s a day, and they are over",
                 allowed.priority_us().unwrap_or(0) / 1_000_000
             );
             self.untold.push(convert::chose(Subject::Class, described(class), why));
@@ -306,10 +312,11 @@ impl Classes {
     /// The job is over, and its session waits for another: what was raised is given back.
     pub(super) fn let_go(&mut self) {
         let Some(hooks) = &self.hooks else { return };
+        let used_us = self.time.used_us();
         for (path, of) in &mut self.paths {
             if matches!(of.hook, Hook::Granted(_) | Hook::Asked) {
                 of.hook = Hook::None;
-                hooks.order(of.request(Event::Release, *path, None));
+                hooks.order(of.request(Event::Release, *path, None, used_us));
             }
         }
     }
@@ -335,7 +342,7 @@ impl Classes {
 
 impl OfPath {
     /// Asks the operator's program once for each change.
-    fn ask(&mut self, hooks: &Hooks, now: &PathNow<'_>) {
+    fn ask(&mut self, hooks: &Hooks, now: &PathNow<'_>, used_us: u64) {
         let event = match (self.class, self.hook) {
             (ServiceClass::Priority, Hook::None) => Event::Raise,
             (ServiceClass::Background | ServiceClass::Normal, Hook::Granted(_)) => Event::Release,
@@ -344,14 +351,14 @@ impl OfPath {
         self.hook = if event == Event::Raise { Hook::Asked } else { Hook::None };
         let rate =
             [self.aware.marked_bytes_per_s(), self.allowed.priority_bytes_per_s(now.estimate.capacity_bytes_per_s)];
-        hooks.order(self.request(event, now.path, rate.into_iter().flatten().min()));
+        hooks.order(self.request(event, now.path, rate.into_iter().flatten().min(), used_us));
     }
 
-    fn request(&self, event: Event, path: u16, rate_bytes_per_s: Option<u64>) -> Request {
+    fn request(&self, event: Event, path: u16, rate_bytes_per_s: Option<u64>, used_us: u64) -> Request {
         let address = |of: fn(&LaneAddresses) -> std::net::IpAddr| {
             self.addresses.as_ref().map_or_else(String::new, |addresses| of(addresses).to_canonical().to_string())
         };
-        let left_us = self.allowed.priority_us().map(|most| most.saturating_sub(self.priority_us));
+        let left_us = self.allowed.priority_us().map(|most| most.saturating_sub(used_us));
         Request {
             event,
             class: ServiceClass::Priority.name().to_owned(),
@@ -381,13 +388,6 @@ impl OfPath {
             bounds.insert(last.lane, scout);
         }
         bounds
-    }
-
-    fn count_time(&mut self, at_us: u64) {
-        if self.class == ServiceClass::Priority {
-            self.priority_us = self.priority_us.saturating_add(at_us.saturating_sub(self.counted_us));
-        }
-        self.counted_us = at_us;
     }
 }
 
