@@ -41,9 +41,19 @@ pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Re
     let mut request = Request::from_parts(parts, ());
     guest.line.begins();
     let (mut who, has_token) = (None, request.headers().contains_key(AUTHORIZATION));
-    let answered = attempt(&guest, &mut request, now, &mut who).await;
-    if answered.is_err() {
-        let_arrive(&request, body).await;
+    let mut body = Some(body).filter(|_| !request.headers().contains_key(EXPECT));
+    // The fields of HTTP/1 say whether a request has content. In HTTP/2 only its end does, so that is waited for. The answer also would
+    // reset a stream that has not ended, and then nothing that comes on it can be judged (RFC 9113, section 5.1).
+    let has_content = match body.take_if(|body| request.version() == Version::HTTP_2 && !body.is_end_stream()) {
+        Some(body) => !ends_empty(body).await,
+        None => false,
+    };
+    let answered = attempt(&guest, &mut request, has_content, now, &mut who).await;
+    if answered.is_err()
+        && let Some(body) = body
+        && !matches!(*request.method(), Method::GET | Method::HEAD)
+    {
+        ends_empty(body).await;
     }
     let mut response = answered.unwrap_or_else(|refused| refusal(&refused, is_head));
     if guest.line.is_stopping() {
@@ -63,27 +73,27 @@ pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Re
     Ok(response)
 }
 
-/// A client that sends a short body hears the refusal after it. Otherwise its connection may end while it still sends, and then it may not
-/// read the refusal (RFC 9112, section 9.6). Who waits for leave to send gets none.
-async fn let_arrive(request: &Request<()>, mut body: Incoming) {
-    if matches!(*request.method(), Method::GET | Method::HEAD) || request.headers().contains_key(EXPECT) {
-        return;
-    }
-    let mut left = REFUSED_BODY_BYTES;
+/// Whether a request ends without content. A short content is read and thrown away: a client whose connection or stream ends while it
+/// still sends may not read its answer (RFC 9112, section 9.6). Who waits for leave to send gets none, and is not asked here.
+async fn ends_empty(mut body: Incoming) -> bool {
+    let mut bytes = 0;
     let all = async {
-        while let Some(Ok(frame)) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-            if left == 0 {
-                break;
+        // Each round but the last takes at least one byte, or the trailers.
+        while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            bytes += frame.ok()?.data_ref().map_or(0, Bytes::len);
+            if bytes > REFUSED_BODY_BYTES {
+                return None;
             }
         }
+        Some(())
     };
-    let _ = tokio::time::timeout(REFUSED_BODY_DEADLINE, all).await;
+    matches!(tokio::time::timeout(REFUSED_BODY_DEADLINE, all).await, Ok(Some(()))) && bytes == 0
 }
 
 async fn attempt(
     guest: &Guest,
     request: &mut Request<()>,
+    has_content: bool,
     now: SystemTime,
     who: &mut Option<Arc<Shelf>>,
 ) -> Result<Response<Body>, Refusal> {
@@ -93,6 +103,9 @@ async fn attempt(
         return Err(Refusal::closing(StatusCode::TOO_MANY_REQUESTS));
     }
     let target = check(request)?;
+    if has_content {
+        return Err(Refusal::of(StatusCode::BAD_REQUEST));
+    }
     if !guest.member.class().terms().may_read() {
         return Err(Refusal::of(StatusCode::FORBIDDEN));
     }

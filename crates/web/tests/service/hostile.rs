@@ -7,6 +7,7 @@ use std::time::Duration;
 use haul_web::Limits;
 
 use crate::harness::{connect, get, serve};
+use crate::http2::{CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PREFACE, RST_STREAM, SETTINGS, asks_for, frame};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -64,23 +65,13 @@ fn one_address_has_only_its_part_of_the_connections() {
     assert!((0..200).any(|_| ask(&mut connect(served.address))), "a place that is free is given again");
 }
 
-/// One frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u32).to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// `:method GET`, `:path /`, `:scheme http`, `:authority h`.
-const HEADERS: &[u8] = &[0x82, 0x84, 0x86, 0x41, 1, b'h'];
-
 /// The connection is alive, and the window of the stream stays shut.
 #[test]
 fn a_stream_whose_window_stays_shut_ends_its_connection() {
     let served = serve(Limits { idle: SHORT, stall: SHORT, ..Limits::default() });
     File::create(served.top.join("large")).unwrap().set_len(100_000_000).unwrap();
-    let headers = [&[0x82, 0x86, 0x41, 1, b'h', 0x44, 6], &b"/large"[..]].concat();
-    let begin = [PREFACE, &frame(4, 0, 0, b""), &frame(1, 5, 1, &headers)].concat();
+    let asked = frame(HEADERS, END_HEADERS | END_STREAM, 1, &asks_for("/large"));
+    let begin = [PREFACE, &frame(SETTINGS, 0, 0, b""), &asked].concat();
     let mut stream = connect(served.address);
     stream.write_all(&begin).unwrap();
     let mut said = Vec::new();
@@ -94,10 +85,10 @@ fn a_stream_whose_window_stays_shut_ends_its_connection() {
 #[test]
 fn streams_that_are_reset_at_once_end_their_connection() {
     let served = serve(Limits::default());
-    let mut flood = [PREFACE, &frame(4, 0, 0, b"")].concat();
+    let mut flood = [PREFACE, &frame(SETTINGS, 0, 0, b"")].concat();
     for stream in (1..40_000).step_by(2) {
-        flood.extend(frame(1, 5, stream, HEADERS));
-        flood.extend(frame(3, 0, stream, &8_u32.to_be_bytes()));
+        flood.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream, &asks_for("/")));
+        flood.extend(frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes()));
     }
     let mut stream = connect(served.address);
     let _ = stream.write_all(&flood);
@@ -112,10 +103,10 @@ fn streams_that_are_reset_at_once_end_their_connection() {
 #[test]
 fn a_header_that_goes_on_in_frame_after_frame_ends_its_connection() {
     let served = serve(Limits::default());
-    let mut flood = [PREFACE, &frame(4, 0, 0, b""), &frame(1, 1, 1, HEADERS)].concat();
+    let mut flood = [PREFACE, &frame(SETTINGS, 0, 0, b""), &frame(HEADERS, END_STREAM, 1, &asks_for("/"))].concat();
     let field = [&[0x40, 1, b'x', 0x7f, 0x81, 0x07][..], &[b'y'; 1_000]].concat();
     for _ in 0..5_000 {
-        flood.extend(frame(9, 0, 1, &field));
+        flood.extend(frame(CONTINUATION, 0, 1, &field));
     }
     let mut stream = connect(served.address);
     let _ = stream.write_all(&flood);

@@ -3,5 +3,6 @@
 mod conformance;
 mod harness;
 mod hostile;
+mod http2;
 mod readers;
 mod tls;
