@@ -110,6 +110,11 @@ impl Scheduler {
         self.flying.values().filter(|by| **by == lane).count()
     }
 
+    /// Whether such a lane carries a unit.
+    pub fn is_carried(&self, by: impl Fn(u16) -> bool) -> bool {
+        self.flying.values().any(|lane| by(*lane))
+    }
+
     fn queue_for(&mut self, to: To) -> &mut VecDeque<(u64, ChunkRange)> {
         if to == To::Mover || self.queue.is_empty() { &mut self.shared } else { &mut self.queue }
     }

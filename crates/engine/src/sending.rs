@@ -177,6 +177,11 @@ impl<F: Offered + Clone> Sending<F> {
         self.scheduler.carried_by(lane)
     }
 
+    /// Whether such a lane carries a unit.
+    pub fn is_carried(&self, by: impl Fn(u16) -> bool) -> bool {
+        self.scheduler.is_carried(by)
+    }
+
     /// A unit is verified at the target. Returns the lane that carried it, when one did.
     pub fn on_receipt(&mut self, unit: Unit) -> Option<u16> {
         let lane = self.scheduler.lane_of(unit);

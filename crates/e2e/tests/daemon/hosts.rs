@@ -231,3 +231,30 @@ fn a_source_host_that_is_down_or_lets_this_key_not_in_is_left_out_with_a_word() 
     pair.is_back();
     is_left_out(&run, &pair.two.host(), "");
 }
+
+#[test]
+fn one_name_with_the_keys_of_two_hosts_is_one_end_and_both_get_data() {
+    needs!(Haul);
+    let pair = Pair::new();
+    let port = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).expect("loopback").local_addr();
+    let port = port.expect("it has one").port();
+    let name = format!("localhost:{port}");
+    let addresses = std::net::ToSocketAddrs::to_socket_addrs(&name).expect("every host has this name");
+    if addresses.filter(|address| address.ip().is_loopback()).count() < 2 {
+        return eprintln!("skipped: localhost has one address here");
+    }
+    let serve = |stage: &Stage, address: &str| {
+        let listen = format!("{address}:{port}");
+        let mut daemon = stage.haul("server").args(["serve", "--listen", &listen]).start();
+        daemon.when("it listens", |daemon| super::said(daemon, "listening on"));
+        daemon
+    };
+    let _both = [serve(&pair.one, "127.0.0.1"), serve(&pair.two, "[::1]")];
+    let lines = format!("{name} {}\n{name} {}\n", pair.one.daemon_key(), pair.two.daemon_key());
+    std::fs::write(pair.one.at("client/.config/haul/known_hosts"), lines).expect("own file");
+    let target = format!("haul://{name}/in");
+    let run = pair.one.cp().args(RATE).arg(contents_of(&pair.one.at("tree"))).arg(target).run().expect(code::OK);
+    pair.is_there();
+    let shares = parts(&run);
+    assert!(shares.len() == 2 && shares.iter().all(|(_, bytes)| *bytes > 5 << 20), "{shares:?}\n{run}");
+}

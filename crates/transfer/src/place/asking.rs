@@ -157,7 +157,8 @@ fn put(job: &Job, remote: &Remote, question: &Question, watch: &Watch) -> Result
     };
     let role = Role::Place { question: question.clone() };
     let (peer_session, cpus) = (remote.session, host_facts::cpus());
-    let assigned = Assignment { peer_session, peer_key: identity, links: false, stays: false, role, path: None, cpus };
+    let (peer_key, links, stays, path) = (identity, false, false, None);
+    let assigned = Assignment { peer_session, peer_key, links, stays, role, path, cpus, others: 0 };
     remote.start(assigned, job, false, watch)
 }
 

@@ -1,10 +1,12 @@
 //! Reaches the far side of a job.
 
+use std::cell::Cell;
+
 use haul_job::{Error, Event, Job, Place};
 
 use crate::kept::known_paths::Direction;
 use crate::kept::surroundings::Surroundings;
-use crate::reach::daemon::connect_daemon;
+use crate::reach::daemon::{Wanted, connect_daemon};
 use crate::reach::over_ssh::connect_ssh;
 use crate::reach::remote::Remote;
 use crate::session::foreseen::Foreseen;
@@ -26,7 +28,8 @@ pub(crate) fn connect(
         }
         Place::Ssh { .. } => connect_ssh(place, job, surroundings, watch),
         Place::Haul { host, port } => {
-            connect_daemon(place, (host, *port), job, surroundings, watch, direction, &foreseen)
+            let wanted = Wanted { host, port: *port, only: None, is_same: Cell::default() };
+            connect_daemon(place, &wanted, job, surroundings, watch, direction, &foreseen)
         }
     };
     connected.map(|remote| Remote { foreseen, ..remote })

@@ -1,11 +1,13 @@
 //! Reaches a daemon.
 
+use std::cell::Cell;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use haul_engine::plan;
-use haul_job::{Error, Event, Fault, Job, Place};
+use haul_job::{AskedPaths, Error, Event, Fault, Job, Place};
 use haul_net::{NetError, PublicKey, Way, dial};
 
 use crate::faults;
@@ -34,9 +36,19 @@ const KNOCK_PAUSE: Duration = Duration::from_millis(750);
 /// See [`KNOCK_PAUSE`].
 const LAST_KNOCK_PAUSE: Duration = Duration::from_secs(6);
 
+/// Which daemon is to be reached.
+pub(crate) struct Wanted<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
+    /// The one at this address, unless it proves this key: then the host is one that is reached already.
+    pub(crate) only: Option<(SocketAddr, PublicKey)>,
+    /// It proved that key.
+    pub(crate) is_same: Cell<bool>,
+}
+
 pub(crate) fn connect_daemon(
     place: &Place,
-    (host, port): (&str, u16),
+    wanted: &Wanted<'_>,
     job: &Job,
     surroundings: &Surroundings,
     watch: &Watch,
@@ -48,10 +60,17 @@ pub(crate) fn connect_daemon(
     lead.crew().tune_by(network_classes::policies(&surroundings.network_files)?);
     let (session, events) = (id::random_id()?, Events::new());
     let keys = crate::kept::trusted_keys::ClientKeys::load(&job.ssh, surroundings)?;
+    let Wanted { host, port, only, .. } = *wanted;
     let (name, family) = (host.to_owned(), job.carriage.family.map(net_family));
-    let addresses = watched(watch, None, "resolve", move || dial::resolve(&name, port, family))?
-        .map_err(|error| faults::net_error(&error).try_this("check the spelling of the host"))?;
-    let known = keys.known.expected(host, port);
+    let addresses = match only {
+        Some((address, _)) => vec![address],
+        None => watched(watch, None, "resolve", move || dial::resolve(&name, port, family))?
+            .map_err(|error| faults::net_error(&error).try_this("check the spelling of the host"))?,
+    };
+    let mut known = keys.known.expected(host, port);
+    if let (Some(known), Some((_, reached))) = (&mut known, only) {
+        known.retain(|key| *key != reached);
+    }
     let ciphers = ciphers(&job.carriage);
     // A daemon of which one key is known needs no introduction before lanes are dialled.
     let key = known.as_deref().and_then(|known| <[PublicKey; 1]>::try_from(known).ok()).map(|[key]| key);
@@ -109,7 +128,12 @@ pub(crate) fn connect_daemon(
                 rest(watch, pause)?;
                 pause *= 2;
             }
-            Err(error) => return Err(keys.known.explain(host, port, known.as_deref(), &error)),
+            Err(error) => {
+                if let (NetError::WrongKey { got }, Some((_, reached))) = (&error, only) {
+                    wanted.is_same.set(*got == reached);
+                }
+                return Err(keys.known.explain(host, port, known.as_deref(), &error));
+            }
         }
     };
     let hello = haul_wire::lane::Hello::Control.encode();
@@ -117,6 +141,7 @@ pub(crate) fn connect_daemon(
         .and_then(|()| std::io::Write::flush(&mut stream))
         .map_err(|error| Error::new(Fault::Network, format!("{place} does not answer")).because(error))?;
     // A daemon judges our key after we have judged its own, so its refusal comes as the first thing it says.
+    let may_be_several = known.is_some_and(|known| known.len() > 1);
     let known = Arc::new(keys.known);
     let mut remote = match key.filter(|_| early.is_some()) {
         None => Remote::meet(place, stream, session, events, watch)
@@ -129,6 +154,11 @@ pub(crate) fn connect_daemon(
     };
     remote.identity = Some(keys.identity);
     remote.peer.know(addresses.iter().map(|address| address.ip().to_canonical()));
+    // One key means one host: its further addresses are further paths to it.
+    if may_be_several && job.carriage.paths != AskedPaths::One {
+        let others = addresses.iter().filter(|address| Some(**address) != reached_at);
+        remote.other_addresses = others.copied().collect();
+    }
     remote.reached_at = reached_at;
     remote.early = early;
     remote.lead = lead;
@@ -182,7 +212,6 @@ pub(crate) fn rest(watch: &Watch, pause: Duration) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
     use std::sync::{Arc, OnceLock};
 
     use haul_job::{Carriage, Endpoint, Selection, SshOptions};

@@ -7,19 +7,24 @@
 //! Each host has a thread and one path. A host that cannot be reached, has other files or dies is left out with a word: its units go to
 //! the others.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use haul_job::{Error, Event, Fault, Job, Place, Subject};
-use haul_net::Identity;
+use haul_net::{Identity, PublicKey};
 use haul_wire::control::{Control, MoverWord, Role, SenderSummary};
 use haul_wire::lane::path_of;
+use haul_wire::limits::MAX_MOVERS;
 
 use crate::kept::known_paths::{Direction, KnownPaths};
 use crate::kept::surroundings::Surroundings;
 use crate::reach::connect::connect;
+use crate::reach::daemon::{Wanted, connect_daemon};
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
 use crate::reach::lane_terms::{LaneTerms, Memory};
 use crate::reach::paths::first_way;
@@ -49,6 +54,50 @@ pub(crate) struct MoverPlan {
     pub(crate) leader: Arc<Outbox>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) foreseen: Foreseen,
+    /// The key of the leader.
+    pub(crate) leading: PublicKey,
+}
+
+/// A further host of the far end.
+#[derive(Clone)]
+pub(crate) struct OtherHost {
+    place: Place,
+    /// The name means several hosts: the one at this address.
+    address: Option<SocketAddr>,
+}
+
+impl fmt::Display for OtherHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(address) => write!(f, "{} at {}", self.place, address.ip().to_canonical()),
+            None => write!(f, "{}", self.place),
+        }
+    }
+}
+
+impl OtherHost {
+    /// Those that were named, and those that the name of the first one may mean besides. A session that stays for further jobs has one host.
+    pub(crate) fn of(job: &Job, first: &Remote, stays: bool) -> Vec<Self> {
+        let named = job.movers.iter().map(|place| Self { place: place.clone(), address: None });
+        let addresses = first.other_addresses.iter().filter(|_| !stays);
+        let at = addresses.map(|address| Self { place: first.place.clone(), address: Some(*address) });
+        named.chain(at).take(usize::from(MAX_MOVERS)).collect()
+    }
+
+    /// `None`: it is the leader, which has this address, too.
+    fn connect(&self, plan: &MoverPlan) -> Result<Option<Remote>, Error> {
+        let MoverPlan { job, surroundings, watch, foreseen, leading, .. } = plan;
+        let (Some(address), Place::Haul { host, port }) = (self.address, &self.place) else {
+            return connect(&self.place, job, surroundings, watch, None, foreseen.clone()).map(Some);
+        };
+        watch.tell(&Event::Connecting { place: self.to_string() });
+        let wanted = Wanted { host, port: *port, only: Some((address, *leading)), is_same: Cell::default() };
+        match connect_daemon(&self.place, &wanted, job, surroundings, watch, None, foreseen) {
+            // The address is that of a further path, as those know that look for paths.
+            Err(_) if wanted.is_same.get() => Ok(None),
+            reached => reached.map(|remote| Some(Remote { foreseen: foreseen.clone(), ..remote })),
+        }
+    }
 }
 
 /// Brings lanes back, to whichever host they lead.
@@ -78,21 +127,21 @@ impl<K: LaneKeeper> LaneKeeper for Keepers<K> {
 
 impl MoverPlan {
     /// Reaches all of them, each in a thread of its own.
-    pub(crate) fn start<K: LaneKeeper>(self, leader: K) -> Keepers<K> {
+    pub(crate) fn start<K: LaneKeeper>(self, hosts: Vec<OtherHost>, leader: K) -> Keepers<K> {
         let keepers = Keepers { leader, movers: Arc::default() };
-        for (number, place) in self.job.movers.clone().into_iter().enumerate() {
+        for (number, host) in hosts.into_iter().enumerate() {
             let path = Movers::path_of_mover(u16::try_from(number).expect("a few"));
             let (plan, redials) = (self.clone(), Arc::clone(&keepers.movers));
             let run = move || {
-                let result = plan.serve(&place, path, &redials);
+                let result = plan.serve(&host, path, &redials);
                 lock(&redials).remove(&path);
                 plan.movers.leaves(path);
                 if let Err(error) = result
                     && !plan.movers.is_over()
                     && !plan.watch.interrupted()
                 {
-                    let _ = plan.events.send(SessionEvent::PathLost { path, why: format!("{place} is left out") });
-                    plan.watch.tell(&Event::Warning { text: left_out(&place, &error) });
+                    let _ = plan.events.send(SessionEvent::PathLost { path, why: format!("{host} is left out") });
+                    plan.watch.tell(&Event::Warning { text: left_out(&host, &error) });
                 }
             };
             // The others do without it.
@@ -101,10 +150,10 @@ impl MoverPlan {
         keepers
     }
 
-    fn serve(&self, place: &Place, path: u16, redials: &Mutex<BTreeMap<u16, Redialler>>) -> Result<(), Error> {
-        let mut remote = connect(place, &self.job, &self.surroundings, &self.watch, None, self.foreseen.clone())?;
+    fn serve(&self, host: &OtherHost, path: u16, redials: &Mutex<BTreeMap<u16, Redialler>>) -> Result<(), Error> {
+        let Some(mut remote) = host.connect(self)? else { return Ok(()) };
         let child = remote.take_child();
-        let result = self.with_remote(&remote, path, redials);
+        let result = self.with_remote(&remote, host, path, redials);
         if result.is_ok() {
             remote.channel.outbox().send(Control::Bye(SenderSummary::default()));
             if self.reads() {
@@ -123,7 +172,13 @@ impl MoverPlan {
         self.job.target.place.is_here()
     }
 
-    fn with_remote(&self, remote: &Remote, path: u16, redials: &Mutex<BTreeMap<u16, Redialler>>) -> Result<(), Error> {
+    fn with_remote(
+        &self,
+        remote: &Remote,
+        host: &OtherHost,
+        path: u16,
+        redials: &Mutex<BTreeMap<u16, Redialler>>,
+    ) -> Result<(), Error> {
         let Self { job, surroundings, watch, .. } = self;
         let identity = remote.identity.as_ref().unwrap_or(&self.identity);
         let (paths, direction) =
@@ -136,7 +191,8 @@ impl MoverPlan {
         };
         let (peer_session, peer_key) = (remote.session, identity.public());
         let (links, stays, path_known) = (false, false, known.clone());
-        let assigned = Assignment { peer_session, peer_key, links, stays, role, path: path_known, cpus };
+        let others = self.movers.count();
+        let assigned = Assignment { peer_session, peer_key, links, stays, role, path: path_known, cpus, others };
         remote.start(assigned, job, false, watch)?;
         if !self.meets(remote, path, redials)? {
             return Ok(());
@@ -164,10 +220,10 @@ impl MoverPlan {
             )
         })?;
         lock(redials).insert(path, Redialler::new(dialler, lanes));
-        watch.leads_to(path, &remote.place);
+        watch.leads_to(path, &host.to_string());
         watch.tell(&Event::Chose {
             what: Subject::Paths,
-            choice: format!("path {path}: to {}", remote.place),
+            choice: format!("path {path}: to {host}"),
             reason: "it has the same files as the first host".into(),
         });
         self.until(remote, &|_| false, path, redials, None).map(drop)
@@ -209,12 +265,9 @@ impl MoverPlan {
     /// What it did, for the report.
     fn await_parting(&self, remote: &Remote, path: u16) {
         let begun = Instant::now();
-        while begun.elapsed() < FAREWELL / 2 {
+        while begun.elapsed() < FAREWELL / 2 && !self.movers.has_parted(path) {
             match remote.events.next(TICK) {
-                Some(SessionEvent::Control(Control::Bye(mut summary))) => {
-                    summary.paths.retain(|of| of.number == path);
-                    return self.movers.parts(summary);
-                }
+                Some(SessionEvent::Control(Control::Bye(summary))) => return self.movers.parts(path, summary),
                 Some(SessionEvent::ControlEnded(_) | SessionEvent::Control(Control::Abort(_))) => return,
                 Some(_) | None => {}
             }
@@ -255,6 +308,10 @@ impl MoverPlan {
                         redialler.want(lanes);
                     }
                 }
+                // Only after it was told that all has arrived.
+                Some(SessionEvent::Control(Control::Bye(summary))) if self.reads() && self.movers.is_over() => {
+                    self.movers.parts(path, summary);
+                }
                 Some(SessionEvent::Control(Control::Moved(chunks))) if !self.reads() => {
                     let _ = self.events.send(SessionEvent::Moved(path, chunks));
                 }
@@ -274,7 +331,7 @@ impl MoverPlan {
 }
 
 /// For the user.
-pub(crate) fn left_out(place: &Place, error: &Error) -> String {
+pub(crate) fn left_out(host: &dyn fmt::Display, error: &Error) -> String {
     let cause = error.cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
-    format!("{place} is left out, the other hosts do its part: {}{cause}", error.what)
+    format!("{host} is left out, the other hosts do its part: {}{cause}", error.what)
 }

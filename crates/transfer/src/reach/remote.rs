@@ -10,7 +10,7 @@ use haul_job::{Carriage, Error, Family, Fault, Job, Place};
 use haul_net::{PublicKey, Stream, dial};
 use haul_wire::codec;
 use haul_wire::control::{self, AgentHello, Control, Role, Start};
-use haul_wire::limits::{MAX_CONTROL_FRAME_BYTES, MAX_LISTED_BYTES, MAX_MOVERS, MAX_SPEC_ITEMS};
+use haul_wire::limits::{MAX_CONTROL_FRAME_BYTES, MAX_LISTED_BYTES, MAX_SPEC_ITEMS};
 use haul_wire::summary::KnownPath;
 
 use crate::kept::known_paths::{Direction, KnownPaths};
@@ -45,6 +45,8 @@ pub(crate) struct Remote {
     pub(crate) early: Option<Early>,
     /// Where it may be reached.
     pub(crate) peer: PeerAddresses,
+    /// Where its name leads, too, and where another host may be: several keys are known under the name.
+    pub(crate) other_addresses: Vec<SocketAddr>,
     /// Ends the threads that bring its lanes.
     pub(crate) lead: Lead,
     pub(super) child: Option<SshChild>,
@@ -66,6 +68,8 @@ pub(crate) struct Assignment {
     pub(crate) path: Option<KnownPath>,
     /// Of the smaller host.
     pub(crate) cpus: u16,
+    /// Further hosts of the same end.
+    pub(crate) others: u16,
 }
 
 impl Remote {
@@ -101,6 +105,7 @@ impl Remote {
             foreseen: Foreseen::default(),
             early: None,
             peer: PeerAddresses::default(),
+            other_addresses: Vec::new(),
             lead: Lead::new(),
             child: None,
             reached_at: None,
@@ -123,7 +128,7 @@ impl Remote {
     /// # Errors
     /// [`Fault::Usage`]: the job names more than a far side takes.
     pub(crate) fn start(&self, assigned: Assignment, job: &Job, hash_kept: bool, watch: &Watch) -> Result<(), Error> {
-        let Assignment { peer_session, peer_key, links, stays, role, path, cpus } = assigned;
+        let Assignment { peer_session, peer_key, links, stays, role, path, cpus, others } = assigned;
         let listed = job.selection.files_from.as_ref().filter(|_| matches!(role, Role::Sender { .. }));
         if listed.is_some_and(|list| list.weight_bytes() > MAX_LISTED_BYTES) {
             let mib = MAX_LISTED_BYTES >> 20;
@@ -132,7 +137,6 @@ impl Remote {
         }
         let selection = convert::selection(&job.selection, hash_kept);
         let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.far_end));
-        let others = u16::try_from(job.movers.len()).unwrap_or(u16::MAX).min(MAX_MOVERS);
         let leads = matches!(role, Role::Sender { .. } | Role::Receiver { .. });
         let movers = if leads && !job.selection.dry_run { others } else { 0 };
         let mut carriage = control::Carriage { path, cpus, movers, ..carriage };

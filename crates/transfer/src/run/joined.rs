@@ -15,7 +15,7 @@ use haul_job::{Error, Job, LanePath};
 use haul_net::{Door, Identity};
 use haul_store::DIRECT_FROM_BYTES;
 use haul_wire::control::{self as wire, Carriage, Control, ReceiverSummary, Role, SenderSummary};
-use haul_wire::limits::{MAX_MOVERS, MAX_PATHS};
+use haul_wire::limits::MAX_PATHS;
 
 use crate::faults;
 use crate::kept::class_policy::{Permits, Sending};
@@ -26,7 +26,7 @@ use crate::reach::desk::{Desk, Expecting};
 use crate::reach::lane_door;
 use crate::reach::lane_plan::{Keeper, LanePlan, LaneRecord, dial_answers, lane_plan, lane_terms};
 use crate::reach::lane_terms::{LaneTerms, Memory};
-use crate::reach::movers::MoverPlan;
+use crate::reach::movers::{MoverPlan, OtherHost};
 use crate::reach::remote::{Assignment, Remote};
 use crate::run::ends::{sources_here, target_here};
 use crate::run::order::Order;
@@ -182,11 +182,13 @@ impl Joined {
         let cpus = host_facts::cpus().min(self.remote.far_end.cpus());
         let path = self.remote.known_path(&paths, direction);
         let (peer_key, links) = (identity.public(), true);
-        let assigned = Assignment { peer_session: id, peer_key, links, stays, role, path, cpus };
+        let hosts = OtherHost::of(job, &self.remote, stays);
+        let others = u16::try_from(hosts.len()).expect("a few");
+        let assigned = Assignment { peer_session: id, peer_key, links, stays, role, path, cpus, others };
         self.remote.start(assigned, job, hash_kept, watch)?;
         let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
         if self.wires.is_none() {
-            self.wires = Some(self.wire(order, &carriage)?);
+            self.wires = Some(self.wire(order, &carriage, hosts)?);
         } else {
             // The far side has heard of the next job by now: nobody waits for it twice.
             self.hear_end(watch, job.carriage.timeout.max(START_DEADLINE))?;
@@ -336,7 +338,7 @@ impl Joined {
     }
 
     /// Lets lanes in, and begins to bring them.
-    fn wire(&mut self, order: Order<'_>, carriage: &Carriage) -> Result<Wires, Error> {
+    fn wire(&mut self, order: Order<'_>, carriage: &Carriage, hosts: Vec<OtherHost>) -> Result<Wires, Error> {
         let Order { job, surroundings, .. } = order;
         let (identity, watch) = (self.identity()?, &self.watch);
         let remote = &mut self.remote;
@@ -345,7 +347,7 @@ impl Joined {
         remote.lead.crew().tune_by(Arc::clone(&policies));
         let door = lane_door::open_door(&identity, &desk, job.carriage.port_range, policies);
         let port = door.as_ref().map(haul_net::Door::port);
-        let movers = Movers::new(u16::try_from(job.movers.len()).unwrap_or(u16::MAX).min(MAX_MOVERS));
+        let movers = Movers::new(u16::try_from(hosts.len()).expect("a few"));
         let memory = Memory { paths: KnownPaths::of(surroundings), direction: self.side.direction() };
         let terms = lane_terms(remote, job, remote.session, &identity, carriage, Some(memory));
         let (wanted, clear) = (convert::wanted(carriage), carriage.clear);
@@ -383,8 +385,9 @@ impl Joined {
             leader: Arc::clone(remote.channel.outbox()),
             identity: Arc::clone(&identity),
             foreseen: remote.foreseen.clone(),
+            leading: remote.key(),
         };
-        let keeper = Box::new(bringer.start(leader));
+        let keeper = Box::new(bringer.start(hosts, leader));
         Ok(Wires { keeper, aside: Box::new(aside), plan, movers, _expecting: expecting, _door: door })
     }
 }

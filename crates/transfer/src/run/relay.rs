@@ -89,7 +89,7 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
         // The key is that of the other host in most cases, which has no say here.
         |peer: &Remote, peer_key, role| {
             let (peer_session, path, links, stays) = (peer.session, None, false, false);
-            Assignment { peer_session, peer_key, links, stays, role, path, cpus }
+            Assignment { peer_session, peer_key, links, stays, role, path, cpus, others: 0 }
         };
     // The receiver first: it is told at once what to do, and the list that a sender is given may take longer than a daemon waits.
     let role = Role::Receiver { target: job.target.path.clone() };

@@ -35,7 +35,7 @@ struct State {
     /// Movers of a sending end that are not to be believed, and why.
     accused: BTreeMap<u16, String>,
     /// What those of a sending end said at their end.
-    partings: Vec<SenderSummary>,
+    partings: BTreeMap<u16, SenderSummary>,
     is_over: bool,
 }
 
@@ -124,14 +124,30 @@ impl Movers {
         lock(&self.0.state).accused.get(&path).cloned()
     }
 
-    /// What one of them said at its end.
-    pub(crate) fn parts(&self, summary: SenderSummary) {
-        lock(&self.0.state).partings.push(summary);
+    /// All that they send has arrived: their lanes may end.
+    pub(crate) fn are_done(&self) {
+        let mut state = lock(&self.0.state);
+        state.is_over = true;
+        for outbox in state.joined.values() {
+            outbox.send(Control::Bye(SenderSummary::default()));
+        }
+        self.0.changed.notify_all();
+    }
+
+    /// What the one on this path said at its end.
+    pub(crate) fn parts(&self, path: u16, mut summary: SenderSummary) {
+        summary.paths.retain(|of| of.number == path);
+        lock(&self.0.state).partings.insert(path, summary);
+    }
+
+    /// Whether it said anything.
+    pub(crate) fn has_parted(&self, path: u16) -> bool {
+        lock(&self.0.state).partings.contains_key(&path)
     }
 
     /// What all of them said.
     pub(crate) fn partings(&self) -> Vec<SenderSummary> {
-        std::mem::take(&mut lock(&self.0.state).partings)
+        std::mem::take(&mut lock(&self.0.state).partings).into_values().collect()
     }
 
     /// The leader has opened a draft.

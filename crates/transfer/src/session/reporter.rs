@@ -9,7 +9,7 @@ use haul_engine::attribute::{self, Phases};
 use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
 use haul_job::{
-    Change, ClassChange, Earlier, Error, Event, Fault, Job, ManifestLine, Observer, Place, Progress, Report, Subject,
+    Change, ClassChange, Earlier, Error, Event, Fault, Job, ManifestLine, Observer, Progress, Report, Subject,
 };
 use haul_wire::RelPath;
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
@@ -380,8 +380,8 @@ impl Watch {
     }
 
     /// A path leads to another host than the first one.
-    pub(crate) fn leads_to(&self, path: u16, place: &Place) {
-        lock(&self.other_hosts).insert(path, place.to_string());
+    pub(crate) fn leads_to(&self, path: u16, host: &str) {
+        lock(&self.other_hosts).insert(path, host.to_owned());
     }
 
     /// Where the paths of a job lead, if not all to one host.

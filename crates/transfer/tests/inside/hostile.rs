@@ -62,13 +62,8 @@ struct Peer {
 }
 
 impl Peer {
-    /// Faces what `real` runs over its channel and one lane, which lies among the events.
-    fn facing(real: impl FnOnce(Events, &Channel, &Arc<Watch>) -> Result<(), Error> + Send + 'static) -> Self {
-        Self::facing_on(0, real)
-    }
-
-    /// The lane has this number.
-    fn facing_on(
+    /// Faces what `real` runs over its channel and one lane of this number, which lies among the events.
+    fn facing(
         number: u16,
         real: impl FnOnce(Events, &Channel, &Arc<Watch>) -> Result<(), Error> + Send + 'static,
     ) -> Self {

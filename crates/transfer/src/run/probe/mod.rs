@@ -189,7 +189,7 @@ fn over_lanes(
     let cpus = host_facts::cpus().min(remote.far_end.cpus());
     let role = Role::Probe { time_ms };
     let (peer_session, peer_key, links, stays) = (id, identity.public(), false, false);
-    let assigned = Assignment { peer_session, peer_key, links, stays, role, path: None, cpus };
+    let assigned = Assignment { peer_session, peer_key, links, stays, role, path: None, cpus, others: 0 };
     remote.start(assigned, job, false, watch)?;
     let desk = Arc::new(Desk::default());
     let door = lane_door::open_door(&identity, &desk, job.carriage.port_range, remote.lead.crew().policies());

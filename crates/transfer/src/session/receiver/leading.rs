@@ -55,6 +55,10 @@ pub(super) fn moved(shared: &Shared, moved: &MovedChunk) -> Result<(), Error> {
     }
     let verified = integrity::by_mover(&incoming.layout, moved.chunk, moved.hash)
         .map_err(|_| Error::broke_the_protocol("another host wrote a chunk that does not exist"))?;
+    let (_, bytes) = incoming.layout.range(moved.chunk).unwrap_or_default();
+    if moved.data_bytes > bytes || moved.written_bytes > bytes {
+        return Err(Error::broke_the_protocol("another host wrote more than the chunk has"));
+    }
     let data_bytes = if incoming.was_lost(moved.chunk) { 0 } else { moved.data_bytes };
     let receipt = Receipt { index: moved.index, chunk: moved.chunk, data_bytes };
     let claim = Claimed::take(&incoming, moved.chunk, LANE_OF_MOVERS);
@@ -62,4 +66,64 @@ pub(super) fn moved(shared: &Shared, moved: &MovedChunk) -> Result<(), Error> {
     shared.deliver_chunk(incoming, &claim, verified, receipt, moved.written_bytes);
     shared.add_arrived(moved.data_bytes);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_job::Fault;
+    use haul_wire::RelPath;
+    use haul_wire::limits::MIN_CHUNK_BYTES;
+    use haul_wire::manifest::{Attributes, Identity, Item, ItemKind};
+
+    use super::super::state::tests::over;
+    use super::*;
+
+    /// A receiver that has asked for files of so many bytes.
+    fn asked_for(sizes: &[u64]) -> (Shared, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = over(dir.path());
+        for (number, size) in sizes.iter().enumerate() {
+            let identity = Identity { size: *size, mtime: Default::default(), ctime: Default::default(), inode: 1 };
+            let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+            let name = format!("file-{number}").into_bytes();
+            let path = RelPath::new(name.clone()).unwrap();
+            let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
+            let index = shared.open_item(&item).unwrap();
+            shared.expect(Arc::new(Incoming::new(index, item, name, identity, false)));
+        }
+        (shared, dir)
+    }
+
+    fn chunk(index: u64, chunk: u32) -> MovedChunk {
+        MovedChunk { index, chunk, hash: [9; 32], data_bytes: MIN_CHUNK_BYTES, written_bytes: MIN_CHUNK_BYTES }
+    }
+
+    #[test]
+    fn what_a_mover_cannot_have_written_ends_the_session_and_is_not_entered() {
+        let (shared, _dir) = asked_for(&[2 * MIN_CHUNK_BYTES, 4]);
+        for wrong in [
+            chunk(0, 2),
+            chunk(0, u32::MAX),
+            chunk(1, 0),
+            MovedChunk { data_bytes: MIN_CHUNK_BYTES + 1, ..chunk(0, 0) },
+            MovedChunk { written_bytes: u64::MAX, ..chunk(0, 0) },
+        ] {
+            let error = moved(&shared, &wrong).unwrap_err();
+            assert_eq!(error.fault, Fault::Protocol, "{wrong:?}");
+        }
+        assert_eq!((shared.outbox.take_all(), shared.arrived()), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn a_chunk_that_is_told_twice_counts_once_and_one_of_no_open_file_not_at_all() {
+        let (shared, _dir) = asked_for(&[2 * MIN_CHUNK_BYTES]);
+        for told in [chunk(0, 0), chunk(0, 0), chunk(7, 0), chunk(u64::MAX, 0)] {
+            moved(&shared, &told).unwrap();
+        }
+        let receipts = shared.outbox.take_all().into_iter().filter_map(|message| match message {
+            Control::Receipts(receipts) => Some(receipts.len()),
+            _ => None,
+        });
+        assert_eq!(receipts.sum::<usize>(), 1);
+    }
 }

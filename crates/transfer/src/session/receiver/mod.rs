@@ -244,6 +244,8 @@ fn run_session(
         session.shared.behind.end();
     }
     session.shared.discard_token();
+    // Their lanes end with a word of theirs, for which those of this side wait.
+    session.shared.job.movers.are_done();
     drop(events);
     session.lanes.join();
     // Before what is not safe yet is written down.

@@ -207,3 +207,51 @@ fn flush(shared: &Shared, incoming: &Incoming) -> Result<(), StoreError> {
     let part = incoming.part(shared.tree())?;
     shared.storage.during(|| part.map_or(Ok(()), |part| part.flush()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::token::Token;
+    use super::*;
+    use crate::session::receiver::state::tests::job_into;
+
+    fn tree(at: &Path) -> LocalTree {
+        LocalTree::open(at.as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap().0
+    }
+
+    fn finds(at: &Path, root: &SharedRoot) -> bool {
+        open(&job_into(at), false, root).is_ok()
+    }
+
+    #[test]
+    fn only_the_token_of_this_job_at_its_place_proves_the_tree() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ours, other) = (dir.path().join("ours"), dir.path().join("other"));
+        std::fs::create_dir(&ours).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        let (token, root) = Token::make(&tree(&ours)).unwrap().unwrap();
+        let (_standing, of_other) = Token::make(&tree(&other)).unwrap().unwrap();
+        assert!(finds(&ours, &root));
+        let with = |path: &[u8]| SharedRoot { path: path.to_vec(), ..root.clone() };
+        let refused = [
+            ("another host's directory", &other, root.clone()),
+            ("the token of another job", &ours, of_other.clone()),
+            ("another inode", &ours, SharedRoot { inode: root.inode + 1, ..root.clone() }),
+            ("other contents", &ours, SharedRoot { token: [7; 32], ..root.clone() }),
+            ("no file", &ours, with(b"gone")),
+            ("out of the tree", &ours, with(&[b"../ours/", &root.path[..]].concat())),
+            ("an absolute path", &ours, with(&[ours.as_os_str().as_encoded_bytes(), b"/", &root.path[..]].concat())),
+            ("the tree itself", &ours, with(b"")),
+        ];
+        for (what, at, root) in refused {
+            assert!(!finds(at, &root), "{what}");
+        }
+        // A link to the very file is another way to it, which somebody else may have laid.
+        let name = std::fs::read_dir(&other).unwrap().next().unwrap().unwrap().file_name();
+        std::os::unix::fs::symlink(other.join(&name), ours.join(&name)).unwrap();
+        assert!(!finds(&ours, &of_other), "through a link");
+        token.discard();
+        assert!(!finds(&ours, &root), "it is replayed after its job");
+    }
+}

@@ -19,10 +19,16 @@ const OVERTAKE: Duration = Duration::from_secs(10);
 /// A chunk that is to be flushed and told.
 pub(super) type Fresh = (Arc<Incoming>, MovedChunk);
 
-#[derive(Default)]
 pub(super) struct Moves {
     state: Mutex<State>,
     changed: Condvar,
+    overtake: Duration,
+}
+
+impl Default for Moves {
+    fn default() -> Self {
+        Self::waiting(OVERTAKE)
+    }
 }
 
 #[derive(Default)]
@@ -35,6 +41,11 @@ struct State {
 }
 
 impl Moves {
+    /// A lane waits so long for its draft.
+    fn waiting(overtake: Duration) -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), overtake }
+    }
+
     /// False: there are more than a window holds.
     pub(super) fn open(&self, incoming: Arc<Incoming>) -> bool {
         let mut state = lock(&self.state);
@@ -56,7 +67,7 @@ impl Moves {
         let is_missing = |state: &mut State| !state.is_over && !state.drafts.contains_key(&index);
         let (state, _) = self
             .changed
-            .wait_timeout_while(lock(&self.state), OVERTAKE, is_missing)
+            .wait_timeout_while(lock(&self.state), self.overtake, is_missing)
             .unwrap_or_else(PoisonError::into_inner);
         state.drafts.get(&index).cloned()
     }
@@ -92,5 +103,81 @@ impl Moves {
     pub(super) fn end(&self) {
         lock(&self.state).is_over = true;
         self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_engine::integrity;
+    use haul_engine::plan::ChunkLayout;
+    use haul_wire::RelPath;
+    use haul_wire::manifest::{Attributes, Identity, Item, ItemKind};
+
+    use super::*;
+
+    /// Longer than any of this takes on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    const SIZE: u64 = 1 << 30;
+
+    fn draft(index: u64) -> Arc<Incoming> {
+        let identity = Identity { size: SIZE, mtime: Default::default(), ctime: Default::default(), inode: 1 };
+        let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+        let item = Item { path: RelPath::new(b"file".to_vec()).unwrap(), kind, attributes: Attributes::default() };
+        Arc::new(Incoming::new(index, Arc::new(item), b"file".to_vec(), identity, false))
+    }
+
+    fn deliver(moves: &Moves, incoming: &Arc<Incoming>, chunk: u32, written_bytes: u64) {
+        let verified = integrity::by_mover(&ChunkLayout::of(SIZE), chunk, [9; 32]).unwrap();
+        moves.deliver(incoming, verified, Receipt { index: incoming.index, chunk, data_bytes: 1 }, written_bytes);
+    }
+
+    #[test]
+    fn more_drafts_than_a_window_has_items_are_refused() {
+        let (moves, one) = (Moves::waiting(Duration::ZERO), draft(0));
+        let mut fits = (0..MAX_OPEN_ITEMS as u64).map(|index| {
+            moves.open(Arc::new(Incoming::new(index, Arc::clone(&one.item), Vec::new(), one.identity, false)))
+        });
+        assert!(fits.all(|fits| fits));
+        assert!(!moves.open(draft(u64::MAX)));
+        moves.close(7);
+        assert!(moves.open(draft(u64::MAX)));
+    }
+
+    #[test]
+    fn a_lane_does_not_wait_for_ever_for_a_draft_that_was_never_shared() {
+        let moves = Moves::waiting(Duration::from_millis(20));
+        assert!(moves.incoming(3).is_none());
+        moves.open(draft(3));
+        assert!(moves.incoming(3).is_some());
+        moves.close(3);
+        assert!(moves.incoming(3).is_none());
+        let moves = Moves::waiting(PATIENCE);
+        moves.end();
+        assert!(moves.incoming(3).is_none(), "at the end at once");
+    }
+
+    #[test]
+    fn lanes_wait_while_too_much_is_not_flushed_and_files_are_flushed_one_after_the_other() {
+        let (moves, files) = (Arc::new(Moves::default()), [draft(0), draft(1)]);
+        deliver(&moves, &files[1], 0, CHECKPOINT_BYTES / 2);
+        deliver(&moves, &files[1], 1, 0);
+        deliver(&moves, &files[0], 0, CHECKPOINT_BYTES / 2);
+        let (told, heard) = std::sync::mpsc::channel();
+        let (later, file) = (Arc::clone(&moves), Arc::clone(&files[0]));
+        let waits = std::thread::spawn(move || {
+            deliver(&later, &file, 1, 1);
+            told.send(()).unwrap();
+        });
+        let fresh: Vec<MovedChunk> = moves.next().unwrap().into_iter().map(|(_, moved)| moved).collect();
+        let order: Vec<(u64, u32)> = fresh.iter().map(|moved| (moved.index, moved.chunk)).collect();
+        assert_eq!(order, [(0, 0), (1, 0), (1, 1)]);
+        assert!(heard.try_recv().is_err(), "what is taken is not flushed yet");
+        moves.flushed(&fresh);
+        heard.recv_timeout(PATIENCE).unwrap();
+        waits.join().unwrap();
+        assert_eq!(moves.next().unwrap().len(), 1);
+        moves.end();
+        assert!(moves.next().is_none());
     }
 }

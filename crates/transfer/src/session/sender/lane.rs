@@ -262,7 +262,10 @@ impl Lane<'_> {
             }
         });
         let trailer = match sent {
-            Ok(hash) => Trailer::Complete(hash),
+            Ok(hash) => {
+                shared.sent(unit, hash);
+                Trailer::Complete(hash)
+            }
             Err(Stop::Lane(error)) => return Err(error),
             Err(Stop::Source(why, kind)) => {
                 self.withdraw(file, why, kind)?;

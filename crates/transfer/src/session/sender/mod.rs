@@ -210,6 +210,7 @@ impl<'a> Session<'a> {
             self.channel.outbox().send(Control::PathLost { path });
             self.shared.mover_gone(path);
         }
+        self.shared.accuse_hung_movers(self.clock.timeout() / 2);
         self.tune(keeper);
         Ok(())
     }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use for_movers::Writing;
 use haul_engine::pace::TokenBucket;
 use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, To, Unit};
 use haul_engine::sending::{Broken, Sending};
@@ -62,7 +63,9 @@ struct State {
     all_taken: Option<Instant>,
     /// What other hosts of this end have of it.
     lending: Lending,
-    /// On such a host: what it was given.
+    /// What movers of the other end write of it.
+    writing: Writing,
+    /// On a host of this end that does not lead: what it was given.
     portions: Portions,
 }
 
@@ -125,6 +128,7 @@ impl Shared {
             receipts: BTreeMap::new(),
             all_taken: None,
             lending: Lending::default(),
+            writing: Writing::default(),
             portions: Portions::default(),
         };
         Self {
@@ -352,6 +356,7 @@ impl Shared {
         self.count_move();
         self.job.movers.closes(index);
         let mut state = self.lock();
+        state.writing.forget(index);
         if let Ok(Some(file)) = state.items.open_file(index) {
             let bytes = file.identity.size;
             state.found.settled(bytes);
@@ -484,6 +489,7 @@ impl Shared {
         let fresh = (kind == FailureKind::Changed).then(|| self.fresh_item(file)).flatten();
         self.job.movers.closes(file.index);
         let mut state = self.lock();
+        state.writing.forget(file.index);
         // Otherwise withdrawn already by another lane, or settled.
         if !state.items.withdraw(file.index) {
             return Ok(());

@@ -50,7 +50,7 @@ impl WithLeader {
             permits: Permits::default(),
             hooks: None,
         };
-        let peer = Peer::facing_on(lane_of(MAX_PATHS - 1, 0), move |events, channel, watch| {
+        let peer = Peer::facing(lane_of(MAX_PATHS - 1, 0), move |events, channel, watch| {
             sender::mover::run(job, Wiring { events, channel, watch, keeper: &mut NoKeeper, aside: &mut aside })
                 .map(drop)
         });

@@ -19,6 +19,8 @@ use super::*;
 
 #[cfg(test)]
 mod lending;
+#[cfg(test)]
+mod moving;
 
 /// Indexes of the items of [`Source`]: the directory comes first.
 const DIRECTORY: u64 = 0;
@@ -67,6 +69,22 @@ impl Source {
         spare: Option<Stream>,
         secret: Option<&[u8]>,
     ) -> Self {
+        Self::planted(carriage, selection, spare, secret, 0, |_, _| ())
+    }
+
+    /// The lane has this number, and the job is changed.
+    fn on_lane(number: u16, change: impl FnOnce(&mut SenderJob, EventSender) + Send + 'static) -> Self {
+        Self::planted(carriage(20_000), wire::Selection::default(), None, None, number, change)
+    }
+
+    fn planted(
+        carriage: wire::Carriage,
+        selection: wire::Selection,
+        spare: Option<Stream>,
+        secret: Option<&[u8]>,
+        number: u16,
+        change: impl FnOnce(&mut SenderJob, EventSender) + Send + 'static,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         if let Some(secret) = secret {
             std::fs::write(dir.path().join("the-secret"), secret).unwrap();
@@ -76,7 +94,7 @@ impl Source {
         std::fs::write(dir.path().join("small"), "small").unwrap();
         let mut path = dir.path().to_owned().into_os_string().into_encoded_bytes();
         path.push(b'/');
-        let job = SenderJob {
+        let mut job = SenderJob {
             movers: Default::default(),
             is_mover: false,
             far: false,
@@ -93,7 +111,8 @@ impl Source {
             permits: Permits::default(),
             hooks: None,
         };
-        let peer = Peer::facing(move |events, channel, watch| {
+        let peer = Peer::facing(number, move |events, channel, watch| {
+            change(&mut job, events.sender());
             let mut keeper = Spare { lane: spare, events: events.sender() };
             sender::run(job, Wiring { events, channel, watch, keeper: &mut keeper, aside: &mut aside }).map(drop)
         });

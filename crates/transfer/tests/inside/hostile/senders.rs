@@ -68,7 +68,7 @@ impl Target {
             surroundings: Surroundings::default(),
         };
         change(&mut job);
-        let peer = Peer::facing_on(number, move |events, channel, watch| {
+        let peer = Peer::facing(number, move |events, channel, watch| {
             receiver::run(job, Wiring { events, channel, watch, keeper: &mut NoKeeper, aside: &mut aside }).map(drop)
         });
         Self { dir, peer, packer: Packer::default() }

@@ -9,12 +9,10 @@ use super::*;
 use crate::kept::surroundings::Surroundings;
 use crate::session::receiver::Target;
 
-/// What a receiver into this directory shares; nobody hears its events.
-pub(crate) fn over(directory: &std::path::Path) -> Shared {
-    let target = directory.as_os_str().as_encoded_bytes().to_vec();
-    let (tree, _) = LocalTree::open(&target, &haul_store::TargetOptions::default()).unwrap();
-    let job = ReceiverJob {
-        target: Target::Path(target),
+/// The job of a receiver into this directory.
+pub(crate) fn job_into(directory: &std::path::Path) -> ReceiverJob {
+    ReceiverJob {
+        target: Target::Path(directory.as_os_str().as_encoded_bytes().to_vec()),
         confine: None,
         asked_for: None,
         far: false,
@@ -23,7 +21,14 @@ pub(crate) fn over(directory: &std::path::Path) -> Shared {
         bounds: Bounds { checkpoint_bytes: 1, ..Bounds::default() },
         movers: Default::default(),
         surroundings: Surroundings::default(),
-    };
+    }
+}
+
+/// What a receiver into this directory shares; nobody hears its events.
+pub(crate) fn over(directory: &std::path::Path) -> Shared {
+    let target = directory.as_os_str().as_encoded_bytes();
+    let (tree, _) = LocalTree::open(target, &haul_store::TargetOptions::default()).unwrap();
+    let job = job_into(directory);
     let events = crate::session::channel::Events::new().sender();
     Shared::new(Arc::new(tree), None, job, Arc::default(), Arc::new(Watch::silent()), events).unwrap()
 }

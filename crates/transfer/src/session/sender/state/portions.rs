@@ -42,9 +42,24 @@ impl Default for Portions {
 }
 
 impl Portions {
+    /// Chunks that no lane has taken, when so many are on lanes.
+    fn waiting(&self, flying: usize) -> u32 {
+        u32::try_from(self.local.len().saturating_sub(flying)).unwrap_or(u32::MAX)
+    }
+
+    /// Chunks come, while so many wait. What waits is to last until more has come. A lane that begins takes much at once; later fewer do,
+    /// and what waits here at the end of the job other hosts could send.
+    fn adapt(&mut self, waiting: u32) {
+        if std::mem::take(&mut self.starved) {
+            self.ahead = (self.ahead * 2).min(AHEAD_AT_MOST);
+        } else if waiting > self.ahead / 4 {
+            self.ahead = (self.ahead - self.ahead / 8).max(AHEAD_AT_FIRST);
+        }
+    }
+
     /// How many chunks to ask for now, when so many are on lanes.
     fn wants(&mut self, flying: usize) -> Option<u32> {
-        let waiting = u32::try_from(self.local.len().saturating_sub(flying)).unwrap_or(u32::MAX);
+        let waiting = self.waiting(flying);
         let in_hand = waiting.saturating_add(self.asked);
         if in_hand > self.ahead / 2 || self.local.len() >= MAX_OPEN_ITEMS {
             return None;
@@ -94,9 +109,8 @@ impl Shared {
             .asked
             .checked_sub(count)
             .ok_or_else(|| Error::broke_the_protocol("it gives more than was asked for"))?;
-        if std::mem::take(&mut portions.starved) {
-            portions.ahead = (portions.ahead * 2).min(AHEAD_AT_MOST);
-        }
+        let waiting = portions.waiting(state.items.flying());
+        portions.adapt(waiting);
         let units = || (first..end).map(|chunk| Unit { index: portion.index, chunk });
         if units().any(|unit| portions.local.contains_key(&unit)) {
             return Err(Error::broke_the_protocol("it gives a chunk twice"));
@@ -185,5 +199,27 @@ impl Shared {
         if let Some(chunks) = state.portions.wants(flying) {
             self.outbox.send(Control::OfMover { path: 0, word: MoverWord::Takes { chunks } });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_waits_where_lanes_starve_and_less_where_it_is_not_needed() {
+        let mut portions = Portions::default();
+        assert_eq!((portions.wants(0), portions.wants(0)), (Some(AHEAD_AT_FIRST), None), "it has asked already");
+        for _ in 0..20 {
+            portions.starved = true;
+            portions.adapt(0);
+        }
+        assert_eq!(portions.ahead, AHEAD_AT_MOST);
+        portions.adapt(AHEAD_AT_MOST / 4);
+        assert_eq!(portions.ahead, AHEAD_AT_MOST, "they last just long enough");
+        for _ in 0..100 {
+            portions.adapt(AHEAD_AT_MOST);
+        }
+        assert!(portions.ahead < 8, "{}", portions.ahead);
     }
 }

@@ -25,7 +25,7 @@ impl Source {
     }
 
     /// The numbers of the chunks that come on the lane of the leader.
-    fn sends_chunks(&mut self, count: usize) -> Vec<u32> {
+    pub(super) fn sends_chunks(&mut self, count: usize) -> Vec<u32> {
         let mut chunks = Vec::new();
         while chunks.len() < count {
             let mut header = [0; UNIT_HEADER_BYTES];
