@@ -199,7 +199,12 @@ impl Channel {
 
     /// Writes what is queued, within `limit`, and ends the channel.
     pub(crate) fn close(&self, limit: Duration) {
-        self.inside.outbox.close(limit);
+        // A link that the network lost may come back, and what was said on it may go again. A peer that has left does not come back.
+        let has_writer = || {
+            let state = self.inside.lock();
+            state.links.speaker().is_some() || !state.loss.as_ref().is_some_and(|loss| loss.by_peer)
+        };
+        self.inside.outbox.close(limit, has_writer);
         let mut state = self.inside.lock();
         state.is_closed = true;
         state.links.handles().for_each(|handle| handle.shutdown.shutdown());

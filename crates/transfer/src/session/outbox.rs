@@ -338,16 +338,27 @@ impl Outbox {
         self.drained.notify_all();
     }
 
-    /// Waits until all is written, at most for `limit`. No more will come.
-    pub(super) fn close(&self, limit: Duration) {
+    /// Waits until all is written, at most for `limit`. No more will come. Where nothing is queued and nobody writes, the peer has
+    /// said its last word and left: then there is nothing to wait for.
+    pub(super) fn close(&self, limit: Duration, has_writer: impl Fn() -> bool) {
         let mut state = self.lock();
         state.closing = true;
         self.filled.notify_all();
         self.taken.notify_all();
-        let _ = self
-            .drained
-            .wait_timeout_while(state, limit, |state| !state.written_out)
-            .unwrap_or_else(PoisonError::into_inner);
+        let begun = Instant::now();
+        while !state.written_out && begun.elapsed() < limit {
+            let is_empty = state.queue.is_empty();
+            // Asked without our lock, as in `await_room`.
+            drop(state);
+            if is_empty && !has_writer() {
+                return;
+            }
+            state = self.lock();
+            if !state.written_out {
+                let wait = LOOK_EVERY.min(limit.saturating_sub(begun.elapsed()));
+                (state, _) = self.drained.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, OutboxState> {

@@ -129,3 +129,18 @@ fn who_ends_the_first_link_here_ends_the_channel() {
     assert_eq!(channel.attend(LONG).1, Health::Over);
     channel.close(LONG);
 }
+
+#[test]
+fn nobody_waits_to_say_nothing_to_a_peer_that_has_left() {
+    let (ours, theirs) = Stream::plain_pair().unwrap();
+    let channel = Channel::open(ours, Events::new().sender(), LONG).unwrap();
+    // Further links could come.
+    channel.set_attended();
+    drop(theirs);
+    while channel.speaks_on().is_some() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let begun = Instant::now();
+    channel.close(LONG);
+    assert!(begun.elapsed() < LONG / 2, "it waited for {:?}", begun.elapsed());
+}
