@@ -113,7 +113,7 @@ fn endpoints(paths: &[OsString]) -> Result<Ends, Error> {
     }
     let source_hosts = source_hosts.swap_remove(0);
     if !source_hosts.is_empty() && !target_hosts.is_empty() {
-        return Err(usage("only one of the two ends may have several hosts").try_this("name one host of the other end"));
+        return Err(usage("only one of the two ends may have several hosts").try_this("name one host of each end"));
     }
     let movers = if source_hosts.is_empty() { target_hosts } else { source_hosts };
     Ok(Ends { sources, target, movers })

@@ -233,6 +233,17 @@ fn a_source_host_that_is_down_or_lets_this_key_not_in_is_left_out_with_a_word() 
 }
 
 #[test]
+fn files_in_place_are_written_by_one_host_and_a_word_says_so() {
+    needs!(Haul);
+    let pair = Pair::new();
+    let run = pair.push(&["--inplace"]).wait().expect(code::OK);
+    pair.is_there();
+    let said = run.stdout_text() + &run.stderr_text();
+    assert!(said.contains("one takes part: with --inplace"), "{said}");
+    assert!(parts(&run).is_empty() && !pair.two.log().contains("session"), "{run}\n{}", pair.two.log());
+}
+
+#[test]
 fn one_name_with_the_keys_of_two_hosts_is_one_end_and_both_get_data() {
     needs!(Haul);
     let pair = Pair::new();

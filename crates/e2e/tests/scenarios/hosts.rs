@@ -33,11 +33,15 @@ impl Hosts {
         Self { lab, tree, back }
     }
 
-    fn pull(&self) -> Running {
+    fn from(&self) -> OsString {
         let mut from = OsString::from("alpha,beta:");
         from.push(&self.tree);
         from.push("/");
-        self.lab.cp().args(RATE).arg(from).arg(&self.back).start()
+        from
+    }
+
+    fn pull(&self, flags: &[&str]) -> Running {
+        self.lab.cp().args(RATE).args(flags).arg(self.from()).arg(&self.back).start()
     }
 }
 
@@ -51,16 +55,37 @@ fn of_host(run: &Outcome, host: &str) -> u64 {
 fn two_hosts_reached_over_ssh_send_one_tree() {
     needs!(Namespaces, Haul);
     let hosts = Hosts::new();
-    let run = hosts.pull().wait().expect(code::OK);
+    let run = hosts.pull(&[]).wait().expect(code::OK);
     assert_same(&hosts.tree, &hosts.back, Facets::PLAIN);
     assert!(of_host(&run, "alpha") > 5 << 20 && of_host(&run, "beta") > 5 << 20, "{run}");
+}
+
+#[test]
+fn two_hosts_send_one_tree_inside_ssh_sessions_to_each() {
+    needs!(Namespaces, Haul);
+    let hosts = Hosts::new();
+    let run = hosts.pull(&["--lanes-over-ssh", "--lanes", "2"]).wait().expect(code::OK);
+    assert_same(&hosts.tree, &hosts.back, Facets::PLAIN);
+    assert!(of_host(&run, "alpha") > 5 << 20 && of_host(&run, "beta") > 5 << 20, "{run}");
+    assert_eq!(run.report()["lane_path"], "ssh", "{run}");
+}
+
+#[test]
+fn between_two_other_hosts_the_first_one_of_an_end_takes_part_and_a_word_says_so() {
+    needs!(Namespaces, Haul);
+    let hosts = Hosts::new();
+    let to = hosts.lab.data("beta").join("copy");
+    let run = hosts.lab.cp().arg(hosts.from()).arg(at("beta", &to)).run().expect(code::OK);
+    assert_same(&hosts.tree, &to, Facets::PLAIN);
+    let said = run.stdout_text() + &run.stderr_text();
+    assert!(said.contains("one takes part") && said.contains("between two other hosts"), "{said}");
 }
 
 #[test]
 fn one_of_two_hosts_that_is_killed_while_it_sends_is_replaced_by_the_other() {
     needs!(Namespaces, Haul);
     let hosts = Hosts::new();
-    let mut running = hosts.pull();
+    let mut running = hosts.pull(&[]);
     running.when("beta sends, too", |running| {
         json_lines(&running.stdout_so_far())
             .iter()

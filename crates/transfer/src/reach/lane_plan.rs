@@ -10,11 +10,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use haul_engine::paths::{Asked, Refusal};
-use haul_engine::plan;
 use haul_job::{Error, Event, Family, Fault, Job, LanePath, Subject};
 use haul_net::{Identity, Stream};
 use haul_wire::control::{Carriage, Control, Dial, Notice};
-use haul_wire::limits::{MAX_LANES, MAX_PATHS};
+use haul_wire::limits::MAX_PATHS;
 
 use crate::faults;
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
@@ -33,9 +32,6 @@ use crate::sync::lock;
 /// Nothing is wrong, but it may be slower, and few would guess why.
 const THROUGH_SSH: &str = "neither host reaches a port of the other (-v says more): the data goes through ssh, which carries less. To use a range \
                            that a firewall lets through: --port-range FIRST-LAST";
-
-/// ssh sessions opened at the same time: sshd begins to refuse at ten that are not logged in yet (MaxStartups).
-const SSH_AT_ONCE: u16 = 3;
 
 const CIPHER_REASON: &str = "fast on both processors, or asked for";
 
@@ -201,26 +197,16 @@ impl LanePlan {
 
     fn inside_ssh(&self, keeper: &Keeper, reasons: &[String]) -> Result<(), String> {
         let over_ssh = self.over_ssh.clone().ok_or("the far side was not reached over ssh")?;
-        let lanes = self.terms.carriage.lanes.unwrap_or(plan::SSH_LANES).clamp(1, MAX_LANES);
-        let first = over_ssh.connect(&self.terms, 0, false).map_err(|error| error.to_string())?;
         let why = if self.only_over_ssh { "asked for".into() } else { reasons.join("; ") };
-        self.record_cipher(first.cipher_name());
-        self.tell_path(LanePath::Ssh, &why);
-        if !self.only_over_ssh {
-            self.watch.tell(&Event::Warning { text: THROUGH_SSH.into() });
-        }
-        self.tell_chose(Subject::Lanes, lanes.to_string(), "each an ssh session of its own, with a window of 2 MiB");
-        let _ = self.terms.events.send(SessionEvent::LaneUp(first, 0));
-        for first in 1..lanes.min(SSH_AT_ONCE + 1) {
-            let (over_ssh, terms) = (over_ssh.clone(), self.terms.clone());
-            let _ = self.terms.crew.start(format!("dial-{first}"), move || {
-                for lane in (first..lanes).step_by(usize::from(SSH_AT_ONCE)) {
-                    // Nobody is asked for a password again; sshd may limit its sessions. The lanes that are up suffice.
-                    let Ok(stream) = over_ssh.connect(&terms, lane, true) else { return };
-                    let _ = terms.events.send(SessionEvent::LaneUp(stream, lane));
-                }
-            });
-        }
+        let told = |first: &Stream, lanes: u16| {
+            self.record_cipher(first.cipher_name());
+            self.tell_path(LanePath::Ssh, &why);
+            if !self.only_over_ssh {
+                self.watch.tell(&Event::Warning { text: THROUGH_SSH.into() });
+            }
+            self.tell_chose(Subject::Lanes, lanes.to_string(), "each an ssh session of its own, with a window of 2 MiB");
+        };
+        over_ssh.bring(&self.terms, 0, false, &told).map_err(|error| error.to_string())?;
         keeper.set(over_ssh.keeper(self.terms.clone()));
         Ok(())
     }

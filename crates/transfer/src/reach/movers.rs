@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use haul_job::{Error, Event, Fault, Job, Place, Subject};
-use haul_net::{Identity, PublicKey};
+use haul_net::{Identity, NetError, PublicKey};
 use haul_wire::control::{Control, MoverWord, Role, SenderSummary};
 use haul_wire::lane::path_of;
 use haul_wire::limits::MAX_MOVERS;
@@ -30,6 +30,7 @@ use crate::reach::lane_terms::{LaneTerms, Memory};
 use crate::reach::paths::first_way;
 use crate::reach::redial::Redialler;
 use crate::reach::remote::{Assignment, Remote, agreed_ciphers};
+use crate::reach::ssh::SshKeeper;
 use crate::session::channel::{self, EventSender, SessionEvent};
 use crate::session::clock::{Clock, START_DEADLINE, TICK};
 use crate::session::farewell::FAREWELL;
@@ -40,6 +41,26 @@ use crate::session::outbox::Outbox;
 use crate::session::reporter::Watch;
 use crate::session::{convert, host_facts};
 use crate::sync::lock;
+
+/// Why only one host of an end can take part in this job.
+fn needs_one_host(job: &Job) -> Option<&'static str> {
+    let is_source_here = job.sources.first().is_some_and(|source| source.place.is_here());
+    if !is_source_here && !job.target.place.is_here() {
+        return Some("in a copy between two other hosts each end is one host");
+    }
+    // It may have data in memory, and write it when the file has been given to its readers.
+    let inplace = "with --inplace a host that was cut off could write late into a file that shows already";
+    (is_source_here && job.selection.inplace).then_some(inplace)
+}
+
+/// Says it where several hosts were named and one takes part.
+pub(crate) fn warn_of_one_host(job: &Job, watch: &Watch) {
+    if let Some(why) = needs_one_host(job)
+        && !job.movers.is_empty()
+    {
+        watch.tell(&Event::Warning { text: format!("several hosts are named, and one takes part: {why}") });
+    }
+}
 
 /// What a thread needs to reach one host.
 #[derive(Clone)]
@@ -76,8 +97,12 @@ impl fmt::Display for OtherHost {
 }
 
 impl OtherHost {
-    /// Those that were named, and those that the name of the first one may mean besides. A session that stays for further jobs has one host.
+    /// Those that were named, and those that the name of the first one may mean besides. A session that stays for further jobs has one
+    /// host, and so has a job that [needs one](warn_of_one_host).
     pub(crate) fn of(job: &Job, first: &Remote, stays: bool) -> Vec<Self> {
+        if needs_one_host(job).is_some() || job.selection.dry_run {
+            return Vec::new();
+        }
         let named = job.movers.iter().map(|place| Self { place: place.clone(), address: None });
         let addresses = first.other_addresses.iter().filter(|_| !stays);
         let at = addresses.map(|address| Self { place: first.place.clone(), address: Some(*address) });
@@ -103,21 +128,39 @@ impl OtherHost {
 /// Brings lanes back, to whichever host they lead.
 pub(crate) struct Keepers<K> {
     pub(crate) leader: K,
-    movers: Arc<Mutex<BTreeMap<u16, Redialler>>>,
+    movers: Arc<Redials>,
+}
+
+/// Brings lanes to a mover, by its path.
+type Redials = Mutex<BTreeMap<u16, Redial>>;
+
+enum Redial {
+    Direct(Redialler),
+    InsideSsh(SshKeeper),
+}
+
+impl Redial {
+    fn want(&mut self, path: u16, lanes: u16) {
+        match self {
+            Self::Direct(redialler) => redialler.want(lanes),
+            Self::InsideSsh(keeper) => drop(keeper.want(path, lanes)),
+        }
+    }
 }
 
 impl<K: LaneKeeper> LaneKeeper for Keepers<K> {
     fn lane_lost(&mut self, lane: u16) {
         match lock(&self.movers).get_mut(&path_of(lane)) {
-            Some(redialler) => redialler.lane_lost(lane),
+            Some(Redial::Direct(redialler)) => redialler.lane_lost(lane),
+            Some(Redial::InsideSsh(keeper)) => keeper.lane_lost(lane),
             None => self.leader.lane_lost(lane),
         }
     }
 
     fn want(&mut self, path: u16, lanes: u16) -> bool {
         match lock(&self.movers).get_mut(&path) {
-            Some(redialler) => {
-                redialler.want(lanes);
+            Some(redial) => {
+                redial.want(path, lanes);
                 true
             }
             None => self.leader.want(path, lanes),
@@ -150,7 +193,7 @@ impl MoverPlan {
         keepers
     }
 
-    fn serve(&self, host: &OtherHost, path: u16, redials: &Mutex<BTreeMap<u16, Redialler>>) -> Result<(), Error> {
+    fn serve(&self, host: &OtherHost, path: u16, redials: &Redials) -> Result<(), Error> {
         let Some(mut remote) = host.connect(self)? else { return Ok(()) };
         let child = remote.take_child();
         let result = self.with_remote(&remote, host, path, redials);
@@ -177,7 +220,7 @@ impl MoverPlan {
         remote: &Remote,
         host: &OtherHost,
         path: u16,
-        redials: &Mutex<BTreeMap<u16, Redialler>>,
+        redials: &Redials,
     ) -> Result<(), Error> {
         let Self { job, surroundings, watch, .. } = self;
         let identity = remote.identity.as_ref().unwrap_or(&self.identity);
@@ -211,15 +254,8 @@ impl MoverPlan {
             crew: remote.lead.crew(),
             first_mark: None,
         };
-        let way = terms.way.clone();
-        let dialler = Arc::new(Dialler::on_path(terms, path, way, remote.candidates(job.carriage.family)));
-        let brought = dialler.bring(cpus, WAY_TIMEOUT, 1, Further::OnceProved, &|_, _, _| {});
-        let (lanes, _) = brought.map_err(|error| {
-            Error::new(Fault::Network, "no data connection to it").because(error).try_this(
-                "each host of an end is dialled directly: open a port range in its firewall, --port-range FIRST-LAST",
-            )
-        })?;
-        lock(redials).insert(path, Redialler::new(dialler, lanes));
+        let redial = self.bring_lanes(remote, terms, path, cpus)?;
+        lock(redials).insert(path, redial);
         watch.leads_to(path, &host.to_string());
         watch.tell(&Event::Chose {
             what: Subject::Paths,
@@ -229,8 +265,37 @@ impl MoverPlan {
         self.until(remote, &|_| false, path, redials, None).map(drop)
     }
 
+    /// Lanes to the host: direct, else inside further ssh sessions.
+    fn bring_lanes(&self, remote: &Remote, terms: LaneTerms, path: u16, cpus: u16) -> Result<Redial, Error> {
+        let carriage = &self.job.carriage;
+        let over_ssh = remote.ssh_lanes(&self.watch);
+        let direct = || {
+            let way = terms.way.clone();
+            let dialler = Arc::new(Dialler::on_path(terms.clone(), path, way, remote.candidates(carriage.family)));
+            let (lanes, _) = dialler.bring(cpus, WAY_TIMEOUT, 1, Further::OnceProved, &|_, _, _| {})?;
+            Ok::<_, NetError>(Redial::Direct(Redialler::new(dialler, lanes)))
+        };
+        let cause = match (carriage.lanes_over_ssh, &over_ssh) {
+            (true, Some(_)) => None,
+            _ => match direct() {
+                Ok(redial) => return Ok(redial),
+                Err(error) => Some(error),
+            },
+        };
+        // Whoever had to type a password has typed it.
+        let inside = over_ssh.map(|ssh| ssh.bring(&terms, path, true, &|_, _| {}).map(|()| ssh.keeper(terms.clone())));
+        let (what, hint) =
+            ("no data connection to it", "open a port range in its firewall, and name it: --port-range FIRST-LAST");
+        match (inside, cause) {
+            (Some(Ok(keeper)), _) => Ok(Redial::InsideSsh(keeper)),
+            (None, Some(cause)) => Err(Error::new(Fault::Network, what).because(cause).try_this(hint)),
+            (Some(Err(cause)), _) => Err(Error::new(Fault::Network, what).because(cause.what).try_this(hint)),
+            (None, None) => unreachable!("then it was dialled"),
+        }
+    }
+
     /// The host finds what it shall share with the leader. False: the session is over.
-    fn meets(&self, remote: &Remote, path: u16, redials: &Mutex<BTreeMap<u16, Redialler>>) -> Result<bool, Error> {
+    fn meets(&self, remote: &Remote, path: u16, redials: &Redials) -> Result<bool, Error> {
         let (movers, outbox) = (&self.movers, remote.channel.outbox());
         if self.reads() {
             // It has found its sources. What it proves of each file it proves when it is given the file.
@@ -280,7 +345,7 @@ impl MoverPlan {
         remote: &Remote,
         is_awaited: &dyn Fn(&Control) -> bool,
         path: u16,
-        redials: &Mutex<BTreeMap<u16, Redialler>>,
+        redials: &Redials,
         limit: Option<Duration>,
     ) -> Result<Option<Control>, Error> {
         let clock = Clock::new(u32::try_from(self.job.carriage.timeout.as_millis()).unwrap_or(u32::MAX));
@@ -304,8 +369,8 @@ impl MoverPlan {
                     }
                 }
                 Some(SessionEvent::Control(Control::WantLanes { lanes, .. })) if self.reads() => {
-                    if let Some(redialler) = lock(redials).get_mut(&path) {
-                        redialler.want(lanes);
+                    if let Some(redial) = lock(redials).get_mut(&path) {
+                        redial.want(path, lanes);
                     }
                 }
                 // Only after it was told that all has arrived.

@@ -9,7 +9,7 @@ use haul_wire::limits::MAX_MOVERS;
 use crate::faults;
 use crate::kept::surroundings::Surroundings;
 use crate::reach::connect;
-use crate::reach::movers::left_out;
+use crate::reach::movers::{left_out, warn_of_one_host};
 use crate::reach::remote::Remote;
 use crate::run::ends::{check_made_up, check_some_source, was_hashed};
 use crate::run::here::here;
@@ -48,6 +48,7 @@ pub(crate) fn carry_out(
     let _ = haul_sys::process::raise_open_file_limit();
     hooks::give_back_what_is_left(surroundings.state.as_deref());
     check(job)?;
+    warn_of_one_host(job, watch);
     let (source, target) = (&job.sources[0].place, &job.target.place);
     // The hash of a recording is known. A file that stands at the target already is compared with it, too.
     let hash_kept = wants_manifest || was_hashed(job);
@@ -73,15 +74,8 @@ pub(crate) fn check(job: &Job) -> Result<(), Error> {
 }
 
 fn check_movers(job: &Job) -> Result<(), Error> {
-    let refused = |what: &str, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
-    if job.movers.is_empty() {
-        return Ok(());
-    }
     if job.movers.len() > usize::from(MAX_MOVERS) {
-        return refused("one end has at most five hosts", "name fewer of them");
-    }
-    if !job.sources[0].place.is_here() && !job.target.place.is_here() {
-        return refused("several hosts are no end of a copy between two other hosts", "name one host of each end");
+        return Err(Error::new(Fault::Usage, "one end has at most five hosts").try_this("name fewer of them"));
     }
     Ok(())
 }

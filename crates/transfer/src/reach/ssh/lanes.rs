@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use haul_engine::plan;
 use haul_job::Error;
 use haul_net::{NetError, Stream};
+use haul_wire::lane::lane_of;
+use haul_wire::limits::MAX_LANES;
 
 use crate::reach::lane_terms::{LaneTerms, greet};
 use crate::session::channel::SessionEvent;
@@ -20,7 +23,35 @@ pub(crate) struct SshLanes {
     pub(crate) watch: Arc<Watch>,
 }
 
+/// ssh sessions opened at the same time: sshd begins to refuse at ten that are not logged in yet (MaxStartups).
+const SSH_AT_ONCE: u16 = 3;
+
 impl SshLanes {
+    /// Brings the lanes of a path: the first one now, the others in threads. `told` hears of the first, and how many there will be.
+    pub(crate) fn bring(
+        &self,
+        terms: &LaneTerms,
+        path: u16,
+        silently: bool,
+        told: &dyn Fn(&Stream, u16),
+    ) -> Result<(), Error> {
+        let lanes = terms.carriage.lanes.unwrap_or(plan::SSH_LANES).clamp(1, MAX_LANES);
+        let first = self.connect(terms, lane_of(path, 0), silently)?;
+        told(&first, lanes);
+        let _ = terms.events.send(SessionEvent::LaneUp(first, lane_of(path, 0)));
+        for first in 1..lanes.min(SSH_AT_ONCE + 1) {
+            let (over_ssh, terms) = (self.clone(), terms.clone());
+            let _ = terms.crew.clone().start(format!("dial-{first}"), move || {
+                for lane in (first..lanes).step_by(usize::from(SSH_AT_ONCE)).map(|index| lane_of(path, index)) {
+                    // Nobody is asked for a password again; sshd may limit its sessions. The lanes that are up suffice.
+                    let Ok(stream) = over_ssh.connect(&terms, lane, true) else { return };
+                    let _ = terms.events.send(SessionEvent::LaneUp(stream, lane));
+                }
+            });
+        }
+        Ok(())
+    }
+
     /// Connects one lane. `silently`: without asking anybody for a password.
     pub(crate) fn connect(&self, terms: &LaneTerms, lane: u16, silently: bool) -> Result<Stream, Error> {
         let mut target = self.target.clone();

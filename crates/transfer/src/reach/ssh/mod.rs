@@ -35,7 +35,7 @@ use crate::session::convert;
 use crate::session::reporter::Watch;
 use crate::session::stalls::Progress;
 use crate::sync::lock;
-pub(crate) use lanes::SshLanes;
+pub(crate) use lanes::{SshKeeper, SshLanes};
 use programs::Programs;
 use script::{quoted, start_script};
 use words::{Words, last_line, login_failed};
