@@ -107,10 +107,10 @@ fn a_host_that_dies_in_the_middle_costs_the_job_nothing_but_what_was_under_way()
     let run = running.wait().expect(code::OK);
     pair.is_there();
     is_left_out(&run, &pair.two.host(), "");
-    let (sent, moved): (u64, u64) = (parts(&run).iter().map(|(_, bytes)| bytes).sum(), run.count("bytes_moved"));
-    assert!(parts(&run).iter().all(|(_, bytes)| *bytes > 1 << 20), "both had a part: {:?}\n{run}", parts(&run));
-    // What two lanes and the flush had under way.
-    assert!(sent < moved + (24 << 20), "{sent} bytes sent of {moved}\n{run}");
+    let (parts, moved) = (parts(&run), run.count("bytes_moved"));
+    assert!(parts.iter().all(|(_, bytes)| *bytes > 1 << 20), "both had a part: {parts:?}\n{run}");
+    // What goes twice is what the dead host had under way or in memory: the other one gets nothing twice.
+    assert!(parts[0].1 < moved + (2 << 20), "{parts:?} bytes sent of {moved}\n{run}");
 }
 
 #[test]

@@ -204,7 +204,11 @@ impl LanePlan {
             if !self.only_over_ssh {
                 self.watch.tell(&Event::Warning { text: THROUGH_SSH.into() });
             }
-            self.tell_chose(Subject::Lanes, lanes.to_string(), "each an ssh session of its own, with a window of 2 MiB");
+            self.tell_chose(
+                Subject::Lanes,
+                lanes.to_string(),
+                "each an ssh session of its own, with a window of 2 MiB",
+            );
         };
         over_ssh.bring(&self.terms, 0, false, &told).map_err(|error| error.to_string())?;
         keeper.set(over_ssh.keeper(self.terms.clone()));

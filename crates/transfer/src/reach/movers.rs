@@ -215,13 +215,7 @@ impl MoverPlan {
         self.job.target.place.is_here()
     }
 
-    fn with_remote(
-        &self,
-        remote: &Remote,
-        host: &OtherHost,
-        path: u16,
-        redials: &Redials,
-    ) -> Result<(), Error> {
+    fn with_remote(&self, remote: &Remote, host: &OtherHost, path: u16, redials: &Redials) -> Result<(), Error> {
         let Self { job, surroundings, watch, .. } = self;
         let identity = remote.identity.as_ref().unwrap_or(&self.identity);
         let (paths, direction) =
