@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_e2e::outcome::{json_lines, longest_pause_s};
-use haul_e2e::{Facets, Joined, Outcome, Run, Running, Ways, assert_same, code, contents_of, needs, plant, scratch};
+use haul_e2e::{
+    Facets, Joined, Outcome, Run, Running, Ways, assert_same, at, code, contents_of, needs, plant, scratch,
+};
 use serde_json::Value;
 
 /// Of each link.
@@ -204,6 +206,32 @@ fn one_path_is_one_and_a_list_is_what_it_says() {
         assert_same(&trial.from, &trial.to.with_file_name(&name), Facets::PLAIN);
         assert_eq!(shares(&run).iter().map(|(device, _)| device.as_str()).collect::<Vec<_>>(), devices, "{run}");
     }
+}
+
+#[test]
+fn between_two_other_hosts_both_links_carry_data() {
+    needs!(Boxed, Tool("sshd"));
+    // The host that starts the copy is reached over ssh, too: then both ends are other hosts to it.
+    let sshd = "mkdir -p /run/sshd; $(PATH=$PATH:/usr/sbin command -v sshd) -f \"$HOME/sshd_config\"";
+    let trial = Trial::prepared(Joined::Directly, 2, [sshd, ""]);
+    let from = at("source", contents_of(&trial.from));
+    let run = trial.ways.cp().arg(from).arg(trial.ways.ssh(&trial.to)).run().expect(code::OK);
+    trial.both_carried(&run);
+}
+
+#[test]
+fn a_path_that_was_named_and_leads_nowhere_is_told_with_the_commands_that_help() {
+    needs!(Nftables, Boxed);
+    let shut = "nft 'add table inet shut; add chain inet shut c { type filter hook input priority 0; }; \
+                add rule inet shut c iifname eth1 reject'";
+    let trial = Trial::prepared(Joined::Directly, 1, ["", shut]);
+    let run = trial.push(&["--paths", "eth0,eth1"]).run().expect(code::OK);
+    assert_same(&trial.from, &trial.to, Facets::PLAIN);
+    let is_said = |event: &Value| {
+        let text = event["text"].as_str().unwrap_or_default();
+        ["no path by eth1", "ip rule add from 10.99.1.1", "rp_filter"].iter().all(|words| text.contains(words))
+    };
+    assert!(run.events_named("warning").iter().any(is_said), "{run}");
 }
 
 #[test]
