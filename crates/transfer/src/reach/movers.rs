@@ -136,7 +136,7 @@ type Redials = Mutex<BTreeMap<u16, Redial>>;
 
 enum Redial {
     Direct(Redialler),
-    InsideSsh(SshKeeper),
+    InsideSsh(Box<SshKeeper>),
 }
 
 impl Redial {
@@ -281,7 +281,7 @@ impl MoverPlan {
         let (what, hint) =
             ("no data connection to it", "open a port range in its firewall, and name it: --port-range FIRST-LAST");
         match (inside, cause) {
-            (Some(Ok(keeper)), _) => Ok(Redial::InsideSsh(keeper)),
+            (Some(Ok(keeper)), _) => Ok(Redial::InsideSsh(Box::new(keeper))),
             (None, Some(cause)) => Err(Error::new(Fault::Network, what).because(cause).try_this(hint)),
             (Some(Err(cause)), _) => Err(Error::new(Fault::Network, what).because(cause.what).try_this(hint)),
             (None, None) => unreachable!("then it was dialled"),
