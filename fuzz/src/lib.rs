@@ -19,7 +19,8 @@ use std::io::BufReader;
 use haul_daemon::authorized::{Authorized, List};
 use haul_engine::journal;
 use haul_store::Filter;
-use haul_transfer::manifest_file;
+use haul_transfer::place::Algorithm;
+use haul_transfer::{bag, hash_list, manifest_file};
 use haul_wire::banner::BannerScanner;
 use haul_wire::codec;
 use haul_wire::lane::{
@@ -142,6 +143,42 @@ fn read_manifest(bytes: &[u8]) -> bool {
     }
 }
 
+/// A list of hashes as programs print it, and the manifest of a bag; and each of its lines.
+pub fn hash_list(bytes: &[u8]) {
+    use hash_list::{Reader, Style};
+    let styles = [
+        Style::Program { algorithm: None, takes_absolute: false },
+        Style::Program { algorithm: Some(Algorithm::Blake3), takes_absolute: true },
+        Style::Bag { algorithm: Algorithm::Md5, escapes_percent: true },
+        Style::Bag { algorithm: Algorithm::Sha512, escapes_percent: false },
+    ];
+    for style in styles {
+        let mut reader = Reader::new(bytes, style);
+        while let Ok(Some(_)) = reader.next_file() {}
+        for line in bytes.split(|byte| *byte == b'\n') {
+            let Ok(Some(listed)) = hash_list::parse_line(line, style) else { continue };
+            let path = listed.path.as_bytes();
+            assert!(!path.is_empty() && !path.starts_with(b"/") && !path.contains(&0));
+            assert!(path.split(|byte| *byte == b'/').all(|name| name != b".."));
+            assert_eq!(listed.hash.len(), listed.algorithm.bytes());
+            let again = hash_list::format_line(&listed.hash, path, Some(listed.algorithm));
+            let again = hash_list::parse_line(&again, styles[0]).expect("what was written is read");
+            assert_eq!(again.map(|again| (again.path, again.hash)), Some((listed.path, listed.hash)));
+        }
+    }
+}
+
+/// What a bag says of itself: its declaration, what is known of it, the name of a manifest.
+pub fn bag(bytes: &[u8]) {
+    let _ = bag::escapes_percent(bytes);
+    let _ = bag::payload(bytes);
+    for name in bytes.split(|byte| *byte == b'\n') {
+        if let Some(found) = bag::manifest(name) {
+            assert!(found.name.as_bytes() == name && !found.name.contains('/'));
+        }
+    }
+}
+
 /// The records of a TLS connection, from a peer that holds its keys.
 pub fn records(bytes: &[u8]) {
     haul_net::fuzzing::records(bytes);
@@ -231,13 +268,15 @@ pub fn receiver(bytes: &[u8]) {
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 20] = [
     ("authorized_keys", authorized_keys),
+    ("bag", bag),
     ("banner", banner),
     ("block", block),
     ("control", control),
     ("filter", filter),
     ("handshake", handshake),
+    ("hash_list", hash_list),
     ("items", items),
     ("journal", journal),
     ("key", key),

@@ -27,6 +27,10 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             "# access\nro root=/data/public ed25519:KEY bob@lab\nrw clear user=alice root=\"/data/new sets\\\"\\x20\" ed25519:KEY2 a\n",
             "rw root=\"/a\\\\b\" ed25519:KEY",
         ]),
+        "bag" => texts(&[
+            "BagIt-Version: 0.97\nTag-File-Character-Encoding: UTF-8\n",
+            "Source-Organization: x\nPayload-Oxum: 17.3\nmanifest-sha256.txt\ntagmanifest-md5.txt\n",
+        ]),
         "banner" => {
             texts(&["Welcome\nHAUL-AGENT 4\n", "mail\r\nHAUL-NEED Linux x86_64\n", "x HAUL-FAIL no space left\n"])
         }
@@ -38,6 +42,11 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             .collect(),
         "filter" => texts(&["a/b/c.o\0\0*.o\0\x01/a/**/c?\0\0[a-c[:digit:]]*\0\x01dir/***", "dir/x\0\0**/x\0\x01\\*["]),
         "handshake" => handshakes(),
+        "hash_list" => texts(&[
+            "HASH  ./a//b\n\\HASH *a\\\\b\\nc\n# words\r\nHASH /x\n",
+            "SHA256 (a) b) = HASH\nSHA2-256(x)= HASH\n\\BLAKE3 (a\\nb) = HASH\n",
+            "d41d8cd98f00b204e9800998ecf8427e \t*data/a%0Ab%25\nHASHHASH data/x\n",
+        ]),
         "items" => {
             vec![packed().iter().flat_map(|item| postcard::to_allocvec(item).expect("memory takes all")).collect()]
         }

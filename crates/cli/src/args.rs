@@ -17,7 +17,7 @@ use crate::config_flags::ConfigArgs;
 use crate::detached::flags::{GoesOn, Log, Status, Stop};
 use crate::headings::{SAID, WHAT, WRITE};
 use crate::networks::NetworkFlags;
-use crate::place::flags::PlaceCommand;
+use crate::place::flags::{AlgorithmName, PlaceCommand};
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
 use crate::reach::{REACH, TRAVEL, parse_own_paths, parse_port_range, whole};
 use crate::record::flags::Record;
@@ -51,7 +51,7 @@ pub enum Command {
     /// Shows what limited the last copy, where its time went, and what would help
     Why(Why),
     /// Checks a tree against a manifest written by 'haul cp --manifest-out'
-    Verify(Verify),
+    Verify(Box<Verify>),
     /// Makes and shows the key that haul:// connections use
     Key(Key),
     /// Offers directories to haul://host/path, on one port and without ssh
@@ -330,26 +330,46 @@ files and hosts, but neither keys nor passwords.";
 
 /// `haul verify`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit status: 0 all files match, 25 some differ or the manifest is damaged, 11 it cannot be read."
-)]
+#[command(after_help = VERIFY_HELP)]
 pub struct Verify {
-    /// The manifest
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub manifest: PathBuf,
-    /// The directory that was the target of the copy
-    #[arg(value_name = "ROOT", default_value = ".", value_hint = ValueHint::DirPath)]
-    pub root: PathBuf,
-    /// Also name files that the manifest does not list
+    /// A list of hashes, '-' for standard input; or a bag (a directory with bagit.txt)
+    #[arg(value_name = "LIST", value_hint = ValueHint::AnyPath)]
+    pub list: OsString,
+    /// The directory that the names of the list begin in, here, at a host or at a daemon; '.' without it
+    #[arg(value_name = "ROOT", value_hint = ValueHint::AnyPath)]
+    pub root: Option<OsString>,
+    /// Also name files that the list does not have; always so for the payload of a bag
     #[arg(long)]
     pub extra: bool,
+    /// The hash of lines that do not name theirs. Without this flag: what the number of digits says, and for 64
+    /// digits whichever of SHA-256 and BLAKE3 the first files have
+    #[arg(short = 'a', long, value_name = "NAME")]
+    pub algorithm: Option<AlgorithmName>,
     /// Say nothing but what differs
     #[arg(short = 'q', long)]
     pub quiet: bool,
+    /// A JSON object a line: each difference, then the totals
+    #[arg(long)]
+    pub json: bool,
     /// Show no progress bar
     #[arg(long)]
     pub no_progress: bool,
+    #[command(flatten)]
+    pub reach: Reach,
 }
+
+const VERIFY_HELP: &str = "\
+Lists: those of 'haul cp --manifest-out', of 'haul hash', b3sum, md5sum, sha1sum, sha256sum and sha512sum (with
+--tag, too), and the manifests of a bag (BagIt). The format is told by the list. A tree at another host is read
+there; only names and hashes travel.
+
+Examples:
+  haul verify SHA256SUMS                  files of this directory
+  haul verify list host:data              files beneath data at another host
+  haul verify host:bag                    a bag with all its manifests
+  haul hash data | haul verify - host:    the same tree at a host
+
+Exit status: 0 all files match, 25 some differ or the list is damaged, 11 it cannot be read.";
 
 /// `haul key`
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `haul verify FILE [ROOT]`: names each difference on a line, and closes with one line.
+//! `haul verify LIST [ROOT]`: names each difference on a line, and closes with one line.
 
 use std::ffi::OsStr;
 use std::io::{IsTerminal as _, Write as _};
@@ -8,36 +8,48 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_job::{Fault, Progress};
-use haul_transfer::verify::{Finding, VerifyOptions, VerifyProgress, VerifyReport, VerifyWatcher, verify};
+use haul_job::{Endpoint, Error, Fault, Observer, Place, Progress};
+use haul_transfer::Surroundings;
+use haul_transfer::place::Algorithm;
+use haul_transfer::verify::{Finding, ListAt, VerifyOptions, VerifyProgress, VerifyReport, VerifyWatcher, verify};
+use serde::Serialize;
 
 use crate::args::Verify;
 use crate::figures::{bytes, counted, duration};
+use crate::json::{Named, hex, named, seconds};
+use crate::place::{Person, one_host, ways};
 use crate::printable::printable;
 use crate::progress::{Manner, Screen, Show};
-use crate::{failure, output, signals};
+use crate::{ending, failure, json_text, output, signals};
 
 /// Checks the tree.
 pub fn run(typed: &Verify) -> ExitCode {
-    let options = VerifyOptions {
-        manifest: typed.manifest.clone(),
-        root: typed.root.clone(),
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
-        extra: typed.extra,
+    haul_transfer::hide_memory();
+    let options = match options(typed) {
+        Ok(options) => options,
+        Err(error) => return ending::failed(&error, typed.json),
     };
-    let show = Show::choose(false, typed.no_progress, typed.quiet, std::io::stderr().is_terminal());
+    let show = Show::choose(false, typed.no_progress, typed.quiet || typed.json, std::io::stderr().is_terminal());
     let screen = Screen::new(Manner { quiet: typed.quiet, show, ..Manner::default() });
-    let watcher = Watcher { screen, first_missing: Mutex::default(), interrupted: signals::watch() };
-    let outcome = verify(&options, &watcher);
+    let interrupted = signals::watch();
+    let observer: Arc<dyn Observer> = Arc::new(Person { interrupted: Arc::clone(&interrupted) });
+    let watcher = Watcher { screen, json: typed.json, first_missing: Mutex::default(), interrupted };
+    let outcome = verify(&options, &Surroundings::of_process(), &observer, &watcher);
     watcher.screen.close();
     match outcome {
+        Ok(report) if typed.json => {
+            output::say(json_text::line(&TotalsLine::of(&report)));
+            end(&report)
+        }
         Ok(report) => {
-            let line = closing_line(&report, typed.extra);
+            let line = closing_line(&report, options.extra || options.list == ListAt::InBag);
             if differs(&report) {
                 let _ = writeln!(std::io::stderr(), "error: {line}");
                 let missing = watcher.first_missing.into_inner().unwrap_or_else(PoisonError::into_inner);
+                let root = Path::new(OsStr::from_bytes(&options.tree.path));
                 if report.differing == report.files
-                    && let Some(other) = missing.and_then(|path| elsewhere(&typed.root, &path))
+                    && options.tree.place == Place::Local
+                    && let Some(other) = missing.and_then(|path| elsewhere(root, &path))
                 {
                     let _ = writeln!(
                         std::io::stderr(),
@@ -45,22 +57,45 @@ pub fn run(typed: &Verify) -> ExitCode {
                         other.display()
                     );
                 }
-                return ExitCode::from(failure::of_fault(Fault::Verification).code);
-            }
-            if !typed.quiet {
+            } else if !typed.quiet {
                 output::say(format!("{line}\n"));
             }
-            ExitCode::SUCCESS
+            end(&report)
         }
-        Err(error) => {
-            let _ = write!(std::io::stderr(), "{}", failure::text(&error));
-            ExitCode::from(failure::of_fault(error.fault).code)
-        }
+        Err(error) => ending::failed(&error, typed.json),
     }
+}
+
+fn end(report: &VerifyReport) -> ExitCode {
+    match differs(report) {
+        true => ExitCode::from(failure::of_fault(Fault::Verification).code),
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// What is typed: a list and a tree, or a bag alone.
+fn options(typed: &Verify) -> Result<VerifyOptions, Error> {
+    let here = || Endpoint { place: Place::Local, path: b".".to_vec() };
+    let first = if typed.list == "-" { None } else { Some(one_host(&typed.list)?) };
+    let root = typed.root.as_ref().map(one_host).transpose()?;
+    let is_bag = |first: &Endpoint| first.place != Place::Local || Path::new(OsStr::from_bytes(&first.path)).is_dir();
+    let (list, tree) = match (first, root) {
+        (None, root) => (ListAt::Input, root.unwrap_or_else(here)),
+        (Some(bag), None) if is_bag(&bag) => (ListAt::InBag, bag),
+        (Some(Endpoint { place: Place::Local, path }), root) => {
+            (ListAt::Here(PathBuf::from(OsStr::from_bytes(&path))), root.unwrap_or_else(here))
+        }
+        (Some(list), root) => (ListAt::At(list), root.unwrap_or_else(here)),
+    };
+    let (carriage, ssh) = ways(&typed.reach)?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let algorithm = typed.algorithm.map(Algorithm::from);
+    Ok(VerifyOptions { list, tree, threads, extra: typed.extra, algorithm, carriage, ssh })
 }
 
 struct Watcher {
     screen: Screen,
+    json: bool,
     first_missing: Mutex<Option<Vec<u8>>>,
     interrupted: Arc<AtomicBool>,
 }
@@ -70,7 +105,10 @@ impl VerifyWatcher for Watcher {
         if *finding == Finding::Missing {
             self.first_missing.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| path.to_vec());
         }
-        self.screen.below(&finding_line(path, finding), true);
+        match self.json {
+            true => output::say(json_text::line(&DiffersLine::of(path, finding))),
+            false => self.screen.below(&finding_line(path, finding), true),
+        }
     }
 
     fn on_progress(&self, progress: &VerifyProgress) {
@@ -87,6 +125,85 @@ impl VerifyWatcher for Watcher {
 
     fn interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+/// A file that is not as it should be, as programs read it.
+#[derive(Serialize)]
+struct DiffersLine {
+    event: &'static str,
+    #[serde(flatten)]
+    path: Named,
+    finding: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listed_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+impl DiffersLine {
+    fn of(path: &[u8], finding: &Finding) -> Self {
+        let (mut listed_bytes, mut found_bytes, mut why) = (None, None, None);
+        let finding = match finding {
+            Finding::Missing => "missing",
+            Finding::Size { listed, found } => {
+                (listed_bytes, found_bytes) = (Some(*listed), Some(*found));
+                "size"
+            }
+            Finding::Altered => "altered",
+            Finding::NotAFile => "not_a_file",
+            Finding::Unreadable(words) => {
+                why = Some(words.clone());
+                "unreadable"
+            }
+            Finding::Extra => "extra",
+        };
+        Self { event: "differs", path: named(path), finding, listed_bytes, found_bytes, why }
+    }
+}
+
+/// The last line for programs.
+#[derive(Serialize)]
+struct TotalsLine {
+    event: &'static str,
+    all_match: bool,
+    files: u64,
+    bytes: u64,
+    differing: u64,
+    extra: u64,
+    /// By which files were found right.
+    algorithms: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root_blake3: Option<String>,
+    elapsed_s: f64,
+}
+
+impl TotalsLine {
+    fn of(report: &VerifyReport) -> Self {
+        Self {
+            event: "verified",
+            all_match: !differs(report),
+            files: report.files,
+            bytes: report.bytes,
+            differing: report.differing,
+            extra: report.extra,
+            algorithms: report.algorithms.iter().map(|algorithm| names(*algorithm).0).collect(),
+            root_blake3: report.root_blake3.map(|root| hex(&root)),
+            elapsed_s: seconds(report.elapsed),
+        }
+    }
+}
+
+/// For programs, and for people.
+fn names(algorithm: Algorithm) -> (&'static str, &'static str) {
+    match algorithm {
+        Algorithm::Blake3 => ("blake3", "BLAKE3"),
+        Algorithm::Md5 => ("md5", "MD5"),
+        Algorithm::Sha1 => ("sha1", "SHA-1"),
+        Algorithm::Sha256 => ("sha256", "SHA-256"),
+        Algorithm::Sha512 => ("sha512", "SHA-512"),
     }
 }
 
@@ -123,12 +240,16 @@ fn finding_line(path: &[u8], finding: &Finding) -> String {
 }
 
 fn closing_line(report: &VerifyReport, looked_for_extra: bool) -> String {
-    let root: String = report.root_blake3[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    let how = match &report.root_blake3 {
+        Some(root) => format!("root {}…", hex(&root[..4])),
+        None => report.algorithms.iter().map(|algorithm| names(*algorithm).1).collect::<Vec<_>>().join(" and "),
+    };
     let files = counted(report.files, "file", "files");
     let (size, took) = (bytes(report.bytes), duration(report.elapsed));
     if !differs(report) {
         let extra = if looked_for_extra { ", no extra files" } else { "" };
-        return format!("verified {files}, {size}, root {root}… in {took}{extra}");
+        let how = if how.is_empty() { how } else { format!(", {how}") };
+        return format!("verified {files}, {size}{how} in {took}{extra}");
     }
     let mut parts = Vec::new();
     if report.differing > 0 {
@@ -167,11 +288,14 @@ mod tests {
             bytes: 6_012_954_214,
             differing: 0,
             extra: 0,
-            root_blake3: [0x1a; 32],
+            algorithms: [Algorithm::Blake3].into(),
+            root_blake3: Some([0x1a; 32]),
             elapsed: Duration::from_millis(3_200),
         };
         insta::assert_snapshot!(closing_line(&good, false), @"verified 1,234 files, 5.60 GiB, root 1a1a1a1a… in 3.20 s");
         insta::assert_snapshot!(closing_line(&good, true), @"verified 1,234 files, 5.60 GiB, root 1a1a1a1a… in 3.20 s, no extra files");
+        let sums = VerifyReport { root_blake3: None, algorithms: [Algorithm::Sha256].into(), ..good.clone() };
+        insta::assert_snapshot!(closing_line(&sums, false), @"verified 1,234 files, 5.60 GiB, SHA-256 in 3.20 s");
         let bad = VerifyReport { differing: 2, extra: 1, ..good.clone() };
         insta::assert_snapshot!(closing_line(&bad, true), @"2 of 1,234 files differ, 1 extra file in 3.20 s");
         let more = VerifyReport { extra: 1, ..good };

@@ -26,7 +26,7 @@ mod run;
 mod session;
 mod sync;
 
-pub use files::{manifest_file, verify};
+pub use files::{bag, hash_list, manifest_file};
 pub use haul_engine::plan::NEAR_RTT_US;
 pub use haul_store::{drives_terminal, open_root};
 pub use haul_sys::account::named as account_named;
@@ -38,6 +38,7 @@ pub use haul_sys::whole_file;
 pub use haul_wire::PROTOCOL_VERSION;
 pub use kept::surroundings::Surroundings;
 pub use kept::{class_policy, network_classes, networks_observed, networks_shown, planted, trusted_keys};
+pub use place::verify;
 pub use reach::desk::Desk;
 pub use reach::over_ssh::log_in;
 pub use run::agent::{AgentOptions, agent};

@@ -22,6 +22,7 @@ mod chunk_range;
 pub mod codec;
 pub mod control;
 mod fault;
+pub mod hashed;
 pub mod lane;
 pub mod limits;
 pub mod manifest;
@@ -39,4 +40,4 @@ pub use manifest::{Item, ItemKind};
 pub use path::{PathFault, RelPath};
 
 /// Both ends must speak exactly this version; a far side with another one gets our own program copied over.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;

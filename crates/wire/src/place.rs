@@ -1,4 +1,4 @@
-//! Questions about a tree, and their answers: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`.
+//! Questions about a tree, and their answers: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`, `hash`, `clean`.
 //!
 //! ```text
 //!   initiator                    agent
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounded;
 use crate::fault::CodecFault;
+pub use crate::hashed::{Algorithm, FileFound, MAX_HASH_BYTES, MAX_WANTED_BYTES, MAX_WANTED_FILES, WantedFile};
 use crate::limits::{MAX_ACCOUNT_NAME_BYTES, MAX_LINK_TARGET_BYTES, MAX_PATH_BYTES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES};
 use crate::path::RelPath;
 
@@ -35,9 +36,6 @@ pub const MAX_ANSWER_LINES: u64 = 1 << 31;
 
 /// Bytes of the longest answer: as much as Linux has room for in one file.
 pub const MAX_ANSWER_BYTES: u64 = 1 << 63;
-
-/// Longest hash: that of SHA-512.
-pub const MAX_HASH_BYTES: usize = 64;
 
 /// What is asked of a place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,21 +92,13 @@ pub enum Verb {
         /// Which one.
         algorithm: Algorithm,
     },
+    /// Tell the hashes of files beneath it that are named one by one; see [`crate::hashed`]. One path.
+    HashNamed,
     /// Tell what dead copies have left beneath it.
     Clean {
         /// And remove it.
         remove: bool,
     },
-}
-
-/// Hashes that people keep lists of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub enum Algorithm {
-    Blake3,
-    Sha256,
-    Sha512,
-    Md5,
 }
 
 /// How to list.
@@ -128,7 +118,12 @@ impl Question {
     /// Whether it changes anything.
     pub fn writes(&self) -> bool {
         match self.verb {
-            Verb::List(_) | Verb::Stat { .. } | Verb::Usage { .. } | Verb::Read | Verb::Hash { .. } => false,
+            Verb::List(_)
+            | Verb::Stat { .. }
+            | Verb::Usage { .. }
+            | Verb::Read
+            | Verb::Hash { .. }
+            | Verb::HashNamed => false,
             Verb::Clean { remove } => remove,
             Verb::Remove { dry_run, .. } => !dry_run,
             Verb::Make { .. } | Verb::Move { .. } | Verb::Write => true,
@@ -144,8 +139,8 @@ impl Question {
     pub(crate) fn check_limits(&self) -> Result<(), CodecFault> {
         let long = |path: &Vec<u8>| path.len() > MAX_PATH_BYTES;
         let to_is_long = matches!(&self.verb, Verb::Move { to, .. } if long(to));
-        if matches!(self.verb, Verb::Write) && self.paths.len() != 1 {
-            return Err(CodecFault::Limit("stream"));
+        if matches!(self.verb, Verb::Write | Verb::HashNamed) && self.paths.len() != 1 {
+            return Err(CodecFault::Limit("paths"));
         }
         if to_is_long || self.paths.iter().any(long) { Err(CodecFault::Limit("path")) } else { Ok(()) }
     }
@@ -166,6 +161,8 @@ pub enum PlaceWord {
     },
     /// The stream has ended, and this is all of it.
     Whole(Whole),
+    /// The next files whose hashes are wanted.
+    Wanted(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_PAGE_LINES>")] Vec<WantedFile>),
     /// So many pages were taken.
     More {
         /// At least one.
@@ -241,6 +238,18 @@ pub enum Told {
         path: RelPath,
         /// At most [`MAX_HASH_BYTES`].
         hash: Vec<u8>,
+    },
+    /// What is found of a file that was named.
+    Found {
+        /// The number of the file.
+        number: u64,
+        /// See there.
+        found: FileFound,
+    },
+    /// So much was read of files that were named.
+    Hashed {
+        /// Since the beginning.
+        bytes: u64,
     },
     /// What a dead copy has left. It is gone, if that was asked for.
     Left {
@@ -340,7 +349,8 @@ impl Told {
                     path.as_bytes().len() + facts.as_ref().map_or(0, |facts| size_of::<Facts>() + words(facts))
                 }
                 Told::Failed { why, .. } => why.len(),
-                Told::Unsorted | Told::Whole(_) => 0,
+                Told::Found { found, .. } => found.weight_bytes(),
+                Told::Unsorted | Told::Whole(_) | Told::Hashed { .. } => 0,
             }
     }
 
@@ -354,7 +364,8 @@ impl Told {
             }
             Told::Failed { why, .. } => why.len() <= MAX_TEXT_BYTES,
             Told::Hash { hash, .. } => hash.len() <= MAX_HASH_BYTES,
-            Told::Left { .. } | Told::Whole(_) => true,
+            Told::Found { found, .. } => found.is_within_limits(),
+            Told::Left { .. } | Told::Whole(_) | Told::Hashed { .. } => true,
             Told::In { .. } | Told::Unsorted | Told::Entry { .. } | Told::Usage { .. } | Told::Removed { .. } => true,
         }
     }
@@ -366,6 +377,7 @@ impl PlaceWord {
         match self {
             PlaceWord::Told(lines) => lines.iter().map(Told::weight_bytes).sum(),
             PlaceWord::Data { bytes, .. } => bytes.len(),
+            PlaceWord::Wanted(files) => files.iter().map(WantedFile::weight_bytes).sum(),
             PlaceWord::Whole(_) | PlaceWord::More { .. } | PlaceWord::End => 0,
         }
     }
@@ -374,7 +386,7 @@ impl PlaceWord {
         let ok = match self {
             PlaceWord::Told(lines) => lines.iter().all(Told::is_within_limits),
             PlaceWord::More { pages } => (1..=PAGES_AHEAD).contains(pages),
-            PlaceWord::Data { .. } | PlaceWord::Whole(_) | PlaceWord::End => true,
+            PlaceWord::Data { .. } | PlaceWord::Whole(_) | PlaceWord::Wanted(_) | PlaceWord::End => true,
         };
         if ok { Ok(()) } else { Err(CodecFault::Limit("answer")) }
     }

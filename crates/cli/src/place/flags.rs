@@ -24,7 +24,7 @@ pub enum PlaceCommand {
     Rm(Box<Rm>),
     /// Writes files to standard output, from here or from a host
     Cat(Box<Cat>),
-    /// Hashes files where they lie, as b3sum, sha256sum, sha512sum and md5sum print it
+    /// Hashes files where they lie, as b3sum, sha256sum, md5sum and their like print it
     Hash(Box<HashArgs>),
     /// Shows what copies that died have left in a directory, and removes it on request
     Clean(Box<Clean>),
@@ -199,6 +199,9 @@ pub struct HashArgs {
     /// Which hash
     #[arg(short = 'a', long, value_name = "NAME", default_value = "blake3")]
     pub algorithm: AlgorithmName,
+    /// Lines with the name of the hash, as BSD and 'sha256sum --tag' write them
+    #[arg(long, conflicts_with = "json")]
+    pub tag: bool,
     /// A JSON object a line
     #[arg(long)]
     pub json: bool,
@@ -215,18 +218,20 @@ left out.";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AlgorithmName {
     Blake3,
+    Md5,
+    Sha1,
     Sha256,
     Sha512,
-    Md5,
 }
 
 impl From<AlgorithmName> for Algorithm {
     fn from(name: AlgorithmName) -> Self {
         match name {
             AlgorithmName::Blake3 => Self::Blake3,
+            AlgorithmName::Md5 => Self::Md5,
+            AlgorithmName::Sha1 => Self::Sha1,
             AlgorithmName::Sha256 => Self::Sha256,
             AlgorithmName::Sha512 => Self::Sha512,
-            AlgorithmName::Md5 => Self::Md5,
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use haul_transfer::place::{Facts, Kind, Told};
+use haul_transfer::hash_list::format_line;
+use haul_transfer::place::{Algorithm, Facts, Kind, Told};
 use jiff::tz::TimeZone;
 
 use super::flags::Du;
@@ -144,6 +145,8 @@ impl Printer for Changes {
 /// `haul hash`
 pub struct Hashes {
     pub json: bool,
+    /// Its name stands in each line.
+    pub tag: Option<Algorithm>,
     pub at: Whereabouts,
 }
 
@@ -159,24 +162,8 @@ impl Printer for Hashes {
             let line = HashLine { place: self.at.place_name(), path: named(&path), hash: hex(&hash) };
             return paper.put(json_text::line(&line).as_bytes());
         }
-        paper.line(&checksum_line(&hex(&hash), &path))
+        paper.line(&format_line(&hash, &path, self.tag))
     }
-}
-
-/// As b3sum and the programs of coreutils print it and read it: a name with a backslash or an end of line is escaped, and a backslash
-/// stands before the hash. So no name can drive a terminal beyond its line, and none can pose as two.
-fn checksum_line(hash: &str, path: &[u8]) -> Vec<u8> {
-    let mut name = Vec::with_capacity(path.len());
-    for byte in path {
-        match byte {
-            b'\\' => name.extend(b"\\\\"),
-            b'\n' => name.extend(b"\\n"),
-            b'\r' => name.extend(b"\\r"),
-            byte => name.push(*byte),
-        }
-    }
-    let mark: &[u8] = if name.len() == path.len() { b"" } else { b"\\" };
-    [mark, hash.as_bytes(), b"  ", &name].concat()
 }
 
 /// `haul clean`
@@ -216,17 +203,5 @@ impl Printer for Contents {
 
     fn told(&mut self, _told: Told, _paper: &mut Paper) -> ControlFlow<()> {
         ControlFlow::Continue(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_a_list_of_hashes_is_one_line_whatever_the_name() {
-        let line = |path: &[u8]| String::from_utf8(checksum_line("ab", path)).unwrap();
-        assert_eq!(line(b"a b"), "ab  a b");
-        assert_eq!(line(b"a\nb\\c"), "\\ab  a\\nb\\\\c");
     }
 }

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_job::{Carriage, Endpoint, Error, Event, Family, Fault, Observer, Place};
+use haul_job::{Carriage, Endpoint, Error, Event, Family, Fault, Observer, Place, SshOptions};
 use haul_transfer::Surroundings;
 use haul_transfer::place::{self, Answered, List, Piece, Question, Request, Told, Verb};
 use jiff::tz::TimeZone;
@@ -127,9 +127,10 @@ pub fn run(command: &PlaceCommand) -> ExitCode {
             run_on(&typed.paths, asked, &mut Contents::default(), FAILED)
         }
         PlaceCommand::Hash(typed) => {
-            let verb = Verb::Hash { algorithm: typed.algorithm.into() };
-            let asked = Asked { verb, json: typed.json, reach: &typed.reach };
-            run_on(&typed.paths, asked, &mut Hashes { json: typed.json, at: Whereabouts::default() }, FAILED)
+            let algorithm = typed.algorithm.into();
+            let asked = Asked { verb: Verb::Hash { algorithm }, json: typed.json, reach: &typed.reach };
+            let (tag, at) = (typed.tag.then_some(algorithm), Whereabouts::default());
+            run_on(&typed.paths, asked, &mut Hashes { json: typed.json, tag, at }, FAILED)
         }
         PlaceCommand::Clean(typed) => {
             let asked = Asked { verb: Verb::Clean { remove: typed.delete }, json: typed.json, reach: &typed.reach };
@@ -212,13 +213,7 @@ fn run_on(paths: &[OsString], asked: Asked<'_>, printer: &mut dyn Printer, opera
 
 /// One question for each place, in the order in which they are named.
 fn requests(paths: &[OsString], asked: &Asked<'_>) -> Result<Vec<Request>, Error> {
-    let (ssh, ssh_family) = job::ssh_options(asked.reach)?;
-    let family = match (asked.reach.ipv4, asked.reach.ipv6) {
-        (true, _) => Some(Family::V4),
-        (_, true) => Some(Family::V6),
-        _ => ssh_family,
-    };
-    let carriage = Carriage { family, ..Carriage::default() };
+    let (carriage, ssh) = ways(asked.reach)?;
     let mut requests: Vec<Request> = Vec::new();
     for path in paths {
         let Endpoint { place, path } = one_host(path)?;
@@ -233,8 +228,19 @@ fn requests(paths: &[OsString], asked: &Asked<'_>) -> Result<Vec<Request>, Error
     Ok(requests)
 }
 
+/// How a place is reached.
+pub fn ways(reach: &Reach) -> Result<(Carriage, SshOptions), Error> {
+    let (ssh, ssh_family) = job::ssh_options(reach)?;
+    let family = match (reach.ipv4, reach.ipv6) {
+        (true, _) => Some(Family::V4),
+        (_, true) => Some(Family::V6),
+        _ => ssh_family,
+    };
+    Ok((Carriage { family, ..Carriage::default() }, ssh))
+}
+
 /// A path as typed. Of several hosts with the same files the first one is asked.
-fn one_host(typed: &OsString) -> Result<Endpoint, Error> {
+pub fn one_host(typed: &OsString) -> Result<Endpoint, Error> {
     endpoint::parse_hosts(typed).map(|(first, _)| first)
 }
 
@@ -244,8 +250,8 @@ fn say(line: &str) {
 }
 
 /// The user who waits for the answer.
-struct Person {
-    interrupted: Arc<AtomicBool>,
+pub struct Person {
+    pub interrupted: Arc<AtomicBool>,
 }
 
 impl Observer for Person {

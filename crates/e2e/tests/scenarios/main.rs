@@ -18,6 +18,7 @@ mod host_to_host;
 mod hosts;
 mod lanes;
 mod limits;
+mod lists;
 mod memory;
 mod odd_disks;
 mod owners;

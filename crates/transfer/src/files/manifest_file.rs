@@ -370,7 +370,7 @@ pub enum ReadError {
 
 /// First line of every manifest.
 pub const HEADER: &str = "# haul-manifest 1";
-const HEADER_STEM: &str = "# haul-manifest ";
+pub(crate) const HEADER_STEM: &str = "# haul-manifest ";
 
 /// Longest path in a manifest. Linux takes 4096 bytes in one call; a walk that opens directory by directory gets deeper.
 pub const MAX_PATH_BYTES: usize = 64 * 1024;

@@ -1,7 +1,9 @@
-//! Files and manifests, apart from any session.
+//! Files, lists of their hashes and manifests, apart from any session.
 
+pub mod bag;
+pub(crate) mod digest;
 pub(crate) mod hash;
+pub mod hash_list;
 pub mod manifest_file;
 pub(crate) mod sparse;
-pub mod verify;
 pub(crate) mod zeros;

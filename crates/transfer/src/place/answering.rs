@@ -11,7 +11,7 @@ use haul_wire::limits::MAX_NAMED_ACCOUNTS;
 use haul_wire::place::{Algorithm, Facts, Kind, List, Moment, PAGE_BYTES, Question, Told, Verb, Whole};
 
 use super::Hearer;
-use super::hashing::Hasher;
+use crate::files::digest::Hasher;
 use crate::session::convert;
 
 /// Answers it to its end, or until no more is wanted.
@@ -31,8 +31,8 @@ pub(super) fn answer(question: &Question, site: Site, hearer: &mut dyn Hearer) -
             answering.remove(&question.paths, removal)
         }
         Verb::Read => answering.each(&question.paths, Answering::read),
-        // A stream is taken in `stream`.
-        Verb::Write => ControlFlow::Continue(()),
+        // A stream is taken in `stream`, and `named_hashes` takes names.
+        Verb::Write | Verb::HashNamed => ControlFlow::Continue(()),
         Verb::Hash { algorithm } => answering.each(&question.paths, |this, operand| this.hash(operand, *algorithm)),
         Verb::Clean { remove } => answering.each(&question.paths, |this, operand| {
             let Answering { site, hearer, accounts } = this;

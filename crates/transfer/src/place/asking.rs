@@ -246,7 +246,7 @@ impl Hearing<'_> {
                 take(Piece::Data(bytes))
             }
             PlaceWord::End => return Ok(Some(Answered::Whole)),
-            PlaceWord::Data { .. } | PlaceWord::Whole(_) | PlaceWord::More { .. } => {
+            PlaceWord::Data { .. } | PlaceWord::Whole(_) | PlaceWord::Wanted(_) | PlaceWord::More { .. } => {
                 return Err(Error::broke_the_protocol("it says what was not asked for"));
             }
         };

@@ -1,4 +1,4 @@
-//! A tree as a place to look at and to change by hand: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`.
+//! A tree as a place to look at and to change by hand: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`, `hash`, `clean`, `verify`.
 //!
 //! ```text
 //!   asking                                     serving
@@ -8,19 +8,26 @@
 //!   More                          --->
 //!                                 <---  End
 //! ```
-//! A stream of unknown length goes the other way (`stream`). A place on this host is answered without messages, by the same code. A session has one question and no lanes. Neither end holds
+//! A stream of unknown length goes the other way (`stream`), and so do names of files that are hashed (`named_hashes`). A place on this host is answered without messages, by the same code. A session has one question and no lanes. Neither end holds
 //! more than some pages, however long the answer is.
 
 mod answering;
 mod arriving;
 mod asking;
-mod hashing;
+mod file_at;
+mod hash_pool;
+mod lists;
+mod named_hashes;
 mod paged;
 #[cfg(test)]
 #[path = "../../tests/inside/places.rs"]
 mod scenarios;
 mod serving;
 mod stream;
+pub mod verify;
+#[cfg(test)]
+#[path = "../../tests/inside/verifying.rs"]
+mod verifying;
 
 use std::ops::ControlFlow;
 

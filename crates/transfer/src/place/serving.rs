@@ -12,7 +12,7 @@ use haul_wire::place::{PlaceWord, Question, Told, Verb};
 
 use super::answering::answer;
 use super::paged::Paged;
-use super::stream;
+use super::{named_hashes, stream};
 use crate::faults;
 use crate::kept::surroundings::Surroundings;
 use crate::session::grant::Grant;
@@ -27,9 +27,9 @@ pub(crate) fn serve(
     wiring: Wiring<'_>,
 ) -> Result<(), Error> {
     let Wiring { events, channel, watch, .. } = wiring;
+    let options =
+        TargetOptions { confine: grant.root.clone(), home: surroundings.home.clone(), ..TargetOptions::default() };
     if question.verb == Verb::Write {
-        let options =
-            TargetOptions { confine: grant.root.clone(), home: surroundings.home.clone(), ..TargetOptions::default() };
         let result = stream::take(question, &options, (&events, channel, watch), timeout_ms);
         if let Ok(whole) = &result {
             watch.tell(&Event::Progress(Progress { files_done: 1, bytes_moved: whole.bytes, ..Progress::default() }));
@@ -44,6 +44,14 @@ pub(crate) fn serve(
         && let Ok(root) = haul_store::open_root(grant.root.as_deref().unwrap_or(Path::new("/")))
     {
         rights::stay_within(&[(root.as_fd(), Access::Read)], false);
+    }
+    if question.verb == Verb::HashNamed {
+        let result = named_hashes::serve(question, &options, (&events, channel, watch), timeout_ms);
+        if let Ok(bytes) = &result {
+            watch.tell(&Event::Progress(Progress { bytes_moved: *bytes, ..Progress::default() }));
+        }
+        farewell::close(channel, &result);
+        return result.map(drop);
     }
     let options = SiteOptions {
         confine: grant.root.clone(),

@@ -3,13 +3,13 @@
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use haul_job::{Event, Job, ManifestLine, Observer, Report};
+use haul_job::{Carriage, Endpoint, Event, Job, ManifestLine, Observer, Place, Report, SshOptions};
 use haul_net::Stream;
 
 use crate::files::manifest_file::Writer;
-use crate::files::verify::{Finding, VerifyOptions, VerifyProgress, VerifyWatcher, verify};
 use crate::inside::scenarios::Bench;
 use crate::kept::surroundings::Surroundings;
+use crate::place::verify::{Finding, ListAt, VerifyOptions, VerifyProgress, VerifyWatcher, verify};
 use crate::run::here;
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
@@ -70,9 +70,19 @@ fn checked(bench: &Bench, job: &Job, way: Way) -> (Report, Vec<String>, Vec<(Str
     lines.iter().for_each(|line| writer.add(line).unwrap());
     writer.finish().unwrap();
     let findings = Findings::default();
-    let options = VerifyOptions { manifest, root: bench.to(), threads: 2, extra: true };
-    let verified = verify(&options, &findings).unwrap();
-    assert_eq!((verified.root_blake3, verified.files), (report.root_blake3, report.root_files));
+    let tree = Endpoint { place: Place::Local, path: bench.to().into_os_string().into_encoded_bytes() };
+    let options = VerifyOptions {
+        list: ListAt::Here(manifest),
+        tree,
+        threads: 2,
+        extra: true,
+        algorithm: None,
+        carriage: Carriage::default(),
+        ssh: SshOptions::default(),
+    };
+    let nobody: Arc<dyn Observer> = Arc::<Lister>::default();
+    let verified = verify(&options, &Surroundings::default(), &nobody, &findings).unwrap();
+    assert_eq!((verified.root_blake3, verified.files), (Some(report.root_blake3), report.root_files));
     let listed = lines.iter().map(|line| String::from_utf8(line.path.clone()).unwrap()).collect();
     (report, listed, findings.0.into_inner().unwrap())
 }

@@ -1,0 +1,117 @@
+//! Hashes of files that the initiator names one by one: `haul verify LIST host:path`, `haul diff`.
+//!
+//! ```text
+//!   initiator                    agent
+//!       ---- Start: a question, its path is the root --->
+//!       ---- Wanted ------------->        files; at most [`MAX_WANTED_FILES`] that have no answer yet
+//!       <--- Told::Found ---------        one for each, in any order; each has the number of its file
+//!       ---- End ---------------->        that were all
+//!       <--- End -----------------
+//! ```
+//! The agent never hears which hash is expected. It has to read the file to tell the hash.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::MAX_TEXT_BYTES;
+use crate::path::RelPath;
+
+/// Files that may wait for their answer.
+pub const MAX_WANTED_FILES: usize = 4096;
+
+/// What files that wait for their answer may take: half of what waits at a session that does not listen for a while.
+pub const MAX_WANTED_BYTES: usize = 4 << 20;
+
+/// Longest hash: that of SHA-512.
+pub const MAX_HASH_BYTES: usize = 64;
+
+/// Hashes that people keep lists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Algorithm {
+    Blake3,
+    Md5,
+    Sha1,
+    Sha256,
+    Sha512,
+}
+
+impl Algorithm {
+    /// Bytes of a hash.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Md5 => 16,
+            Self::Sha1 => 20,
+            Self::Blake3 | Self::Sha256 => 32,
+            Self::Sha512 => MAX_HASH_BYTES,
+        }
+    }
+}
+
+/// A file whose hash is wanted. Its number is the count of files that were wanted before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedFile {
+    /// Beneath the root.
+    pub path: RelPath,
+    /// A file of another size need not be read.
+    pub size: Option<u64>,
+    /// Which hash.
+    pub algorithm: Algorithm,
+    /// Another one from the same reading.
+    pub or: Option<Algorithm>,
+}
+
+/// What is found of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileFound {
+    /// All of it was read.
+    Hashed {
+        /// Its size.
+        size: u64,
+        /// At most [`MAX_HASH_BYTES`].
+        hash: Vec<u8>,
+        /// The other one, if it was wanted; else empty.
+        or: Vec<u8>,
+    },
+    /// Its size is not the expected one.
+    OtherSize {
+        /// But this.
+        size: u64,
+    },
+    /// Not there.
+    Missing,
+    /// Not a regular file, or reached through a symbolic link.
+    NotAFile,
+    /// It cannot be read.
+    Unreadable {
+        /// The system's words.
+        why: String,
+    },
+}
+
+impl WantedFile {
+    /// About what it takes in memory.
+    pub fn weight_bytes(&self) -> usize {
+        size_of::<Self>() + self.path.as_bytes().len()
+    }
+}
+
+impl FileFound {
+    pub(crate) fn weight_bytes(&self) -> usize {
+        match self {
+            Self::Hashed { hash, or, .. } => hash.len() + or.len(),
+            Self::Unreadable { why } => why.len(),
+            Self::OtherSize { .. } | Self::Missing | Self::NotAFile => 0,
+        }
+    }
+
+    pub(crate) fn is_within_limits(&self) -> bool {
+        match self {
+            Self::Hashed { hash, or, .. } => hash.len().max(or.len()) <= MAX_HASH_BYTES,
+            Self::Unreadable { why } => why.len() <= MAX_TEXT_BYTES,
+            Self::OtherSize { .. } | Self::Missing | Self::NotAFile => true,
+        }
+    }
+}
