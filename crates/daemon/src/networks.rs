@@ -72,16 +72,17 @@ impl NetworkFiles {
         }
     }
 
-    /// Looks at the files and at this host's own networks, now and then, and has what is new hold from now on.
-    pub(crate) fn look(&mut self, log: &Log) {
+    /// Looks at the files and at this host's own networks, now and then, and has what is new hold from now on. True: other
+    /// classes hold.
+    pub(crate) fn look(&mut self, log: &Log) -> bool {
         if self.looked.elapsed() < NETWORKS_LOOK {
-            return;
+            return false;
         }
         self.looked = Instant::now();
         let (versions, own) = (versions(&self.files), OwnNetworks::of_host());
         let (files_changed, own_changed) = (versions != self.versions, own != self.own);
         if !files_changed && !own_changed {
-            return;
+            return false;
         }
         (self.versions, self.own) = (versions, own);
         match network_classes::load(&self.files) {
@@ -90,9 +91,14 @@ impl NetworkFiles {
                 if files_changed {
                     log.say("the network classes were read again: they hold for connections that come from now on");
                 }
+                true
             }
-            Err(error) if files_changed => log.warn(&format!("{error}; the network classes from before hold")),
-            Err(_) => {}
+            Err(error) => {
+                if files_changed {
+                    log.warn(&format!("{error}; the network classes from before hold"));
+                }
+                false
+            }
         }
     }
 }

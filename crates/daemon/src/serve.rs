@@ -113,7 +113,11 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     log.say(&format!("listening on {address}{held_by}"));
     while !stop() {
         std::thread::park_timeout(limits::STOP_POLL);
-        networks.look(&log);
+        if networks.look(&log)
+            && let Some(web) = &web
+        {
+            web.follow(&networks.policies().networks(), &log);
+        }
         networks.write_down(false, &log);
         log.flush();
     }
@@ -321,7 +325,7 @@ fn no_room(why: NoRoom) -> Error {
 
 /// Stops accepting, lets sessions tell their peers, and cuts sessions that go on. Half of a copy stays for the next
 /// run.
-fn end(door: &Door, house: &House, web: Option<haul_web::Service>) {
+fn end(door: &Door, house: &House, web: Option<web::Web>) {
     house.log.say("stopping");
     door.close();
     house.sessions.stop();

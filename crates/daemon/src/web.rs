@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use haul_job::{Error, Fault, ManifestLine};
-use haul_net::{Identity, Listener, Policies};
+use haul_net::{ByFloor, Identity, Listener, Networks, Policies};
 use haul_store::Published;
 use haul_transfer::{Grant, Surroundings, manifest_file};
 use haul_web::access::{Access, Asker, Shelf};
@@ -86,20 +86,24 @@ impl Prepared {
         policies: Arc<Policies>,
         identity: &Identity,
         log: &Arc<Log>,
-    ) -> Result<Option<Service>, Error> {
+    ) -> Result<Option<Web>, Error> {
         if self.http.is_none() && self.https.is_none() {
             return Ok(None);
         }
-        let (mut clear, mut tls) = (Vec::new(), Vec::new());
+        let (mut clear, mut tls, mut floors) = (Vec::new(), Vec::new(), Vec::new());
+        let mut open = |address, scheme: &str| {
+            let (listeners, by_floor) = Listener::bind_by_floor(address, &policies.networks()).map_err(bind_error)?;
+            if let Some(first) = listeners.first() {
+                log.say(&format!("web: listening on {scheme}://{}", first.local_addr()));
+            }
+            floors.extend(by_floor);
+            Ok::<_, Error>(listeners)
+        };
         if let Some(address) = self.http {
-            let listener = Listener::bind_to(address).map_err(bind_error)?;
-            log.say(&format!("web: listening on http://{}", listener.local_addr()));
-            clear.push(listener);
+            clear = open(address, "http")?;
         }
         if let Some((address, config)) = self.https {
-            let listener = Listener::bind_to(address).map_err(bind_error)?;
-            log.say(&format!("web: listening on https://{}", listener.local_addr()));
-            tls.push((listener, config));
+            tls.extend(open(address, "https")?.into_iter().map(|listener| (listener, Arc::clone(&config))));
         }
         let told = Arc::clone(log);
         let tell: Tell = Arc::new(move |text, matters| if matters { told.warn(text) } else { told.say_soon(text) });
@@ -115,7 +119,30 @@ impl Prepared {
             tell: (!log.is_quiet()).then_some(tell),
         };
         let failed = |error| Error::new(Fault::Network, "cannot start the web service").because(error);
-        Service::start(options).map(Some).map_err(failed)
+        Ok(Some(Web { floors, service: Service::start(options).map_err(failed)? }))
+    }
+}
+
+/// The open ports.
+pub(crate) struct Web {
+    floors: Vec<ByFloor>,
+    service: Service,
+}
+
+impl Web {
+    /// Who comes from now on begins with the floor of these classes.
+    pub(crate) fn follow(&self, networks: &Networks, log: &Log) {
+        for by_floor in &self.floors {
+            if let Err(error) = by_floor.follow(networks) {
+                log.warn(&format!("web: connections begin with the floors from before: {error}"));
+            }
+        }
+    }
+
+    /// Accepts nobody any more, and lets requests in progress end within their time.
+    pub(crate) fn stop(self) {
+        drop(self.floors);
+        self.service.stop();
     }
 }
 

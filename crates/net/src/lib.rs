@@ -14,6 +14,7 @@
 mod base64;
 #[cfg(test)]
 mod bounds_scenarios;
+mod by_floor;
 mod cipher;
 #[cfg(test)]
 mod clear_scenarios;
@@ -49,6 +50,7 @@ mod transport;
 pub mod way;
 
 pub use base64::encode_padded as base64_text;
+pub use by_floor::{ByFloor, floor_by_connection};
 pub use cipher::{Cipher, preferred_ciphers};
 pub use control::BROKE_OFF;
 pub use dial::{Family, dial, local_addresses, resolve};

@@ -3,7 +3,8 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
-use socket2::{Domain, SockAddr, Type};
+use haul_sys::reuseport;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::dial::Family;
 use crate::error::NetError;
@@ -57,6 +58,21 @@ impl Listener {
         Ok(Listener { socket, address })
     }
 
+    /// As [`Listener::bind_to`]. The port is free, and further listeners of this process may share it.
+    pub(crate) fn bind_to_shared(address: SocketAddr) -> Result<Listener, NetError> {
+        let bound = bind(address, true).and_then(|socket| {
+            reuseport::share(&socket)?;
+            listen(socket)
+        });
+        bound.map_err(|cause| NetError::Bind { what: address.to_string(), cause })
+    }
+
+    /// A socket that listens.
+    pub(crate) fn of(socket: TcpListener) -> io::Result<Listener> {
+        let address = socket.local_addr()?;
+        Ok(Listener { socket, address })
+    }
+
     /// The socket, for a service that accepts by itself. It does not block.
     pub fn into_socket(self) -> Result<TcpListener, NetError> {
         self.socket
@@ -91,6 +107,10 @@ fn bind_port(port: u16, family: Option<Family>) -> io::Result<Listener> {
 }
 
 fn listen_on(address: SocketAddr, v6_only: bool) -> io::Result<Listener> {
+    listen(bind(address, v6_only)?)
+}
+
+fn bind(address: SocketAddr, v6_only: bool) -> io::Result<Socket> {
     // A caller over plain TCP gets a plain TCP socket, with all of its options, from a listener of either kind.
     let socket = mptcp::socket_or_tcp(Domain::for_address(address), Type::STREAM)?;
     if address.is_ipv6() {
@@ -101,12 +121,14 @@ fn listen_on(address: SocketAddr, v6_only: bool) -> io::Result<Listener> {
         socket.set_reuse_address(true)?;
     }
     socket.bind(&SockAddr::from(address))?;
+    Ok(socket)
+}
+
+fn listen(socket: Socket) -> io::Result<Listener> {
     // Accepted connections inherit this.
     policy::prepare(&socket);
     socket.listen(limits::LISTEN_BACKLOG)?;
-    let socket = TcpListener::from(socket);
-    let address = socket.local_addr()?;
-    Ok(Listener { socket, address })
+    Listener::of(TcpListener::from(socket))
 }
 
 #[cfg(test)]

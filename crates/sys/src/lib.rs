@@ -29,6 +29,7 @@ pub mod own_network;
 pub mod poll;
 pub mod process;
 pub mod retransmission;
+pub mod reuseport;
 pub mod rights;
 pub mod route_events;
 pub mod routes;

@@ -11,6 +11,7 @@ mod buffers;
 pub mod class;
 mod connection;
 mod distance;
+mod floors;
 mod members;
 mod networks;
 pub mod observed;

@@ -6,7 +6,7 @@
 //! for each value, the first list whose class has it
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -205,6 +205,15 @@ impl Networks {
     /// Whether a round trip can decide a class.
     pub fn asks_for_distance(&self) -> bool {
         self.lists.iter().any(|list| list.named(NEAR).or_else(|| list.named(FAR)).is_some())
+    }
+
+    /// All networks that a class names or that are this host's own, each once, in no order.
+    pub(super) fn prefixes(&self) -> HashSet<Prefix> {
+        let named = self.lists.iter().flat_map(|list| list.prefixes.rows().map(|(prefix, _)| prefix));
+        let own = self.own.subnets.rows().map(|(prefix, ())| prefix);
+        let addresses =
+            self.own.addresses.keys().filter_map(|ip| Prefix::new(*ip, if ip.is_ipv4() { 32 } else { 128 }).ok());
+        named.chain(own).chain(addresses).collect()
     }
 
     fn asks_for_interfaces(&self) -> bool {

@@ -69,6 +69,25 @@ impl Prefix {
         address.is_ipv4() == self.network.is_ipv4() && masked(address, self.length) == self.network
     }
 
+    /// Its first address.
+    pub fn first(&self) -> IpAddr {
+        self.network
+    }
+
+    /// The address behind its last one, if there is any.
+    pub(super) fn next(&self) -> Option<IpAddr> {
+        match self.network {
+            IpAddr::V4(ip) => {
+                let size = 1u32.checked_shl(32 - u32::from(self.length))?;
+                ip.to_bits().checked_add(size).map(|bits| Ipv4Addr::from_bits(bits).into())
+            }
+            IpAddr::V6(ip) => {
+                let size = 1u128.checked_shl(128 - u32::from(self.length))?;
+                ip.to_bits().checked_add(size).map(|bits| Ipv6Addr::from_bits(bits).into())
+            }
+        }
+    }
+
     /// How many bits all addresses of the network have in common.
     pub fn length(&self) -> u8 {
         self.length
