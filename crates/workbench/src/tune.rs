@@ -32,6 +32,7 @@ pub fn look(roots: &Roots, disk: Option<&Path>) -> Result<Host, Error> {
         disk: disk.map(measure).transpose()?,
         uplinks: uplinks_of(roots),
         multipath: uplinks::multipath().filter(|_| is_this_host(roots)).map(multipath),
+        floor_by_connection: is_this_host(roots).then(haul_net::floor_by_connection).flatten(),
     })
 }
 

@@ -12,6 +12,7 @@
 
 mod buffers;
 mod figures;
+mod floor;
 mod machine;
 mod reach;
 #[cfg(test)]
@@ -68,6 +69,8 @@ pub struct Host {
     pub uplinks: Vec<Uplink>,
     /// What MPTCP may add to a connection.
     pub multipath: Option<Multipath>,
+    /// Whether a connection may have a floor of the retransmission timeout of its own; `None`: it was not tried.
+    pub floor_by_connection: Option<bool>,
 }
 
 /// One address of a device, the first of its family.
@@ -303,6 +306,7 @@ pub fn advise(host: &Host, wanted: Wanted) -> Advice {
     findings.extend(stack::findings(host, wanted));
     findings.extend(machine::findings(host, wanted));
     findings.extend(uplinks::findings(host));
+    findings.extend(floor::findings(host));
     // Stable: within a group the order is that of the looking.
     findings.sort_by_key(|finding| finding.matters);
     let mut advice = Advice {

@@ -132,6 +132,20 @@ fn a_host_with_two_uplinks_is_told_how_each_carries_its_own_packets_and_one_with
 }
 
 #[test]
+fn where_a_connection_has_no_floor_of_its_own_the_routes_of_own_networks_may() {
+    let host = Host { uplinks: vec![uplink("eth0", 1, "eth0")], floor_by_connection: Some(false), ..stock() };
+    let advice = advise(&host, LONG);
+    assert_eq!(
+        found(&advice, "retransmission timeout").commands,
+        ["ip route change 10.1.0.0/24 dev eth0 proto kernel scope link src 10.1.0.5 rto_min 50ms"]
+    );
+    for grants in [Some(true), None] {
+        let findings = advise(&Host { floor_by_connection: grants, ..host.clone() }, LONG).findings;
+        assert!(findings.iter().all(|finding| finding.setting != "retransmission timeout"));
+    }
+}
+
+#[test]
 fn a_host_whose_uplinks_are_set_is_left_alone() {
     let mut host = stock();
     host.settings.insert("net.mptcp.enabled".into(), Setting { value: "1".into(), writable: true });

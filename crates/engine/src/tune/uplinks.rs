@@ -152,7 +152,7 @@ fn listed(addresses: &[IpAddr]) -> String {
 }
 
 /// `10.2.0.5` of 24 bits is in `10.2.0.0/24`.
-fn network(ip: IpAddr, prefix_len: u8) -> String {
+pub(super) fn network(ip: IpAddr, prefix_len: u8) -> String {
     let first: IpAddr = match ip {
         IpAddr::V4(ip) => {
             let mask = u32::MAX.checked_shl(32_u32.saturating_sub(prefix_len.into())).unwrap_or(0);
