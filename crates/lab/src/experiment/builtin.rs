@@ -8,6 +8,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("fat-10g-100ms", include_str!("../../../../experiments/fat-10g-100ms.toml")),
     ("iperf-1g-228ms", include_str!("../../../../experiments/iperf-1g-228ms.toml")),
     ("lan-rto", include_str!("../../../../experiments/lan-rto.toml")),
+    ("lan-rto-today", include_str!("../../../../experiments/lan-rto-today.toml")),
     ("long-1g-228ms", include_str!("../../../../experiments/long-1g-228ms.toml")),
     ("loss-1g-100ms", include_str!("../../../../experiments/loss-1g-100ms.toml")),
     ("many-small", include_str!("../../../../experiments/many-small.toml")),
