@@ -8,9 +8,9 @@ use super::networks::{Fits, Networks};
 use super::prefix::Prefix;
 
 impl Networks {
-    /// The floor of each network that has one of its own, the longest prefixes first, at most `most` of them: the first that contains an
-    /// address says its floor. `None`: that of the kernel. Classes by interface are taken by the route; classes by distance are not known
-    /// yet.
+    /// Networks with the floors of their classes, the longest prefixes first, at most `most` of them. The first network that contains an
+    /// address has its floor. `None`: that of the kernel. A class by interface is the one of the route there; a class by distance is not
+    /// known yet.
     pub fn floors(&self, most: usize) -> Vec<(Prefix, Option<Duration>)> {
         let loopback = [(IpAddr::from(Ipv4Addr::new(127, 0, 0, 0)), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
         let everybody = [(IpAddr::from(Ipv4Addr::UNSPECIFIED), 0), (Ipv6Addr::UNSPECIFIED.into(), 0)];
