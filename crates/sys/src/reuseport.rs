@@ -116,7 +116,7 @@ mod tests {
 
     /// As the kernel does it.
     fn run(program: &[libc::sock_filter], source: IpAddr) -> u32 {
-        let mut header = vec![0u8; 40];
+        let mut header = [0u8; 40];
         match source {
             IpAddr::V4(ip) => {
                 header[0] = 0x45;
