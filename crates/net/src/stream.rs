@@ -517,6 +517,11 @@ impl Probe {
         self.0.ways()
     }
 
+    /// See [`Stream::local_addr`].
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.0.tcp()?.local_addr().ok()
+    }
+
     /// Has the peer ended its direction, or is the connection broken?
     pub fn has_hung_up(&self) -> bool {
         poll::has_hung_up(self.0.input_fd())

@@ -202,7 +202,13 @@ struct Hooked {
 
 impl Hooked {
     fn new(on_raise: &str) -> Self {
+        Self::with(|_| on_raise.to_owned())
+    }
+
+    /// `on_raise` knows the client.
+    fn with(on_raise: impl FnOnce(&Host) -> String) -> Self {
         let lab = Lab::pair();
+        let on_raise = on_raise(lab.home());
         let said = lab.data("home").join("said");
         let config = lab.home().dir.join("config/haul");
         std::fs::create_dir_all(&config).expect("own directory");
@@ -210,7 +216,7 @@ impl Hooked {
         let command = |more: &str| format!("[\"/bin/sh\", \"-c\", {:?}]", script(more));
         let policy = format!(
             "[hooks]\non-raise = {}\non-release = {}\ntime-limit-s = 1\n",
-            command(on_raise),
+            command(&on_raise),
             command("exit 0")
         );
         std::fs::write(config.join("policy.toml"), policy).expect("own file");
@@ -261,6 +267,24 @@ fn hooks_that_refuse_fail_hang_or_talk_without_end_leave_the_copy_as_it_is() {
 }
 
 #[test]
+fn only_connections_that_leave_where_the_hook_grants_priority_are_marked() {
+    needs!(Haul, Nftables);
+    for (outlet, follows) in [(r#""local":"HERE""#, true), (r#""local":"HERE","ports":[1,2]"#, false)] {
+        let hooked = Hooked::with(|home| {
+            format!("echo '{{\"granted\":true,{}}}'", outlet.replace("HERE", &home.v4.to_string()))
+        });
+        let counted = Counted::at(hooked.lab.alpha(), "input", hooked.lab.alpha().ssh_port);
+        let run = hooked.push(&["--rate", "8MB"]).run().expect(code::OK);
+        let warned = run.events_named("warning").iter().any(|event| event.to_string().contains("has none from there"));
+        assert_eq!(
+            (marked_bytes(&run) > 0, counted.marks().expedited > 0, warned),
+            (follows, follows, !follows),
+            "{run}"
+        );
+    }
+}
+
+#[test]
 fn release_follows_the_death_of_the_client() {
     needs!(Haul, Nftables);
     let hooked = Hooked::new("exit 0");
@@ -272,7 +296,30 @@ fn release_follows_the_death_of_the_client() {
     eventually("it is released", Duration::from_secs(10), || hooked.asked() == ["raise", "release"]);
 }
 
-/// A router on the way that clears all marks, as it looks from the host behind it.
+#[test]
+fn a_deadline_that_the_rate_makes_impossible_is_said_before_it_passes_and_the_copy_goes_on() {
+    needs!(Haul, Namespaces);
+    let lab = Lab::pair();
+    let from = planted(&lab, "home");
+    let push = |name: &str, flags: &[&str]| {
+        let to = lab.data("alpha").join(name);
+        let run = lab.cp().args(flags).arg(contents_of(&from)).arg(at("alpha", &to)).run().expect(code::OK);
+        assert_same(&from, &to, Facets::PLAIN);
+        let warnings = run.events_named("warning");
+        (run, warnings)
+    };
+    // 10 MiB at this rate take five seconds.
+    let (run, warnings) = push("within", &["--within", "4s", "--rate", "2MB"]);
+    let of =
+        |words: &str| warnings.iter().find(|event| event["text"].as_str().is_some_and(|text| text.contains(words)));
+    let (said, passed) = (of("the deadline cannot be met: it needs"), of("the deadline has passed"));
+    let at_s = |event: Option<&serde_json::Value>| event.and_then(|event| event["at_s"].as_f64());
+    assert!(at_s(said).is_some_and(|said| at_s(passed).is_some_and(|passed| said < passed && said < 4.0)), "{run}");
+    let soon = Run::new("date").args(["-u", "-d", "+1 hour", "+%Y-%m-%dT%H:%MZ"]).run().expect(0).stdout_text();
+    let (run, warnings) = push("by", &["--by", soon.trim(), "--rate", "100MB"]);
+    assert!(warnings.is_empty(), "{run}");
+}
+
 #[test]
 fn a_path_that_drops_marked_packets_costs_seconds_and_the_copy_goes_on_without_the_mark() {
     needs!(Haul, Nftables);
@@ -291,6 +338,7 @@ fn a_path_that_drops_marked_packets_costs_seconds_and_the_copy_goes_on_without_t
     }
 }
 
+/// A router on the way that clears all marks, as it looks from the host behind it.
 fn clears_marks(host: &Host) {
     host.nft(
         "table inet clears {\nchain c {\ntype filter hook prerouting priority -150;\n\

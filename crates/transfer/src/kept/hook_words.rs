@@ -1,5 +1,7 @@
 //! What a session, the keeper of its hooks, and the hooks say to each other: JSON, one object a line.
 
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -75,10 +77,66 @@ pub(crate) struct Answer {
     pub(crate) reason: Option<String>,
 }
 
+/// Where connections have to leave this host for what was granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outlet {
+    address: Option<IpAddr>,
+    ports: Option<(u16, u16)>,
+}
+
+impl Answer {
+    /// Where the connections have to leave. An error: what it says is no address.
+    pub(crate) fn outlet(&self) -> Result<Outlet, String> {
+        let parse = |text: &String| text.parse::<IpAddr>().map_err(|_| format!("'{text}' is no address to send from"));
+        let address = self.local.as_ref().map(parse).transpose()?.map(|address| address.to_canonical());
+        Ok(Outlet { address, ports: self.ports })
+    }
+}
+
+impl Outlet {
+    /// A connection with this end here leaves there.
+    pub(crate) fn has(&self, end: Option<SocketAddr>) -> bool {
+        let is_address = |end: SocketAddr| self.address.is_none_or(|address| address == end.ip().to_canonical());
+        let is_port = |end: SocketAddr| self.ports.is_none_or(|(first, last)| (first..=last).contains(&end.port()));
+        *self == Self::default() || end.is_some_and(|end| is_address(end) && is_port(end))
+    }
+}
+
+impl fmt::Display for Outlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self.address.map_or_else(|| "any address".to_owned(), |address| address.to_string());
+        match self.ports {
+            Some((first, last)) => write!(f, "{address}, ports {first} to {last}"),
+            None => f.write_str(&address),
+        }
+    }
+}
+
 /// From the keeper to the session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Answered {
     pub(crate) path: u16,
     pub(crate) event: Event,
     pub(crate) answer: Answer,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_leave_where_the_grant_holds_are_told_from_others() {
+        let outlet = |json: &str| serde_json::from_str::<Answer>(json).unwrap().outlet().unwrap();
+        let end = |text: &str| Some(text.parse().unwrap());
+        let anywhere = outlet(r#"{"granted":true}"#);
+        assert!(anywhere.has(None) && anywhere.has(end("10.0.0.1:5")));
+        let address = outlet(r#"{"granted":true,"local":"10.0.0.1"}"#);
+        assert!(address.has(end("10.0.0.1:5")) && address.has(end("[::ffff:10.0.0.1]:5")));
+        assert!(!address.has(end("10.0.0.2:5")) && !address.has(None));
+        let both = outlet(r#"{"granted":true,"local":"2001:db8::1","ports":[50000,50010]}"#);
+        assert!(both.has(end("[2001:db8::1]:50010")) && !both.has(end("[2001:db8::1]:50011")));
+        assert_eq!(both.to_string(), "2001:db8::1, ports 50000 to 50010");
+        let nonsense = serde_json::from_str::<Answer>(r#"{"granted":true,"local":"vlan7"}"#).unwrap();
+        assert_eq!(nonsense.outlet(), Err("'vlan7' is no address to send from".to_owned()));
+    }
 }

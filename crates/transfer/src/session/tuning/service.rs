@@ -21,7 +21,7 @@ use haul_wire::lane::path_of;
 use haul_wire::summary::{MarkEffect, PathService};
 
 use crate::kept::class_policy::Permits;
-use crate::kept::hook_words::{Answered, Event, Request};
+use crate::kept::hook_words::{Answered, Event, Outlet, Request};
 use crate::kept::priority_time::PriorityClock;
 use crate::session::convert;
 use crate::session::hooks::Hooks;
@@ -54,6 +54,9 @@ struct OfPath {
     class: ServiceClass,
     addresses: Option<LaneAddresses>,
     hook: Hook,
+    /// Where the connections leave that the operator's program granted it to.
+    outlet: Outlet,
+    was_outside: bool,
     /// Until when its time with priority is counted.
     counted_us: u64,
     is_over: bool,
@@ -136,6 +139,7 @@ impl Classes {
         if self.asked != AskedClass::Auto
             && let Some(of) = self.paths.get(&path)
             && !of.drops.is_certain()
+            && (of.class != ServiceClass::Priority || of.outlet.has(lane.probe.local_addr()))
         {
             self.mark(lane, of.class);
         }
@@ -161,6 +165,8 @@ impl Classes {
             class: if self.hooks.is_some() { class.min(ServiceClass::Normal) } else { class },
             addresses,
             hook: Hook::None,
+            outlet: Outlet::default(),
+            was_outside: false,
             counted_us: 0,
             is_over: false,
             gone_marked_bytes: 0,
@@ -233,10 +239,15 @@ impl Classes {
             of.class = of.class.min(ServiceClass::Normal);
         }
         let class = of.class;
+        let outlet = if class == ServiceClass::Priority { of.outlet } else { Outlet::default() };
+        let mut outside = 0;
         for (at, lane) in lanes.enumerate() {
-            let class = if at < marked { class } else { ServiceClass::Normal };
+            let is_outside = at < marked && !outlet.has(lane.probe.local_addr());
+            outside += usize::from(is_outside);
+            let class = if at < marked && !is_outside { class } else { ServiceClass::Normal };
             self.mark(lane, class);
         }
+        self.tell_of_outlet(now.path, outlet, outside > 0 && outside >= marked);
         if has_ended {
             let why = format!(
                 "priority was allowed for {} s a day, and they are over",
@@ -253,6 +264,17 @@ impl Classes {
             self.untold.push(convert::chose(Subject::Class, choice, reason.to_string()));
         }
         (class != before).then_some(class)
+    }
+
+    /// No connection leaves where the operator's program granted priority: said once for each grant.
+    fn tell_of_outlet(&mut self, path: u16, outlet: Outlet, is_outside: bool) {
+        let Some(of) = self.paths.get_mut(&path).filter(|of| is_outside && !of.was_outside) else { return };
+        of.was_outside = true;
+        let text = format!(
+            "the operator's program grants priority to connections from {outlet}, and this path has none from there: it stays unmarked. \
+             --paths chooses the address, --port-range the ports of a side that listens"
+        );
+        self.untold.push(Notice::Warning { text: convert::bounded(text) });
     }
 
     fn mark(&mut self, lane: &mut Lane, class: ServiceClass) {
@@ -277,20 +299,18 @@ impl Classes {
     fn hear(&mut self) {
         let Some(hooks) = self.hooks.clone() else { return };
         while let Some(Answered { path, event, answer }) = hooks.answered() {
-            let why = answer.reason.unwrap_or_default();
+            let outlet = answer.outlet();
+            let is_granted = answer.granted && (event == Event::Release || outlet.is_ok());
+            let why = answer.reason.or(outlet.clone().err()).unwrap_or_default();
             let Some(of) = self.paths.get_mut(&path) else { continue };
             match event {
-                Event::Raise if answer.granted => {
+                Event::Raise if is_granted => {
                     of.hook = Hook::Granted(answer.rate_bytes_per_s);
+                    (of.outlet, of.was_outside) = (outlet.unwrap_or_default(), false);
                     of.aware.granted(of.counted_us);
                     let rate = answer.rate_bytes_per_s.map(|rate| format!(", {:.1} Mbit/s", rate as f64 * 8e-6));
                     let choice = format!("{}{}", described(ServiceClass::Priority), rate.unwrap_or_default());
                     self.untold.push(convert::chose(Subject::Class, choice, "the operator's program grants it"));
-                    if let Some(local) = answer.local {
-                        let text =
-                            format!("the operator's program grants priority to {local}: use it with --paths {local}");
-                        self.untold.push(Notice::Warning { text: convert::bounded(text) });
-                    }
                 }
                 Event::Raise => {
                     of.hook = Hook::Refused;
@@ -299,7 +319,7 @@ impl Classes {
                         format!("the operator's program does not grant priority: {why}; the copy goes on as normal");
                     self.untold.push(Notice::Warning { text: convert::bounded(text) });
                 }
-                Event::Release if answer.granted => {}
+                Event::Release if is_granted => {}
                 Event::Release => {
                     let text =
                         format!("the operator's program did not take priority back: {why}; it is tried again later");
