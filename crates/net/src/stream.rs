@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haul_sys::poll;
+use haul_sys::retransmission;
 use haul_sys::socket;
 use haul_sys::tcp_info::TcpInfo;
 use zeroize::Zeroize as _;
@@ -515,6 +516,11 @@ impl Probe {
     /// [`Probe::tcp_info`]. Nothing for all others.
     pub fn ways(&self) -> Vec<WayTotals> {
         self.0.ways()
+    }
+
+    /// The longest pause between two attempts to send a segment again (`TCP_RTO_MAX_MS`, Linux 6.15). Nothing happens where it is not TCP.
+    pub fn set_rto_max(&self, longest: Duration) -> io::Result<()> {
+        self.0.tcp().map_or(Ok(()), |socket| retransmission::set_rto_max(socket, longest))
     }
 
     /// See [`Stream::local_addr`].

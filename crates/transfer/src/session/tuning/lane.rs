@@ -1,10 +1,14 @@
 //! A lane that is sampled.
 
 use std::io;
+use std::time::Duration;
 
 use haul_engine::path::LaneReading;
 use haul_net::Probe;
 use haul_net::policy::Dscp;
+
+/// The longest pause of a lane that watches, after a packet that was lost: the shortest that Linux takes.
+const WATCHES_EVERY: Duration = Duration::from_secs(1);
 
 /// A lane that is sampled.
 pub(super) struct Lane {
@@ -16,6 +20,8 @@ pub(super) struct Lane {
     /// The mark that it came with: the host's, or that of a row of the operator's table.
     own_mark: Option<Dscp>,
     marked: Marked,
+    /// See [`Lane::watches`].
+    is_watching: bool,
     /// What it had counted when it was first sampled.
     before: Before,
 }
@@ -107,7 +113,7 @@ impl Lane {
     pub(super) fn new(number: u16, probe: Probe) -> Self {
         let (own_mark, follows) = (probe.dscp(), LaneAdvice::default());
         let (delivered, marked, before) = Default::default();
-        Self { number, probe, delivered, follows, own_mark, marked, before }
+        Self { number, probe, delivered, follows, own_mark, marked, is_watching: false, before }
     }
 
     /// A lane that has carried jobs before this one.
@@ -181,6 +187,14 @@ impl Lane {
     pub(super) fn let_go(&mut self) {
         // A lane that has ended needs nothing.
         let _ = self.follow(LaneAdvice::default());
+    }
+
+    /// It shows whether others are still there, so it may not be silent for long after each loss. Only for paths much shorter than a second.
+    pub(super) fn watches(&mut self) {
+        if !std::mem::replace(&mut self.is_watching, true) {
+            // A kernel without that option asks more seldom.
+            let _ = self.probe.set_rto_max(WATCHES_EVERY);
+        }
     }
 
     /// The same with another pace.

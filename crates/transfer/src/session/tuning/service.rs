@@ -246,6 +246,10 @@ impl Classes {
             outside += usize::from(is_outside);
             let class = if at < marked && !is_outside { class } else { ServiceClass::Normal };
             self.mark(lane, class);
+            let is_scout = asked == AskedClass::Auto && marked > 0 && at == marked;
+            if is_scout && now.estimate.rtt_min_us < SCOUT_RTT_US_MOST {
+                lane.watches();
+            }
         }
         self.tell_of_outlet(now.path, outlet, outside > 0 && outside >= marked);
         if has_ended {
@@ -410,6 +414,9 @@ impl OfPath {
         bounds
     }
 }
+
+/// On longer paths a timeout of a second would be too early.
+const SCOUT_RTT_US_MOST: u32 = 300_000;
 
 /// A class, with its mark.
 pub(super) fn described(class: ServiceClass) -> String {
