@@ -21,7 +21,7 @@ use crate::place::flags::{AlgorithmName, PlaceCommand};
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
 use crate::reach::{REACH, TRAVEL, parse_own_paths, parse_port_range, whole};
 use crate::record::flags::Record;
-use crate::rsync_rules::{RsyncLines, RsyncRules};
+use crate::rsync_rules::{RsyncLines, RsyncRules, RsyncStops};
 use crate::service::ServiceFlags;
 use crate::token::TokenArgs;
 use crate::tune::flags::Tune;
@@ -263,6 +263,8 @@ pub struct Cp {
     pub no_progress: bool,
     #[command(flatten)]
     pub lines: RsyncLines,
+    #[command(flatten)]
+    pub stops: RsyncStops,
     /// Show the whole help
     #[arg(long, action = clap::ArgAction::HelpLong, help_heading = SAID)]
     pub help: Option<bool>,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use haul_job::{Error, Fault, Job, Observer, Report};
 use haul_transfer::{Session, Surroundings};
@@ -26,8 +26,8 @@ const OPEN_MAX: usize = 4;
 pub fn run(typed: &Cp) -> ExitCode {
     haul_transfer::hide_memory();
     let mut lines = Lines { argv: std::env::args_os().collect(), commands: HashMap::new() };
-    let jobs = match lines.jobs(typed) {
-        Ok(jobs) => jobs,
+    let (jobs, stops_at) = match lines.jobs(typed).and_then(|jobs| Ok((jobs, typed.stops.at()?))) {
+        Ok(both) => both,
         Err(error) => {
             View::new(typed, None).close_with(&error);
             return ExitCode::from(failure::of_fault(error.fault).code);
@@ -37,7 +37,8 @@ pub fn run(typed: &Cp) -> ExitCode {
     let mut pool = Pool { surroundings: Surroundings::of_process(), open: Vec::new(), reached: HashSet::new() };
     let mut sum = Sum { jobs: jobs.len(), ..Sum::default() };
     for (line, job) in &jobs {
-        if interrupted.load(Ordering::Relaxed) {
+        let is_time_over = stops_at.is_some_and(|at| SystemTime::now() >= at);
+        if is_time_over || interrupted.load(Ordering::Relaxed) {
             sum.worst(failure::of_fault(Fault::Interrupted).code);
             break;
         }
@@ -50,7 +51,7 @@ pub fn run(typed: &Cp) -> ExitCode {
         let known = pool.knows(job);
         let mut run = |job: &Job, observer| pool.run(job, observer);
         let (after, interrupted) = (&after, Arc::clone(&interrupted));
-        let carry = Carry { typed, after, interrupted, known, run: &mut run };
+        let carry = Carry { typed, after, interrupted, stops_at, known, run: &mut run };
         match carry_out(job, &view, carry) {
             Ok(done) => sum.add(&done),
             Err(error) => {

@@ -13,8 +13,10 @@ use haul_transfer::Surroundings;
 
 use crate::after::After;
 use crate::args::{Cp, Filter, Typed};
+use crate::itemise::Direction;
 use crate::json::{self, JsonLines};
 use crate::kept::{self, Kept, SoFar};
+use crate::log_file::LogFile;
 use crate::manifest_out::{self, ManifestOut};
 use crate::place::stream;
 use crate::progress::{Manner, Screen, Show};
@@ -45,7 +47,8 @@ pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {
     let surroundings = Surroundings::of_process();
     let mut by_itself = |job: &Job, observer| haul_transfer::run(job, &surroundings, observer);
     let carried = job::from_typed(typed, filters).map_err(Box::new).and_then(|job| {
-        let carry = Carry { typed, after: &after, interrupted: signals::watch(), known: false, run: &mut by_itself };
+        let (interrupted, stops_at) = (signals::watch(), typed.stops.at()?);
+        let carry = Carry { typed, after: &after, interrupted, stops_at, known: false, run: &mut by_itself };
         carry_out(&job, &view, carry)
     });
     let code = match carried {
@@ -72,6 +75,8 @@ pub struct Carry<'a> {
     pub after: &'a Arc<After>,
     /// The flag of the signals.
     pub interrupted: Arc<AtomicBool>,
+    /// `--stop-after`, `--stop-at`.
+    pub stops_at: Option<SystemTime>,
     /// The far side was there before: its name is right.
     pub known: bool,
     /// One try.
@@ -88,7 +93,7 @@ pub struct Done {
 
 /// Carries one job out, and shows its end if it went to its end.
 pub fn carry_out(job: &Job, view: &Arc<View>, carry: Carry<'_>) -> Result<Done, Box<Error>> {
-    let Carry { typed, after, interrupted, known, run } = carry;
+    let Carry { typed, after, interrupted, stops_at, known, run } = carry;
     let failed = Box::new;
     if typed.json && manifest_aside(typed) {
         let what = "--manifest-out - and --json both write to standard output";
@@ -104,8 +109,14 @@ pub fn carry_out(job: &Job, view: &Arc<View>, carry: Carry<'_>) -> Result<Done, 
     }
     let started = Instant::now();
     let so_far = Mutex::default();
+    let log = typed.lines.log_file.as_deref().map(|file| LogFile::open(file, direction(typed)));
+    let mut log = log.transpose().map_err(failed)?;
+    let logs = log.is_some();
     let (shown, noted) = (Arc::clone(view), Arc::clone(after));
     let speak = move |event| {
+        if let Some(log) = &mut log {
+            log.add(&event);
+        }
         noted.on_event(&event);
         shown.on_event(&event);
     };
@@ -121,12 +132,14 @@ pub fn carry_out(job: &Job, view: &Arc<View>, carry: Carry<'_>) -> Result<Done, 
         so_far,
         this_try: Mutex::default(),
         interrupted,
+        logs,
+        stops_at,
     });
     let mut retries = retries(typed);
     if known {
         retries.has_reached();
     }
-    let ended = run_with_patience(job, retries, &watcher, started, run);
+    let ended = run_with_patience(job, retries, &watcher, started, run).map_err(|error| watcher.named(error));
     // Kept files are written first: a reader of our output may pause for long.
     let listed = match (&ended, &watcher.manifest) {
         (Ok(_), Some(manifest)) => manifest.finish(),
@@ -243,10 +256,14 @@ fn manner(typed: &Cp) -> Manner {
     }
 }
 
-/// Whether the data leaves this machine, for rsync's letters.
-fn is_push(typed: &Cp) -> bool {
-    let target = typed.paths.last().and_then(|target| endpoint::parse_hosts(target).ok());
-    target.is_some_and(|(target, _)| !target.place.is_here())
+/// Which way the data goes, for rsync's letters.
+fn direction(typed: &Cp) -> Direction {
+    let is_here = |path: &std::ffi::OsString| endpoint::parse_hosts(path).is_ok_and(|(end, _)| end.place.is_here());
+    match (typed.paths.first().map(is_here), typed.paths.last().map(is_here)) {
+        (_, Some(false)) => Direction::Away,
+        (Some(false), _) => Direction::Hither,
+        _ => Direction::Here,
+    }
 }
 
 /// Who is told.
@@ -263,7 +280,7 @@ impl View {
         match typed.json {
             true => View::Json(JsonLines::new(Box::new(std::io::BufWriter::new(output::Out)), line)),
             false => {
-                let screen = Screen::new(manner(typed)).itemising(typed.lines.format(), is_push(typed));
+                let screen = Screen::new(manner(typed)).itemising(typed.lines.format(), direction(typed));
                 View::Screen(screen, line)
             }
         }
@@ -336,6 +353,10 @@ struct Watcher {
     so_far: Mutex<SoFar>,
     this_try: Mutex<ThisTry>,
     interrupted: Arc<AtomicBool>,
+    /// `--log-file`.
+    logs: bool,
+    /// `--stop-after`, `--stop-at`.
+    stops_at: Option<SystemTime>,
 }
 
 /// What has come in this try.
@@ -346,6 +367,19 @@ struct ThisTry {
 }
 
 impl Watcher {
+    fn is_time_over(&self) -> bool {
+        self.stops_at.is_some_and(|at| SystemTime::now() >= at)
+    }
+
+    /// An interruption by the clock says so.
+    fn named(&self, error: Error) -> Error {
+        if error.fault != Fault::Interrupted || self.interrupted.load(Ordering::Relaxed) || !self.is_time_over() {
+            return error;
+        }
+        Error::new(Fault::Interrupted, "the time of --stop-after or --stop-at is over")
+            .try_this("run the same command again to go on: what is verified is not sent again")
+    }
+
     /// Forgets the try before, also what it wrote into the manifest.
     fn begin_try(&self) -> Result<(), Error> {
         *self.this_try.lock().unwrap_or_else(PoisonError::into_inner) = ThisTry::default();
@@ -391,7 +425,8 @@ impl Observer for Watcher {
         if matches!(event, Event::Progress(_) | Event::Path(_)) {
             self.note(event);
         }
-        if self.view.shows(event) || self.after.wants(event) {
+        let logged = self.logs && LogFile::takes(event);
+        if self.view.shows(event) || self.after.wants(event) || logged {
             self.speaker.say(event.clone(), || self.interrupted());
         }
     }
@@ -401,7 +436,7 @@ impl Observer for Watcher {
     }
 
     fn interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+        self.interrupted.load(Ordering::Relaxed) || self.is_time_over()
     }
 }
 

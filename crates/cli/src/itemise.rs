@@ -20,6 +20,18 @@ enum Part {
     Escape { letter: char, width: usize, left: bool },
 }
 
+/// Which way the data goes, as seen from here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// Within this host.
+    #[default]
+    Here,
+    /// Away from here, or between two other hosts.
+    Away,
+    /// To here.
+    Hither,
+}
+
 /// The letters of rsync's log formats that haul knows.
 const LETTERS: &str = "nfilbLMBUGotp";
 
@@ -69,9 +81,9 @@ impl Format {
     }
 
     /// The line of an entry, with its newline.
-    pub fn line(&self, item: &ItemTold, is_push: bool) -> String {
+    pub fn line(&self, item: &ItemTold, direction: Direction) -> String {
         self.render(|letter| match letter {
-            'i' => letters(item, is_push),
+            'i' => letters(item, direction),
             'n' if item.kind == EntryType::Directory => format!("{}/", shown(or_dot(&item.path))),
             'n' | 'f' => shown(or_dot(&item.path)),
             'l' => item.size.to_string(),
@@ -85,7 +97,7 @@ impl Format {
             'B' => permissions(item.mode),
             'U' => number(item.uid),
             'G' => number(item.gid),
-            'o' => (if is_push { "send" } else { "recv" }).to_owned(),
+            'o' => (if direction == Direction::Hither { "recv" } else { "send" }).to_owned(),
             _ => of_process(letter),
         })
     }
@@ -117,7 +129,7 @@ impl Format {
 }
 
 /// rsync's eleven letters.
-pub fn letters(item: &ItemTold, is_push: bool) -> String {
+pub fn letters(item: &ItemTold, direction: Direction) -> String {
     let kind = match item.kind {
         EntryType::File | EntryType::HardLink => 'f',
         EntryType::Directory => 'd',
@@ -125,7 +137,7 @@ pub fn letters(item: &ItemTold, is_push: bool) -> String {
     };
     let what = match item.kind {
         _ if item.data_moved => {
-            if is_push {
+            if direction == Direction::Away {
                 '<'
             } else {
                 '>'
@@ -239,20 +251,20 @@ pub mod tests {
     fn letters_are_those_of_rsync() {
         let new = Changed { new: true, ..Changed::default() };
         let differs = Changed { size: true, time: true, ..Changed::default() };
-        assert_eq!(letters(&file(new), false), ">f+++++++++");
-        assert_eq!(letters(&file(differs), true), "<f.st......");
+        assert_eq!(letters(&file(new), Direction::Hither), ">f+++++++++");
+        assert_eq!(letters(&file(differs), Direction::Away), "<f.st......");
         let touched = Changed { mode: true, owner: true, ..Changed::default() };
-        assert_eq!(letters(&ItemTold { data_moved: false, ..file(touched) }, false), ".f...po....");
+        assert_eq!(letters(&ItemTold { data_moved: false, ..file(touched) }, Direction::Here), ".f...po....");
         let made = |kind, changed| ItemTold { kind, data_moved: false, made: true, ..file(changed) };
-        assert_eq!(letters(&made(EntryType::Directory, new), false), "cd+++++++++");
-        assert_eq!(letters(&made(EntryType::HardLink, new), false), "hf+++++++++");
+        assert_eq!(letters(&made(EntryType::Directory, new), Direction::Here), "cd+++++++++");
+        assert_eq!(letters(&made(EntryType::HardLink, new), Direction::Here), "hf+++++++++");
         let leads = Changed { content: true, time: true, size: true, ..Changed::default() };
-        assert_eq!(letters(&made(EntryType::Symlink, leads), false), "cLc.t......");
+        assert_eq!(letters(&made(EntryType::Symlink, leads), Direction::Here), "cLc.t......");
     }
 
     #[test]
     fn a_format_has_its_columns_and_refuses_what_it_does_not_know() {
-        let line = |format: &str| Format::parse(format).unwrap().line(&file(Changed::default()), true);
+        let line = |format: &str| Format::parse(format).unwrap().line(&file(Changed::default()), Direction::Away);
         assert_eq!(
             line("%o|%5l|%-5l|%B|%U|%G|100%%"),
             "send|   12|12   |rws-r-x---|7|DEFAULT|100%\n".replace("rws-r-x---", "rwsr-x---")

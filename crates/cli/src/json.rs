@@ -405,7 +405,7 @@ fn of_event(event: &Event, at: Duration, outlook: &mut Outlook) -> Option<Line> 
         Event::Skipped { path, why } => Line::Skipped { path: named(path), why: why.clone() },
         Event::LeftOut { path, rule } => Line::LeftOut { path: named(path), rule: rule.name() },
         Event::Item(item) => {
-            let changes = crate::itemise::letters(item, false);
+            let changes = crate::itemise::letters(item, crate::itemise::Direction::Here);
             Line::Item { path: named(&item.path), changes, size: item.size, mtime_s: item.mtime_s }
         }
         Event::Failed { path, why } => Line::Failed { path: named(path), why: why.clone() },

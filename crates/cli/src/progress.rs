@@ -10,7 +10,7 @@ use haul_job::{Change, Event, LeftOut, Progress, Subject};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::figures::{bytes, clock, count, counted, duration, rate};
-use crate::itemise::Format;
+use crate::itemise::{Direction, Format};
 use crate::live::Live;
 use crate::outlook::{Left, Outlook};
 use crate::output;
@@ -66,8 +66,8 @@ pub struct Screen {
     manner: Manner,
     started: Instant,
     bar: ProgressBar,
-    /// The form of a line for each entry, and whether the data leaves this machine.
-    itemises: Option<(Format, bool)>,
+    /// The form of a line for each entry.
+    itemises: Option<(Format, Direction)>,
     state: Mutex<State>,
 }
 
@@ -93,8 +93,8 @@ impl Screen {
 
     /// With a line for each entry that changes.
     #[must_use]
-    pub fn itemising(self, format: Option<Format>, is_push: bool) -> Self {
-        Self { itemises: format.map(|format| (format, is_push)), ..self }
+    pub fn itemising(self, format: Option<Format>, direction: Direction) -> Self {
+        Self { itemises: format.map(|format| (format, direction)), ..self }
     }
 
     /// Whether this event is shown.
@@ -149,8 +149,8 @@ impl Screen {
             }
             Event::Copied { path, change, .. } => self.name(self.verb(*change), path),
             Event::Item(item) => {
-                if let Some((format, is_push)) = &self.itemises {
-                    self.say(format.line(item, *is_push));
+                if let Some((format, direction)) = &self.itemises {
+                    self.say(format.line(item, *direction));
                 }
             }
             Event::LeftOut { path, rule } => {

@@ -1,10 +1,15 @@
 //! Flags that carry rsync's names and rsync's meaning: which entries are left out, and what becomes of a source.
 
-use clap::Args;
-use haul_job::{Error, Fault, Place, Selection};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
+use clap::{Args, ValueHint};
+use haul_job::{Error, Fault, Place, Selection};
+use jiff::Zoned;
+
+use crate::due::{self, Due};
 use crate::itemise::Format;
-use crate::rate;
+use crate::{chmod, rate};
 
 /// Rules of rsync for what is copied, and what is told of each entry.
 #[derive(Debug, Args)]
@@ -36,8 +41,42 @@ pub struct RsyncRules {
     pub one_file_system: bool,
     /// Remove each file and link of the source once it is verified and flushed at the target. What changed since is kept,
     /// and so are directories and what a rule leaves out
-    #[arg(long, conflicts_with_all = ["delete", "no_flush"], help_heading = WHAT)]
+    #[arg(long, conflicts_with_all = ["delete", "delete_after", "delete_excluded", "no_flush"], help_heading = WHAT)]
     pub remove_source_files: bool,
+    /// As --delete, which removes in each directory after its entries have come
+    #[arg(long, visible_aliases = ["del", "delete-during", "delete-delay"], conflicts_with = "files_from", help_heading = WHAT)]
+    pub delete_after: bool,
+    /// As --delete, and also delete at the target what --exclude leaves out
+    #[arg(long, conflicts_with = "files_from", help_heading = WHAT)]
+    pub delete_excluded: bool,
+    /// Change the modes of what is copied, as in rsync: D750,F640 or u=rwX,go-w (D for directories, F for all else)
+    #[arg(long, value_name = "CHANGES", value_parser = chmod::parse, allow_hyphen_values = true, help_heading = WHAT)]
+    pub chmod: Vec<chmod::Changes>,
+}
+
+/// When a copy ends before all is there.
+#[derive(Debug, Args)]
+pub struct RsyncStops {
+    /// End the copy after so many minutes; the next run goes on
+    #[arg(long, value_name = "MINUTES", visible_alias = "time-limit", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = SAID)]
+    pub stop_after: Option<u32>,
+    /// End the copy at this time: '06:00' or '2026-12-01T08:00'
+    #[arg(long, value_name = "TIME", value_parser = due::parse_by, conflicts_with = "stop_after", help_heading = SAID)]
+    pub stop_at: Option<Due>,
+}
+
+impl RsyncStops {
+    /// When that is.
+    ///
+    /// # Errors
+    /// There is no such time.
+    pub fn at(&self) -> Result<Option<SystemTime>, Error> {
+        let after = self.stop_after.map(|minutes| SystemTime::now() + Duration::from_secs(u64::from(minutes) * 60));
+        let at = self.stop_at.map(|due| due.moment(&Zoned::now())).transpose();
+        let at = at.map_err(|why| Error::new(Fault::Usage, "--stop-at names no time").because(why))?;
+        Ok(after.or(at))
+    }
 }
 
 /// What is told of each entry, in rsync's words.
@@ -53,6 +92,9 @@ pub struct RsyncLines {
     /// moved, %M time, %B permissions, %U and %G owner and group, %o what was done, %f name, %t now, %p process
     #[arg(long, value_name = "FORMAT", value_parser = Format::parse, conflicts_with = "json", help_heading = SAID)]
     pub out_format: Option<Format>,
+    /// Add these lines to FILE, each with its time, whatever is shown here
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SAID)]
+    pub log_file: Option<PathBuf>,
 }
 
 const WHAT: &str = "What is copied";
@@ -64,6 +106,9 @@ impl RsyncRules {
         Selection {
             checksum: self.checksum,
             update: self.update,
+            delete: selection.delete || self.delete_after || self.delete_excluded,
+            delete_excluded: self.delete_excluded,
+            chmod: self.chmod.iter().flat_map(|changes| changes.0.iter().copied()).collect(),
             existing: self.existing,
             ignore_existing: self.ignore_existing,
             size_only: self.size_only,
@@ -89,7 +134,7 @@ impl RsyncRules {
 impl RsyncLines {
     /// Whether each entry gets a line.
     pub fn itemises(&self) -> bool {
-        self.itemize_changes || self.out_format.is_some()
+        self.itemize_changes || self.out_format.is_some() || self.log_file.is_some()
     }
 
     /// The form of these lines.

@@ -14,6 +14,7 @@ pub use haul_engine::paths::{Asked as AskedPaths, AskedPath};
 pub use haul_engine::service::{AskedClass, ServiceClass};
 pub use haul_net::way::Protocol as Transport;
 pub use haul_store::{FileList, FileListBuilder, ListFault, WriteRoute};
+pub use haul_wire::control::ModeChange;
 
 /// One copy job: any number of sources, one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +120,10 @@ pub struct Selection {
     pub update: bool,
     /// Skip files that exist at the target.
     pub ignore_existing: bool,
+    /// Also delete what the rules exclude.
+    pub delete_excluded: bool,
+    /// Changes of modes, in their order.
+    pub chmod: Vec<ModeChange>,
     /// Make nothing that does not exist at the target.
     pub existing: bool,
     /// Compare by size alone.
@@ -292,6 +297,8 @@ impl Default for Selection {
             checksum: false,
             update: false,
             ignore_existing: false,
+            delete_excluded: false,
+            chmod: Vec::new(),
             existing: false,
             size_only: false,
             max_size_bytes: None,

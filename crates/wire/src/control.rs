@@ -50,6 +50,7 @@ use crate::limits::{
     MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATH_BYTES, MAX_PATHS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
 };
 use crate::manifest::{self, PackedItem};
+pub use crate::mode_change::ModeChange;
 pub use crate::movers::{ChunkProof, MovedChunk, MoverWord, OpenDraft, Portion, SharedRoot};
 pub use crate::outcome::{Changes, FailureKind, LeftOut, Outcome, OutcomeKind};
 use crate::path::RelPath;
@@ -283,6 +284,10 @@ pub struct Selection {
     pub hash_kept: bool,
     /// With `delete`, so many entries may go; all others stay and count as failed.
     pub max_delete: Option<u64>,
+    /// What the rules exclude is deleted, too.
+    pub delete_excluded: bool,
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
+    pub chmod: Vec<ModeChange>,
     /// Nothing is made that does not stand at the target.
     pub existing: bool,
     /// Compare by size alone.

@@ -26,6 +26,7 @@ pub mod hashed;
 pub mod lane;
 pub mod limits;
 pub mod manifest;
+mod mode_change;
 mod movers;
 mod outcome;
 pub mod path;

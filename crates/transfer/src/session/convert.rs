@@ -52,6 +52,8 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         make_target: selection.make_target,
         hash_kept,
         max_delete: selection.max_delete,
+        delete_excluded: selection.delete_excluded,
+        chmod: selection.chmod.clone(),
         existing: selection.existing,
         size_only: selection.size_only,
         max_size_bytes: selection.max_size_bytes,

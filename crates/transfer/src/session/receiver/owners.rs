@@ -9,7 +9,7 @@ use haul_engine::compare::LEFT;
 use haul_store::printable;
 use haul_sys::names::{self, NoAnswer, Of};
 use haul_sys::process;
-use haul_wire::control::Selection;
+use haul_wire::control::{ModeChange, Selection};
 use haul_wire::limits::MAX_NAMED_ACCOUNTS;
 use haul_wire::manifest::{Item, ItemKind};
 
@@ -23,6 +23,7 @@ pub(super) struct Owners {
     owner: bool,
     group: bool,
     special_bits: bool,
+    chmod: Vec<ModeChange>,
     /// `None`: numbers are copied.
     look_up: Option<LookUp>,
     /// Who this side is, unless it is root.
@@ -46,6 +47,7 @@ impl Owners {
             owner: selection.owner,
             group: selection.group,
             special_bits: selection.special_bits,
+            chmod: selection.chmod.clone(),
             look_up: (!selection.numeric_ids).then_some(names::id_of),
             ordinary_user: (!process::is_root()).then(process::effective_user),
             users: Accounts::default(),
@@ -70,6 +72,11 @@ impl Owners {
             | ItemKind::Failed { .. } => return told,
         };
         let attributes = &mut item.attributes;
+        // A link has no permissions of its own.
+        if !matches!(item.kind, ItemKind::Symlink { .. }) {
+            let change = |mode, change: &ModeChange| change.apply(mode, is_dir);
+            attributes.mode = self.chmod.iter().fold(attributes.mode, change);
+        }
         if !self.special_bits {
             // A directory that everybody may write to stays safe to use.
             attributes.mode &= if is_dir { 0o1777 } else { 0o777 };

@@ -313,7 +313,8 @@ impl Deletions<'_> {
     /// Whatever a sender lists, or leaves out: what is excluded stays, and so does what is more than was allowed.
     fn spare(&self, path: &[u8], is_dir: bool) -> bool {
         let stays = self.shared.is_over() || self.shared.deletes_nothing();
-        if stays || !self.shared.filter.selects(path, is_dir) {
+        let is_excluded = || !self.shared.job.selection.delete_excluded && !self.shared.filter.selects(path, is_dir);
+        if stays || is_excluded() {
             return true;
         }
         let stays = !self.shared.may_delete();

@@ -1,0 +1,31 @@
+//! A change of permission bits (`--chmod`).
+
+use serde::{Deserialize, Serialize};
+
+/// Some bits stay, others are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModeChange {
+    /// It is for all that is no directory.
+    pub files: bool,
+    /// It is for directories.
+    pub directories: bool,
+    /// Bits that stay.
+    pub keep: u32,
+    /// Bits that are added.
+    pub add: u32,
+    /// Of these, a file gets those for executing only if somebody could execute it before (`X`).
+    pub only_if_executable: bool,
+}
+
+impl ModeChange {
+    /// The mode after it.
+    #[must_use]
+    pub fn apply(&self, mode: u32, is_dir: bool) -> u32 {
+        if !(if is_dir { self.directories } else { self.files }) {
+            return mode;
+        }
+        let stays_closed = self.only_if_executable && !is_dir && mode & 0o111 == 0;
+        let add = if stays_closed { self.add & !0o111 } else { self.add };
+        (mode & self.keep | add) & 0o7777
+    }
+}
