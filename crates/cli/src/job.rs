@@ -16,6 +16,7 @@ use crate::args::{CipherName, Connections, Cp, Filter, Reach, VerifyWhere};
 use crate::endpoint;
 use crate::printable::printable;
 use crate::reach::{parse_jump, parse_port};
+use crate::relative;
 
 /// The job that `haul cp` describes. Reads the lists that its flags name.
 pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
@@ -42,7 +43,12 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
     let stdin_taken_by = typed.batch.batch.as_ref().map(|_| BATCH);
     let mut lists = Lists { from0: typed.from0, stdin_taken_by };
     let (ssh, ssh_family) = ssh_options(&typed.reach)?;
-    let selection = selection(typed, filters, &mut lists)?;
+    let mut selection = selection(typed, filters, &mut lists)?;
+    // A list keeps paths by itself.
+    if typed.rules.relative && selection.files_from.is_none() {
+        let (base, list) = relative::list(&sources)?;
+        (sources, selection.files_from) = (vec![base], Some(list));
+    }
     if selection.files_from.is_some() && sources.len() != 1 {
         return Err(usage("--files-from needs exactly one source")
             .because("the listed paths are relative to it")

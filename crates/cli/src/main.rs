@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod account_map;
 mod after;
 mod agent;
 mod args;
@@ -44,6 +45,7 @@ mod progress;
 mod rate;
 mod reach;
 mod record;
+mod relative;
 mod report;
 mod retry;
 mod rsync_rules;

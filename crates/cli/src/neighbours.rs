@@ -100,10 +100,7 @@ const WORDS: &[Word] = &[
         &["--ignore-missing-args", "--delete-missing-args"],
         "a source that is missing fails, and the rest is copied (exit status 23)",
     ),
-    (
-        &["--delete-before", "--delete-during", "--del", "--delete-delay"],
-        "--delete removes what a directory has too much when its entries are there",
-    ),
+    (&["--delete-before"], "--delete removes what a directory has too much after its entries have come"),
     (&["--ignore-errors"], "nothing is deleted while a directory of the source cannot be listed"),
     (&["--force"], "--delete also replaces a directory where a file comes"),
     (
@@ -114,27 +111,15 @@ const WORDS: &[Word] = &[
     (&["--copy-as"], "`user=NAME` beside a key of haul serve says as whom its files are written"),
     (&["--max-alloc"], "memory does not grow with files; there is no limit to set"),
     (
-        &["--backup", "-b", "--backup-dir", "--suffix"],
-        "a file is replaced in one step, once the new one is verified; keep a snapshot of the target for the old ones",
-    ),
-    (
         &["--filter", "-f"],
         "--include and --exclude, in the order typed, and their lists from files; merge files are not read",
-    ),
-    (
-        &["--relative"],
-        "a source with a slash at its end names what goes to the target; --files-from keeps the paths of its list",
     ),
     (
         &["--link-dest", "--copy-dest"],
         "the target alone is compared; -H keeps hard links, and a snapshot of the target keeps what was",
     ),
-    (
-        &["--chown", "--usermap", "--groupmap"],
-        "--owner and --group keep them by name, --numeric-ids by number; `user=NAME` of haul serve sets one for all",
-    ),
     (&["--log-file-format"], "--out-format is the form of lines on standard output"),
-    (&["-O", "-R", "-B"], "of scp, haul has -3 -4 -6 -C -F -J -P -S -c (checksum) -i -l -o -p -q -r -v"),
+    (&["-O", "-B"], "of scp, haul has -3 -4 -6 -C -F -J -P -S -c (checksum) -i -l -o -p -q -r -v"),
 ];
 
 /// What to say of a command line with a flag that haul does not have. `None`: clap's own words are right.

@@ -1,15 +1,18 @@
 //! Flags that carry rsync's names and rsync's meaning: which entries are left out, and what becomes of a source.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueHint};
-use haul_job::{Error, Fault, Place, Selection};
+use haul_job::{AccountRule, Accounts, Backup, Error, Fault, Place, Selection};
 use jiff::Zoned;
 
+use crate::account_map::{AccountMap, Ownership};
 use crate::due::{self, Due};
 use crate::itemise::Format;
-use crate::{chmod, rate};
+use crate::{account_map, chmod, rate};
 
 /// Rules of rsync for what is copied, and what is told of each entry.
 #[derive(Debug, Args)]
@@ -52,6 +55,29 @@ pub struct RsyncRules {
     /// Change the modes of what is copied, as in rsync: D750,F640 or u=rwX,go-w (D for directories, F for all else)
     #[arg(long, value_name = "CHANGES", value_parser = chmod::parse, allow_hyphen_values = true, help_heading = WHAT)]
     pub chmod: Vec<chmod::Changes>,
+    /// Copy each source with its path as typed: 'a/b' becomes DST/a/b. In 'a/./b' the path begins behind the dot
+    #[arg(short = 'R', long, help_heading = WHAT)]
+    pub relative: bool,
+    /// Keep what is replaced or deleted at the target: 'name' becomes 'name~'
+    #[arg(short = 'b', long, conflicts_with = "inplace", help_heading = WHAT)]
+    pub backup: bool,
+    /// As --backup, into this directory, with the path in the target. A relative one begins at the target
+    #[arg(long, value_name = "DIR", conflicts_with = "inplace", help_heading = WHAT)]
+    pub backup_dir: Option<OsString>,
+    /// What --backup puts behind the name instead of '~'; with --backup-dir nothing, without this flag
+    #[arg(long, value_name = "SUFFIX", allow_hyphen_values = true, help_heading = WHAT)]
+    pub suffix: Option<OsString>,
+    /// Give all to this user and group of the target, by name or number; either may be empty
+    #[arg(long, value_name = "USER:GROUP", value_parser = account_map::parse_chown, help_heading = WHAT)]
+    #[arg(conflicts_with_all = ["usermap", "groupmap"])]
+    pub chown: Option<Ownership>,
+    /// Give what belongs to users of the source to others: FROM:TO,FROM:TO with names, numbers, LOW-HIGH or '*'; the first
+    /// FROM that matches counts
+    #[arg(long, value_name = "MAP", value_parser = account_map::parse, allow_hyphen_values = true, help_heading = WHAT)]
+    pub usermap: Option<AccountMap>,
+    /// The same for groups
+    #[arg(long, value_name = "MAP", value_parser = account_map::parse, allow_hyphen_values = true, help_heading = WHAT)]
+    pub groupmap: Option<AccountMap>,
 }
 
 /// When a copy ends before all is there.
@@ -97,13 +123,22 @@ pub struct RsyncLines {
     pub log_file: Option<PathBuf>,
 }
 
+/// It would keep a file under its own name.
+const NO_BACKUP: Backup = Backup { suffix: Vec::new(), directory: Vec::new() };
+
 const WHAT: &str = "What is copied";
 const SAID: &str = "What is said";
 
 impl RsyncRules {
     /// What they mean for a job.
     pub fn select(&self, selection: Selection) -> Selection {
+        let (user_map, group_map) = self.maps();
         Selection {
+            owner: selection.owner || !user_map.is_empty(),
+            group: selection.group || !group_map.is_empty(),
+            user_map,
+            group_map,
+            backup: self.backup(),
             checksum: self.checksum,
             update: self.update,
             delete: selection.delete || self.delete_after || self.delete_excluded,
@@ -120,8 +155,33 @@ impl RsyncRules {
         }
     }
 
+    /// As with rsync, a directory for backups asks for them, and a suffix alone does not.
+    fn backup(&self) -> Option<Backup> {
+        let bytes = |text: &Option<OsString>| text.as_ref().map(|text| text.as_bytes().to_vec());
+        let directory = bytes(&self.backup_dir).unwrap_or_default();
+        let usual = if directory.is_empty() { b"~".to_vec() } else { Vec::new() };
+        let suffix = bytes(&self.suffix).unwrap_or(usual);
+        (self.backup || self.backup_dir.is_some()).then_some(Backup { suffix, directory })
+    }
+
+    fn maps(&self) -> (Vec<AccountRule>, Vec<AccountRule>) {
+        let all = |to: &Option<Vec<u8>>| {
+            let rule = |to: &Vec<u8>| AccountRule { from: Accounts::Named(b"*".to_vec()), to: to.clone() };
+            to.iter().map(rule).collect()
+        };
+        match &self.chown {
+            Some(Ownership { user, group }) => (all(user), all(group)),
+            None => [&self.usermap, &self.groupmap].map(|map| map.clone().map_or_else(Vec::new, |map| map.0)).into(),
+        }
+    }
+
     /// Refuses a target that keeps nothing of sources that are removed.
     pub fn check(&self, target: &Place) -> Result<(), Error> {
+        let is_name = |suffix: &OsString| !suffix.as_bytes().contains(&b'/');
+        if !self.suffix.as_ref().is_none_or(is_name) || self.backup().is_some_and(|backup| backup == NO_BACKUP) {
+            return Err(Error::new(Fault::Usage, "--suffix is a part of a name: not empty, and without a slash")
+                .try_this("--backup --suffix .old, or --backup-dir DIR"));
+        }
         if self.remove_source_files && *target == Place::Null {
             return Err(Error::new(Fault::Usage, "--remove-source-files and null: exclude each other")
                 .because("what arrives at null: is let go, and the sources would be gone")

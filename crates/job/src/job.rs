@@ -14,7 +14,7 @@ pub use haul_engine::paths::{Asked as AskedPaths, AskedPath};
 pub use haul_engine::service::{AskedClass, ServiceClass};
 pub use haul_net::way::Protocol as Transport;
 pub use haul_store::{FileList, FileListBuilder, ListFault, WriteRoute};
-pub use haul_wire::control::ModeChange;
+pub use haul_wire::control::{AccountRule, Accounts, Backup, ModeChange};
 
 /// One copy job: any number of sources, one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +124,12 @@ pub struct Selection {
     pub delete_excluded: bool,
     /// Changes of modes, in their order.
     pub chmod: Vec<ModeChange>,
+    /// Keep what is replaced or deleted under another name.
+    pub backup: Option<Backup>,
+    /// Who owns what a user of the source owns; the first that matches counts (`owner` must be asked for).
+    pub user_map: Vec<AccountRule>,
+    /// The same for groups.
+    pub group_map: Vec<AccountRule>,
     /// Make nothing that does not exist at the target.
     pub existing: bool,
     /// Compare by size alone.
@@ -299,6 +305,9 @@ impl Default for Selection {
             ignore_existing: false,
             delete_excluded: false,
             chmod: Vec::new(),
+            backup: None,
+            user_map: Vec::new(),
+            group_map: Vec::new(),
             existing: false,
             size_only: false,
             max_size_bytes: None,

@@ -24,6 +24,6 @@ pub use haul_wire::summary::{
 };
 pub use item::{Changed, EntryType, ItemTold, LeftOut};
 pub use job::{
-    AskedClass, AskedPath, AskedPaths, Carriage, Cipher, Endpoint, Family, FilterRule, Job, ModeChange, Place,
-    Selection, Service, ServiceClass, SshOptions, Transport,
+    AccountRule, Accounts, AskedClass, AskedPath, AskedPaths, Backup, Carriage, Cipher, Endpoint, Family, FilterRule,
+    Job, ModeChange, Place, Selection, Service, ServiceClass, SshOptions, Transport,
 };

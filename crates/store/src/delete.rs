@@ -3,6 +3,7 @@
 //! Works on open directories and names in them, never follows a link, and goes on after a failure.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -51,7 +52,8 @@ impl LocalTree {
         let (parent, name) = split(path);
         let mut deletion = Deletion { tree: self, dry_run, deleted, errors: Vec::new() };
         if let Some(dir) = deletion.open(parent) {
-            let top = Frame { dir, path: parent.to_vec(), names: Names::of(name), next: 0, spared: false };
+            let top =
+                Frame { dir: Arc::new(dir), path: parent.to_vec(), names: Names::of(name), next: 0, spared: false };
             deletion.run(top, &mut |_, is_dir| spare(path, is_dir), spare);
         }
         deletion.errors
@@ -67,7 +69,7 @@ struct Deletion<'a> {
 
 /// A directory whose entries are being removed.
 struct Frame {
-    dir: OwnedFd,
+    dir: Arc<OwnedFd>,
     path: Vec<u8>,
     names: Names,
     next: usize,
@@ -117,7 +119,7 @@ impl Deletion<'_> {
             let depth = stack.len();
             let Some(frame) = stack.last_mut() else { return };
             if !is_dir {
-                self.remove(&frame.dir, path, AtFlags::empty());
+                frame.spared |= self.remove_file(&frame.dir, path);
             } else if depth >= MAX_DEPTH {
                 let why = refusal(std::io::ErrorKind::InvalidInput, "directories are nested too deep");
                 self.errors.push(StoreError::new("delete", &path, why));
@@ -149,12 +151,26 @@ impl Deletion<'_> {
     fn list(&mut self, dir: OwnedFd, path: Vec<u8>) -> Option<Frame> {
         let checked = self.tree.settings.kernel_files.check(&dir);
         match checked.and_then(|()| Names::read(dir.as_fd())) {
-            Ok(names) => Some(Frame { dir, path, names, next: 0, spared: false }),
+            Ok(names) => Some(Frame { dir: Arc::new(dir), path, names, next: 0, spared: false }),
             Err(error) => {
                 self.errors.push(StoreError::new("read directory", &path, error));
                 None
             }
         }
+    }
+
+    /// True: its backup stays beside it.
+    fn remove_file(&mut self, dir: &Arc<OwnedFd>, path: Vec<u8>) -> bool {
+        let Some(backups) = self.tree.settings.backups.get().filter(|_| !self.dry_run) else {
+            self.remove(dir, path, AtFlags::empty());
+            return false;
+        };
+        match backups.keep_deleted(dir, &path) {
+            Ok(true) => (self.deleted)(path),
+            Ok(false) => self.remove(dir, path, AtFlags::empty()),
+            Err(error) => self.errors.push(StoreError::new("keep a backup of", &path, error)),
+        }
+        backups.stand_beside()
     }
 
     fn remove(&mut self, dir: &OwnedFd, path: Vec<u8>, flags: AtFlags) {

@@ -14,6 +14,7 @@ mod as_copied;
 mod asked_for;
 mod at;
 mod attributes;
+mod backup;
 mod cold;
 #[cfg(test)]
 #[path = "../tests/conformance/mod.rs"]

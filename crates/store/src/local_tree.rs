@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::attributes::Namespaces;
+use crate::backup::Backups;
 use crate::ends::reading::SourceFile;
 use crate::error::{Context, Result, StoreError, is_missing, printable, refusal};
 use crate::kernel_files::KernelFiles;
@@ -65,6 +66,8 @@ pub(crate) struct Settings {
     pub placed: Mutex<Placed>,
     /// The first entry whose set-group-id bit the kernel did not set.
     pub lost_set_group: OnceLock<Vec<u8>>,
+    /// Where what is replaced or deleted stays, if it does.
+    pub backups: OnceLock<Backups>,
 }
 
 impl Settings {
@@ -73,6 +76,11 @@ impl Settings {
         if !is_whole {
             self.lost_set_group.get_or_init(|| path.to_vec());
         }
+    }
+
+    /// An entry is about to be replaced.
+    pub(crate) fn keep_backup(&self, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<()> {
+        self.backups.get().map_or(Ok(()), |backups| backups.keep(dir, path).map(drop))
     }
 
     pub(crate) fn placed(&self) -> MutexGuard<'_, Placed> {
@@ -158,10 +166,21 @@ impl LocalTree {
         let namespaces = Namespaces { xattrs: options.xattrs, acls: options.acls, ..Namespaces::default() };
         let (umask, user) = (process::umask(), process::effective_user());
         let kernel_files = KernelFiles::of(options.confine.is_some());
-        let (placed, lost_set_group) = (Mutex::default(), OnceLock::new());
-        let settings = Settings { namespaces, umask, user, kernel_files, placed, lost_set_group };
+        let (placed, lost_set_group, backups) = (Mutex::default(), OnceLock::new(), OnceLock::new());
+        let settings = Settings { namespaces, umask, user, kernel_files, placed, lost_set_group, backups };
         let (display, confine, parents) = (display.to_vec(), options.confine.clone(), Parents::new(kernel_files));
         LocalTree { root, display, confine, parents, settings: Arc::new(settings) }
+    }
+
+    /// Another directory, for the same paths: one that is relative begins at this tree.
+    pub(crate) fn beside(&self, path: &[u8], options: &TargetOptions) -> io::Result<LocalTree> {
+        let typed = Typed::new(options.confine.as_deref(), options.home.as_deref()).map_err(|error| error.source)?;
+        let path = match path {
+            [b'/', ..] => typed.expand(path),
+            _ => [&self.display, &b"/"[..], path].concat(),
+        };
+        let root = open_or_make(&typed, &path, options)?;
+        Ok(LocalTree::new(root, &path, options))
     }
 
     /// Checks that the typed path still leads to this directory. If not, the directory was renamed or unmounted, and
@@ -268,7 +287,7 @@ impl LocalTree {
                 Err(Errno::EXIST) => {
                     let standing = Stat::of_name(dir.as_fd(), name)?;
                     self.settings.refuse_twin(&standing, path)?;
-                    let replaced = self.replace_by_symlink(dir, name, target)?;
+                    let replaced = self.replace_by_symlink(dir, path, target)?;
                     if replaced {
                         // Its inode is free now.
                         self.settings.placed().forget(&standing, path);
@@ -288,7 +307,8 @@ impl LocalTree {
         made.context("make symbolic link", path)
     }
 
-    fn replace_by_symlink(&self, dir: &Arc<OwnedFd>, name: &[u8], target: &[u8]) -> io::Result<bool> {
+    fn replace_by_symlink(&self, dir: &Arc<OwnedFd>, path: &[u8], target: &[u8]) -> io::Result<bool> {
+        let name = split(path).1;
         match Stat::of_name(dir.as_fd(), name)?.kind {
             Kind::Directory => return Err(Errno::ISDIR.into()),
             Kind::Symlink { .. } if rustix::fs::readlinkat(dir, name, Vec::new())?.as_bytes() == target => {
@@ -296,6 +316,7 @@ impl LocalTree {
             }
             _ => {}
         }
+        self.settings.keep_backup(dir, path)?;
         replace(dir, name, |temporary| rustix::fs::symlinkat(target, dir, temporary))?;
         // Somebody else may have put another link in the place of the temporary name.
         match rustix::fs::readlinkat(dir, name, Vec::new())?.as_bytes() == target {
@@ -330,6 +351,7 @@ impl LocalTree {
                 if now.kind == Kind::Directory {
                     return Err(Errno::ISDIR.into());
                 }
+                self.settings.keep_backup(dir, path)?;
                 replace(dir, name, link)?;
                 // Somebody else may have put another file in the place of the temporary name.
                 match Stat::of_name(dir.as_fd(), name)?.is_same_inode(&origin) {
@@ -450,7 +472,11 @@ fn is_no_directory(error: &io::Error) -> bool {
 }
 
 /// Makes something under a temporary name and renames it over `name`.
-fn replace(dir: &Arc<OwnedFd>, name: &[u8], make: impl Fn(&[u8]) -> rustix::io::Result<()>) -> io::Result<()> {
+pub(crate) fn replace(
+    dir: &Arc<OwnedFd>,
+    name: &[u8],
+    make: impl Fn(&[u8]) -> rustix::io::Result<()>,
+) -> io::Result<()> {
     let temporary = part_name(name);
     match make(&temporary) {
         // A crash left it behind, or it is the part of a file that is no longer a file at the source.

@@ -403,9 +403,9 @@ impl Walk {
             }
             names.sort();
         }
-        // Its own name was seen, so the directory above may still be complete. With a list, no directory counts as
-        // complete.
-        let complete = failures.is_empty() && self.list.is_none();
+        // Its own name was seen, so the directory above may still be complete. With a list, only a directory counts as
+        // complete that is listed with all beneath it.
+        let complete = failures.is_empty() && (self.list.is_none() || extent == Extent::All);
         for (source, error) in failures {
             let error = StoreError::new("read directory", self.shown_path(&set, source), error);
             let hides = if error.is_vanished() { Hidden::Nothing } else { Hidden::Anything };

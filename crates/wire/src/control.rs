@@ -47,7 +47,8 @@ use crate::bounded;
 pub use crate::chunk_range::ChunkRange;
 use crate::fault::CodecFault;
 use crate::limits::{
-    MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATH_BYTES, MAX_PATHS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
+    MAX_ACCOUNT_RULES, MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATH_BYTES, MAX_PATHS, MAX_RANGES,
+    MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
 };
 use crate::manifest::{self, PackedItem};
 pub use crate::mode_change::ModeChange;
@@ -57,6 +58,7 @@ use crate::path::RelPath;
 use crate::place::PlaceWord;
 pub use crate::probe::{ProbeArrived, ProbeSent};
 pub use crate::role::Role;
+pub use crate::rsync_rules::{AccountRule, Accounts, Backup};
 use crate::service::CODE_POINTS;
 pub use crate::service::{AskedClass, Service};
 use crate::summary::{HostLimits, KnownPath, PathNow};
@@ -288,6 +290,14 @@ pub struct Selection {
     pub delete_excluded: bool,
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
     pub chmod: Vec<ModeChange>,
+    /// What is replaced or deleted stays under another name.
+    pub backup: Option<Backup>,
+    /// Who owns what a user of the source owns; the first that matches counts.
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_ACCOUNT_RULES>")]
+    pub user_map: Vec<AccountRule>,
+    /// The same for groups.
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_ACCOUNT_RULES>")]
+    pub group_map: Vec<AccountRule>,
     /// Nothing is made that does not stand at the target.
     pub existing: bool,
     /// Compare by size alone.

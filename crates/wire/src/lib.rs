@@ -33,6 +33,8 @@ pub mod path;
 pub mod place;
 mod probe;
 mod role;
+mod rsync_rules;
+mod rsync_rules;
 pub mod service;
 pub mod summary;
 

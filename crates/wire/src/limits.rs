@@ -74,6 +74,9 @@ pub const MAX_NAMED_ACCOUNTS: usize = 4096;
 /// Most pairs of addresses of one path whose subflows are told: the kernel allows 8 additional subflows of a connection.
 pub const MAX_SUBFLOWS: usize = 32;
 
+/// Rules of one job for users, and as many for groups. Each is looked at for each owner.
+pub const MAX_ACCOUNT_RULES: usize = 1024;
+
 /// Source paths and filter rules of one job; they travel in one frame.
 pub const MAX_SPEC_ITEMS: usize = 64 << 10;
 

@@ -111,6 +111,7 @@ impl Part {
         if standing.as_ref().is_some_and(|standing| placed.is_twin(standing, &self.file.path)) {
             return Err(refusal(io::ErrorKind::AlreadyExists, TWIN));
         }
+        self.settings.keep_backup(&self.file.parent, &self.file.path)?;
         rustix::fs::renameat(&self.file.parent, &self.file.current_name, &self.file.parent, name)?;
         // Its inode is free now.
         if let Some(standing) = standing {

@@ -12,7 +12,9 @@ use super::table::{ROWS, Row, ShownBy, Verdict};
 fn judged(row: &Row) -> Result<String, String> {
     let stage = Stage::new();
     let (ours, theirs) = match row.shown_by {
-        ShownBy::Both(flags) | ShownBy::Trees(flags) => (flags, flags),
+        ShownBy::Both(flags) | ShownBy::Trees(flags) | ShownBy::Files(flags) | ShownBy::From(flags, _) => {
+            (flags, flags)
+        }
         ShownBy::Each(ours, theirs) => (ours, theirs),
         ShownBy::Taken(flags) | ShownBy::Refused(flags) => {
             let pair = stage.ours();
@@ -28,7 +30,11 @@ fn judged(row: &Row) -> Result<String, String> {
             };
         }
     };
-    let compared = stage.compare(ours, theirs);
+    let compared = match row.shown_by {
+        ShownBy::Files(_) => stage.compare_files(ours, theirs),
+        ShownBy::From(_, paths) => stage.compare_paths(paths, ours, theirs),
+        _ => stage.compare(ours, theirs),
+    };
     let found = if matches!(row.shown_by, ShownBy::Trees(_)) { compared.trees() } else { compared.all() };
     if found.is_empty() { Ok(String::new()) } else { Err(found.join("\n  ")) }
 }
@@ -71,6 +77,8 @@ fn line(row: &Row, hint: &str) -> String {
     let stop = if why.is_empty() { "" } else { ": " };
     let shown = match row.shown_by {
         ShownBy::Both(flags) | ShownBy::Each(flags, _) => format!("tree and letters, `{}`", flags.join(" ")),
+        ShownBy::Files(flags) => format!("files and their letters, `{}`", flags.join(" ")),
+        ShownBy::From(flags, paths) => format!("tree and letters, `{} {} DST`", flags.join(" "), paths.join(" ")),
         ShownBy::Trees(flags) => format!("tree, `{}`", flags.join(" ")),
         ShownBy::Taken(_) => "taken".to_owned(),
         ShownBy::Refused(_) => "refused".to_owned(),

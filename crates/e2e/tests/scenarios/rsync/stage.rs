@@ -82,21 +82,43 @@ impl Stage {
 
     /// Copies the contents of the source to the target with both, and compares. `DIR` in a flag is the directory of the pair.
     pub fn compare(&self, ours: &[&str], theirs: &[&str]) -> Compared {
+        self.run_both(None, ours, theirs, FACETS)
+    }
+
+    /// The same, without times and letters of directories.
+    pub fn compare_files(&self, ours: &[&str], theirs: &[&str]) -> Compared {
+        let mut compared = self.run_both(None, ours, theirs, Facets { root: false, directory_times: false, ..FACETS });
+        compared.letters.retain(|line| !line.contains("says: .d"));
+        compared
+    }
+
+    /// Copies these paths, in the directory of the source.
+    pub fn compare_paths(&self, paths: &[&str], ours: &[&str], theirs: &[&str]) -> Compared {
+        self.run_both(Some(paths), ours, theirs, FACETS)
+    }
+
+    fn run_both(&self, paths: Option<&[&str]>, ours: &[&str], theirs: &[&str], facets: Facets) -> Compared {
         let (here, there) = (self.ours(), self.theirs());
         let with = |flags: &[&str], pair: &Pair| -> Vec<String> {
             let dir = pair.source.parent().expect("a pair").to_str().expect("a plain name").to_owned();
             flags.iter().map(|flag| flag.replace("DIR", &dir)).collect()
         };
+        let ends = |run: Run, pair: &Pair| {
+            let run = run.current_dir(&pair.source);
+            let run = match paths {
+                Some(paths) => run.args(paths),
+                None => run.arg(contents_of(&pair.source)),
+            };
+            run.arg(&pair.target).run().expect(0)
+        };
         let theirs = Run::new("rsync").env("TZ", "UTC").args(["-rltp", "-i"]).args(with(theirs, &there));
-        let theirs =
-            theirs.current_dir(&there.source).arg(contents_of(&there.source)).arg(&there.target).run().expect(0);
-        let ours = self.haul().args(["cp", "--itemize-changes"]).args(with(ours, &here));
-        let ours = ours.current_dir(&here.source).arg(contents_of(&here.source)).arg(&here.target).run().expect(0);
+        let theirs = ends(theirs, &there);
+        let ours = ends(self.haul().args(["cp", "--itemize-changes"]).args(with(ours, &here)), &here);
         let (said, expected) = (lines(&ours.stdout), lines(&theirs.stdout));
         let more = said.difference(&expected).map(|line| format!("only haul says: {line}"));
         let less = expected.difference(&said).map(|line| format!("only rsync says: {line}"));
         Compared {
-            target: differences(&there.target, &here.target, FACETS),
+            target: differences(&there.target, &here.target, facets),
             // What is removed from a directory changes its time.
             source: differences(&there.source, &here.source, Facets { file_times: true, ..Facets::CONTENTS }),
             letters: more.chain(less).collect(),

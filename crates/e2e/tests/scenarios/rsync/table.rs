@@ -28,6 +28,10 @@ pub enum ShownBy {
     Both(&'static [&'static str]),
     /// Each with its own: haul, rsync.
     Each(&'static [&'static str], &'static [&'static str]),
+    /// Both run with these flags; times and letters of directories are not compared.
+    Files(&'static [&'static str]),
+    /// Both run with these flags in the directory of the source, and copy these paths.
+    From(&'static [&'static str], &'static [&'static str]),
     /// Both run with these flags, and the letters are not compared.
     Trees(&'static [&'static str]),
     /// haul takes the flag, and copies.
@@ -36,7 +40,7 @@ pub enum ShownBy {
     Refused(&'static [&'static str]),
 }
 
-use ShownBy::{Both, Each, Refused, Taken, Trees};
+use ShownBy::{Both, Each, Files, From, Refused, Taken, Trees};
 use Verdict::{Better, NotOurs, Other, Same};
 
 const fn row(flag: &'static str, verdict: Verdict, shown_by: ShownBy) -> Row {
@@ -50,6 +54,19 @@ pub const ROWS: &[Row] = &[
     row("-c, --checksum", Better("BLAKE3 at both ends; what is sent is verified with every copy"), Both(&["-c"])),
     row("-a, --archive", Other("devices and FIFOs are skipped, and named"), Both(&["-a"])),
     row("-r, --recursive", Other("always on, except beneath what --files-from lists"), Taken(&["-r"])),
+    row(
+        "-R, --relative",
+        Other("wildcards of a far side are refused; sources whose paths begin in several directories, too"),
+        From(&["-R", "--delete"], &["dir/deep", "cache/", "link"]),
+    ),
+    row("-R with /./", Same, From(&["-R"], &["./dir/./deep", "dir/./there"])),
+    row("-b, --backup", Better("times of directories are kept, too"), Files(&["--backup", "--delete"])),
+    row("--suffix", Same, Files(&["-b", "--suffix=.old"])),
+    row(
+        "--backup-dir",
+        Other("not onto another file system"),
+        Files(&["--backup-dir=old", "--delete", "--exclude=/old"]),
+    ),
     row("-u, --update", Same, Both(&["-u"])),
     row("--inplace", Better("an unfinished file is finished by the next run, also with -u"), Both(&["--inplace"])),
     row("-l, --links", Other("always on; -l KBIT is scp's limit"), Taken(&["--links"])),
@@ -83,6 +100,8 @@ pub const ROWS: &[Row] = &[
     row("--delete-before", NotOurs("after its entries have come"), Refused(&["--delete-before"])),
     row("--delete-excluded", Same, Both(&["--delete-excluded", "--exclude=*.o"])),
     row("--chmod", Same, Both(&["--chmod=D750,Fgo-w,u+X"])),
+    row("--chown", Same, Both(&["--chown=12:34"])),
+    row("--usermap, --groupmap", Same, Both(&["--usermap=0:12,*:13", "--groupmap=5-9:33,root:34"])),
     row("--max-delete", Same, Taken(&["--delete", "--max-delete=10"])),
     row("--max-size", Same, Both(&["--max-size=1.5K"])),
     row("--min-size", Same, Both(&["--min-size=1k+1"])),
@@ -106,11 +125,8 @@ pub const ROWS: &[Row] = &[
         Other("an interruption, with exit status 20 in both; --stop-at also takes 06:00"),
         Taken(&["--stop-after=10"]),
     ),
-    row("-b, --backup, --backup-dir, --suffix", NotOurs("snapshot"), Refused(&["--backup"])),
     row("-f, --filter", NotOurs("merge files are not read"), Refused(&["--filter=- *.o"])),
-    row("-R, --relative", NotOurs("--files-from"), Refused(&["--relative"])),
     row("--link-dest, --copy-dest", NotOurs("-H keeps hard links"), Refused(&["--link-dest=x"])),
-    row("--chown, --usermap, --groupmap", NotOurs("--numeric-ids"), Refused(&["--chown=0:0"])),
     row("--append, --append-verify", NotOurs("goes on by itself"), Refused(&["--append"])),
     row("--partial-dir", NotOurs("goes on by itself"), Refused(&["--partial-dir=x"])),
     row("--delay-updates", NotOurs("none shows half of its data"), Refused(&["--delay-updates"])),

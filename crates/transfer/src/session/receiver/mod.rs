@@ -10,6 +10,7 @@
 //! ```
 
 mod abilities;
+mod account_rules;
 mod behind;
 mod bye;
 mod claim;
@@ -343,6 +344,9 @@ fn open_target(
         return shared(Arc::new(Nowhere), None, job);
     }
     let (tree, rename_to) = LocalTree::open(path, &options).map_err(failed)?;
+    if let Some(backup) = job.selection.backup.as_ref().filter(|_| !options.dry_run) {
+        tree.keep_backups(&backup.suffix, &backup.directory, &options).map_err(failed)?;
+    }
     if let Some(name) = &rename_to {
         // It was checked to be one.
         let name = RelPath::new(name.clone()).map_err(|fault| Error::new(Fault::Usage, fault.to_string()))?;

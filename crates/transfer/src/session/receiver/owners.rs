@@ -13,6 +13,7 @@ use haul_wire::control::{ModeChange, Selection};
 use haul_wire::limits::MAX_NAMED_ACCOUNTS;
 use haul_wire::manifest::{Item, ItemKind};
 
+use super::account_rules::AccountRules;
 use super::state::shown;
 
 /// Looks a name up at this host.
@@ -24,6 +25,7 @@ pub(super) struct Owners {
     group: bool,
     special_bits: bool,
     chmod: Vec<ModeChange>,
+    rules: AccountRules,
     /// `None`: numbers are copied.
     look_up: Option<LookUp>,
     /// Who this side is, unless it is root.
@@ -48,6 +50,7 @@ impl Owners {
             group: selection.group,
             special_bits: selection.special_bits,
             chmod: selection.chmod.clone(),
+            rules: AccountRules::new(selection, names::id_of),
             look_up: (!selection.numeric_ids).then_some(names::id_of),
             ordinary_user: (!process::is_root()).then(process::effective_user),
             users: Accounts::default(),
@@ -61,7 +64,7 @@ impl Owners {
 
     /// Makes of the source's mode, owner and group those that the entry is to have here. What to tell of it.
     pub(super) fn localise(&mut self, item: &mut Item) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut told = self.rules.take_complaints();
         let names = item.attributes.names.take();
         let is_dir = match item.kind {
             ItemKind::Directory => true,
@@ -81,6 +84,10 @@ impl Owners {
             // A directory that everybody may write to stays safe to use.
             attributes.mode &= if is_dir { 0o1777 } else { 0o777 };
         }
+        let (uid, gid) = (attributes.uid, attributes.gid);
+        let name =
+            |of| names.as_ref().map_or(&b""[..], |names| if of == Of::User { &names.user } else { &names.group });
+        let ruled = [(Of::User, uid), (Of::Group, gid)].map(|(of, id)| self.rules.given_to(of, id, name(of)));
         if let (Some(names), Some(look_up)) = (&names, self.look_up) {
             // Only root gives files to other users.
             let wanted = [
@@ -101,8 +108,8 @@ impl Owners {
                 }
             }
         }
-        attributes.uid = if self.owner { self.users.here(attributes.uid) } else { LEFT };
-        attributes.gid = if self.group { self.groups.here(attributes.gid) } else { LEFT };
+        attributes.uid = if self.owner { ruled[0].unwrap_or_else(|| self.users.here(uid)) } else { LEFT };
+        attributes.gid = if self.group { ruled[1].unwrap_or_else(|| self.groups.here(gid)) } else { LEFT };
         if let Some(us) = self.ordinary_user {
             if self.owner && attributes.uid != us && !std::mem::replace(&mut self.owner_told, true) {
                 told.push(format!(

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use haul_engine::compare;
 use haul_store::{Kind, Stat, StoreError, parse_haul_name};
-use haul_wire::control::{Changes, LeftOut, Notice, OutcomeKind};
+use haul_wire::control::{Changes, LeftOut, Notice, OutcomeKind, Selection};
 use haul_wire::manifest::{Item, Time};
 
 use crate::session::convert;
@@ -313,8 +313,9 @@ impl Deletions<'_> {
     /// Whatever a sender lists, or leaves out: what is excluded stays, and so does what is more than was allowed.
     fn spare(&self, path: &[u8], is_dir: bool) -> bool {
         let stays = self.shared.is_over() || self.shared.deletes_nothing();
-        let is_excluded = || !self.shared.job.selection.delete_excluded && !self.shared.filter.selects(path, is_dir);
-        if stays || is_excluded() {
+        let selection = &self.shared.job.selection;
+        let is_excluded = || !self.shared.filter.selects(path, is_dir) || is_backup(selection, path);
+        if stays || (!selection.delete_excluded && is_excluded()) {
             return true;
         }
         let stays = !self.shared.may_delete();
@@ -339,6 +340,13 @@ impl Deletions<'_> {
             self.shared.notice_in_time(Notice::Failed { path: directory.to_vec(), why });
         }
     }
+}
+
+/// As with rsync, a name like that of a backup stays where backups stand beside what they are of.
+fn is_backup(selection: &Selection, path: &[u8]) -> bool {
+    let beside = selection.backup.as_ref().filter(|backup| backup.directory.is_empty());
+    let name = &path[parent(path).len()..];
+    beside.is_some_and(|backup| name.len() > backup.suffix.len() && name.ends_with(&backup.suffix))
 }
 
 fn set_directory_metadata(shared: &Shared, end: &DirectoryEnd, directory: &Item) -> Result<(), StoreError> {

@@ -160,8 +160,9 @@ impl Shared {
 
     /// Keeps a far side within its tree. What to tell of it.
     pub(super) fn give_up_rights(&self) -> Option<Notice> {
-        let root = self.tree.local().and_then(LocalTree::root_directory);
-        let trees: Vec<_> = root.into_iter().map(|root| (root, Access::Write)).collect();
+        let tree = self.tree.local();
+        let roots = [tree.and_then(LocalTree::root_directory), tree.and_then(LocalTree::backup_directory)];
+        let trees: Vec<_> = roots.into_iter().flatten().map(|root| (root, Access::Write)).collect();
         self.job.far.then(|| rights::stay_within(&trees, self.job.selection.xattrs))
     }
 
