@@ -107,16 +107,11 @@ const WORDS: &[Word] = &[
         &["--modify-window", "-@"],
         "times are compared to the nanosecond, or to the second where the target keeps no more; --size-only compares none",
     ),
-    (&["--compare-dest"], "the target alone is compared; what it has stays there"),
     (&["--copy-as"], "`user=NAME` beside a key of haul serve says as whom its files are written"),
     (&["--max-alloc"], "memory does not grow with files; there is no limit to set"),
     (
         &["--filter", "-f"],
         "--include and --exclude, in the order typed, and their lists from files; merge files are not read",
-    ),
-    (
-        &["--link-dest", "--copy-dest"],
-        "the target alone is compared; -H keeps hard links, and a snapshot of the target keeps what was",
     ),
     (&["--log-file-format"], "--out-format is the form of lines on standard output"),
     (&["-O", "-B"], "of scp, haul has -3 -4 -6 -C -F -J -P -S -c (checksum) -i -l -o -p -q -r -v"),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueHint};
-use haul_job::{AccountRule, Accounts, Backup, Error, Fault, Place, Selection};
+use haul_job::{AccountRule, Accounts, Backup, Error, Fault, OfReference, Place, References, Selection};
 use jiff::Zoned;
 
 use crate::account_map::{AccountMap, Ownership};
@@ -67,6 +67,16 @@ pub struct RsyncRules {
     /// What --backup puts behind the name instead of '~'; with --backup-dir nothing, without this flag
     #[arg(long, value_name = "SUFFIX", allow_hyphen_values = true, help_heading = WHAT)]
     pub suffix: Option<OsString>,
+    /// Make hard links to files of DIR, at the target's host, that are the source's in all that is kept; a file whose
+    /// metadata alone differs is copied there. A relative DIR begins at the target. Repeat the flag for several
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["copy_dest", "compare_dest"], help_heading = WHAT)]
+    pub link_dest: Vec<OsString>,
+    /// As --link-dest, with copies
+    #[arg(long, value_name = "DIR", conflicts_with = "compare_dest", help_heading = WHAT)]
+    pub copy_dest: Vec<OsString>,
+    /// As --link-dest, and make nothing of a file that DIR has
+    #[arg(long, value_name = "DIR", help_heading = WHAT)]
+    pub compare_dest: Vec<OsString>,
     /// Give all to this user and group of the target, by name or number; either may be empty
     #[arg(long, value_name = "USER:GROUP", value_parser = account_map::parse_chown, help_heading = WHAT)]
     #[arg(conflicts_with_all = ["usermap", "groupmap"])]
@@ -123,6 +133,9 @@ pub struct RsyncLines {
     pub log_file: Option<PathBuf>,
 }
 
+/// As in rsync.
+const MAX_REFERENCES: usize = 20;
+
 /// It would keep a file under its own name.
 const NO_BACKUP: Backup = Backup { suffix: Vec::new(), directory: Vec::new() };
 
@@ -139,6 +152,7 @@ impl RsyncRules {
             user_map,
             group_map,
             backup: self.backup(),
+            references: self.references(),
             checksum: self.checksum,
             update: self.update,
             delete: selection.delete || self.delete_after || self.delete_excluded,
@@ -164,6 +178,18 @@ impl RsyncRules {
         (self.backup || self.backup_dir.is_some()).then_some(Backup { suffix, directory })
     }
 
+    fn references(&self) -> Option<References> {
+        let (made, directories) = [
+            (OfReference::HardLink, &self.link_dest),
+            (OfReference::Copy, &self.copy_dest),
+            (OfReference::Nothing, &self.compare_dest),
+        ]
+        .into_iter()
+        .find(|(_, directories)| !directories.is_empty())?;
+        let directories = directories.iter().map(|directory| directory.as_bytes().to_vec()).collect();
+        Some(References { directories, made })
+    }
+
     fn maps(&self) -> (Vec<AccountRule>, Vec<AccountRule>) {
         let all = |to: &Option<Vec<u8>>| {
             let rule = |to: &Vec<u8>| AccountRule { from: Accounts::Named(b"*".to_vec()), to: to.clone() };
@@ -181,6 +207,10 @@ impl RsyncRules {
         if !self.suffix.as_ref().is_none_or(is_name) || self.backup().is_some_and(|backup| backup == NO_BACKUP) {
             return Err(Error::new(Fault::Usage, "--suffix is a part of a name: not empty, and without a slash")
                 .try_this("--backup --suffix .old, or --backup-dir DIR"));
+        }
+        if self.references().is_some_and(|references| references.directories.len() > MAX_REFERENCES) {
+            let what = format!("more than {MAX_REFERENCES} directories to look into");
+            return Err(Error::new(Fault::Usage, what).try_this("name the latest ones"));
         }
         if self.remove_source_files && *target == Place::Null {
             return Err(Error::new(Fault::Usage, "--remove-source-files and null: exclude each other")

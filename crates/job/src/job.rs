@@ -14,7 +14,7 @@ pub use haul_engine::paths::{Asked as AskedPaths, AskedPath};
 pub use haul_engine::service::{AskedClass, ServiceClass};
 pub use haul_net::way::Protocol as Transport;
 pub use haul_store::{FileList, FileListBuilder, ListFault, WriteRoute};
-pub use haul_wire::control::{AccountRule, Accounts, Backup, ModeChange};
+pub use haul_wire::control::{AccountRule, Accounts, Backup, ModeChange, OfReference, References};
 
 /// One copy job: any number of sources, one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +126,8 @@ pub struct Selection {
     pub chmod: Vec<ModeChange>,
     /// Keep what is replaced or deleted under another name.
     pub backup: Option<Backup>,
+    /// Trees beside the target that may have a file already.
+    pub references: Option<References>,
     /// Who owns what a user of the source owns; the first that matches counts (`owner` must be asked for).
     pub user_map: Vec<AccountRule>,
     /// The same for groups.
@@ -306,6 +308,7 @@ impl Default for Selection {
             delete_excluded: false,
             chmod: Vec::new(),
             backup: None,
+            references: None,
             user_map: Vec::new(),
             group_map: Vec::new(),
             existing: false,

@@ -25,5 +25,5 @@ pub use haul_wire::summary::{
 pub use item::{Changed, EntryType, ItemTold, LeftOut};
 pub use job::{
     AccountRule, Accounts, AskedClass, AskedPath, AskedPaths, Backup, Carriage, Cipher, Endpoint, Family, FilterRule,
-    Job, ModeChange, Place, Selection, Service, ServiceClass, SshOptions, Transport,
+    Job, ModeChange, OfReference, Place, References, Selection, Service, ServiceClass, SshOptions, Transport,
 };

@@ -183,6 +183,15 @@ impl LocalTree {
         Ok(LocalTree::new(root, &path, options))
     }
 
+    /// Another tree on this host, to look for the same files; `None` where there is none.
+    pub fn reference(&self, path: &[u8], options: &TargetOptions) -> Result<Option<LocalTree>> {
+        let options = TargetOptions { make: false, ..options.clone() };
+        match self.beside(path, &options) {
+            Err(error) if is_missing(&error) => Ok(None),
+            opened => opened.map(|tree| Some(tree).filter(|tree| tree.root.is_some())).context("look into", path),
+        }
+    }
+
     /// Checks that the typed path still leads to this directory. If not, the directory was renamed or unmounted, and
     /// the copied files are not at the path. A path that cannot be looked at, because rights were given up, passes.
     pub fn check_place(&self) -> Result<()> {
@@ -328,8 +337,17 @@ impl LocalTree {
     /// Makes `path` a hard link to `first`, a regular file or symbolic link; false if it is one already. Replaces a
     /// file or link, but never a directory.
     pub fn make_hard_link(&self, path: &[u8], first: &[u8]) -> Result<bool> {
+        self.link(path, self, first)
+    }
+
+    /// [`LocalTree::make_hard_link`] to the file with the same path in another tree of this file system.
+    pub fn link_from(&self, other: &LocalTree, path: &[u8]) -> Result<bool> {
+        self.link(path, other, path)
+    }
+
+    fn link(&self, path: &[u8], tree: &LocalTree, first: &[u8]) -> Result<bool> {
         let made = check_new_path(path).and_then(|()| check_new_path(first)).and_then(|()| {
-            let (first_dir, first_name) = self.place(first)?;
+            let (first_dir, first_name) = tree.place(first)?;
             let origin = Stat::of_name(first_dir.as_fd(), first_name)?;
             if !matches!(origin.kind, Kind::File | Kind::Symlink { .. }) {
                 return Err(refusal(

@@ -58,7 +58,7 @@ use crate::path::RelPath;
 use crate::place::PlaceWord;
 pub use crate::probe::{ProbeArrived, ProbeSent};
 pub use crate::role::Role;
-pub use crate::rsync_rules::{AccountRule, Accounts, Backup};
+pub use crate::rsync_rules::{AccountRule, Accounts, Backup, OfReference, References};
 use crate::service::CODE_POINTS;
 pub use crate::service::{AskedClass, Service};
 use crate::summary::{HostLimits, KnownPath, PathNow};
@@ -292,6 +292,8 @@ pub struct Selection {
     pub chmod: Vec<ModeChange>,
     /// What is replaced or deleted stays under another name.
     pub backup: Option<Backup>,
+    /// Trees beside the target that may have a file already.
+    pub references: Option<References>,
     /// Who owns what a user of the source owns; the first that matches counts.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_ACCOUNT_RULES>")]
     pub user_map: Vec<AccountRule>,

@@ -34,7 +34,6 @@ pub mod place;
 mod probe;
 mod role;
 mod rsync_rules;
-mod rsync_rules;
 pub mod service;
 pub mod summary;
 

@@ -74,6 +74,9 @@ pub const MAX_NAMED_ACCOUNTS: usize = 4096;
 /// Most pairs of addresses of one path whose subflows are told: the kernel allows 8 additional subflows of a connection.
 pub const MAX_SUBFLOWS: usize = 32;
 
+/// Reference trees of one job, as in rsync. Each is looked into for each file that is missing.
+pub const MAX_REFERENCES: usize = 20;
+
 /// Rules of one job for users, and as many for groups. Each is looked at for each owner.
 pub const MAX_ACCOUNT_RULES: usize = 1024;
 

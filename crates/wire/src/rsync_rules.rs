@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bounded;
-use crate::limits::{MAX_PATH_BYTES, MAX_TEXT_BYTES};
+use crate::limits::{MAX_PATH_BYTES, MAX_REFERENCES, MAX_TEXT_BYTES};
 
 /// What is replaced or deleted stays under another name (`--backup`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +16,27 @@ pub struct Backup {
     /// The directory that gets it, with its path in the target; relative to the target. Empty: it stays where it is.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_PATH_BYTES>")]
     pub directory: Vec<u8>,
+}
+
+/// Trees beside the target that may have a file already (`--link-dest`, `--copy-dest`, `--compare-dest`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct References {
+    /// Their directories, the first to look at first; relative to the target.
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_REFERENCES>")]
+    pub directories: Vec<Vec<u8>>,
+    /// What is made of a file that one of them has.
+    pub made: OfReference,
+}
+
+/// What is made of a file that a reference tree has as the source has it. If its metadata alone differs, it is copied from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OfReference {
+    /// Nothing.
+    Nothing,
+    /// A copy.
+    Copy,
+    /// A hard link.
+    HardLink,
 }
 
 /// Users or groups of the source, and who owns their entries at the target (`--usermap`, `--groupmap`).

@@ -55,6 +55,7 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         delete_excluded: selection.delete_excluded,
         chmod: selection.chmod.clone(),
         backup: selection.backup.clone(),
+        references: selection.references.clone(),
         user_map: selection.user_map.clone(),
         group_map: selection.group_map.clone(),
         existing: selection.existing,

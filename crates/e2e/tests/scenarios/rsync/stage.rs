@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use haul_e2e::{Facets, Run, binary, contents_of, differences, plant, scratch};
@@ -27,6 +27,8 @@ pub struct Pair {
 pub struct Compared {
     /// The targets.
     pub target: Vec<String>,
+    /// Which files of the reference tree are those of the target.
+    pub reference: Vec<String>,
     /// The sources.
     pub source: Vec<String>,
     /// Lines of one that the other lacks.
@@ -36,12 +38,12 @@ pub struct Compared {
 impl Compared {
     /// What is on disk.
     pub fn trees(&self) -> Vec<String> {
-        [&self.target[..], &self.source].concat()
+        [&self.target[..], &self.reference, &self.source].concat()
     }
 
     /// All of it.
     pub fn all(&self) -> Vec<String> {
-        [&self.target[..], &self.source, &self.letters].concat()
+        [self.trees(), self.letters.clone()].concat()
     }
 }
 
@@ -50,6 +52,7 @@ impl Stage {
         let stage = Self { dir: scratch() };
         for pair in [stage.ours(), stage.theirs()] {
             plant_source(&pair.source);
+            plant_reference(&pair.source.with_file_name("reference"), &pair.source);
             plant_target(&pair.target);
             plant::set_mtime(&pair.source, 1_700_000_000, 0);
             plant::set_mtime(&pair.target, 1_600_000_000, 0);
@@ -97,6 +100,12 @@ impl Stage {
         self.run_both(Some(paths), ours, theirs, FACETS)
     }
 
+    fn shared_files(&self, theirs: &Pair, ours: &Pair) -> Vec<String> {
+        let links = Facets { hard_links: true, ..Facets::CONTENTS };
+        let both = |pair: &Pair| pair.source.parent().expect("a pair").to_path_buf();
+        differences(&both(theirs), &both(ours), links)
+    }
+
     fn run_both(&self, paths: Option<&[&str]>, ours: &[&str], theirs: &[&str], facets: Facets) -> Compared {
         let (here, there) = (self.ours(), self.theirs());
         let with = |flags: &[&str], pair: &Pair| -> Vec<String> {
@@ -119,6 +128,7 @@ impl Stage {
         let less = expected.difference(&said).map(|line| format!("only rsync says: {line}"));
         Compared {
             target: differences(&there.target, &here.target, facets),
+            reference: self.shared_files(&there, &here),
             // What is removed from a directory changes its time.
             source: differences(&there.source, &here.source, Facets { file_times: true, ..Facets::CONTENTS }),
             letters: more.chain(less).collect(),
@@ -168,6 +178,19 @@ fn plant_source(dir: &Path) {
     plant::date(dir, 7);
     plant::set_mtime(&dir.join("older"), 1_000_000_000, 0);
     plant::set_mtime(&dir.join("newer"), 1_500_000_000, 0);
+}
+
+/// Some files as at the source, one with another mode, one with other data.
+fn plant_reference(dir: &Path, source: &Path) {
+    for name in ["large", "empty", "newer", "touched", "dir/new", "dir/deep/new"] {
+        let (from, to) = (source.join(name), dir.join(name));
+        fs::create_dir_all(to.parent().expect("it has one")).expect("own directory");
+        fs::copy(&from, &to).expect("planted");
+        let of_source = fs::metadata(&from).expect("planted");
+        plant::set_mtime(&to, of_source.mtime(), u32::try_from(of_source.mtime_nsec()).expect("less than a second"));
+    }
+    plant::set_mode(&dir.join("dir/new"), 0o600);
+    plant::text(&dir.join("dir/deep/new"), "other data\n");
 }
 
 fn plant_target(dir: &Path) {

@@ -20,9 +20,10 @@ use crate::session::convert;
 use super::in_order::{DirectoryEnd, HardLink, InOrder};
 use super::incoming::{Incoming, KeptAs};
 use super::owners::Owners;
+use super::references::Sought;
 use super::state::{Shared, Task};
 use super::twins::Twins;
-use super::{itemise, leading, reread, settle};
+use super::{from_reference, itemise, leading, reread, settle};
 
 /// Walks along with the manifest.
 pub(super) struct Decider {
@@ -354,6 +355,14 @@ impl Decider {
         if !stays && !matches!(decision, FileDecision::LeaveOut(_)) {
             let of = if decision == FileDecision::Send { itemise::of_sent } else { itemise::of_kept };
             shared.note_changes(index, of(identity.size, item, &existing, &shared.rules));
+        }
+        if decision == FileDecision::Send {
+            let sought = Sought { path: &path, identity: &identity, attributes: &item.attributes, blake3 };
+            match from_reference::bring(shared, &sought) {
+                Ok(false) => {}
+                Ok(true) => return self.keep(index, item, path, identity, KeptAs::Kept, None),
+                Err(error) => return shared.fail_item(index, &error),
+            }
         }
         match decision {
             FileDecision::Send | FileDecision::CompareContents => {

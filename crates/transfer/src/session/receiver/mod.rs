@@ -20,6 +20,7 @@ mod decide;
 mod exposure;
 mod first_names;
 mod flushing;
+mod from_reference;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod hollow;
@@ -35,6 +36,7 @@ mod namers;
 mod naming;
 mod owners;
 mod proofs;
+mod references;
 mod reread;
 mod rereads;
 mod settle;
@@ -82,6 +84,7 @@ use haul_job::{Error, Fault};
 use haul_net::Stream;
 use lane::Arriving;
 use namers::Namers;
+use references::References;
 use settle::Settler;
 use state::Shared;
 #[cfg(test)]
@@ -353,7 +356,11 @@ fn open_target(
         watch.on_name(&name)?;
         channel.outbox().send(Control::Named(name));
     }
-    shared(Arc::new(tree), rename_to, job)
+    let (references, notices) = References::open(&tree, &job.selection, &options)?;
+    let mut shared = shared(Arc::new(tree), rename_to, job)?;
+    shared.references = references;
+    notices.into_iter().for_each(|notice| shared.notice(notice));
+    Ok(shared)
 }
 
 /// Where nothing is kept.

@@ -42,6 +42,7 @@ use super::in_order::InOrder;
 use super::incoming::{Incoming, Lost, Progressed};
 use super::moves::Moves;
 use super::naming::Naming;
+use super::references::References;
 use super::rereads::Rereads;
 use super::token::Token;
 use super::write_route::WriteRoutes;
@@ -102,6 +103,8 @@ pub(super) struct Shared {
     pub(super) rereads: Rereads,
     /// By what other hosts of this end know the tree, where they write into it.
     pub(super) token: OnceLock<Token>,
+    /// Trees that may have a file already.
+    pub(super) references: References,
     /// This host leads nothing: it writes into what another host has made.
     pub(super) moves: Option<Moves>,
 }
@@ -154,6 +157,7 @@ impl Shared {
             done: AtomicU64::new(0),
             rereads: Rereads::default(),
             token: OnceLock::new(),
+            references: References::default(),
             moves: None,
         })
     }
@@ -162,7 +166,9 @@ impl Shared {
     pub(super) fn give_up_rights(&self) -> Option<Notice> {
         let tree = self.tree.local();
         let roots = [tree.and_then(LocalTree::root_directory), tree.and_then(LocalTree::backup_directory)];
-        let trees: Vec<_> = roots.into_iter().flatten().map(|root| (root, Access::Write)).collect();
+        // A hard link needs the rights of its new place at the old one, too.
+        let roots = roots.into_iter().flatten().chain(self.references.roots());
+        let trees: Vec<_> = roots.map(|root| (root, Access::Write)).collect();
         self.job.far.then(|| rights::stay_within(&trees, self.job.selection.xattrs))
     }
 

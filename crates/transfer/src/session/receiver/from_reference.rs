@@ -1,0 +1,86 @@
+//! Makes a file from a reference tree instead of asking for its data.
+//!
+//! A file that is to be sent is looked for in each reference tree. If one has it as the source has it, a hard link is made,
+//! or a copy, or nothing, as the job says. If only its metadata differs, a copy gets the source's. All others are sent.
+
+use std::io;
+
+use haul_store::{Kind, LocalTree, StoreError};
+use haul_wire::control::OfReference;
+
+use crate::session::convert;
+
+use super::references::Sought;
+use super::state::Shared;
+
+/// True: nothing is to be sent. False: no reference tree has it, or it changed while it was looked at.
+pub(super) fn bring(shared: &Shared, sought: &Sought<'_>) -> Result<bool, StoreError> {
+    let Some(made) = shared.references.made() else { return Ok(false) };
+    let selection = &shared.job.selection;
+    let found = shared.references.find(sought, shared.rules, selection, &|| shared.is_over());
+    let (Some(found), Some(target)) = (found, shared.tree().local()) else { return Ok(false) };
+    if selection.dry_run || (found.is_exact && made == OfReference::Nothing) {
+        return Ok(true);
+    }
+    let is_made = match found.is_exact && made == OfReference::HardLink {
+        true => link(target, found.tree, sought)?,
+        false => false,
+    };
+    // Also where no hard link can be made: on another file system, or after too many links.
+    if !is_made && !copy(shared, found.tree, sought)? {
+        return Ok(false);
+    }
+    shared.name_changed(sought.path);
+    if selection.flush {
+        shared.storage.during(|| shared.tree().flush_file(sought.path))?;
+    }
+    shared.flush_before_removal(sought.path)?;
+    Ok(true)
+}
+
+/// False: it cannot be linked.
+fn link(target: &LocalTree, from: &LocalTree, sought: &Sought<'_>) -> Result<bool, StoreError> {
+    if target.link_from(from, sought.path).is_err() {
+        return Ok(false);
+    }
+    // Somebody may have changed it since it was looked at.
+    let stat = target.stat(sought.path)?;
+    Ok(stat.is_some_and(|stat| stat.kind == Kind::File && stat.size == sought.identity.size))
+}
+
+/// Copies the data on this host. The file gets its name once it is flushed, as any other. False: it changed meanwhile.
+fn copy(shared: &Shared, from: &LocalTree, sought: &Sought<'_>) -> Result<bool, StoreError> {
+    let (path, size) = (sought.path, sought.identity.size);
+    let failed = |error: io::Error| StoreError::new("read", path, error);
+    let Ok(file) = from.open_file(path) else { return Ok(false) };
+    let before = file.stat().map_err(failed)?;
+    let draft = shared.tree().new_draft(path, false)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut at = 0;
+    while let Some((start, end)) = file.next_data(at, size).map_err(failed)? {
+        at = start;
+        while at < end {
+            let most = usize::try_from(end - at).unwrap_or(COPY_BYTES).min(COPY_BYTES);
+            let read = file.read_at(&mut buffer[..most], at).map_err(failed)?;
+            if read == 0 || shared.is_over() {
+                draft.discard()?;
+                return Ok(false);
+            }
+            draft.write_at(&buffer[..read], at)?;
+            at += read as u64;
+            // The session sees that work goes on.
+            shared.count_done();
+        }
+    }
+    draft.extend(size)?;
+    if file.stat().map_err(failed)?.version != before.version {
+        draft.discard()?;
+        return Ok(false);
+    }
+    let metadata = convert::metadata(sought.attributes, &shared.job.selection);
+    shared.storage.during(|| draft.commit(&metadata, shared.job.selection.flush))?;
+    Ok(true)
+}
+
+/// Of one read: large enough that system calls cost nothing beside the copying.
+const COPY_BYTES: usize = 1 << 20;
