@@ -14,7 +14,6 @@ mod as_copied;
 mod asked_for;
 mod at;
 mod attributes;
-mod backup;
 mod cold;
 #[cfg(test)]
 #[path = "../tests/conformance/mod.rs"]

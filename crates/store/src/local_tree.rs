@@ -3,6 +3,8 @@
 //! Every path stays beneath the root, and links beneath it are not followed, even planted ones. Entries that replace
 //! others are made under a temporary name and renamed, so a name never shows something half made.
 
+mod backup;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -14,7 +16,6 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::attributes::Namespaces;
-use crate::backup::Backups;
 use crate::ends::reading::SourceFile;
 use crate::error::{Context, Result, StoreError, is_missing, printable, refusal};
 use crate::kernel_files::KernelFiles;
@@ -25,6 +26,8 @@ use crate::parents::Parents;
 use crate::placed::{Placed, TWIN};
 use crate::regular_file::READ_FLAGS;
 use crate::typed::{Typed, means_contents, parent_and_name};
+
+use self::backup::Backups;
 
 /// How a typed target path is understood, and what is kept.
 #[derive(Debug, Clone, Default)]

@@ -59,7 +59,7 @@ pub const ROWS: &[Row] = &[
         Other("wildcards of a far side are refused; sources whose paths begin in several directories, too"),
         From(&["-R", "--delete"], &["dir/deep", "cache/", "link"]),
     ),
-    row("-R with /./", Same, From(&["-R"], &["./dir/./deep", "dir/./there"])),
+    row("-R with /./", Same, From(&["-R"], &["dir/./deep", "dir/./there"])),
     row("-b, --backup", Better("times of directories are kept, too"), Files(&["--backup", "--delete"])),
     row("--suffix", Same, Files(&["-b", "--suffix=.old"])),
     row(

@@ -12,9 +12,10 @@ use rustix::io::Errno;
 
 use crate::error::{Context, Result, StoreError, is_missing, refusal};
 use crate::limits::MAX_DEPTH;
-use crate::local_tree::{LocalTree, TargetOptions, replace};
 use crate::meta::{Kind, Metadata, Stat};
 use crate::name::{parse_haul_name, split};
+
+use super::{LocalTree, TargetOptions, replace};
 
 /// Where a tree keeps what is replaced.
 #[derive(Debug)]
