@@ -14,7 +14,7 @@ use haul_wire::codec;
 use haul_wire::control::{
     Abort, AbortFault, Address, AgentHello, Answer, Candidate, Carriage, ChunkRange, Control, Dial, FailureKind,
     FilterRule, Listed, Notice, Outcome, OutcomeKind, ProbeArrived, ProbeSent, Receipt, ReceiverSummary, Role,
-    Selection, SenderSummary, Start, Void, Wanted, Withdraw,
+    Selection, SenderSummary, Sides, Start, Void, Wanted, Withdraw,
 };
 use haul_wire::lane::{BlockHeader, Encoding, Hello, LaneHello, Trailer, UnitHeader, UnitKind};
 use haul_wire::manifest::{Attributes, Identity as FileIdentity, Item, ItemKind, PackedItem, Packer, Time, Xattr};
@@ -170,7 +170,14 @@ fn messages() -> Vec<Control> {
         limits,
     };
     let selection = Selection {
-        rules: vec![FilterRule { include: false, pattern: b"*.o".to_vec() }],
+        rules: vec![FilterRule {
+            include: false,
+            pattern: b"*.o".to_vec(),
+            sides: Sides::Both,
+            negated: false,
+            perishable: false,
+            merge: None,
+        }],
         listed: Listed::Trees,
         max_delete: Some(3),
         ..Selection::default()

@@ -559,6 +559,8 @@ pub enum Filter {
     Rule { include: bool, pattern: OsString },
     /// `--include-from` or `--exclude-from`
     File { include: bool, file: OsString },
+    /// `--filter`
+    Written(OsString),
 }
 
 impl Typed {
@@ -575,21 +577,18 @@ impl Typed {
 /// The filters as typed. Their order decides which one wins.
 pub fn filters_in_order(matches: &clap::ArgMatches) -> Vec<Filter> {
     let mut found = Vec::new();
-    for (id, include, from_file) in [
-        ("exclude", false, false),
-        ("include", true, false),
-        ("exclude_from", false, true),
-        ("include_from", true, true),
-    ] {
+    type Meant = fn(OsString) -> Filter;
+    let kinds: [(&str, Meant); 5] = [
+        ("exclude", |pattern| Filter::Rule { include: false, pattern }),
+        ("include", |pattern| Filter::Rule { include: true, pattern }),
+        ("exclude_from", |file| Filter::File { include: false, file }),
+        ("include_from", |file| Filter::File { include: true, file }),
+        ("filter", Filter::Written),
+    ];
+    for (id, filter) in kinds {
         let indices = matches.indices_of(id).into_iter().flatten();
         let values = matches.get_many::<OsString>(id).into_iter().flatten().cloned();
-        found.extend(indices.zip(values).map(|(index, value)| {
-            let filter = match from_file {
-                true => Filter::File { include, file: value },
-                false => Filter::Rule { include, pattern: value },
-            };
-            (index, filter)
-        }));
+        found.extend(indices.zip(values).map(|(index, value)| (index, filter(value))));
     }
     found.sort_by_key(|(index, _)| *index);
     found.into_iter().map(|(_, filter)| filter).collect()

@@ -144,7 +144,9 @@ pub fn letters(item: &ItemTold, direction: Direction) -> String {
             }
         }
         EntryType::HardLink if item.made => 'h',
-        _ if item.made || (item.kind == EntryType::Symlink && item.changed.content) => 'c',
+        // One that is there, and gets another owner or time, is not made anew.
+        EntryType::Symlink if item.changed.new || item.changed.content => 'c',
+        EntryType::Directory | EntryType::File if item.made => 'c',
         _ => '.',
     };
     let changed = &item.changed;

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haul_job::job::{DEFAULT_TIMEOUT, FileList, FileListBuilder, ListFault};
-use haul_job::{Carriage, Endpoint, Error, Family, Fault, FilterRule, Job, Place, Selection, Service, SshOptions};
+use haul_job::{Carriage, Endpoint, Error, Family, Fault, Job, Place, Selection, Service, SshOptions};
 
 use crate::args::{CipherName, Connections, Cp, Filter, Reach, VerifyWhere};
 use crate::endpoint;
+use crate::filter_rules::{self, split_lines};
 use crate::printable::printable;
 use crate::reach::{parse_jump, parse_port};
 use crate::relative;
@@ -127,7 +128,7 @@ fn endpoints(paths: &[OsString]) -> Result<Ends, Error> {
 
 fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Selection, Error> {
     Ok(typed.rules.select(Selection {
-        rules: rules(filters, lists)?,
+        rules: filter_rules::rules(filters, typed, &mut |flag, file| lists.read(flag, file))?,
         files_from: typed
             .files_from
             .as_deref()
@@ -279,43 +280,6 @@ pub fn split_words(text: &str) -> Result<Vec<String>, String> {
     if quote.is_some() { Err("a quote is not closed".to_owned()) } else { Ok(words) }
 }
 
-/// Filter rules in the order typed. A file of rules is expanded where its flag stands.
-fn rules(filters: &[Filter], lists: &mut Lists) -> Result<Vec<FilterRule>, Error> {
-    let mut rules = Vec::new();
-    for filter in filters {
-        match filter {
-            Filter::Rule { include, pattern } => add_rule(&mut rules, *include, pattern.as_bytes())?,
-            Filter::File { include, file } => {
-                let flag = if *include { "--include-from" } else { "--exclude-from" };
-                for line in split_lines(&lists.read(flag, file)?, lists.from0) {
-                    if !line.starts_with(b"#") && !line.starts_with(b";") {
-                        add_rule(&mut rules, *include, line)?;
-                    }
-                }
-            }
-        }
-    }
-    Ok(rules)
-}
-
-/// As in rsync, `+ ` and `- ` in front of a pattern overrule the flag, and `!` alone forgets the rules so far.
-fn add_rule(rules: &mut Vec<FilterRule>, include: bool, pattern: &[u8]) -> Result<(), Error> {
-    let (include, pattern) = match pattern {
-        b"!" => {
-            rules.clear();
-            return Ok(());
-        }
-        [b'+', b' ', rest @ ..] => (true, rest),
-        [b'-', b' ', rest @ ..] => (false, rest),
-        _ => (include, pattern),
-    };
-    if pattern.is_empty() {
-        return Err(usage("a filter pattern is empty").try_this("an empty pattern matches nothing; leave it out"));
-    }
-    rules.push(FilterRule { include, pattern: pattern.to_vec() });
-    Ok(())
-}
-
 /// Paths of `--files-from`, relative to the source, as in rsync. A slash in front has no meaning. Lines that begin with
 /// `#` or `;` are comments, except with NUL separators. `dir` is the directory alone; `dir/` adds its entries, and `-r`
 /// adds everything below.
@@ -375,13 +339,6 @@ impl Lists {
     }
 }
 
-/// The lines of a list, without empty ones.
-fn split_lines(bytes: &[u8], from0: bool) -> impl Iterator<Item = &[u8]> {
-    let end = if from0 { 0 } else { b'\n' };
-    let whole = move |line| if from0 { line } else { <[u8]>::strip_suffix(line, b"\r").unwrap_or(line) };
-    bytes.split(move |byte| *byte == end).map(whole).filter(|line| !line.is_empty())
-}
-
 fn usage(what: impl Into<String>) -> Error {
     Error::new(Fault::Usage, what)
 }
@@ -391,6 +348,8 @@ const MAX_LIST_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
+    use haul_job::FilterRule;
+
     use super::*;
     use crate::args::{Command, Typed};
 
@@ -525,7 +484,12 @@ mod tests {
             .selection
             .rules
             .iter()
-            .map(|rule| format!("{} {}", if rule.include { '+' } else { '-' }, printable(&rule.pattern)))
+            .map(|rule| match rule {
+                FilterRule::Pattern(rule) => {
+                    format!("{} {}", if rule.include { '+' } else { '-' }, printable(&rule.pattern))
+                }
+                FilterRule::PerDirectory(file) => format!(": {}", printable(&file.name)),
+            })
             .collect();
         assert_eq!(shown, ["+ *.rs", "- -x", "- *.tmp", "+ keep.tmp", "- -dash", "+ last", "- *"]);
         assert_eq!(job(&["--exclude=a", "--exclude=!", "--exclude=b"]).selection.rules.len(), 1);

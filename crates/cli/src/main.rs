@@ -21,6 +21,7 @@ mod ending;
 mod endpoint;
 mod failure;
 mod figures;
+mod filter_rules;
 mod headings;
 mod itemise;
 mod job;

@@ -11,7 +11,7 @@ type Word = (&'static [&'static str], &'static str);
 const WORDS: &[Word] = &[
     (
         &["--info", "--debug", "--stderr", "--msgs2stderr"],
-        "-v names each path, -vv what rules leave out, --stats the totals, --live what limits the copy",
+        "--progress shows how far it is, -v names each path, -vv what rules leave out, --stats the totals, --live what limits it",
     ),
     (&["--no-motd", "--motd"], "a daemon of haul sends no message of the day"),
     (
@@ -95,7 +95,6 @@ const WORDS: &[Word] = &[
         "directories come with their contents; --files-from lists single ones",
     ),
     (&["--prune-empty-dirs", "-m"], "directories are made where the source has them; --exclude leaves them out"),
-    (&["--cvs-exclude"], "name the patterns: --exclude '*.o' --exclude .git/"),
     (
         &["--ignore-missing-args", "--delete-missing-args"],
         "a source that is missing fails, and the rest is copied (exit status 23)",
@@ -109,10 +108,6 @@ const WORDS: &[Word] = &[
     ),
     (&["--copy-as"], "`user=NAME` beside a key of haul serve says as whom its files are written"),
     (&["--max-alloc"], "memory does not grow with files; there is no limit to set"),
-    (
-        &["--filter", "-f"],
-        "--include and --exclude, in the order typed, and their lists from files; merge files are not read",
-    ),
     (&["--log-file-format"], "--out-format is the form of lines on standard output"),
     (&["-O", "-B"], "of scp, haul has -3 -4 -6 -C -F -J -P -S -c (checksum) -i -l -o -p -q -r -v"),
 ];

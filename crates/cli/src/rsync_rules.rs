@@ -55,6 +55,13 @@ pub struct RsyncRules {
     /// Change the modes of what is copied, as in rsync: D750,F640 or u=rwX,go-w (D for directories, F for all else)
     #[arg(long, value_name = "CHANGES", value_parser = chmod::parse, allow_hyphen_values = true, help_heading = WHAT)]
     pub chmod: Vec<chmod::Changes>,
+    /// A rule of rsync's language: '- PATTERN', '+ PATTERN', 'P PATTERN' (protect from --delete), '. FILE' (rules of a file)
+    /// or ': NAME' (rules of such a file in each directory of the source)
+    #[arg(short = 'f', long, value_name = "RULE", allow_hyphen_values = true, help_heading = WHAT)]
+    pub filter: Vec<OsString>,
+    /// Leave out what CVS ignores: objects, backups, .git/ and their like, and what .cvsignore files name
+    #[arg(long, help_heading = WHAT)]
+    pub cvs_exclude: bool,
     /// Copy each source with its path as typed: 'a/b' becomes DST/a/b. In 'a/./b' the path begins behind the dot
     #[arg(short = 'R', long, help_heading = WHAT)]
     pub relative: bool,

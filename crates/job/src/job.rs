@@ -13,7 +13,10 @@ use haul_pump::SendRoute;
 pub use haul_engine::paths::{Asked as AskedPaths, AskedPath};
 pub use haul_engine::service::{AskedClass, ServiceClass};
 pub use haul_net::way::Protocol as Transport;
-pub use haul_store::{FileList, FileListBuilder, ListFault, WriteRoute};
+pub use haul_store::{
+    CVS_PATTERNS, FileList, FileListBuilder, FilterRule, ListFault, MergeFile, MergeFormat, PatternRule, ReadRule,
+    RuleTraits, Sides, WriteRoute, read_rule,
+};
 pub use haul_wire::control::{AccountRule, Accounts, Backup, ModeChange, OfReference, References};
 
 /// One copy job: any number of sources, one target.
@@ -160,15 +163,6 @@ pub struct Selection {
     pub trust_journal: bool,
     /// Whether missing parent directories of the target are made (true by default, like `mkdir -p`).
     pub make_target: bool,
-}
-
-/// One `--include` or `--exclude`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilterRule {
-    /// True for `--include`.
-    pub include: bool,
-    /// rsync's pattern language.
-    pub pattern: Vec<u8>,
 }
 
 /// How the bytes travel.

@@ -4,6 +4,17 @@
 //! compared with the last component, a pattern with a slash with the end of the path. A pattern that begins with a
 //! slash is compared with the whole path. A slash at the end means directories only. An excluded directory is not
 //! entered, so nothing beneath it is asked for. `tests/rsync_filters.rs` compares all of it with rsync itself.
+//!
+//! Rules of a merge file hold in its directory: [`DirectoryRules`](crate::DirectoryRules) has those of the directories
+//! down to where a walk is.
+
+mod directories;
+mod written;
+
+pub use directories::DirectoryRules;
+pub use written::{
+    CVS_PATTERNS, FilterRule, MergeFile, MergeFormat, PatternRule, ReadRule, RuleTraits, Sides, read_rule,
+};
 
 use crate::limits::MAX_FILTER_RULES;
 use crate::pattern::{Manner, Pattern, Start, has_wildcard};
@@ -11,12 +22,31 @@ use crate::pattern::{Manner, Pattern, Start, has_wildcard};
 /// An ordered list of rules.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    rules: Vec<Rule>,
+    entries: Vec<Entry>,
 }
 
 #[derive(Debug, Clone)]
-struct Rule {
-    include: bool,
+enum Entry {
+    Rule(Rule),
+    Merge(MergeFile),
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    /// The sender: may it be copied?
+    Sender,
+    /// The receiver: may it be deleted?
+    Receiver {
+        /// It stands beneath a directory that is deleted.
+        is_beneath_deleted: bool,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    pub(crate) include: bool,
+    traits: RuleTraits,
     directories_only: bool,
     /// It ends with `***`, for which a directory has a slash at its end: `dir/***` is the directory and everything in
     /// it.
@@ -40,33 +70,84 @@ enum Scope {
 impl Filter {
     /// Compiles rules in order: true includes, false excludes. The error is a sentence for the user.
     pub fn new(rules: &[(bool, Vec<u8>)]) -> std::result::Result<Filter, String> {
+        let rules: Vec<_> = rules.iter().map(|(include, pattern)| FilterRule::pattern(*include, pattern)).collect();
+        Filter::of(&rules)
+    }
+
+    /// Compiles rules in order.
+    pub fn of(rules: &[FilterRule]) -> std::result::Result<Filter, String> {
         if rules.len() > MAX_FILTER_RULES {
             return Err(format!("there are more than {MAX_FILTER_RULES} include and exclude rules"));
         }
         let mut filter = Filter::default();
-        for (include, text) in rules {
-            if text.is_empty() {
-                return Err("an include or exclude pattern is empty".into());
+        for rule in rules {
+            filter.entries.push(match rule {
+                FilterRule::Pattern(rule) => Entry::Rule(Rule::of(rule)?),
+                FilterRule::PerDirectory(merge) => Entry::Merge(merge.clone()),
+            });
+            if let FilterRule::PerDirectory(MergeFile { name, excludes_itself: true, .. }) = rule {
+                filter.entries.push(Entry::Rule(Rule::new(false, name)?));
             }
-            filter.rules.push(Rule::new(*include, text)?);
         }
         Ok(filter)
     }
 
-    /// True when the entry is wanted. `path` is relative to the root of the transfer; its root itself always is.
+    /// True when the entry may be wanted. `path` is relative to the root of the transfer; its root itself always is.
+    /// Merge files are not read: they, and the rules behind them, leave out nothing here.
     pub fn selects(&self, path: &[u8], is_dir: bool) -> bool {
-        let decided = || self.rules.iter().find(|rule| rule.matches(path, is_dir)).map(|rule| rule.include);
-        path.is_empty() || decided().unwrap_or(true)
+        let mut rules = self.entries.iter().map_while(|entry| match entry {
+            Entry::Rule(rule) => Some(rule),
+            Entry::Merge(_) => None,
+        });
+        let mut decided = || rules.find(|rule| rule.holds(Asks::Sender) && rule.matches(path, is_dir));
+        path.is_empty() || decided().is_none_or(|rule| rule.include)
+    }
+
+    /// True when the entry is wanted, or may be deleted. `directories` has the rules of the directory that it stands in.
+    pub fn selects_in(&self, directories: &DirectoryRules, asks: Asks, path: &[u8], is_dir: bool) -> bool {
+        if path.is_empty() {
+            return true;
+        }
+        let mut merge = 0;
+        for entry in &self.entries {
+            let decided = match entry {
+                Entry::Rule(rule) => (rule.holds(asks) && rule.matches(path, is_dir)).then_some(rule.include),
+                Entry::Merge(file) => {
+                    let decided = directories.decided(merge, file, asks, path, is_dir);
+                    merge += 1;
+                    decided
+                }
+            };
+            if let Some(include) = decided {
+                return include;
+            }
+        }
+        true
+    }
+
+    /// The merge files, in their order.
+    pub(crate) fn merge_files(&self) -> impl Iterator<Item = &MergeFile> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Merge(file) => Some(file),
+            Entry::Rule(_) => None,
+        })
     }
 
     /// True when there are no rules, so everything is wanted.
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.entries.is_empty()
     }
 }
 
 impl Rule {
+    pub(crate) fn of(rule: &PatternRule) -> std::result::Result<Rule, String> {
+        Ok(Rule { traits: rule.traits, ..Rule::new(rule.include, &rule.pattern)? })
+    }
+
     fn new(include: bool, text: &[u8]) -> std::result::Result<Rule, String> {
+        if text.is_empty() {
+            return Err("an include or exclude pattern is empty".into());
+        }
         // rsync looks for `**` in the text, whether or not the first star is quoted.
         let spans_components = has_wildcard(text) && text.windows(2).any(|pair| pair == b"**");
         let begins_wild = spans_components && text.starts_with(b"**");
@@ -86,10 +167,34 @@ impl Rule {
             (false, true, true) => Scope::WholeAfterSlash,
             (false, true, false) => Scope::End,
         };
-        Ok(Rule { include, directories_only, takes_slash, scope, pattern: Pattern::new(body, Manner::Rsync)? })
+        let (traits, pattern) = (RuleTraits::default(), Pattern::new(body, Manner::Rsync)?);
+        Ok(Rule { include, traits, directories_only, takes_slash, scope, pattern })
     }
 
-    fn matches(&self, path: &[u8], is_dir: bool) -> bool {
+    /// Whether it is for who asks.
+    pub(crate) fn holds(&self, asks: Asks) -> bool {
+        match asks {
+            Asks::Sender => self.traits.sides != Sides::Receiver,
+            Asks::Receiver { is_beneath_deleted } => {
+                self.traits.sides != Sides::Sender && !(is_beneath_deleted && self.traits.perishable)
+            }
+        }
+    }
+
+    /// The path as the rule sees it, whose file stands in a directory: a slash in front is that directory.
+    pub(crate) fn seen_from<'a>(&self, directory: &[u8], path: &'a [u8]) -> &'a [u8] {
+        let beneath = if directory.is_empty() { Some(path) } else { path.strip_prefix(directory) };
+        match self.scope {
+            Scope::Whole => beneath.map_or(path, |rest| rest.strip_prefix(b"/").unwrap_or(rest)),
+            Scope::Last(_) | Scope::End | Scope::WholeAfterSlash => path,
+        }
+    }
+
+    pub(crate) fn matches(&self, path: &[u8], is_dir: bool) -> bool {
+        self.is_like(path, is_dir) != self.traits.negated
+    }
+
+    fn is_like(&self, path: &[u8], is_dir: bool) -> bool {
         if self.directories_only && !is_dir {
             return false;
         }

@@ -72,7 +72,10 @@ pub use ends::writing::{Draft, FileToWrite, TargetTree};
 pub use ends::zeros::zeros;
 pub use error::{Result, StoreError, drives_terminal, printable};
 pub use files_from::{Extent, FileList, FileListBuilder, ListFault};
-pub use filter::Filter;
+pub use filter::{
+    Asks, CVS_PATTERNS, DirectoryRules, Filter, FilterRule, MergeFile, MergeFormat, PatternRule, ReadRule, RuleTraits,
+    Sides, read_rule,
+};
 pub use found::{EntryKind, Found, FoundEntry, Hidden};
 pub use journal_file::JournalFile;
 pub use limits::{DIRECT_FROM_BYTES, MAX_LISTED_PATH_BYTES};

@@ -444,6 +444,15 @@ impl LocalTree {
         opened.context("open", path)
     }
 
+    /// The content of a merge file; `None` where there is none.
+    pub fn read_merge_file(&self, path: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        match self.open_file(path) {
+            Ok(file) => file.read_rules().map(Some),
+            Err(error) if is_missing(&error.source) => Ok(None),
+            Err(error) => Err(error.source),
+        }
+    }
+
     /// Opens a directory for reading its names.
     pub(crate) fn open_dir(&self, path: &[u8]) -> io::Result<OwnedFd> {
         check_path(path)?;

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::ends::reading::SourceFile;
-use crate::error::{Result, StoreError};
+use crate::error::{Result, StoreError, is_missing};
 use crate::held::Held;
 use crate::kernel_files::KernelFiles;
 use crate::local_file::LocalFile;
@@ -116,6 +116,15 @@ impl SourceSet {
     /// Opens a regular file that the walk found, by its `source` and `source_path`.
     pub fn open(&self, source: u32, source_path: &[u8]) -> Result<SourceFile> {
         self.open_file(source, source_path).map_err(|error| StoreError::new("open", source_path, error))
+    }
+
+    /// The content of a merge file; `None` where there is none.
+    pub(crate) fn read_merge_file(&self, number: u32, path: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        match self.open_file(number, path) {
+            Ok(file) => file.read_rules().map(Some),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn open_file(&self, number: u32, path: &[u8]) -> io::Result<SourceFile> {

@@ -20,7 +20,7 @@ use crate::at::{self, At};
 use crate::attributes::{self, Namespaces, Place};
 use crate::error::{StoreError, is_missing, refusal};
 use crate::files_from::{Extent, FileList, Range};
-use crate::filter::Filter;
+use crate::filter::{Asks, DirectoryRules, Filter};
 use crate::found::{EntryKind, Found, FoundEntry, Hidden};
 use crate::hard_links::{HardLinks, Name};
 use crate::layers::{Directory, Frame, Layer, Stack, Wanted, source_path};
@@ -35,6 +35,8 @@ use crate::walk_options::WalkOptions;
 pub struct Walk {
     set: Arc<SourceSet>,
     filter: Filter,
+    /// Of merge files down to where the walk is.
+    directory_rules: DirectoryRules,
     list: Option<Arc<FileList>>,
     namespaces: Namespaces,
     hard_links: Option<HardLinks>,
@@ -88,6 +90,7 @@ impl Walk {
         let mut walk = Walk {
             set,
             filter: options.filter,
+            directory_rules: DirectoryRules::default(),
             list: None,
             namespaces: Namespaces { xattrs: options.xattrs, acls: options.acls, ..Namespaces::default() },
             hard_links: options.hard_links.then(HardLinks::default),
@@ -189,6 +192,7 @@ impl Walk {
     /// Looks at one name of the directory on top of the stack in all sources, and yields the entry that counts.
     fn visit(&mut self, name: &[u8], wanted: Wanted) {
         let path = join(&self.path, name);
+        self.read_merge_files(&path, &wanted);
         if parse_haul_name(name).is_some() {
             // Its type is unknown, but a rule may exclude it by its name.
             if self.filtered(&path, false, &wanted) > Extent::Nothing {
@@ -292,10 +296,32 @@ impl Walk {
 
     /// The wanted extent after the filter rules. As in rsync, directories on the way to a listed path are not filtered.
     fn filtered(&self, path: &[u8], is_dir: bool, wanted: &Wanted) -> Extent {
-        if wanted.extent == Extent::OnTheWay || self.filter.selects(path, is_dir) {
+        let selects = || self.filter.selects_in(&self.directory_rules, Asks::Sender, path, is_dir);
+        if wanted.extent == Extent::OnTheWay || selects() {
             return wanted.extent;
         }
         if wanted.beneath.is_some() { Extent::OnTheWay } else { Extent::Nothing }
+    }
+
+    /// Reads the merge files of the directory in which `path` stands, and of those above, unless they were read before.
+    /// If several sources meet there, the first one's count.
+    fn read_merge_files(&mut self, path: &[u8], wanted: &Wanted) {
+        let Some(&(number, _)) = wanted.sources.first() else { return };
+        let (set, has_list) = (Arc::clone(&self.set), self.list.is_some());
+        let mut read = |path: &[u8]| {
+            let Source { name, is_dir, .. } = set.source(number);
+            let is_beneath = path.strip_prefix(&name[..]).is_some_and(|rest| rest.starts_with(b"/"));
+            // The parent of what was named is not looked into.
+            if !(has_list || name.is_empty() || (*is_dir && is_beneath)) {
+                return Ok(None);
+            }
+            set.read_merge_file(number, source_path(&set, has_list, number, path))
+        };
+        let mut wrong = Vec::new();
+        self.directory_rules.go_to(&self.filter, path, &mut read, &mut |path, why| wrong.push((path, why)));
+        for (path, why) in wrong {
+            self.fail("use the rules of", path, why);
+        }
     }
 
     /// Yields a file, a link, or a skipped special file.

@@ -36,6 +36,7 @@
 //!       <--- ProbeArrived ---------
 //! ```
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -46,6 +47,7 @@ pub use crate::address::{Address, Candidate};
 use crate::bounded;
 pub use crate::chunk_range::ChunkRange;
 use crate::fault::CodecFault;
+pub use crate::filter_rule::{FilterRule, Merge, MergeFormat, Sides};
 use crate::limits::{
     MAX_ACCOUNT_RULES, MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATH_BYTES, MAX_PATHS, MAX_RANGES,
     MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
@@ -291,9 +293,9 @@ pub struct Selection {
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
     pub chmod: Vec<ModeChange>,
     /// What is replaced or deleted stays under another name.
-    pub backup: Option<Backup>,
+    pub backup: Option<Box<Backup>>,
     /// Trees beside the target that may have a file already.
-    pub references: Option<References>,
+    pub references: Option<Box<References>>,
     /// Who owns what a user of the source owns; the first that matches counts.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_ACCOUNT_RULES>")]
     pub user_map: Vec<AccountRule>,
@@ -323,15 +325,6 @@ pub enum Listed {
     Paths,
     /// The same; and a directory means all beneath it.
     Trees,
-}
-
-/// One include or exclude rule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FilterRule {
-    /// Include rather than exclude.
-    pub include: bool,
-    /// rsync's pattern language.
-    pub pattern: Vec<u8>,
 }
 
 /// How the bytes travel.

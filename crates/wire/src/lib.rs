@@ -22,6 +22,7 @@ mod chunk_range;
 pub mod codec;
 pub mod control;
 mod fault;
+mod filter_rule;
 pub mod hashed;
 pub mod lane;
 pub mod limits;

@@ -85,7 +85,25 @@ pub enum SourceFile {
     Other(Arc<dyn FileToRead>),
 }
 
+/// Longest file of rules.
+const MAX_RULES_BYTES: usize = 1 << 20;
+
 impl SourceFile {
+    /// All of a file with rules.
+    pub(crate) fn read_rules(&self) -> io::Result<Vec<u8>> {
+        let (mut bytes, mut block) = (Vec::new(), vec![0; 16 << 10]);
+        loop {
+            let read = self.read_at(&mut block, bytes.len() as u64)?;
+            bytes.extend_from_slice(&block[..read]);
+            if read == 0 {
+                return Ok(bytes);
+            }
+            if bytes.len() > MAX_RULES_BYTES {
+                return Err(refusal(io::ErrorKind::InvalidData, "it is longer than 1 MiB, which no list of rules is"));
+            }
+        }
+    }
+
     /// See [`FileToRead::stat`].
     pub fn stat(&self) -> io::Result<Stat> {
         match self {

@@ -18,7 +18,7 @@ impl AskedFor {
     /// [`haul_job::Fault::Usage`]: a filter rule cannot be understood.
     pub(crate) fn of(job: &Job) -> Result<Self, Error> {
         let selection = &job.selection;
-        let filter = convert::filter(selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?;
+        let filter = convert::filter(&selection.rules)?;
         Ok(Self {
             paths: haul_store::AskedFor::new(&job.source_paths(), selection.files_from.clone(), filter),
             hard_links: selection.hard_links,

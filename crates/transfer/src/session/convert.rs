@@ -21,10 +21,11 @@ use haul_wire::summary::{self, HeldBy, HostLimits};
 
 use crate::files::sparse;
 
+use super::filter_rules;
+
 pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selection {
-    let rule = |rule: &haul_job::FilterRule| wire::FilterRule { include: rule.include, pattern: rule.pattern.clone() };
     wire::Selection {
-        rules: selection.rules.iter().map(rule).collect(),
+        rules: selection.rules.iter().map(filter_rules::to_wire).collect(),
         listed: match &selection.files_from {
             None => wire::Listed::Nothing,
             Some(list) if list.is_recursive() => wire::Listed::Trees,
@@ -54,8 +55,8 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         max_delete: selection.max_delete,
         delete_excluded: selection.delete_excluded,
         chmod: selection.chmod.clone(),
-        backup: selection.backup.clone(),
-        references: selection.references.clone(),
+        backup: selection.backup.clone().map(Box::new),
+        references: selection.references.clone().map(Box::new),
         user_map: selection.user_map.clone(),
         group_map: selection.group_map.clone(),
         existing: selection.existing,
@@ -68,13 +69,28 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
     }
 }
 
-/// Rules, each with whether it includes, as the store matches them.
+/// Rules as the store matches them.
 ///
 /// # Errors
 /// [`Fault::Usage`]: a pattern is none.
-pub(crate) fn filter<'a>(rules: impl Iterator<Item = (bool, &'a Vec<u8>)>) -> Result<Filter, Error> {
-    let rules: Vec<(bool, Vec<u8>)> = rules.map(|(include, pattern)| (include, pattern.clone())).collect();
-    Filter::new(&rules).map_err(|why| Error::new(Fault::Usage, "a filter pattern cannot be understood").because(why))
+pub(crate) fn filter(rules: &[haul_job::FilterRule]) -> Result<Filter, Error> {
+    Filter::of(rules).map_err(|why| Error::new(Fault::Usage, "a filter pattern cannot be understood").because(why))
+}
+
+/// The rules that a peer sent.
+pub(crate) fn filter_of_wire(rules: &[wire::FilterRule]) -> Result<Filter, Error> {
+    filter(&rules.iter().map(filter_rules::of_wire).collect::<Vec<_>>())
+}
+
+/// The rules by which the receiver of a job protects what stands there. With `--delete-excluded` these are only rules for
+/// its side.
+pub(crate) fn filter_of_receiver(selection: &wire::Selection) -> Result<Filter, Error> {
+    let mut rules = selection.rules.clone();
+    let of_both = rules.iter_mut().filter(|rule| rule.sides == wire::Sides::Both);
+    if selection.delete_excluded {
+        of_both.for_each(|rule| rule.sides = wire::Sides::Sender);
+    }
+    filter_of_wire(&rules)
 }
 
 pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wire::Carriage {

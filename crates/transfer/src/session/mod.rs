@@ -19,6 +19,7 @@ pub(crate) mod convert;
 pub(crate) mod disk_watch;
 pub(crate) mod failure;
 pub(crate) mod farewell;
+mod filter_rules;
 pub(crate) mod foreseen;
 pub(crate) mod frames;
 pub(crate) mod grant;

@@ -236,7 +236,7 @@ fn directories_that_do_not_tell_what_their_names_are_are_copied_and_deleted_from
             let bench = with_every_change_of_kind();
             let mut job = bench.job();
             (job.selection.delete, job.selection.follow_links) = (true, follow_links);
-            job.selection.rules = vec![FilterRule { include: false, pattern: pattern.into() }];
+            job.selection.rules = vec![FilterRule::pattern(false, pattern.as_ref())];
             let mut listed = 0;
             let decide = |_, _: &Stopped| {
                 listed += 1;
@@ -466,7 +466,7 @@ fn what_is_called_like_an_unfinished_file_is_no_success_unless_a_rule_leaves_it_
     let report = crate::inside::scenarios::run_here(&job, 1, crate::session::receiver::CHECKPOINT_BYTES).unwrap();
     assert_eq!((report.failed, report.files_moved), (2, 1), "{report:?}");
     assert!(report.failures.iter().all(|(_, why)| why.contains("like an unfinished file") && why.contains("rename")));
-    job.selection.rules = vec![haul_job::FilterRule { include: false, pattern: b".haul-*".to_vec() }];
+    job.selection.rules = vec![haul_job::FilterRule::pattern(false, b".haul-*")];
     let report = crate::inside::scenarios::run_here(&job, 1, crate::session::receiver::CHECKPOINT_BYTES).unwrap();
     assert_eq!((report.failed, report.files_kept), (0, 1), "{report:?}");
 }

@@ -51,6 +51,7 @@ impl Stage {
     pub fn new() -> Self {
         let stage = Self { dir: scratch() };
         for pair in [stage.ours(), stage.theirs()] {
+            plant::text(&pair.source.with_file_name("rules"), "# of all\n- empty\n");
             plant_source(&pair.source);
             plant_reference(&pair.source.with_file_name("reference"), &pair.source);
             plant_target(&pair.target);
@@ -95,9 +96,9 @@ impl Stage {
         compared
     }
 
-    /// Copies these paths, in the directory of the source.
+    /// Copies these paths, in the directory of the source. The target's root has no source then.
     pub fn compare_paths(&self, paths: &[&str], ours: &[&str], theirs: &[&str]) -> Compared {
-        self.run_both(Some(paths), ours, theirs, FACETS)
+        self.run_both(Some(paths), ours, theirs, Facets { root: false, ..FACETS })
     }
 
     fn shared_files(&self, theirs: &Pair, ours: &Pair) -> Vec<String> {
@@ -166,6 +167,7 @@ fn plant_source(dir: &Path) {
     plant::file(&dir.join("dir/deep/new"), 1_024, 4);
     plant::text(&dir.join("dir/there"), "changed\n");
     plant::text(&dir.join("cache/kept.o"), "an object\n");
+    plant::text(&dir.join("dir/.rules"), "- new\nP *.keep\n");
     plant::text(&odd(dir, b"with space"), "odd\n");
     plant::text(&odd(dir, b"new\nline"), "odd\n");
     plant::text(&odd(dir, b"not utf-8 \xff"), "odd\n");
@@ -209,12 +211,13 @@ fn plant_target(dir: &Path) {
     plant::set_mode(&dir.join("mode"), 0o600);
     fs::remove_file(dir.join("other-link")).expect("planted");
     symlink("elsewhere", dir.join("other-link")).expect("own directory");
+    plant::text(&dir.join("dir/deep.keep"), "not at the source\n");
     plant::text(&dir.join("extra"), "not at the source\n");
     plant::text(&dir.join("extra-dir/inside"), "not at the source\n");
     for (name, at) in [("same-size", 3), ("older", 1_900_000_000), ("newer", 5), ("touched", 6), ("dir/there", 7)] {
         plant::set_mtime(&dir.join(name), at, 0);
     }
-    for name in ["extra", "extra-dir/inside", "dir", "other-link", "extra-dir"] {
+    for name in ["extra", "dir/deep.keep", "extra-dir/inside", "dir", "other-link", "extra-dir"] {
         plant::set_mtime(&dir.join(name), 9, 0);
     }
     // The other directories are as at the source.

@@ -19,8 +19,11 @@ pub(super) fn bring(shared: &Shared, sought: &Sought<'_>) -> Result<bool, StoreE
     let selection = &shared.job.selection;
     let found = shared.references.find(sought, shared.rules, selection, &|| shared.is_over());
     let (Some(found), Some(target)) = (found, shared.tree().local()) else { return Ok(false) };
-    if selection.dry_run || (found.is_exact && made == OfReference::Nothing) {
+    if selection.dry_run {
         return Ok(true);
+    }
+    if found.is_exact && made == OfReference::Nothing {
+        return remove_other(shared, sought.path).map(|()| true);
     }
     let is_made = match found.is_exact && made == OfReference::HardLink {
         true => link(target, found.tree, sought)?,
@@ -36,6 +39,16 @@ pub(super) fn bring(shared: &Shared, sought: &Sought<'_>) -> Result<bool, StoreE
     }
     shared.flush_before_removal(sought.path)?;
     Ok(true)
+}
+
+/// As with rsync, the target has no file that the reference tree has: not an older one either.
+fn remove_other(shared: &Shared, path: &[u8]) -> Result<(), StoreError> {
+    if shared.tree().stat(path)?.is_none_or(|stat| stat.kind == Kind::Directory) {
+        return Ok(());
+    }
+    let errors = shared.tree().delete_entry(path, &|_, _| false, false, &mut |_| ());
+    shared.name_changed(path);
+    errors.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// False: it cannot be linked.

@@ -1,14 +1,14 @@
 //! The settle thread: checkpoints and final names of large files, and what has to wait for its turn in the manifest.
 //! Lanes do not wait for a flush of a large file, unless too much would pile up behind it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use haul_engine::compare;
-use haul_store::{Kind, Stat, StoreError, parse_haul_name};
+use haul_store::{Asks, DirectoryRules, Kind, Stat, StoreError, parse_haul_name};
 use haul_wire::control::{Changes, LeftOut, Notice, OutcomeKind, Selection};
 use haul_wire::manifest::{Item, Time};
 
@@ -269,7 +269,7 @@ const WRITTEN_BY_ITSELF: Duration = Duration::from_secs(600);
 fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
     let Some(names) = end.names.as_ref().filter(|_| !shared.deletes_nothing()) else { return false };
     let mut any = false;
-    let deletions = Deletions { shared, beyond: Cell::new(0) };
+    let deletions = Deletions::of(shared, &end.path);
     let mut keep = |name: &[u8], is_dir: bool| {
         let of_part = parse_haul_name(name).is_some_and(|hash| names.contains(&hash));
         let path = if end.path.is_empty() { name.to_vec() } else { [&end.path, &b"/"[..], name].concat() };
@@ -288,7 +288,7 @@ fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
 /// With `--delete`, deletes an entry of another kind: a directory in the place of a file, or a file in the place of a directory.
 /// False: the entry stays (a filter, `--max-delete`), and the new one fails.
 pub(super) fn make_way(shared: &Shared, path: &[u8]) -> bool {
-    let deletions = Deletions { shared, beyond: Cell::new(0) };
+    let deletions = Deletions::of(shared, parent(path));
     let spare = |path: &[u8], is_dir: bool| deletions.spare(path, is_dir);
     let dry_run = shared.job.selection.dry_run;
     let mut gone = false;
@@ -305,22 +305,43 @@ pub(super) fn make_way(shared: &Shared, path: &[u8]) -> bool {
 /// What may be deleted, and what becomes of it.
 struct Deletions<'a> {
     shared: &'a Shared,
+    /// The directory whose entries are looked at.
+    directory: &'a [u8],
+    /// Those of merge files at the target.
+    rules: RefCell<DirectoryRules>,
     /// Entries that stay because of `--max-delete`.
     beyond: Cell<u64>,
 }
 
-impl Deletions<'_> {
+impl<'a> Deletions<'a> {
+    fn of(shared: &'a Shared, directory: &'a [u8]) -> Self {
+        Self { shared, directory, rules: RefCell::default(), beyond: Cell::new(0) }
+    }
+
     /// Whatever a sender lists, or leaves out: what is excluded stays, and so does what is more than was allowed.
     fn spare(&self, path: &[u8], is_dir: bool) -> bool {
         let stays = self.shared.is_over() || self.shared.deletes_nothing();
-        let selection = &self.shared.job.selection;
-        let is_excluded = || !self.shared.filter.selects(path, is_dir) || is_backup(selection, path);
-        if stays || (!selection.delete_excluded && is_excluded()) {
+        if stays || self.is_protected(path, is_dir) {
             return true;
         }
         let stays = !self.shared.may_delete();
         self.beyond.set(self.beyond.get() + u64::from(stays));
         stays
+    }
+
+    /// What a rule excludes here, and with `--backup` what is called like a backup.
+    fn is_protected(&self, path: &[u8], is_dir: bool) -> bool {
+        let Self { shared, rules, directory, .. } = self;
+        let selection = &shared.job.selection;
+        let mut rules = rules.borrow_mut();
+        let mut read = |path: &[u8]| shared.tree().local().map_or(Ok(None), |tree| tree.read_merge_file(path));
+        let mut is_unread = false;
+        rules.go_to(&shared.filter, path, &mut read, &mut |_, _| is_unread = true);
+        let asks = Asks::Receiver { is_beneath_deleted: parent(path) != *directory };
+        // What its rules would protect is not known.
+        is_unread
+            || !shared.filter.selects_in(&rules, asks, path, is_dir)
+            || (!selection.delete_excluded && is_backup(selection, path))
     }
 
     fn tell(&self, path: Vec<u8>) {

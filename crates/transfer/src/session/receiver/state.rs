@@ -3,6 +3,7 @@
 #[cfg(test)]
 pub(super) mod tests;
 
+mod fence;
 mod left_out;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -15,8 +16,7 @@ use haul_engine::journal;
 use haul_engine::receiving::Receiving;
 use haul_engine::window::Overflow;
 use haul_job::{Error, Fault};
-use haul_store::{Draft, Filter, Kind, LocalTree, Metadata, Stat, StoreError, TargetTree, WriteRoute, printable};
-use haul_sys::rights::Access;
+use haul_store::{Draft, Filter, Kind, Metadata, Stat, StoreError, TargetTree, WriteRoute, printable};
 use haul_wire::control::{
     Changes, Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary,
 };
@@ -29,7 +29,7 @@ use crate::session::clock::Clock;
 use crate::session::disk_watch::Storage;
 use crate::session::failure::Failure;
 use crate::session::reporter::Watch;
-use crate::session::{convert, rights, stopwatch};
+use crate::session::{convert, stopwatch};
 use crate::sync::lock;
 
 use super::ReceiverJob;
@@ -118,7 +118,7 @@ impl Shared {
         watch: Arc<Watch>,
         events: EventSender,
     ) -> Result<Self, Error> {
-        let filter = convert::filter(job.selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?;
+        let filter = convert::filter_of_receiver(&job.selection)?;
         let state = State {
             items: Receiving::default(),
             first_names: job.selection.hard_links.then(|| FirstNames::new(job.bounds.foreign_names)),
@@ -160,16 +160,6 @@ impl Shared {
             references: References::default(),
             moves: None,
         })
-    }
-
-    /// Keeps a far side within its tree. What to tell of it.
-    pub(super) fn give_up_rights(&self) -> Option<Notice> {
-        let tree = self.tree.local();
-        let roots = [tree.and_then(LocalTree::root_directory), tree.and_then(LocalTree::backup_directory)];
-        // A hard link needs the rights of its new place at the old one, too.
-        let roots = roots.into_iter().flatten().chain(self.references.roots());
-        let trees: Vec<_> = roots.map(|root| (root, Access::Write)).collect();
-        self.job.far.then(|| rights::stay_within(&trees, self.job.selection.xattrs))
     }
 
     /// Of a host that leads nothing.

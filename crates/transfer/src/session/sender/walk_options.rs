@@ -11,7 +11,7 @@ use crate::session::convert;
 /// The walk that a selection asks for.
 pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>) -> Result<WalkOptions, Error> {
     Ok(WalkOptions {
-        filter: convert::filter(selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?,
+        filter: convert::filter_of_wire(&selection.rules)?,
         files_from: listed,
         hard_links: selection.hard_links,
         xattrs: selection.xattrs,

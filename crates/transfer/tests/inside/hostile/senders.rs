@@ -194,7 +194,7 @@ fn what_was_not_asked_for_is_refused() {
     let link = |path: &str| item(path, ItemKind::Symlink { target: b"/etc/passwd".to_vec() });
     let directory = |path: &str| [item(path, ItemKind::Directory)];
     let exclude = |selection: &mut Selection| {
-        selection.rules = vec![FilterRule { include: false, pattern: b".ssh/".to_vec() }];
+        selection.rules = vec![FilterRule::pattern(false, b".ssh/")];
     };
     let keep_links: fn(&mut Selection) = |selection| selection.hard_links = true;
     let list: fn(&mut Selection) = |selection| {

@@ -1,5 +1,6 @@
 //! A receiver's state without its threads, for the tests of its parts.
 
+use haul_store::LocalTree;
 use haul_wire::RelPath;
 use haul_wire::control::{Carriage, Selection};
 use haul_wire::manifest::{Attributes, Identity, ItemKind};
