@@ -17,7 +17,7 @@ use crate::config_flags::ConfigArgs;
 use crate::detached::flags::{GoesOn, Log, Status, Stop};
 use crate::headings::{SAID, WHAT, WRITE};
 use crate::networks::NetworkFlags;
-use crate::place::flags::{AlgorithmName, PlaceCommand};
+use crate::place::flags::{AlgorithmName, DiffArgs, PlaceCommand};
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
 use crate::reach::{REACH, TRAVEL, parse_own_paths, parse_port_range, whole};
 use crate::record::flags::Record;
@@ -52,6 +52,8 @@ pub enum Command {
     Why(Why),
     /// Checks a tree against a manifest written by 'haul cp --manifest-out'
     Verify(Box<Verify>),
+    /// Shows what a copy of A to B would do: what is new, changed, extra; changes nothing
+    Diff(Box<DiffArgs>),
     /// Makes and shows the key that haul:// connections use
     Key(Key),
     /// Offers directories to haul://host/path, on one port and without ssh

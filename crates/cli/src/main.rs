@@ -16,6 +16,7 @@ mod config;
 mod config_flags;
 mod copy;
 mod detached;
+mod diff;
 mod due;
 mod ending;
 mod endpoint;
@@ -81,6 +82,7 @@ fn run() -> ExitCode {
             Command::Log(typed) => detached::commands::log(typed),
             Command::Why(typed) => why::run(typed),
             Command::Verify(typed) => verify::run(typed),
+            Command::Diff(typed) => diff::run(typed),
             Command::Key(typed) => key::run(typed),
             Command::Serve(typed) => serve::run(typed),
             Command::Token(typed) => token::run(typed),

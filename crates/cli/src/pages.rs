@@ -88,6 +88,7 @@ mod tests {
                 "haul-log",
                 "haul-why",
                 "haul-verify",
+                "haul-diff",
                 "haul-key",
                 "haul-serve",
                 "haul-token",

@@ -38,7 +38,7 @@ pub use haul_sys::whole_file;
 pub use haul_wire::PROTOCOL_VERSION;
 pub use kept::surroundings::Surroundings;
 pub use kept::{class_policy, network_classes, networks_observed, networks_shown, planted, trusted_keys};
-pub use place::verify;
+pub use place::{diff, verify};
 pub use reach::desk::Desk;
 pub use reach::over_ssh::log_in;
 pub use run::agent::{AgentOptions, agent};

@@ -256,3 +256,36 @@ pub struct Clean {
 const CLEAN_HELP: &str = "\
 A copy that dies leaves drafts (.haul-*.part) and journals (.haul-*.journal). The same copy goes on with
 them when it is run again. Drafts of a copy that lives are locked; they are neither shown nor removed.";
+
+/// `haul diff`
+#[derive(Debug, Args)]
+#[command(after_help = DIFF_HELP)]
+pub struct DiffArgs {
+    /// The source of a copy: a directory, or a file
+    #[arg(value_name = "A", value_hint = ValueHint::AnyPath)]
+    pub source: OsString,
+    /// Its target
+    #[arg(value_name = "B", value_hint = ValueHint::AnyPath)]
+    pub target: OsString,
+    /// Compare contents instead of size and time: each side hashes its files, only hashes travel
+    #[arg(short = 'c', long)]
+    pub checksum: bool,
+    /// Also name what is the same
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+    /// Say nothing
+    #[arg(short = 'q', long, conflicts_with_all = ["verbose", "json"])]
+    pub quiet: bool,
+    /// A JSON object a line: each difference, then the totals
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+const DIFF_HELP: &str = "\
+It changes nothing. A and B are compared as 'haul cp -r A/ B' would do it: 'new' is only in A, 'extra' only in
+B, 'changed' says in what: kind, size, time, contents, target of a link. Each may be a path of this machine,
+[USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH or haul://HOST[:PORT]/PATH.
+
+Exit status, as of diff: 0 all the same, 1 something differs, more when something could not be compared.";

@@ -1,6 +1,9 @@
 //! `haul verify` and `haul diff`: trees here and at another host against the lists that people have, and against each other.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use haul_e2e::{Run, at, code, needs, plant};
 
@@ -72,4 +75,71 @@ fn a_bag_at_another_host_is_checked_with_its_own_lists() {
     verify().expect(code::VERIFICATION).says(&["extra: data/new", "altered: bagit.txt"]);
     let other = daemon.haul_in_words("verify").arg(daemon.url("bag/data")).run();
     other.expect(code::USAGE).says(&["is no bag"]);
+}
+
+/// Lines of rsync's dry run, as `haul diff` calls them. Times of directories are none of its matters.
+fn rsync_says(flags: &str, source: &Path, target: &Path) -> BTreeSet<String> {
+    let ends = [source, target].map(|end| format!("{}/", end.display()));
+    let run = Run::new("rsync").args([flags, "--delete"]).args(ends).run().expect(code::OK);
+    let says = |line: &str| {
+        let (what, path) = line.split_once(' ')?;
+        let path = path.trim_start().split(" -> ").next().unwrap_or_default();
+        match what {
+            "*deleting" => Some(format!("extra {path}")),
+            _ if what.starts_with(".d") => None,
+            _ if what.ends_with("+++++++++") => Some(format!("new {path}")),
+            _ => Some(format!("changed {path}")),
+        }
+    };
+    run.stdout_text().lines().filter_map(says).collect()
+}
+
+fn haul_says(run: Run) -> BTreeSet<String> {
+    let run = run.arg("--json").run().expect(1);
+    let line = |line: &str| -> Option<String> {
+        let line: serde_json::Value = serde_json::from_str(line).expect("a JSON object");
+        let slash = if line["directory"] == true { "/" } else { "" };
+        (line["event"] == "entry").then(|| {
+            format!("{} {}{slash}", line["compared"].as_str().unwrap_or("?"), line["path"].as_str().unwrap_or("?"))
+        })
+    };
+    run.stdout_text().lines().filter_map(line).collect()
+}
+
+#[test]
+fn two_trees_are_compared_as_rsync_and_diff_compare_them() {
+    needs!(Namespaces, Haul, Tool("rsync"));
+    let daemon = Daemon::start("ro");
+    let (here, there) = (daemon.lab.data("home").join("tree"), daemon.offered.join("tree"));
+    plant::mixed(&here, 1);
+    for name in ["a/b/same", "a/time", "a/content", "a/size", "b.x/in", "b/in"] {
+        plant::text(&here.join(name), "words");
+    }
+    symlink("a", here.join("link")).expect("own directory");
+    let script = "cp -a \"$1\" \"$2\"; cd \"$2\"; touch -d 2001-01-01 a/time; rm link; ln -s b link; \
+                  echo other > a/size; printf wordS > a/content; touch -r \"$1\"/a/content a/content; \
+                  mkdir -p extra/d; echo x > extra/d/file; echo x > \"$1\"/new; mkdir \"$1\"/a/new; echo x > \"$1\"/a/new/x";
+    Run::new("sh").args(["-c", script, "sh"]).arg(&here).arg(&there).run().expect(code::OK);
+    let by_url = |flags: &[&str]| daemon.haul_in_words("diff").args(flags).arg(&here).arg(daemon.url("tree"));
+    let by_ssh =
+        daemon.lab.haul().args(["diff", "-F"]).arg(daemon.lab.ssh_config()).arg(at("alpha", &there)).arg(&here);
+    let quick = rsync_says("-rltni", &here, &there);
+    assert!(
+        quick.contains("changed a/time") && quick.contains("extra extra/d/") && !quick.contains("changed a/content")
+    );
+    assert_eq!(haul_says(by_url(&[])), quick);
+    assert_eq!(haul_says(by_ssh), rsync_says("-rltni", &there, &here));
+    let contents = rsync_says("-rlnic", &here, &there);
+    assert!(contents.contains("changed a/content") && !contents.contains("changed a/time"));
+    assert_eq!(haul_says(by_url(&["-c"])), contents);
+    let diff = Run::new("diff").args(["-rq", "--no-dereference"]).arg(&here).arg(&there).run().expect(1);
+    let differ = diff.stdout_text().lines().filter(|line| line.ends_with("differ")).count();
+    assert_eq!(differ, contents.iter().filter(|line| line.starts_with("changed")).count());
+
+    let files = |name: &str| {
+        daemon.haul_in_words("diff").arg("-c").arg(here.join(name)).arg(daemon.url(&format!("tree/{name}")))
+    };
+    files("a/time").run().expect(code::OK).says(&["1 the same"]);
+    files("a/content").run().expect(1).says(&["changed: . (contents)"]);
+    files("a/none").run().expect(code::FILE_IO);
 }

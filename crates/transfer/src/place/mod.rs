@@ -1,4 +1,4 @@
-//! A tree as a place to look at and to change by hand: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`, `hash`, `clean`, `verify`.
+//! A tree as a place to look at and to change by hand: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`, `hash`, `clean`, `verify`, `diff`.
 //!
 //! ```text
 //!   asking                                     serving
@@ -14,6 +14,7 @@
 mod answering;
 mod arriving;
 mod asking;
+pub mod diff;
 mod file_at;
 mod hash_pool;
 mod lists;

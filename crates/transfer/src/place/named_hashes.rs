@@ -85,6 +85,13 @@ impl Hashes {
         number
     }
 
+    /// All that is wanted is to be under way.
+    pub(super) fn flush(&mut self) {
+        if let End::There(there) = &mut self.end {
+            there.flush();
+        }
+    }
+
     /// The next answer; waits for it, at most for `limit`.
     pub(super) fn next(&mut self, limit: Duration) -> Result<Option<(u64, FileFound)>, Error> {
         let answer = match &mut self.end {
