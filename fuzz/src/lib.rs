@@ -201,6 +201,11 @@ pub fn web(bytes: &[u8]) {
     haul_web::fuzzing::request(bytes);
 }
 
+/// Digests that the web service has kept.
+pub fn web_digests(bytes: &[u8]) {
+    haul_web::fuzzing::digests(bytes);
+}
+
 /// Rules of a peer's job, and the name of an entry: parts between zeros, the first of them the name.
 pub fn filter(bytes: &[u8]) {
     let mut parts = bytes.split(|byte| *byte == 0);
@@ -268,7 +273,7 @@ pub fn receiver(bytes: &[u8]) {
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     ("authorized_keys", authorized_keys),
     ("bag", bag),
     ("banner", banner),
@@ -289,6 +294,7 @@ pub const TARGETS: [Target; 20] = [
     ("saved_settings", saved_settings),
     ("stripes", stripes),
     ("web", web),
+    ("web_digests", web_digests),
 ];
 
 #[cfg(test)]

@@ -72,6 +72,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             r#""block_bytes":65536,"directories":["/a","/b"]}"#
         )]),
         "web" => vec![a_web_request()],
+        "web_digests" => vec![haul_web::fuzzing::a_digest().repeat(2)],
         _ => Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
-use haul_net::{Membership, Wanted};
+use haul_net::Wanted;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -26,7 +26,7 @@ use crate::transport::line::watchdog::Watchdog;
 
 /// A connection that was just accepted.
 pub(crate) struct Accepted {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: std::net::TcpStream,
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) seat: Seat,
     pub(crate) watchdog: Arc<Watchdog>,
@@ -54,7 +54,7 @@ enum Greeted {
 
 async fn greet(accepted: Accepted, line: Arc<Line>) -> io::Result<Greeted> {
     let Accepted { stream, tls, seat, stops, .. } = accepted;
-    let (stream, member) = tune(stream, &seat)?;
+    let stream = tune(stream, &seat)?;
     let is_private = tls.is_some() || seat.from.ip().is_loopback();
     let (carrier, first, asker, is_http2) = match tls {
         None => {
@@ -79,16 +79,14 @@ async fn greet(accepted: Accepted, line: Arc<Line>) -> io::Result<Greeted> {
     };
     let io = Io::new(carrier, first, Arc::clone(&line));
     let files = io.files().filter(|_| !is_http2);
-    let guest = Arc::new(Guest { asker, files, line, is_private, member, seat });
+    let guest = Arc::new(Guest { asker, files, line, is_private, seat });
     Ok(if is_http2 { Greeted::Http2(Box::new(io), guest, stops) } else { Greeted::Http1(io, guest) })
 }
 
-/// Gives it the policy of its network class, and counts it there.
-fn tune(stream: TcpStream, seat: &Seat) -> io::Result<(TcpStream, Membership)> {
-    let (stream, policies) = (stream.into_std()?, &seat.house.policies);
-    policies.for_data(&stream, &Wanted::default(), NEAR_RTT_US);
-    let member = policies.enters(policies.class_of(&stream), seat.from.ip()).watching(&stream);
-    Ok((TcpStream::from_std(stream)?, member))
+/// Gives it the policy of its network class.
+fn tune(stream: std::net::TcpStream, seat: &Seat) -> io::Result<TcpStream> {
+    seat.house.policies.for_data(&stream, &Wanted::default(), NEAR_RTT_US);
+    TcpStream::from_std(stream)
 }
 
 /// Paths with a shorter round trip are near.

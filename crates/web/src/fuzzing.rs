@@ -6,6 +6,7 @@ use haul_store::{FileId, Kind, Stat, Time, Version};
 use http::header::{ACCEPT_ENCODING, HeaderName, IF_MATCH, IF_NONE_MATCH, IF_RANGE};
 use http::{HeaderMap, HeaderValue};
 
+use crate::answer::digest::digest_file::{self, CHECK_BYTES, RECORD_BYTES};
 use crate::answer::{coding, digest, names};
 use crate::limits::MAX_RANGES;
 use crate::request::condition::Validators;
@@ -23,6 +24,32 @@ pub fn request(bytes: &[u8]) {
             _ => token(bytes),
         }
     }
+}
+
+/// A file of digests, as a process that was killed or somebody else may have left it.
+pub fn digests(bytes: &[u8]) {
+    for part in bytes.chunks(RECORD_BYTES) {
+        let same = |part: &[u8]| match digest_file::parse(part) {
+            Some((state, digests)) => {
+                assert_eq!(digest_file::record(&state, &digests), part, "it is read in one way only")
+            }
+            None => {}
+        };
+        same(part);
+        // No chance finds the check of a record, so this one is given.
+        if part.len() == RECORD_BYTES {
+            let mut checked = part.to_vec();
+            checked[RECORD_BYTES - CHECK_BYTES..].copy_from_slice(&digest_file::check(part));
+            same(&checked);
+        }
+    }
+}
+
+/// A record of such a file.
+pub fn a_digest() -> Vec<u8> {
+    let changed = Time { s: -5, ns: 999_999_999 };
+    let state = (FileId { dev: 1, ino: 2 }, 3, Version::new(changed, 4));
+    digest_file::record(&state, &digest::Digests { sha256: [5; 32], blake3: [6; 32] }).to_vec()
 }
 
 fn target(bytes: &[u8]) {

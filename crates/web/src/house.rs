@@ -1,11 +1,11 @@
-//! What all connections share, and who is connected.
+//! What all connections share, and who has a seat.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use haul_net::Policies;
+use haul_net::policy::OverLimit;
+use haul_net::{Membership, Policies};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::Access;
@@ -24,7 +24,6 @@ pub(crate) struct House {
     /// `None`: requests are not logged.
     pub(crate) tell: Option<Tell>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) present: Mutex<Present>,
     pub(crate) turning_away: TurningAway,
 }
 
@@ -43,14 +42,14 @@ impl Default for TurningAway {
 impl House {
     /// For a connection without a seat. With a place, it hears why; in a crowd it is closed without a word. The log has
     /// a line from time to time.
-    pub(crate) fn turn_away(&self, from: SocketAddr) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn turn_away(&self, from: SocketAddr, over: &OverLimit) -> Option<OwnedSemaphorePermit> {
         let mut counted = self.turning_away.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         counted.0 += 1;
         if counted.1.is_none_or(|told| now.saturating_duration_since(told) >= TOLD_EVERY)
             && let Some(tell) = &self.tell
         {
-            tell(&format!("web: no room for {from}; connections turned away so far: {}", counted.0), true);
+            tell(&format!("web: no room for {from}: {over}; connections turned away so far: {}", counted.0), true);
             counted.1 = Some(now);
         }
         drop(counted);
@@ -58,44 +57,22 @@ impl House {
     }
 }
 
-/// Who is connected.
-#[derive(Default)]
-pub(crate) struct Present {
-    all: usize,
-    by_source: HashMap<IpAddr, usize>,
-}
-
-/// A connection that is counted.
+/// A connection that is counted, with those of all other ports.
 pub(crate) struct Seat {
     pub(crate) house: Arc<House>,
     pub(crate) from: SocketAddr,
+    /// How it counts.
+    pub(crate) member: Membership,
 }
 
 impl Seat {
-    pub(crate) fn take(house: &Arc<House>, from: SocketAddr) -> Option<Seat> {
-        let source = from.ip().to_canonical();
-        let mut present = house.present.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_source = present.by_source.get(&source).copied().unwrap_or(0);
-        if present.all >= house.limits.connections || of_source >= house.limits.connections_per_source {
-            return None;
-        }
-        present.all += 1;
-        present.by_source.insert(source, of_source + 1);
-        drop(present);
-        Some(Seat { house: Arc::clone(house), from: SocketAddr::new(source, from.port()) })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut present = self.house.present.lock().unwrap_or_else(PoisonError::into_inner);
-        present.all -= 1;
-        let source = self.from.ip();
-        if let Some(count) = present.by_source.get_mut(&source) {
-            *count -= 1;
-            if *count == 0 {
-                present.by_source.remove(&source);
-            }
+    /// Counts a connection, or says why there is no room for it.
+    pub(crate) fn take(house: &Arc<House>, stream: &TcpStream, from: SocketAddr) -> Result<Seat, OverLimit> {
+        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        let member = house.policies.enters(house.policies.class_of(stream), from.ip());
+        match member.over_limit() {
+            Some(over) => Err(over.clone()),
+            None => Ok(Seat { house: Arc::clone(house), from, member: member.watching(stream) }),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The limits that a test or an operator may want otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once. An idle one costs about 1 KiB here and 4 KiB in the kernel: 16,384 of them 80 MiB.
+    /// Connections at once, those at haul's own port among them. An idle one costs about 1 KiB here and 4 KiB in the kernel: 16,384 of them 80 MiB.
     pub connections: usize,
     /// Of one address: three quarters, so that no single host keeps all others out.
     pub connections_per_source: usize,
@@ -90,8 +90,11 @@ pub const BODY_MEMORY_BYTES: usize = 512 << 20;
 /// A request waits this long for its share of that memory: 503 above that.
 pub const BODY_MEMORY_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A body that goes block by block has two blocks of that memory, or its length.
-pub const BODY_SHARE_BYTES: usize = 2 * BLOCK_BYTES;
+/// A body that goes block by block has two blocks of that memory, or its length. When less than half of the memory is free, its blocks
+/// are small, so that there is a share for each of 16,384 connections: 16 KiB of each are 256 MiB. Readers that take nothing make others
+/// slower then, and keep nobody out.
+pub const SCARCE_BLOCK_BYTES: usize = 8 << 10;
+const _: () = assert!(16_384 * 2 * SCARCE_BLOCK_BYTES <= BODY_MEMORY_BYTES / 2);
 
 /// A digest of at most so many bytes is computed while the reader waits: a quarter of a second. That of a larger file
 /// is computed behind, for the next request.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use haul_net::Membership;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, EXPECT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
@@ -30,8 +29,6 @@ pub(crate) struct Guest {
     pub(crate) line: Arc<Line>,
     /// Nobody on the way can read along: TLS, or this host's own loopback.
     pub(crate) is_private: bool,
-    /// How it counts in the network class of its address.
-    pub(crate) member: Membership,
     pub(crate) seat: Seat,
 }
 
@@ -98,15 +95,11 @@ async fn attempt(
     who: &mut Option<Arc<Shelf>>,
 ) -> Result<Response<Body>, Refusal> {
     let house = &guest.seat.house;
-    // Before the request is looked at: who is over a limit is told so, and its connection ends.
-    if guest.member.over_limit().is_some() {
-        return Err(Refusal::closing(StatusCode::TOO_MANY_REQUESTS));
-    }
     let target = check(request)?;
     if has_content {
         return Err(Refusal::of(StatusCode::BAD_REQUEST));
     }
-    if !guest.member.class().terms().may_read() {
+    if !guest.seat.member.class().terms().may_read() {
         return Err(Refusal::of(StatusCode::FORBIDDEN));
     }
     let asker = asker(guest, request.headers(), &target, now)?;
@@ -171,7 +164,7 @@ fn at_end(
         let path = uri.path();
         let path = path.get(..LOGGED_PATH_BYTES).unwrap_or(path);
         let who = who.as_ref().map_or("nobody", |shelf| shelf.name.as_str());
-        let (class_word, class) = guest.member.class().name().map_or(("", ""), |class| (" class ", class));
+        let (class_word, class) = guest.seat.member.class().name().map_or(("", ""), |class| (" class ", class));
         let (took, from) = (begun.elapsed(), guest.seat.from);
         let ms = took.as_secs_f64() * 1e3;
         let mut line =

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use haul_net::policy::OverLimit;
 use haul_net::{Listener, Policies};
+use http::StatusCode;
 use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -65,6 +67,8 @@ impl Service {
             }
             Kept::default()
         });
+        let most = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
+        options.policies.limit(most(options.limits.connections), most(options.limits.connections_per_source));
         let house = Arc::new(House {
             access: options.access,
             secret: options.secret,
@@ -72,7 +76,6 @@ impl Service {
             limits: options.limits,
             tell: options.tell,
             shared: Arc::new(Shared::new(options.manifests, digests)),
-            present: Default::default(),
             turning_away: Default::default(),
         });
         let clear = options.clear.into_iter().map(|listener| (listener, None));
@@ -169,9 +172,14 @@ async fn accept(socket: TcpListener, tls: Option<TlsAcceptor>, house: Arc<House>
         };
         match accepted {
             Ok((stream, from)) => {
-                let Some(seat) = Seat::take(&house, from) else {
-                    turn_away(&house, stream, from, tls.is_some());
-                    continue;
+                // It leaves the reactor until it is tuned.
+                let Ok(stream) = stream.into_std() else { continue };
+                let seat = match Seat::take(&house, &stream, from) {
+                    Ok(seat) => seat,
+                    Err(over) => {
+                        turn_away(&house, stream, (from, over), tls.is_some());
+                        continue;
+                    }
                 };
                 let (watchdog, stops) = (Arc::clone(&thread.watchdog), thread.stops.clone());
                 let (accepted, alive) =
@@ -190,11 +198,12 @@ async fn accept(socket: TcpListener, tls: Option<TlsAcceptor>, house: Arc<House>
 }
 
 /// A handshake would cost more than there is, so over TLS the connection is closed.
-fn turn_away(house: &House, mut stream: TcpStream, from: SocketAddr, is_tls: bool) {
-    let Some(place) = house.turn_away(from).filter(|_| !is_tls) else { return };
+fn turn_away(house: &House, stream: std::net::TcpStream, (from, over): (SocketAddr, OverLimit), is_tls: bool) {
+    let Some(place) = house.turn_away(from, &over).filter(|_| !is_tls) else { return };
+    let Ok(mut stream) = TcpStream::from_std(stream) else { return };
     tokio::spawn(async move {
         let _ = tokio::time::timeout(limits::TURNED_AWAY_DEADLINE, async {
-            stream.write_all(NO_ROOM.as_bytes()).await?;
+            stream.write_all(no_room(&over).as_bytes()).await?;
             stream.shutdown().await?;
             // What it has sent is read: otherwise the kernel resets the connection, and the answer may be lost.
             let mut thrown_away = [0; 512];
@@ -210,9 +219,18 @@ fn turn_away(house: &House, mut stream: TcpStream, from: SocketAddr, is_tls: boo
     });
 }
 
-/// [`limits::RETRY_AFTER_S`] is in it.
-const NO_ROOM: &str = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\nConnection: close\r\n\
-    Content-Type: text/plain; charset=utf-8\r\nContent-Length: 24\r\n\r\n503 service unavailable\n";
+/// A class has its limits from the operator, and this host its own.
+fn no_room(over: &OverLimit) -> String {
+    let status = if over.class.is_some() { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
+    let reason = status.canonical_reason().unwrap_or_default();
+    let text = format!("{} {}\n", status.as_str(), reason.to_lowercase());
+    let (length, again) = (text.len(), limits::RETRY_AFTER_S);
+    format!(
+        "HTTP/1.1 {} {reason}\r\nRetry-After: {again}\r\nConnection: close\r\n\
+         Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\r\n{text}",
+        status.as_str()
+    )
+}
 
 /// The longest header.
 const TURNED_AWAY_READS: usize = limits::MAX_HEADER_BYTES / 512;

@@ -12,15 +12,15 @@ use haul_e2e::{Facets, Run, Running, assert_same, code, contents_of, needs, plan
 use crate::{Stage, said};
 
 /// A daemon with the web's ports beside its own, and a public directory of its stage.
-struct Web {
-    stage: Stage,
+pub(crate) struct Web {
+    pub(crate) stage: Stage,
     _daemon: Running,
-    http: String,
+    pub(crate) http: String,
     https: String,
 }
 
 impl Web {
-    fn new(lines: &str) -> Web {
+    pub(crate) fn new(lines: &str) -> Web {
         let mut stage = Stage::new("ro");
         drop(stage.daemon.take());
         fs::create_dir(stage.at("public")).expect("own directory");

@@ -102,6 +102,11 @@ impl Policies {
         self.members.enters(found, peer)
     }
 
+    /// So many accepted connections may there be at once from now on: in all, and of one address, on all ports that have these policies.
+    pub fn limit(&self, most: u32, most_of_address: u32) {
+        self.members.limit(most, most_of_address);
+    }
+
     /// What was observed of connections that have ended since the last call.
     pub fn take_observed(&self) -> ObservedClasses {
         self.members.take_observed()

@@ -1,6 +1,7 @@
 //! Who is connected: counted by network class and by address, and held to their rates.
 //!
-//! A connection counts in each class that holds for it, so that a user's own classes do not widen the operator's.
+//! A connection counts once in all, whichever port it came to, and in each class that holds for it. So a user's own classes do not
+//! widen the operator's.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,12 +19,22 @@ use super::observed::{self, ObservedClasses};
 /// The connections of a host.
 #[derive(Default)]
 pub(super) struct Members {
-    /// By the number of the list, and the name of the class.
-    classes: Mutex<HashMap<(usize, String), Count>>,
+    present: Mutex<Present>,
     /// What the kernel knew of those that have ended.
     observed: Mutex<ObservedClasses>,
     /// Connections that are held by a second descriptor, to be read at their end.
     watched: AtomicUsize,
+}
+
+/// Who is here now, and how many may be.
+#[derive(Default)]
+struct Present {
+    most: Option<u32>,
+    most_of_address: Option<u32>,
+    all: u32,
+    by_source: HashMap<IpAddr, u32>,
+    /// By the number of the list, and the name of the class.
+    classes: HashMap<(usize, String), Count>,
 }
 
 #[derive(Default)]
@@ -39,21 +50,24 @@ struct OfSource {
     budget: Option<Weak<Budget>>,
 }
 
-/// A class has all the connections that it may have.
+/// A class, or this host, has all the connections that it may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverLimit {
-    /// The class.
-    pub class: String,
+    /// The class. `None`: this host, on all of its ports.
+    pub class: Option<String>,
     /// At most so many at once.
     pub limit: u32,
-    /// Of one address; else of all addresses of the class.
+    /// Of one address; else of all addresses.
     pub of_address: bool,
 }
 
 impl fmt::Display for OverLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = if self.of_address { "one address" } else { "all addresses" };
-        write!(f, "network class {} has at most {} connections of {whose} at once", self.class, self.limit)
+        match &self.class {
+            Some(class) => write!(f, "network class {class} has at most {} connections of {whose} at once", self.limit),
+            None => write!(f, "this host has at most {} connections of {whose} at once", self.limit),
+        }
     }
 }
 
@@ -62,7 +76,6 @@ pub struct Membership {
     members: Arc<Members>,
     source: IpAddr,
     found: Found,
-    counted: Vec<(usize, String)>,
     over: Option<OverLimit>,
     budgets: Vec<Arc<Budget>>,
     watched: Option<TcpStream>,
@@ -75,33 +88,17 @@ impl Members {
     /// Counts a connection. One that is over a limit is not counted, and knows why.
     pub(super) fn enters(self: &Arc<Self>, found: Found, ip: IpAddr) -> Membership {
         let source = source_of(ip.to_canonical());
-        let mut classes = self.lock();
-        let mut over = None;
-        for found in found.classes() {
-            let (class, terms) = (&found.class.name, found.class.terms);
-            let count = classes.get(&(found.list, class.clone()));
-            let all = count.map_or(0, |count| count.all);
-            let of_source = count.and_then(|count| count.by_source.get(&source)).map_or(0, |held| held.connections);
-            let limits = [(terms.connections, all, false), (terms.connections_per_address, of_source, true)];
-            for (limit, now, of_address) in limits {
-                if let Some(limit) = limit.filter(|limit| now >= *limit) {
-                    over.get_or_insert(OverLimit { class: class.clone(), limit, of_address });
-                }
-            }
-        }
-        let (mut counted, mut budgets) = (Vec::new(), Vec::new());
-        for found in found.classes().iter().filter(|_| over.is_none()) {
-            let (key, terms) = ((found.list, found.class.name.clone()), found.class.terms);
-            let count = classes.entry(key.clone()).or_default();
-            let of_source = count.by_source.entry(source).or_default();
-            count.all += 1;
-            of_source.connections += 1;
-            budgets.extend(terms.rate_bytes_per_s.map(|rate| shared(&mut count.budget, rate)));
-            budgets.extend(terms.rate_per_address_bytes_per_s.map(|rate| shared(&mut of_source.budget, rate)));
-            counted.push(key);
-        }
-        drop(classes);
-        Membership { members: Arc::clone(self), source, found, counted, over, budgets, watched: None }
+        let mut present = self.lock();
+        let over = present.over_limit(&found, source);
+        let budgets = if over.is_none() { present.count(&found, source) } else { Vec::new() };
+        drop(present);
+        Membership { members: Arc::clone(self), source, found, over, budgets, watched: None }
+    }
+
+    /// So many connections may there be at once from now on: in all, and of one address.
+    pub(super) fn limit(&self, most: u32, most_of_address: u32) {
+        let mut present = self.lock();
+        (present.most, present.most_of_address) = (Some(most), Some(most_of_address));
     }
 
     /// What was observed since the last call.
@@ -109,8 +106,70 @@ impl Members {
         std::mem::take(&mut *self.observed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(usize, String), Count>> {
-        self.classes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Present> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Present {
+    /// The limit that one more connection would break.
+    fn over_limit(&self, found: &Found, source: IpAddr) -> Option<OverLimit> {
+        let of_source = self.by_source.get(&source).copied().unwrap_or(0);
+        let host = [(self.most, self.all, false), (self.most_of_address, of_source, true)].map(|limit| (None, limit));
+        let classes = found.classes().iter().flat_map(|found| {
+            let (class, terms) = (&found.class.name, found.class.terms);
+            let count = self.classes.get(&(found.list, class.clone()));
+            let all = count.map_or(0, |count| count.all);
+            let of_source = count.and_then(|count| count.by_source.get(&source)).map_or(0, |held| held.connections);
+            let limits = [(terms.connections, all, false), (terms.connections_per_address, of_source, true)];
+            limits.map(|limit| (Some(class), limit))
+        });
+        host.into_iter().chain(classes).find_map(|(class, (limit, now, of_address))| {
+            let limit = limit.filter(|limit| now >= *limit)?;
+            Some(OverLimit { class: class.cloned(), limit, of_address })
+        })
+    }
+
+    /// Counts a connection, and returns the budgets that it shares.
+    fn count(&mut self, found: &Found, source: IpAddr) -> Vec<Arc<Budget>> {
+        self.all += 1;
+        *self.by_source.entry(source).or_default() += 1;
+        let mut budgets = Vec::new();
+        for found in found.classes() {
+            let terms = found.class.terms;
+            let count = self.classes.entry((found.list, found.class.name.clone())).or_default();
+            let of_source = count.by_source.entry(source).or_default();
+            count.all += 1;
+            of_source.connections += 1;
+            budgets.extend(terms.rate_bytes_per_s.map(|rate| shared(&mut count.budget, rate)));
+            budgets.extend(terms.rate_per_address_bytes_per_s.map(|rate| shared(&mut of_source.budget, rate)));
+        }
+        budgets
+    }
+
+    /// Counts it no more.
+    fn uncount(&mut self, found: &Found, source: IpAddr) {
+        self.all = self.all.saturating_sub(1);
+        if let Some(count) = self.by_source.get_mut(&source) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.by_source.remove(&source);
+            }
+        }
+        for found in found.classes() {
+            let key = (found.list, found.class.name.clone());
+            let Some(count) = self.classes.get_mut(&key) else { continue };
+            count.all = count.all.saturating_sub(1);
+            if let Some(of_source) = count.by_source.get_mut(&source) {
+                of_source.connections = of_source.connections.saturating_sub(1);
+                if of_source.connections == 0 {
+                    count.by_source.remove(&source);
+                }
+            }
+            if count.all == 0 {
+                self.classes.remove(&key);
+            }
+        }
     }
 }
 
@@ -170,19 +229,8 @@ impl Drop for Membership {
             self.observe(&socket);
             self.members.watched.fetch_sub(1, Ordering::Relaxed);
         }
-        let mut classes = self.members.lock();
-        for key in &self.counted {
-            let Some(count) = classes.get_mut(key) else { continue };
-            count.all = count.all.saturating_sub(1);
-            if let Some(of_source) = count.by_source.get_mut(&self.source) {
-                of_source.connections = of_source.connections.saturating_sub(1);
-                if of_source.connections == 0 {
-                    count.by_source.remove(&self.source);
-                }
-            }
-            if count.all == 0 {
-                classes.remove(key);
-            }
+        if self.over.is_none() {
+            self.members.lock().uncount(&self.found, self.source);
         }
     }
 }
@@ -261,7 +309,28 @@ mod tests {
         let house = [enters(&members, &networks, "2001:db8::2"), enters(&members, &networks, "2001:db8:0:1::2")];
         assert!(house.iter().all(|member| member.over_limit().is_none()));
         drop((_second, house));
-        assert!(members.lock().is_empty());
+        let present = members.lock();
+        assert_eq!((present.classes.len(), present.by_source.len(), present.all), (0, 0, 0));
+    }
+
+    /// Whichever class, and whichever port.
+    #[test]
+    fn all_connections_of_the_host_are_counted_together() {
+        let (classless, members) = (Networks::default(), Arc::new(Members::default()));
+        members.limit(3, 2);
+        let first = enters(&members, &classless, "198.51.100.1");
+        let classes = networks(&[Terms::default()]);
+        let _second = enters(&members, &classes, "198.51.100.1");
+        let third = enters(&members, &classes, "198.51.100.1");
+        assert_eq!(
+            third.over_limit().unwrap().to_string(),
+            "this host has at most 2 connections of one address at once"
+        );
+        let other = enters(&members, &classless, "198.51.100.2");
+        assert_eq!(other.over_limit(), None);
+        assert!(enters(&members, &classless, "198.51.100.3").over_limit().is_some_and(|over| !over.of_address));
+        drop((first, third));
+        assert_eq!(enters(&members, &classless, "198.51.100.3").over_limit(), None);
     }
 
     #[test]

@@ -237,7 +237,8 @@ pub struct Peer {
 pub struct Found {
     classes: Vec<FoundClass>,
     /// No connection sends faster than all of its class together may.
-    ceiling: Policy,
+    /// Most have none, and there may be ten thousand connections.
+    ceiling: Option<Box<Policy>>,
 }
 
 /// A class that holds for a peer.
@@ -255,12 +256,12 @@ impl Found {
     fn of(classes: Vec<FoundClass>) -> Found {
         let pacing = |found: &FoundClass| found.class.policy.pacing.map(|pacing| pacing.bytes_per_s);
         let of_class = classes.iter().find_map(pacing);
-        let mut found = Found { classes, ceiling: Policy::default() };
+        let mut found = Found { classes, ceiling: None };
         let terms = found.terms();
         let rate = terms.rate_bytes_per_s.into_iter().chain(terms.rate_per_address_bytes_per_s).min();
         if let Some(rate) = rate {
             let bytes_per_s = rate.min(of_class.unwrap_or(u64::MAX));
-            found.ceiling = Policy { pacing: Some(Pacing { bytes_per_s }), ..Policy::default() };
+            found.ceiling = Some(Box::new(Policy { pacing: Some(Pacing { bytes_per_s }), ..Policy::default() }));
         }
         found
     }
@@ -287,7 +288,7 @@ impl Found {
 
     pub(super) fn layers(&self) -> Vec<Layer<'_>> {
         let layer = |policy, found: &FoundClass| Layer { policy, source: Source::Class(Arc::clone(&found.class)) };
-        let ceiling = self.classes.first().map(|first| layer(&self.ceiling, first));
+        let ceiling = self.ceiling.as_deref().zip(self.classes.first()).map(|(ceiling, first)| layer(ceiling, first));
         ceiling.into_iter().chain(self.classes.iter().map(|found| layer(&found.class.policy, found))).collect()
     }
 }

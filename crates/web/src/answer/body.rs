@@ -58,6 +58,8 @@ struct Source {
     queue: Option<Queue>,
     /// The first window is known to be in the page cache.
     is_cached: bool,
+    /// Bytes that are read at once, where they pass through this process.
+    block: usize,
     work: Option<JoinHandle<io::Result<Fetched>>>,
     /// When that work began.
     work_since: Option<Instant>,
@@ -109,8 +111,15 @@ impl Body {
     /// Parts of a file and bytes between them. With a queue, the kernel sends the parts.
     pub(crate) fn of_file(file: Arc<LocalFile>, segments: VecDeque<Segment>, queue: Option<Queue>) -> Body {
         let mut body = Body::of(segments);
-        body.source =
-            Some(Source { file, queue, is_cached: false, work: None, work_since: None, disk: Duration::ZERO });
+        body.source = Some(Source {
+            file,
+            queue,
+            is_cached: false,
+            block: BLOCK_BYTES,
+            work: None,
+            work_since: None,
+            disk: Duration::ZERO,
+        });
         body
     }
 
@@ -119,6 +128,15 @@ impl Body {
         if let Some(source) = &mut self.source {
             source.is_cached = true;
         }
+    }
+
+    /// So many bytes are read at once, where they pass through this process.
+    pub(crate) fn in_blocks_of(self, bytes: usize) -> Body {
+        let mut body = self;
+        if let Some(source) = &mut body.source {
+            source.block = bytes;
+        }
+        body
     }
 
     /// The part, when the body is one part of a file and nothing else.
@@ -245,7 +263,7 @@ impl Source {
     }
 
     fn poll_block(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<(Piece, u64)>> {
-        let len = usize::try_from(part.len()).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES);
+        let len = usize::try_from(part.len()).unwrap_or(self.block).min(self.block);
         let block = match self.work.as_mut() {
             Some(work) => {
                 let fetched = ready!(Pin::new(work).poll(cx)).map_err(io::Error::other)??;

@@ -1,6 +1,6 @@
 //! Digests of files (RFC 9530): computed once for each state of a file, and kept, also for the next process.
 
-mod digest_file;
+pub(crate) mod digest_file;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

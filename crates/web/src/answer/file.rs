@@ -17,7 +17,7 @@ use super::coding::Coding;
 use super::digest::{Digests, REPR_DIGEST, Wish};
 use super::refusal::{Refusal, refusal};
 use super::{Asked, in_pool, names};
-use crate::limits::{BODY_SHARE_BYTES, INLINE_BYTES, INLINE_BYTES_MAX};
+use crate::limits::{INLINE_BYTES, INLINE_BYTES_MAX};
 use crate::request::condition::{Outcome, Validators};
 use crate::request::range::{self, Part, Wanted};
 
@@ -115,8 +115,8 @@ async fn inline(asked: &Asked, mut body: Body, file: &Arc<LocalFile>) -> Result<
             }
             return Ok(body);
         }
-        let share = usize::try_from(body.len()).unwrap_or(BODY_SHARE_BYTES).min(BODY_SHARE_BYTES);
-        return Ok(body.holding(asked.shared.memory(share).await?));
+        let (memory, block) = asked.shared.blocks(body.len()).await?;
+        return Ok(body.holding(memory).in_blocks_of(block));
     };
     let mut bytes = vec![0; part.len() as usize];
     let at_once = if is_cached {

@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, V
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::Shelf;
-use crate::limits::{BODY_MEMORY_BYTES, BODY_MEMORY_DEADLINE, MANIFESTS_AT_ONCE};
+use crate::limits::{BLOCK_BYTES, BODY_MEMORY_BYTES, BODY_MEMORY_DEADLINE, MANIFESTS_AT_ONCE, SCARCE_BLOCK_BYTES};
 use crate::request::target::{BadTarget, Target};
 use crate::transport::piece::Queue;
 
@@ -70,6 +70,16 @@ impl Shared {
             Ok(Ok(share)) => Ok(share),
             _ => Err(Refusal::of(StatusCode::SERVICE_UNAVAILABLE)),
         }
+    }
+}
+
+impl Shared {
+    /// The share of a body of this length that goes block by block, and the size of its blocks.
+    async fn blocks(&self, length: u64) -> Result<(OwnedSemaphorePermit, usize), Refusal> {
+        let is_scarce = self.memory.available_permits() < BODY_MEMORY_BYTES / KIB / 2;
+        let block = if is_scarce { SCARCE_BLOCK_BYTES } else { BLOCK_BYTES };
+        let share = usize::try_from(length).unwrap_or(usize::MAX).min(2 * block);
+        Ok((self.memory(share).await?, block))
     }
 }
 
@@ -215,4 +225,35 @@ fn to_the_slash(uri: &Uri) -> Response<Body> {
         response.headers_mut().insert(LOCATION, location);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+
+    struct NoForm;
+
+    impl ManifestFormat for NoForm {
+        fn write(
+            &self,
+            _: &mut dyn FnMut() -> io::Result<Option<manifest::ManifestFile>>,
+            _: &mut dyn io::Write,
+        ) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn there_is_a_share_for_as_many_readers_as_there_are_connections() {
+        let shared = Shared::new(Arc::new(NoForm), Kept::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let shares: Vec<_> = (0..Limits::default().connections)
+            .map(|_| runtime.block_on(shared.blocks(u64::MAX)).expect("a share"))
+            .collect();
+        let large = shares.iter().filter(|(_, block)| *block == BLOCK_BYTES).count();
+        assert!((1024..2048).contains(&large), "{large}");
+        drop(shares);
+        assert_eq!(runtime.block_on(shared.blocks(9)).map(|(_, block)| block), Ok(BLOCK_BYTES));
+    }
 }

@@ -20,6 +20,8 @@ pub struct Served {
     /// With the certificate of `stand-ins`.
     pub tls: SocketAddr,
     pub log: Arc<Mutex<Vec<String>>>,
+    /// Shared with other ports of the same host.
+    pub policies: Arc<Policies>,
     pub service: Option<Service>,
 }
 
@@ -45,6 +47,7 @@ pub fn serve(limits: Limits) -> Served {
     let config = haul_web::tls::config(&stand_in("certificate.pem"), &stand_in("key.pem"), access.clone()).unwrap();
     let log = Arc::new(Mutex::new(Vec::new()));
     let written = Arc::clone(&log);
+    let policies = Arc::new(Policies::default());
     let service = Service::start(Options {
         clear: vec![listener],
         tls: vec![(over_tls, config)],
@@ -52,12 +55,12 @@ pub fn serve(limits: Limits) -> Served {
         secret: Some(secret()),
         manifests: Arc::new(Lines),
         digests: Some(top.join("digests")),
-        policies: Arc::new(Policies::default()),
+        policies: Arc::clone(&policies),
         limits,
         tell: Some(Arc::new(move |text, _| written.lock().unwrap().push(text.to_owned()))),
     })
     .unwrap();
-    Served { top: top.join("public"), _dir: dir, address, tls, log, service: Some(service) }
+    Served { top: top.join("public"), _dir: dir, address, tls, log, policies, service: Some(service) }
 }
 
 /// A file that takes the place of an operator's own. The certificate is for `localhost`; its key protects nothing.

@@ -1,4 +1,4 @@
-//! Readers that want harm: slow ones, crowds, floods. Others are served meanwhile.
+//! Readers that want harm: slow ones, crowds, floods. Others are served meanwhile (FAULTS.md H4).
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -11,25 +11,45 @@ use crate::http2::{CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PREFACE, RST_
 
 const SHORT: Duration = Duration::from_millis(300);
 
+/// `HAUL_WEB_CROWD=10000` has as many readers as a host may meet; a process needs two descriptors for each.
+fn crowd() -> usize {
+    std::env::var("HAUL_WEB_CROWD").map_or(200, |count| count.parse().expect("a number"))
+}
+
+/// KiB of memory that are this process's own.
+fn own_memory_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// An hour of theirs is as long as the limits say. Each asks, takes nothing, and is cut off; its memory is bounded meanwhile.
 #[test]
 fn readers_that_take_nothing_are_cut_off_and_others_are_served() {
-    let served = serve(Limits { stall: SHORT, ..Limits::default() });
+    let served = serve(Limits { stall: SHORT, idle: Duration::from_secs(300), ..Limits::default() });
     File::create(served.top.join("large")).unwrap().set_len(100_000_000).unwrap();
-    let mut crowd: Vec<_> = (0..200).map(|_| connect(served.address)).collect();
-    for stream in &mut crowd {
+    let before = own_memory_kib();
+    let mut readers: Vec<_> = (0..crowd()).map(|_| connect(served.address)).collect();
+    for stream in &mut readers {
         stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     }
     assert_eq!(get(served.address, "/ten", "").body, b"0123456789");
+    let of_each = (own_memory_kib() - before) / crowd() as u64;
+    println!("{} readers: {of_each} KiB of memory for each, both ends", crowd());
+    assert!(of_each <= MEMORY_OF_A_READER_KIB, "{of_each} KiB for each");
     // The log tells of each answer when its body is dropped: all were cut.
-    let is_over = || served.log.lock().unwrap().iter().filter(|line| line.contains("/large")).count() == crowd.len();
-    assert!((0..500).any(|_| is_over() || {
+    let is_over = || served.log.lock().unwrap().iter().filter(|line| line.contains("/large")).count() == readers.len();
+    assert!((0..1500).any(|_| is_over() || {
         std::thread::park_timeout(Duration::from_millis(20));
         false
     }));
     let mut got = Vec::new();
-    let _ = crowd[0].read_to_end(&mut got);
+    let _ = readers[0].read_to_end(&mut got);
     assert!(got.len() < 100_000_000);
 }
+
+/// hyper's buffers, the answer and the task. A small crowd also pays for threads that read from disk.
+const MEMORY_OF_A_READER_KIB: u64 = 64;
 
 #[test]
 fn a_header_that_comes_too_slowly_or_never_ends_the_connection() {
@@ -63,6 +83,26 @@ fn one_address_has_only_its_part_of_the_connections() {
     assert!(served.log.lock().unwrap().iter().any(|line| line.contains("no room for 127.0.0.1")));
     kept.pop();
     assert!((0..200).any(|_| ask(&mut connect(served.address))), "a place that is free is given again");
+}
+
+/// One process has haul's port and the web's. Whoever fills one of them finds no room at the other.
+#[test]
+fn connections_at_the_hosts_other_ports_count_too() {
+    let served = serve(Limits { connections_per_source: 2, ..Limits::default() });
+    let at_other_port = || served.policies.enters(haul_net::policy::Found::default(), served.address.ip());
+    let first = at_other_port();
+    assert_eq!(get(served.address, "/ten", "").status, 200);
+    // The seat of that reader is given back soon after it has its answer.
+    let second = (0..500).find_map(|_| {
+        std::thread::park_timeout(Duration::from_millis(20));
+        Some(at_other_port()).filter(|member| member.over_limit().is_none())
+    });
+    assert!(second.is_some());
+    assert_eq!(get(served.address, "/ten", "").status, 503);
+    let third = at_other_port();
+    assert_eq!(third.over_limit().map(|over| (over.limit, over.of_address)), Some((2, true)));
+    drop((first, third));
+    assert_eq!(get(served.address, "/ten", "").status, 200);
 }
 
 /// The connection is alive, and the window of the stream stays shut.

@@ -97,6 +97,7 @@ fn digests_and_a_manifest_are_those_of_the_bytes() {
     assert!(page.contains("<code>sha256 "), "a digest that is known stands on the page");
 }
 
+/// FAULTS.md A20: nobody reads in the directory of another.
 #[test]
 fn a_token_opens_its_path_and_stands_in_no_log() {
     let served = serve(Limits::default());

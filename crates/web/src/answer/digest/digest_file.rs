@@ -64,13 +64,13 @@ const OWN: u32 = 0o600;
 
 /// Device, inode, size, change (seconds, nanoseconds, number of the file), two digests, and a check: numbers have eight
 /// bytes, the lowest first.
-const RECORD_BYTES: usize = 6 * 8 + 2 * 32 + CHECK_BYTES;
-const CHECK_BYTES: usize = 8;
+pub(crate) const RECORD_BYTES: usize = 6 * 8 + 2 * 32 + CHECK_BYTES;
+pub(crate) const CHECK_BYTES: usize = 8;
 
 /// Another layout has another text, so its records do not hold here.
 const PURPOSE: &str = "haul 2026-11-25 digests of the web service";
 
-fn record((id, size, version): &State, digests: &Digests) -> [u8; RECORD_BYTES] {
+pub(crate) fn record((id, size, version): &State, digests: &Digests) -> [u8; RECORD_BYTES] {
     let changed = version.changed();
     let numbers = [id.dev, id.ino, *size, changed.s.cast_unsigned(), changed.ns.into(), version.file()];
     let mut record = [0; RECORD_BYTES];
@@ -84,12 +84,12 @@ fn record((id, size, version): &State, digests: &Digests) -> [u8; RECORD_BYTES] 
     record
 }
 
-fn check(record: &[u8]) -> [u8; CHECK_BYTES] {
+pub(crate) fn check(record: &[u8]) -> [u8; CHECK_BYTES] {
     let check = blake3::derive_key(PURPOSE, &record[..RECORD_BYTES - CHECK_BYTES]);
     std::array::from_fn(|at| check[at])
 }
 
-fn parse(record: &[u8]) -> Option<(State, Digests)> {
+pub(crate) fn parse(record: &[u8]) -> Option<(State, Digests)> {
     if record.len() != RECORD_BYTES || record[112..] != check(record) {
         return None;
     }
