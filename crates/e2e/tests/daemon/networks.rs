@@ -42,17 +42,14 @@ impl Site {
         serve.arg(public).arg("--networks").arg(stage.at("networks.toml")).args(more)
     }
 
-    /// What `ss` shows of a new connection to the daemon's own port.
-    fn socket(&self) -> String {
+    /// Until `ss` shows this for a new connection to the daemon's own port, which the kernel establishes before the daemon accepts it.
+    fn when_its_socket_has(&self, word: &str) {
         let _held = TcpStream::connect(self.stage.address).expect("it listens");
-        let mut shown = String::new();
-        eventually("the daemon's socket", Duration::from_secs(10), || {
+        eventually(word, Duration::from_secs(10), || {
             let address = self.stage.host();
             let run = Run::new("ss").args(["-tinH", "state", "established", "src", &address]).run().expect(0);
-            shown = run.stdout_text();
-            !shown.trim().is_empty()
+            run.stdout_text().contains(word)
         });
-        shown
     }
 }
 
@@ -71,7 +68,7 @@ user-timeout-s = 7
 fn the_longest_prefix_wins_the_kernels_socket_shows_it_and_a_changed_file_holds_at_once() {
     needs!(Haul, Tool("ss"));
     let site = Site::new("rw", TWO);
-    assert!(site.socket().contains("reno"), "{}", site.socket());
+    site.when_its_socket_has("reno");
     plant::text(&site.stage.at("file"), "words\n");
     let copy = || site.stage.cp().args(["file", &site.stage.url("file")]).run().expect(code::OK);
     copy();
@@ -80,11 +77,11 @@ fn the_longest_prefix_wins_the_kernels_socket_shows_it_and_a_changed_file_holds_
     site.write(&TWO.replace("user-timeout-s = 7", "user-timeout = 7"));
     site.stage.eventually_logs("the network classes from before hold");
     assert!(site.stage.log().contains("line 8"), "{}", site.stage.log());
-    assert!(site.socket().contains("reno"), "{}", site.socket());
+    site.when_its_socket_has("reno");
     site.serve(&["--check"]).run().expect(code::USAGE).says(&["networks.toml", "line 8", "user-timeout"]);
     site.write("[class.wide]\nnetworks = [\"127.0.0.0/8\"]\ncongestion-control = \"cubic\"\n");
     site.stage.eventually_logs("the network classes were read again");
-    assert!(site.socket().contains("cubic"), "{}", site.socket());
+    site.when_its_socket_has("cubic");
     site.serve(&["--check"]).run().expect(code::OK).says(&["network classes of", "the settings are good"]);
 }
 
