@@ -29,11 +29,10 @@ pub fn request(bytes: &[u8]) {
 /// A file of digests, as a process that was killed or somebody else may have left it.
 pub fn digests(bytes: &[u8]) {
     for part in bytes.chunks(RECORD_BYTES) {
-        let same = |part: &[u8]| match digest_file::parse(part) {
-            Some((state, digests)) => {
-                assert_eq!(digest_file::record(&state, &digests), part, "it is read in one way only")
+        let same = |part: &[u8]| {
+            if let Some((state, digests)) = digest_file::parse(part) {
+                assert_eq!(digest_file::record(&state, &digests), part, "it is read in one way only");
             }
-            None => {}
         };
         same(part);
         // No chance finds the check of a record, so this one is given.
