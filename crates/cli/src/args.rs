@@ -469,6 +469,9 @@ pub struct Serve {
     /// Read and judge all settings, say what is wrong, and open nothing
     #[arg(long)]
     pub check: bool,
+    /// Write the log as JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
     /// Say nothing but errors
     #[arg(short = 'q', long)]
     pub quiet: bool,
@@ -486,6 +489,8 @@ this list. The list is read again when it changes. The daemon has the rights of 
 it: an account of its own is better than root. As root, 'user=NAME' in a line names the account that
 reads and writes the files of that key:
   rw user=alice root=/data/alice ed25519:KEY alice@laptop
+'rate=500Mbit', 'sessions=4' and 'day=10T' in a line limit what all sessions of that key do together: the
+rate of their data, their number (16 without the word), and the bytes of a day (UTC).
 Over --http and --https, 'token:NAME' or 'cert:SHA256' in the place of the key lets readers in who show
 a token of 'haul token' or a TLS certificate. Lines with user= count for haul:// alone.";
 

@@ -44,7 +44,6 @@ mod place;
 mod printable;
 mod probe;
 mod progress;
-mod rate;
 mod reach;
 mod record;
 mod relative;
@@ -66,6 +65,7 @@ use std::process::ExitCode;
 
 use args::Command;
 use config::Refused;
+use haul_job::rate;
 
 fn main() -> ExitCode {
     ending::end(run())

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_daemon::{Options, WebOptions};
+use haul_daemon::{Form, Options, WebOptions};
 use haul_job::{Error, Fault};
 
 use crate::args::Serve;
@@ -77,6 +77,7 @@ fn meant(typed: &Serve) -> Options {
         identity: typed.identity.clone(),
         authorized_keys: typed.authorized_keys.clone(),
         quiet: typed.quiet,
+        form: if typed.json { Form::Json } else { Form::Text },
         paths: typed.network_paths.clone(),
         networks: typed.networks.clone(),
         class_policy: typed.policy.clone(),

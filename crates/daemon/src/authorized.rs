@@ -9,7 +9,7 @@
 //! `token:NAME`, the holders of tokens that `haul token token:NAME` makes.
 //!
 //! `user=NAME` is the account that reads and writes the files. A daemon that is not root can use its own account
-//! only. `clear` permits data connections that are authenticated, but not encrypted, for a client that asks for them.
+//! only. `rate=500Mbit`, `sessions=4` and `day=10T` limit what all sessions of a key do together (`allowance.rs`). `clear` permits data connections that are authenticated, but not encrypted, for a client that asks for them.
 //! Control is always encrypted. Within quotes `\"`, `\\` and `\xHH` stand for one byte.
 //!
 //! The key stands last, before the name. So a line that was cut off grants nothing. A line whose directory holds the
@@ -24,6 +24,8 @@ use std::path::PathBuf;
 use haul_net::PublicKey;
 use haul_transfer::Grant;
 
+use crate::allowance::KeyLimits;
+use crate::limits::{MAX_SESSIONS, MIN_KEY_RATE_BYTES_PER_S};
 use crate::log::escaped;
 
 /// What one line grants.
@@ -31,6 +33,8 @@ use crate::log::escaped;
 pub struct Authorized {
     /// The directory, and what the key may do there.
     pub grant: Grant,
+    /// What its sessions may move, and how many there may be.
+    pub limits: KeyLimits,
     /// The name in the line, for the log. It may be empty.
     pub comment: String,
     /// The number of the line, from 1.
@@ -72,9 +76,9 @@ impl List {
         for (line, bytes) in (1..).zip(text.split(|byte| *byte == b'\n')) {
             match parse_line(bytes) {
                 Ok(None) => {}
-                Ok(Some((key, grant, comment))) => match seen.insert(key.clone(), line) {
+                Ok(Some((key, authorized))) => match seen.insert(key.clone(), line) {
                     None => {
-                        list.insert(key, Authorized { grant, comment, line });
+                        list.insert(key, Authorized { line, ..authorized });
                     }
                     Some(other) => {
                         list.remove(&key);
@@ -152,12 +156,13 @@ const HOLDERS: [&[u8]; 3] = [b"ed25519:", b"cert:", b"token:"];
 const MAX_TOKEN_NAME: usize = 64;
 
 /// One line. `None`: it is empty or a comment.
-fn parse_line(line: &[u8]) -> Result<Option<(Holder, Grant, String)>, String> {
+fn parse_line(line: &[u8]) -> Result<Option<(Holder, Authorized)>, String> {
     let mut rest = line.trim_ascii();
     if rest.is_empty() || rest.starts_with(b"#") {
         return Ok(None);
     }
     let (mut read_only, mut root, mut clear, mut user) = (None, None, false, None);
+    let mut limits = KeyLimits::default();
     loop {
         let (word, after) = split_word(rest)?;
         match word.as_slice() {
@@ -170,6 +175,7 @@ fn parse_line(line: &[u8]) -> Result<Option<(Holder, Grant, String)>, String> {
             _ if word.starts_with(b"root=") => root = Some(directory(&word[b"root=".len()..])?),
             _ if word.starts_with(b"user=") && user.is_some() => return Err("it has more than one user".into()),
             _ if word.starts_with(b"user=") => user = Some(account(&word[b"user=".len()..])?),
+            _ if limit(&word, &mut limits)? => {}
             _ if HOLDERS.iter().any(|kind| word.starts_with(kind)) => {
                 let no_such = || Err("its key has no such form".to_owned());
                 let key = Holder::parse(&String::from_utf8_lossy(&word)).unwrap_or_else(no_such)?;
@@ -177,15 +183,44 @@ fn parse_line(line: &[u8]) -> Result<Option<(Holder, Grant, String)>, String> {
                 let root = root.ok_or("it names no directory, root=/DIR, before the key")?;
                 let comment = String::from_utf8_lossy(after.trim_ascii()).into_owned();
                 let grant = Grant { root: Some(root), read_only, clear, user, ..Grant::default() };
-                return Ok(Some((key, grant, comment)));
+                if limits != KeyLimits::default() && !matches!(key, Holder::Key(_)) {
+                    return Err("rate=, sessions= and day= are for keys: ed25519:KEY".into());
+                }
+                return Ok(Some((key, Authorized { grant, limits, comment, line: 0 })));
             }
             other => {
                 let word = escaped(other);
-                return Err(format!("'{word}' is none of ro, rw, clear, user=NAME, root=/DIR and ed25519:KEY"));
+                return Err(format!(
+                    "'{word}' is none of ro, rw, clear, user=NAME, rate=RATE, sessions=N, day=SIZE, root=/DIR and ed25519:KEY"
+                ));
             }
         }
         rest = after;
     }
+}
+
+/// Reads a word that limits a key. False: it is none.
+fn limit(word: &[u8], limits: &mut KeyLimits) -> Result<bool, String> {
+    let word = String::from_utf8_lossy(word);
+    let Some((name, value)) = word.split_once('=') else { return Ok(false) };
+    let wrong = |why: String| format!("{name}={}: {why}", escaped(value.as_bytes()));
+    let is_again = match name {
+        "rate" => {
+            let rate = haul_job::rate::parse_rate(value).map_err(wrong)?;
+            if rate < MIN_KEY_RATE_BYTES_PER_S {
+                return Err(wrong("less than 1Mbit is too slow for a session".into()));
+            }
+            limits.rate_bytes_per_s.replace(rate).is_some()
+        }
+        "sessions" => {
+            let sessions = value.parse().ok().filter(|sessions| (1..=MAX_SESSIONS).contains(sessions));
+            let sessions = sessions.ok_or_else(|| wrong(format!("a number from 1 to {MAX_SESSIONS}")))?;
+            limits.sessions.replace(sessions).is_some()
+        }
+        "day" => limits.day_bytes.replace(haul_job::rate::parse_size(value).map_err(wrong)?).is_some(),
+        _ => return Ok(false),
+    };
+    if is_again { Err(format!("it has more than one {name}")) } else { Ok(true) }
 }
 
 /// The first word without its quotes, and the text behind it.
@@ -304,6 +339,28 @@ mod tests {
     }
 
     #[test]
+    fn the_limits_of_a_key_stand_before_it() {
+        let parse = |words: &str| List::parse(format!("rw {words} root=/data {KEY}").as_bytes());
+        let limits = |words: &str| parse(words).0.get(&KEY).map(|found| found.limits);
+        let all = KeyLimits { rate_bytes_per_s: Some(62_500_000), sessions: Some(4), day_bytes: Some(10 << 40) };
+        assert_eq!(limits("rate=500Mbit sessions=4 day=10T"), Some(all));
+        assert_eq!(limits(""), Some(KeyLimits::default()));
+        let check = |words: &str, why: &str| {
+            let (list, bad) = parse(words);
+            assert!(list.is_empty() && bad[0].why.contains(why), "{words}: {bad:?}");
+        };
+        check("rate=500", "rate=500: a rate needs a unit");
+        check("rate=100kbit", "too slow");
+        check("rate=1Gbit rate=2Gbit", "more than one rate");
+        check("sessions=0", "a number from 1 to 64");
+        check("sessions=65", "a number from 1 to 64");
+        check("day=much", "day=much: ");
+        check("year=1T", "'year=1T' is none of");
+        let (_, bad) = List::parse(b"ro rate=1Gbit root=/data token:lab");
+        assert!(bad[0].why.contains("are for keys"), "{bad:?}");
+    }
+
+    #[test]
     fn lines_that_grant_nothing() {
         for line in ["", "   ", "# ro root=/ ", "\t#"] {
             assert_eq!(granted(line.as_bytes()), Ok(None), "{line}");
@@ -350,7 +407,9 @@ mod tests {
         assert_eq!(list.len(), 2);
         assert_eq!(
             bad.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["line 2: 'nonsense' is none of ro, rw, clear, user=NAME, root=/DIR and ed25519:KEY"]
+            [
+                "line 2: 'nonsense' is none of ro, rw, clear, user=NAME, rate=RATE, sessions=N, day=SIZE, root=/DIR and ed25519:KEY"
+            ]
         );
         let (list, bad) = List::parse(format!("ro root=/a {KEY}\nrw root=/b {KEY}\nro root=/c {KEY}").as_bytes());
         assert!(list.is_empty());

@@ -12,6 +12,7 @@
 //!   tokens       what `haul token` makes
 //!   networks     the network classes as they stand in their files: read again when a file changes
 //!   registrar    what the key of a session may do, asked anew for each job
+//!   allowance    what each key has moved, held to the rate and the day of its line
 //!   sessions     who is here: counted, logged, ended when the daemon ends
 //!   log          lines with a time, safe for a terminal
 //! ```
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod authority;
 pub mod authorized;
 mod bind_error;
@@ -35,7 +37,8 @@ mod tokens;
 mod version;
 mod web;
 
-pub use log::WriteLine;
+pub use allowance::KeyLimits;
+pub use log::{Form, WriteLine};
 pub use serve::{Options, serve};
 pub use tokens::{Lifetime, TokenOptions, issue, narrow};
 pub use web::WebOptions;

@@ -17,7 +17,7 @@ use haul_wire::limits::MAX_LISTED_BYTES;
 /// filter rules. The rules fit into a frame of 1 MiB.
 pub const MAX_SESSIONS: usize = 64;
 
-/// Sessions at once of one key: a quarter, so that no key can keep the others out.
+/// Sessions at once of one key whose line says nothing else: a quarter, so that no key can keep the others out.
 pub const MAX_SESSIONS_PER_KEY: usize = 16;
 
 /// Lists of files that all sessions together hold: four of the longest.
@@ -60,3 +60,12 @@ pub const NETWORKS_LOOK: Duration = Duration::from_secs(2);
 
 /// How often what was observed of connections that have ended is written down. A daemon that is killed loses that much.
 pub const OBSERVED_WRITE: Duration = Duration::from_secs(60);
+
+/// The slowest rate of a key: 1 Mbit/s. A block of 256 KiB takes 2 s then, so that no peer is taken for silent.
+pub const MIN_KEY_RATE_BYTES_PER_S: u64 = 125_000;
+
+/// What a rate makes up for when a timer was late.
+pub const RATE_BURST: Duration = Duration::from_millis(50);
+
+/// How often it is written down what keys have moved today. A killed daemon forgets as much.
+pub const DAYS_WRITTEN_EVERY: Duration = Duration::from_secs(5);

@@ -13,9 +13,44 @@ use crate::limits::{LOGGED_BYTES_PER_KEY_AND_MINUTE, MAX_LINE_BYTES, MAX_SOON_BY
 /// call it.
 pub type WriteLine = dyn Fn(String) + Send + Sync;
 
+/// The form of the lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// The time, and words.
+    #[default]
+    Text,
+    /// One JSON object a line: `time`, `level` (`info` or `warning`), `message`, and where they are known `key`, `session`, `client`. The end
+    /// of a session has `files`, `bytes`, `failed` and `took_ms`.
+    Json,
+}
+
+/// Whose session a line is about.
+pub(crate) struct Visitor<'a> {
+    pub(crate) key: &'a PublicKey,
+    pub(crate) number: u64,
+    pub(crate) who: &'a str,
+}
+
+/// A line, before it has a form.
+struct Entry<'a> {
+    text: &'a str,
+    /// The operator should look at it.
+    matters: bool,
+    key: Option<&'a PublicKey>,
+    session: Option<&'a Visitor<'a>>,
+    numbers: &'a [(&'static str, u64)],
+}
+
+impl<'a> Entry<'a> {
+    fn new(text: &'a str, matters: bool) -> Self {
+        Self { text, matters, key: None, session: None, numbers: &[] }
+    }
+}
+
 /// The log of the daemon.
 pub(crate) struct Log {
     write: Box<WriteLine>,
+    form: Form,
     /// Only warnings are logged.
     quiet: bool,
     minute: Mutex<Minute>,
@@ -24,8 +59,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn new(quiet: bool, write: Box<WriteLine>) -> Log {
-        Log { write, quiet, minute: Mutex::default(), soon: Mutex::default() }
+    pub(crate) fn new(quiet: bool, form: Form, write: Box<WriteLine>) -> Log {
+        Log { write, form, quiet, minute: Mutex::default(), soon: Mutex::default() }
     }
 
     /// Whether ordinary events are left out.
@@ -36,7 +71,7 @@ impl Log {
     /// Logs an ordinary event.
     pub(crate) fn say(&self, text: &str) {
         if !self.quiet {
-            self.warn(text);
+            self.put(&Entry::new(text, false));
         }
     }
 
@@ -46,7 +81,7 @@ impl Log {
         if self.quiet {
             return;
         }
-        let line = line(SystemTime::now(), text);
+        let line = self.line(&Entry::new(text, false));
         let mut soon = self.soon.lock().unwrap_or_else(PoisonError::into_inner);
         soon.push_str(&line);
         if soon.len() >= MAX_SOON_BYTES {
@@ -69,7 +104,22 @@ impl Log {
 
     /// Logs a warning, for the operator to look at.
     pub(crate) fn warn(&self, text: &str) {
-        (self.write)(line(SystemTime::now(), text));
+        self.put(&Entry::new(text, true));
+    }
+
+    fn put(&self, entry: &Entry<'_>) {
+        (self.write)(self.line(entry));
+    }
+
+    fn line(&self, entry: &Entry<'_>) -> String {
+        let now = SystemTime::now();
+        match self.form {
+            Form::Text => match entry.session {
+                Some(Visitor { number, who, .. }) => line(now, &format!("session {number}: {who} {}", entry.text)),
+                None => line(now, entry.text),
+            },
+            Form::Json => json_line(now, entry),
+        }
     }
 
     /// Logs a warning about a peer whose key is not in the list.
@@ -81,10 +131,26 @@ impl Log {
 
     /// Logs what a key of the list did, as a warning if it matters.
     pub(crate) fn tell_of(&self, key: &PublicKey, text: &str, matters: bool) {
-        if self.quiet && !matters {
+        self.put_of(key, &Entry { key: Some(key), ..Entry::new(text, matters) });
+    }
+
+    /// The same of one of its sessions. `numbers` are fields of their own in JSON.
+    pub(crate) fn tell_of_session(
+        &self,
+        visitor: &Visitor<'_>,
+        text: &str,
+        matters: bool,
+        numbers: &[(&'static str, u64)],
+    ) {
+        let (key, session) = (Some(visitor.key), Some(visitor));
+        self.put_of(visitor.key, &Entry { text, matters, key, session, numbers });
+    }
+
+    fn put_of(&self, key: &PublicKey, entry: &Entry<'_>) {
+        if self.quiet && !entry.matters {
             return;
         }
-        let line = line(SystemTime::now(), text);
+        let line = self.line(entry);
         let room = self.minute().room_for(key, line.len(), Instant::now());
         match room {
             Room::Enough => (self.write)(line),
@@ -144,12 +210,33 @@ impl Minute {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// One line, cut where a peer sent a very long path.
 fn line(now: SystemTime, text: &str) -> String {
+    format!("{} {}\n", timestamp(now), cut(text))
+}
+
+fn json_line(now: SystemTime, entry: &Entry<'_>) -> String {
+    let mut object = serde_json::Map::new();
+    let mut add = |name: &str, value: serde_json::Value| drop(object.insert(name.to_owned(), value));
+    add("time", timestamp(now).into());
+    add("level", if entry.matters { "warning" } else { "info" }.into());
+    if let Some(key) = entry.key {
+        add("key", key.to_string().into());
+    }
+    if let Some(Visitor { number, who, .. }) = entry.session {
+        add("session", (*number).into());
+        add("client", cut(who).into());
+    }
+    add("message", cut(entry.text).into());
+    entry.numbers.iter().for_each(|(name, number)| add(name, (*number).into()));
+    format!("{}\n", serde_json::Value::Object(object))
+}
+
+/// Safe for a terminal, and cut where a peer sent a very long path.
+fn cut(text: &str) -> String {
     let end = (0..=MAX_LINE_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     let told = &text[..end];
     let more = if told.len() < text.len() { " ..." } else { "" };
-    format!("{} {}{more}\n", timestamp(now), escaped(told.as_bytes()))
+    format!("{}{more}", escaped(told.as_bytes()))
 }
 
 /// The bytes as text of one line. A terminal obeys nothing in it.
@@ -239,5 +326,22 @@ mod tests {
         let line = line(UNIX_EPOCH, &"ü\n".repeat(1 << 20));
         assert!(line.len() < 4 * MAX_LINE_BYTES && line.ends_with(" ...\n"), "{} bytes", line.len());
         assert_eq!(line.matches('\n').count(), 1);
+    }
+
+    #[test]
+    fn a_line_of_json_has_what_is_known_in_fields() {
+        let key = PublicKey([1; 32]);
+        let visitor = Visitor { key: &key, number: 7, who: "alice (\u{1b}[1m)" };
+        let entry =
+            Entry { key: Some(&key), session: Some(&visitor), numbers: &[("bytes", 5)], ..Entry::new("a\nb", true) };
+        let line = json_line(UNIX_EPOCH, &entry);
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let expected = serde_json::json!({
+            "time": "1970-01-01T00:00:00.000Z", "level": "warning", "key": key.to_string(), "session": 7,
+            "client": "alice (\\u{1b}[1m)", "message": "a\\u{a}b", "bytes": 5,
+        });
+        assert_eq!((value, line.matches('\n').count()), (expected, 1));
+        let line = json_line(UNIX_EPOCH, &Entry::new("listening", false));
+        assert_eq!(line, "{\"level\":\"info\",\"message\":\"listening\",\"time\":\"1970-01-01T00:00:00.000Z\"}\n");
     }
 }

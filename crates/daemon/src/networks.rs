@@ -137,7 +137,10 @@ mod tests {
     fn log() -> (Arc<Log>, Arc<Mutex<Vec<String>>>) {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let written = Arc::clone(&lines);
-        (Arc::new(Log::new(false, Box::new(move |line| written.lock().unwrap().push(line)))), lines)
+        (
+            Arc::new(Log::new(false, crate::log::Form::Text, Box::new(move |line| written.lock().unwrap().push(line)))),
+            lines,
+        )
     }
 
     #[test]

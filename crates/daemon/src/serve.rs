@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use haul_job::{AskedPaths, Error, Fault};
 use haul_net::policy::Found;
@@ -24,10 +24,12 @@ use haul_transfer::{Desk, Grant, Surroundings, Visit, trusted_keys};
 use haul_wire::lane::Hello;
 use listenfd::ListenFd;
 
+use crate::allowance::{Allowance, Allowances};
 use crate::authority::{self, Authority};
+use crate::authorized::Authorized;
 use crate::limits;
 use crate::listening::{self, Port};
-use crate::log::{Log, WriteLine, escaped};
+use crate::log::{Form, Log, WriteLine, escaped};
 use crate::networks::NetworkFiles;
 use crate::own_files::OwnFiles;
 use crate::registrar::{Registrar, Standing};
@@ -49,6 +51,8 @@ pub struct Options {
     pub check: bool,
     /// `--quiet`: only warnings are logged.
     pub quiet: bool,
+    /// The form of the log: `--json`.
+    pub form: Form,
     /// `--paths auto|one|LIST`: which addresses are named to clients, and dialled from for them.
     pub paths: AskedPaths,
     /// `--networks FILE`: the network classes, instead of [`haul_transfer::network_classes::SYSTEM_FILE`].
@@ -62,7 +66,7 @@ pub struct Options {
 /// Serves until `stop` returns true. It prints to standard output what clients need to know, and gives the lines of
 /// the log to `log`.
 pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) -> Result<(), Error> {
-    let log = Arc::new(Log::new(options.quiet, log));
+    let log = Arc::new(Log::new(options.quiet, options.form, log));
     haul_transfer::guard_process();
     // A higher limit allows more sessions at once. The old limit works, too.
     let _ = haul_transfer::raise_open_file_limit();
@@ -93,13 +97,18 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
         Port::HandedOver(listener) => (listener, ", a socket that was handed over"),
     };
     let address = listener.local_addr();
+    let surroundings = surroundings(options);
     let house = Arc::new(House {
         port: address.port(),
         paths: options.paths.clone(),
         identity,
         identity_file,
         authority: Arc::clone(&authority),
-        surroundings: surroundings(options),
+        allowances: Allowances::open(
+            surroundings.state.as_ref().map(|state| state.join("key-days")),
+            SystemTime::now(),
+        ),
+        surroundings,
         desk: Arc::default(),
         sessions: Arc::default(),
         log: Arc::clone(&log),
@@ -119,10 +128,12 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
             web.follow(&networks.policies().networks(), &log);
         }
         networks.write_down(false, &log);
+        house.allowances.write_down(false, &log);
         log.flush();
     }
     end(&door, &house, web);
     networks.write_down(true, &log);
+    house.allowances.write_down(true, &log);
     Ok(())
 }
 
@@ -160,6 +171,7 @@ struct House {
     identity: Arc<Identity>,
     identity_file: PathBuf,
     authority: Arc<Authority>,
+    allowances: Allowances,
     /// Of the account that the daemon runs as.
     surroundings: Surroundings,
     desk: Arc<Desk>,
@@ -179,7 +191,7 @@ fn open_door(listener: Listener, house: &Arc<House>, policies: Arc<Policies>) ->
 
 impl House {
     fn admits(&self, key: &PublicKey, from: SocketAddr, connection: &ShutdownHandle) -> bool {
-        let known = self.grant(key).is_some() || self.desk.expects_key(key, &|| connection.is_shut_down());
+        let known = self.line(key).is_some() || self.desk.expects_key(key, &|| connection.is_shut_down());
         if !known {
             // The whole key, so that the operator can copy it into the list.
             self.log.warn_of_stranger(&format!("refused {from}: the key {key} is not in the list"));
@@ -187,11 +199,11 @@ impl House {
         known
     }
 
-    /// The grant of a key in the list as it is now, and its name.
-    fn grant(&self, key: &PublicKey) -> Option<(Grant, String)> {
+    /// The line of a key in the list as it is now.
+    fn line(&self, key: &PublicKey) -> Option<Authorized> {
         let list = self.authority.list();
-        let authorized = list.get(key)?;
-        Some((Grant { key: Some(*key), ..authorized.grant.clone() }, authorized.comment.clone()))
+        let line = list.get(key)?;
+        Some(Authorized { grant: Grant { key: Some(*key), ..line.grant.clone() }, ..line.clone() })
     }
 
     /// Called in the thread of the handshake. Its deadline still holds.
@@ -206,7 +218,7 @@ impl House {
             Ok(Hello::Control) => self.open_session(stream, key, from),
             Ok(Hello::OtherVersion(version)) => {
                 let text = format!("turned away {from}: it speaks version {version} of the protocol");
-                match self.grant(&key) {
+                match self.line(&key) {
                     Some(_) => self.log.tell_of(&key, &text, true),
                     None => self.log.warn_of_stranger(&text),
                 }
@@ -231,7 +243,7 @@ impl House {
     fn open_session(self: &Arc<Self>, stream: Stream, key: PublicKey, from: SocketAddr) {
         // So the daemon notices when the client's host dies, whatever time-out the client asked for.
         stream.tune(&Wanted::default(), haul_transfer::NEAR_RTT_US);
-        let Some((grant, comment)) = self.grant(&key) else {
+        let Some(Authorized { grant, limits, comment, .. }) = self.line(&key) else {
             // The other host of a copy between two hosts may bring lanes, but start no session. So may who has left the list, as long as
             // an earlier session has not ended.
             let text =
@@ -248,17 +260,19 @@ impl House {
             Some(class) => format!("{name} ({from}, class {class})"),
             None => format!("{name} ({from})"),
         };
-        let place = match self.sessions.enter(key, stream.shutdown_handle()) {
+        let allowance = self.allowances.of(&key, limits);
+        let entered = self.sessions.enter(key, limits, stream.shutdown_handle()).map_err(no_room);
+        let place = match entered.and_then(|place| allowance.check(SystemTime::now()).map(|()| place)) {
             Ok(place) => place,
-            Err(why) => {
-                self.log.tell_of(&key, &format!("turned away {who}: {}", no_room(why).what), true);
-                return haul_transfer::turn_away(stream, &no_room(why));
+            Err(error) => {
+                self.log.tell_of(&key, &format!("turned away {who}: {}", error.what), true);
+                return haul_transfer::turn_away(stream, &error);
             }
         };
         let house = Arc::clone(self);
         let started = std::thread::Builder::new().name("session".to_owned()).spawn(move || {
             if stream.set_deadline(None).is_ok() {
-                house.carry(stream, &grant, who, place);
+                house.carry(stream, &grant, allowance, who, place);
             }
         });
         if let Err(error) = started {
@@ -266,9 +280,15 @@ impl House {
         }
     }
 
-    fn carry(self: &Arc<Self>, stream: Stream, grant: &Grant, who: String, place: crate::sessions::Place) {
-        let start = Instant::now();
-        let (number, key) = (place.number, place.key);
+    fn carry(
+        self: &Arc<Self>,
+        stream: Stream,
+        grant: &Grant,
+        allowance: Arc<Allowance>,
+        who: String,
+        place: crate::sessions::Place,
+    ) {
+        let (start, key) = (Instant::now(), place.key);
         // Mounts and links may have changed since the list was read.
         let standing = |house: &House, grant| Standing {
             grant,
@@ -276,23 +296,25 @@ impl House {
         };
         let (house, class) = (Arc::clone(self), stream.class());
         // Each job of the session is asked for anew, and its network narrows it each time.
-        let look = move || house.grant(&key).map(|(grant, _)| standing(&house, narrowed(grant, &class)));
+        let look = move || {
+            let Authorized { grant, limits, .. } = house.line(&key)?;
+            house.allowances.of(&key, limits);
+            Some(standing(&house, narrowed(grant, &class)))
+        };
         let registrar = match Registrar::start(standing(self, grant.clone()), look) {
             Ok(registrar) => registrar,
             Err(error) => return self.log.warn(&format!("cannot start a thread for a session: {error}")),
         };
-        let clerk = Arc::new(place.clerk(who.clone(), registrar, Arc::clone(&self.log)));
+        let clerk = Arc::new(place.clerk(who, registrar, allowance, Arc::clone(&self.log)));
         let visit = Some(Arc::clone(&clerk) as Arc<dyn Visit>);
         let ports = haul_transfer::Ports { open: self.port, relay: 0, paths: self.paths.clone() };
         let result =
             haul_transfer::serve_control(stream, &self.identity, &self.desk, ports, grant, &self.surroundings, visit);
-        let how = format!("{} in {:.1} s", clerk.totals(), start.elapsed().as_secs_f64());
         match result {
-            Ok(()) => self.log.tell_of(&key, &format!("session {number}: {who} ended well: {how}"), false),
+            Ok(()) => clerk.tell_end("ended well", start.elapsed(), false),
             Err(error) => {
                 let cause = error.cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-                let text = format!("session {number}: {who} failed: {}{cause}: {how}", error.what);
-                self.log.tell_of(&key, &text, true);
+                clerk.tell_end(&format!("failed: {}{cause}", error.what), start.elapsed(), true);
             }
         }
     }
@@ -316,8 +338,8 @@ fn no_room(why: NoRoom) -> Error {
     match why {
         NoRoom::Daemon => Error::new(Fault::Busy, "the daemon has all the sessions it takes")
             .because(format!("{} are running", limits::MAX_SESSIONS)),
-        NoRoom::Key => Error::new(Fault::Busy, "this key has all the sessions it may have at the daemon")
-            .because(format!("{} are running", limits::MAX_SESSIONS_PER_KEY)),
+        NoRoom::Key(most) => Error::new(Fault::Busy, "this key has all the sessions it may have at the daemon")
+            .because(format!("{most} are running")),
         NoRoom::Stopping => Error::new(Fault::Busy, "the daemon is being stopped"),
     }
     .try_this("try again later")

@@ -5,15 +5,16 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use haul_job::{Error, Event, Fault, Observer};
 use haul_net::{PublicKey, ShutdownHandle};
 use haul_transfer::{Grant, Visit};
 use haul_wire::control::Role;
 
+use crate::allowance::{Allowance, KeyLimits};
 use crate::limits::{MAX_LISTED_BYTES_OF_ALL, MAX_LISTED_BYTES_PER_KEY, MAX_SESSIONS, MAX_SESSIONS_PER_KEY};
-use crate::log::{Log, escaped};
+use crate::log::{Log, Visitor, escaped};
 use crate::registrar::Registrar;
 
 /// The sessions of a daemon.
@@ -37,15 +38,20 @@ struct Running {
 pub(crate) enum NoRoom {
     /// The daemon has as many sessions as it may.
     Daemon,
-    /// The key has as many sessions as it may.
-    Key,
+    /// The key has as many sessions as it may: so many.
+    Key(usize),
     /// The daemon is stopping.
     Stopping,
 }
 
 impl Sessions {
     /// Counts a session until the returned place is dropped.
-    pub(crate) fn enter(self: &Arc<Self>, key: PublicKey, control: ShutdownHandle) -> Result<Place, NoRoom> {
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        key: PublicKey,
+        limits: KeyLimits,
+        control: ShutdownHandle,
+    ) -> Result<Place, NoRoom> {
         let mut running = self.lock();
         if self.stopping.load(Ordering::Acquire) {
             return Err(NoRoom::Stopping);
@@ -53,8 +59,9 @@ impl Sessions {
         if running.len() >= MAX_SESSIONS {
             return Err(NoRoom::Daemon);
         }
-        if running.values().filter(|session| session.key == key).count() >= MAX_SESSIONS_PER_KEY {
-            return Err(NoRoom::Key);
+        let most = limits.sessions.unwrap_or(MAX_SESSIONS_PER_KEY);
+        if running.values().filter(|session| session.key == key).count() >= most {
+            return Err(NoRoom::Key(most));
         }
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         running.insert(number, Running { key, control, listed_bytes: 0 });
@@ -109,8 +116,8 @@ pub(crate) struct Place {
 
 impl Place {
     /// Makes the clerk of this session. The session counts until its clerk is dropped.
-    pub(crate) fn clerk(self, who: String, registrar: Registrar, log: Arc<Log>) -> Clerk {
-        Clerk { place: self, who, registrar, log, totals: Mutex::default() }
+    pub(crate) fn clerk(self, who: String, registrar: Registrar, allowance: Arc<Allowance>, log: Arc<Log>) -> Clerk {
+        Clerk { place: self, who, registrar, allowance, log, totals: Mutex::default() }
     }
 }
 
@@ -126,6 +133,7 @@ pub(crate) struct Clerk {
     place: Place,
     who: String,
     registrar: Registrar,
+    allowance: Arc<Allowance>,
     log: Arc<Log>,
     totals: Mutex<Count>,
 }
@@ -154,16 +162,22 @@ impl Totals {
 
 impl Clerk {
     fn tell(&self, what: &str, matters: bool) {
-        let text = format!("session {}: {} {what}", self.place.number, self.who);
-        self.log.tell_of(&self.place.key, &text, matters);
+        self.log.tell_of_session(&self.visitor(), what, matters, &[]);
     }
 
-    /// How far the session came, for the log.
-    pub(crate) fn totals(&self) -> String {
+    fn visitor(&self) -> Visitor<'_> {
+        Visitor { key: &self.place.key, number: self.place.number, who: &self.who }
+    }
+
+    /// Tells how the session ended, and how far it came.
+    pub(crate) fn tell_end(&self, how: &str, took: Duration, matters: bool) {
         let Count { before, now } = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         let Totals { files, bytes, failed } = before.and(now);
-        let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
-        format!("{files} files done, {bytes} bytes moved{failed}")
+        let also = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+        let text = format!("{how}: {files} files done, {bytes} bytes moved{also} in {:.1} s", took.as_secs_f64());
+        let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let numbers = [("files", files), ("bytes", bytes), ("failed", failed), ("took_ms", took_ms)];
+        self.log.tell_of_session(&self.visitor(), &text, matters, &numbers);
     }
 }
 
@@ -188,8 +202,7 @@ impl Visit for Clerk {
         match standing.own.within_reach_of(directory, uid, &standing.grant) {
             Ok(None) => Ok(()),
             Ok(Some(why)) => {
-                let text = format!("session {}: {} is refused: {why}", self.place.number, self.who);
-                self.log.tell_of(&self.place.key, &text, true);
+                self.tell(&format!("is refused: {why}"), true);
                 Err(refused.because("its directory holds files of the daemon's own"))
             }
             Err(error) => Err(refused.because(format!("its directory cannot be looked at: {error}"))),
@@ -197,11 +210,7 @@ impl Visit for Clerk {
     }
 
     fn on_unfenced(&self, why: &str) {
-        let text = format!(
-            "session {}: {} works without a fence of the kernel around its directory: {why}",
-            self.place.number, self.who
-        );
-        self.log.tell_of(&self.place.key, &text, true);
+        self.tell(&format!("works without a fence of the kernel around its directory: {why}"), true);
     }
 
     fn on_role(&self, role: &Role) {
@@ -231,6 +240,10 @@ impl Visit for Clerk {
 
     fn on_refused(&self, why: &str) {
         self.tell(&format!("names paths that are not used: {why}"), true);
+    }
+
+    fn on_data(&self, bytes: u64) -> Result<Duration, Error> {
+        self.allowance.spend(bytes, Instant::now(), SystemTime::now())
     }
 
     fn on_list(&self, bytes: usize) -> bool {
@@ -269,6 +282,7 @@ mod tests {
     use haul_net::Stream;
 
     use super::*;
+    use crate::log::Form;
     use crate::own_files::OwnFiles;
     use crate::registrar::Standing;
 
@@ -276,9 +290,9 @@ mod tests {
     fn one_key_leaves_room_for_others() {
         let sessions = Arc::new(Sessions::default());
         let (stream, _peer) = Stream::plain_pair().unwrap();
-        let enter = |key: u8| sessions.enter(PublicKey([key; 32]), stream.shutdown_handle());
+        let enter = |key: u8| sessions.enter(PublicKey([key; 32]), KeyLimits::default(), stream.shutdown_handle());
         let mut places: Vec<Place> = (0..MAX_SESSIONS_PER_KEY).map(|_| enter(0).ok().unwrap()).collect();
-        assert_eq!(enter(0).err(), Some(NoRoom::Key));
+        assert_eq!(enter(0).err(), Some(NoRoom::Key(MAX_SESSIONS_PER_KEY)));
         let others = (MAX_SESSIONS - MAX_SESSIONS_PER_KEY) as u8;
         places.extend((1..=others).map(|key| enter(key).ok().unwrap()));
         assert_eq!(enter(200).err(), Some(NoRoom::Daemon));
@@ -290,6 +304,20 @@ mod tests {
         assert_eq!(sessions.wait(Duration::ZERO), 0);
     }
 
+    #[test]
+    fn a_line_may_say_how_many_sessions_its_key_has() {
+        let sessions = Arc::new(Sessions::default());
+        let (stream, _peer) = Stream::plain_pair().unwrap();
+        let enter = |most| {
+            let limits = KeyLimits { sessions: Some(most), ..KeyLimits::default() };
+            sessions.enter(PublicKey([1; 32]), limits, stream.shutdown_handle())
+        };
+        let _first = enter(1).ok().unwrap();
+        assert_eq!(enter(1).err(), Some(NoRoom::Key(1)));
+        let _others: Vec<Place> = (1..40).map(|_| enter(40).ok().unwrap()).collect();
+        assert_eq!(enter(40).err(), Some(NoRoom::Key(40)));
+    }
+
     fn nobody_asks() -> Registrar {
         let own = OwnFiles::find("/not-there/key".as_ref(), "/not-there/list".as_ref());
         Registrar::start(Standing { grant: Grant::default(), own }, || None).unwrap()
@@ -299,9 +327,9 @@ mod tests {
     fn a_session_counts_until_the_last_of_its_threads_has_ended() {
         let sessions = Arc::new(Sessions::default());
         let (stream, _peer) = Stream::plain_pair().unwrap();
-        let place = sessions.enter(PublicKey([1; 32]), stream.shutdown_handle()).ok().unwrap();
-        let log = Arc::new(Log::new(true, Box::new(drop)));
-        let clerk = Arc::new(place.clerk("somebody".to_owned(), nobody_asks(), log));
+        let place = sessions.enter(PublicKey([1; 32]), KeyLimits::default(), stream.shutdown_handle()).ok().unwrap();
+        let log = Arc::new(Log::new(true, Form::Text, Box::new(drop)));
+        let clerk = Arc::new(place.clerk("somebody".to_owned(), nobody_asks(), Arc::default(), log));
         // A walk holds the clerk like this, and may go on after the session's own thread has ended.
         let held = Arc::clone(&clerk) as Arc<dyn Visit>;
         drop(clerk);
@@ -314,11 +342,11 @@ mod tests {
     fn a_session_without_a_fence_stands_in_the_log() {
         let sessions = Arc::new(Sessions::default());
         let (stream, _peer) = Stream::plain_pair().unwrap();
-        let place = sessions.enter(PublicKey([1; 32]), stream.shutdown_handle()).ok().unwrap();
+        let place = sessions.enter(PublicKey([1; 32]), KeyLimits::default(), stream.shutdown_handle()).ok().unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
         let written = Arc::clone(&lines);
-        let log = Arc::new(Log::new(true, Box::new(move |line| written.lock().unwrap().push(line))));
-        let clerk = place.clerk("somebody".to_owned(), nobody_asks(), log);
+        let log = Arc::new(Log::new(true, Form::Text, Box::new(move |line| written.lock().unwrap().push(line))));
+        let clerk = place.clerk("somebody".to_owned(), nobody_asks(), Arc::default(), log);
         clerk.on_unfenced("no rights to give up are left");
         let said = lines.lock().unwrap().join("");
         assert!(said.contains("somebody works without a fence") && said.contains("no rights to give up"), "{said}");
@@ -328,7 +356,9 @@ mod tests {
     fn lists_of_one_key_leave_room_for_those_of_others() {
         let sessions = Arc::new(Sessions::default());
         let (stream, _peer) = Stream::plain_pair().unwrap();
-        let enter = |key: u8| sessions.enter(PublicKey([key; 32]), stream.shutdown_handle()).ok().unwrap();
+        let enter = |key: u8| {
+            sessions.enter(PublicKey([key; 32]), KeyLimits::default(), stream.shutdown_handle()).ok().unwrap()
+        };
         let lists = |place: &Place, bytes| sessions.on_list(place.number, bytes);
         let (first, second) = (enter(0), enter(0));
         assert!(lists(&first, 1) && lists(&first, MAX_LISTED_BYTES_PER_KEY), "it grows");

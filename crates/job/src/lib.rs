@@ -3,6 +3,7 @@
 //! ```text
 //!   job     one copy job, free of flags      event   what happens while it runs, and the report
 //!   error   why a whole job ended early    item    what is told of one entry
+//!   rate    rates and sizes as people type them
 //! ```
 
 #![forbid(unsafe_code)]
@@ -11,6 +12,7 @@ pub mod error;
 pub mod event;
 pub mod item;
 pub mod job;
+pub mod rate;
 
 pub use error::{Error, Fault};
 pub use event::{Change, ClassChange, Earlier, Event, ManifestLine, Observer, PathNow, Progress, Report, Subject};

@@ -2,6 +2,7 @@
 //! namespaces nor root.
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod browser;
 mod door;
 mod handed_over;

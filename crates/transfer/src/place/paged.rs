@@ -141,6 +141,10 @@ impl Hearer for Paged<'_> {
 
     fn data(&mut self, bytes: &[u8]) -> ControlFlow<()> {
         self.flush()?;
+        if let Err(error) = self.watch.spend(bytes.len() as u64) {
+            self.failed.get_or_insert(error);
+            return ControlFlow::Break(());
+        }
         self.data_bytes += bytes.len() as u64;
         let blake3 = *blake3::hash(bytes).as_bytes();
         self.send(PlaceWord::Data { bytes: bytes.to_vec(), blake3 })

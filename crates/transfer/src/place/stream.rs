@@ -212,6 +212,7 @@ pub(super) fn take(
         clock.turn(watch, channel, &Failure::default())?;
         match events.next(TICK) {
             Some(SessionEvent::Control(Control::Place(PlaceWord::Data { bytes, blake3 }))) => {
+                watch.spend(bytes.len() as u64)?;
                 draft.block(&bytes, &blake3)?;
                 untold += 1;
             }

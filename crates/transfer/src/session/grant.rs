@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use haul_job::{Error, Observer};
 use haul_net::PublicKey;
@@ -62,6 +63,11 @@ pub trait Visit: Observer {
 
     /// The peer named an address that is not dialled, or this host lacks a path that it is set to use.
     fn on_refused(&self, why: &str);
+
+    /// Data of files is about to leave, or has come: how long it waits here. An error ends the session.
+    fn on_data(&self, _bytes: u64) -> Result<Duration, Error> {
+        Ok(Duration::ZERO)
+    }
 
     /// It lists what it wants, so many bytes so far. False: that is more than there is room for.
     fn on_list(&self, bytes: usize) -> bool;

@@ -78,6 +78,9 @@ fn with_marks(path: &PathSummary, seen: u64) -> PathSummary {
     PathSummary { service: path.service.with_seen(seen), ..path.clone() }
 }
 
+/// Whoever waits for a rate looks so often whether the session is to end.
+const SPEND_LOOK: Duration = Duration::from_millis(100);
+
 impl Watch {
     pub(crate) fn silent() -> Self {
         Self {
@@ -116,6 +119,17 @@ impl Watch {
     /// The same for an initiator, of whom this one wants to hear of the job.
     pub(crate) fn of_job_for(&self, observer: Arc<dyn Observer>) -> Self {
         Self { lane_addresses: Arc::clone(&self.lane_addresses), ..Self::new(observer) }
+    }
+
+    /// Data of files is about to leave, or has come: waits as long as the one who is served here has to. True: it waited.
+    pub(crate) fn spend(&self, bytes: u64) -> Result<bool, Error> {
+        let Some(visit) = &self.visit else { return Ok(false) };
+        let wait = visit.on_data(bytes)?;
+        let begun = Instant::now();
+        while begun.elapsed() < wait && !self.interrupted() {
+            std::thread::park_timeout(wait.saturating_sub(begun.elapsed()).min(SPEND_LOOK));
+        }
+        Ok(!wait.is_zero())
     }
 
     /// What an interruption means for the one who asked for the copy.

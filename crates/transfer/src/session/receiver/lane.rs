@@ -304,7 +304,12 @@ impl Lane<'_> {
         let with_tag = wire_bytes + self.tag_bytes();
         self.input.fill(with_tag)?;
         self.watch.lap(Waiting::Network);
-        if self.input.stream().keep_to_rate(wire_bytes as u64) {
+        let waited = self.shared.watch.spend(wire_bytes as u64).map_err(|error| {
+            let lane_error = io::Error::other(error.what.clone());
+            self.shared.failure.set(error);
+            lane_error
+        })?;
+        if self.input.stream().keep_to_rate(wire_bytes as u64) | waited {
             self.watch.lap(Waiting::Rate);
         }
         let (wire, tag) = self.input.take(with_tag).split_at(wire_bytes);

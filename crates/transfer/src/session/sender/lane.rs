@@ -311,8 +311,9 @@ impl Lane<'_> {
                 self.ahead.skip(open, offset, size as u64);
                 self.append_block_header(block_header(size, Encoding::Zeros));
             } else {
-                // Both are charged, each for its own.
-                if self.shared.pace(size as u64) | self.stream.keep_to_rate(size as u64) {
+                // All are charged, each for its own.
+                let waited = self.spend(size as u64)?;
+                if self.shared.pace(size as u64) | self.stream.keep_to_rate(size as u64) | waited {
                     self.watch.lap(Waiting::Rate);
                 }
                 match (open.local_fd(), self.pump.take()) {
@@ -422,6 +423,15 @@ impl Lane<'_> {
 
     fn withdraw(&mut self, file: &SourceItem, why: String, kind: FailureKind) -> io::Result<()> {
         self.shared.withdraw(file, why, kind).map_err(|error| {
+            let lane_error = state::lane_error(&error);
+            self.shared.failure.set(error);
+            lane_error
+        })
+    }
+
+    /// Charges the client of a daemon. One that may move no more ends the session.
+    fn spend(&self, bytes: u64) -> io::Result<bool> {
+        self.shared.watch.spend(bytes).map_err(|error| {
             let lane_error = state::lane_error(&error);
             self.shared.failure.set(error);
             lane_error

@@ -1,0 +1,216 @@
+//! What each key has moved, held to the limits of its line: a rate, and bytes in a day.
+//!
+//! ```text
+//!   ~/.local/state/haul/key-days     "day N", then "KEY BYTES" for each key that has a limit and moved something that day
+//! ```
+//! A day begins at midnight UTC. All sessions of a key count together, whichever way the data goes. The file is written every few
+//! seconds, so that a daemon that starts anew goes on counting.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use haul_job::{Error, Fault};
+use haul_net::PublicKey;
+use haul_transfer::whole_file;
+
+use crate::limits::{DAYS_WRITTEN_EVERY, MAX_LIST_BYTES, RATE_BURST};
+use crate::log::Log;
+
+/// The limits of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyLimits {
+    /// What all sessions of the key move together, in bytes per second.
+    pub rate_bytes_per_s: Option<u64>,
+    /// Sessions at once.
+    pub sessions: Option<usize>,
+    /// Bytes that all sessions of the key move in a day.
+    pub day_bytes: Option<u64>,
+}
+
+/// What the keys have moved today.
+pub(crate) struct Allowances {
+    keys: Mutex<HashMap<PublicKey, Arc<Allowance>>>,
+    file: Option<PathBuf>,
+    written: Mutex<Instant>,
+}
+
+/// What one key has moved.
+#[derive(Default)]
+pub(crate) struct Allowance(Mutex<Count>);
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    limits: KeyLimits,
+    /// All that was moved is paid for by then.
+    spent_until: Option<Instant>,
+    /// Days since 1970.
+    day: u64,
+    /// Moved on that day.
+    bytes: u64,
+    /// There is more than the file says.
+    is_new: bool,
+}
+
+impl Allowances {
+    /// With what an earlier daemon has counted today. `file`: where it is kept; `None`: nowhere.
+    pub(crate) fn open(file: Option<PathBuf>, now: SystemTime) -> Self {
+        let mut keys = HashMap::new();
+        let text = file.as_ref().filter(|file| fs::metadata(file).is_ok_and(|found| found.len() <= MAX_LIST_BYTES));
+        let text = text.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+        let mut lines = text.lines();
+        let today = day(now);
+        if lines.next().and_then(|line| line.strip_prefix("day ")) == Some(today.to_string().as_str()) {
+            for (key, bytes) in lines.filter_map(|line| line.split_once(' ')) {
+                if let (Ok(key), Ok(bytes)) = (key.parse(), bytes.parse()) {
+                    let count = Count { day: today, bytes, ..Count::default() };
+                    keys.insert(key, Arc::new(Allowance(Mutex::new(count))));
+                }
+            }
+        }
+        Self { keys: Mutex::new(keys), file, written: Mutex::new(Instant::now()) }
+    }
+
+    /// That of a key, with the limits that its line has now.
+    pub(crate) fn of(&self, key: &PublicKey, limits: KeyLimits) -> Arc<Allowance> {
+        let allowance = Arc::clone(lock(&self.keys).entry(*key).or_default());
+        lock(&allowance.0).limits = limits;
+        allowance
+    }
+
+    /// Keeps the counts, now and then, or with `now` at once.
+    pub(crate) fn write_down(&self, at_once: bool, log: &Log) {
+        let Some(file) = &self.file else { return };
+        let mut written = lock(&self.written);
+        if !at_once && written.elapsed() < DAYS_WRITTEN_EVERY {
+            return;
+        }
+        *written = Instant::now();
+        let today = day(SystemTime::now());
+        let (mut text, mut is_new) = (format!("day {today}\n"), false);
+        for (key, allowance) in &*lock(&self.keys) {
+            let mut count = lock(&allowance.0);
+            is_new |= std::mem::take(&mut count.is_new);
+            if count.limits.day_bytes.is_some() && count.day == today {
+                text.push_str(&format!("{key} {}\n", count.bytes));
+            }
+        }
+        if is_new {
+            let made = file.parent().map_or(Ok(()), fs::create_dir_all);
+            let kept = made.and_then(|()| whole_file::write(file, text.as_bytes(), whole_file::Mode::Of(0o600)));
+            if let Err(error) = kept {
+                log.warn(&format!("warning: what keys have moved today cannot be kept in {}: {error}", file.display()));
+            }
+        }
+    }
+}
+
+impl Allowance {
+    /// Counts bytes that are about to be moved, and says how long to wait first.
+    ///
+    /// # Errors
+    /// The key has moved all that it may today.
+    pub(crate) fn spend(&self, bytes: u64, now: Instant, time: SystemTime) -> Result<Duration, Error> {
+        let mut count = lock(&self.0);
+        let KeyLimits { rate_bytes_per_s, day_bytes, .. } = count.limits;
+        if let Some(most) = day_bytes {
+            count.turn_to(day(time));
+            count.bytes = count.bytes.saturating_add(bytes);
+            count.is_new = true;
+            if count.bytes > most {
+                return Err(spent(most));
+            }
+        }
+        let Some(rate) = rate_bytes_per_s else { return Ok(Duration::ZERO) };
+        let cost_ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
+        let cost = Duration::from_nanos(u64::try_from(cost_ns).unwrap_or(u64::MAX));
+        // What a late timer has lost may be made up for.
+        let earliest = now.checked_sub(RATE_BURST).unwrap_or(now);
+        let until = count.spent_until.map_or(now, |until| until.max(earliest)) + cost;
+        count.spent_until = Some(until);
+        Ok(until.saturating_duration_since(now))
+    }
+
+    /// Fails where a new session could move nothing.
+    pub(crate) fn check(&self, time: SystemTime) -> Result<(), Error> {
+        let mut count = lock(&self.0);
+        count.turn_to(day(time));
+        match count.limits.day_bytes {
+            Some(most) if count.bytes >= most => Err(spent(most)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Count {
+    fn turn_to(&mut self, day: u64) {
+        if self.day != day {
+            (self.day, self.bytes) = (day, 0);
+        }
+    }
+}
+
+fn spent(most: u64) -> Error {
+    Error::new(Fault::Busy, "this key has moved all the bytes that it may in a day")
+        .because(format!("the daemon lets it move {most} bytes a day"))
+        .try_this("run the same command again after midnight UTC: what is verified is not sent again")
+}
+
+fn day(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400)
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: PublicKey = PublicKey([7; 32]);
+
+    fn at(day: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(day * 86_400 + 5)
+    }
+
+    #[test]
+    fn all_lanes_of_a_key_share_its_rate() {
+        let limits = KeyLimits { rate_bytes_per_s: Some(1_000_000), ..KeyLimits::default() };
+        let allowances = Allowances::open(None, at(1));
+        let (one, two) = (allowances.of(&KEY, limits), allowances.of(&KEY, limits));
+        let now = Instant::now();
+        let wait = |of: &Allowance| of.spend(250_000, now, at(1)).unwrap().as_millis();
+        assert_eq!([wait(&one), wait(&two), wait(&one), wait(&two)], [250, 500, 750, 1000]);
+        let other = allowances.of(&PublicKey([8; 32]), KeyLimits::default());
+        assert_eq!(wait(&other), 0);
+    }
+
+    #[test]
+    fn a_day_ends_at_midnight_and_goes_on_with_the_next_daemon() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("state/key-days");
+        let limits = KeyLimits { day_bytes: Some(1000), ..KeyLimits::default() };
+        let today = day(SystemTime::now());
+        let allowances = Allowances::open(Some(file.clone()), at(today));
+        let spend = |of: &Allowances, bytes, day| {
+            let allowance = of.of(&KEY, limits);
+            allowance.check(at(day)).and_then(|()| allowance.spend(bytes, Instant::now(), at(day)))
+        };
+        assert_eq!(spend(&allowances, 600, today), Ok(Duration::ZERO));
+        let log = Log::new(true, crate::log::Form::Text, Box::new(drop));
+        allowances.write_down(true, &log);
+        let next = Allowances::open(Some(file.clone()), at(today));
+        assert_eq!(spend(&next, 400, today), Ok(Duration::ZERO), "what it may, to the last byte");
+        let refused = spend(&next, 1, today).unwrap_err();
+        assert_eq!(refused.fault, Fault::Busy);
+        assert!(refused.cause.unwrap().contains("1000 bytes a day"));
+        assert_eq!(spend(&next, 1000, today + 1), Ok(Duration::ZERO));
+        // Another day, or nonsense in the file: nothing was moved.
+        assert_eq!(spend(&Allowances::open(Some(file.clone()), at(today + 1)), 1000, today + 1), Ok(Duration::ZERO));
+        fs::write(&file, format!("day {today}\nnonsense\n{KEY} much\n")).unwrap();
+        assert_eq!(spend(&Allowances::open(Some(file), at(today)), 1000, today), Ok(Duration::ZERO));
+    }
+}
