@@ -121,7 +121,8 @@ fn by_haul(top: &Path, case: &Case) -> Brought {
                 }
             }
             Found::DirEnd { path, complete } => {
-                assert!(!complete, "nothing may be deleted beside what is listed");
+                // A directory of a recursive list is meant with all beneath it.
+                assert!(!complete || case.recursive, "nothing may be deleted beside what is listed");
                 assert_eq!(open.pop(), Some(path), "each directory ends once, and was told of");
             }
             Found::Failed { .. } => failed = true,
