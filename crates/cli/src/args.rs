@@ -365,9 +365,10 @@ pub struct Verify {
 }
 
 const VERIFY_HELP: &str = "\
-Lists: those of 'haul cp --manifest-out', of 'haul hash', b3sum, md5sum, sha1sum, sha256sum and sha512sum (with
---tag, too), and the manifests of a bag (BagIt). The format is told by the list. A tree at another host is read
-there; only names and hashes travel.
+Lists: those of 'haul cp --manifest-out', of 'haul hash', b3sum, md5sum,
+sha1sum, sha256sum and sha512sum (with --tag, too), and the manifests of a bag
+(BagIt). The format is told by the list. A tree at another host is read there;
+only names and hashes travel.
 
 Examples:
   haul verify SHA256SUMS                  files of this directory
@@ -375,7 +376,8 @@ Examples:
   haul verify host:bag                    a bag with all its manifests
   haul hash data | haul verify - host:    the same tree at a host
 
-Exit status: 0 all files match, 25 some differ or the list is damaged, 11 it cannot be read.";
+Exit status: 0 all files match, 25 some differ or the list is damaged, 11 it
+cannot be read.";
 
 /// `haul key`
 #[derive(Debug, Args)]

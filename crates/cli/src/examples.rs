@@ -14,7 +14,7 @@ const FIRST_SIX: [Example; 6] = [
 ];
 
 /// The other commands, by their names on the command line.
-const OF_COMMANDS: [(&str, &[Example]); 24] = [
+const OF_COMMANDS: [(&str, &[Example]); 25] = [
     (
         "ls",
         &[
@@ -56,6 +56,13 @@ const OF_COMMANDS: [(&str, &[Example]); 24] = [
         ],
     ),
     ("hash", &[("haul hash host:data/run42", "hashes of what is there; the files stay there")]),
+    (
+        "diff",
+        &[
+            ("haul diff run42 host:data/run42", "what a copy would do, by sizes and times"),
+            ("haul diff -c run42 host:data/run42", "what differs in content, by hashes"),
+        ],
+    ),
     ("clean", &[("haul clean host:data", "what dead copies left")]),
     ("key", &[("haul key show", "the line for the list of a daemon")]),
     (
