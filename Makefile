@@ -47,9 +47,9 @@ guest: build
 	$(WITH_GUEST_KERNEL) HAUL_LAB_BIN=$(abspath $(HAUL)-lab) CARGO=$(CARGO) scripts/test-in-guest.sh
 
 # Scenarios with the release build between network namespaces (root; otherwise most of them say why they are skipped).
-# `make e2e TESTS=resume` runs a part. Most of them wait for a network: four at a time fill two processors.
+# `make e2e TESTS=resume` runs a part. Most of them wait for a network: three at a time fill two processors.
 e2e: build
-	$(WITH_GUEST_KERNEL) HAUL_BIN=$(abspath $(HAUL)) HAUL_LAB_BIN=$(abspath $(HAUL)-lab) $(CARGO) test --locked -p haul-e2e -- --test-threads=4 $(TESTS)
+	$(WITH_GUEST_KERNEL) HAUL_BIN=$(abspath $(HAUL)) HAUL_LAB_BIN=$(abspath $(HAUL)-lab) $(CARGO) test --locked -p haul-e2e -- --test-threads=3 $(TESTS)
 
 # A small job, killed before each of its operations; `make unit` takes some of them. About five minutes.
 sweep:
