@@ -77,6 +77,9 @@ pub enum Command {
     Config(ConfigArgs),
     /// Writes the completions for a shell to standard output
     Completions(Completions),
+    /// What a place may go on with; the completions of the shells ask it
+    #[command(hide = true)]
+    Complete(CompleteArgs),
     /// Writes the manual pages, made from the same definitions as this help
     #[command(hide = true)]
     Man(Man),
@@ -550,6 +553,12 @@ pub struct Agent {
 pub struct Completions {
     /// The shell
     pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub struct CompleteArgs {
+    /// The word so far
+    pub word: OsString,
 }
 
 #[derive(Debug, Args)]

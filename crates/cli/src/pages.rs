@@ -12,13 +12,13 @@ use haul_transfer::whole_file;
 
 use crate::args::Typed;
 use crate::printable::printable;
-use crate::{failure, output};
+use crate::{complete, failure, output};
 
 /// `haul completions SHELL`
 pub fn completions(shell: clap_complete::Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Typed::command(), "haul", &mut script);
-    output::say(script);
+    output::say(complete::with_places(shell, &script));
     ExitCode::SUCCESS
 }
 

@@ -102,7 +102,8 @@ fn the_agent_names_its_protocol() {
 #[test]
 fn completions_and_manual_pages_know_the_flags() {
     for shell in ["bash", "zsh", "fish"] {
-        assert!(stdout(&haul(&["completions", shell])).contains("files-from"), "{shell}");
+        let script = stdout(&haul(&["completions", shell]));
+        assert!(script.contains("files-from") && script.contains("haul complete --"), "{shell}");
     }
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(code(&["man", dir.path().to_str().unwrap()]), 0);

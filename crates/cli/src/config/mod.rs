@@ -49,6 +49,14 @@ pub fn hosts_of(ends: &[OsString]) -> Vec<String> {
     ends.iter().flat_map(|end| apply::hosts_of(end)).collect()
 }
 
+/// The named ends, each with what it stands for. A file that cannot be used has none.
+pub fn ends() -> Vec<(String, String)> {
+    let command = Typed::command();
+    let config = path().and_then(|path| Config::read(&path, cp_of(&command)).ok());
+    let ends = config.map(|config| config.ends.into_iter().map(|(name, end)| (name, end.written)).collect());
+    ends.unwrap_or_default()
+}
+
 /// None: the file has nothing to say to this command.
 fn with_settings(
     args: &[OsString],
