@@ -12,7 +12,7 @@ wanted=(
     # What the lab's adapters are tried with.
     globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs nginx:nginx-light
     aria2c:aria2 curl:curl lftp:lftp vsftpd:vsftpd rclone:rclone xrootd:xrootd-server xrdcp:xrootd-client
-    iperf3:iperf3 b3sum:b3sum mptcpize:mptcpize wget:wget openssl:openssl chromium:chromium
+    iperf3:iperf3 b3sum:b3sum jsonschema:python3-jsonschema mptcpize:mptcpize wget:wget openssl:openssl chromium:chromium
 )
 
 PATH=$PATH:/usr/sbin:/sbin

@@ -123,7 +123,7 @@ fn items() -> Vec<Item> {
     let attributes = Attributes { mode: 0o644, mtime: time(), uid: 1000, gid: 1000, names: None, xattrs };
     let kinds = [
         ItemKind::Directory,
-        ItemKind::File { identity, sparse: true, blake3: Some([3; 32]), further_names: 1 },
+        ItemKind::File { identity, hole_bytes: 1, blake3: Some([3; 32]), further_names: 1 },
         ItemKind::Symlink { target: b"../x".to_vec() },
         ItemKind::HardLink { first: path("d/1") },
         ItemKind::Skipped { why: "a socket".into() },
@@ -254,6 +254,7 @@ fn messages() -> Vec<Control> {
         }),
         Control::Ping { received: 300, turn: 2 },
         Control::Repair { index: 1, chunk: 2 },
+        Control::Counted(haul_wire::control::Counted { files: 3, data_bytes: 1 << 20, share_ppm: 400_000 }),
         Control::ReadAgain { bytes: 1 << 30 },
         Control::Listed(vec![b"a".to_vec(), b"d/e".to_vec()]),
         Control::Named(RelPath::new(b"new name".to_vec()).expect("it is one")),

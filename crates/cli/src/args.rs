@@ -30,7 +30,7 @@ use crate::{rate, retry};
 /// Moves large data sets between machines: as simply as scp, at the speed of the wire.
 #[derive(Debug, Parser)]
 #[command(name = "haul", version, long_version = LONG_VERSION, max_term_width = 100, subcommand_required = true)]
-#[command(arg_required_else_help = true, after_help = "See 'haul cp --help' for copying, the main use.")]
+#[command(arg_required_else_help = true, before_help = crate::examples::first_six(), after_help = "See 'haul cp --help' for copying, the main use.")]
 pub struct Typed {
     #[command(subcommand)]
     pub command: Command,
@@ -85,7 +85,7 @@ pub enum Command {
 /// `haul cp`
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true, override_usage = "haul cp [OPTIONS] SRC... DST\n       haul cp [OPTIONS] --batch FILE", after_long_help = cp_long_help(), args_override_self = true)]
-#[command(after_help = CP_SHORT_HELP)]
+#[command(before_help = crate::examples::first_six(), after_help = CP_SHORT_HELP)]
 pub struct Cp {
     /// Sources, then the target: PATH, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH, haul://HOST[:PORT]/PATH, - (a stream)
     // job.rs checks the count: `-h` alone must reach the help, and the message can name both sources and target.
@@ -328,9 +328,10 @@ pub struct Why {
 }
 
 const WHY_HELP: &str = "\
-Each 'haul cp' except a dry run keeps its report, also after a failure or an interruption: the last
-20 are in $XDG_STATE_HOME/haul (~/.local/state/haul), readable by you alone. Reports hold names of
-files and hosts, but neither keys nor passwords.";
+Each 'haul cp' except a dry run keeps its report, also after a failure or an
+interruption: the last 20 are in $XDG_STATE_HOME/haul (~/.local/state/haul),
+readable by you alone. Reports hold names of files and hosts, but neither keys
+nor passwords.";
 
 /// `haul verify`
 #[derive(Debug, Args)]
@@ -475,19 +476,22 @@ pub struct Serve {
 }
 
 const SERVE_HELP: &str = "\
-The list of authorised keys has one line for each key: its rights, its directory, the key as
-'haul key show' prints it at the client, and a name for the log. Paths with spaces stand in quotes.
+The list of authorised keys has one line for each key: its rights, its
+directory, the key as 'haul key show' prints it at the client, and a name for
+the log. Paths with spaces stand in quotes.
   ro root=/data/public ed25519:KEY bob@lab
   rw root=\"/data/new sets\" ed25519:KEY alice@laptop
-'rw clear' (or 'ro clear') also allows --cipher none.
-For that key, haul://HOST/x is x in that directory, and nothing outside of it can be reached. The
-path after root= may not lead through a symbolic link, nor to a place of the daemon's own key or of
-this list. The list is read again when it changes. The daemon has the rights of the account that runs
-it: an account of its own is better than root. As root, 'user=NAME' in a line names the account that
-reads and writes the files of that key:
+'rw clear' (or 'ro clear') also allows --cipher none. For that key,
+haul://HOST/x is x in that directory, and nothing outside of it can be reached.
+The path after root= may not lead through a symbolic link, nor to a place of
+the daemon's own key or of this list. The list is read again when it changes.
+The daemon has the rights of the account that runs it: an account of its own is
+better than root. As root, 'user=NAME' in a line names the account that reads
+and writes the files of that key:
   rw user=alice root=/data/alice ed25519:KEY alice@laptop
-Over --http and --https, 'token:NAME' or 'cert:SHA256' in the place of the key lets readers in who show
-a token of 'haul token' or a TLS certificate. Lines with user= count for haul:// alone.";
+Over --http and --https, 'token:NAME' or 'cert:SHA256' in the place of the key
+lets readers in who show a token of 'haul token' or a TLS certificate. Lines
+with user= count for haul:// alone.";
 
 /// `haul probe`
 #[derive(Debug, Args)]
@@ -517,9 +521,10 @@ pub struct Probe {
 }
 
 const PROBE_HELP: &str = "\
-Both ends send meaningless data, one after the other, as fast as a copy would, and throw away the
-received data. Others on the path notice it like a copy. Nothing is written to a disk at either end.
-A daemon allows this to every key of its list, also to a read-only key.";
+Both ends send meaningless data, one after the other, as fast as a copy would,
+and throw away the received data. Others on the path notice it like a copy.
+Nothing is written to a disk at either end. A daemon allows this to every key
+of its list, also to a read-only key.";
 
 /// `haul agent`
 #[derive(Debug, Args)]
@@ -646,8 +651,9 @@ const LONG_VERSION: &str =
 const HABITS: &str = "Accepted for habit, always on";
 
 const CP_SHORT_HELP: &str = "\
-A trailing slash on a source directory means its contents: 'haul cp dir host:to' makes to/dir,
-'haul cp dir/ host:to' fills to. The whole help: haul cp --help";
+A trailing slash on a source directory means its contents: 'haul cp dir
+host:to' makes to/dir, 'haul cp dir/ host:to' fills to. The whole help: haul cp
+--help";
 
 const CP_LONG_HELP: &str = "\
 THE TRAILING SLASH (as in rsync)
@@ -656,30 +662,40 @@ THE TRAILING SLASH (as in rsync)
   A slash after the target means that it is a directory. Directories need no -r.
 
 NAMES
-  host:path and host:~/path start at the home directory there, host:/path at the root.
-  ssh://[user@]host[:port]/path starts at the home directory too, ssh://host//path at the root.
-  haul://host[:port]/path starts at the directory that the daemon (port 7632) offers to your key.
-  host1,host2:path and haul://host1,host2/path are one end on several hosts with the same files: data goes over all of them at once.
-  zero:10G is a file of so many zeros to copy from. null: verifies the data here and discards it;
-  /dev/null does so at either end. stripes:FILE.stripes is a recording of 'haul record
-  --stripe-dir', read as one file.
-  A local name with a colon needs ./ in front: ./a:b. An IPv6 address needs brackets: [::1]:path.
-  Wildcards in a remote source are expanded there; put them in quotes. '--' ends the options.
-  All sources must be on one machine. Between two remote hosts the data goes directly, unless -3.
+  host:path and host:~/path start at the home directory there, host:/path at the
+  root. ssh://[user@]host[:port]/path starts at the home directory too,
+  ssh://host//path at the root.
+  haul://host[:port]/path starts at the directory that the daemon (port 7632)
+  offers to your key.
+  host1,host2:path and haul://host1,host2/path are one end on several hosts with
+  the same files: data goes over all of them at once.
+  zero:10G is a file of so many zeros to copy from. null: verifies the data here
+  and discards it; /dev/null does so at either end. stripes:FILE.stripes is a
+  recording of 'haul record --stripe-dir', read as one file.
+  A local name with a colon needs ./ in front: ./a:b. An IPv6 address needs
+  brackets: [::1]:path.
+  Wildcards in a remote source are expanded there; put them in quotes. '--' ends
+  the options.
+  All sources must be on one machine. Between two remote hosts the data goes
+  directly, unless -3.
 
 UNITS
-  --rate 500Mbit or 100MB: bit is bits, B is bytes; k M G T are powers of 1000, Ki Mi Gi Ti of 1024.
-  --bwlimit 5000: KiB/s as in rsync; K M G are powers of 1024. -l 8000: kbit/s as in scp.
-  Sizes are shown in KiB, MiB, GiB, TiB (powers of 1024), rates of networks in Mbit/s and Gbit/s (of 1000).
+  --rate 500Mbit or 100MB: bit is bits, B is bytes; k M G T are powers of 1000,
+  Ki Mi Gi Ti of 1024.
+  --bwlimit 5000: KiB/s as in rsync; K M G are powers of 1024. -l 8000: kbit/s
+  as in scp.
+  Sizes are shown in KiB, MiB, GiB, TiB (powers of 1024), rates of networks in
+  Mbit/s and Gbit/s (of 1000).
 
 LETTERS THAT DIFFER
-  -c is rsync's checksum, not scp's cipher: --cipher. -o and -S are ssh's, as in scp: --owner, --sparse.
-  -l is scp's limit in kbit/s; links are always kept. -P is the port, -p is always on. -i is an ssh key,
-  not rsync's letters: --itemize-changes.
+  -c is rsync's checksum, not scp's cipher: --cipher. -o and -S are ssh's, as in
+  scp: --owner, --sparse. -l is scp's limit in kbit/s; links are always kept.
+  -P is the port, -p is always on. -i is an ssh key, not rsync's letters:
+  --itemize-changes.
 
 AGAIN
-  After an interruption, a kill or a lost connection: run the same command again and it goes on
-  where it stopped. After a success it moves nothing and succeeds.
+  After an interruption, a kill or a lost connection: run the same command again
+  and it goes on where it stopped. After a success it moves nothing.
 
 EXIT STATUS
 ";

@@ -28,6 +28,7 @@ The file is ~/.config/haul/config.toml ($XDG_CONFIG_HOME/haul/config.toml):
   ssh-option = [\"Compression=no\"]
   [ends]
   tape = \"haul://dtn.example.org/archive\"
-A setting has the name of its flag. Settings of a host win over defaults, and the command line wins over
-both. tape:sub/dir is haul://dtn.example.org/archive/sub/dir. A name here wins over a host of the same
-name; ssh://tape/dir is always the host.";
+A setting has the name of its flag. Settings of a host win over defaults, and
+the command line wins over both. tape:sub/dir is
+haul://dtn.example.org/archive/sub/dir. A name here wins over a host of the
+same name; ssh://tape/dir is always the host.";

@@ -22,7 +22,7 @@ use crate::place::stream;
 use crate::progress::{Manner, Screen, Show};
 use crate::retry::{Next, Patience, Retries, Try};
 use crate::speaker::{Speaker, Word};
-use crate::{detached, ending, endpoint, failure, job, output, report, signals};
+use crate::{detached, ending, endpoint, failure, job, output, report, signals, usual};
 
 /// Carries the copy out.
 pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {
@@ -274,13 +274,20 @@ pub enum View {
     Json(JsonLines),
 }
 
+fn usual(typed: &Cp) -> Option<f64> {
+    usual::bytes_per_file(&typed.paths.last()?.to_string_lossy())
+}
+
 impl View {
     /// As the flags say. `line`: of the job in its batch.
     pub fn new(typed: &Cp, line: Option<usize>) -> Self {
         match typed.json {
-            true => View::Json(JsonLines::new(Box::new(std::io::BufWriter::new(output::Out)), line)),
+            true => {
+                View::Json(JsonLines::new(Box::new(std::io::BufWriter::new(output::Out)), line).knowing(usual(typed)))
+            }
             false => {
-                let screen = Screen::new(manner(typed)).itemising(typed.lines.format(), direction(typed));
+                let screen =
+                    Screen::new(manner(typed)).knowing(usual(typed)).itemising(typed.lines.format(), direction(typed));
                 View::Screen(screen, line)
             }
         }

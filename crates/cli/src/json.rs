@@ -36,6 +36,11 @@ impl JsonLines {
         Self { started: Instant::now(), out: Mutex::new(Some(out)), outlook: Mutex::default(), of_line }
     }
 
+    /// With what a file costs on this path.
+    pub fn knowing(self, bytes_per_file: Option<f64>) -> Self {
+        Self { outlook: Mutex::new(Outlook::default().with_usual(bytes_per_file)), ..self }
+    }
+
     /// The first line.
     pub fn start(&self, job: &Job) {
         self.write(&of_job(job), true);
@@ -146,6 +151,7 @@ enum Line {
         files_left: u64,
         bytes_left: u64,
         eta_s: Option<f64>,
+        done_share: Option<f64>,
     },
     Path {
         number: u16,
@@ -260,6 +266,8 @@ pub struct ReportLine {
     #[serde(default)]
     pub bytes_trusted: u64,
     pub bytes_kept: u64,
+    #[serde(default)]
+    pub bytes_holes: u64,
     pub elapsed_s: f64,
     pub connected_s: Option<f64>,
     pub first_byte_s: Option<f64>,
@@ -362,7 +370,7 @@ fn of_event(event: &Event, at: Duration, outlook: &mut Outlook) -> Option<Line> 
         Event::Found { files, bytes, complete } => Line::Found { files: *files, bytes: *bytes, complete: *complete },
         Event::Progress(p) => {
             outlook.add(at, p);
-            let left = outlook.left(p);
+            let left = outlook.left(at, p);
             Line::Progress {
                 files_done: p.files_done,
                 files_found: p.files_found,
@@ -377,6 +385,7 @@ fn of_event(event: &Event, at: Duration, outlook: &mut Outlook) -> Option<Line> 
                 files_left: left.files,
                 bytes_left: left.bytes,
                 eta_s: left.time.map(seconds),
+                done_share: left.done.map(share),
             }
         }
         Event::Path(p) => Line::Path {
@@ -410,6 +419,7 @@ fn of_event(event: &Event, at: Duration, outlook: &mut Outlook) -> Option<Line> 
         }
         Event::Failed { path, why } => Line::Failed { path: named(path), why: why.clone() },
         Event::Retry { why, pause, gives_up_after } => {
+            outlook.broke_off(at);
             Line::Retry { why: why.clone(), pause_s: seconds(*pause), gives_up_after_s: gives_up_after.map(seconds) }
         }
         Event::Warning { text } => Line::Warning { text: text.clone() },
@@ -443,6 +453,7 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         bytes_read_again: r.bytes_read_again,
         bytes_trusted: r.bytes_trusted,
         bytes_kept: r.bytes_kept,
+        bytes_holes: r.bytes_holes,
         elapsed_s: seconds(r.elapsed),
         connected_s: r.connected.map(seconds),
         first_byte_s: r.first_byte.map(seconds),
@@ -539,146 +550,4 @@ pub fn share(fraction: f64) -> f64 {
 pub const SCHEMA: u32 = 2;
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use haul_job::{Carriage, Endpoint, Fault, PathNow, Place, Progress, Remedy, Selection, SshOptions, Subject};
-
-    use super::*;
-    use crate::report::tests::report;
-
-    /// Keeps what was written, so that tests can read it.
-    #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Kept {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn nothing_follows_the_report() {
-        let (kept, late) = (Kept::default(), Event::Connecting { place: "host-b".into() });
-        let lines = JsonLines::new(Box::new(kept.clone()), None);
-        lines.on_event(&late);
-        lines.report(&report(), 0);
-        lines.on_event(&late);
-        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
-        assert_eq!(text.lines().count(), 2, "{text}");
-        assert!(text.lines().last().unwrap().contains(r#""event":"report""#), "{text}");
-    }
-
-    /// Every kind of line once, with every field set.
-    fn all_lines() -> Vec<Line> {
-        let job = Job {
-            movers: Vec::new(),
-            sources: vec![
-                Endpoint { place: Place::Local, path: b"data/".to_vec() },
-                Endpoint { place: Place::Local, path: b"odd\xff".to_vec() },
-            ],
-            target: Endpoint {
-                place: Place::Ssh { user: Some("me".into()), host: "host-b".into(), port: None },
-                path: b"in".to_vec(),
-            },
-            selection: Selection::default(),
-            carriage: Carriage::default(),
-            ssh: SshOptions::default(),
-        };
-        let path = b"data/a".to_vec();
-        let events = [
-            Event::Connecting { place: "me@host-b".into() },
-            Event::Installing { place: "me@host-b".into(), bytes: 12_000_000 },
-            Event::Chose { what: Subject::Lanes, choice: "4".into(), reason: "2 cores at the slower end".into() },
-            Event::Found { files: 3, bytes: 4096, complete: true },
-            Event::Progress(Progress {
-                files_done: 1,
-                files_found: 3,
-                bytes_moved: 1024,
-                bytes_kept: 512,
-                bytes_read_again: 256,
-                bytes_found: 4096,
-                found_all: true,
-                lanes: 4,
-                failed: 1,
-            }),
-            Event::Path(PathNow {
-                path: 1,
-                rate_bytes_per_s: 117_600_000,
-                rtt_us: 231_100,
-                rtt_min_us: 228_000,
-                queueing_us: 3_100,
-                resent_ppm: 120,
-                lanes: 4,
-                pacing_bytes_per_s: 120_000_000,
-                held_by: Some(Cause::ReceiveWindow),
-                mark: 46,
-                marked_lanes: 3,
-                subflows: Vec::new(),
-            }),
-            Event::Copied { path: path.clone(), bytes: 1024, change: Change::Data },
-            Event::Copied { path: b"odd\xff".to_vec(), bytes: 0, change: Change::Made },
-            Event::Deleted { path: path.clone() },
-            Event::Skipped { path: path.clone(), why: "it is a socket".into() },
-            Event::LeftOut { path: path.clone(), rule: haul_job::LeftOut::TooLarge },
-            Event::Item(Box::new(crate::itemise::tests::file(haul_job::Changed { size: true, ..Default::default() }))),
-            Event::Failed { path: path.clone(), why: "cannot read: permission denied".into() },
-            Event::Retry {
-                why: "cannot reach host-b".into(),
-                pause: Duration::from_secs(2),
-                gives_up_after: Some(Duration::from_secs(600)),
-            },
-            Event::Warning { text: "a lane died and came back".into() },
-        ];
-        let failures = vec![(path, "permission denied".into())];
-        let failed = Report { failed: 1, failures, remedies: vec![Remedy::LookAtPath], ..report() };
-        let error = Error::new(Fault::Network, "cannot reach host-b").because("connection refused").try_this("-P");
-        let mut lines = vec![of_job(&job)];
-        lines.extend(events.iter().filter_map(|event| of_event(event, Duration::ZERO, &mut Outlook::default())));
-        lines.push(Line::Report(Box::new(of_report(&failed, 23))));
-        lines.push(Line::Error(of_error(&error)));
-        lines
-    }
-
-    #[test]
-    fn the_schema_is_what_the_documentation_promises() {
-        let text: String = all_lines().iter().map(|line| render(line, Duration::from_millis(1_500), None)).collect();
-        insta::assert_snapshot!("json_lines", text);
-    }
-
-    #[test]
-    fn every_line_is_one_object_and_every_field_is_documented() {
-        let documentation = include_str!("../../../docs/json.md");
-        for line in all_lines() {
-            let text = render(&line, Duration::ZERO, None);
-            assert_eq!(text.matches('\n').count(), 1);
-            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-            let object = value.as_object().unwrap();
-            let event = object["event"].as_str().unwrap();
-            assert!(documentation.contains(&format!("### `{event}`")), "{event}");
-            for field in object.keys() {
-                assert!(documentation.contains(&format!("`{field}`")), "{event}: {field}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_reader_that_went_away_is_no_error() {
-        struct Closed;
-        impl Write for Closed {
-            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-                Err(std::io::ErrorKind::BrokenPipe.into())
-            }
-            fn flush(&mut self) -> std::io::Result<()> {
-                Err(std::io::ErrorKind::BrokenPipe.into())
-            }
-        }
-        let lines = Arc::new(JsonLines::new(Box::new(Closed), None));
-        lines.on_event(&Event::Warning { text: "x".into() });
-        lines.report(&report(), 0);
-    }
-}
+mod tests;

@@ -20,6 +20,7 @@ mod diff;
 mod due;
 mod ending;
 mod endpoint;
+mod examples;
 mod failure;
 mod figures;
 mod filter_rules;
@@ -58,6 +59,7 @@ mod speaker;
 mod stats;
 mod token;
 mod tune;
+mod usual;
 mod verify;
 mod why;
 

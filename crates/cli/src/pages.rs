@@ -11,6 +11,7 @@ use haul_job::{Error, Fault};
 use haul_transfer::whole_file;
 
 use crate::args::Typed;
+use crate::examples::{Example, of_page};
 use crate::printable::printable;
 use crate::{failure, output};
 
@@ -56,9 +57,20 @@ fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     all.map(|(name, command)| {
         let mut page = Vec::new();
         Man::new(command).render(&mut page)?;
+        page.extend_from_slice(examples(&name).as_bytes());
         Ok((name, page))
     })
     .collect()
+}
+
+/// man(7): each line as it is typed, and beneath it what it does.
+fn examples(page: &str) -> String {
+    let escaped = |text: &str| text.replace('\\', "\\e").replace('-', "\\-");
+    let each = |(line, words): &Example| format!(".TP\n\\fB{}\\fR\n{}\n", escaped(line), escaped(words));
+    match of_page(page) {
+        [] => String::new(),
+        examples => format!(".SH EXAMPLES\n{}", examples.iter().map(each).collect::<String>()),
+    }
 }
 
 #[cfg(test)]
@@ -101,6 +113,10 @@ mod tests {
                 "haul-completions"
             ]
         );
+        for (name, page) in &pages {
+            let text = String::from_utf8(page.clone()).unwrap();
+            assert!(text.contains(".SH EXAMPLES\n.TP\n\\fBhaul"), "{name}");
+        }
         let text = String::from_utf8(pages[1].1.clone()).unwrap();
         for word in ["files\\-from", "TRAILING SLASH", "EXIT STATUS", "lanes"] {
             assert!(text.contains(word), "{word}");

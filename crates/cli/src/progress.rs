@@ -91,6 +91,13 @@ impl Screen {
         Self { manner, started: Instant::now(), bar: ProgressBar::hidden(), itemises: None, state: Mutex::default() }
     }
 
+    /// With what a file costs on this path (see [`Outlook::with_usual`]).
+    #[must_use]
+    pub fn knowing(self, bytes_per_file: Option<f64>) -> Self {
+        let outlook = Outlook::default().with_usual(bytes_per_file);
+        Self { state: Mutex::new(State { outlook, ..State::default() }), ..self }
+    }
+
     /// With a line for each entry that changes.
     #[must_use]
     pub fn itemising(self, format: Option<Format>, direction: Direction) -> Self {
@@ -197,13 +204,12 @@ impl Screen {
         let mut state = self.state();
         state.is_lost = false;
         state.outlook.add(now, progress);
-        let line = status(progress, state.outlook.bytes_per_s(), state.outlook.left(progress));
+        let left = state.outlook.left(now, progress);
+        let line = status(progress, state.outlook.bytes_per_s(), left);
         match self.manner.show {
             Show::Bar => {
-                // The bar stays empty while the total is unknown: the share of a growing total would run back and
-                // forth.
-                self.bar.set_length(if progress.found_all { progress.bytes_found.max(1) } else { u64::MAX });
-                self.bar.set_position(progress.bytes_moved + progress.bytes_kept);
+                self.bar.set_length(BAR_STEPS);
+                self.bar.set_position((left.done.unwrap_or(0.0) * BAR_STEPS as f64) as u64);
                 self.bar.set_message(line);
                 if !state.bar_shown {
                     state.bar_shown = true;
@@ -233,6 +239,7 @@ impl Screen {
         let bound = gives_up_after.map_or_else(String::new, |left| format!("; gives up in {}", duration(left)));
         let line = format!("{}: tries again in {}{bound}", printable(why), duration(pause));
         let mut state = self.state();
+        state.outlook.broke_off(self.started.elapsed());
         let is_first = !std::mem::replace(&mut state.is_lost, true);
         let on_bar = state.bar_shown;
         drop(state);
@@ -304,10 +311,7 @@ pub fn status(progress: &Progress, bytes_per_s: Option<f64>, left: Left) -> Stri
     let done = progress.bytes_moved + progress.bytes_kept;
     let (rough, more) = if left.is_rough { ("~", "+") } else { ("", "") };
     let mut parts = Vec::new();
-    if progress.bytes_found > 0 {
-        let percent = (u128::from(done) * 100 / u128::from(progress.bytes_found)).min(100);
-        parts.push(format!("{rough}{percent} %"));
-    }
+    parts.extend(left.done.map(|done| format!("{rough}{:.0} %", (done * 100.0).floor())));
     // All data is there: the disk of the target still writes it, and files get their names.
     let is_flushing = progress.found_all && left.bytes == 0 && left.files > 0 && progress.bytes_moved > 0;
     if is_flushing {
@@ -352,6 +356,9 @@ const FULL: [&str; 3] = ["No space left on device", "Disk quota exceeded", "what
 /// In a log, progress is a line now and then.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
+/// The width of the bar is far less.
+const BAR_STEPS: u64 = 10_000;
+
 const REDRAWS_PER_S: u8 = 10;
 
 #[cfg(test)]
@@ -365,13 +372,19 @@ mod tests {
             files_found: 5_678,
             bytes_moved: 1 << 30,
             bytes_kept: 1 << 29,
-            bytes_read_again: 0,
             bytes_found: 3 << 30,
             found_all: true,
             lanes: 4,
             failed: 1,
+            ..Progress::default()
         };
-        let left = Left { files: 4_444, bytes: 3 << 29, time: Some(Duration::from_millis(12_300)), is_rough: false };
+        let left = Left {
+            files: 4_444,
+            bytes: 3 << 29,
+            time: Some(Duration::from_millis(12_300)),
+            done: Some(0.509),
+            is_rough: false,
+        };
         insta::assert_snapshot!(status(&known, Some(131_072_000.0), left), @"50 %  0:13 left  125 MiB/s (1.05 Gbit/s)  1.50 GiB of 3.00 GiB  1,234 of 5,678 files  4 lanes  1 failed");
         let resumed = Progress { bytes_read_again: 1 << 29, failed: 0, lanes: 0, ..known };
         assert!(status(&resumed, None, left).ends_with("files  512 MiB of an earlier run read again"));
@@ -383,7 +396,8 @@ mod tests {
     #[test]
     fn the_time_left_is_the_last_to_go_on_a_narrow_terminal() {
         let known = Progress { bytes_moved: 1 << 30, bytes_found: 2 << 30, found_all: true, ..Progress::default() };
-        let left = Left { files: 1, bytes: 1 << 30, time: Some(Duration::from_secs(7_500)), is_rough: false };
+        let left =
+            Left { files: 1, bytes: 1 << 30, time: Some(Duration::from_secs(7_500)), done: Some(0.5), is_rough: false };
         let first: String = status(&known, Some(131_072_000.0), left).chars().take(40 - 17).collect();
         assert!(first.contains("50 %  2:05:00 left"), "{first}");
     }
@@ -398,14 +412,14 @@ mod tests {
             found_all: true,
             ..Progress::default()
         };
-        let left = Left { files: 12, bytes: 0, time: Some(Duration::from_secs(3)), is_rough: false };
-        insta::assert_snapshot!(status(&all, Some(0.0), left), @"100 %  flushing 12 files  9 B of 9 B  8 of 20 files");
+        let left = Left { files: 12, bytes: 0, time: Some(Duration::from_secs(3)), done: Some(0.99), is_rough: false };
+        insta::assert_snapshot!(status(&all, Some(0.0), left), @"99 %  flushing 12 files  9 B of 9 B  8 of 20 files");
     }
 
     #[test]
     fn nothing_found_yet_divides_by_nothing() {
         let empty = Progress { found_all: true, ..Progress::default() };
-        let left = Left { files: 0, bytes: 0, time: None, is_rough: false };
+        let left = Left { files: 0, bytes: 0, time: None, done: None, is_rough: false };
         insta::assert_snapshot!(status(&empty, Some(0.0), left), @"0 B of 0 B  0 of 0 files");
     }
 

@@ -35,9 +35,14 @@ fn line(report: &Report, look: &str) -> String {
             bytes(report.bytes_moved),
             duration(report.elapsed)
         ));
-        parts.push(rate(report.bytes_moved as f64 / seconds));
-        parts.push(verification(report));
-        parts.push(lanes(report));
+        // Of files without data there is no rate, and no lane carried any.
+        if report.bytes_moved > 0 {
+            parts.push(rate(report.bytes_moved as f64 / seconds));
+        }
+        parts.extend(verification(report));
+        if report.bytes_moved > 0 {
+            parts.push(lanes(report));
+        }
         if let Some(words) = limited_by(report) {
             parts.push(format!("limited by {words}{look}"));
         }
@@ -124,16 +129,20 @@ pub fn closing_failures(report: &Report, list: bool) -> String {
     text
 }
 
-fn verification(report: &Report) -> String {
+fn verification(report: &Report) -> Option<String> {
     if report.unverified > 0 {
-        return format!("{} NOT VERIFIED", counted(report.unverified, "entry", "entries"));
+        return Some(format!("{} NOT VERIFIED", counted(report.unverified, "entry", "entries")));
+    }
+    // Nothing got its name: what arrived of it was compared, and counts for nothing yet.
+    if report.files_moved == 0 {
+        return None;
     }
     // One file: what `b3sum` prints. The hash of a list of files says nothing to a person; `haul why` and JSON have it.
-    match report.only_blake3 {
+    Some(match report.only_blake3 {
         Some(hash) => format!("verified BLAKE3 {}{}", hex(&hash), on_disk(report)),
-        None if report.failed > 0 => format!("verified{}", on_disk(report)),
+        None if report.failed > 0 => format!("the others verified{}", on_disk(report)),
         None => format!("all verified{}", on_disk(report)),
-    }
+    })
 }
 
 /// The result of reading back from the medium.
@@ -254,6 +263,7 @@ pub mod tests {
             bytes_read_again: 0,
             bytes_trusted: 0,
             bytes_kept: 0,
+            bytes_holes: 0,
             elapsed: Duration::from_millis(12_300),
             connected: Some(Duration::from_millis(250)),
             first_byte: Some(Duration::from_millis(310)),
@@ -346,6 +356,17 @@ pub mod tests {
     fn the_closing_line_after_a_success() {
         insta::assert_snapshot!(closing_line(&report()), @"copied 1,234 files, 5.60 GiB in 12.3 s, 466 MiB/s (3.91 Gbit/s), all verified, 4 lanes direct AES-128-GCM, limited by network");
         assert_eq!(closing_failures(&report(), true), "");
+    }
+
+    #[test]
+    fn what_has_no_data_has_no_rate_and_what_nobody_verified_is_not_called_so() {
+        let empty =
+            Report { files_moved: 1, bytes_moved: 0, only_blake3: Some([0xaf; 32]), limit: None, lanes: 0, ..report() };
+        assert_eq!(closing_line(&empty), format!("copied 1 file, 0 B in 12.3 s, verified BLAKE3 {}", "af".repeat(32)));
+        let broken = Report { files_moved: 0, failed: 1, ..report() };
+        assert!(!closing_line(&broken).contains("verified"), "{}", closing_line(&broken));
+        let sparse = Report { bytes_kept: 0, bytes_holes: 1 << 40, ..report() };
+        assert!(!closing_line(&sparse).contains("already there"), "{}", closing_line(&sparse));
     }
 
     #[test]

@@ -41,11 +41,15 @@ pub struct TokenArgs {
 const HELP: &str = "\
 Run it where the daemon's key is. The list of keys has a line for the token:
   ro root=/data/lab token:NAME
-Without the line, the token opens nothing, so removing the line ends all of its tokens.
+Without the line, the token opens nothing, so removing the line ends all of its
+tokens.
   haul token token:NAME --path /runs/3 --expires 7d >token
-A reader shows it over TLS, from a file, so that it stands in no list of processes:
-  curl -H @header https://HOST:8443/runs/3/data     (the file: Authorization: Bearer TOKEN)
-Whoever holds a token can hand on a part of it: haul token --narrow token --path /runs/3/a";
+A reader shows it over TLS, from a file, so that it stands in no list of
+processes:
+  (header: Authorization: Bearer TOKEN)
+  curl -H @header https://HOST:8443/runs/3/data
+Whoever holds a token can hand on a part of it: haul token --narrow token
+--path /runs/3/a";
 
 /// Prints the token.
 pub fn run(typed: &TokenArgs) -> ExitCode {

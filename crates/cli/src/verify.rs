@@ -116,8 +116,10 @@ impl VerifyWatcher for Watcher {
         self.screen.progress(&Progress {
             files_done: progress.files,
             files_found,
+            files_left: files_found.saturating_sub(progress.files),
             bytes_moved: progress.bytes,
             bytes_found,
+            bytes_left: bytes_found.saturating_sub(progress.bytes),
             found_all: progress.listed.is_some(),
             ..Progress::default()
         });

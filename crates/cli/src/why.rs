@@ -124,7 +124,10 @@ fn broken_off(text: &mut String, kept: &Kept, error: &json::ErrorLine) {
     paragraph(text, "error: ", &printable(&error.what));
     for (label, words) in [("  cause: ", &error.cause), ("  hint:  ", &error.hint)] {
         if let Some(words) = words {
-            paragraph(text, label, &printable(words));
+            // A command that a hint names stands on a line of its own.
+            for (label, line) in std::iter::once(label).chain(std::iter::repeat("         ")).zip(words.lines()) {
+                paragraph(text, label, &printable(line));
+            }
         }
     }
     let so_far = &kept.so_far;
@@ -133,7 +136,8 @@ fn broken_off(text: &mut String, kept: &Kept, error: &json::ErrorLine) {
     row(text, "files", &format!("{} of {}", count(so_far.files_done), count(so_far.files_found)));
     let there = so_far.bytes_moved + so_far.bytes_kept;
     let mean = so_far.bytes_moved as f64 / so_far.elapsed_s.max(1e-3);
-    row(text, "data", &format!("{} of {}, {}", bytes(there), bytes(so_far.bytes_found), rate(mean)));
+    let rate = if so_far.bytes_moved > 0 { format!(", {}", rate(mean)) } else { String::new() };
+    row(text, "data", &format!("{} of {}{rate}", bytes(there), bytes(so_far.bytes_found)));
     row(text, "lanes", &so_far.lanes.to_string());
     if let Some(held_by) = &so_far.held_by {
         row(text, "held by", &printable(held_by));

@@ -6,12 +6,13 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
-use haul_wire::control::{Changes, FailureKind, LeftOut, Outcome, OutcomeKind, Receipt};
+use haul_wire::control::{Changes, ChunkRange, Counted, FailureKind, LeftOut, Outcome, OutcomeKind, Receipt, Wanted};
 use haul_wire::limits::MAX_OPEN_ITEMS;
 use haul_wire::manifest::{Item, ItemKind, Time};
 use haul_wire::path::RelPath;
 
 use crate::integrity::Hash;
+use crate::plan::ChunkLayout;
 use crate::window::{Overflow, Window};
 
 /// Running totals of a job.
@@ -31,6 +32,10 @@ pub struct Totals {
     pub others_made: u64,
     /// Entries that failed.
     pub failed: u64,
+    /// Of these, regular files.
+    pub files_failed: u64,
+    /// Their data that did not arrive.
+    pub bytes_failed: u64,
     /// Of these, vanished at the source.
     pub vanished: u64,
     /// Of these, not verified.
@@ -43,11 +48,13 @@ pub struct Totals {
     pub left_out: u64,
     /// Of these, regular files.
     pub files_left_out: u64,
-    /// Their bytes.
+    /// Their data in bytes.
     pub bytes_left_out: u64,
+    /// Holes of all files: what is neither moved nor kept.
+    pub bytes_holes: u64,
     /// Bytes verified at the target in this run.
     pub bytes_moved: u64,
-    /// Bytes of files already there, chunks of an earlier run and holes.
+    /// Data of files already there, and of chunks that an earlier run left.
     pub bytes_kept: u64,
 }
 
@@ -128,7 +135,11 @@ pub enum TallyFault {
 #[derive(Debug)]
 struct Open {
     item: Item,
+    /// What of it is data, as far as is known.
+    data_bytes: u64,
     receipted_bytes: u64,
+    /// Counts as kept since the target's answer.
+    kept_bytes: u64,
     settled: bool,
     content: Option<Content>,
 }
@@ -146,6 +157,8 @@ struct Content {
 pub struct Tally {
     open: Window<Open>,
     totals: Totals,
+    counted: Option<Counted>,
+    resumed_bytes: u64,
     /// Files that are there and of which so many further names are not settled, by [`key`] of the first one.
     first_names: BTreeMap<Key, (Content, u32)>,
 }
@@ -181,12 +194,16 @@ impl Tally {
 
     /// The next item of the manifest.
     pub fn on_item(&mut self, item: &Item) -> Result<(), TallyFault> {
-        if let ItemKind::File { identity, .. } = &item.kind {
+        let mut data_bytes = 0;
+        if let ItemKind::File { identity, hole_bytes, .. } = &item.kind {
             self.totals.files_found += 1;
             add(&mut self.totals.bytes_found, identity.size);
+            data_bytes = identity.size.saturating_sub(*hole_bytes);
+            add(&mut self.totals.bytes_holes, identity.size - data_bytes);
         }
         let weight = item.weight_bytes();
-        let open = Open { item: item.clone(), receipted_bytes: 0, settled: false, content: None };
+        let open =
+            Open { item: item.clone(), data_bytes, receipted_bytes: 0, kept_bytes: 0, settled: false, content: None };
         self.open.push_checked(open, weight).map_err(|Overflow| TallyFault::Overflow)?;
         Ok(())
     }
@@ -196,7 +213,42 @@ impl Tally {
         let open = self.open.get_mut(receipt.index).ok_or(TallyFault::NotOpen)?;
         add(&mut open.receipted_bytes, receipt.data_bytes);
         add(&mut self.totals.bytes_moved, receipt.data_bytes);
+        // A file of a compressing file system looks as if it had holes, and arrives whole.
+        let more = open.receipted_bytes.saturating_sub(open.data_bytes);
+        open.data_bytes += more;
+        self.totals.bytes_holes = self.totals.bytes_holes.saturating_sub(more);
         Ok(())
+    }
+
+    /// What the target wants of a file: all else it has.
+    pub fn on_answer(&mut self, index: u64, wanted: &Wanted) {
+        // Its outcome may have overtaken it.
+        let Some(open) = self.open.get_mut(index).filter(|open| !open.settled) else { return };
+        let (ItemKind::File { identity, .. }, Wanted::Chunks(ranges)) = (&open.item.kind, wanted) else { return };
+        let layout = ChunkLayout::of(identity.size);
+        let wanted_bytes = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(bytes_of(&layout, range)));
+        // Holes are spread evenly, as far as anybody knows.
+        let kept = u128::from(identity.size.saturating_sub(wanted_bytes)) * u128::from(open.data_bytes);
+        let kept = u64::try_from(kept / u128::from(identity.size.max(1))).unwrap_or(u64::MAX);
+        let kept = kept.min(open.data_bytes.saturating_sub(open.receipted_bytes));
+        self.totals.bytes_kept = self.totals.bytes_kept.saturating_sub(open.kept_bytes).saturating_add(kept);
+        self.resumed_bytes = self.resumed_bytes.saturating_sub(open.kept_bytes).saturating_add(kept);
+        open.kept_bytes = kept;
+    }
+
+    /// Data that earlier runs left, of all answers so far.
+    pub fn resumed_bytes(&self) -> u64 {
+        self.resumed_bytes
+    }
+
+    /// What a count of the sources has found so far.
+    pub fn on_counted(&mut self, counted: Counted) {
+        self.counted = Some(counted);
+    }
+
+    /// What is to come.
+    pub fn left(&self) -> ToCome {
+        self.totals.left(self.counted.as_ref())
     }
 
     /// What became of an item. `tell` gets what the user should know, hashes in manifest order.
@@ -212,6 +264,8 @@ impl Tally {
             ItemKind::File { identity, .. } => identity.size,
             _ => 0,
         };
+        let data = open.data_bytes;
+        totals.bytes_kept = totals.bytes_kept.saturating_sub(core::mem::take(&mut open.kept_bytes));
         open.content = match &open.item.kind {
             ItemKind::File { identity, further_names, .. } => {
                 let content = hash_of(result).map(|blake3| Content { size, mtime: identity.mtime, blake3 });
@@ -234,29 +288,29 @@ impl Tally {
         match result {
             OutcomeKind::Copied { .. } => {
                 totals.files_moved += 1;
-                add(&mut totals.bytes_kept, size.saturating_sub(open.receipted_bytes));
+                add(&mut totals.bytes_kept, data.saturating_sub(open.receipted_bytes));
                 tell(Told::Copied { path: path(), bytes: size });
             }
             OutcomeKind::WouldCopy => {
                 totals.files_moved += 1;
-                add(&mut totals.bytes_moved, size);
+                add(&mut totals.bytes_moved, data);
                 tell(Told::Copied { path: path(), bytes: size });
             }
             OutcomeKind::LeftOut { rule } => {
                 totals.left_out += 1;
                 if matches!(open.item.kind, ItemKind::File { .. }) {
                     totals.files_left_out += 1;
-                    add(&mut totals.bytes_left_out, size);
+                    add(&mut totals.bytes_left_out, data);
                 }
                 tell(Told::LeftOut { path: path(), rule: *rule });
             }
             OutcomeKind::Kept { .. } => {
                 totals.files_kept += 1;
-                add(&mut totals.bytes_kept, size);
+                add(&mut totals.bytes_kept, data);
             }
             OutcomeKind::Touched { .. } => {
                 totals.files_kept += 1;
-                add(&mut totals.bytes_kept, size);
+                add(&mut totals.bytes_kept, data);
                 tell(Told::Touched { path: path() });
             }
             OutcomeKind::Made => {
@@ -281,6 +335,10 @@ impl Tally {
             },
             OutcomeKind::Failed { why, kind } => {
                 totals.failed += 1;
+                if matches!(open.item.kind, ItemKind::File { .. }) {
+                    totals.files_failed += 1;
+                    add(&mut totals.bytes_failed, data.saturating_sub(open.receipted_bytes));
+                }
                 match kind {
                     FailureKind::Vanished => totals.vanished += 1,
                     FailureKind::Unverified => totals.unverified += 1,
@@ -293,6 +351,7 @@ impl Tally {
             OutcomeKind::Superseded if matches!(open.item.kind, ItemKind::File { .. }) => {
                 totals.files_found -= 1;
                 totals.bytes_found = totals.bytes_found.saturating_sub(size);
+                totals.bytes_holes = totals.bytes_holes.saturating_sub(size.saturating_sub(data));
             }
             OutcomeKind::Superseded => {}
         }
@@ -323,6 +382,50 @@ impl Tally {
     }
 }
 
+/// What of a job is still to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToCome {
+    /// Regular files of the whole job, as far as is known.
+    pub files: u64,
+    /// Their data in bytes, without holes and without what a rule leaves out.
+    pub bytes: u64,
+    /// Files that have no outcome.
+    pub files_left: u64,
+    /// Data that is neither there nor given up.
+    pub bytes_left: u64,
+    /// The figures above reckon with what was not seen yet.
+    pub is_rough: bool,
+}
+
+impl Totals {
+    /// What is left of what is listed; and of what is not, as far as a count of the sources tells.
+    fn left(&self, counted: Option<&Counted>) -> ToCome {
+        let files = self.files_found.saturating_sub(self.files_left_out);
+        let bytes = self.bytes_found.saturating_sub(self.bytes_holes).saturating_sub(self.bytes_left_out);
+        let files_over = self.files_moved + self.files_kept + self.files_failed;
+        let bytes_over = self.bytes_moved.saturating_add(self.bytes_kept).saturating_add(self.bytes_failed);
+        let (mut all_files, mut all_bytes, mut is_rough) = (files, bytes, !self.found_all);
+        if let Some(counted) = counted.filter(|_| !self.found_all) {
+            // Of what is left out of the listed part, the count knows nothing.
+            all_files = all_files.max(counted.whole(counted.files).saturating_sub(self.files_left_out));
+            all_bytes = all_bytes.max(counted.whole(counted.data_bytes).saturating_sub(self.bytes_left_out));
+            is_rough = !counted.is_whole();
+        }
+        ToCome {
+            files: all_files,
+            bytes: all_bytes,
+            files_left: all_files.saturating_sub(files_over),
+            bytes_left: all_bytes.saturating_sub(bytes_over),
+            is_rough,
+        }
+    }
+}
+
+fn bytes_of(layout: &ChunkLayout, range: &ChunkRange) -> u64 {
+    let start = |chunk: u32| u64::from(chunk).saturating_mul(layout.chunk_bytes()).min(layout.size());
+    start(range.first.saturating_add(range.count)).saturating_sub(start(range.first))
+}
+
 /// What a file that is there hashes to, where that is known.
 fn hash_of(result: &OutcomeKind) -> Option<Hash> {
     match result {
@@ -349,168 +452,4 @@ fn add(total: &mut u64, bytes: u64) {
 }
 
 #[cfg(test)]
-mod tests {
-    use alloc::string::ToString;
-    use alloc::vec::Vec;
-
-    use haul_wire::manifest::{Attributes, Identity};
-
-    use super::*;
-
-    fn file(path: &str, size: u64) -> Item {
-        let identity = Identity { size, mtime: Time::default(), ctime: Time::default(), inode: 0 };
-        Item {
-            path: RelPath::new(path.as_bytes().to_vec()).unwrap(),
-            kind: ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 },
-            attributes: Attributes::default(),
-        }
-    }
-
-    #[test]
-    fn hashes_are_told_in_manifest_order_whatever_order_files_finish_in() {
-        let mut tally = Tally::default();
-        for path in ["a", "b", "c"] {
-            tally.on_item(&file(path, 10)).unwrap();
-        }
-        let mut order = Vec::new();
-        for index in [2, 0, 1] {
-            tally.on_receipt(&Receipt { index, chunk: 0, data_bytes: 10 }).unwrap();
-            let copied = OutcomeKind::Copied { blake3: [index as u8; 32] };
-            tally
-                .on_outcome(&Outcome::of(index, copied), &mut |told| {
-                    if let Told::Hashed { blake3, .. } = told {
-                        order.push(blake3[0]);
-                    }
-                })
-                .unwrap();
-        }
-        assert_eq!(order, [0, 1, 2]);
-        assert!(tally.all_settled());
-        assert_eq!((tally.totals().files_moved, tally.totals().bytes_moved), (3, 30));
-    }
-
-    #[test]
-    fn a_resumed_file_counts_what_moved_and_what_was_kept() {
-        let mut tally = Tally::default();
-        tally.on_item(&file("big", 100)).unwrap();
-        tally.on_receipt(&Receipt { index: 0, chunk: 3, data_bytes: 30 }).unwrap();
-        tally.on_outcome(&Outcome::of(0, OutcomeKind::Copied { blake3: [0; 32] }), &mut |_| {}).unwrap();
-        assert_eq!((tally.totals().bytes_moved, tally.totals().bytes_kept), (30, 70));
-    }
-
-    #[test]
-    fn a_peer_cannot_settle_twice_or_what_is_not_open() {
-        let mut tally = Tally::default();
-        tally.on_item(&file("a", 1)).unwrap();
-        tally.on_item(&file("b", 1)).unwrap();
-        let kept = OutcomeKind::Kept { blake3: None };
-        tally.on_outcome(&Outcome::of(1, kept.clone()), &mut |_| {}).unwrap();
-        assert_eq!(tally.on_outcome(&Outcome::of(1, kept.clone()), &mut |_| {}), Err(TallyFault::Twice));
-        assert_eq!(tally.on_outcome(&Outcome::of(7, kept.clone()), &mut |_| {}), Err(TallyFault::NotOpen));
-    }
-
-    #[test]
-    fn whatever_a_peer_says_another_item_stands_for_nothing_overflows() {
-        let mut tally = Tally::default();
-        tally.on_item(&Item { kind: ItemKind::Directory, ..file("d", 0) }).unwrap();
-        for _ in 0..2 {
-            tally.on_item(&file("file", u64::MAX)).unwrap();
-        }
-        for index in 0..3 {
-            tally.on_outcome(&Outcome::of(index, OutcomeKind::Superseded), &mut |_| {}).unwrap();
-        }
-        assert_eq!((tally.totals().files_found, tally.totals().bytes_found), (0, 0));
-    }
-
-    fn linked(path: &str, further_names: u32) -> Item {
-        let mut item = file(path, 10);
-        if let ItemKind::File { further_names: names, .. } = &mut item.kind {
-            *names = further_names;
-        }
-        item
-    }
-
-    fn link(path: &str, first: &str) -> Item {
-        Item { kind: ItemKind::HardLink { first: file(first, 0).path }, ..file(path, 0) }
-    }
-
-    /// The names that are told with a hash, in order.
-    fn listed(tally: &mut Tally, outcomes: &[(u64, OutcomeKind)]) -> Vec<(String, u8)> {
-        let mut listed = Vec::new();
-        for (index, result) in outcomes {
-            let mut tell = |told| {
-                if let Told::Hashed { path, size: 10, blake3, .. } = told {
-                    listed.push((String::from_utf8(path.as_bytes().to_vec()).unwrap(), blake3[0]));
-                }
-            };
-            tally.on_outcome(&Outcome::of(*index, result.clone()), &mut tell).unwrap();
-        }
-        listed
-    }
-
-    #[test]
-    fn further_names_are_told_with_the_hash_of_their_file_where_they_are_made_or_there() {
-        let mut tally = Tally::default();
-        for item in [linked("a", 3), link("b", "a"), link("c", "a"), file("d", 10), link("e", "a")] {
-            tally.on_item(&item).unwrap();
-        }
-        let copied = |fill| OutcomeKind::Copied { blake3: [fill; 32] };
-        let outcomes = [
-            (3, copied(4)),
-            (0, copied(1)),
-            (1, OutcomeKind::Made),
-            // Another file stays under this name.
-            (2, OutcomeKind::LeftOut { rule: LeftOut::Exists }),
-            (4, OutcomeKind::Nothing),
-        ];
-        let expected = [("a", 1), ("b", 1), ("d", 4), ("e", 1)].map(|(name, fill)| (name.to_string(), fill));
-        assert_eq!(listed(&mut tally, &outcomes), expected);
-        assert!(tally.first_names.is_empty(), "nobody needs it any more");
-        assert_eq!((tally.totals().files_moved, tally.totals().files_kept, tally.totals().others_made), (2, 0, 1));
-    }
-
-    /// A file that changed while it was read is announced anew, behind the other names that wait for it.
-    #[test]
-    fn a_further_name_of_a_file_that_was_sent_again_has_the_hash_of_what_it_is_now() {
-        let mut tally = Tally::default();
-        for item in [linked("a", 1), link("b", "a"), linked("a", 1)] {
-            tally.on_item(&item).unwrap();
-        }
-        let outcomes =
-            [(0, OutcomeKind::Superseded), (2, OutcomeKind::Copied { blake3: [2; 32] }), (1, OutcomeKind::Made)];
-        assert_eq!(listed(&mut tally, &outcomes), [("b".to_string(), 2), ("a".to_string(), 2)]);
-    }
-
-    #[test]
-    fn of_a_file_that_failed_or_that_nobody_read_no_name_is_told() {
-        let failed = OutcomeKind::Failed { why: "gone".to_string(), kind: FailureKind::Io };
-        for first in [failed, OutcomeKind::Kept { blake3: None }, OutcomeKind::WouldCopy] {
-            let mut tally = Tally::default();
-            tally.on_item(&linked("a", 1)).unwrap();
-            tally.on_item(&link("b", "a")).unwrap();
-            assert_eq!(listed(&mut tally, &[(0, first), (1, OutcomeKind::Nothing)]), []);
-        }
-    }
-
-    #[test]
-    fn a_peer_that_promises_further_names_without_end_fills_no_memory() {
-        let mut tally = Tally::default();
-        for number in 0..MAX_FIRST_NAMES as u64 + 10 {
-            tally.on_item(&linked(&number.to_string(), u32::MAX)).unwrap();
-            tally.on_outcome(&Outcome::of(number, OutcomeKind::Copied { blake3: [0; 32] }), &mut |_| {}).unwrap();
-        }
-        assert_eq!(tally.first_names.len(), MAX_FIRST_NAMES);
-        tally.on_item(&link("name", "0")).unwrap();
-        let last = MAX_FIRST_NAMES as u64 + 10;
-        assert_eq!(listed(&mut tally, &[(last, OutcomeKind::Made)]), [("name".to_string(), 0)]);
-    }
-
-    #[test]
-    fn failures_are_counted_by_kind() {
-        let mut tally = Tally::default();
-        tally.on_item(&file("a", 1)).unwrap();
-        let vanished = OutcomeKind::Failed { why: "gone".to_string(), kind: FailureKind::Vanished };
-        tally.on_outcome(&Outcome::of(0, vanished.clone()), &mut |_| {}).unwrap();
-        assert_eq!((tally.totals().failed, tally.totals().vanished), (1, 1));
-    }
-}
+mod tests;

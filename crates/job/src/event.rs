@@ -116,17 +116,25 @@ pub enum Change {
 pub struct Progress {
     /// Files verified and under their final name, plus those already there.
     pub files_done: u64,
-    /// Files known so far.
+    /// Of these, already there.
+    pub files_kept: u64,
+    /// Files of the whole job, as far as is known.
     pub files_found: u64,
+    /// Files without an outcome.
+    pub files_left: u64,
     /// Payload bytes verified at the target in this run.
     pub bytes_moved: u64,
     /// Bytes that were already there and needed no transfer.
     pub bytes_kept: u64,
     /// Bytes that earlier runs left, and that were read again so far.
     pub bytes_read_again: u64,
-    /// Bytes of all files known so far.
+    /// Bytes that earlier runs left, and that are not read yet.
+    pub bytes_to_read_again: u64,
+    /// Data of all these files in bytes; holes are none.
     pub bytes_found: u64,
-    /// The totals above are final.
+    /// Data that is neither there nor given up.
+    pub bytes_left: u64,
+    /// The totals above are final. Before that they reckon with what was not seen yet.
     pub found_all: bool,
     /// Data connections alive.
     pub lanes: u16,
@@ -218,8 +226,10 @@ pub struct Report {
     pub bytes_read_again: u64,
     /// Bytes that earlier runs left, and that count as their journals say, because that was asked for.
     pub bytes_trusted: u64,
-    /// Bytes that did not need to move: unchanged files, chunks verified by an earlier run, holes.
+    /// Data that did not need to move: unchanged files, chunks verified by an earlier run.
     pub bytes_kept: u64,
+    /// Holes of all files, which are not data.
+    pub bytes_holes: u64,
     /// The whole job, from start to the last flush.
     pub elapsed: Duration,
     /// Time until the first lane stood: login and connecting.

@@ -95,6 +95,24 @@ impl Stack {
         self.frames.last_mut()
     }
 
+    /// Which share of the tree lies behind the walk: each directory divides its part among its names (Knuth, "Estimating the Efficiency
+    /// of Backtrack Programs", 1975). An empty stack has all behind it.
+    pub(crate) fn share(&self) -> f64 {
+        let (mut behind, mut part) = (0.0, 1.0);
+        for (depth, frame) in self.frames.iter().enumerate() {
+            // The last name that was taken leads to the next frame.
+            let is_top = depth + 1 == self.frames.len();
+            let done = if is_top { frame.next_name } else { frame.next_name.saturating_sub(1) };
+            let (before, all) = frame.names.weights(done);
+            if all == 0 {
+                return behind + part;
+            }
+            behind += part * before as f64 / all as f64;
+            part *= frame.names.weight(done) as f64 / all as f64;
+        }
+        if self.frames.is_empty() { 1.0 } else { behind }
+    }
+
     /// Whether a source has this directory above the place where the walk is.
     pub(crate) fn is_above(&self, source: u32, stat: &Stat) -> bool {
         self.frames.iter().any(|frame| frame.layer(source).is_some_and(|layer| layer.stat.is_same_inode(stat)))

@@ -135,13 +135,32 @@ impl Names {
         self.entries.get(index).map(|entry| (entry.name(&self.bytes), entry.hint))
     }
 
+    /// How much lies behind a name, as a guess: a directory holds more than a file.
+    pub(crate) fn weight(&self, index: usize) -> u64 {
+        self.entries.get(index).map_or(0, Entry::weight)
+    }
+
+    /// The weights of the names before this one, and of all.
+    pub(crate) fn weights(&self, before: usize) -> (u64, u64) {
+        let sum = |entries: &[Entry]| entries.iter().map(Entry::weight).sum::<u64>();
+        let (first, rest) = self.entries.split_at(before.min(self.entries.len()));
+        (sum(first), sum(first) + sum(rest))
+    }
+
     /// The source of a name.
     pub(crate) fn source(&self, index: usize) -> Option<u32> {
         self.entries.get(index).map(|entry| entry.source)
     }
 }
 
+/// Entries of an average directory: between those of sources (10) and of data sets (1,000).
+const DIRECTORY_WEIGHT: u64 = 100;
+
 impl Entry {
+    fn weight(&self) -> u64 {
+        if self.hint == Hint::Directory { DIRECTORY_WEIGHT } else { 1 }
+    }
+
     fn name(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.offset as usize..][..self.len as usize]
     }

@@ -115,6 +115,12 @@ impl Walk {
         self.duplicates
     }
 
+    /// Which share of the names was visited so far. A list of files says nothing about it.
+    pub fn share(&self) -> Option<f64> {
+        let knows = self.has_begun && self.list.is_none();
+        knows.then(|| self.stack.share())
+    }
+
     fn take_list(&mut self, list: Arc<FileList>) {
         if self.set.sources.len() != 1 || !self.set.sources[0].is_dir {
             let typed = self.set.sources.first().map(|source| source.typed.clone()).unwrap_or_default();

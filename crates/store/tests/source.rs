@@ -55,6 +55,29 @@ fn tree() -> tempfile::TempDir {
     dir
 }
 
+/// For whoever waits: how much of a tree lies behind a walk, when only its names are known.
+#[test]
+fn a_walk_of_directories_of_one_size_knows_its_share_at_each_file() {
+    const EACH: usize = 10;
+    let dir = tempfile::tempdir().unwrap();
+    for folder in 0..4 {
+        let folder = dir.path().join(format!("top/{folder}"));
+        fs::create_dir_all(&folder).unwrap();
+        (0..EACH).for_each(|file| fs::write(folder.join(file.to_string()), b"x").unwrap());
+    }
+    let mut items = resolve(&[dir.path().join("top/")], &ResolveOptions::default()).items(WalkOptions::default());
+    let mut files = 0;
+    while let Some(found) = items.next() {
+        if matches!(found, Found::Entry(FoundEntry { kind: EntryKind::File { .. }, .. })) {
+            files += 1;
+            let truth = f64::from(files) / (4 * EACH) as f64;
+            let share = items.share().unwrap();
+            assert!((share - truth).abs() < 1e-9, "{files}: {share}");
+        }
+    }
+    assert_eq!((files, items.share()), (40, Some(1.0)));
+}
+
 #[test]
 fn a_walk_is_depth_first_and_sorted_and_the_slash_decides_about_the_name() {
     let dir = tree();

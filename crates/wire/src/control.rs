@@ -16,6 +16,7 @@
 //!       <--- Receipts -------------         chunks that verified (their data came over the lanes)
 //!       <--- Again, Repair --------         chunks that did not, on their way or at the target
 //!       <--- Void -----------------         a chunk that two lanes brought, and of which neither counts
+//!       ---- Counted ------------->         how much there is, as far as a count has come
 //!       <--- ReadAgain ------------         how much of what an earlier run left was read
 //!       ---- Withdraw ------------>         a wanted file changed or cannot be read
 //!       ---- EndOfManifest ------->
@@ -161,6 +162,8 @@ pub enum Control {
     Listed(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Vec<u8>>),
     /// Receiver to sender, before any outcome: the single file gets this name, which is no path.
     Named(RelPath),
+    /// Sender to receiver, now and then: what a count of the sources has found, which runs ahead of the items.
+    Counted(Counted),
     /// Receiver to sender, now and then: so many bytes of what earlier runs left were read and compared, since the session began.
     ReadAgain {
         /// Never fewer than said before.
@@ -385,6 +388,37 @@ pub struct Answer {
     pub wanted: Wanted,
 }
 
+/// What a count of the sources has found so far. Nothing is promised by it: it is for whoever waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Regular files.
+    pub files: u64,
+    /// Their data in bytes, without holes as far as their sizes show them.
+    pub data_bytes: u64,
+    /// So much of the sources was seen, in millionths; [`Counted::WHOLE_PPM`]: all of them.
+    pub share_ppm: u32,
+}
+
+impl Counted {
+    /// All of the sources.
+    pub const WHOLE_PPM: u32 = 1_000_000;
+    /// A part from which the whole is judged: 1 %.
+    const TELLING_PPM: u32 = 10_000;
+
+    /// Whether no more may come.
+    pub fn is_whole(&self) -> bool {
+        self.share_ppm >= Self::WHOLE_PPM
+    }
+
+    /// A figure of the whole, of which this one was found in the part that was seen. Of too small a part nothing is said.
+    pub fn whole(&self, found: u64) -> u64 {
+        if self.share_ppm < Self::TELLING_PPM || self.is_whole() {
+            return found;
+        }
+        u64::try_from(u128::from(found) * u128::from(Self::WHOLE_PPM) / u128::from(self.share_ppm)).unwrap_or(u64::MAX)
+    }
+}
+
 /// What to send of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wanted {
@@ -525,6 +559,7 @@ impl Control {
             | Control::Summary(_)
             | Control::ProbeArrived(_)
             | Control::Repair { .. }
+            | Control::Counted(_)
             | Control::ReadAgain { .. }
             | Control::DeleteNothing
             | Control::Addresses(_)

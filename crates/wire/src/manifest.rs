@@ -78,8 +78,8 @@ pub enum ItemKind {
     File {
         /// Its state when it was listed.
         identity: Identity,
-        /// It has holes.
-        sparse: bool,
+        /// So much of it is holes, as far as the source knows: only the rest is data to come.
+        hole_bytes: u64,
         /// BLAKE3 of the contents, when both sides compare by content.
         blake3: Option<[u8; 32]>,
         /// Names that it has beside this one, where they are kept: those that are found follow as [`ItemKind::HardLink`].
@@ -338,7 +338,7 @@ mod tests {
         let file = |change: fn(&mut Identity)| {
             let mut identity = Identity { size: 1, mtime: Time::default(), ctime: Time::default(), inode: 1 };
             change(&mut identity);
-            let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+            let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 };
             packed(b"x", kind, plain())
         };
         let xattr = |name: Vec<u8>, value: usize| {

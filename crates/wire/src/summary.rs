@@ -189,6 +189,8 @@ pub enum HeldBy {
     Jitter,
     /// The lanes are not given more.
     Source,
+    /// The rate limit that was asked for.
+    RateLimit,
 }
 
 /// Lane time in which the network was waited for, by cause, in microseconds over all lanes.

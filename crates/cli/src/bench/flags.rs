@@ -113,13 +113,15 @@ const OF_A_RUN: [&str; 15] = [
 ];
 
 const HELP: &str = "\
-Both ends are this host, over loopback, with the connections, ciphers and routes of a copy. A line each second shows the received bytes;
-the end shows the processor time of each side for 10^9 bytes. 'haul probe' measures the path to another host.
+Both ends are this host, over loopback, with the connections, ciphers and
+routes of a copy. A line each second shows the received bytes; the end shows
+the processor time of each side for 10^9 bytes. 'haul probe' measures the path
+to another host.
 
-  haul bench                                          zeros to nowhere: the highest rate of this host
-  haul bench --source FILE --sink DIR --verify        a file to a disk, hashed at both ends
-  haul bench --source FILE --route copy -A 0,1        read and write, each side on its own processor
-  haul bench --disk DIR; haul bench --memory          the disk alone, and memory alone, to compare with";
+  haul bench                                    zeros to nowhere: the most
+  haul bench --source FILE --sink DIR --verify  a file to a disk, hashed
+  haul bench --source FILE --route copy -A 0,1  a processor for each side
+  haul bench --disk DIR; haul bench --memory    disk and memory alone";
 
 fn named<R: Copy>(all: &[(R, &'static str)], text: &str) -> Result<R, String> {
     let found = all.iter().find(|(_, name)| *name == text).map(|(route, _)| *route);

@@ -33,7 +33,7 @@ pub struct Status {
 /// `haul stop`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The same 'haul cp' command goes on where it stopped. A second 'haul stop' ends the copy at once."
+    after_help = "The same 'haul cp' command goes on where it stopped.\nA second 'haul stop' ends the copy at once."
 )]
 pub struct Stop {
     /// The copy, as 'haul status' numbers it

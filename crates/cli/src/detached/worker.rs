@@ -54,8 +54,9 @@ impl Worker {
         let is_first = state.copy.now.is_none();
         match event {
             Event::Progress(seen) => {
-                state.outlook.add(state.started.elapsed(), seen);
-                let left = state.outlook.left(seen);
+                let now = state.started.elapsed();
+                state.outlook.add(now, seen);
+                let left = state.outlook.left(now, seen);
                 let rate = state.outlook.bytes_per_s();
                 state.copy.waits = None;
                 state.copy.now = Some(Now {
@@ -72,7 +73,10 @@ impl Worker {
                     line: progress::status(seen, rate, left),
                 });
             }
-            Event::Retry { why, .. } => state.copy.waits = Some(why.clone()),
+            Event::Retry { why, .. } => {
+                state.outlook.broke_off(state.started.elapsed());
+                state.copy.waits = Some(why.clone());
+            }
             _ => return,
         }
         let is_due = state.written.is_none_or(|written| written.elapsed() >= WRITE_EVERY);

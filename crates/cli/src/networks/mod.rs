@@ -36,9 +36,10 @@ pub struct NetworkFlags {
 }
 
 const HELP: &str = "\
-A class says how connections of some networks are treated: timeouts, congestion control, marks, and
-what they may do. Classes stand in /etc/haul/networks.toml, and in ~/.config/haul/networks.toml, which
-is never wider. Without them there are loopback, local (this host's own subnets) and rest.
+A class says how connections of some networks are treated: timeouts, congestion
+control, marks, and what they may do. Classes stand in /etc/haul/networks.toml,
+and in ~/.config/haul/networks.toml, which is never wider. Without them there
+are loopback, local (this host's own subnets) and rest.
   [class.inside]
   networks = [\"10.0.0.0/8\", \"fd00::/8\"]   # the longest prefix wins
   rto-min-ms = 50

@@ -31,8 +31,9 @@ pub enum PlaceCommand {
 }
 
 const PATHS_HELP: &str = "\
-A PATH is one of this machine, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH or haul://HOST[:PORT]/PATH.
-Wildcards of a path at another host are expanded there; put them in quotes.";
+A PATH is one of this machine, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH
+or haul://HOST[:PORT]/PATH. Wildcards of a path at another host are expanded
+there; put them in quotes.";
 
 /// `haul ls`
 #[derive(Debug, Args)]

@@ -43,7 +43,9 @@ pub enum TuneFormat {
 }
 
 const TUNE_HELP: &str = "\
-Run it at both ends of a path: each end sends with its own buffers and receives with its own.
---apply sets the values in the kernel and keeps them in /etc/sysctl.d/90-haul.conf; the earlier
-values are saved in /var/lib/haul/tune-before.toml until --revert. Commands for devices and
-processors are only shown, for you to judge. Without root: haul tune --format sysctl.";
+Run it at both ends of a path: each end sends with its own buffers and receives
+with its own. --apply sets the values in the kernel and keeps them in
+/etc/sysctl.d/90-haul.conf; the earlier values are saved in
+/var/lib/haul/tune-before.toml until --revert. Commands for devices and
+processors are only shown, for you to judge. Without root: haul tune --format
+sysctl.";

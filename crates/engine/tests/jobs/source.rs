@@ -69,7 +69,7 @@ impl SourceFile {
         let attributes = Attributes { mode: 0o644, mtime: identity.mtime, ..Attributes::default() };
         Item {
             path: path(&self.name),
-            kind: ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 },
+            kind: ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 },
             attributes,
         }
     }

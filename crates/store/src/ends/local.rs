@@ -46,6 +46,10 @@ impl ItemSource for Walk {
     fn duplicates(&self) -> u64 {
         self.duplicates()
     }
+
+    fn share(&self) -> Option<f64> {
+        self.share()
+    }
 }
 
 impl TargetTree for LocalTree {

@@ -50,6 +50,11 @@ pub trait ItemSource: Iterator<Item = Found> + Send {
     fn duplicates(&self) -> u64 {
         0
     }
+
+    /// Which share of the whole was found so far, from 0 to 1, as far as the names tell that were read.
+    fn share(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// A list in memory.

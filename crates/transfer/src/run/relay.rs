@@ -233,6 +233,13 @@ impl Relay<'_> {
                 }
             }
             (From::Sender, Control::EndOfManifest) => self.watch.on_end_of_manifest(),
+            (From::Sender, Control::Counted(counted)) => {
+                self.watch.on_counted(*counted);
+                return Ok(());
+            }
+            (From::Receiver, Control::Answers(answers)) => {
+                answers.iter().for_each(|answer| self.watch.on_answer(answer.index, &answer.wanted));
+            }
             (From::Receiver, Control::Receipts(receipts)) => {
                 receipts.iter().try_for_each(|receipt| self.watch.on_receipt(receipt))?;
             }
@@ -282,8 +289,7 @@ impl Relay<'_> {
             )
             | (
                 From::Receiver,
-                Control::Answers(_)
-                | Control::Again { .. }
+                Control::Again { .. }
                 | Control::Void(_)
                 | Control::Repair { .. }
                 | Control::LaneLost { .. }

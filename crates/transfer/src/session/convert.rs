@@ -157,6 +157,7 @@ pub(crate) fn path_now(path: &summary::PathNow) -> PathNow {
             HeldBy::Loss => Some(Cause::Loss),
             HeldBy::Jitter => Some(Cause::Jitter),
             HeldBy::Source => Some(Cause::Work),
+            HeldBy::RateLimit => Some(Cause::RateLimit),
         },
         mark: path.mark,
         marked_lanes: path.marked_lanes,
@@ -276,7 +277,7 @@ pub(crate) fn item(entry: FoundEntry) -> Result<Item, PathFault> {
     let kind = match entry.kind {
         haul_store::EntryKind::File { further_names } => ItemKind::File {
             identity: identity(&entry.stat),
-            sparse: sparse::is_sparse(&entry.stat),
+            hole_bytes: sparse::hole_bytes(&entry.stat),
             blake3: None,
             further_names: u32::try_from(further_names).unwrap_or(u32::MAX),
         },

@@ -12,7 +12,7 @@ use haul_job::{
     Change, ClassChange, Earlier, Error, Event, Fault, Job, ManifestLine, Observer, Progress, Report, Subject,
 };
 use haul_wire::RelPath;
-use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
+use haul_wire::control::{Counted, Notice, Outcome, Receipt, ReceiverSummary, SenderSummary, Wanted};
 use haul_wire::manifest::Item;
 use haul_wire::summary::{OnePath, PathNow, PathSummary, Subflow};
 
@@ -141,6 +141,21 @@ impl Watch {
             None => Ok(()),
             Some(_) => Err(Error::broke_the_protocol("it names the file twice")),
         })
+    }
+
+    pub(crate) fn on_answer(&self, index: u64, wanted: &Wanted) {
+        let _ = self.with(|_, state| {
+            state.tally.on_answer(index, wanted);
+            Ok(())
+        });
+    }
+
+    /// So much there is, as far as a count has come.
+    pub(crate) fn on_counted(&self, counted: Counted) {
+        let _ = self.with(|_, state| {
+            state.tally.on_counted(counted);
+            Ok(())
+        });
     }
 
     pub(crate) fn on_end_of_manifest(&self) {
@@ -290,14 +305,19 @@ impl Watch {
                 state.told_found_all = true;
                 person.observer.on_event(&found);
             }
+            let to_come = state.tally.left();
             person.observer.on_event(&Event::Progress(Progress {
-                files_done: totals.files_moved + totals.files_kept + totals.files_left_out,
-                files_found: totals.files_found,
+                files_done: totals.files_moved + totals.files_kept,
+                files_kept: totals.files_kept,
+                files_found: to_come.files,
+                files_left: to_come.files_left,
                 bytes_moved: totals.bytes_moved,
                 bytes_kept: totals.bytes_kept,
                 bytes_read_again: state.bytes_read_again,
-                bytes_found: totals.bytes_found.saturating_sub(totals.bytes_left_out),
-                found_all: totals.found_all,
+                bytes_to_read_again: state.tally.resumed_bytes().saturating_sub(state.bytes_read_again),
+                bytes_found: to_come.bytes,
+                bytes_left: to_come.bytes_left,
+                found_all: !to_come.is_rough,
                 lanes: self.lanes_alive.load(Ordering::Relaxed),
                 failed: totals.failed,
             }));
@@ -351,6 +371,7 @@ impl Watch {
             bytes_read_again: receiver.read_again_bytes,
             bytes_trusted: receiver.trusted_bytes,
             bytes_kept: totals.bytes_kept,
+            bytes_holes: totals.bytes_holes,
             elapsed: Duration::from_micros(phases.elapsed_us),
             connected: since_start(phases.connected_us),
             first_byte: since_start(phases.first_byte_us),

@@ -73,6 +73,7 @@ fn owned_bytes(message: &Control) -> usize {
         | Control::Ping { .. }
         | Control::DeleteNothing
         | Control::Repair { .. }
+        | Control::Counted(_)
         | Control::ReadAgain { .. }
         | Control::SameRoot
         | Control::JobEnd { .. }

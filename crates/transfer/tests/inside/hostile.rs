@@ -214,13 +214,13 @@ fn item(path: &str, kind: ItemKind) -> Item {
 
 fn file(path: &str, size: u64) -> Item {
     let identity = Identity { size, mtime: Default::default(), ctime: Default::default(), inode: 1 };
-    item(path, ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 })
+    item(path, ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 })
 }
 
 fn sparse(path: &str, size: u64) -> Item {
     let mut item = file(path, size);
-    if let ItemKind::File { sparse, .. } = &mut item.kind {
-        *sparse = true;
+    if let ItemKind::File { hole_bytes, .. } = &mut item.kind {
+        *hole_bytes = size;
     }
     item
 }

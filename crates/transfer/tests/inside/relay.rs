@@ -67,7 +67,7 @@ fn a_manifest_lists_what_the_target_calls_a_file_and_each_of_its_names() {
     let path = |path: &str| RelPath::new(path.into()).unwrap();
     let file = |name: &str| {
         let identity = Identity { size: 1, mtime: Time::default(), ctime: Time::default(), inode: 0 };
-        let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 1 };
+        let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 1 };
         Item { kind, ..directory(name) }
     };
     let link = Item { kind: ItemKind::HardLink { first: path("data/a") }, ..directory("data/b") };

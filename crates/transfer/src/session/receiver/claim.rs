@@ -73,7 +73,7 @@ mod tests {
     fn incoming() -> Arc<Incoming> {
         let time = Time::default();
         let identity = Identity { size: 10 << 20, mtime: time, ctime: time, inode: 1 };
-        let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+        let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 };
         let item = Item { path: RelPath::new(b"file".to_vec()).unwrap(), kind, attributes: Attributes::default() };
         Arc::new(Incoming::new(0, Arc::new(item), b"file".to_vec(), identity, false))
     }

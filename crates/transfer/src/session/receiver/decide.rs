@@ -503,7 +503,10 @@ impl Decider {
             Wanted::Chunks(ranges) if ranges.is_empty() && resumed.is_none() => {
                 shared.queue(Task::Publish(Arc::clone(&incoming)));
             }
-            wanted => shared.outbox.answer(Answer { index, wanted }),
+            wanted => {
+                shared.watch.on_answer(index, &wanted);
+                shared.outbox.answer(Answer { index, wanted });
+            }
         }
         if let Some(flushed) = resumed {
             reread::queue(shared, &incoming, flushed);

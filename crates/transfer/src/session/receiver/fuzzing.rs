@@ -216,7 +216,7 @@ fn item(bytes: &[u8]) -> Option<Item> {
     let kind = match kind % 8 {
         0 | 1 => {
             let blake3 = (kind & 16 > 0).then_some([0; 32]);
-            ItemKind::File { identity, sparse: kind & 8 > 0, blake3, further_names: u32::from(kind >> 5) }
+            ItemKind::File { identity, hole_bytes: u64::from(kind & 8), blake3, further_names: u32::from(kind >> 5) }
         }
         2 => ItemKind::Directory,
         3 => ItemKind::DirectoryEnd { complete: kind & 8 > 0 },

@@ -143,7 +143,7 @@ impl Incoming {
     pub(super) fn shared(draft: &OpenDraft, part: Draft) -> Result<Self, PathFault> {
         let identity =
             Identity { size: draft.size, mtime: Time::default(), ctime: Time::default(), inode: draft.inode };
-        let kind = ItemKind::File { identity, sparse: true, blake3: None, further_names: 0 };
+        let kind = ItemKind::File { identity, hole_bytes: 1, blake3: None, further_names: 0 };
         let item = Item { path: RelPath::new(draft.path.clone())?, kind, attributes: Attributes::default() };
         let mut incoming = Self::new(draft.index, Arc::new(item), draft.path.clone(), identity, false);
         // Another lane may have written there: where a hole belongs, one is made.
@@ -533,7 +533,7 @@ impl Incoming {
 
     /// How much space a file with holes takes is known only when it is there.
     pub(super) fn sparse(&self) -> bool {
-        matches!(self.item.kind, ItemKind::File { sparse: true, .. })
+        matches!(self.item.kind, ItemKind::File { hole_bytes: 1.., .. })
     }
 
     fn large(&self) -> Option<&Mutex<Large>> {
@@ -596,7 +596,7 @@ mod tests {
         let data = vec![7; 3 << 20];
         let identity =
             Identity { size: data.len() as u64, mtime: Default::default(), ctime: Default::default(), inode: 1 };
-        let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+        let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 };
         let path = RelPath::new(b"file".to_vec()).unwrap();
         let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
         let incoming = Incoming::new(0, item, b"file".to_vec(), identity, false);

@@ -84,7 +84,7 @@ mod tests {
         let shared = over(dir.path());
         for (number, size) in sizes.iter().enumerate() {
             let identity = Identity { size: *size, mtime: Default::default(), ctime: Default::default(), inode: 1 };
-            let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+            let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 };
             let name = format!("file-{number}").into_bytes();
             let path = RelPath::new(name.clone()).unwrap();
             let item = Arc::new(Item { path, kind, attributes: Attributes::default() });

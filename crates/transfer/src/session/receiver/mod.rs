@@ -591,6 +591,7 @@ impl Session<'_> {
                 }
             }
             Control::Notice(notice) => self.watch.on_notice(notice),
+            Control::Counted(counted) => self.watch.on_counted(counted),
             Control::PathNow(path) => self.watch.on_path(&path),
             Control::PathLost { path } => {
                 self.lanes.cut_path(path);

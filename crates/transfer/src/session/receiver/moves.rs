@@ -122,7 +122,7 @@ mod tests {
 
     fn draft(index: u64) -> Arc<Incoming> {
         let identity = Identity { size: SIZE, mtime: Default::default(), ctime: Default::default(), inode: 1 };
-        let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+        let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 };
         let item = Item { path: RelPath::new(b"file".to_vec()).unwrap(), kind, attributes: Attributes::default() };
         Arc::new(Incoming::new(index, Arc::new(item), b"file".to_vec(), identity, false))
     }

@@ -245,7 +245,7 @@ mod tests {
 
     fn nameless(shared: &crate::session::receiver::state::Shared, number: u64, size: u64) -> Nameless {
         let identity = Identity { size, mtime: Default::default(), ctime: Default::default(), inode: number };
-        let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+        let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 };
         let name = format!("file{number}").into_bytes();
         let item = Item { path: RelPath::new(name.clone()).unwrap(), kind, attributes: Attributes::default() };
         let incoming = Arc::new(Incoming::new(number, Arc::new(item), name, identity, false));

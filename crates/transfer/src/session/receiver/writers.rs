@@ -81,7 +81,7 @@ mod tests {
     /// A file of three chunks and its part.
     fn incoming(shared: &Shared) -> (Arc<Incoming>, Arc<Draft>) {
         let identity = Identity { size: 3 << 20, mtime: Default::default(), ctime: Default::default(), inode: 1 };
-        let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+        let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 };
         let path = RelPath::new(b"file".to_vec()).unwrap();
         let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
         let incoming = Arc::new(Incoming::new(0, item, b"file".to_vec(), identity, false));

@@ -8,6 +8,7 @@
 
 mod ahead;
 mod changes;
+mod counting;
 mod deletions;
 pub(crate) mod early_look;
 mod found;
@@ -329,7 +330,7 @@ impl<'a> Session<'a> {
             self.watch.on_notice(notice.clone());
             outbox.send(Control::Notice(notice));
         }
-        for path in turn.paths {
+        for path in self.shared.as_paced(turn.paths) {
             self.watch.on_path(&path);
             outbox.send(Control::PathNow(path));
         }
@@ -417,6 +418,7 @@ impl<'a> Session<'a> {
         match message {
             Control::Answers(answers) => {
                 for answer in answers {
+                    self.watch.on_answer(answer.index, &answer.wanted);
                     self.shared.want(answer.index, &answer.wanted)?;
                 }
             }

@@ -52,7 +52,7 @@ mod tests {
         let read_again = ReadAgain::default();
         assert!(read_again.told(1).is_err());
         let identity = Identity { size: 1 << 20, mtime: Default::default(), ctime: Default::default(), inode: 1 };
-        let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+        let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 };
         let path = RelPath::new(b"file".to_vec()).unwrap();
         read_again.offer(&Item { path, kind, attributes: Attributes::default() });
         assert_eq!(read_again.told(LEAST_BYTES - 1), Ok(false));

@@ -57,12 +57,12 @@ impl SourceItem {
         early: Option<&EarlyLook>,
         changes_left: ChangesLeft,
     ) -> Option<Arc<Self>> {
-        let ItemKind::File { identity, sparse, .. } = &item.kind else { return None };
+        let ItemKind::File { identity, hole_bytes, .. } = &item.kind else { return None };
         Some(Arc::new(SourceItem {
             index,
             identity: *identity,
             layout: ChunkLayout::of(identity.size),
-            sparse: *sparse,
+            sparse: *hole_bytes > 0,
             origin,
             listed: Some(item.clone()),
             changes_left,

@@ -2,6 +2,7 @@
 
 mod for_movers;
 mod lending;
+mod paced;
 mod portions;
 mod removing;
 mod to_come;
@@ -14,17 +15,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use for_movers::Writing;
-use haul_engine::pace::TokenBucket;
 use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, To, Unit};
 use haul_engine::sending::{Broken, Sending};
 use haul_job::{Error, Fault, Subject};
 use haul_pump::{Dropped, Routes, SendPump, SendRoute};
 use haul_store::SourceTree;
-use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Void, Wanted, Withdraw};
+use haul_wire::control::{Carriage, Control, Counted, FailureKind, LaneTime, Notice, Void, Wanted, Withdraw};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::{Attributes, Item, ItemKind, Packer, Time};
 use lending::Lending;
 pub(super) use lending::ToProve;
+use paced::Paced;
 use portions::Portions;
 
 use crate::files::sparse;
@@ -55,6 +56,10 @@ struct State {
     packer: Packer,
     finished: bool,
     found: Found,
+    /// What a count of the sources has found.
+    counted: Counted,
+    /// The walk has waited for room.
+    is_ahead: bool,
     /// Lanes that the path does not need now.
     resting: Vec<u16>,
     /// When the last receipt for a unit of each lane came.
@@ -85,8 +90,7 @@ pub(super) struct Shared {
     to_prove: Condvar,
     room: Condvar,
     owners: Mutex<Owners>,
-    bucket: Option<Mutex<TokenBucket>>,
-    started: Instant,
+    paced: Option<Paced>,
     /// By the clock.
     began: Time,
     told_of_changes: AtomicBool,
@@ -114,7 +118,7 @@ const UNITS_AT_ONCE: usize = 16;
 
 impl Shared {
     pub(super) fn new(sources: Arc<dyn SourceTree>, job: SenderJob, outbox: Arc<Outbox>, watch: Arc<Watch>) -> Self {
-        let bucket = job.carriage.rate_bytes_per_s.map(|rate| Mutex::new(TokenBucket::new(rate, 0)));
+        let paced = job.carriage.rate_bytes_per_s.map(Paced::new);
         // The lanes' own way to copy sends many small files at once.
         let asked = asked_route(&job.carriage).filter(|route| *route != SendRoute::Copy);
         let routes = asked.map(|route| (route, Arc::new(Routes::new(&[route], SendRoute::Copy))));
@@ -124,6 +128,8 @@ impl Shared {
             packer: Packer::default(),
             finished: false,
             found: Found::default(),
+            counted: Counted::default(),
+            is_ahead: false,
             resting: Vec::new(),
             receipts: BTreeMap::new(),
             all_taken: None,
@@ -145,8 +151,7 @@ impl Shared {
             to_prove: Condvar::new(),
             room: Condvar::new(),
             owners,
-            bucket,
-            started: Instant::now(),
+            paced,
             began: convert::now(),
             told_of_changes: AtomicBool::new(false),
             time: Mutex::default(),
@@ -222,7 +227,11 @@ impl Shared {
         let state = self.lock();
         let mut state = self
             .room
-            .wait_while(state, |state| !state.finished && !state.items.has_room(weight))
+            .wait_while(state, |state| {
+                let waits = !state.finished && !state.items.has_room(weight);
+                state.is_ahead |= waits;
+                waits
+            })
             .unwrap_or_else(PoisonError::into_inner);
         if state.finished {
             return Ok(false);
@@ -258,6 +267,18 @@ impl Shared {
             }
         }
         Cow::Owned(told)
+    }
+
+    /// Whether the walk has ever been further than the window reaches.
+    pub(super) fn walk_is_ahead(&self) -> bool {
+        self.lock().is_ahead
+    }
+
+    /// So much there is, as far as it was counted.
+    pub(super) fn counted(&self, counted: Counted) {
+        self.lock().counted = counted;
+        self.watch.on_counted(counted);
+        self.outbox.send(Control::Counted(counted));
     }
 
     /// The walk is over.
@@ -522,7 +543,7 @@ impl Shared {
         let ItemKind::File { blake3, further_names, .. } = &listed.kind else { return None };
         let kind = ItemKind::File {
             identity: convert::identity(&stat),
-            sparse: sparse::is_sparse(&stat),
+            hole_bytes: sparse::look(&stat, || self.sources.open(file.origin.source, &file.origin.path).ok()),
             // Its contents are new; a content comparison has nothing to go by.
             blake3: blake3.map(|_| [0; 32]),
             further_names: *further_names,
@@ -539,18 +560,6 @@ impl Shared {
     /// them. Entries beside the walk get them each time.
     pub(super) fn name_owners(&self, attributes: &mut Attributes, once: bool) {
         lock(&self.owners).name(attributes, once);
-    }
-
-    /// Waits as long as the rate limit says.
-    pub(super) fn pace(&self, bytes: u64) -> bool {
-        let Some(bucket) = &self.bucket else { return false };
-        let now_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let wait_us = lock(bucket).take(bytes, now_us);
-        if wait_us > 0 {
-            // The rate limit is the one place where a lane sleeps by the clock.
-            std::thread::sleep(Duration::from_micros(wait_us));
-        }
-        wait_us > 0
     }
 
     /// Whether data is wanted that has no receipt.

@@ -9,8 +9,10 @@ use haul_wire::control::{self as wire, Notice};
 use haul_wire::manifest::{Attributes, Item, ItemKind};
 use haul_wire::path::RelPath;
 
+use crate::files::sparse;
 use crate::session::convert;
 
+use super::counting::Counting;
 use super::deletions::Deletions;
 use super::source_item::Origin;
 use super::state::Shared;
@@ -18,6 +20,8 @@ use super::walk_options::options;
 
 /// What the walk thread is told.
 pub(super) struct Search {
+    /// The same once more, to count.
+    count: (WalkOptions, Arc<dyn SourceTree>),
     pub(super) items: Box<dyn ItemSource>,
     /// How directories are listed ahead.
     pub(super) ahead: WalkOptions,
@@ -35,7 +39,8 @@ impl Search {
         let ahead =
             WalkOptions { hard_links: false, xattrs: false, acls: false, ..options(selection, listed.cloned())? };
         let items = Arc::clone(sources).items(options(selection, listed.cloned())?);
-        Ok(Self { items, ahead, missing })
+        let count = WalkOptions { xattrs: false, acls: false, ..options(selection, listed.cloned())? };
+        Ok(Self { count: (count, Arc::clone(sources)), items, ahead, missing })
     }
 }
 
@@ -48,11 +53,12 @@ pub(super) fn start(shared: Arc<Shared>, search: Search) -> io::Result<()> {
     Ok(())
 }
 
-fn walk(shared: &Shared, mut search: Search) -> Result<(), Error> {
+fn walk(shared: &Arc<Shared>, mut search: Search) -> Result<(), Error> {
     let checksum = shared.job.selection.checksum;
     let mut deletions = Deletions::new(shared, search.missing);
     deletions.look_ahead(&shared.sources, search.ahead);
-    for found in search.items.by_ref() {
+    let mut counting = Counting::new(shared, search.count);
+    while let Some(found) = search.items.next() {
         let mut origin = Origin::default();
         let item = match found {
             Found::Entry(entry) => {
@@ -74,6 +80,9 @@ fn walk(shared: &Shared, mut search: Search) -> Result<(), Error> {
                 aside(shared, path, kind, Attributes::default())
             }
         };
+        if let Some(ItemKind::File { identity, hole_bytes, .. }) = item.as_ref().map(|item| &item.kind) {
+            counting.found(identity.size.saturating_sub(*hole_bytes), &*search.items);
+        }
         if let Some(item) = item
             && !shared.push(item, origin)?
         {
@@ -97,6 +106,7 @@ fn tell_duplicates(shared: &Shared, count: u64) {
 
 fn entry_item(shared: &Shared, entry: FoundEntry, checksum: bool) -> Option<Item> {
     let (source, source_path, path) = (entry.source, entry.source_path.clone(), entry.path.clone());
+    let stat = entry.stat.clone();
     let mut item = match convert::item(entry) {
         Ok(item) => item,
         Err(fault) => {
@@ -109,6 +119,9 @@ fn entry_item(shared: &Shared, entry: FoundEntry, checksum: bool) -> Option<Item
     {
         // None is made, so that none is as its first one.
         *further_names = 0;
+    }
+    if let ItemKind::File { hole_bytes: holes @ 1.., .. } = &mut item.kind {
+        *holes = sparse::look(&stat, || shared.sources.open(source, &source_path).ok());
     }
     shared.name_owners(&mut item.attributes, true);
     if checksum && let ItemKind::File { identity, blake3, .. } = &mut item.kind {

@@ -40,7 +40,7 @@ fn a_receipt_that_comes_after_its_file_failed_on_another_lane_is_not_told() {
     let shared = over(dir.path());
     let outbox = Arc::clone(&shared.outbox);
     let identity = Identity { size: 3 << 20, mtime: Default::default(), ctime: Default::default(), inode: 1 };
-    let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+    let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 };
     let path = RelPath::new(b"file".to_vec()).unwrap();
     let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
     let index = shared.open_item(&item).unwrap();

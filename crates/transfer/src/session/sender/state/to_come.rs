@@ -32,6 +32,7 @@ impl Work for Shared {
     fn left(&self) -> Left {
         let state = self.lock();
         let foreseen = self.job.early.as_ref().map_or(0, |early| early.foreseen().bytes());
+        let foreseen = foreseen.max(state.counted.whole(state.counted.data_bytes));
         let (bytes, files) = state.found.left(foreseen, state.items.confirmed_open_bytes());
         Left { bytes, files, done_files: state.found.settled_files() }
     }

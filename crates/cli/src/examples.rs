@@ -1,0 +1,144 @@
+//! Examples of each command: the first words of the help of `haul` and `haul cp`, and the EXAMPLES of the manual pages.
+
+/// A line as it is typed, and what it does.
+pub type Example = (&'static str, &'static str);
+
+/// What most people come for. Each line fits on a narrow terminal, so that nothing wraps.
+const FIRST_SIX: [Example; 6] = [
+    ("haul cp run42/ host:data/run42", "push; the same command again goes on"),
+    ("haul cp host:data/run42/ run42", "pull"),
+    ("haul cp hostA:/data/x hostB:/data/", "from one host to another, directly"),
+    ("haul cp -aHAX --delete src/ host:dst", "mirror, as rsync -aHAX --delete"),
+    ("haul cp --detach --rate 2Gbit d host:", "goes on when the terminal closes"),
+    ("haul why", "what limited the last copy"),
+];
+
+/// The other commands, by their names on the command line.
+const OF_COMMANDS: [(&str, &[Example]); 22] = [
+    (
+        "ls",
+        &[
+            ("haul ls -lh host:data", "names, sizes, times and owners"),
+            ("haul ls -R --json host:data", "a whole tree, an object a line"),
+        ],
+    ),
+    ("du", &[("haul du -sh host:data/run42 host:data/run43", "one sum for each tree")]),
+    ("stat", &[("haul stat host:data/run42/a.dat", "what its file system knows of a file")]),
+    ("mkdir", &[("haul mkdir -p host:data/2026/run42", "with the directories above it")]),
+    ("mv", &[("haul mv host:data/run42 host:data/run42-old", "another name on the same host")]),
+    (
+        "rm",
+        &[("haul rm -rn host:data/run42-old", "what would go"), ("haul rm -r host:data/run42-old", "and it is gone")],
+    ),
+    ("cat", &[("haul cat host:data/run42/log.txt", "to standard output")]),
+    (
+        "status",
+        &[
+            ("haul status", "the copies that go on by themselves"),
+            ("haul status --json 3", "one of them, for a program"),
+        ],
+    ),
+    ("stop", &[("haul stop 3", "the same command goes on later")]),
+    ("log", &[("haul log 3", "what it has said")]),
+    (
+        "why",
+        &[
+            ("haul why", "the last copy"),
+            ("haul why --list", "the last twenty"),
+            ("haul why 2", "the one before the last"),
+        ],
+    ),
+    (
+        "verify",
+        &[
+            ("haul cp --manifest-out run42.b3 run42 host:data/", "copy, and keep a list of hashes"),
+            ("haul verify run42.b3 /data", "there, or years later"),
+        ],
+    ),
+    ("key", &[("haul key show", "the line for the list of a daemon")]),
+    (
+        "serve",
+        &[
+            ("haul serve --authorized-keys /etc/haul/authorized_keys", "haul:// for those whose keys are in the list"),
+            ("haul serve --http --public /data/public", "the same tree for browsers and curl"),
+        ],
+    ),
+    ("token", &[("haul token --help", "tokens for readers over the web")]),
+    (
+        "networks",
+        &[("haul networks", "the classes of this host"), ("haul networks 203.0.113.7", "how that address is treated")],
+    ),
+    ("probe", &[("haul probe host", "what the path carries, both ways")]),
+    ("bench", &[("haul bench --source zero --sink memory", "how fast this host moves bytes")]),
+    ("record", &[("haul record --listen 10.0.0.1:5000 --reserve 100G scan.vdif", "a stream that cannot wait")]),
+    (
+        "tune",
+        &[
+            ("haul tune --rate 10Gbit --rtt 100ms", "what this host should be set to"),
+            ("haul tune --apply --rate 10Gbit --rtt 100ms", "and set it"),
+        ],
+    ),
+    ("config", &[("haul config", "each setting, and where it comes from")]),
+    ("completions", &[("haul completions bash", "for ~/.local/share/bash-completion/completions/haul")]),
+];
+
+/// Those of a command, by the name of its page: `haul`, `haul-cp`.
+pub fn of_page(page: &str) -> &'static [Example] {
+    match page {
+        "haul" | "haul-cp" => &FIRST_SIX,
+        _ => {
+            let name = page.strip_prefix("haul-").unwrap_or(page);
+            OF_COMMANDS.iter().find(|(command, _)| *command == name).map_or(&[], |(_, examples)| examples)
+        }
+    }
+}
+
+/// The first words of the help.
+pub fn first_six() -> String {
+    FIRST_SIX.iter().fold("Examples:".to_owned(), |text, (line, words)| format!("{text}\n  {line:<38} {words}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::*;
+    use crate::args::Typed;
+
+    #[test]
+    fn each_example_is_a_command_line_that_is_understood() {
+        let all = FIRST_SIX.iter().chain(OF_COMMANDS.iter().flat_map(|(_, examples)| *examples));
+        for (line, words) in all {
+            let typed = Typed::try_parse_from(shlex::split(line).unwrap());
+            let is_help = |error: &clap::Error| !error.use_stderr();
+            assert!(typed.as_ref().err().is_none_or(is_help), "{line}: {}", typed.unwrap_err());
+            assert!(!words.ends_with('.'), "{words}");
+        }
+        let command = Typed::command();
+        for (name, _) in OF_COMMANDS {
+            assert!(command.find_subcommand(name).is_some(), "{name}");
+        }
+    }
+
+    /// clap wraps what is longer than the terminal: a text that has its own line breaks would break twice.
+    #[test]
+    fn no_text_of_the_help_wraps_twice() {
+        let mut haul = Typed::command();
+        haul.build();
+        for command in std::iter::once(&haul).chain(haul.get_subcommands()) {
+            let texts = [command.get_before_help(), command.get_after_help(), command.get_after_long_help()];
+            for line in texts
+                .into_iter()
+                .flatten()
+                .flat_map(|text| text.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
+            {
+                assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_six_fit_on_a_narrow_terminal() {
+        assert!(first_six().lines().all(|line| line.chars().count() < 80), "{}", first_six());
+    }
+}
