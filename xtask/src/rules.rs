@@ -41,7 +41,7 @@ const BANS: &[Ban] = &[
     ban("thread::sleep", "wait for the condition itself, with a deadline (recv_timeout, wait_timeout, poll)").except(
         &[
             // The rate limit waits for nothing but time.
-            "crates/transfer/src/session/sender/state.rs",
+            "crates/transfer/src/session/sender/state/paced.rs",
             // So do the rates of a network class.
             "crates/net/src/stream.rs",
             // Pauses before dialling again, so that a host in trouble is not flooded.
