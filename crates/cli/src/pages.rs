@@ -115,7 +115,7 @@ mod tests {
         );
         for (name, page) in &pages {
             let text = String::from_utf8(page.clone()).unwrap();
-            assert!(text.contains(".SH EXAMPLES\n.TP\n\\fBhaul"), "{name}");
+            assert!(of_page(name).is_empty() || text.contains(".SH EXAMPLES\n.TP\n\\fBhaul"), "{name}");
         }
         let text = String::from_utf8(pages[1].1.clone()).unwrap();
         for word in ["files\\-from", "TRAILING SLASH", "EXIT STATUS", "lanes"] {

@@ -211,9 +211,9 @@ pub struct HashArgs {
 }
 
 const HASH_HELP: &str = "\
-The files are read at the far side; only their hashes travel. A path is printed as it is named there, so
-'haul hash -a sha256 host:data | ssh host sha256sum -c' finds the same files. Links in a directory are
-left out.";
+The files are read at the far side; only their hashes travel. A path is printed
+as it is named there, so 'haul hash -a sha256 host:data | ssh host sha256sum
+-c' finds the same files. Links in a directory are left out.";
 
 /// `--algorithm`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -255,8 +255,9 @@ pub struct Clean {
 }
 
 const CLEAN_HELP: &str = "\
-A copy that dies leaves drafts (.haul-*.part) and journals (.haul-*.journal). The same copy goes on with
-them when it is run again. Drafts of a copy that lives are locked; they are neither shown nor removed.";
+A copy that dies leaves drafts (.haul-*.part) and journals (.haul-*.journal).
+The same copy goes on with them when it is run again. Drafts of a copy that
+lives are locked; they are neither shown nor removed.";
 
 /// `haul diff`
 #[derive(Debug, Args)]
@@ -285,8 +286,10 @@ pub struct DiffArgs {
 }
 
 const DIFF_HELP: &str = "\
-It changes nothing. A and B are compared as 'haul cp -r A/ B' would do it: 'new' is only in A, 'extra' only in
-B, 'changed' says in what: kind, size, time, contents, target of a link. Each may be a path of this machine,
+It changes nothing. A and B are compared as 'haul cp -r A/ B' would do it:
+'new' is only in A, 'extra' only in B, 'changed' says in what: kind, size,
+time, contents, target of a link. Each may be a path of this machine,
 [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH or haul://HOST[:PORT]/PATH.
 
-Exit status, as of diff: 0 all the same, 1 something differs, more when something could not be compared.";
+Exit status, as of diff: 0 all the same, 1 something differs, more when
+something could not be compared.";

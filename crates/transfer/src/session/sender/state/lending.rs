@@ -181,10 +181,9 @@ impl Shared {
 
     /// Each mover has its share of the rate from the start; this host has the rest.
     fn divide_rate(&self, state: &State) {
-        let (Some(bucket), Some(rate)) = (&self.bucket, self.job.carriage.rate_bytes_per_s) else { return };
+        let (Some(paced), Some(rate)) = (&self.paced, self.job.carriage.rate_bytes_per_s) else { return };
         let share = rate / (u64::from(self.job.carriage.movers) + 1);
         let movers = u64::try_from(state.lending.movers.len()).unwrap_or(u64::MAX);
-        let now_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        crate::sync::lock(bucket).set_rate(rate.saturating_sub(share.saturating_mul(movers)).max(share), now_us);
+        paced.set_rate(rate.saturating_sub(share.saturating_mul(movers)).max(share));
     }
 }

@@ -35,9 +35,17 @@ impl Paced {
         }
     }
 
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// From now on this is the limit.
+    pub(super) fn set_rate(&self, bytes_per_s: u64) {
+        lock(&self.bucket).set_rate(bytes_per_s, self.now_us());
+    }
+
     fn pace(&self, bytes: u64) -> bool {
-        let now_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let wait_us = lock(&self.bucket).take(bytes, now_us);
+        let wait_us = lock(&self.bucket).take(bytes, self.now_us());
         if wait_us > 0 {
             // The rate limit is the one place where a lane sleeps by the clock.
             std::thread::sleep(Duration::from_micros(wait_us));
