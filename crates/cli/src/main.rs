@@ -15,6 +15,7 @@ mod class;
 mod config;
 mod config_flags;
 mod copy;
+mod cp_help;
 mod detached;
 mod diff;
 mod due;
