@@ -1,4 +1,4 @@
-//! The port of the daemon: one that it opens, or one that systemd holds for it (sd_listen_fds(3)).
+//! The port of the daemon. It opens the port itself, or systemd holds one for it (sd_listen_fds(3)).
 
 use std::net::SocketAddr;
 
