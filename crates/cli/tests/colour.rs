@@ -6,7 +6,12 @@ use std::process::{Command, Stdio};
 fn at_terminal(environment: &[(&str, &str)], line: &str) -> Vec<u8> {
     let mut command = Command::new("script");
     command.args(["-qec", &format!("{} {line}", env!("CARGO_BIN_EXE_haul")), "/dev/null"]);
-    command.stdin(Stdio::null()).env_remove("NO_COLOR").env_remove("CLICOLOR").envs(environment.iter().copied());
+    command.stdin(Stdio::null());
+    // Whoever runs the tests has settings of its own: a program that is told `CI` colours even a dumb terminal.
+    for setting in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLORTERM", "CI"] {
+        command.env_remove(setting);
+    }
+    command.envs(environment.iter().copied());
     command.output().expect("script is part of util-linux").stdout
 }
 
