@@ -12,6 +12,17 @@ pub fn find_lab() -> Option<PathBuf> {
     named("HAUL_LAB_BIN").or_else(|| beside(&std::env::current_exe().ok()?, "haul-lab"))
 }
 
+/// Puts the programs under test into a directory, under their names.
+#[track_caller]
+pub fn gather(programs: &Path) {
+    std::fs::create_dir(programs).expect("own directory");
+    for (name, program) in [("haul", find()), ("haul-lab", find_lab())] {
+        if let Some(program) = program {
+            std::fs::copy(&program, programs.join(name)).expect("space for the programs");
+        }
+    }
+}
+
 fn named(variable: &str) -> Option<PathBuf> {
     let path = std::path::absolute(std::env::var_os(variable)?).ok()?;
     assert!(path.is_file(), "{variable} names {}, which is not a file", path.display());

@@ -23,6 +23,7 @@ use rustix::process::{Pid, Signal};
 use rustix::thread::LinkNameSpaceType;
 
 use crate::needs::tool;
+use crate::own_root::{self, OwnRoot};
 use crate::{Outcome, Run, eventually, settle};
 
 /// The host every command starts from.
@@ -63,6 +64,8 @@ pub struct Host {
     pub dir: PathBuf,
     switch_port: String,
     switch: String,
+    /// Where programs see a root directory of the host's own.
+    own_root: Option<OwnRoot>,
     sshd: Mutex<Option<Child>>,
 }
 
@@ -79,6 +82,34 @@ impl Lab {
 
     /// A lab with these hosts; all but `home` run an sshd.
     pub fn with(names: &[&str]) -> Self {
+        Self::prepared(names, |_| {})
+    }
+
+    /// `home` and these hosts, each with a root directory of its own. From `home` all names are known to ssh and to the
+    /// resolver, as a person has them in `~/.ssh/config` and `/etc/hosts`. A host that is paired with another one has the
+    /// same files.
+    #[track_caller]
+    pub fn of_machines(names: &[&str], same_files: &[(&str, &str)]) -> Self {
+        let all: Vec<&str> = [HOME].iter().chain(names).copied().collect();
+        Self::prepared(&all, |lab| {
+            let programs = lab.root.path().join("bin");
+            crate::binary::gather(&programs);
+            let known: String = lab.hosts.iter().map(|host| format!("{} {}\n", host.v4, host.name)).collect();
+            for at in 0..lab.hosts.len() {
+                let Host { name, dir, .. } = &lab.hosts[at];
+                fs::write(own_root::hosts_file(dir), format!("127.0.0.1 localhost\n{known}")).expect("own directory");
+                let files = same_files.iter().find(|(one, _)| one == name).map_or(name.as_str(), |(_, other)| other);
+                let own_root = OwnRoot::build(name, dir, &lab.host(files).dir, &programs);
+                lab.hosts[at].own_root = Some(own_root);
+            }
+            let ssh = lab.home().dir.join("home/.ssh");
+            fs::create_dir(&ssh).expect("own directory");
+            fs::copy(lab.ssh_config(), ssh.join("config")).expect("own directory");
+        })
+    }
+
+    /// A lab whose hosts `prepare` changes before they start.
+    fn prepared(names: &[&str], prepare: impl FnOnce(&mut Self)) -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let place = Place::take();
         remove_labs_of_dead_tests();
@@ -98,6 +129,7 @@ impl Lab {
         }
         lab.make_keys();
         lab.write_ssh_config();
+        prepare(&mut lab);
         for host in lab.hosts.iter().filter(|host| host.name != HOME) {
             host.start_sshd("");
         }
@@ -235,12 +267,17 @@ impl Host {
             dir,
             switch_port: port,
             switch: switch.to_owned(),
+            own_root: None,
             sshd: Mutex::new(None),
         }
     }
 
     /// A program on this host, with the host's own home and cache directories.
     pub fn run(&self, program: impl Into<OsString>) -> Run {
+        if let Some(own_root) = &self.own_root {
+            let words = own_root.words();
+            return Run::new(&words[0]).args(&words[1..]).arg(program.into()).in_namespace(&self.namespace);
+        }
         self.environment()
             .into_iter()
             .fold(Run::new(program), |run, (name, value)| run.env(name, value))
@@ -276,7 +313,10 @@ impl Host {
 
     fn start_sshd(&self, more_lines: &str) {
         let dir = self.dir.display();
-        let setenv = self.environment().map(|(name, value)| format!("{name}={}", value.display())).join(" ");
+        let setenv = match &self.own_root {
+            None => self.environment().map(|(name, value)| format!("{name}={}", value.display())).join(" "),
+            Some(_) => format!("HOME={}", own_root::HOME_DIR),
+        };
         let text = format!(
             "{more_lines}\nPort {}\nHostKey {dir}/host_key\nPidFile none\nAuthorizedKeysFile {dir}/authorized_keys\n\
              StrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\n\
@@ -291,6 +331,7 @@ impl Host {
         let log = fs::File::options().create(true).append(true).open(self.dir.join("sshd.log")).expect("own directory");
         let child = Command::new("ip")
             .args(["netns", "exec", &self.namespace])
+            .args(self.own_root.iter().flat_map(OwnRoot::words))
             .arg(tool("sshd").expect("needs!(Namespaces) looked for sshd"))
             .args(["-D", "-e", "-f"])
             .arg(&config)

@@ -20,12 +20,15 @@ pub mod memory;
 pub mod needs;
 pub mod odd_disk;
 pub mod outcome;
+mod own_root;
+pub mod page;
 pub mod plant;
 pub mod power;
 pub mod proxy;
 pub mod run;
 pub mod slow;
 pub mod stranger;
+pub mod typist;
 pub mod ways;
 
 pub use boxed::Boxed;

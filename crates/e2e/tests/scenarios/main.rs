@@ -24,6 +24,7 @@ mod memory;
 mod odd_disks;
 mod outlook;
 mod owners;
+mod pages;
 mod paths;
 mod places;
 mod power;
