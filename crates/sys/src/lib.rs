@@ -9,6 +9,7 @@ pub mod clock;
 pub mod condition;
 pub mod direct;
 pub mod discard;
+pub mod epoll;
 pub mod file;
 pub mod file_system;
 #[cfg(any(test, feature = "intercept"))]

@@ -1,4 +1,4 @@
-//! One connection: tuned, greeted, and its requests answered until it ends.
+//! One connection: tuned, greeted, and its requests answered until it ends, or rests without a task.
 
 use std::future::poll_fn;
 use std::io;
@@ -6,12 +6,10 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use bytes::{Bytes, BytesMut};
 use haul_net::Wanted;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -20,48 +18,62 @@ use crate::access::Asker;
 use crate::house::Seat;
 use crate::limits;
 use crate::respond::{Guest, respond};
-use crate::transport::io::{Carrier, Io};
+use crate::resting::Rested;
+use crate::transport::io::{Carrier, Io, Silence};
 use crate::transport::line::Line;
 use crate::transport::line::watchdog::Watchdog;
 
-/// A connection that was just accepted.
-pub(crate) struct Accepted {
-    pub(crate) stream: std::net::TcpStream,
-    pub(crate) tls: Option<TlsAcceptor>,
-    pub(crate) seat: Seat,
-    pub(crate) watchdog: Arc<Watchdog>,
-    pub(crate) stops: watch::Receiver<bool>,
+/// A connection that needs a task.
+pub(crate) enum Arrived {
+    /// It was just accepted.
+    New { stream: std::net::TcpStream, tls: Option<TlsAcceptor>, seat: Seat },
+    /// It rested, and its reader speaks again.
+    Woken(Rested),
 }
 
-/// Serves a connection to its end. What waits for a reader holds little: each stage has its own memory, and gives it
-/// back.
-pub(crate) async fn serve(accepted: Accepted) -> io::Result<()> {
-    let line = Line::new(&accepted.watchdog);
+/// Serves a connection until it ends, or rests. What waits for a reader holds little: each stage has its own memory, and
+/// gives it back.
+pub(crate) async fn serve(
+    arrived: Arrived,
+    watchdog: &Arc<Watchdog>,
+    stops: &watch::Receiver<bool>,
+) -> io::Result<Option<Rested>> {
+    let line = match &arrived {
+        Arrived::New { tls, .. } => Line::new(watchdog, tls.is_none()),
+        Arrived::Woken(rested) => Line::again(watchdog, rested.due_ms),
+    };
     let held = Arc::clone(&line);
-    match line.within(Box::pin(greet(accepted, held))).await? {
+    match line.within(Box::pin(greet(arrived, held))).await? {
+        Greeted::Resting(rested) => Ok(Some(*rested)),
         Greeted::Http1(io, guest) => line.within(serve_http1(io, guest)).await,
-        Greeted::Http2(io, guest, stops) => {
+        Greeted::Http2(io, guest) => {
             line.keeps_own_time();
-            line.within(Box::pin(serve_http2(*io, guest, stops))).await
+            line.within(Box::pin(serve_http2(*io, guest, stops.clone()))).await?;
+            Ok(None)
         }
     }
 }
 
 enum Greeted {
+    Resting(Box<Rested>),
     Http1(Io, Arc<Guest>),
-    Http2(Box<Io>, Arc<Guest>, watch::Receiver<bool>),
+    Http2(Box<Io>, Arc<Guest>),
 }
 
-async fn greet(accepted: Accepted, line: Arc<Line>) -> io::Result<Greeted> {
-    let Accepted { stream, tls, seat, stops, .. } = accepted;
-    let stream = tune(stream, &seat)?;
+async fn greet(arrived: Arrived, line: Arc<Line>) -> io::Result<Greeted> {
+    let (stream, tls, seat, has_asked) = match arrived {
+        Arrived::New { stream, tls, seat } => (tune(stream, &seat)?, tls, seat, false),
+        Arrived::Woken(Rested { stream, seat, has_asked, .. }) => (TcpStream::from_std(stream)?, None, seat, has_asked),
+    };
     let is_private = tls.is_some() || seat.from.ip().is_loopback();
-    let (carrier, first, asker, is_http2) = match tls {
+    let (io, asker, is_http2) = match tls {
         None => {
-            let mut carrier = Carrier::Clear(stream);
-            let first = preface(&mut carrier, &line).await?;
-            let is_http2 = first.starts_with(limits::PREFACE);
-            (carrier, first, Asker::Anyone, is_http2)
+            let mut io = Io::new(Carrier::Clear(stream), Arc::clone(&line));
+            if let (Silence::GoesOn { due_ms }, false) = (io.silence().await?, has_asked) {
+                return Ok(Greeted::Resting(Box::new(Rested { stream: io.into_clear()?, seat, has_asked, due_ms })));
+            }
+            let is_http2 = !has_asked && io.begins_http2().await?;
+            (io, Asker::Anyone, is_http2)
         }
         Some(tls) => {
             line.greets();
@@ -74,13 +86,12 @@ async fn greet(accepted: Accepted, line: Arc<Line>) -> io::Result<Greeted> {
                 let print = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
                 Asker::Certificate(print.as_ref().try_into().expect("SHA-256 has 32 bytes"))
             });
-            (Carrier::Tls(Box::new(greeted)), Bytes::new(), asker, is_http2)
+            (Io::new(Carrier::Tls(Box::new(greeted)), Arc::clone(&line)), asker, is_http2)
         }
     };
-    let io = Io::new(carrier, first, Arc::clone(&line));
     let files = io.files().filter(|_| !is_http2);
     let guest = Arc::new(Guest { asker, files, line, is_private, seat });
-    Ok(if is_http2 { Greeted::Http2(Box::new(io), guest, stops) } else { Greeted::Http1(io, guest) })
+    Ok(if is_http2 { Greeted::Http2(Box::new(io), guest) } else { Greeted::Http1(io, guest) })
 }
 
 /// Gives it the policy of its network class.
@@ -92,36 +103,28 @@ fn tune(stream: std::net::TcpStream, seat: &Seat) -> io::Result<TcpStream> {
 /// Paths with a shorter round trip are near.
 const NEAR_RTT_US: u32 = 2_000;
 
-/// Reads until the bytes show whether they are the beginning of HTTP/2.
-async fn preface(carrier: &mut Carrier, line: &Line) -> io::Result<Bytes> {
-    let mut first = BytesMut::with_capacity(limits::PREFACE.len());
-    // Each round reads at least one byte.
-    while first.len() < limits::PREFACE.len() && limits::PREFACE.starts_with(&first) {
-        let mut some = [0; limits::PREFACE.len()];
-        match carrier.read(&mut some[first.len()..]).await? {
-            0 => break,
-            count => {
-                let start = first.len();
-                first.extend_from_slice(&some[start..start + count]);
-                line.read(false);
-            }
-        }
-    }
-    Ok(first.freeze())
-}
-
 /// hyper has the connection from the first byte of a request until its answer has left. Then it rests without any
 /// buffer, until there is something to read: ten thousand idle readers need little memory.
-async fn serve_http1(mut io: Io, guest: Arc<Guest>) -> io::Result<()> {
-    // Each round has answered a request.
+async fn serve_http1(mut io: Io, mut guest: Arc<Guest>) -> io::Result<Option<Rested>> {
+    // Each round has answered a request, or ends the task.
     loop {
-        io.readable().await?;
+        if let Silence::GoesOn { due_ms } = io.silence().await? {
+            match Arc::try_unwrap(guest) {
+                Ok(Guest { seat, .. }) => {
+                    return Ok(Some(Rested { stream: io.into_clear()?, seat, has_asked: true, due_ms }));
+                }
+                // Somebody still tells of an answer. It leaves after the next silence.
+                Err(shared) => guest = shared,
+            }
+            guest.line.rests();
+            continue;
+        }
         match Box::pin(serve_awake(io, &guest)).await? {
             Some(resting) => io = resting,
-            None => return Ok(()),
+            None => return Ok(None),
         }
         if guest.line.is_stopping() {
-            return Ok(());
+            return Ok(None);
         }
         if io.has_unread() {
             // The beginning of the next request came with the one before. Its deadline begins, and hyper reads on.
@@ -183,7 +186,7 @@ async fn serve_http2(io: Io, guest: Arc<Guest>, mut stops: watch::Receiver<bool>
             // Without a sender the service has ended, too.
             _ = stops.wait_for(|stops| *stops) => break,
             () = tokio::time::sleep(limits.idle) => {
-                if line.take_sent() < limits::MIN_STREAM_BYTES {
+                if line.takes_little() {
                     break;
                 }
             }

@@ -3,6 +3,7 @@
 //! ```text
 //!   server      listens and accepts, on a few threads (`server.rs`)
 //!   connection  tuned by the policy of the caller's network, HTTP/1.1 or HTTP/2 (`connection.rs`)
+//!   resting     connections without a request: a descriptor and a seat each (`resting.rs`)
 //!   respond     for each request: check -> who asks -> answer -> a line of the log (`respond.rs`)
 //!   transport   the connection under hyper: a marker in its output becomes sendfile of a file's range
 //!   request     what was asked: path, range, conditions, wishes
@@ -24,6 +25,7 @@ mod house;
 pub mod limits;
 mod request;
 mod respond;
+mod resting;
 mod server;
 pub mod tls;
 pub mod token;

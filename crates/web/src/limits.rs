@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The limits that a test or an operator may want otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once, those at haul's own port among them. An idle one costs about 1 KiB here and 4 KiB in the kernel: 16,384 of them 80 MiB.
+    /// Connections at once, those at haul's own port among them. An idle one costs about 0.3 KiB here and 4 KiB in the kernel: 16,384 of them 80 MiB.
     pub connections: usize,
     /// Of one address: three quarters, so that no single host keeps all others out.
     pub connections_per_source: usize,
@@ -59,6 +59,9 @@ pub const ASYNC_THREADS_MAX: usize = 8;
 /// A file is moved in windows of this size: each is in the page cache before the kernel is asked to send it, so no
 /// thread of connections waits for a disk.
 pub const WINDOW_BYTES: u64 = 4 << 20;
+
+/// The same where a network class has a rate: as much as haul's own port pays for at once, so that readers of both share it evenly.
+pub const RATED_WINDOW_BYTES: u64 = 256 << 10;
 
 /// A file or a range of at most this size is read, and leaves with its header in one write. Copying 4 KiB costs less
 /// than a further system call.
@@ -132,6 +135,10 @@ pub const FRESH: Duration = Duration::from_millis(100);
 
 /// The watchdog looks at all connections this often at least: 16,384 of them take it less than a millisecond.
 pub const WATCH_EVERY_MAX: Duration = Duration::from_secs(1);
+
+/// A connection whose reader has been silent for one to two times this long gives its task back. Who asks more often keeps it. Between two
+/// looks some hundred new ones come at most, and each takes the memory of one that has left.
+pub const SILENT_LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Readers without room that are told so at once; further ones are closed without a word.
 pub const TURNED_AWAY_AT_ONCE: usize = 256;

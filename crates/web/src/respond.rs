@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 
 use crate::access::{Asker, Shelf};
 use crate::answer::body::{Body, Given};
+use crate::answer::paced::Paced;
 use crate::answer::refusal::{Refusal, refusal};
 use crate::answer::{Asked, answer, check};
 use crate::house::Seat;
@@ -158,7 +159,12 @@ fn at_end(
 ) {
     let (method, uri, status) = (request.method().clone(), request.uri().clone(), response.status().as_u16());
     let blocked_before = guest.line.blocked_us();
-    response.body_mut().on_end(Box::new(move |Given { bytes, disk }| {
+    if guest.seat.member.has_rate() {
+        let (payer, line) = (Arc::clone(&guest), Arc::clone(&guest.line));
+        let charge = move |bytes| payer.seat.member.charge(bytes, Instant::now());
+        response.body_mut().keeps_to(Paced::new(Box::new(charge), line));
+    }
+    response.body_mut().on_end(Box::new(move |Given { bytes, disk, rate: held }| {
         guest.line.ends();
         let Some(tell) = &guest.seat.house.tell else { return };
         let path = uri.path();
@@ -172,16 +178,18 @@ fn at_end(
         if bytes >= RATED_BYTES {
             let blocked = Duration::from_micros(guest.line.blocked_us().saturating_sub(blocked_before));
             let rate = bytes as f64 / took.as_secs_f64() / 1e6;
-            let _ = write!(line, " at {rate:.0} MB/s, limited by {}", limit_of(took, blocked, disk));
+            let _ = write!(line, " at {rate:.0} MB/s, limited by {}", limit_of(took, blocked, disk, held));
         }
         tell(&line, false);
     }));
 }
 
 /// What the time of an answer went to for the most part.
-fn limit_of(took: Duration, blocked: Duration, disk: Duration) -> &'static str {
-    if blocked.max(disk) * 2 < took {
+fn limit_of(took: Duration, blocked: Duration, disk: Duration, rate: Duration) -> &'static str {
+    if blocked.max(disk).max(rate) * 2 < took {
         "this host"
+    } else if rate > blocked.max(disk) {
+        "the rate of its network class"
     } else if blocked >= disk {
         "the reader or its path"
     } else {
@@ -206,13 +214,15 @@ mod tests {
     #[test]
     fn most_of_the_time_names_the_limit() {
         let ms = Duration::from_millis;
-        for (took, blocked, disk, expected) in [
-            (100, 10, 10, "this host"),
-            (100, 60, 10, "the reader or its path"),
-            (100, 10, 60, "the disk"),
-            (0, 0, 0, "the reader or its path"),
+        for (took, blocked, disk, rate, expected) in [
+            (100, 10, 10, 0, "this host"),
+            (100, 60, 10, 0, "the reader or its path"),
+            (100, 10, 60, 0, "the disk"),
+            (100, 10, 10, 80, "the rate of its network class"),
+            (0, 0, 0, 0, "the reader or its path"),
         ] {
-            assert_eq!(limit_of(ms(took), ms(blocked), ms(disk)), expected, "{took} {blocked} {disk}");
+            let limit = limit_of(ms(took), ms(blocked), ms(disk), ms(rate));
+            assert_eq!(limit, expected, "{took} {blocked} {disk} {rate}");
         }
     }
 }

@@ -21,9 +21,10 @@ use crate::access::Access;
 use crate::answer::Shared;
 use crate::answer::digest::Kept;
 use crate::answer::manifest::ManifestFormat;
-use crate::connection::{Accepted, serve};
+use crate::connection::{Arrived, serve};
 use crate::house::{House, Seat, Tell};
 use crate::limits::{self, Limits};
+use crate::resting::Resting;
 use crate::token::Secret;
 use crate::transport::line::watchdog::Watchdog;
 
@@ -52,6 +53,8 @@ pub struct Options {
 /// A running service. It ends when it is dropped, or by [`Service::stop`].
 pub struct Service {
     threads: Vec<JoinHandle<()>>,
+    /// What each of them shares with us.
+    shared: Vec<Arc<ThreadOf>>,
     stopping: watch::Sender<bool>,
 }
 
@@ -84,7 +87,7 @@ impl Service {
         for (listener, tls) in clear.chain(tls) {
             ports.push((listener.into_socket().map_err(io::Error::other)?, tls));
         }
-        let mut service = Service { threads: Vec::new(), stopping };
+        let mut service = Service { threads: Vec::new(), shared: Vec::new(), stopping };
         for _ in 0..count {
             let runtime = Builder::new_current_thread()
                 .max_blocking_threads(limits::BLOCKING_THREADS.div_ceil(count))
@@ -93,11 +96,23 @@ impl Service {
                 .build()?;
             let ports = ports.iter().map(|(socket, tls)| Ok((socket.try_clone()?, tls.clone())));
             let ports = ports.collect::<io::Result<Vec<_>>>()?;
-            let (house, stops) = (Arc::clone(&house), stops.clone());
-            let work = move || run(runtime, ports, &house, stops);
+            let resting = {
+                let _context = runtime.enter();
+                Resting::new()?
+            };
+            let watchdog = Arc::new(Watchdog::new(house.limits));
+            let thread = Arc::new(ThreadOf { watchdog, resting, stops: stops.clone() });
+            service.shared.push(Arc::clone(&thread));
+            let house = Arc::clone(&house);
+            let work = move || run(runtime, ports, &house, &thread);
             service.threads.push(thread::Builder::new().name("web".to_owned()).spawn(work)?);
         }
         Ok(service)
+    }
+
+    /// Connections that rest now without a task.
+    pub fn resting(&self) -> usize {
+        self.shared.iter().map(|thread| thread.resting.count()).sum()
     }
 
     /// Accepts nobody any more, lets requests in progress end within their time, and cuts the others.
@@ -123,16 +138,16 @@ impl Drop for Service {
 type Port = (TcpListener, Option<TlsAcceptor>);
 
 /// One thread of the service.
-fn run(runtime: Runtime, ports: Vec<Port>, house: &Arc<House>, stops: watch::Receiver<bool>) {
-    // Every task of this thread has a sender until it ends.
+fn run(runtime: Runtime, ports: Vec<Port>, house: &Arc<House>, thread: &Arc<ThreadOf>) {
+    // Every task that is waited for has a sender until it ends.
     let (alive, mut ended) = mpsc::channel::<()>(1);
-    let watchdog = Arc::new(Watchdog::new(house.limits));
     runtime.block_on(async {
-        tokio::spawn(watch_over(Arc::clone(&watchdog), stops.clone()));
+        tokio::spawn(watch_over(Arc::clone(thread)));
+        tokio::spawn(let_go(Arc::clone(thread)));
+        tokio::spawn(wake(Arc::clone(thread), alive.clone()));
         let mut accepting = Vec::new();
         for (socket, tls) in ports {
-            let thread = ThreadOf { watchdog: Arc::clone(&watchdog), stops: stops.clone(), alive: alive.clone() };
-            accepting.push(tokio::spawn(accept(socket, tls, Arc::clone(house), thread)));
+            accepting.push(tokio::spawn(accept(socket, tls, Arc::clone(house), Arc::clone(thread), alive.clone())));
         }
         drop(alive);
         for port in accepting {
@@ -147,12 +162,13 @@ fn run(runtime: Runtime, ports: Vec<Port>, house: &Arc<House>, stops: watch::Rec
 /// What the tasks of one thread share.
 struct ThreadOf {
     watchdog: Arc<Watchdog>,
+    resting: Resting,
     stops: watch::Receiver<bool>,
-    /// A mark that a task lives.
-    alive: mpsc::Sender<()>,
 }
 
-async fn watch_over(watchdog: Arc<Watchdog>, mut stops: watch::Receiver<bool>) {
+/// Ends connections whose time is over, and when the service stops all without a request.
+async fn watch_over(thread: Arc<ThreadOf>) {
+    let (watchdog, mut stops) = (&thread.watchdog, thread.stops.clone());
     let mut looks = tokio::time::interval(watchdog.every());
     loop {
         tokio::select! {
@@ -160,15 +176,66 @@ async fn watch_over(watchdog: Arc<Watchdog>, mut stops: watch::Receiver<bool>) {
             // Without a sender the service has ended, too.
             _ = stops.wait_for(|stops| *stops), if !watchdog.is_stopping() => watchdog.stop(Instant::now()),
         }
+        match watchdog.is_stopping() {
+            true => thread.resting.end_all(),
+            false => thread.resting.end_late(watchdog.now_ms()),
+        }
     }
 }
 
-async fn accept(socket: TcpListener, tls: Option<TlsAcceptor>, house: Arc<House>, mut thread: ThreadOf) {
+/// Has connections give their tasks back when their readers are silent.
+async fn let_go(thread: Arc<ThreadOf>) {
+    loop {
+        thread.watchdog.has_silent().await;
+        tokio::time::sleep(limits::SILENT_LOOK_EVERY).await;
+        // Each round sees those that fell silent in the one before: they leave, or speak.
+        while thread.watchdog.look_at_silent() {
+            tokio::time::sleep(limits::SILENT_LOOK_EVERY).await;
+        }
+    }
+}
+
+/// Gives connections a task again when their readers speak.
+async fn wake(thread: Arc<ThreadOf>, alive: mpsc::Sender<()>) {
+    let mut stops = thread.stops.clone();
+    loop {
+        let woken = tokio::select! {
+            woken = thread.resting.woken() => woken,
+            _ = stops.wait_for(|stops| *stops) => return,
+        };
+        // A set of descriptors that cannot be read: those in it end when their time is over.
+        let Ok(woken) = woken else { return };
+        for rested in woken {
+            begin(Arrived::Woken(rested), &thread, &alive);
+        }
+    }
+}
+
+/// Gives a connection a task.
+fn begin(arrived: Arrived, thread: &Arc<ThreadOf>, alive: &mpsc::Sender<()>) {
+    let (thread, alive) = (Arc::clone(thread), alive.clone());
+    tokio::spawn(async move {
+        // A connection that fails concerns its reader alone.
+        if let Ok(Some(rested)) = serve(arrived, &thread.watchdog, &thread.stops).await {
+            let _ = thread.resting.take(rested);
+        }
+        drop(alive);
+    });
+}
+
+async fn accept(
+    socket: TcpListener,
+    tls: Option<TlsAcceptor>,
+    house: Arc<House>,
+    thread: Arc<ThreadOf>,
+    alive: mpsc::Sender<()>,
+) {
     let Ok(listener) = tokio::net::TcpListener::from_std(socket) else { return };
+    let mut stops = thread.stops.clone();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = thread.stops.wait_for(|stops| *stops) => return,
+            _ = stops.wait_for(|stops| *stops) => return,
         };
         match accepted {
             Ok((stream, from)) => {
@@ -181,14 +248,7 @@ async fn accept(socket: TcpListener, tls: Option<TlsAcceptor>, house: Arc<House>
                         continue;
                     }
                 };
-                let (watchdog, stops) = (Arc::clone(&thread.watchdog), thread.stops.clone());
-                let (accepted, alive) =
-                    (Accepted { stream, tls: tls.clone(), seat, watchdog, stops }, thread.alive.clone());
-                tokio::spawn(async move {
-                    // A connection that fails concerns its reader alone.
-                    let _ = serve(accepted).await;
-                    drop(alive);
-                });
+                begin(Arrived::New { stream, tls: tls.clone(), seat }, &thread, &alive);
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             // For example no descriptors: connections that end bring some back.

@@ -42,6 +42,8 @@ struct Count {
     all: u32,
     by_source: HashMap<IpAddr, OfSource>,
     budget: Option<Weak<Budget>>,
+    /// What is known of the last of its connections, shared by those of which the same is known.
+    found: Found,
 }
 
 #[derive(Default)]
@@ -76,7 +78,8 @@ pub struct Membership {
     members: Arc<Members>,
     source: IpAddr,
     found: Found,
-    over: Option<OverLimit>,
+    /// Most have none.
+    over: Option<Box<OverLimit>>,
     budgets: Vec<Arc<Budget>>,
     watched: Option<TcpStream>,
 }
@@ -89,7 +92,8 @@ impl Members {
     pub(super) fn enters(self: &Arc<Self>, found: Found, ip: IpAddr) -> Membership {
         let source = source_of(ip.to_canonical());
         let mut present = self.lock();
-        let over = present.over_limit(&found, source);
+        let over = present.over_limit(&found, source).map(Box::new);
+        let found = present.shared(found);
         let budgets = if over.is_none() { present.count(&found, source) } else { Vec::new() };
         drop(present);
         Membership { members: Arc::clone(self), source, found, over, budgets, watched: None }
@@ -128,6 +132,15 @@ impl Present {
             let limit = limit.filter(|limit| now >= *limit)?;
             Some(OverLimit { class: class.cloned(), limit, of_address })
         })
+    }
+
+    /// The same knowledge, in the memory that an earlier connection has.
+    fn shared(&mut self, found: Found) -> Found {
+        let Some(first) = found.first() else { return found };
+        let Some(count) = self.classes.get_mut(&(first.list, first.class.name.clone())) else { return found };
+        let found = found.or_same(&count.found);
+        count.found = found.clone();
+        found
     }
 
     /// Counts a connection, and returns the budgets that it shares.
@@ -203,7 +216,7 @@ impl Membership {
 
     /// Why it is not let in.
     pub fn over_limit(&self) -> Option<&OverLimit> {
-        self.over.as_ref()
+        self.over.as_deref()
     }
 
     /// Counts what the kernel knows of the connection. To be called once, at its end.
@@ -215,6 +228,11 @@ impl Membership {
             let mut observed = self.members.observed.lock().unwrap_or_else(PoisonError::into_inner);
             observed::count(&mut observed, class, &info, floor_us);
         }
+    }
+
+    /// Whether a class of it has a rate.
+    pub fn has_rate(&self) -> bool {
+        !self.budgets.is_empty()
     }
 
     /// Counts bytes that were moved, or are about to be, and says how long to wait for the rates of its classes.
@@ -308,6 +326,11 @@ mod tests {
         drop(other);
         let house = [enters(&members, &networks, "2001:db8::2"), enters(&members, &networks, "2001:db8:0:1::2")];
         assert!(house.iter().all(|member| member.over_limit().is_none()));
+        assert_eq!(
+            house[0].class().classes().as_ptr(),
+            house[1].class().classes().as_ptr(),
+            "the same is known of both"
+        );
         drop((_second, house));
         let present = members.lock();
         assert_eq!((present.classes.len(), present.by_source.len(), present.all), (0, 0, 0));

@@ -232,13 +232,16 @@ pub struct Peer {
     pub rtt_us: Option<u32>,
 }
 
-/// The classes that hold for a peer: at most one of each list.
+/// The classes that hold for a peer: at most one of each list. Connections of which the same is known share it, because there may be ten
+/// thousand.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct Found(Arc<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
     classes: Vec<FoundClass>,
     /// No connection sends faster than all of its class together may.
-    /// Most have none, and there may be ten thousand connections.
-    ceiling: Option<Box<Policy>>,
+    ceiling: Option<Policy>,
 }
 
 /// A class that holds for a peer.
@@ -256,24 +259,33 @@ impl Found {
     fn of(classes: Vec<FoundClass>) -> Found {
         let pacing = |found: &FoundClass| found.class.policy.pacing.map(|pacing| pacing.bytes_per_s);
         let of_class = classes.iter().find_map(pacing);
-        let mut found = Found { classes, ceiling: None };
-        let terms = found.terms();
+        let terms = terms_of(&classes);
         let rate = terms.rate_bytes_per_s.into_iter().chain(terms.rate_per_address_bytes_per_s).min();
-        if let Some(rate) = rate {
+        let ceiling = rate.map(|rate| {
             let bytes_per_s = rate.min(of_class.unwrap_or(u64::MAX));
-            found.ceiling = Some(Box::new(Policy { pacing: Some(Pacing { bytes_per_s }), ..Policy::default() }));
-        }
-        found
+            Policy { pacing: Some(Pacing { bytes_per_s }), ..Policy::default() }
+        });
+        Found(Arc::new(Known { classes, ceiling }))
+    }
+
+    /// The other, when the same is known of both: then this one's memory is given back.
+    pub(super) fn or_same(self, other: &Found) -> Found {
+        let is_same = |(one, other): (&FoundClass, &FoundClass)| {
+            Arc::ptr_eq(&one.class, &other.class) && one.fits == other.fits && one.list == other.list
+        };
+        let (ours, theirs) = (self.classes(), other.classes());
+        // The ceiling follows from the classes.
+        if ours.len() == theirs.len() && ours.iter().zip(theirs).all(is_same) { other.clone() } else { self }
     }
 
     /// The classes, that of the operator first.
     pub fn classes(&self) -> &[FoundClass] {
-        &self.classes
+        &self.0.classes
     }
 
     /// The first class, which gives its name to all.
     pub fn first(&self) -> Option<&FoundClass> {
-        self.classes.first()
+        self.classes().first()
     }
 
     /// The name of the class that holds.
@@ -283,14 +295,19 @@ impl Found {
 
     /// What all of them allow.
     pub fn terms(&self) -> Terms {
-        self.classes.iter().fold(Terms::default(), |terms, found| terms.and(found.class.terms))
+        terms_of(self.classes())
     }
 
     pub(super) fn layers(&self) -> Vec<Layer<'_>> {
         let layer = |policy, found: &FoundClass| Layer { policy, source: Source::Class(Arc::clone(&found.class)) };
-        let ceiling = self.ceiling.as_deref().zip(self.classes.first()).map(|(ceiling, first)| layer(ceiling, first));
-        ceiling.into_iter().chain(self.classes.iter().map(|found| layer(&found.class.policy, found))).collect()
+        let ceiling = self.0.ceiling.as_ref().zip(self.first()).map(|(ceiling, first)| layer(ceiling, first));
+        ceiling.into_iter().chain(self.classes().iter().map(|found| layer(&found.class.policy, found))).collect()
     }
+}
+
+/// What all of these allow.
+fn terms_of(classes: &[FoundClass]) -> Terms {
+    classes.iter().fold(Terms::default(), |terms, found| terms.and(found.class.terms))
 }
 
 /// The networks that this host is on, and its own addresses.

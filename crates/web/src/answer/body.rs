@@ -14,7 +14,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 
-use crate::limits::{BLOCK_BYTES, WINDOW_BYTES};
+use crate::answer::paced::Paced;
+use crate::limits::{BLOCK_BYTES, RATED_WINDOW_BYTES, WINDOW_BYTES};
 use crate::request::range::Part;
 use crate::transport::piece::{Piece, Queue, Range};
 
@@ -27,6 +28,8 @@ pub(crate) struct Body {
     stream: Option<Receiver<io::Result<Bytes>>>,
     /// Its share of the memory for bodies, until it has been sent.
     memory: Option<OwnedSemaphorePermit>,
+    /// `None`: no rate holds for its reader.
+    paced: Option<Box<Paced>>,
     /// Is told what was given out, when the body is dropped.
     on_end: Option<OnEnd>,
     given: u64,
@@ -42,6 +45,8 @@ pub(crate) struct Given {
     pub(crate) bytes: u64,
     /// How long the disk was waited for.
     pub(crate) disk: Duration,
+    /// How long the rates of its network classes were waited for.
+    pub(crate) rate: Duration,
 }
 
 /// What a body is made of.
@@ -58,6 +63,8 @@ struct Source {
     queue: Option<Queue>,
     /// The first window is known to be in the page cache.
     is_cached: bool,
+    /// Bytes that the kernel is asked to send at once.
+    window: u64,
     /// Bytes that are read at once, where they pass through this process.
     block: usize,
     work: Option<JoinHandle<io::Result<Fetched>>>,
@@ -93,7 +100,7 @@ impl Body {
 
     fn of(segments: VecDeque<Segment>) -> Body {
         let left = segments.iter().map(Segment::len).sum();
-        Body { segments, left, source: None, stream: None, memory: None, on_end: None, given: 0 }
+        Body { segments, left, source: None, stream: None, memory: None, paced: None, on_end: None, given: 0 }
     }
 
     /// Keeps its share of the memory as long as it lives.
@@ -108,6 +115,14 @@ impl Body {
         self.on_end = Some(on_end);
     }
 
+    /// Has its pieces wait for a rate. They are small, so that all who share it advance.
+    pub(crate) fn keeps_to(&mut self, paced: Paced) {
+        self.paced = Some(Box::new(paced));
+        if let Some(source) = &mut self.source {
+            source.window = RATED_WINDOW_BYTES;
+        }
+    }
+
     /// Parts of a file and bytes between them. With a queue, the kernel sends the parts.
     pub(crate) fn of_file(file: Arc<LocalFile>, segments: VecDeque<Segment>, queue: Option<Queue>) -> Body {
         let mut body = Body::of(segments);
@@ -115,6 +130,7 @@ impl Body {
             file,
             queue,
             is_cached: false,
+            window: WINDOW_BYTES,
             block: BLOCK_BYTES,
             work: None,
             work_since: None,
@@ -163,6 +179,11 @@ impl Segment {
 }
 
 impl Body {
+    /// Bytes that wait for a rate.
+    fn waiting_bytes(&self) -> u64 {
+        self.paced.as_ref().map_or(0, |paced| paced.waiting_bytes())
+    }
+
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
         if let Some(stream) = &mut self.stream {
             return Poll::Ready(ready!(stream.poll_recv(cx)).map(|block| block.map(Piece::Bytes)));
@@ -195,7 +216,14 @@ impl http_body::Body for Body {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Piece>>>> {
-        let next = ready!(self.poll_piece(cx));
+        let next = match self.paced.take() {
+            None => ready!(self.poll_piece(cx)),
+            Some(mut paced) => {
+                let next = paced.poll_piece(cx, |cx| self.poll_piece(cx));
+                self.paced = Some(paced);
+                ready!(next)
+            }
+        };
         if let Some(Ok(piece)) = &next {
             self.given += piece.remaining() as u64;
         }
@@ -203,13 +231,13 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.stream.is_none() && self.segments.is_empty()
+        self.stream.is_none() && self.segments.is_empty() && self.waiting_bytes() == 0
     }
 
     fn size_hint(&self) -> SizeHint {
         match self.stream {
             Some(_) => SizeHint::default(),
-            None => SizeHint::with_exact(self.left),
+            None => SizeHint::with_exact(self.left + self.waiting_bytes()),
         }
     }
 }
@@ -218,7 +246,8 @@ impl Drop for Body {
     fn drop(&mut self) {
         if let Some(on_end) = self.on_end.take() {
             let disk = self.source.as_ref().map_or(Duration::ZERO, |source| source.disk);
-            on_end(Given { bytes: self.given, disk });
+            let rate = self.paced.as_ref().map_or(Duration::ZERO, |paced| paced.waited());
+            on_end(Given { bytes: self.given, disk, rate });
         }
     }
 }
@@ -243,7 +272,7 @@ impl Source {
     }
 
     fn poll_window(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<(Piece, u64)>> {
-        let len = part.len().min(WINDOW_BYTES);
+        let len = part.len().min(self.window);
         let is_cached = match self.work.as_mut() {
             Some(work) => {
                 ready!(Pin::new(work).poll(cx)).map_err(io::Error::other)??;

@@ -7,6 +7,7 @@ mod directory;
 mod file;
 pub(crate) mod manifest;
 pub(crate) mod names;
+pub(crate) mod paced;
 pub(crate) mod refusal;
 
 use std::io;

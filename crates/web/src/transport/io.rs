@@ -7,15 +7,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf as _, Bytes};
+use bytes::{Buf as _, Bytes, BytesMut};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use super::line::Line;
 use super::piece::{Queue, is_marker};
+use crate::limits::PREFACE;
 
 /// What carries the bytes.
 #[derive(Debug)]
@@ -34,9 +35,18 @@ pub(crate) struct Io {
     line: Arc<Line>,
 }
 
+/// What became of the silence of a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// There is something to read, or the end.
+    Ended,
+    /// The reader has until then to ask, by the watchdog's clock.
+    GoesOn { due_ms: u64 },
+}
+
 impl Io {
-    pub(crate) fn new(carrier: Carrier, first: Bytes, line: Arc<Line>) -> Io {
-        Io { carrier: TokioIo::new(carrier), first, files: Queue::default(), line }
+    pub(crate) fn new(carrier: Carrier, line: Arc<Line>) -> Io {
+        Io { carrier: TokioIo::new(carrier), first: Bytes::new(), files: Queue::default(), line }
     }
 
     /// Where bodies put ranges of files. `None`: their bytes have to pass through this process.
@@ -55,10 +65,10 @@ impl Io {
         !self.first.is_empty()
     }
 
-    /// Waits until there is something to read, or the end. It needs no buffer.
-    pub(crate) async fn readable(&self) -> io::Result<()> {
+    /// Waits until there is something to read, or the end, or the connection should rest without a task. It needs no buffer.
+    pub(crate) async fn silence(&self) -> io::Result<Silence> {
         if self.has_unread() {
-            return Ok(());
+            return Ok(Silence::Ended);
         }
         let socket = match self.carrier.inner() {
             Carrier::Clear(socket) => socket,
@@ -66,13 +76,45 @@ impl Io {
                 let (socket, session) = stream.get_ref();
                 // A request may come in one segment with the end of the handshake. It is deciphered by now, and the socket is empty.
                 if !session.wants_read() {
-                    return Ok(());
+                    return Ok(Silence::Ended);
                 }
                 socket
             }
         };
         // Unlike `TcpStream::readable`, this needs no place in a list of those who wait.
-        poll_fn(|cx| socket.poll_read_ready(cx)).await
+        poll_fn(|cx| match (socket.poll_read_ready(cx), self.line.leaves()) {
+            (Poll::Ready(ready), _) => Poll::Ready(ready.map(|()| Silence::Ended)),
+            (Poll::Pending, Some(due_ms)) => Poll::Ready(Ok(Silence::GoesOn { due_ms })),
+            (Poll::Pending, None) => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Reads until the bytes show whether they are the beginning of HTTP/2. They are there for hyper again.
+    pub(crate) async fn begins_http2(&mut self) -> io::Result<bool> {
+        let mut first = BytesMut::with_capacity(PREFACE.len());
+        // Each round reads at least one byte.
+        while first.len() < PREFACE.len() && PREFACE.starts_with(&first) {
+            let mut some = [0; PREFACE.len()];
+            match self.carrier.inner_mut().read(&mut some[first.len()..]).await? {
+                0 => break,
+                count => {
+                    let start = first.len();
+                    first.extend_from_slice(&some[start..start + count]);
+                    self.line.read(false);
+                }
+            }
+        }
+        self.first = first.freeze();
+        Ok(self.first.starts_with(PREFACE))
+    }
+
+    /// The socket of a clear connection.
+    pub(crate) fn into_clear(self) -> io::Result<std::net::TcpStream> {
+        match self.carrier.into_inner() {
+            Carrier::Clear(socket) => socket.into_std(),
+            Carrier::Tls(_) => Err(io::Error::other("a session of TLS is more than its socket")),
+        }
     }
 
     fn send_file(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {

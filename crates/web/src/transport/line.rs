@@ -12,6 +12,8 @@ use std::task::{Poll, Waker};
 
 use watchdog::Watchdog;
 
+use crate::limits::MIN_STREAM_BYTES;
+
 /// Shared by a connection and those who answer on it. All run in one thread at a time, so the order of the single
 /// marks does not matter.
 #[derive(Debug)]
@@ -25,10 +27,12 @@ pub(crate) struct Line {
     blocked_since_us: AtomicU64,
     /// How long writes have waited, in microseconds.
     blocked_us: AtomicU64,
-    /// Bytes written since the last [`Line::take_sent`].
+    /// Bytes written since the last [`Line::takes_little`].
     sent: AtomicU64,
     /// Requests whose answers are not yet given out.
     in_flight: AtomicU32,
+    /// Those whose next bytes wait for a rate of ours.
+    held_back: AtomicU32,
     phase: AtomicU8,
     /// Something was written after the last flush.
     is_unflushed: AtomicBool,
@@ -38,6 +42,14 @@ pub(crate) struct Line {
     is_closing: AtomicBool,
     /// The watchdog has had enough.
     is_cut: AtomicBool,
+    /// A connection that rests may be kept without a task.
+    may_leave: bool,
+    /// The watchdog's look before its reader fell silent: see [`Watchdog::look_at_silent`].
+    silent_since: AtomicU32,
+    /// The watchdog has it in its list of silent ones.
+    is_listed: AtomicBool,
+    /// Its reader has been silent for more than a moment, so its task should end.
+    leaves: AtomicBool,
     task: Mutex<Option<Waker>>,
 }
 
@@ -57,8 +69,9 @@ mod phase {
 }
 
 impl Line {
-    /// For a connection that was just accepted. Its reader has to ask for something.
-    pub(crate) fn new(watchdog: &Arc<Watchdog>) -> Arc<Line> {
+    /// For a connection that was just accepted. Its reader has to ask for something. If it `may_leave`, its task is told when the reader has
+    /// been silent for more than a moment.
+    pub(crate) fn new(watchdog: &Arc<Watchdog>, may_leave: bool) -> Arc<Line> {
         let line = Arc::new(Line {
             watchdog: Arc::clone(watchdog),
             reading_due: AtomicU64::new(NEVER),
@@ -67,11 +80,16 @@ impl Line {
             blocked_us: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
+            held_back: AtomicU32::new(0),
             phase: AtomicU8::new(phase::SILENT),
             is_unflushed: AtomicBool::new(false),
             is_read_empty: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
+            may_leave,
+            silent_since: AtomicU32::new(0),
+            is_listed: AtomicBool::new(false),
+            leaves: AtomicBool::new(false),
             task: Mutex::new(None),
         });
         line.rests();
@@ -105,10 +123,29 @@ impl Line {
         self.reading_due.store(self.watchdog.after(self.watchdog.limits.handshake), Ordering::Relaxed);
     }
 
+    /// For a connection that has rested without a task. Its deadline stays.
+    pub(crate) fn again(watchdog: &Arc<Watchdog>, due_ms: u64) -> Arc<Line> {
+        let line = Line::new(watchdog, true);
+        line.reading_due.store(due_ms, Ordering::Relaxed);
+        line
+    }
+
     /// The reader has to ask for something, or to end the connection.
-    pub(crate) fn rests(&self) {
+    pub(crate) fn rests(self: &Arc<Line>) {
         self.phase.store(phase::SILENT, Ordering::Relaxed);
         self.reading_due.store(self.watchdog.after(self.watchdog.limits.idle), Ordering::Relaxed);
+        if self.may_leave {
+            self.leaves.store(false, Ordering::Relaxed);
+            self.silent_since.store(self.watchdog.silent_looks(), Ordering::Relaxed);
+            if !self.is_listed.swap(true, Ordering::Relaxed) {
+                self.watchdog.lists_silent(self);
+            }
+        }
+    }
+
+    /// Whether the task should end while its reader is silent: until when the reader has to ask.
+    pub(crate) fn leaves(&self) -> Option<u64> {
+        self.leaves.load(Ordering::Relaxed).then(|| self.reading_due.load(Ordering::Relaxed))
     }
 
     /// A part of a header is there, and its end has to come in time.
@@ -149,6 +186,19 @@ impl Line {
 
     pub(crate) fn ends(&self) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The next bytes of an answer wait for a rate of ours, or do so no more.
+    pub(crate) fn is_held_back(&self, waits: bool) {
+        match waits {
+            true => self.held_back.fetch_add(1, Ordering::Relaxed),
+            false => self.held_back.fetch_sub(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Whether few bytes were written since the last call, and not for our own sake.
+    pub(crate) fn takes_little(&self) -> bool {
+        self.sent.swap(0, Ordering::Relaxed) < MIN_STREAM_BYTES && self.held_back.load(Ordering::Relaxed) == 0
     }
 
     /// The connection ends after the answer that is being given.
@@ -202,11 +252,6 @@ impl Line {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The bytes that were written since the last call.
-    pub(crate) fn take_sent(&self) -> u64 {
-        self.sent.swap(0, Ordering::Relaxed)
-    }
-
     // ---- The watchdog ----
 
     pub(super) fn is_late(&self, now_ms: u64, is_stopping: bool) -> bool {
@@ -217,8 +262,21 @@ impl Line {
             || self.writing_due.load(Ordering::Relaxed) <= now_ms
     }
 
+    pub(super) fn is_silent(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) == phase::SILENT
+    }
+
     pub(super) fn cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    pub(super) fn leave(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    fn wake(&self) {
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
             task.wake();
@@ -235,7 +293,7 @@ mod tests {
 
     fn line() -> (Arc<Watchdog>, Arc<Line>) {
         let watchdog = Arc::new(Watchdog::new(Limits::default()));
-        let line = Line::new(&watchdog);
+        let line = Line::new(&watchdog, true);
         (watchdog, line)
     }
 
@@ -311,9 +369,39 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_leaves_its_task_when_its_reader_is_silent_from_one_look_to_the_next() {
+        let (watchdog, line) = line();
+        let busy = Line::new(&watchdog, true);
+        let over_tls = Line::new(&watchdog, false);
+        assert!(watchdog.look_at_silent());
+        assert_eq!(line.leaves(), None);
+        busy.read(false);
+        assert!(!watchdog.look_at_silent(), "nobody is left to look at");
+        assert_eq!([&busy, &over_tls].map(|line| line.leaves()), [None; 2]);
+        let due_ms = line.leaves().expect("it was silent");
+        assert_eq!(Line::again(&watchdog, due_ms - 1).reading_due.load(Ordering::Relaxed), due_ms - 1);
+        busy.rests();
+        assert!(watchdog.look_at_silent() && busy.leaves().is_none(), "its silence has just begun");
+        assert!(!watchdog.look_at_silent() && busy.leaves().is_some());
+        busy.rests();
+        assert_eq!(busy.leaves(), None, "it could not leave, and rests on");
+    }
+
+    #[test]
+    fn who_waits_for_a_rate_of_ours_does_not_take_little() {
+        let (_watchdog, line) = line();
+        line.is_held_back(true);
+        assert!(!line.takes_little());
+        line.is_held_back(false);
+        assert!(line.takes_little());
+        line.sent(MIN_STREAM_BYTES as usize);
+        assert!(!line.takes_little());
+    }
+
+    #[test]
     fn when_the_service_ends_only_requests_in_progress_go_on() {
         let (watchdog, line) = line();
-        let working = Line::new(&watchdog);
+        let working = Line::new(&watchdog, true);
         working.read(false);
         working.begins();
         watchdog.stop(Instant::now());

@@ -4,5 +4,7 @@ mod conformance;
 mod harness;
 mod hostile;
 mod http2;
+mod rates;
 mod readers;
+mod resting;
 mod tls;

@@ -8,9 +8,11 @@
 //! A timer for each connection would cost a small answer more than its digest does, and an idle reader more memory
 //! than its socket.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
 
 use crate::limits::{Limits, WATCH_EVERY_MAX};
 
@@ -27,6 +29,12 @@ pub(crate) struct Watchdog {
     is_stopping: AtomicBool,
     /// A line that has ended leaves with the next look.
     lines: Mutex<Vec<Weak<Line>>>,
+    /// Those that fell silent, and may leave.
+    silent: Mutex<Vec<Weak<Line>>>,
+    /// How often [`Watchdog::look_at_silent`] was called.
+    silent_looks: AtomicU32,
+    /// The list of silent ones is no longer empty.
+    has_silent: Notify,
 }
 
 impl Watchdog {
@@ -39,6 +47,9 @@ impl Watchdog {
             limits,
             is_stopping: AtomicBool::new(false),
             lines: Mutex::default(),
+            silent: Mutex::default(),
+            silent_looks: AtomicU32::new(0),
+            has_silent: Notify::new(),
         }
     }
 
@@ -49,6 +60,53 @@ impl Watchdog {
 
     pub(super) fn watches(&self, line: &Arc<Line>) {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(line));
+    }
+
+    /// The time of the last look, in milliseconds since the watchdog began.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn silent_looks(&self) -> u32 {
+        self.silent_looks.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn lists_silent(&self, line: &Arc<Line>) {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.push(Arc::downgrade(line));
+        if silent.len() == 1 {
+            self.has_silent.notify_one();
+        }
+    }
+
+    /// Until there are silent ones, and [`Watchdog::look_at_silent`] is to be called.
+    pub(crate) async fn has_silent(&self) {
+        self.has_silent.notified().await;
+    }
+
+    /// Tells those to leave that were silent at the last look, and have been so since. Says whether further ones are silent. While all are
+    /// busy, or gone, nobody has to look.
+    pub(crate) fn look_at_silent(&self) -> bool {
+        let look = self.silent_looks.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let mut leaving = Vec::new();
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.retain(|line| {
+            let Some(line) = line.upgrade() else { return false };
+            let stays = line.is_silent() && look.wrapping_sub(line.silent_since.load(Ordering::Relaxed)) < 2;
+            if !stays {
+                line.is_listed.store(false, Ordering::Relaxed);
+                if line.is_silent() {
+                    leaving.push(line);
+                }
+            }
+            stays
+        });
+        let has_more = !silent.is_empty();
+        drop(silent);
+        for line in leaving {
+            line.leave();
+        }
+        has_more
     }
 
     /// When this limit has passed from now on. The last look may be a while ago, so no deadline is early.

@@ -1,0 +1,124 @@
+//! Connections whose readers rest: each is a descriptor and a seat, and has no task.
+//!
+//! ```text
+//! line      its reader falls silent (`transport/line.rs`)
+//! watchdog  sees a tenth of a second later that it is still silent -> the task leaves the connection here, and ends
+//! resting   waits for all of them in one epoll set, and ends those whose time is over
+//! server    a reader speaks again -> the connection has a task again
+//! ```
+//! A task, its place in tokio's reactor and its line cost ten times as much. A reader that asks without a pause keeps them.
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use haul_sys::epoll::ReadableSet;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::house::Seat;
+
+/// A clear connection without a request.
+pub(crate) struct Rested {
+    pub(crate) stream: TcpStream,
+    pub(crate) seat: Seat,
+    /// It has asked before, so it speaks HTTP/1.1.
+    pub(crate) has_asked: bool,
+    /// Until when it has to ask, by the watchdog's clock.
+    pub(crate) due_ms: u64,
+}
+
+/// 10,000 of them have to stay below twice the 0.5 KiB each of nginx.
+const _: () = assert!(size_of::<Option<Rested>>() <= 192);
+
+/// Those of one thread. At most as many as there are seats.
+pub(crate) struct Resting {
+    readable: AsyncFd<ReadableSet>,
+    places: Mutex<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    /// Its index is the key in the set.
+    held: Vec<Option<Rested>>,
+    free: Vec<u32>,
+}
+
+impl Resting {
+    /// To be called in the runtime of the thread.
+    #[expect(
+        deprecated,
+        reason = "the newer form is unsafe; what it asks for holds: the set owns one descriptor to its end"
+    )]
+    pub(crate) fn new() -> io::Result<Resting> {
+        let readable = AsyncFd::with_interest(ReadableSet::new()?, Interest::READABLE)?;
+        Ok(Resting { readable, places: Mutex::default() })
+    }
+
+    /// Takes a connection. It ends when the kernel does not watch it.
+    pub(crate) fn take(&self, rested: Rested) -> io::Result<()> {
+        let mut places = self.lock();
+        let at = match places.free.pop() {
+            Some(at) => at,
+            None => {
+                places.held.push(None);
+                u32::try_from(places.held.len() - 1).expect("there are fewer descriptors")
+            }
+        };
+        let watched = self.readable.get_ref().add(&rested.stream, at.into());
+        match watched {
+            Ok(()) => places.held[at as usize] = Some(rested),
+            Err(_) => places.free.push(at),
+        }
+        watched
+    }
+
+    /// Waits for readers that speak again, or have ended their connections, and gives some of them back.
+    pub(crate) async fn woken(&self) -> io::Result<Vec<Rested>> {
+        let mut ready = self.readable.readable().await?;
+        let keys = self.readable.get_ref().readable_now()?;
+        if keys.is_empty() {
+            ready.clear_ready();
+        }
+        let mut places = self.lock();
+        Ok(keys.into_iter().filter_map(|key| self.give(&mut places, usize::try_from(key).ok()?)).collect())
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        let places = self.lock();
+        places.held.len() - places.free.len()
+    }
+
+    /// Ends those whose time is over.
+    pub(crate) fn end_late(&self, now_ms: u64) {
+        self.end(|rested| rested.due_ms <= now_ms);
+    }
+
+    /// Ends all of them.
+    pub(crate) fn end_all(&self) {
+        self.end(|_| true);
+    }
+
+    fn end(&self, is_over: impl Fn(&Rested) -> bool) {
+        let mut places = self.lock();
+        let over = |at: &usize| places.held[*at].as_ref().is_some_and(&is_over);
+        let over: Vec<usize> = (0..places.held.len()).filter(over).collect();
+        let ended: Vec<Rested> = over.into_iter().filter_map(|at| self.give(&mut places, at)).collect();
+        // Seats are given back, and sockets closed, without the lock.
+        drop(places);
+        drop(ended);
+    }
+
+    fn give(&self, places: &mut Places, at: usize) -> Option<Rested> {
+        let rested = places.held.get_mut(at)?.take()?;
+        places.free.push(u32::try_from(at).ok()?);
+        // It is in the set: nobody else takes it out.
+        let _ = self.readable.get_ref().remove(&rested.stream);
+        Some(rested)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
