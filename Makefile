@@ -12,7 +12,7 @@ HAUL   := $(TARGET)/$(TRIPLE)/release/haul
 GUEST_KERNEL := $(abspath $(TARGET))/guest-kernel/linux.uml
 WITH_GUEST_KERNEL = $(if $(HAUL_LAB_KERNEL),,$(shell test -x $(GUEST_KERNEL) && echo HAUL_LAB_KERNEL=$(GUEST_KERNEL)))
 
-.PHONY: all build haul test setup-test fmt-check clippy tidy unit guest dist test-dist e2e sweep fuzz lint-deny demo bench bench-web man install clean help
+.PHONY: all build haul test setup-test fmt-check clippy tidy unit guest dist test-dist e2e sweep fuzz fuzz-brief lint-deny demo bench bench-web man install clean help
 
 all: build
 
@@ -23,7 +23,7 @@ haul:
 	$(CARGO) build --release --locked -p haul-cli
 
 # Everything that must be clean, quickest first.
-test: setup-test fmt-check tidy clippy unit build test-dist guest e2e lint-deny-if-there
+test: setup-test fmt-check tidy clippy unit fuzz-brief build test-dist guest e2e lint-deny-if-there
 
 setup-test:
 	scripts/setup-test.sh
@@ -60,6 +60,11 @@ DECODER ?= control
 fuzz:
 	$(CARGO) run --locked -p haul-fuzz --example corpus -- unpack fuzz/corpus
 	$(CARGO) +nightly fuzz run -s none --features libfuzzer $(DECODER)
+
+# Each decoder over changes of what is kept, 150 s in all. The same packages as of `make unit`, so that nothing is built again.
+fuzz-brief:
+	$(CARGO) build --workspace --locked --exclude haul-e2e --example brief
+	$(TARGET)/$(TRIPLE)/debug/examples/brief
 
 # Licences, sources and known vulnerabilities of the dependencies.
 lint-deny:
@@ -122,6 +127,7 @@ help:
 	@echo "make guest      tests that need a kernel with TLS, in a guest kernel"
 	@echo "make sweep      a small job, killed before each of its operations"
 	@echo "make fuzz       DECODER=control: any bytes, until something is found"
+	@echo "make fuzz-brief each decoder over changed inputs, 150 s in all"
 	@echo "make demo       copy, kill, resume and verify a real tree over a private sshd"
 	@echo "make bench      against scp, rsync and globus-url-copy on this machine"
 	@echo "make bench-web  haul serve --http beside nginx on this machine"

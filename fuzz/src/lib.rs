@@ -7,10 +7,11 @@
 //! cargo +nightly fuzz cmin -s none --features libfuzzer control            leaves out what adds nothing
 //! cargo run -p haul-fuzz --example corpus -- pack fuzz/corpus 40000        keeps it
 //! ```
-//! The tests here run what is kept, and each target briefly with changes of it.
+//! The tests here run what is kept. `make fuzz-brief` runs each target over changes of it.
 
 #![forbid(unsafe_code)]
 
+pub mod changes;
 pub mod corpus;
 pub mod seeds;
 
@@ -25,8 +26,9 @@ use haul_wire::banner::BannerScanner;
 use haul_wire::codec;
 use haul_wire::lane::{
     BLOCK_HEADER_BYTES, BlockHeader, Hello, LANE_HELLO_BYTES, TRAILER_BYTES, Trailer, UNIT_HEADER_BYTES, UnitHeader,
+    path_of,
 };
-use haul_wire::limits::{BLOCK_BYTES, MAX_LANES, MAX_PATH_BYTES};
+use haul_wire::limits::{BLOCK_BYTES, MAX_PATH_BYTES, MAX_PATHS};
 use haul_wire::manifest::{PackedItem, Packer};
 
 /// A control frame, alone and behind its length as it stands on a channel.
@@ -65,7 +67,7 @@ pub fn lane(bytes: &[u8]) {
         // What another version has behind its greeting is not ours.
         let ours = if matches!(decoded, Hello::OtherVersion(_)) { 8 } else { LANE_HELLO_BYTES };
         assert_eq!(decoded.encode()[..ours], hello[..ours]);
-        assert!(!matches!(decoded, Hello::Lane(lane) if lane.lane >= MAX_LANES));
+        assert!(!matches!(decoded, Hello::Lane(lane) if path_of(lane.lane) >= MAX_PATHS));
     }
     if let Some((header, _)) = bytes.split_first_chunk::<UNIT_HEADER_BYTES>()
         && let Some(decoded) = UnitHeader::decode(header)
@@ -263,6 +265,12 @@ pub fn saved_settings(bytes: &[u8]) {
     haul_net::fuzzing::saved_settings(&String::from_utf8_lossy(bytes));
 }
 
+/// A file of network classes, and what was observed of them.
+pub fn networks(bytes: &[u8]) {
+    haul_transfer::fuzzing::networks(&String::from_utf8_lossy(bytes));
+    haul_transfer::fuzzing::networks_observed(bytes);
+}
+
 /// A receiver whose peer announces anything and sends anything on its lanes; see `haul_transfer::fuzzing::receiver`.
 pub fn receiver(bytes: &[u8]) {
     let directory = tempfile::tempdir().expect("a directory for the moment");
@@ -273,7 +281,7 @@ pub fn receiver(bytes: &[u8]) {
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 22] = [
     ("authorized_keys", authorized_keys),
     ("bag", bag),
     ("banner", banner),
@@ -289,6 +297,7 @@ pub const TARGETS: [Target; 21] = [
     ("known_paths", known_paths),
     ("lane", lane),
     ("manifest", manifest),
+    ("networks", networks),
     ("receiver", receiver),
     ("records", records),
     ("saved_settings", saved_settings),
@@ -297,42 +306,26 @@ pub const TARGETS: [Target; 21] = [
     ("web_digests", web_digests),
 ];
 
+/// What long searches found worth keeping, and what honest programs write.
+pub fn begins_with(target: &str) -> Vec<Vec<u8>> {
+    let kept = corpus::kept(target).expect("it is part of the repository");
+    kept.into_iter().chain(seeds::of(target)).chain([Vec::new()]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use proptest::prelude::*;
     use proptest::test_runner::{Config, TestRunner};
 
     use super::*;
-
-    /// What long searches found worth keeping, and what honest programs write.
-    fn begins_with(target: &str) -> Vec<Vec<u8>> {
-        let kept = corpus::kept(target).expect("it is part of the repository");
-        kept.into_iter().chain(seeds::of(target)).chain([Vec::new()]).collect()
-    }
-
-    /// Bytes that begin like something real, so that more than the first check is reached.
-    fn plausible(begins: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
-        let noise = proptest::collection::vec(any::<u8>(), 0..300);
-        (prop::sample::select(begins), noise, any::<prop::sample::Index>(), any::<u8>()).prop_map(
-            |(mut bytes, noise, at, flip)| {
-                if !bytes.is_empty() {
-                    let at = at.index(bytes.len());
-                    bytes[at] ^= flip;
-                }
-                bytes.extend(noise);
-                bytes
-            },
-        )
-    }
 
     #[test]
     fn no_decoder_panics_or_breaks_a_limit() {
         for (name, target) in TARGETS {
             let begins = begins_with(name);
             begins.iter().for_each(|bytes| target(bytes));
-            let tried = TestRunner::new(Config::with_cases(1000)).run(&plausible(begins), |bytes| {
+            let tried = TestRunner::new(Config::with_cases(100)).run(&changes::changed(begins), |bytes| {
                 target(&bytes);
                 Ok(())
             });

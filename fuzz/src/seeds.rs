@@ -62,6 +62,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         ]),
         "lane" => lane_heads(),
         "manifest" => vec![a_manifest()],
+        "networks" => texts(&[NETWORKS]).into_iter().chain([networks_observed()]).collect(),
         "receiver" => receiver_scripts(),
         "records" => record_scripts(),
         "saved_settings" => {
@@ -75,6 +76,43 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "web_digests" => vec![haul_web::fuzzing::a_digest().repeat(2)],
         _ => Vec::new(),
     }
+}
+
+const NETWORKS: &str = r#"near-ms = 2.5
+[class.inside]
+networks = ["10.0.0.0/8", "10.1.0.0/16", "fd00::/8", "::ffff:192.0.2.0/120"]
+interfaces = ["eth1"]
+rto-min-ms = 50
+rto-max-ms = 5000
+delayed-ack-max-ms = 40
+user-timeout-s = 20
+keepalive-s = 30
+keepalive-interval-s = 5
+initial-window = 20
+congestion-control = "cubic"
+pacing-mbit = 100
+dscp = 10
+lanes = 4
+cipher = "256"
+rate-mbit = 80
+rate-per-address-mbit = 8.0
+connections = 100
+connections-per-address = 10
+read = true
+write = false
+
+[class.a]
+networks = ["10.1.2.0/24", "0.0.0.0/0"]
+rto-min-ms = 20
+[class.rest]
+rto-min-ms = 120
+"#;
+
+fn networks_observed() -> Vec<u8> {
+    let counts = ["7"; 96].join(",");
+    let lists = ["round_trips", "lateness", "timeouts"].map(|name| format!(r#""{name}":[{counts}]"#)).join(",");
+    let numbers = r#""connections":672,"recoveries":2,"recovery_ms":900,"spurious":1,"sent_bytes":9,"floor_us":50000"#;
+    format!(r#"{{"inside":{{{lists},{numbers}}},"rest":{{"connections":3,"floor_us":null}}}}"#).into_bytes()
 }
 
 fn a_web_request() -> Vec<u8> {

@@ -3,10 +3,12 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use haul_net::Networks;
+use haul_net::policy::{Fits, OwnNetworks, Peer, Prefix};
 use haul_store::recording::Index;
 use haul_wire::limits::BLOCK_BYTES;
 
-use crate::kept::{known_paths, known_routes, trusted_keys};
+use crate::kept::{known_paths, known_routes, network_classes, networks_observed, trusted_keys};
 use crate::session::{channel, receiver};
 
 /// A control channel, message after message, and a further link of one.
@@ -52,6 +54,39 @@ pub fn known_hosts(text: &str) {
 pub fn known_paths(text: &str) {
     known_paths::survive_the_disk(text);
     known_routes::survive_the_disk(text);
+}
+
+/// A file of network classes: each of its networks has its class, but for a smaller one inside, and the floor of that class.
+pub fn networks(text: &str) {
+    let Ok(list) = network_classes::parse(text, Path::new("networks.toml")) else { return };
+    let mut named: Vec<(Prefix, &str)> = Vec::new();
+    for class in list.classes() {
+        let members = list.members_of(&class.name);
+        // An interface is no network.
+        named.extend(members.iter().filter_map(|member| Some((member.parse().ok()?, class.name.as_str()))));
+    }
+    let networks = Networks::of(vec![list.clone()], OwnNetworks::default());
+    for ip in named.iter().map(|(prefix, _)| prefix.first()) {
+        let longest = named.iter().filter(|(prefix, _)| prefix.contains(ip)).max_by_key(|(prefix, _)| prefix.length());
+        let found = networks.find(&Peer { ip, interface: None, rtt_us: None });
+        let found = found.first().map(|found| (found.fits.clone(), found.class.name.clone()));
+        assert_eq!(found, longest.map(|(prefix, name)| (Fits::Prefix(*prefix), (*name).to_owned())));
+    }
+    let rows = networks.floors(named.len() + ROWS_OF_ALL);
+    for ip in named.iter().map(|(prefix, _)| prefix.first()) {
+        let of_row = rows.iter().find(|(prefix, _)| prefix.contains(ip)).and_then(|(_, floor)| *floor);
+        let found = networks.find(&Peer { ip, interface: None, rtt_us: None });
+        let of_class = found.classes().iter().find_map(|found| found.class.policy.rto_min.map(|floor| floor.0));
+        assert!(of_row == of_class || networks.asks_for_distance(), "{ip}: {of_row:?} and {of_class:?}");
+    }
+}
+
+/// Loopback and everybody, of both families.
+const ROWS_OF_ALL: usize = 4;
+
+/// What was observed of network classes.
+pub fn networks_observed(bytes: &[u8]) {
+    networks_observed::survive_the_disk(bytes);
 }
 
 /// A receiver whose peer keeps no rules, in an empty directory; see `receiver/fuzzing.rs` for what the input means.

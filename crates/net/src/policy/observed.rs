@@ -101,7 +101,7 @@ impl Observed {
         self.lateness.merge(&other.lateness);
         self.timeouts.merge(&other.timeouts);
         self.recoveries += other.recoveries;
-        self.recovery_ms += other.recovery_ms;
+        self.recovery_ms = self.recovery_ms.saturating_add(other.recovery_ms);
         self.spurious += other.spurious;
         self.sent_bytes = self.sent_bytes.saturating_add(other.sent_bytes);
         // The newer one: floors change.

@@ -91,7 +91,7 @@ struct Class {
     write: Option<Spanned<bool>>,
 }
 
-pub(super) fn parse(text: &str, path: &Path) -> Result<ClassList, String> {
+pub(crate) fn parse(text: &str, path: &Path) -> Result<ClassList, String> {
     // Its words name line and column.
     let file: File = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
     let mut list = ClassList::default();

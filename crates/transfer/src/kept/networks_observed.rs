@@ -18,6 +18,12 @@ use super::surroundings::Surroundings;
 /// 64 classes with three lists of 96 numbers of at most eight digits are 166 KiB.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// A larger count is read as this one: 256 timeouts of each of a million connections. Times have at most 2^28 us. So for two such
+/// counts in each of [`STEPS`] the sum of count times time, 96 x 2^57, stays within 64 bits.
+const COUNT_MAX: u64 = 1 << 28;
+/// A floor of a file of ours is shorter: 268 s.
+const FLOOR_US_MAX: u32 = 1 << 28;
+
 /// The name of a class has at most 32 bytes where a file of classes was read.
 const MAX_NAME_BYTES: usize = 64;
 
@@ -35,8 +41,12 @@ pub fn add(path: &Path, new: &ObservedClasses) -> io::Result<()> {
             kept.entry(name.clone()).or_default().merge(observed);
         }
     }
+    own_files::write_whole(path, &written(&kept)?, 0o600, true)
+}
+
+fn written(kept: &ObservedClasses) -> io::Result<Vec<u8>> {
     let lines: BTreeMap<&String, Line> = kept.iter().map(|(name, observed)| (name, Line::of(observed))).collect();
-    own_files::write_whole(path, &serde_json::to_vec(&lines)?, 0o600, true)
+    Ok(serde_json::to_vec(&lines)?)
 }
 
 fn read(path: &Path) -> io::Result<ObservedClasses> {
@@ -47,7 +57,11 @@ fn read(path: &Path) -> io::Result<ObservedClasses> {
         Err(error) => return Err(error),
     };
     opened.take(MAX_BYTES).read_to_end(&mut text)?;
-    let lines: BTreeMap<String, Line> = serde_json::from_slice(&text)?;
+    parse(&text)
+}
+
+fn parse(text: &[u8]) -> io::Result<ObservedClasses> {
+    let lines: BTreeMap<String, Line> = serde_json::from_slice(text)?;
     let is_sane = |name: &String| name.len() <= MAX_NAME_BYTES;
     let lines = lines.into_iter().filter(|(name, _)| is_sane(name)).take(MAX_OBSERVED_CLASSES);
     Ok(lines.map(|(name, line)| (name, line.meant())).collect())
@@ -78,18 +92,35 @@ impl Line {
 
     fn meant(self) -> Observed {
         // Another number of steps is another program's.
-        let steps = |counts: Vec<u64>| if counts.len() == STEPS { Steps(counts) } else { Steps::default() };
+        let bounded = |count: u64| count.min(COUNT_MAX);
+        let steps = |counts: Vec<u64>| match counts.len() == STEPS {
+            true => Steps(counts.into_iter().map(bounded).collect()),
+            false => Steps::default(),
+        };
         Observed {
-            connections: self.connections,
+            connections: bounded(self.connections),
             round_trips: steps(self.round_trips),
             lateness: steps(self.lateness),
             timeouts: steps(self.timeouts),
-            recoveries: self.recoveries,
+            recoveries: bounded(self.recoveries),
             recovery_ms: self.recovery_ms,
-            spurious: self.spurious,
+            spurious: bounded(self.spurious),
             sent_bytes: self.sent_bytes,
-            floor_us: self.floor_us,
+            floor_us: self.floor_us.filter(|floor_us| *floor_us <= FLOOR_US_MAX),
         }
+    }
+}
+
+/// What is read as ours is written as it was read, can be added to, and can be shown; for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn survive_the_disk(text: &[u8]) {
+    let Ok(kept) = parse(text) else { return };
+    let again = parse(&written(&kept).expect("what was read can be written")).expect("it is ours");
+    assert_eq!(again, kept);
+    for (name, observed) in kept {
+        let mut twice = observed.clone();
+        twice.merge(&observed);
+        assert!(shown(name, &twice).connections >= observed.connections.min(1));
     }
 }
 
@@ -181,6 +212,24 @@ mod tests {
             fs::write(&path, text).unwrap();
             add(&path, &ObservedClasses::from([("b".to_owned(), Observed::default())])).unwrap();
             assert!(read(&path).unwrap().contains_key("b"), "{text}");
+        }
+    }
+
+    #[test]
+    fn counts_that_no_file_of_ours_has_are_read_with_a_bound_and_can_be_added_to_and_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let surroundings = Surroundings { state: Some(dir.path().into()), ..Surroundings::default() };
+        let (path, most) = (file(&surroundings).unwrap(), u64::MAX);
+        let steps = vec![most.to_string(); STEPS].join(",");
+        let lists = ["round_trips", "lateness", "timeouts"].map(|name| format!("\"{name}\":[{steps}],")).concat();
+        let numbers = ["connections", "recoveries", "recovery_ms", "spurious", "sent_bytes"];
+        let numbers = numbers.map(|name| format!("\"{name}\":{most},")).concat();
+        for floor_us in [0, 200_000, FLOOR_US_MAX, u32::MAX] {
+            fs::write(&path, format!("{{\"a\":{{{lists}{numbers}\"floor_us\":{floor_us}}}}}")).unwrap();
+            let again = read(&path).unwrap();
+            (0..2).for_each(|_| add(&path, &again).unwrap());
+            let seen = observed(&surroundings).unwrap();
+            assert_eq!((seen.len(), seen[0].best.is_some()), (1, floor_us <= FLOOR_US_MAX), "{floor_us}");
         }
     }
 }
