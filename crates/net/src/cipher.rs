@@ -24,7 +24,8 @@ impl Cipher {
         }
     }
 
-    pub(crate) fn suite(self) -> SupportedCipherSuite {
+    /// As rustls has it.
+    pub fn suite(self) -> SupportedCipherSuite {
         match self {
             Cipher::Aes128Gcm => provider::cipher_suite::TLS13_AES_128_GCM_SHA256,
             Cipher::Aes256Gcm => provider::cipher_suite::TLS13_AES_256_GCM_SHA384,

@@ -12,13 +12,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
 
 use crate::access::Asker;
 use crate::house::Seat;
 use crate::limits;
 use crate::respond::{Guest, respond};
 use crate::resting::Rested;
+use crate::tls;
 use crate::transport::io::{Carrier, Io, Silence};
 use crate::transport::line::Line;
 use crate::transport::line::watchdog::Watchdog;
@@ -26,7 +26,7 @@ use crate::transport::line::watchdog::Watchdog;
 /// A connection that needs a task.
 pub(crate) enum Arrived {
     /// It was just accepted.
-    New { stream: std::net::TcpStream, tls: Option<TlsAcceptor>, seat: Seat },
+    New { stream: std::net::TcpStream, tls: Option<Arc<tls::Config>>, seat: Seat },
     /// It rested, and its reader speaks again.
     Woken(Rested),
 }
@@ -65,7 +65,7 @@ async fn greet(arrived: Arrived, line: Arc<Line>) -> io::Result<Greeted> {
         Arrived::New { stream, tls, seat } => (tune(stream, &seat)?, tls, seat, false),
         Arrived::Woken(Rested { stream, seat, has_asked, .. }) => (TcpStream::from_std(stream)?, None, seat, has_asked),
     };
-    let is_private = tls.is_some() || seat.from.ip().is_loopback();
+    let (is_encrypted, floor) = (tls.is_some(), seat.member.class().terms().cipher);
     let (io, asker, is_http2) = match tls {
         None => {
             let mut io = Io::new(Carrier::Clear(stream), Arc::clone(&line));
@@ -77,7 +77,7 @@ async fn greet(arrived: Arrived, line: Arc<Line>) -> io::Result<Greeted> {
         }
         Some(tls) => {
             line.greets();
-            let greeted = tls.accept(stream).await?;
+            let greeted = tls.acceptor(floor).accept(stream).await?;
             line.rests();
             let (_, session) = greeted.get_ref();
             let is_http2 = session.alpn_protocol() == Some(b"h2");
@@ -90,7 +90,7 @@ async fn greet(arrived: Arrived, line: Arc<Line>) -> io::Result<Greeted> {
         }
     };
     let files = io.files().filter(|_| !is_http2);
-    let guest = Arc::new(Guest { asker, files, line, is_private, seat });
+    let guest = Arc::new(Guest { asker, files, line, is_encrypted, seat });
     Ok(if is_http2 { Greeted::Http2(Box::new(io), guest) } else { Greeted::Http1(io, guest) })
 }
 

@@ -28,9 +28,22 @@ pub(crate) struct Guest {
     pub(crate) asker: Asker,
     pub(crate) files: Option<Queue>,
     pub(crate) line: Arc<Line>,
-    /// Nobody on the way can read along: TLS, or this host's own loopback.
-    pub(crate) is_private: bool,
+    /// It has TLS, with a cipher that its network class allows.
+    pub(crate) is_encrypted: bool,
     pub(crate) seat: Seat,
+}
+
+impl Guest {
+    /// Nobody on the way can read along: TLS, or this host's own loopback.
+    fn is_private(&self) -> bool {
+        self.is_encrypted || self.seat.from.ip().is_loopback()
+    }
+
+    /// Its network class may read, and over a connection such as this one.
+    fn may_read(&self) -> bool {
+        let terms = self.seat.member.class().terms();
+        terms.may_read() && (self.is_encrypted || terms.cipher.is_none_or(|floor| floor.allows(None)))
+    }
 }
 
 pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
@@ -100,7 +113,7 @@ async fn attempt(
     if has_content {
         return Err(Refusal::of(StatusCode::BAD_REQUEST));
     }
-    if !guest.seat.member.class().terms().may_read() {
+    if !guest.may_read() {
         return Err(Refusal::of(StatusCode::FORBIDDEN));
     }
     let asker = asker(guest, request.headers(), &target, now)?;
@@ -131,7 +144,7 @@ fn asker(guest: &Guest, header: &HeaderMap, target: &Target, now: SystemTime) ->
         (Some(_), Some(_)) => return Err(Refusal::of(StatusCode::BAD_REQUEST)),
     };
     let Some(secret) = &guest.seat.house.secret else { return Err(Refusal::of(StatusCode::FORBIDDEN)) };
-    if !guest.is_private {
+    if !guest.is_private() {
         // The token has been read along already; accepting it would teach its holder to go on.
         return Err(Refusal::of(StatusCode::FORBIDDEN));
     }

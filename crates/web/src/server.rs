@@ -10,12 +10,10 @@ use std::time::Instant;
 use haul_net::policy::OverLimit;
 use haul_net::{Listener, Policies};
 use http::StatusCode;
-use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
-use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
 use crate::answer::Shared;
@@ -25,6 +23,7 @@ use crate::connection::{Arrived, serve};
 use crate::house::{House, Seat, Tell};
 use crate::limits::{self, Limits};
 use crate::resting::Resting;
+use crate::tls;
 use crate::token::Secret;
 use crate::transport::line::watchdog::Watchdog;
 
@@ -33,7 +32,7 @@ pub struct Options {
     /// Ports for clear connections.
     pub clear: Vec<Listener>,
     /// Ports for TLS, and how it is spoken there.
-    pub tls: Vec<(Listener, Arc<ServerConfig>)>,
+    pub tls: Vec<(Listener, Arc<tls::Config>)>,
     /// Who may read what.
     pub access: Arc<dyn Access>,
     /// What its tokens are made with. `None`: it has none.
@@ -82,7 +81,7 @@ impl Service {
             turning_away: Default::default(),
         });
         let clear = options.clear.into_iter().map(|listener| (listener, None));
-        let tls = options.tls.into_iter().map(|(listener, config)| (listener, Some(TlsAcceptor::from(config))));
+        let tls = options.tls.into_iter().map(|(listener, config)| (listener, Some(config)));
         let mut ports = Vec::new();
         for (listener, tls) in clear.chain(tls) {
             ports.push((listener.into_socket().map_err(io::Error::other)?, tls));
@@ -135,7 +134,7 @@ impl Drop for Service {
     }
 }
 
-type Port = (TcpListener, Option<TlsAcceptor>);
+type Port = (TcpListener, Option<Arc<tls::Config>>);
 
 /// One thread of the service.
 fn run(runtime: Runtime, ports: Vec<Port>, house: &Arc<House>, thread: &Arc<ThreadOf>) {
@@ -225,7 +224,7 @@ fn begin(arrived: Arrived, thread: &Arc<ThreadOf>, alive: &mpsc::Sender<()>) {
 
 async fn accept(
     socket: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<tls::Config>>,
     house: Arc<House>,
     thread: Arc<ThreadOf>,
     alive: mpsc::Sender<()>,

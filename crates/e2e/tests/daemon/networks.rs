@@ -4,9 +4,10 @@ use std::fs;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use haul_e2e::{Run, Running, code, eventually, needs, plant};
+use haul_e2e::{Outcome, Run, Running, code, eventually, needs, plant};
 use serde_json::Value;
 
+use crate::web::Web;
 use crate::{Stage, said};
 
 /// A daemon with classes, and a port for the web with a public directory.
@@ -162,6 +163,50 @@ fn a_class_may_be_kept_from_writing_or_reading_whatever_its_keys_may_do() {
     pull().expect(code::AUTHENTICATION).says(&["lets network class loopback read nothing"]);
     push().expect(code::OK);
     assert_eq!(page(), "403");
+}
+
+#[test]
+fn a_class_with_a_floor_for_ciphers_gets_a_stronger_one_or_nothing_at_every_port() {
+    needs!(Haul, Tool("curl"), Tool("openssl"));
+    let web = Web::new("");
+    let stage = &web.stage;
+    stage.authorize("ro clear", &stage.at("offered"));
+    plant::text(&stage.at("offered/theirs"), "words\n");
+    plant::text(&stage.at("public/page"), "words\n");
+    let read_again = || String::from_utf8_lossy(&web.daemon.stderr_so_far()).matches("classes were read again").count();
+    let hold = |cipher: &str| {
+        let before = read_again();
+        fs::write(stage.at("new_classes"), format!("[class.loopback]\ncipher = \"{cipher}\"\n")).expect("own file");
+        fs::rename(stage.at("new_classes"), stage.at("server/.config/haul/networks.toml")).expect("own file");
+        eventually("the classes are read", Duration::from_secs(20), || read_again() > before);
+    };
+    let pull = |flags: &[&str]| stage.cp().args(flags).args([&stage.url("theirs"), "back"]).run();
+    let cipher = |run: &Outcome| run.report()["cipher"].as_str().unwrap_or_default().to_owned();
+    let read = |url: String, ciphers: &str| {
+        let asks = ["-o", "/dev/null", "-w", "%{http_code}", "--tls13-ciphers", ciphers, &url];
+        web.curl().args(asks).run().stdout_text()
+    };
+    let (clear, private) = (format!("http://{}/page", web.http), format!("https://{}/page", web.https));
+    let (only_128, likes_128) = ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384");
+
+    hold("none");
+    assert_eq!(cipher(&pull(&["--cipher", "none"]).expect(code::OK)), "none (clear, authenticated)");
+    assert_eq!((read(clear.clone(), only_128), read(private.clone(), only_128)), ("200".into(), "200".into()));
+
+    hold("any");
+    pull(&["--cipher", "none"]).expect(code::AUTHENTICATION).says(&["encrypts all data connections"]);
+    assert_eq!(cipher(&pull(&["--cipher", "aes128-gcm"]).expect(code::OK)), "AES-128-GCM");
+    assert_eq!((read(clear.clone(), only_128), read(private.clone(), only_128)), ("403".into(), "200".into()));
+
+    hold("256");
+    pull(&["--cipher", "none"]).expect(code::AUTHENTICATION).says(&["encrypts all data connections"]);
+    let refused = pull(&["--cipher", "aes128-gcm"]);
+    assert!(refused.code() != code::OK, "{refused}");
+    let stronger = pull(&[]).expect(code::OK);
+    assert!(["AES-256-GCM", "ChaCha20-Poly1305"].contains(&cipher(&stronger).as_str()), "{stronger}");
+    // 000: no answer.
+    assert_eq!((read(clear, only_128), read(private.clone(), only_128)), ("403".into(), "000".into()));
+    assert_eq!(read(private, likes_128), "200");
 }
 
 #[test]

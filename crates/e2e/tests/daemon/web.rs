@@ -1,5 +1,6 @@
 //! `haul serve --http --https`, as other programs read it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,9 +15,9 @@ use crate::{Stage, said};
 /// A daemon with the web's ports beside its own, and a public directory of its stage.
 pub(crate) struct Web {
     pub(crate) stage: Stage,
-    _daemon: Running,
+    pub(crate) daemon: Running,
     pub(crate) http: String,
-    https: String,
+    pub(crate) https: String,
 }
 
 impl Web {
@@ -51,10 +52,10 @@ impl Web {
         assert!(TcpStream::connect(&http).is_err(), "a check opens nothing");
         let mut daemon = serve(&[]).start();
         daemon.when("it listens", |daemon| said(daemon, "Z listening on"));
-        Web { stage, _daemon: daemon, http, https }
+        Web { stage, daemon, http, https }
     }
 
-    fn curl(&self) -> Run {
+    pub(crate) fn curl(&self) -> Run {
         Run::new("curl")
             .args(["--silent", "--show-error", "--cacert"])
             .arg(self.stage.at("cert.pem"))
@@ -64,6 +65,21 @@ impl Web {
 
 fn same(a: &Path, b: &Path) -> bool {
     fs::read(a).expect("it is there") == fs::read(b).expect("it is there")
+}
+
+/// No port for debugging, metrics or administration, and no socket of another kind.
+#[test]
+fn a_daemon_listens_at_the_ports_that_it_was_told_and_at_no_other() {
+    needs!(Haul, Tool("openssl"), Tool("ss"));
+    let web = Web::new("");
+    let run = Run::new("ss").args(["-tuxlnpH"]).run().expect(0);
+    let (listed, owner) = (run.stdout_text(), format!("pid={},", web.daemon.id()));
+    let its_own = listed.lines().filter(|line| line.contains(&owner));
+    // Kind, state, two queues, address. The web's port has a listener for each floor of the retransmission timeout.
+    let found: BTreeSet<String> =
+        its_own.map(|line| line.split_whitespace().step_by(4).take(2).collect::<Vec<_>>().join(" ")).collect();
+    let told = [web.stage.host(), web.http.clone(), web.https.clone()].map(|address| format!("tcp {address}"));
+    assert_eq!(found, BTreeSet::from(told), "{run}");
 }
 
 #[test]
