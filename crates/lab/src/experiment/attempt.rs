@@ -243,6 +243,7 @@ impl Attempt<'_> {
         scope.set("data_bytes", self.data.bytes.to_string());
         scope.set("file", self.data.names.first().map_or("", String::as_str));
         scope.set("files", self.data.names.len().to_string());
+        scope.set("repetition", self.repetition.to_string());
         scope.set("user", &self.identity.user);
         for need in self.rival.needs.iter().chain(self.server.iter().flat_map(|server| &server.needs)) {
             if let Some(path) = self.rivals.program(&need.program) {

@@ -15,7 +15,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::error::ExperimentError;
 use super::matrix;
-use super::spec::{ExperimentSpec, Metric, PlotKind, PlotSpec};
+use super::spec::{BandSpec, ExperimentSpec, Metric, PlotKind, PlotSpec};
 use super::summary::{Row, Spread, Summary, figures};
 use super::template::on_axis;
 
@@ -59,8 +59,17 @@ struct Chart {
     y_title: &'static str,
     /// Positions and labels.
     ticks: Vec<(f64, String)>,
+    bands: Vec<Band>,
     y_max: f64,
     series: Vec<Series>,
+}
+
+/// What others say of a part of the x axis.
+#[derive(Debug, PartialEq)]
+struct Band {
+    from: f64,
+    until: f64,
+    label: String,
 }
 
 #[derive(Debug)]
@@ -184,6 +193,7 @@ impl Chart {
                 Metric::Cpu => "processor seconds per GB, both sides",
             },
             ticks,
+            bands: bands(plot),
             // An axis needs some length even when all values are zero.
             y_max: if y_max > 0.0 { y_max } else { 1.0 },
             series,
@@ -232,6 +242,7 @@ impl Chart {
             x_title: plot.x_title.clone().unwrap_or_else(|| "seconds since the tool was started".into()),
             y_title: "Mbit/s, headers included",
             ticks: even_ticks(longest),
+            bands: Vec::new(),
             y_max: most * 1.1,
             series,
         })
@@ -272,6 +283,15 @@ impl Chart {
             .axis_desc_style((FONT, 15))
             .light_line_style(WHITE.mix(0.0))
             .draw()?;
+        let (left_end, right_end) = self.x_range();
+        for (number, band) in self.bands.iter().enumerate() {
+            let (from, until) = (band.from.clamp(left_end, right_end), band.until.clamp(left_end, right_end));
+            chart.draw_series([Rectangle::new([(from, 0.0), (until, self.y_max)], BLACK.mix(0.08).filled())])?;
+            // Below each other, because neighbours may be narrow.
+            let style = (FONT, 12).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
+            let height = self.y_max * (0.99 - 0.04 * number as f64);
+            chart.draw_series([Text::new(band.label.clone(), ((from + until) / 2.0, height), style)])?;
+        }
         for (number, series) in self.series.iter().enumerate() {
             let colour = colour(number);
             let shift = self.shift(number);
@@ -399,6 +419,17 @@ fn ticks(spec: &ExperimentSpec, plot: &PlotSpec) -> Vec<(f64, String)> {
     numbers.into_iter().zip(values).map(|(number, value)| (position(number), value.0.clone())).collect()
 }
 
+/// A tenth of a doubling is added at both sides: a single value is seen, too.
+fn bands(plot: &PlotSpec) -> Vec<Band> {
+    const WIDER: f64 = 1.07;
+    let position = |number: f64| if plot.log_x { number.log2() } else { number };
+    let band = |band: &BandSpec| {
+        let (from, until) = (on_axis(&band.from.0)? / WIDER, on_axis(&band.until.0)? * WIDER);
+        Some(Band { from: position(from), until: position(until), label: band.label.clone() })
+    };
+    plot.bands.iter().filter_map(band).collect()
+}
+
 /// From zero to at least `most`, at one, two or five times a power of ten.
 fn even_ticks(most: f64) -> Vec<(f64, String)> {
     let most = most.max(1e-3);
@@ -480,7 +511,7 @@ mod tests {
         data = { size = "1MB" }
         tools = [{ rival = "scp" }, { rival = "rsync" }]
         plots = [
-            { kind = "line", x = "buffer", y = "rate", title = "Rate", log_x = true },
+            { kind = "line", x = "buffer", y = "rate", title = "Rate", log_x = true, bands = [{ from = "2MiB", until = "4MiB", label = "best there" }] },
             { kind = "bar", y = "seconds", title = "Time" },
             { kind = "time", y = "rate", title = "Course", at = { buffer = "4MiB" } },
         ]
@@ -524,6 +555,8 @@ mod tests {
         assert_eq!(labels, ["scp, cc cubic", "rsync, cc cubic", "scp, cc bbr", "rsync, cc bbr"]);
         assert_eq!(chart.ticks, [(21.0, "2MiB".into()), (22.0, "4MiB".into()), (23.0, "8MiB".into())]);
         assert_eq!(chart.series[0].elsewhere.len(), 3);
+        let [band] = &chart.bands[..] else { panic!("{:?}", chart.bands) };
+        assert!((20.8..21.0).contains(&band.from) && (22.0..22.2).contains(&band.until), "{band:?}");
         assert!(Chart::of(&spec, &spec.plots[0], &Summary::of(&spec, &[], &[]), "").is_none());
     }
 
@@ -550,6 +583,7 @@ mod tests {
             let svg = std::fs::read_to_string(&drawn[0]).unwrap();
             assert!(svg.starts_with("<svg width=\"1200\" height=\"640\"") && svg.trim_end().ends_with("</svg>"));
             assert!(svg.contains(&plot.title) && svg.contains("engine emulated") && svg.contains("2026-11-21"));
+            assert_eq!(svg.contains("best there"), !plot.bands.is_empty());
             assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
             let decoder = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&drawn[1]).unwrap()));
             let mut reader = decoder.read_info().unwrap();

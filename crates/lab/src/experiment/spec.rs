@@ -182,6 +182,21 @@ pub struct PlotSpec {
     /// Only points with these values; a plot over time needs one for each parameter.
     #[serde(default)]
     pub at: BTreeMap<String, Scalar>,
+    /// What others say of parts of the x axis, where they give words and no figures.
+    #[serde(default)]
+    pub bands: Vec<BandSpec>,
+}
+
+/// A part of the x axis, and what is said of it.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BandSpec {
+    /// Its first value.
+    pub from: Scalar,
+    /// Its last value.
+    pub until: Scalar,
+    /// The words.
+    pub label: String,
 }
 
 /// How a plot shows its values.
