@@ -66,6 +66,31 @@ fn a_header_that_comes_too_slowly_or_never_ends_the_connection() {
     }
 }
 
+/// Nothing takes a body, so none is waited for longer than a second.
+#[test]
+fn a_body_that_comes_too_slowly_or_is_cut_short_ends_the_connection_and_writes_nothing() {
+    let served = serve(Limits::default());
+    let mut waiting: Vec<_> = [("PUT /new", "405"), ("POST /ten", "405"), ("DELETE /ten", "405"), ("GET /ten", "400")]
+        .into_iter()
+        .flat_map(|line| {
+            ["Content-Length: 50\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n32\r\nab"].map(|body| (line, body))
+        })
+        .map(|((line, status), body)| {
+            let mut stream = connect(served.address);
+            stream.write_all(format!("{line} HTTP/1.1\r\nHost: h\r\n{body}").as_bytes()).unwrap();
+            (stream, format!("HTTP/1.1 {status}"))
+        })
+        .collect();
+    for (stream, status) in &mut waiting {
+        let mut said = Vec::new();
+        // Ended by the server: else this read would wait for its time limit, and fail.
+        stream.read_to_end(&mut said).unwrap();
+        assert!(said.starts_with(status.as_bytes()), "{status}: {}", said.escape_ascii());
+    }
+    assert!(!served.top.join("new").exists() && std::fs::read(served.top.join("ten")).unwrap() == b"0123456789");
+    assert_eq!(get(served.address, "/ten", "").status, 200);
+}
+
 #[test]
 fn one_address_has_only_its_part_of_the_connections() {
     let served = serve(Limits { connections_per_source: 3, ..Limits::default() });
