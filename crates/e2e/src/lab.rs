@@ -368,6 +368,11 @@ impl Host {
         ip(&["-n", &self.switch, "link", "set", &self.switch_port, "up"]);
     }
 
+    /// Adds an IPv4 address.
+    pub fn add_address(&self, address: Ipv4Addr) {
+        ip(&["-n", &self.namespace, "addr", "add", &format!("{address}/24"), "dev", "eth0"]);
+    }
+
     /// Changes the IPv4 address: packets to the old address reach nobody.
     pub fn change_address(&self, to: Ipv4Addr) {
         for (what, address) in [("del", self.v4), ("add", to)] {

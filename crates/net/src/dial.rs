@@ -113,7 +113,7 @@ pub fn dial(
                         pending.push((address, socket));
                         next_start = now + limits::DIAL_STAGGER;
                     }
-                    Err(Failed::Here(cause)) => {
+                    Err(Failed::Here(cause) | Failed::Port(cause)) => {
                         failed.push(Attempt { address, cause });
                         next_start = now;
                     }
@@ -189,6 +189,8 @@ pub fn local_address_towards(peer: IpAddr) -> io::Result<IpAddr> {
 enum Failed {
     /// The way cannot be used, whatever the peer.
     Way(NetError),
+    /// This source port cannot be used. Another one may be free.
+    Port(io::Error),
     /// Something else, for this candidate.
     Here(io::Error),
 }
@@ -202,8 +204,23 @@ fn no_candidate(candidates: &[SocketAddr], way: &Way) -> NetError {
 }
 
 fn start(address: SocketAddr, policies: &Policies, way: &Way) -> Result<Socket, Failed> {
-    let socket = way.socket(address).map_err(|refused| match refused {
+    let mut taken = None;
+    for port in way.source_ports() {
+        match start_from(port, address, policies, way) {
+            Err(Failed::Port(cause)) => taken = Some(cause),
+            outcome => return outcome,
+        }
+    }
+    let (first, last) = way.ports.unwrap_or_default();
+    let cause = taken.map_or_else(String::new, |cause| format!(": {cause}"));
+    let text = format!("no port from {first} to {last} of this host is free for it{cause}");
+    Err(Failed::Here(io::Error::new(io::ErrorKind::AddrInUse, text)))
+}
+
+fn start_from(port: u16, address: SocketAddr, policies: &Policies, way: &Way) -> Result<Socket, Failed> {
+    let socket = way.socket(address, port).map_err(|refused| match refused {
         Refused::Socket(cause) => Failed::Here(cause),
+        Refused::Port(cause) => Failed::Port(cause),
         Refused::Device(device, cause) => Failed::Way(NetError::Device { device, cause }),
         Refused::Source(address, cause) => Failed::Way(NetError::Source { address, cause }),
     })?;
@@ -213,6 +230,8 @@ fn start(address: SocketAddr, policies: &Policies, way: &Way) -> Result<Socket, 
         Ok(()) => Ok(socket),
         // EINPROGRESS: the answer comes later.
         Err(error) if error.raw_os_error() == Some(EINPROGRESS) => Ok(socket),
+        // Another connection from this port to the same peer exists.
+        Err(error) if port > 0 && error.kind() == io::ErrorKind::AddrNotAvailable => Err(Failed::Port(error)),
         Err(error) => Err(Failed::Here(error)),
     }
 }
@@ -395,6 +414,19 @@ mod tests {
             Ok(stream) => assert_eq!(Way::of(&stream).unwrap(), way),
             Err(error) => unmet(format_args!("{error}")),
         }
+    }
+
+    #[test]
+    fn connections_leave_from_the_ports_that_were_asked_for_until_none_is_free() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        // No other connection of this host has this address.
+        let way = Way { local: Some("127.0.0.78".parse().unwrap()), ports: Some((41_000, 41_001)), ..Way::default() };
+        let dialled = || dial(&[there], TIMEOUT, &Policies::default(), &way, None);
+        let held = [dialled().unwrap(), dialled().unwrap()];
+        assert_eq!(held.each_ref().map(|stream| stream.local_addr().unwrap().port()), [41_000, 41_001]);
+        let text = dialled().unwrap_err().to_string();
+        assert!(text.contains("no port from 41000 to 41001 of this host is free for it"), "{text}");
     }
 
     #[test]

@@ -67,6 +67,9 @@ pub const MAX_PREFIXES: usize = 4096;
 pub const DIAL_STAGGER: Duration = Duration::from_millis(150);
 /// Candidates tried in one dial.
 pub const MAX_DIAL_CANDIDATES: usize = 32;
+/// Source ports that one dial tries, where only some may be used. A job has at most 256 lanes, and a refusal takes the
+/// kernel microseconds.
+pub const MAX_SOURCE_PORTS_TRIED: usize = 512;
 
 /// Unsent bytes in the send buffer of a lane on a far path: two writes. With more, the last chunks of a job would
 /// wait in the buffer of a slow lane while other lanes are idle.

@@ -5,20 +5,22 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::str::FromStr;
 
 use haul_sys::interfaces::{Interface, interfaces};
 use haul_sys::outgoing;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::mptcp;
+use crate::{limits, mptcp};
 
 /// How a connection leaves this host. The default leaves every choice to the kernel, and uses TCP.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Way {
     /// Source address.
     pub local: Option<IpAddr>,
+    /// Source ports, first and last. The kernel picks one where nobody names any.
+    pub ports: Option<(u16, u16)>,
     /// Device: routes through others do not count.
     pub device: Option<DeviceName>,
     /// What carries it.
@@ -91,11 +93,17 @@ impl Way {
         };
         let is_mptcp = mptcp::is_in_use(socket) == Some(true);
         let protocol = if is_mptcp { Protocol::Mptcp } else { Protocol::Tcp };
-        Ok(Way { local: Some(local), device: device.and_then(|name| name.parse().ok()), protocol })
+        Ok(Way { local: Some(local), ports: None, device: device.and_then(|name| name.parse().ok()), protocol })
     }
 
-    /// A socket that leaves by this way, not yet connected.
-    pub(crate) fn socket(&self, to: SocketAddr) -> Result<Socket, Refused> {
+    /// The source ports to try, in order. 0: the kernel picks one.
+    pub(crate) fn source_ports(&self) -> impl Iterator<Item = u16> + use<> {
+        let (first, last) = self.ports.unwrap_or((0, 0));
+        (first..=last).take(limits::MAX_SOURCE_PORTS_TRIED)
+    }
+
+    /// A socket that leaves by this way from this port, not yet connected.
+    pub(crate) fn socket(&self, to: SocketAddr, port: u16) -> Result<Socket, Refused> {
         let (domain, kind) = (Domain::for_address(to), Type::STREAM.nonblocking());
         let socket = match self.protocol {
             Protocol::Tcp => Socket::new(domain, kind, Some(socket2::Protocol::TCP)),
@@ -106,15 +114,24 @@ impl Way {
             let refused = |cause| Refused::Device(device.clone(), cause);
             outgoing::bind_to_device(&socket, device.as_str()).map_err(refused)?;
         }
-        if let Some(local) = self.local {
-            // A kernel without it takes a port at once. There are fewer ports then.
-            drop(outgoing::pick_port_when_connecting(&socket));
+        if self.local.is_some() || port > 0 {
+            if port > 0 {
+                // Ports of connections that ended less than a minute ago may be used again, towards other ports of the peer.
+                socket.set_reuse_address(true).map_err(Refused::Socket)?;
+            } else {
+                // A kernel without it takes a port at once. There are fewer ports then.
+                drop(outgoing::pick_port_when_connecting(&socket));
+            }
+            let any = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+            let local = self.local.unwrap_or(any);
             let from = match (local.to_canonical(), to.is_ipv4()) {
                 (IpAddr::V4(local), false) => IpAddr::V6(local.to_ipv6_mapped()),
                 (local, _) => local,
             };
-            let refused = |cause| Refused::Source(local, cause);
-            socket.bind(&SockAddr::from(SocketAddr::new(from, 0))).map_err(refused)?;
+            socket.bind(&SockAddr::from(SocketAddr::new(from, port))).map_err(|cause| match cause.kind() {
+                io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied if port > 0 => Refused::Port(cause),
+                _ => Refused::Source(local, cause),
+            })?;
         }
         Ok(socket)
     }
@@ -128,6 +145,8 @@ pub(crate) enum Refused {
     Device(DeviceName, io::Error),
     /// This source address.
     Source(IpAddr, io::Error),
+    /// This source port.
+    Port(io::Error),
 }
 
 fn device_with(interfaces: &[Interface], ip: IpAddr) -> Option<&Interface> {
@@ -176,7 +195,7 @@ mod tests {
     fn a_way_is_written_for_people() {
         let way = |device: Option<&str>, local: Option<&str>, protocol| {
             let device = device.map(|name| name.parse().unwrap());
-            Way { device, local: local.map(|ip| ip.parse().unwrap()), protocol }.to_string()
+            Way { device, local: local.map(|ip| ip.parse().unwrap()), protocol, ..Way::default() }.to_string()
         };
         assert_eq!(way(None, None, Protocol::Tcp), "by the kernel's routes");
         assert_eq!(way(Some("eth1"), Some("10.0.1.5"), Protocol::Tcp), "by eth1 from 10.0.1.5");

@@ -1,5 +1,6 @@
 //! Service classes with real packets: which of them carry a mark, and what becomes of the copy.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use haul_e2e::{Facets, Host, Lab, Outcome, Run, assert_same, at, code, contents_of, eventually, needs, plant};
@@ -43,14 +44,16 @@ impl<'a> Counted<'a> {
     }
 
     fn marks(&self) -> Marks {
+        let of = |name: &str| self.packets(name);
+        Marks { expedited: of("ef"), lower_effort: of("le"), plain: of("plain"), on_words: of("words") }
+    }
+
+    /// What a counter of this host has counted.
+    fn packets(&self, name: &str) -> u64 {
         let listed = Run::new("nft").args(["list", "counters"]).in_namespace(&self.host.namespace).run().expect(0);
         let text = listed.stdout_text();
-        let of = |name: &str| {
-            let (_, rest) = text.split_once(&format!("counter n_{name} {{")).unwrap_or_else(|| panic!("{text}"));
-            let packets = rest.split_whitespace().nth(1).and_then(|word| word.parse().ok());
-            packets.unwrap_or_else(|| panic!("{text}"))
-        };
-        Marks { expedited: of("ef"), lower_effort: of("le"), plain: of("plain"), on_words: of("words") }
+        let (_, rest) = text.split_once(&format!("counter n_{name} {{")).unwrap_or_else(|| panic!("{text}"));
+        rest.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{text}"))
     }
 }
 
@@ -194,6 +197,13 @@ fn with_policy(serve: Run, policy: &str) -> Run {
     serve.arg("--policy").arg(path)
 }
 
+/// The user's own policy on a host.
+fn own_policy(host: &Host, text: &str) {
+    let config = host.dir.join("config/haul");
+    std::fs::create_dir_all(&config).expect("own directory");
+    std::fs::write(config.join("policy.toml"), text).expect("own file");
+}
+
 /// A client whose policy has hooks, which write what they are asked into a file.
 struct Hooked {
     lab: Lab,
@@ -210,8 +220,6 @@ impl Hooked {
         let lab = Lab::pair();
         let on_raise = on_raise(lab.home());
         let said = lab.data("home").join("said");
-        let config = lab.home().dir.join("config/haul");
-        std::fs::create_dir_all(&config).expect("own directory");
         let script = |more: &str| format!("cat >> {}; {more}", said.display());
         let command = |more: &str| format!("[\"/bin/sh\", \"-c\", {:?}]", script(more));
         let policy = format!(
@@ -219,7 +227,7 @@ impl Hooked {
             command(&on_raise),
             command("exit 0")
         );
-        std::fs::write(config.join("policy.toml"), policy).expect("own file");
+        own_policy(lab.home(), &policy);
         Self { lab, said }
     }
 
@@ -267,21 +275,64 @@ fn hooks_that_refuse_fail_hang_or_talk_without_end_leave_the_copy_as_it_is() {
 }
 
 #[test]
-fn only_connections_that_leave_where_the_hook_grants_priority_are_marked() {
+fn lanes_leave_where_the_hook_grants_priority_and_only_those_are_marked() {
     needs!(Haul, Nftables);
-    for (outlet, follows) in [(r#""local":"HERE""#, true), (r#""local":"HERE","ports":[1,2]"#, false)] {
-        let hooked = Hooked::with(|home| {
-            format!("echo '{{\"granted\":true,{}}}'", outlet.replace("HERE", &home.v4.to_string()))
-        });
+    // Of 100 ports nobody else uses, as the kernel picks from 32768 on.
+    for (outlet, elsewhere) in [
+        (r#""local":"HERE""#, "ip saddr != HERE"),
+        (r#""ports":[20000,20099]"#, "tcp sport != 20000-20099"),
+        (r#""local":"OTHER""#, "ip saddr != OTHER"),
+        (r#""local":"OTHER","ports":[20000,20099]"#, "ip saddr . tcp sport != { OTHER . 20000-20099 }"),
+    ] {
+        let other = Ipv4Addr::new(10, 77, 0, 99);
+        let named =
+            |text: &str, home: &Host| text.replace("HERE", &home.v4.to_string()).replace("OTHER", &other.to_string());
+        let hooked = Hooked::with(|home| format!("echo '{{\"granted\":true,{}}}'", named(outlet, home)));
+        hooked.lab.home().add_address(other);
         let counted = Counted::at(hooked.lab.alpha(), "input", hooked.lab.alpha().ssh_port);
-        let run = hooked.push(&["--rate", "8MB"]).run().expect(code::OK);
-        let warned = run.events_named("warning").iter().any(|event| event.to_string().contains("has none from there"));
-        assert_eq!(
-            (marked_bytes(&run) > 0, counted.marks().expedited > 0, warned),
-            (follows, follows, !follows),
-            "{run}"
-        );
+        hooked.lab.alpha().nft(&format!(
+            "table inet outlet {{\ncounter n_elsewhere {{}}\nchain c {{\ntype filter hook input priority 0;\n\
+             ip dscp ef {} counter name n_elsewhere\n}}\n}}\n",
+            named(elsewhere, hooked.lab.home())
+        ));
+        let run = hooked.push(&["--rate", "4MB"]).run().expect(code::OK);
+        assert_same(&hooked.lab.data("home").join("from"), &hooked.lab.data("alpha").join("to"), Facets::PLAIN);
+        assert!(marked_bytes(&run) > 1 << 20 && counted.marks().expedited > 0, "{outlet}\n{run}");
+        assert_eq!(counted.packets("elsewhere"), 0, "{outlet}\n{run}");
+        assert!(run.events_named("warning").is_empty(), "{outlet}\n{run}");
     }
+}
+
+#[test]
+fn where_the_host_cannot_leave_as_the_hook_grants_the_copy_goes_on_unmarked_with_a_word() {
+    needs!(Haul, Nftables);
+    let hooked = Hooked::new(r#"echo '{"granted":true,"local":"192.0.2.77"}'"#);
+    let counted = Counted::at(hooked.lab.alpha(), "input", hooked.lab.alpha().ssh_port);
+    let run = hooked.push(&["--rate", "8MB"]).run().expect(code::OK);
+    assert_same(&hooked.lab.data("home").join("from"), &hooked.lab.data("alpha").join("to"), Facets::PLAIN);
+    run.clone().says(&["has none from there", "192.0.2.77: this host has no such address"]);
+    assert_eq!((counted.marks().expedited, marked_bytes(&run)), (0, 0), "{run}");
+}
+
+#[test]
+fn a_side_that_does_not_dial_says_that_it_cannot_choose_where_its_lanes_leave() {
+    needs!(Haul, Nftables);
+    let daemon = Daemon::start_as("rw", |serve| {
+        with_policy(
+            serve,
+            r#"
+            [hooks]
+            on-raise = ["/bin/echo", '{"granted":true,"ports":[20000,20099]}']
+            on-release = ["/bin/true"]
+        "#,
+        )
+    });
+    plant::many(&daemon.offered.join("from"), 40, 256 << 10, 1);
+    let to = daemon.lab.data("home").join("to");
+    let run =
+        daemon.cp().args(["--priority", "--rate", "8MB"]).arg(daemon.url("from/")).arg(&to).run().expect(code::OK);
+    run.clone().says(&["has none from there", "this side does not open the connections"]);
+    assert_eq!(marked_bytes(&run), 0, "{run}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use haul_net::Way;
 use serde::{Deserialize, Serialize};
 
 use super::class_policy::HookCommands;
@@ -89,16 +90,37 @@ impl Answer {
     pub(crate) fn outlet(&self) -> Result<Outlet, String> {
         let parse = |text: &String| text.parse::<IpAddr>().map_err(|_| format!("'{text}' is no address to send from"));
         let address = self.local.as_ref().map(parse).transpose()?.map(|address| address.to_canonical());
-        Ok(Outlet { address, ports: self.ports })
+        match self.ports {
+            Some((first, last)) if first == 0 || first > last => {
+                Err(format!("{first} to {last} are no ports to send from"))
+            }
+            ports => Ok(Outlet { address, ports }),
+        }
     }
 }
 
 impl Outlet {
+    /// Every connection leaves there.
+    pub(crate) fn is_anywhere(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// This way, but leaving there. Another address may be of another device.
+    pub(crate) fn way(&self, way: &Way) -> Way {
+        let keeps_device = self.address.is_none() || self.address == way.local;
+        Way {
+            local: self.address.or(way.local),
+            ports: self.ports,
+            device: way.device.clone().filter(|_| keeps_device),
+            ..way.clone()
+        }
+    }
+
     /// A connection with this end here leaves there.
     pub(crate) fn has(&self, end: Option<SocketAddr>) -> bool {
         let is_address = |end: SocketAddr| self.address.is_none_or(|address| address == end.ip().to_canonical());
         let is_port = |end: SocketAddr| self.ports.is_none_or(|(first, last)| (first..=last).contains(&end.port()));
-        *self == Self::default() || end.is_some_and(|end| is_address(end) && is_port(end))
+        self.is_anywhere() || end.is_some_and(|end| is_address(end) && is_port(end))
     }
 }
 
@@ -138,5 +160,18 @@ mod tests {
         assert_eq!(both.to_string(), "2001:db8::1, ports 50000 to 50010");
         let nonsense = serde_json::from_str::<Answer>(r#"{"granted":true,"local":"vlan7"}"#).unwrap();
         assert_eq!(nonsense.outlet(), Err("'vlan7' is no address to send from".to_owned()));
+        let nonsense = serde_json::from_str::<Answer>(r#"{"granted":true,"ports":[9,8]}"#).unwrap();
+        assert_eq!(nonsense.outlet(), Err("9 to 8 are no ports to send from".to_owned()));
+    }
+
+    #[test]
+    fn a_way_leaves_where_the_grant_holds_and_by_the_device_of_that_address() {
+        let outlet = |json: &str| serde_json::from_str::<Answer>(json).unwrap().outlet().unwrap();
+        let device = Some("eth1".parse().unwrap());
+        let way = Way { local: Some("10.0.0.1".parse().unwrap()), device, ..Way::default() };
+        let ports = outlet(r#"{"granted":true,"ports":[50000,50010]}"#).way(&way);
+        assert_eq!(ports, Way { ports: Some((50_000, 50_010)), ..way.clone() });
+        let other = outlet(r#"{"granted":true,"local":"10.0.0.7"}"#).way(&way);
+        assert_eq!(other, Way { local: Some("10.0.0.7".parse().unwrap()), ..Way::default() });
     }
 }

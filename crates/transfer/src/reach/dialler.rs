@@ -11,8 +11,9 @@ use haul_engine::path::{QUICK_FROM_US, START_LANES_MAX};
 use haul_engine::plan;
 use haul_net::way::Protocol;
 use haul_net::{Applied, NetError, Stream, Way, dial, mptcp};
-use haul_wire::lane::lane_of;
+use haul_wire::lane::{index_of, lane_of};
 
+use crate::kept::hook_words::Outlet;
 use crate::reach::lane_terms::{LaneTerms, greet, greet_padded};
 use crate::session::channel::SessionEvent;
 use crate::sync::lock;
@@ -51,6 +52,8 @@ pub(crate) struct Dialler {
     is_given_up: Arc<AtomicBool>,
     /// A handshake failed that began with padding: something on the way may not like it.
     padding_failed: Arc<AtomicBool>,
+    /// Where lanes leave that are dialled from now on: an operator's program grants priority to those alone.
+    outlet: Arc<Mutex<Outlet>>,
 }
 
 impl Dialler {
@@ -70,6 +73,7 @@ impl Dialler {
             connected: Arc::default(),
             is_given_up: Arc::default(),
             padding_failed: Arc::default(),
+            outlet: Arc::default(),
         }
     }
 
@@ -87,10 +91,55 @@ impl Dialler {
         self.is_given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Connects one lane; returns it with its connect time in microseconds. A candidate where somebody else answers is
-    /// dropped; the one that works is remembered. `answered` hears of each that takes a connection, before it has proved who it is.
+    /// Connects one lane from where lanes shall leave, or else by the way of the path: a lane without priority carries data, too.
     fn dial(
         &self,
+        index: u16,
+        timeout: Duration,
+        answered: &mut dyn FnMut(SocketAddr, u32),
+    ) -> Result<(Stream, u32), NetError> {
+        let outlet = *lock(&self.outlet);
+        if !outlet.is_anywhere()
+            && let Ok(dialled) = self.dial_by(&outlet.way(&self.way), index, timeout, answered)
+        {
+            return Ok(dialled);
+        }
+        self.dial_by(&self.way, index, timeout, answered)
+    }
+
+    /// Lanes that are dialled from now on leave from there. These lanes are dialled again, one after the other; each replaces its
+    /// predecessor once it stands. False: no thread could be started.
+    pub(super) fn leave_from(self: &Arc<Self>, outlet: Outlet, lanes: &[u16]) -> bool {
+        *lock(&self.outlet) = outlet;
+        if lanes.is_empty() {
+            return true;
+        }
+        let (dialler, way, lanes) = (Arc::clone(self), outlet.way(&self.way), lanes.to_vec());
+        let moves = move || {
+            let mut outcome = Ok(());
+            for index in lanes.into_iter().map(index_of) {
+                if dialler.is_over() {
+                    return;
+                }
+                match dialler.dial_by(&way, index, WAY_TIMEOUT, &mut |_, _| {}) {
+                    Ok((stream, _)) => dialler.hand_over(stream, index),
+                    // The next lane would meet the same.
+                    Err(error) => {
+                        outcome = Err(error.to_string());
+                        break;
+                    }
+                }
+            }
+            let _ = dialler.terms.events.send(SessionEvent::LanesMoved { path: dialler.path, outcome });
+        };
+        self.terms.crew.start(format!("move-{}", self.path), moves).is_ok()
+    }
+
+    /// Connects one lane by this way; returns it with its connect time in microseconds. A candidate where somebody else answers is
+    /// dropped; the one that works is remembered. `answered` hears of each that takes a connection, before it has proved who it is.
+    fn dial_by(
+        &self,
+        way: &Way,
         index: u16,
         timeout: Duration,
         answered: &mut dyn FnMut(SocketAddr, u32),
@@ -101,8 +150,7 @@ impl Dialler {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let start = Instant::now();
-            let socket =
-                dial::dial(&candidates, left, &self.terms.wanted().policies, &self.way, self.terms.crew.cancel())?;
+            let socket = dial::dial(&candidates, left, &self.terms.wanted().policies, way, self.terms.crew.cancel())?;
             let rtt_us = micros(start.elapsed());
             let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
             answered(address, rtt_us);
@@ -222,6 +270,7 @@ impl Dialler {
                 connected: Arc::clone(&self.connected),
                 is_given_up: Arc::clone(&self.is_given_up),
                 padding_failed: Arc::clone(&self.padding_failed),
+                outlet: Arc::clone(&self.outlet),
             }),
             None => Arc::clone(self),
         };

@@ -16,6 +16,7 @@ use haul_wire::control::{Carriage, Control, Dial, Notice};
 use haul_wire::limits::MAX_PATHS;
 
 use crate::faults;
+use crate::kept::hook_words::Outlet;
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
 use crate::reach::early_lanes::Early;
 use crate::reach::lane_terms::{LaneTerms, Memory};
@@ -92,6 +93,10 @@ impl LaneKeeper for Keeper {
 
     fn want(&mut self, path: u16, lanes: u16) -> bool {
         lock(&self.0).as_mut().is_some_and(|keeper| keeper.want(path, lanes))
+    }
+
+    fn leave_from(&mut self, path: u16, outlet: Outlet, lanes: &[u16]) -> bool {
+        lock(&self.0).as_mut().is_some_and(|keeper| keeper.leave_from(path, outlet, lanes))
     }
 }
 

@@ -21,6 +21,7 @@ use haul_wire::control::{Control, MoverWord, Role, SenderSummary};
 use haul_wire::lane::path_of;
 use haul_wire::limits::MAX_MOVERS;
 
+use crate::kept::hook_words::Outlet;
 use crate::kept::known_paths::{Direction, KnownPaths};
 use crate::kept::surroundings::Surroundings;
 use crate::reach::connect::connect;
@@ -164,6 +165,14 @@ impl<K: LaneKeeper> LaneKeeper for Keepers<K> {
                 true
             }
             None => self.leader.want(path, lanes),
+        }
+    }
+
+    fn leave_from(&mut self, path: u16, outlet: Outlet, lanes: &[u16]) -> bool {
+        match lock(&self.movers).get_mut(&path) {
+            Some(Redial::Direct(redialler)) => redialler.leave_from(outlet, lanes),
+            Some(Redial::InsideSsh(keeper)) => keeper.leave_from(path, outlet, lanes),
+            None => self.leader.leave_from(path, outlet, lanes),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use haul_engine::path::AUTO_LANES_MAX;
 use haul_wire::lane::index_of;
 
+use crate::kept::hook_words::Outlet;
 use crate::reach::dialler::{Dialler, REDIAL_PAUSE, WAY_TIMEOUT};
 use crate::sync::lock;
 
@@ -68,6 +69,11 @@ impl Redialler {
                 }
             }
         });
+    }
+
+    /// See [`LaneKeeper::leave_from`](crate::session::lane_threads::LaneKeeper::leave_from).
+    pub(crate) fn leave_from(&self, outlet: Outlet, lanes: &[u16]) -> bool {
+        self.dialler.leave_from(outlet, lanes)
     }
 
     /// So many lanes of its path would be of use.

@@ -11,6 +11,7 @@ use haul_net::Stream;
 use haul_wire::control::{Control, Dial};
 use haul_wire::limits::{MAX_LANES, MAX_MOVERS, MAX_PATHS};
 
+use crate::kept::hook_words::Outlet;
 use crate::reach::attach::LinkDialler;
 use crate::reach::dialler::{Dialler, Further};
 use crate::reach::lane_terms::LaneTerms;
@@ -38,6 +39,10 @@ impl LaneKeeper for FarKeeper {
 
     fn want(&mut self, path: u16, lanes: u16) -> bool {
         lock(&self.0).as_mut().is_some_and(|paths| paths.want(path, lanes))
+    }
+
+    fn leave_from(&mut self, path: u16, outlet: Outlet, lanes: &[u16]) -> bool {
+        lock(&self.0).as_mut().is_some_and(|paths| paths.leave_from(path, outlet, lanes))
     }
 }
 

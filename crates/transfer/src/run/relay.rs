@@ -208,6 +208,7 @@ impl Relay<'_> {
                 | SessionEvent::LaneDown(_)
                 | SessionEvent::FallsShort(_)
                 | SessionEvent::PathLost { .. }
+                | SessionEvent::LanesMoved { .. }
                 | SessionEvent::Moved(..)
                 | SessionEvent::LaneBack(_)
                 | SessionEvent::Wake => {}

@@ -32,6 +32,8 @@ pub(crate) enum SessionEvent {
     FallsShort(Vec<Applied>),
     /// Who brings the lanes knows that this path leads nowhere any more.
     PathLost { path: u16, why: String },
+    /// The lanes of this path that were to leave elsewhere do so, as far as that was possible.
+    LanesMoved { path: u16, outcome: Result<(), String> },
     /// A mover wrote these, on lanes of this path.
     Moved(u16, Vec<MovedChunk>),
     /// Something changed that the loop should look at now.
@@ -276,9 +278,11 @@ fn of_session(event: SessionEvent) -> Option<SessionEvent> {
         | SessionEvent::FallsShort(_)
         | SessionEvent::NoLanes(_) => Some(event),
         SessionEvent::LaneDown(LaneEnd { lane, error: Some(_), .. }) => Some(SessionEvent::LaneDown(lost(lane))),
-        SessionEvent::LaneDown(_) | SessionEvent::PathLost { .. } | SessionEvent::Moved(..) | SessionEvent::Wake => {
-            None
-        }
+        SessionEvent::LaneDown(_)
+        | SessionEvent::PathLost { .. }
+        | SessionEvent::LanesMoved { .. }
+        | SessionEvent::Moved(..)
+        | SessionEvent::Wake => None,
     }
 }
 

@@ -13,6 +13,7 @@ use haul_wire::control::{Control, Notice};
 use haul_wire::lane::path_of;
 use haul_wire::limits::MAX_LANES;
 
+use crate::kept::hook_words::Outlet;
 use crate::session::channel::{Channel, EventSender, LaneBack, LaneEnd};
 use crate::session::farewell::FAREWELL;
 use crate::session::lane_addresses::LaneAddresses;
@@ -26,6 +27,10 @@ pub(crate) trait LaneKeeper: Send {
 
     /// So many lanes of this path would be of use. False: this side cannot bring any.
     fn want(&mut self, path: u16, lanes: u16) -> bool;
+
+    /// Lanes of a path that are dialled from now on leave this host there, and these lanes are dialled again for that. The answer comes as
+    /// [`SessionEvent::LanesMoved`]. False: this side cannot.
+    fn leave_from(&mut self, path: u16, outlet: Outlet, lanes: &[u16]) -> bool;
 }
 
 /// A side that does not dial.
@@ -35,6 +40,10 @@ impl LaneKeeper for NoKeeper {
     fn lane_lost(&mut self, _lane: u16) {}
 
     fn want(&mut self, _path: u16, _lanes: u16) -> bool {
+        false
+    }
+
+    fn leave_from(&mut self, _path: u16, _outlet: Outlet, _lanes: &[u16]) -> bool {
         false
     }
 }

@@ -10,6 +10,7 @@ use haul_engine::paths::Way;
 use haul_wire::lane::path_of;
 use haul_wire::limits::MAX_PATHS;
 
+use crate::kept::hook_words::Outlet;
 use crate::reach::dialler::Dialler;
 use crate::reach::redial::Redialler;
 use crate::session::channel::{Channel, LinkId};
@@ -302,6 +303,12 @@ impl LaneKeeper for PathSet {
             redialler.want(lanes);
         }
         true
+    }
+
+    fn leave_from(&mut self, path: u16, outlet: Outlet, lanes: &[u16]) -> bool {
+        let state = lock(&self.state);
+        let Some(dialler) = state.paths.get(&path).and_then(|path| path.dialler.as_ref()) else { return false };
+        dialler.leave_from(outlet, lanes)
     }
 }
 

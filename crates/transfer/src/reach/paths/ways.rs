@@ -10,7 +10,7 @@ use crate::session::lane_addresses::LaneAddresses;
 
 /// How connections leave this host on this way.
 pub(super) fn out(way: &Way, protocol: Transport) -> haul_net::Way {
-    haul_net::Way { local: Some(way.local), device: way.interface.parse().ok(), protocol }
+    haul_net::Way { local: Some(way.local), ports: None, device: way.interface.parse().ok(), protocol }
 }
 
 /// The way between these addresses.

@@ -8,6 +8,7 @@ use haul_net::{NetError, Stream};
 use haul_wire::lane::lane_of;
 use haul_wire::limits::MAX_LANES;
 
+use crate::kept::hook_words::Outlet;
 use crate::reach::lane_terms::{LaneTerms, greet};
 use crate::session::channel::SessionEvent;
 use crate::session::lane_threads::LaneKeeper;
@@ -89,6 +90,11 @@ impl LaneKeeper for SshKeeper {
     /// Each lane would be a login of its own, and sshd bounds them: those that are there have to do.
     fn want(&mut self, _path: u16, _lanes: u16) -> bool {
         true
+    }
+
+    /// No network on the way could be asked for them.
+    fn leave_from(&mut self, _path: u16, _outlet: Outlet, _lanes: &[u16]) -> bool {
+        false
     }
 
     fn lane_lost(&mut self, lane: u16) {

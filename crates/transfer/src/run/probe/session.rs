@@ -283,7 +283,10 @@ impl End<'_> {
                 self.channel.outbox().send(Control::PathLost { path });
                 self.watch.on_notice(convert::path_lost(path, &why));
             }
-            SessionEvent::LaneBack(_) | SessionEvent::Moved(..) | SessionEvent::Wake => {}
+            SessionEvent::LaneBack(_)
+            | SessionEvent::LanesMoved { .. }
+            | SessionEvent::Moved(..)
+            | SessionEvent::Wake => {}
         }
         Ok(None)
     }

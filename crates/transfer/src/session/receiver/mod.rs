@@ -307,7 +307,7 @@ fn await_begin(
                 | SessionEvent::FallsShort(_),
             ) => {}
             Some(SessionEvent::NoLanes(error)) => return Err(error),
-            Some(SessionEvent::PathLost { .. } | SessionEvent::Moved(..)) => {}
+            Some(SessionEvent::PathLost { .. } | SessionEvent::LanesMoved { .. } | SessionEvent::Moved(..)) => {}
             Some(SessionEvent::Wake) | None => {}
         }
     }
@@ -466,7 +466,7 @@ impl Session<'_> {
                     self.channel.outbox().send(Control::PathLost { path });
                     self.shared.notice(convert::path_lost(path, &why));
                 }
-                SessionEvent::Wake | SessionEvent::Moved(..) => {}
+                SessionEvent::Wake | SessionEvent::LanesMoved { .. } | SessionEvent::Moved(..) => {}
             }
             self.forgive(begun.elapsed());
         }

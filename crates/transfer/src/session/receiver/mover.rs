@@ -84,7 +84,7 @@ fn run_session(
                 }
                 Some(SessionEvent::FallsShort(short)) => lanes.tell_short(&short, "a receiving host", channel),
                 Some(SessionEvent::NoLanes(_) | SessionEvent::PathLost { .. } | SessionEvent::Moved(..))
-                | Some(SessionEvent::LaneBack(_) | SessionEvent::Wake)
+                | Some(SessionEvent::LanesMoved { .. } | SessionEvent::LaneBack(_) | SessionEvent::Wake)
                 | None => {}
             }
         }

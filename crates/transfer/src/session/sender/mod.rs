@@ -51,7 +51,7 @@ use crate::session::lane_threads::{LaneKeeper, Lanes};
 use crate::session::movers::Movers;
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
-use crate::session::tuning::Tuning;
+use crate::session::tuning::{Move, Tuning};
 use crate::session::wiring::Wiring;
 use crate::session::{convert, farewell, rights, stalls};
 
@@ -264,6 +264,7 @@ impl<'a> Session<'a> {
             SessionEvent::FallsShort(short) => self.lanes.tell_short(&short, "the sending host", self.channel),
             SessionEvent::NoLanes(error) => self.lanes.give_up(error),
             SessionEvent::PathLost { path, why } => self.lose_path(path, why),
+            SessionEvent::LanesMoved { path, outcome } => self.tuning.lanes_moved(path, outcome),
             SessionEvent::Moved(path, chunks) => self.shared.on_moved(path, chunks),
             // The loop hears what the far side says.
             SessionEvent::Wake | SessionEvent::Control(_) | SessionEvent::ControlEnded(_) => {}
@@ -324,6 +325,11 @@ impl<'a> Session<'a> {
         for (path, lanes) in turn.lanes {
             if !keeper.want(path, lanes) {
                 outbox.send(Control::WantLanes { path, lanes });
+            }
+        }
+        for Move { path, outlet, lanes } in turn.moves {
+            if !keeper.leave_from(path, outlet, &lanes) {
+                self.tuning.lanes_moved(path, Err("this side does not open the connections".into()));
             }
         }
         for notice in turn.notices {

@@ -6,6 +6,7 @@
 mod deadline;
 mod lane;
 mod modest;
+mod outlets;
 mod report;
 #[cfg(test)]
 mod scenarios;
@@ -41,6 +42,7 @@ use crate::session::{convert, host_facts};
 use deadline::Deadline;
 use lane::{Lane, LaneAdvice};
 use modest::Modesty;
+pub(crate) use outlets::Move;
 use service::{Classes, PathNow as PathInClass};
 use subflows::Subflows;
 pub(crate) use swallowed::Swallowed;
@@ -116,6 +118,8 @@ pub(crate) struct Turn {
     pub(crate) give_up: Vec<u16>,
     /// Nothing comes through on these paths: all their lanes are to be cut.
     pub(crate) lost: Vec<u16>,
+    /// Lanes of these paths shall leave elsewhere.
+    pub(crate) moves: Vec<Move>,
     /// Choices with their reasons, for whoever watches.
     pub(crate) notices: Vec<Notice>,
     /// The paths as they are, when it is time to tell it.
@@ -246,6 +250,11 @@ impl Tuning {
         true
     }
 
+    /// An order of [`Turn::moves`] was carried out, as far as that was possible.
+    pub(crate) fn lanes_moved(&mut self, path: u16, outcome: Result<(), String>) {
+        self.classes.lanes_moved(path, outcome);
+    }
+
     /// How long the session may wait for its next event.
     pub(crate) fn tick(&self) -> Duration {
         match (self.modesty.is_empty(), self.some_finish()) {
@@ -346,6 +355,7 @@ impl Tuning {
         }
         turn.notices.extend(self.modesty.told());
         turn.notices.extend(self.classes.told());
+        turn.moves = self.classes.moves();
     }
 
     /// The paths since it was last told.

@@ -28,6 +28,7 @@ use crate::session::hooks::Hooks;
 use crate::session::lane_addresses::LaneAddresses;
 
 use super::lane::Lane;
+use super::outlets::{Granted, Move};
 
 /// The classes of a session's paths.
 pub(super) struct Classes {
@@ -40,6 +41,8 @@ pub(super) struct Classes {
     paths: BTreeMap<u16, OfPath>,
     /// What is to be told with the next turn.
     untold: Vec<Notice>,
+    /// And to be ordered.
+    moves: Vec<Move>,
     was_refused: bool,
     /// See [`Classes::schedule_wants`].
     wanted: Option<ServiceClass>,
@@ -54,9 +57,8 @@ struct OfPath {
     class: ServiceClass,
     addresses: Option<LaneAddresses>,
     hook: Hook,
-    /// Where the connections leave that the operator's program granted it to.
-    outlet: Outlet,
-    was_outside: bool,
+    /// Where its connections have to leave for what the operator's program granted.
+    granted: Granted,
     /// Until when its time with priority is counted.
     counted_us: u64,
     is_over: bool,
@@ -99,6 +101,7 @@ impl Classes {
             hooks,
             paths: BTreeMap::new(),
             untold: Vec::new(),
+            moves: Vec::new(),
             was_refused: false,
             wanted: None,
         }
@@ -139,7 +142,7 @@ impl Classes {
         if self.asked != AskedClass::Auto
             && let Some(of) = self.paths.get(&path)
             && !of.drops.is_certain()
-            && (of.class != ServiceClass::Priority || of.outlet.has(lane.probe.local_addr()))
+            && (of.class != ServiceClass::Priority || of.granted.has(lane.probe.local_addr()))
         {
             self.mark(lane, of.class);
         }
@@ -165,8 +168,7 @@ impl Classes {
             class: if self.hooks.is_some() { class.min(ServiceClass::Normal) } else { class },
             addresses,
             hook: Hook::None,
-            outlet: Outlet::default(),
-            was_outside: false,
+            granted: Granted::default(),
             counted_us: 0,
             is_over: false,
             gone_marked_bytes: 0,
@@ -202,8 +204,8 @@ impl Classes {
         let carry = &now.lanes[..now.carrying.min(now.lanes.len())];
         let (mut marked, mut change) = (0, None);
         if asked == AskedClass::Auto {
-            // Until the operator's program has answered nothing is marked, and so nothing to be seen of it.
-            if of.hook != Hook::Asked {
+            // Until the operator's program has answered, and lanes leave where it says, nothing is marked, and so nothing to be seen of it.
+            if of.hook != Hook::Asked && !of.granted.is_moving() {
                 let (at_us, estimate, ends) = (now.at_us, now.estimate, now.ends);
                 let seen = Seen { at_us, estimate, lanes: carry, may_raise, ends };
                 change = of.aware.on_sample(&seen);
@@ -223,6 +225,10 @@ impl Classes {
             if of.class == ServiceClass::Priority && !matches!(of.hook, Hook::Granted(_)) {
                 (of.class, marked) = (ServiceClass::Normal, 0);
             }
+            if of.hook == Hook::None && !of.granted.outlet().is_anywhere() {
+                of.granted = Granted::default();
+                self.moves.push(Move { path: now.path, outlet: Outlet::default(), lanes: Vec::new() });
+            }
         }
         let has_ended = is_over && !std::mem::replace(&mut of.is_over, is_over);
         let granted = if let Hook::Granted(rate) = of.hook { rate } else { None };
@@ -239,11 +245,11 @@ impl Classes {
             of.class = of.class.min(ServiceClass::Normal);
         }
         let class = of.class;
-        let outlet = if class == ServiceClass::Priority { of.outlet } else { Outlet::default() };
-        let mut outside = 0;
+        let outlet = if class == ServiceClass::Priority { of.granted.outlet() } else { Outlet::default() };
+        let mut outside = Vec::new();
         for (at, lane) in lanes.enumerate() {
             let is_outside = at < marked && !outlet.has(lane.probe.local_addr());
-            outside += usize::from(is_outside);
+            outside.extend(is_outside.then_some(lane.number));
             let class = if at < marked && !is_outside { class } else { ServiceClass::Normal };
             self.mark(lane, class);
             let is_scout = asked == AskedClass::Auto && marked > 0 && at == marked;
@@ -251,7 +257,7 @@ impl Classes {
                 lane.watches();
             }
         }
-        self.tell_of_outlet(now.path, outlet, outside > 0 && outside >= marked);
+        self.on_outside(now.path, &outside, marked);
         if has_ended {
             let why = format!(
                 "priority was allowed for {} s a day, and they are over",
@@ -270,15 +276,26 @@ impl Classes {
         (class != before).then_some(class)
     }
 
-    /// No connection leaves where the operator's program granted priority: said once for each grant.
-    fn tell_of_outlet(&mut self, path: u16, outlet: Outlet, is_outside: bool) {
-        let Some(of) = self.paths.get_mut(&path).filter(|of| is_outside && !of.was_outside) else { return };
-        of.was_outside = true;
-        let text = format!(
-            "the operator's program grants priority to connections from {outlet}, and this path has none from there: it stays unmarked. \
-             --paths chooses the address, --port-range the ports of a side that listens"
-        );
-        self.untold.push(Notice::Warning { text: convert::bounded(text) });
+    /// These of the marked lanes do not leave where the operator's program grants priority.
+    fn on_outside(&mut self, path: u16, outside: &[u16], marked: usize) {
+        let Some(of) = self.paths.get_mut(&path) else { return };
+        if let Some(lanes) = of.granted.on_outside(outside) {
+            self.moves.push(Move { path, outlet: of.granted.outlet(), lanes });
+        }
+        self.untold.extend(of.granted.word(outside.len(), marked));
+    }
+
+    /// An order of [`Classes::moves`] was carried out, as far as that was possible.
+    pub(super) fn lanes_moved(&mut self, path: u16, outcome: Result<(), String>) {
+        let Some(of) = self.paths.get_mut(&path) else { return };
+        if of.granted.on_moved(outcome) {
+            of.aware.granted(of.counted_us);
+        }
+    }
+
+    /// What is to be ordered of whoever dials.
+    pub(super) fn moves(&mut self) -> Vec<Move> {
+        std::mem::take(&mut self.moves)
     }
 
     fn mark(&mut self, lane: &mut Lane, class: ServiceClass) {
@@ -310,7 +327,7 @@ impl Classes {
             match event {
                 Event::Raise if is_granted => {
                     of.hook = Hook::Granted(answer.rate_bytes_per_s);
-                    (of.outlet, of.was_outside) = (outlet.unwrap_or_default(), false);
+                    of.granted = Granted::to(outlet.unwrap_or_default());
                     of.aware.granted(of.counted_us);
                     let rate = answer.rate_bytes_per_s.map(|rate| format!(", {:.1} Mbit/s", rate as f64 * 8e-6));
                     let choice = format!("{}{}", described(ServiceClass::Priority), rate.unwrap_or_default());

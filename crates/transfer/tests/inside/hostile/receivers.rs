@@ -10,6 +10,7 @@ use haul_wire::lane::{BLOCK_HEADER_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 
 use crate::kept::class_policy::Permits;
+use crate::kept::hook_words::Outlet;
 use crate::session::channel::EventSender;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::sender::{self, SenderJob};
@@ -143,6 +144,10 @@ impl LaneKeeper for Spare {
     }
 
     fn want(&mut self, _path: u16, _lanes: u16) -> bool {
+        false
+    }
+
+    fn leave_from(&mut self, _path: u16, _outlet: Outlet, _lanes: &[u16]) -> bool {
         false
     }
 }
