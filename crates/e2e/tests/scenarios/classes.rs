@@ -197,6 +197,61 @@ fn with_policy(serve: Run, policy: &str) -> Run {
     serve.arg("--policy").arg(path)
 }
 
+#[test]
+fn priority_that_is_used_up_ends_during_the_copy_with_a_word_and_the_next_copy_has_none() {
+    needs!(Haul, Nftables);
+    let lab = Lab::pair();
+    own_policy(lab.home(), "[default]\npriority-time-s = 1\n");
+    let counted = Counted::at(lab.alpha(), "input", lab.alpha().ssh_port);
+    let (from, to) = (planted(&lab, "home"), lab.data("alpha").join("to"));
+    let push = |name: &str| {
+        let cp = lab.cp().args(["-4", "--priority", "--rate", "2MB"]);
+        let run = cp.arg(contents_of(&from)).arg(at("alpha", to.join(name))).run().expect(code::OK);
+        assert_same(&from, &to.join(name), Facets::PLAIN);
+        run.clone().says(&["priority was allowed for 1 s a day, and they are over; the copy goes on as normal"]);
+        let changes = run.report()["class_changes"].as_array().cloned().unwrap_or_default();
+        assert!(changes.last().is_some_and(|change| change["class"] == "normal"), "{run}");
+        marked_bytes(&run)
+    };
+    // 10 MiB at this rate take five seconds.
+    let marked = push("first");
+    assert!((1..9 << 20).contains(&marked), "{marked}");
+    let first = counted.marks();
+    assert!(first.expedited > 0 && first.plain > 0, "{first:?}");
+    push("second");
+    let last = counted.marks();
+    assert!(last.expedited - first.expedited < first.expedited && last.plain > first.plain, "{first:?} {last:?}");
+}
+
+/// Runs what follows with another `/etc`, which nobody else sees.
+const WITH_ETC: &str = "mount --bind \"$1\" /etc; shift; exec \"$@\"";
+
+#[test]
+fn the_policy_of_the_system_holds_at_its_place_and_the_users_own_only_narrows_it() {
+    needs!(Haul, Nftables, Tool("unshare"));
+    let lab = Lab::pair();
+    let etc = lab.data("home").join("etc");
+    Run::new("cp").args(["-a", "/etc/."]).arg(&etc).run().expect(0);
+    std::fs::create_dir_all(etc.join("haul")).expect("own directory");
+    let (all, modest) =
+        ("classes = [\"background\", \"normal\", \"priority\"]", "classes = [\"normal\", \"background\"]");
+    let (from, to) = (planted(&lab, "home"), lab.data("alpha").join("to"));
+    for (number, (system, own, has)) in
+        [(modest, all, false), (all, modest, false), (all, all, true)].into_iter().enumerate()
+    {
+        std::fs::write(etc.join("haul/policy.toml"), format!("[default]\n{system}\n")).expect("own file");
+        own_policy(lab.home(), &format!("[default]\n{own}\n"));
+        let alone =
+            lab.home().run("unshare").args(["--mount", "--propagation", "private", "sh", "-euc", WITH_ETC, "sh"]);
+        let haul = haul_e2e::binary::find().expect("asked for with needs!(Haul)");
+        let cp = alone.arg(&etc).arg(haul).args(["cp", "--json", "--retry", "0", "--no-keep-login", "-F"]);
+        let cp = cp.arg(lab.ssh_config()).args(["-4", "--priority"]);
+        let run = cp.arg(contents_of(&from)).arg(at("alpha", to.join(number.to_string()))).run().expect(code::OK);
+        let refused = run.events_named("warning").iter().any(|event| event.to_string().contains("is not allowed here"));
+        assert_eq!((marked_bytes(&run) > 0, refused), (has, !has), "{system}, {own}\n{run}");
+    }
+}
+
 /// The user's own policy on a host.
 fn own_policy(host: &Host, text: &str) {
     let config = host.dir.join("config/haul");

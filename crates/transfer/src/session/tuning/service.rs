@@ -263,6 +263,8 @@ impl Classes {
                 "priority was allowed for {} s a day, and they are over",
                 allowed.priority_us().unwrap_or(0) / 1_000_000
             );
+            let text = format!("{why}; the copy goes on as {}", class.name());
+            self.untold.push(Notice::Warning { text: convert::bounded(text) });
             self.untold.push(convert::chose(Subject::Class, described(class), why));
         }
         if let Some(Change { class, reason }) = change {
