@@ -12,7 +12,7 @@ HAUL   := $(TARGET)/$(TRIPLE)/release/haul
 GUEST_KERNEL := $(abspath $(TARGET))/guest-kernel/linux.uml
 WITH_GUEST_KERNEL = $(if $(HAUL_LAB_KERNEL),,$(shell test -x $(GUEST_KERNEL) && echo HAUL_LAB_KERNEL=$(GUEST_KERNEL)))
 
-.PHONY: all build haul test setup-test fmt-check clippy tidy unit guest dist test-dist e2e sweep fuzz fuzz-brief lint-deny demo bench bench-web man install clean help
+.PHONY: all build haul test setup-test fmt-check clippy tidy unit guest dist test-dist e2e sweep fuzz fuzz-brief unit-fuzz-build lint-deny demo bench bench-web man install clean help
 
 all: build
 
@@ -23,7 +23,7 @@ haul:
 	$(CARGO) build --release --locked -p haul-cli
 
 # Everything that must be clean, quickest first.
-test: setup-test fmt-check tidy clippy unit fuzz-brief build test-dist guest e2e lint-deny-if-there
+test: setup-test fmt-check tidy clippy unit-fuzz-build test-dist guest e2e lint-deny-if-there
 
 setup-test:
 	scripts/setup-test.sh
@@ -60,6 +60,11 @@ DECODER ?= control
 fuzz:
 	$(CARGO) run --locked -p haul-fuzz --example corpus -- unpack fuzz/corpus
 	$(CARGO) +nightly fuzz run -s none --features libfuzzer $(DECODER)
+
+# Linking the program takes minutes of one processor: tests have the others meanwhile. Both profiles are built apart from each other.
+unit-fuzz-build:
+	$(CARGO) test --workspace --locked --exclude haul-e2e --no-run
+	+@$(MAKE) --no-print-directory --jobs=3 --output-sync=target unit fuzz-brief build
 
 # Each decoder over changes of what is kept, 150 s in all. The same packages as of `make unit`, so that nothing is built again.
 fuzz-brief:

@@ -1,7 +1,7 @@
 //! Each decoder for a while, over changes of what is kept and of what honest programs write. `make test` runs it.
 //!
 //! ```text
-//! cargo run -p haul-fuzz --example brief                   all of them; HAUL_SEED=n as another run had it
+//! cargo run -p haul-fuzz --example brief                   all of them; HAUL_FUZZ_SEED=n as another run had it
 //! cargo run -p haul-fuzz --example brief -- web FILE...    these inputs, for example one that was found
 //! ```
 //! A worker for each processor takes decoder after decoder. What strangers can reach has half a minute. The others share what is left.
@@ -65,8 +65,8 @@ fn again(name: &str, files: &[String]) -> io::Result<()> {
 
 fn all() -> ExitCode {
     let processors = thread::available_parallelism().map_or(1, usize::from).min(TARGETS.len());
-    let seed = env::var("HAUL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(seed_of_now);
-    println!("{} decoders on {processors} processors, HAUL_SEED={seed}", TARGETS.len());
+    let seed = env::var("HAUL_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(seed_of_now);
+    println!("{} decoders on {processors} processors, HAUL_FUZZ_SEED={seed}", TARGETS.len());
     say_the_first_panic_only();
     let begun = Instant::now();
     let turns = Mutex::new(turns(processors));
