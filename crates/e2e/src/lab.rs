@@ -294,7 +294,8 @@ impl Host {
         self.dir.join("cache")
     }
 
-    fn environment(&self) -> [(&'static str, PathBuf); 5] {
+    /// Where its programs keep what is theirs.
+    pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 5] {
         [
             ("HOME", self.dir.join("home")),
             ("XDG_CACHE_HOME", self.cache()),

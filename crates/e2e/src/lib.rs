@@ -29,6 +29,7 @@ pub mod run;
 pub mod slow;
 pub mod stranger;
 pub mod typist;
+pub mod user_manager;
 pub mod ways;
 
 pub use boxed::Boxed;
@@ -42,4 +43,5 @@ pub use power::MortalDisk;
 pub use proxy::{Fate, Harm, Proxy};
 pub use run::{Run, Running};
 pub use slow::{SlowCpu, SlowDisk};
+pub use user_manager::UserManager;
 pub use ways::{Joined, Ways};

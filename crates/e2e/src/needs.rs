@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::slow;
+use crate::{slow, user_manager};
 
 /// A condition of the machine.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub enum Need {
     Fuse,
     /// As `Boxed`, with the kernel of the package user-mode-linux.
     GuestKernel,
+    /// systemd that looks after the services of a user.
+    UserManager,
 }
 
 impl Need {
@@ -65,6 +67,13 @@ impl Need {
                 let is_named = std::env::var_os("HAUL_LAB_KERNEL").is_some();
                 if is_named { None } else { Need::Tool(GUEST_KERNEL).missing() }
             }),
+            Need::UserManager => {
+                let missing = ["systemd-run", "nsenter", "unshare"].into_iter().find_map(|name| Need::Tool(name).missing());
+                Need::Root.missing().or(missing).or_else(|| {
+                    let why = "needs systemd and a control group that root may write to";
+                    (!user_manager::is_possible()).then(|| why.into())
+                })
+            }
             Need::Nftables => Need::Namespaces.missing().or_else(|| Need::Tool("nft").missing()),
         }
     }

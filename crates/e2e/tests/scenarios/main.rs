@@ -8,6 +8,7 @@ mod batch;
 mod bootstrap;
 mod classes;
 mod daemon;
+mod detached;
 mod errors;
 mod faithful;
 mod faults;

@@ -1,0 +1,155 @@
+//! `haul cp --detach` over ssh: the terminal closes, and the copy goes on. With nobody to keep it, and as a service of the user's systemd.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use haul_e2e::{Facets, Lab, Running, UserManager, assert_same, at, code, eventually, needs, plant, user_manager};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const SIZE: u64 = 48 << 20;
+
+/// The copy takes some six seconds.
+const RATE: &str = "8MB";
+
+/// A shell in a terminal window at `home`, and a large file there.
+struct Desk {
+    lab: Lab,
+    source: PathBuf,
+    /// Exists once the shell was told that its terminal has closed.
+    hung_up: PathBuf,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let lab = Lab::pair();
+        let home = lab.data("home");
+        plant::file(&home.join("file"), SIZE, 1);
+        Self { source: home.join("file"), hung_up: home.join("hung-up"), lab }
+    }
+
+    /// Types a command into a new terminal, and waits until the prompt is back. script(1) is the terminal; a shell is the leader of
+    /// its session.
+    fn types(&self, before: &str, command: &str) -> Running {
+        let haul = haul_e2e::binary::find().expect("asked for with needs!");
+        let shell = format!(
+            "{before}\ntrap 'touch {}; exit' HUP\n{} {command}\necho prompt\nwhile :; do sleep 1; done",
+            self.hung_up.display(),
+            haul.display(),
+        );
+        let terminal = self.lab.home().run("unshare").args(["--mount", "script", "-q", "-e", "-c", &shell, "/dev/null"]);
+        let mut running = terminal.env("USER", "root").env("SHELL", "/bin/sh").current_dir(self.lab.data("home")).start();
+        running.when("the prompt is back", |running| {
+            String::from_utf8_lossy(&running.stdout_so_far()).lines().any(|line| line.trim() == "prompt")
+        });
+        running
+    }
+
+    /// The window is gone, and the kernel tells the shell.
+    fn closes(&self, terminal: Running) {
+        terminal.signal(Signal::KILL);
+        drop(terminal.wait());
+        eventually("the shell hears that its terminal is gone", Duration::from_secs(10), || self.hung_up.exists());
+        fs::remove_file(&self.hung_up).expect("own directory");
+    }
+
+    fn copy(&self, target: &str, more: &str) -> String {
+        let (config, target) = (self.lab.ssh_config(), self.target(target));
+        format!("cp --detach {more} -F {} file alpha:{}", config.display(), target.display())
+    }
+
+    fn target(&self, name: &str) -> PathBuf {
+        self.lab.data("alpha").join(name)
+    }
+
+    fn says(&self, line: &[&str]) -> String {
+        self.lab.haul().args(line).run().expect(code::OK).stdout_text()
+    }
+
+    fn status(&self, id: &str) -> Value {
+        let shown: Value = serde_json::from_str(&self.says(&["status", "--json", id])).expect("JSON");
+        shown["copies"][0].clone()
+    }
+
+    fn moved(&self, id: &str) -> u64 {
+        self.status(id)["now"]["bytes_moved"].as_u64().unwrap_or(0)
+    }
+
+    fn until(&self, id: &str, state: &str) -> Value {
+        eventually(&format!("copy {id} is {state}"), Duration::from_secs(60), || self.status(id)["state"] == state);
+        self.status(id)
+    }
+
+    /// The terminal of a copy closes. The copy goes on, is seen, and tells how it ended.
+    fn goes_on(&self, before: &str, keeper: &str) {
+        let told = self.lab.data("home").join("told");
+        let notify = format!("--rate {RATE} --notify 'dd status=none of={}'", told.display());
+        let terminal = self.types(before, &self.copy("went-on", &notify));
+        self.closes(terminal);
+
+        let at_closing = self.moved("1");
+        eventually("it moves data", Duration::from_secs(30), || self.moved("1") > at_closing + (1 << 20));
+        let status = self.until("1", "running");
+        assert_eq!(status["keeper"], keeper, "{status}");
+        assert!(status["now"]["eta_s"].as_u64().is_some_and(|left| left < 60), "{status}");
+        let said = self.says(&["status"]);
+        assert!(said.contains("  1  running") && said.contains(" left") && said.contains("file -> alpha:"), "{said}");
+
+        let ended = self.until("1", "ended");
+        assert_eq!(ended["ended"]["exit_code"], 0, "{ended}");
+        assert_same(&self.source, &self.target("went-on"), Facets::PLAIN);
+        let log = self.says(&["log", "1"]);
+        assert!(log.contains("copied 1 file, 48.0 MiB") && log.contains("verified BLAKE3"), "{log}");
+        let report: Value = serde_json::from_slice(&fs::read(&told).expect("somebody was told")).expect("JSON");
+        assert_eq!(report["report"]["files_moved"], 1, "{report}");
+    }
+
+    /// `haul stop` ends a copy. The same command goes on.
+    fn stops(&self, before: &str) {
+        let told = self.lab.data("home").join("told-of-the-stop");
+        let notify = format!("--rate 1MB --notify 'dd status=none of={}'", told.display());
+        let terminal = self.types(before, &self.copy("stopped", &notify));
+        self.closes(terminal);
+        eventually("it moves data", Duration::from_secs(30), || self.moved("2") > 1 << 20);
+        assert!(self.says(&["stop", "2"]).contains("copy 2 has stopped"));
+        let ended = self.until("2", "ended");
+        assert_eq!(ended["ended"]["result"], "interrupted", "{ended}");
+        let report: Value = serde_json::from_slice(&fs::read(&told).expect("somebody was told")).expect("JSON");
+        assert_eq!(report["error"]["fault"], "interrupted", "{report}");
+        self.lab.alpha().expect_no_haul_left(Duration::from_secs(10));
+        assert!(!self.target("stopped").exists());
+        let again = self.lab.cp().arg(&self.source).arg(at("alpha", self.target("stopped"))).run().expect(code::OK);
+        assert_same(&self.source, &self.target("stopped"), Facets::PLAIN);
+        let report = again.report();
+        assert!(report["bytes_read_again"].as_u64().is_some_and(|bytes| bytes > 0), "{again}");
+    }
+}
+
+#[test]
+fn a_copy_over_ssh_goes_on_when_its_terminal_closes() {
+    needs!(Namespaces, Haul, Tool("script"), Tool("unshare"));
+    let desk = Desk::new();
+    desk.goes_on("", "session");
+    desk.stops("");
+}
+
+#[test]
+fn a_copy_of_a_user_who_lingers_is_a_service_of_the_users_systemd() {
+    needs!(Namespaces, Haul, Tool("script"), UserManager);
+    let desk = Desk::new();
+    let manager = UserManager::start(desk.lab.home());
+    let lingers = user_manager::who_lingers();
+    desk.goes_on(lingers, "service");
+    desk.stops(lingers);
+    // It is a child of the manager, with the name that its log has.
+    let slow = desk.types(lingers, &desk.copy("third", "--rate 1MB"));
+    desk.closes(slow);
+    let pid = desk.until("3", "running")["pid"].as_u64().expect("a number");
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)).expect("proc(5)");
+    assert_eq!(parent, manager.id().to_string());
+    let units = desk.lab.home().run("systemctl").args(["--user", "list-units", "--plain", "haul-copy-*"]).run();
+    assert!(units.expect(code::OK).stdout_text().contains("haul copy 3"));
+    desk.says(&["stop", "3"]);
+}
