@@ -122,6 +122,15 @@ install: man
 	install -D -m 644 $(TARGET)/completions/_haul $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_haul
 	install -D -m 644 $(TARGET)/completions/haul.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/haul.fish
 
+# What `make install` with the same PREFIX and DESTDIR has brought.
+.PHONY: uninstall
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/haul $(DESTDIR)$(PREFIX)/bin/haul-lab
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/haul.1 $(DESTDIR)$(PREFIX)/share/man/man1/haul-*.1
+	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/haul
+	rm -f $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_haul
+	rm -f $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/haul.fish
+
 clean:
 	$(CARGO) clean
 
@@ -137,6 +146,7 @@ help:
 	@echo "make bench      against scp, rsync and globus-url-copy on this machine"
 	@echo "make bench-web  haul serve --http beside nginx on this machine"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"
+	@echo "make uninstall  takes that away again"
 	@echo "make dist       packages: a tarball, .deb, .rpm, a Python wheel, a container image"
 	@echo "make test-dist  each package in an empty root"
 	@echo "make lint-deny  licences, sources and vulnerabilities of the dependencies"

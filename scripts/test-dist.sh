@@ -43,18 +43,49 @@ essential=(base-files libc6 libc-bin dash coreutils diffutils dpkg tar sed grep 
     libbz2-1.0 liblzma5 libzstd1 libssl3 libssl3t64)
 debian() {
     local root=$1
+    skeleton "$root"
+    add_packages "$root" "${essential[@]}"
+    touch "$root/var/lib/dpkg/status"
+}
+
+skeleton() {
+    local root=$1
     mkdir -p "$root"/usr/{bin,sbin,lib,lib64} "$root"/{etc,tmp} "$root"/var/lib/dpkg/{info,updates}
     for name in bin sbin lib lib64; do
         if [[ -L /$name ]]; then ln -s "usr/$name" "$root/$name"; else mkdir -p "$root/$name"; fi
     done
-    for package in "${essential[@]}"; do
+}
+
+# add_packages ROOT PACKAGE...: their files, without their documents.
+add_packages() {
+    local root=$1
+    shift
+    for package in "$@"; do
         dpkg-query -L "$package" 2>/dev/null || true
     done | while read -r file; do
         if [[ -f $file || -L $file ]] && [[ $file != /usr/share/* ]]; then echo "${file#/}"; fi
     done | LC_ALL=C sort -u >"$work/files"
     tar -C / --no-recursion -T "$work/files" -cf - | tar -C "$root" --keep-directory-symlink -xf -
-    touch "$root/var/lib/dpkg/status"
 }
+
+# make_there ROOT GOAL: `make GOAL` in ROOT, which sees this repository with what was built, the Rust that built it, and what cargo has
+# fetched. Nothing is compiled there: that would take as long as the first time.
+sysroot=$(rustc --print sysroot)
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+# The program tells its commit: where the history cannot be seen, it would be built anew.
+history=$(git rev-parse --path-format=absolute --git-common-dir 2>/dev/null || echo "$PWD")
+make_there() {
+    quietly env -i HOME=/tmp PATH="$sysroot/bin:/usr/sbin:/usr/bin:/sbin:/bin" CARGO_HOME="$cargo_home" CARGO_NET_OFFLINE=true \
+        ${CARGO_TARGET_DIR:+CARGO_TARGET_DIR="$CARGO_TARGET_DIR"} \
+        timeout "$MAKE_LIMIT_S" unshare --map-root-user --mount sh -ec '
+            root=$1 goal=$2
+            shift 2
+            for dir in "$@" /dev /proc; do mkdir -p "$root$dir"; mount --rbind "$dir" "$root$dir"; done
+            exec chroot "$root" make -C "$1" "$goal"' sh "$1" "$2" "$PWD" "$sysroot" "$cargo_home" "$history"
+}
+
+# Looking whether all is built takes seconds; a build takes many minutes.
+MAKE_LIMIT_S=120
 
 mkdir "$work/tarball"
 tar -C "$work/tarball" -xzf "$dist"/haul-"$version"-*-linux.tar.gz
@@ -80,6 +111,24 @@ else
     else
         skipped "make install: there is no $HAUL_BIN-lab (make build)"
     fi
+fi
+
+# ---- The three commands of an installer: make, make install, make uninstall ----
+built=$(realpath -q "${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release/haul" || true)
+if ! has dpkg-query || ! has make; then
+    skipped "make in an empty root: this is no Debian with make"
+elif [[ $HAUL_BIN != "$built" || ! -x $HAUL_BIN-lab ]]; then
+    skipped "make in an empty root: $HAUL_BIN is not what make builds"
+else
+    debian "$work/bare"
+    add_packages "$work/bare" make libgcc-s1 libstdc++6
+    for goal in all install; do make_there "$work/bare" "$goal"; done
+    copies_a_file "$work/bare" /usr/local/bin/haul "make, make install"
+    test -s "$work/bare/usr/local/share/man/man1/haul-cp.1"
+    make_there "$work/bare" uninstall
+    left=$(find "$work/bare/usr/local" -name '*haul*')
+    if [[ -n $left ]]; then echo "make uninstall leaves: $left" >&2; exit 1; fi
+    echo "ok: make uninstall"
 fi
 
 # ---- .rpm: by rpm, with an empty list of packages ----
