@@ -313,7 +313,9 @@ impl View {
             View::Json(json) => json.report(report, code),
             View::Screen(screen, number) => {
                 let list = screen.close();
-                let line = format!("{}{}\n", of_line(*number), report::closing_line(report));
+                let tree = report::tree_line(report).filter(|_| screen.is_verbose());
+                let lines = tree.into_iter().chain([report::closing_line(report)]);
+                let line: String = lines.map(|line| format!("{}{line}\n", of_line(*number))).collect();
                 match quiet {
                     true => {}
                     false if screen.is_aside() => drop(std::io::stderr().write_all(line.as_bytes())),
@@ -450,7 +452,7 @@ impl Observer for Watcher {
 impl Word for Event {
     fn bytes(&self) -> usize {
         let words = match self {
-            Event::Copied { path, .. } | Event::Deleted { path } | Event::LeftOut { path, .. } => path.len(),
+            Event::Copied { path, .. } | Event::Deleted { path, .. } | Event::LeftOut { path, .. } => path.len(),
             Event::Item(item) => size_of_val(&**item) + item.path.len() + item.link.as_ref().map_or(0, Vec::len),
             Event::Failed { path, why } | Event::Skipped { path, why } => path.len() + why.len(),
             Event::Warning { text } => text.len(),

@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_job::{Error, Fault, Observer};
 use haul_transfer::Surroundings;
-use haul_transfer::diff::{Aspect, Compared, DiffOptions, DiffReport, DiffWatcher, diff};
+use haul_transfer::diff::{Aspect, Compared, DiffOptions, DiffReport, DiffWatcher, Metadata, diff};
 use haul_transfer::place::Kind;
 use serde::Serialize;
 
+use crate::args::Filter;
 use crate::figures::{count, duration};
+use crate::filter_rules;
+use crate::job::Lists;
 use crate::json::{Named, named, seconds};
 use crate::place::flags::DiffArgs;
 use crate::place::{Person, one_host, ways};
@@ -22,12 +25,12 @@ use crate::{ending, failure, json_text, output, signals};
 const DIFFERS: u8 = 1;
 
 /// As of diff: they cannot be compared. Elsewhere a wrong command line ends with 1.
-const TROUBLE: u8 = 2;
+pub const TROUBLE: u8 = 2;
 
 /// Compares them.
-pub fn run(typed: &DiffArgs) -> ExitCode {
+pub fn run(typed: &DiffArgs, filters: &[Filter]) -> ExitCode {
     haul_transfer::hide_memory();
-    let options = match options(typed) {
+    let options = match options(typed, filters) {
         Ok(options) => options,
         Err(error) => return failed(&error, typed.json),
     };
@@ -55,11 +58,18 @@ fn failed(error: &Error, json: bool) -> ExitCode {
     if error.fault == Fault::Usage { ExitCode::from(TROUBLE) } else { code }
 }
 
-fn options(typed: &DiffArgs) -> Result<DiffOptions, Error> {
+fn options(typed: &DiffArgs, filters: &[Filter]) -> Result<DiffOptions, Error> {
     let trees = [one_host(&typed.source)?, one_host(&typed.target)?];
     let (carriage, ssh) = ways(&typed.reach)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(DiffOptions { trees, contents: typed.checksum, threads, carriage, ssh })
+    let mut lists = Lists::default();
+    let rules = filter_rules::rules(filters, false, false, &mut |flag, file| lists.read(flag, file))?;
+    let metadata = match typed {
+        DiffArgs { archive: true, .. } => Metadata::All,
+        DiffArgs { perms: true, .. } => Metadata::Permissions,
+        _ => Metadata::None,
+    };
+    Ok(DiffOptions { trees, contents: typed.checksum, metadata, rules, threads, carriage, ssh })
 }
 
 struct Printer<'a> {
@@ -94,9 +104,9 @@ fn entry_line(path: &[u8], compared: &Compared) -> String {
         Compared::New(kind) => format!("new: {path}{}", slash(kind)),
         Compared::Extra(kind) => format!("extra: {path}{}", slash(kind)),
         Compared::Same(kind) => format!("same: {path}{}", slash(kind)),
-        Compared::Changed(aspects) => {
-            let aspects: Vec<&str> = aspects.iter().copied().map(word).collect();
-            format!("changed: {path} ({})", aspects.join(", "))
+        Compared::Changed(kind, aspects) => {
+            let words: Vec<&str> = aspects.iter().copied().map(word).collect();
+            format!("changed: {path}{} ({})", slash(kind), words.join(", "))
         }
         Compared::Failed(why) => printable(why),
     }
@@ -110,6 +120,9 @@ fn word(aspect: Aspect) -> &'static str {
         Aspect::Contents => "contents",
         Aspect::Target => "target",
         Aspect::Device => "device",
+        Aspect::Permissions => "permissions",
+        Aspect::Owner => "owner",
+        Aspect::Group => "group",
     }
 }
 
@@ -152,7 +165,8 @@ impl EntryLine {
                 directory = Some(*kind == Kind::Directory);
                 "same"
             }
-            Compared::Changed(what) => {
+            Compared::Changed(kind, what) => {
+                directory = Some(*kind == Kind::Directory);
                 aspects = what.iter().copied().map(word).collect();
                 "changed"
             }

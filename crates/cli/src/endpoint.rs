@@ -487,7 +487,7 @@ mod tests {
             ("haul://h1,h2/d", "haul://h1:7632 d and haul://h2:7632"),
             ("haul://h1,h2:9/d", "haul://h1:9 d and haul://h2:9"),
             ("haul://h1:8,h2:9/a,b", "haul://h1:8 a,b and haul://h2:9"),
-            ("haul://[2001:db8::1],[2001:db8::2]:9/d", "haul://2001:db8::1:9 d and haul://2001:db8::2:9"),
+            ("haul://[2001:db8::1],[2001:db8::2]:9/d", "haul://[2001:db8::1]:9 d and haul://[2001:db8::2]:9"),
             // One host, or a name here: as ever.
             ("h1:a,b", "h1 a,b and "),
             ("a,b", "this machine a,b and "),

@@ -55,7 +55,13 @@ const OF_COMMANDS: [(&str, &[Example]); 25] = [
             ("haul verify run42.b3 /data", "there, or years later"),
         ],
     ),
-    ("hash", &[("haul hash host:data/run42", "hashes of what is there; the files stay there")]),
+    (
+        "hash",
+        &[
+            ("haul hash host:data/run42", "hashes of what is there; the files stay there"),
+            ("haul hash -m host:data/run42 > run42.b3", "a manifest, with the hash of the tree"),
+        ],
+    ),
     (
         "diff",
         &[

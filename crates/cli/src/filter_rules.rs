@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use haul_job::job::{CVS_PATTERNS, MergeFile, MergeFormat, PatternRule, ReadRule, RuleTraits, read_rule};
 use haul_job::{Error, Fault, FilterRule};
 
-use crate::args::{Cp, Filter};
+use crate::args::Filter;
 use crate::printable::printable;
 
 /// Reads the list that a flag names.
@@ -15,18 +15,18 @@ type Read<'a> = dyn FnMut(&'static str, &OsStr) -> Result<Vec<u8>, Error> + 'a;
 /// A file of rules may name further ones, so far.
 const MAX_MERGE_DEPTH: usize = 16;
 
-/// All rules. A file of rules is expanded where its flag stands.
+/// All rules. A file of rules is expanded where its flag stands. `from0`: lists are separated by NUL bytes; `cvs`: with what CVS ignores.
 ///
 /// # Errors
 /// [`Fault::Usage`]: a rule is none. [`Fault::FileIo`]: a list cannot be read.
-pub fn rules(filters: &[Filter], typed: &Cp, read: &mut Read<'_>) -> Result<Vec<FilterRule>, Error> {
+pub fn rules(filters: &[Filter], from0: bool, cvs: bool, read: &mut Read<'_>) -> Result<Vec<FilterRule>, Error> {
     let mut rules = Vec::new();
     for filter in filters {
         match filter {
             Filter::Rule { include, pattern } => add_pattern(&mut rules, *include, pattern.as_bytes())?,
             Filter::File { include, file } => {
                 let flag = if *include { "--include-from" } else { "--exclude-from" };
-                for line in split_lines(&read(flag, file)?, typed.from0) {
+                for line in split_lines(&read(flag, file)?, from0) {
                     if !line.starts_with(b"#") && !line.starts_with(b";") {
                         add_pattern(&mut rules, *include, line)?;
                     }
@@ -38,7 +38,7 @@ pub fn rules(filters: &[Filter], typed: &Cp, read: &mut Read<'_>) -> Result<Vec<
             }
         }
     }
-    if typed.rules.cvs_exclude {
+    if cvs {
         for rule in [":C", "-C"] {
             let rule = read_rule(rule.as_bytes(), RuleTraits::default()).map_err(not_a_rule)?;
             add(&mut rules, rule, read, 0)?;

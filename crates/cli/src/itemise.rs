@@ -103,9 +103,10 @@ impl Format {
     }
 
     /// The line of an entry that is deleted.
-    pub fn deleted(&self, path: &[u8]) -> String {
+    pub fn deleted(&self, path: &[u8], is_directory: bool) -> String {
         self.render(|letter| match letter {
             'i' => "*deleting  ".to_owned(),
+            'n' if is_directory => format!("{}/", shown(path)),
             'n' | 'f' => shown(path),
             'o' => "del.".to_owned(),
             'l' | 'b' => "0".to_owned(),
@@ -275,6 +276,7 @@ pub mod tests {
         for wrong in ["%q", "%", "%5", "%99999n"] {
             assert!(Format::parse(wrong).unwrap_err().contains("%n"), "{wrong}");
         }
-        assert_eq!(Format::itemized().deleted(b"x\n"), "*deleting   x\\#012\n");
+        assert_eq!(Format::itemized().deleted(b"x\n", false), "*deleting   x\\#012\n");
+        assert_eq!(Format::itemized().deleted(b"x", true), "*deleting   x/\n", "as rsync");
     }
 }

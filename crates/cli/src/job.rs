@@ -128,7 +128,9 @@ fn endpoints(paths: &[OsString]) -> Result<Ends, Error> {
 
 fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Selection, Error> {
     Ok(typed.rules.select(Selection {
-        rules: filter_rules::rules(filters, typed, &mut |flag, file| lists.read(flag, file))?,
+        rules: filter_rules::rules(filters, typed.from0, typed.rules.cvs_exclude, &mut |flag, file| {
+            lists.read(flag, file)
+        })?,
         files_from: typed
             .files_from
             .as_deref()
@@ -308,14 +310,16 @@ fn files_from(file: &OsStr, recursive: bool, lists: &mut Lists) -> Result<Arc<Fi
 const SHOWN_BYTES: usize = 200;
 
 /// Reads the lists that flags name. Standard input is read at most once.
-struct Lists {
+/// Reads the lists that flags name.
+#[derive(Default)]
+pub struct Lists {
     from0: bool,
     stdin_taken_by: Option<&'static str>,
 }
 
 impl Lists {
     /// Reads a list to its end.
-    fn read(&mut self, flag: &'static str, file: &OsStr) -> Result<Vec<u8>, Error> {
+    pub fn read(&mut self, flag: &'static str, file: &OsStr) -> Result<Vec<u8>, Error> {
         let failed = |error: std::io::Error| {
             let name =
                 if file == "-" { "standard input".to_owned() } else { format!("'{}'", printable(file.as_bytes())) };

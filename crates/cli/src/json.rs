@@ -150,6 +150,7 @@ enum Line {
         rate_bytes_per_s: Option<u64>,
         files_left: u64,
         bytes_left: u64,
+        bytes_to_flush: u64,
         eta_s: Option<f64>,
         done_share: Option<f64>,
     },
@@ -177,6 +178,7 @@ enum Line {
     Deleted {
         #[serde(flatten)]
         path: Named,
+        directory: bool,
     },
     Skipped {
         #[serde(flatten)]
@@ -243,6 +245,10 @@ pub struct ReportLine {
     pub files_found: u64,
     pub files_moved: u64,
     pub files_kept: u64,
+    #[serde(default)]
+    pub files_linked: u64,
+    #[serde(default)]
+    pub files_copied_there: u64,
     pub others_made: u64,
     pub deleted: u64,
     pub skipped: u64,
@@ -384,6 +390,7 @@ fn of_event(event: &Event, at: Duration, outlook: &mut Outlook) -> Option<Line> 
                 rate_bytes_per_s: outlook.bytes_per_s().map(|rate| rate as u64),
                 files_left: left.files,
                 bytes_left: left.bytes,
+                bytes_to_flush: p.bytes_to_flush,
                 eta_s: left.time.map(seconds),
                 done_share: left.done.map(share),
             }
@@ -410,7 +417,7 @@ fn of_event(event: &Event, at: Duration, outlook: &mut Outlook) -> Option<Line> 
             };
             Line::Copied { path: named(path), bytes: *bytes, change }
         }
-        Event::Deleted { path } => Line::Deleted { path: named(path) },
+        Event::Deleted { path, is_directory } => Line::Deleted { path: named(path), directory: *is_directory },
         Event::Skipped { path, why } => Line::Skipped { path: named(path), why: why.clone() },
         Event::LeftOut { path, rule } => Line::LeftOut { path: named(path), rule: rule.name() },
         Event::Item(item) => {
@@ -437,6 +444,8 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         files_found: r.files_found,
         files_moved: r.files_moved,
         files_kept: r.files_kept,
+        files_linked: r.files_linked,
+        files_copied_there: r.files_copied_there,
         others_made: r.others_made,
         deleted: r.deleted,
         skipped: r.skipped,

@@ -46,7 +46,9 @@ impl LogFile {
     pub fn add(&mut self, event: &Event) {
         match event {
             Event::Item(item) => self.line(Format::itemized().line(item, self.direction).trim_end()),
-            Event::Deleted { path } => self.line(Format::itemized().deleted(path).trim_end()),
+            Event::Deleted { path, is_directory } => {
+                self.line(Format::itemized().deleted(path, *is_directory).trim_end())
+            }
             Event::Failed { path, why } => self.line(&format!("failed: {}: {}", printable_path(path), printable(why))),
             Event::Skipped { path, why } => {
                 self.line(&format!("skipped: {}: {}", printable_path(path), printable(why)))

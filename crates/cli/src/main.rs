@@ -74,6 +74,15 @@ fn main() -> ExitCode {
     ending::end(run())
 }
 
+/// diff(1) has 1 for trees that differ, and so has `haul diff`.
+fn usage_code() -> ExitCode {
+    let is_word = |word: &std::ffi::OsString| !word.as_encoded_bytes().starts_with(b"-");
+    match std::env::args_os().skip(1).find(is_word) {
+        Some(command) if command == "diff" => ExitCode::from(diff::TROUBLE),
+        _ => ExitCode::from(failure::of_fault(haul_job::Fault::Usage).code),
+    }
+}
+
 fn run() -> ExitCode {
     match config::parse(std::env::args_os()) {
         Ok((typed, filters)) => match &typed.command {
@@ -85,7 +94,7 @@ fn run() -> ExitCode {
             Command::Log(typed) => detached::commands::log(typed),
             Command::Why(typed) => why::run(typed),
             Command::Verify(typed) => verify::run(typed),
-            Command::Diff(typed) => diff::run(typed),
+            Command::Diff(typed) => diff::run(typed, &filters),
             Command::Key(typed) => key::run(typed),
             Command::Serve(typed) => serve::run(typed),
             Command::Token(typed) => token::run(typed),
@@ -108,7 +117,7 @@ fn run() -> ExitCode {
             // Help and version are a success. All other errors of clap are usage errors: 1 for us, 2 for clap.
             if error.use_stderr() {
                 let _ = printed;
-                ExitCode::from(failure::of_fault(haul_job::Fault::Usage).code)
+                usage_code()
             } else {
                 output::note(printed);
                 ExitCode::SUCCESS

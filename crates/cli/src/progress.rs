@@ -163,14 +163,21 @@ impl Screen {
             Event::LeftOut { path, rule } => {
                 self.below(&format!("left out: {}: {}", printable_path(path), why_left_out(*rule)), false);
             }
-            Event::Deleted { path } => {
+            Event::Deleted { path, is_directory } => {
                 if let Some((format, _)) = &self.itemises {
-                    return self.say(format.deleted(path));
+                    return self.say(format.deleted(path, *is_directory));
                 }
-                self.name(if self.manner.dry_run { "delete" } else { "deleted" }, path);
+                let slash = if *is_directory { "/" } else { "" };
+                let verb = if self.manner.dry_run { "delete" } else { "deleted" };
+                self.say(format!("{verb} {}{slash}\n", printable_path(path)));
             }
             Event::Found { .. } | Event::Manifest(_) => {}
         }
+    }
+
+    /// Whether more is said than the result.
+    pub fn is_verbose(&self) -> bool {
+        self.manner.verbose
     }
 
     /// Whether the totals are shown as a table.
@@ -315,7 +322,11 @@ pub fn status(progress: &Progress, bytes_per_s: Option<f64>, left: Left) -> Stri
     // All data is there: the disk of the target still writes it, and files get their names.
     let is_flushing = progress.found_all && left.bytes == 0 && left.files > 0 && progress.bytes_moved > 0;
     if is_flushing {
-        parts.push(format!("flushing {}", counted(left.files, "file", "files")));
+        let size = match progress.bytes_to_flush {
+            0 => String::new(),
+            to_flush => format!(", {}", bytes(to_flush)),
+        };
+        parts.push(format!("flushing {}{size}", counted(left.files, "file", "files")));
     } else if let Some(time) = left.time.filter(|_| left.bytes > 0 || left.files > 0) {
         parts.push(format!("{rough}{} left", clock(Duration::from_secs_f64(time.as_secs_f64().ceil()))));
     }
@@ -414,6 +425,8 @@ mod tests {
         };
         let left = Left { files: 12, bytes: 0, time: Some(Duration::from_secs(3)), done: Some(0.99), is_rough: false };
         insta::assert_snapshot!(status(&all, Some(0.0), left), @"99 %  flushing 12 files  9 B of 9 B  8 of 20 files");
+        let all = Progress { bytes_to_flush: 5 << 20, ..all };
+        insta::assert_snapshot!(status(&all, Some(0.0), left), @"99 %  flushing 12 files, 5.00 MiB  9 B of 9 B  8 of 20 files");
     }
 
     #[test]

@@ -16,6 +16,19 @@ pub fn closing_line(report: &Report) -> String {
     line(report, look)
 }
 
+/// With `-v`, of a tree: its hash, as `haul hash -m` and the manifest have it.
+pub fn tree_line(report: &Report) -> Option<String> {
+    if report.dry_run || report.root_files < 2 {
+        return None;
+    }
+    let of = if report.files_kept > 0 {
+        format!("the {} that were read", files(report.root_files))
+    } else {
+        files(report.root_files)
+    };
+    Some(format!("tree BLAKE3 {} of {of}", hex(&report.root_blake3)))
+}
+
 /// The closing line inside `haul why`.
 pub fn summary(report: &Report) -> String {
     line(report, "")
@@ -26,7 +39,11 @@ fn line(report: &Report, look: &str) -> String {
         return dry_run_line(report);
     }
     let mut parts = Vec::new();
-    let here_already = || format!("{}, {} already there", files(report.files_kept), bytes(report.bytes_kept));
+    let stood = report.files_kept.saturating_sub(report.files_linked + report.files_copied_there);
+    let here_already = || match report.bytes_kept {
+        size if stood == report.files_kept => format!("{}, {} already there", files(stood), bytes(size)),
+        _ => format!("{} already there", files(stood)),
+    };
     if report.files_moved > 0 || report.bytes_moved > 0 {
         let seconds = report.elapsed.as_secs_f64().max(1e-9);
         parts.push(format!(
@@ -47,15 +64,19 @@ fn line(report: &Report, look: &str) -> String {
             parts.push(format!("limited by {words}{look}"));
         }
         let earlier = of_earlier_runs(report);
-        if report.files_kept > 0 {
-            parts.push(format!("{} already there", files(report.files_kept)));
-        } else if report.bytes_kept > 0 && earlier.is_empty() {
+        parts.extend(of_references(report));
+        if stood > 0 {
+            parts.push(format!("{} already there", files(stood)));
+        } else if report.bytes_kept > 0 && report.files_kept == 0 && earlier.is_empty() {
             parts.push(format!("{} already there", bytes(report.bytes_kept)));
         }
         parts.extend(earlier);
-    } else if report.others_made > 0 {
-        parts.push(format!("made {}", counted(report.others_made, "directory or link", "directories and links")));
-        if report.files_kept > 0 {
+    } else if report.others_made > 0 || stood < report.files_kept {
+        if report.others_made > 0 {
+            parts.push(format!("made {}", counted(report.others_made, "directory or link", "directories and links")));
+        }
+        parts.extend(of_references(report));
+        if stood > 0 {
             parts.push(here_already());
         }
     } else if report.failed > 0 {
@@ -82,6 +103,14 @@ fn line(report: &Report, look: &str) -> String {
     parts.join(", ")
 }
 
+/// What came of `--link-dest` and `--copy-dest`.
+fn of_references(report: &Report) -> Vec<String> {
+    let part = |verb: &str, n| (n > 0).then(|| format!("{verb} {}", files(n)));
+    let (linked, copied) =
+        (part("linked", report.files_linked), part("copied at the target", report.files_copied_there));
+    linked.into_iter().chain(copied).collect()
+}
+
 fn dry_run_line(report: &Report) -> String {
     let mut parts = vec![format!("would copy {}, {}", files(report.files_moved), bytes(report.bytes_moved))];
     if report.others_made > 0 {
@@ -90,8 +119,15 @@ fn dry_run_line(report: &Report) -> String {
     if report.deleted > 0 {
         parts.push(format!("delete {}", counted(report.deleted, "entry", "entries")));
     }
-    if report.files_kept > 0 {
-        parts.push(format!("keep {}", files(report.files_kept)));
+    if report.files_linked > 0 {
+        parts.push(format!("link {}", files(report.files_linked)));
+    }
+    if report.files_copied_there > 0 {
+        parts.push(format!("copy {} at the target", files(report.files_copied_there)));
+    }
+    let stood = report.files_kept.saturating_sub(report.files_linked + report.files_copied_there);
+    if stood > 0 {
+        parts.push(format!("keep {}", files(stood)));
     }
     if report.left_out > 0 {
         parts.push(format!("leave out {}", counted(report.left_out, "entry", "entries")));
@@ -247,6 +283,8 @@ pub mod tests {
             files_found: 1_234,
             files_moved: 1_234,
             files_kept: 0,
+            files_linked: 0,
+            files_copied_there: 0,
             others_made: 17,
             deleted: 0,
             failed: 0,

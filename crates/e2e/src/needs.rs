@@ -68,7 +68,8 @@ impl Need {
                 if is_named { None } else { Need::Tool(GUEST_KERNEL).missing() }
             }),
             Need::UserManager => {
-                let missing = ["systemd-run", "nsenter", "unshare"].into_iter().find_map(|name| Need::Tool(name).missing());
+                let missing =
+                    ["systemd-run", "nsenter", "unshare"].into_iter().find_map(|name| Need::Tool(name).missing());
                 Need::Root.missing().or(missing).or_else(|| {
                     let why = "needs systemd and a control group that root may write to";
                     (!user_manager::is_possible()).then(|| why.into())

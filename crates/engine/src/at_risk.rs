@@ -6,6 +6,11 @@
 //! At half an interval of fresh bytes a checkpoint is due; at a whole one, of fresh and settling together, arriving waits. A disk that
 //! keeps up has flushed one half before the other is full, so nobody waits for it.
 
+/// Verified data of all files together that may not be safe yet. A death costs at most that, and a chunk under way on each
+/// lane. At half of it a checkpoint begins, and lanes fill the other half meanwhile: at 10 Gbit/s the disk has 100 ms for a
+/// flush of 128 MiB. It has written most of them by then.
+pub const CHECKPOINT_BYTES: u64 = 256 << 20;
+
 /// The bytes of all files of a job that are at risk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtRisk {

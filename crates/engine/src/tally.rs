@@ -6,7 +6,9 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
-use haul_wire::control::{Changes, ChunkRange, Counted, FailureKind, LeftOut, Outcome, OutcomeKind, Receipt, Wanted};
+use haul_wire::control::{
+    Brought, Changes, ChunkRange, Counted, FailureKind, LeftOut, Outcome, OutcomeKind, Receipt, Wanted,
+};
 use haul_wire::limits::MAX_OPEN_ITEMS;
 use haul_wire::manifest::{Item, ItemKind, Time};
 use haul_wire::path::RelPath;
@@ -26,8 +28,12 @@ pub struct Totals {
     pub found_all: bool,
     /// Files whose data moved (or would move).
     pub files_moved: u64,
-    /// Files already there.
+    /// Files already there, at the target or in a reference tree of it.
     pub files_kept: u64,
+    /// Of these, made at the target as hard links to files of a reference tree.
+    pub files_linked: u64,
+    /// Of these, copied at the target from a reference tree.
+    pub files_copied_there: u64,
     /// Directories and links made.
     pub others_made: u64,
     /// Entries that failed.
@@ -56,6 +62,8 @@ pub struct Totals {
     pub bytes_moved: u64,
     /// Data of files already there, and of chunks that an earlier run left.
     pub bytes_kept: u64,
+    /// Data verified in this run of files that have no outcome yet. Some of it may be flushed already.
+    pub bytes_unsettled: u64,
 }
 
 /// Something to tell the user.
@@ -213,6 +221,9 @@ impl Tally {
         let open = self.open.get_mut(receipt.index).ok_or(TallyFault::NotOpen)?;
         add(&mut open.receipted_bytes, receipt.data_bytes);
         add(&mut self.totals.bytes_moved, receipt.data_bytes);
+        if !open.settled {
+            add(&mut self.totals.bytes_unsettled, receipt.data_bytes);
+        }
         // A file of a compressing file system looks as if it had holes, and arrives whole.
         let more = open.receipted_bytes.saturating_sub(open.data_bytes);
         open.data_bytes += more;
@@ -265,6 +276,7 @@ impl Tally {
             _ => 0,
         };
         let data = open.data_bytes;
+        totals.bytes_unsettled = totals.bytes_unsettled.saturating_sub(open.receipted_bytes);
         totals.bytes_kept = totals.bytes_kept.saturating_sub(core::mem::take(&mut open.kept_bytes));
         open.content = match &open.item.kind {
             ItemKind::File { identity, further_names, .. } => {
@@ -312,6 +324,14 @@ impl Tally {
                 totals.files_kept += 1;
                 add(&mut totals.bytes_kept, data);
                 tell(Told::Touched { path: path() });
+            }
+            OutcomeKind::Brought { how, .. } => {
+                totals.files_kept += 1;
+                add(&mut totals.bytes_kept, data);
+                match how {
+                    Brought::Linked => totals.files_linked += 1,
+                    Brought::Copied => totals.files_copied_there += 1,
+                }
             }
             OutcomeKind::Made => {
                 totals.others_made += 1;
@@ -430,7 +450,7 @@ fn bytes_of(layout: &ChunkLayout, range: &ChunkRange) -> u64 {
 fn hash_of(result: &OutcomeKind) -> Option<Hash> {
     match result {
         OutcomeKind::Copied { blake3 } => Some(*blake3),
-        OutcomeKind::Kept { blake3 } | OutcomeKind::Touched { blake3 } => *blake3,
+        OutcomeKind::Kept { blake3 } | OutcomeKind::Touched { blake3 } | OutcomeKind::Brought { blake3, .. } => *blake3,
         _ => None,
     }
 }

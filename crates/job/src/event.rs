@@ -58,6 +58,8 @@ pub enum Event {
     Deleted {
         /// Path relative to the target.
         path: Vec<u8>,
+        /// It was a directory.
+        is_directory: bool,
     },
     /// An entry was left out on purpose: special file, unsupported attribute.
     Skipped {
@@ -134,6 +136,9 @@ pub struct Progress {
     pub bytes_found: u64,
     /// Data that is neither there nor given up.
     pub bytes_left: u64,
+    /// Verified data that waits for its flush and its name, at most. Each second, and before 256 MiB wait, large files are flushed as far as
+    /// they are there.
+    pub bytes_to_flush: u64,
     /// The totals above are final. Before that they reckon with what was not seen yet.
     pub found_all: bool,
     /// Data connections alive.
@@ -195,6 +200,10 @@ pub struct Report {
     pub files_moved: u64,
     /// Files that were already there, unchanged.
     pub files_kept: u64,
+    /// Of these, made at the target as hard links to files of `--link-dest`.
+    pub files_linked: u64,
+    /// Of these, copied at the target from a tree of `--copy-dest` or `--link-dest`.
+    pub files_copied_there: u64,
     /// Directories, links and other entries made.
     pub others_made: u64,
     /// Entries deleted at the target.

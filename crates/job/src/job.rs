@@ -366,6 +366,8 @@ impl std::fmt::Display for Place {
             Place::Null => f.write_str("null:"),
             Place::Ssh { user: Some(user), host, .. } => write!(f, "{user}@{host}"),
             Place::Ssh { user: None, host, .. } => f.write_str(host),
+            // RFC 3986: an address with colons stands in brackets.
+            Place::Haul { host, port } if host.contains(':') => write!(f, "haul://[{host}]:{port}"),
             Place::Haul { host, port } => write!(f, "haul://{host}:{port}"),
         }
     }

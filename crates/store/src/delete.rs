@@ -18,7 +18,7 @@ use crate::name::{join, split};
 impl LocalTree {
     /// Removes every entry of the directory `path` for which `keep(name, is_dir)` is false, and all that lies in such a
     /// directory. Entries for which `spare(path, is_dir)` is true stay, and so do the directories above them. `deleted`
-    /// gets each path, content before its directory; a dry run does only this.
+    /// gets each path, and whether it is a directory, content before its directory; a dry run does only this.
     ///
     /// `keep` is asked about the entries of `path` itself, also about parts and journals (see
     /// [`crate::parse_haul_name`]). `spare` is asked about the entries beneath. A missing directory counts as empty.
@@ -28,7 +28,7 @@ impl LocalTree {
         keep: &mut dyn FnMut(&[u8], bool) -> bool,
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
-        deleted: &mut dyn FnMut(Vec<u8>),
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
         let mut deletion = Deletion { tree: self, dry_run, deleted, errors: Vec::new() };
         if let Some(dir) = deletion.open(path)
@@ -47,7 +47,7 @@ impl LocalTree {
         path: &[u8],
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
-        deleted: &mut dyn FnMut(Vec<u8>),
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
         let (parent, name) = split(path);
         let mut deletion = Deletion { tree: self, dry_run, deleted, errors: Vec::new() };
@@ -63,7 +63,7 @@ impl LocalTree {
 struct Deletion<'a> {
     tree: &'a LocalTree,
     dry_run: bool,
-    deleted: &'a mut dyn FnMut(Vec<u8>),
+    deleted: &'a mut dyn FnMut(Vec<u8>, bool),
     errors: Vec<StoreError>,
 }
 
@@ -166,7 +166,7 @@ impl Deletion<'_> {
             return false;
         };
         match backups.keep_deleted(dir, &path) {
-            Ok(true) => (self.deleted)(path),
+            Ok(true) => (self.deleted)(path, false),
             Ok(false) => self.remove(dir, path, AtFlags::empty()),
             Err(error) => self.errors.push(StoreError::new("keep a backup of", &path, error)),
         }
@@ -187,7 +187,7 @@ impl Deletion<'_> {
                 self.tree.forget(&path);
             }
         }
-        (self.deleted)(path);
+        (self.deleted)(path, flags.contains(AtFlags::REMOVEDIR));
     }
 
     fn has_error_beneath(&self, path: &[u8]) -> bool {

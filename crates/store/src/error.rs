@@ -26,6 +26,12 @@ impl StoreError {
         StoreError { op, path: path.to_vec(), source: source.into() }
     }
 
+    /// As `to_string`, with the root of the tree called by `root`, as the user typed it.
+    pub fn seen_from(&self, root: &[u8]) -> String {
+        let path = if self.path.is_empty() { root } else { &self.path };
+        format!("cannot {} {}: {}", self.op, shown(path), reason(&self.source))
+    }
+
     /// The file was there before and is not any more.
     pub fn is_vanished(&self) -> bool {
         self.is_one_of(&[Errno::NOENT, Errno::STALE])
@@ -137,6 +143,14 @@ fn is_invisible(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_root_of_a_tree_is_called_as_it_was_typed() {
+        let error = |path: &[u8]| StoreError::new("set metadata of", path, Errno::PERM);
+        assert_eq!(error(b"").seen_from(b"to/run42"), "cannot set metadata of to/run42: Operation not permitted");
+        assert_eq!(error(b"").seen_from(b""), "cannot set metadata of .: Operation not permitted");
+        assert_eq!(error(b"a").seen_from(b"to/run42"), "cannot set metadata of a: Operation not permitted");
+    }
 
     #[test]
     fn names_print_on_one_line_and_unambiguously() {

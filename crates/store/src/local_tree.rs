@@ -180,6 +180,16 @@ impl LocalTree {
         let typed = Typed::new(options.confine.as_deref(), options.home.as_deref()).map_err(|error| error.source)?;
         let path = match path {
             [b'/', ..] => typed.expand(path),
+            // A dry run into what does not exist: the way out of it cannot be walked.
+            [b'.', b'.', b'/', beyond @ ..] if self.root.is_none() => {
+                let end = self.display.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+                let parent = match crate::name::split(&self.display[..end]).0 {
+                    b"" if self.display.starts_with(b"/") => b"/",
+                    b"" => &b"."[..],
+                    parent => parent,
+                };
+                [parent, &b"/"[..], beyond].concat()
+            }
             _ => [&self.display, &b"/"[..], path].concat(),
         };
         let root = open_or_make(&typed, &path, options)?;

@@ -182,7 +182,7 @@ impl Memory {
         key: &Key,
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
-        deleted: &mut dyn FnMut(Vec<u8>),
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> bool {
         let beneath = |(key_of, node): (&Key, &Node)| (key_of.clone(), matches!(node.what, What::Directory));
         let state = self.state();
@@ -201,7 +201,7 @@ impl Memory {
             if !dry_run {
                 self.state().entries.remove(&entry);
             }
-            deleted(path(&entry));
+            deleted(path(&entry), is_dir);
         }
         stays.is_empty()
     }
@@ -382,7 +382,7 @@ impl TargetTree for Memory {
         keep: &mut dyn FnMut(&[u8], bool) -> bool,
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
-        deleted: &mut dyn FnMut(Vec<u8>),
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
         let Ok(directory) = key(path_of) else { return Vec::new() };
         let is_in = |(entry, _): &(&Key, &Node)| entry.len() == directory.len() + 1 && entry.starts_with(&directory);
@@ -401,7 +401,7 @@ impl TargetTree for Memory {
         path: &[u8],
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
-        deleted: &mut dyn FnMut(Vec<u8>),
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
         let Ok(key) = key(path) else { return Vec::new() };
         let is_dir = self.state().find(&key).is_ok_and(|node| matches!(node.what, What::Directory));

@@ -98,7 +98,7 @@ const OPERATIONS: [Operation; 16] = [
     ("open_up", |tree| met(&tree.open_up(b"a/sub"))),
     ("delete_extraneous", |tree| {
         let mut keep = |name: &[u8], _is_dir: bool| name == b"stays" || name == b"sub";
-        let errors = tree.delete_extraneous(b"a", &mut keep, &|_, _| false, false, &mut |_| ());
+        let errors = tree.delete_extraneous(b"a", &mut keep, &|_, _| false, false, &mut |_, _| ());
         errors.first().map_or(Met::Directory, met_error)
     }),
 ];

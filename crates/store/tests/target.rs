@@ -341,7 +341,7 @@ fn a_planted_parent_link_is_refused_by_every_operation() {
     }
     let mut deleted = Vec::new();
     let errors =
-        tree.delete_extraneous(b"link", &mut |_, _| false, &|_, _| false, false, &mut |path| deleted.push(path));
+        tree.delete_extraneous(b"link", &mut |_, _| false, &|_, _| false, false, &mut |path, _| deleted.push(path));
     assert_eq!((errors.len(), deleted.len()), (1, 0));
 
     assert_eq!(listing(&outside), before);
@@ -379,7 +379,7 @@ fn a_parent_swapped_for_a_link_between_steps_leads_nowhere() {
     let _ = tree.set_metadata(b"d/sub", &meta);
     let _ = tree.make_hard_link(b"taken", b"d/victim");
     let _ = tree.make_dir(b"d/made");
-    let _ = tree.delete_extraneous(b"d", &mut |_, _| false, &|_, _| false, false, &mut |_| ());
+    let _ = tree.delete_extraneous(b"d", &mut |_, _| false, &|_, _| false, false, &mut |_, _| ());
     assert_eq!(all(), before);
     assert_eq!(fs::read(outside.join("victim")).unwrap(), b"precious");
     assert_eq!(fs::read(root.join("moved/file")).unwrap(), b"x");
@@ -552,7 +552,7 @@ fn deletion_takes_what_is_not_kept_and_never_follows_links() {
             asked.push((String::from_utf8(name.to_vec()).unwrap(), is_dir));
             name == b"kept"
         };
-        let errors = tree.delete_extraneous(b"d", &mut keep, &|_, _| false, dry_run, &mut |path| {
+        let errors = tree.delete_extraneous(b"d", &mut keep, &|_, _| false, dry_run, &mut |path, _| {
             deleted.push(String::from_utf8(path).unwrap())
         });
         assert!(errors.is_empty(), "{errors:?}");
@@ -561,7 +561,7 @@ fn deletion_takes_what_is_not_kept_and_never_follows_links() {
         assert_eq!(root.join("d/old").exists(), dry_run);
     }
     assert!(root.join("d/kept/inner").exists() && outside.join("precious").exists());
-    assert!(tree.delete_extraneous(b"missing", &mut |_, _| false, &|_, _| false, false, &mut |_| ()).is_empty());
+    assert!(tree.delete_extraneous(b"missing", &mut |_, _| false, &|_, _| false, false, &mut |_, _| ()).is_empty());
     // A directory that was deleted and made again is not confused with the old one.
     tree.make_dir(b"d/old").unwrap();
     tree.make_dir(b"d/old/deep").unwrap();

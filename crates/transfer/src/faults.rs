@@ -40,11 +40,16 @@ pub(crate) fn net_error(error: &NetError) -> Error {
 
 /// A store error that ends the job.
 pub(crate) fn store_error(error: &StoreError) -> Error {
+    store_error_in(error, b"")
+}
+
+/// The same, of a tree whose root was typed so.
+pub(crate) fn store_error_in(error: &StoreError, root: &[u8]) -> Error {
     if error.is_no_space() {
         let hint = "free some space and run the same command again: what is there is not sent again";
-        return Error::new(Fault::Space, error.to_string()).try_this(hint);
+        return Error::new(Fault::Space, error.seen_from(root)).try_this(hint);
     }
-    let plain = Error::new(Fault::FileIo, error.to_string());
+    let plain = Error::new(Fault::FileIo, error.seen_from(root));
     if error.is_read_only() {
         return plain.try_this("look at the target's file system; once it takes writes, run the same command again");
     }

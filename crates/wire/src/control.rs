@@ -56,7 +56,7 @@ use crate::limits::{
 use crate::manifest::{self, PackedItem};
 pub use crate::mode_change::ModeChange;
 pub use crate::movers::{ChunkProof, MovedChunk, MoverWord, OpenDraft, Portion, SharedRoot};
-pub use crate::outcome::{Changes, FailureKind, LeftOut, Outcome, OutcomeKind};
+pub use crate::outcome::{Brought, Changes, FailureKind, LeftOut, Outcome, OutcomeKind};
 use crate::path::RelPath;
 use crate::place::PlaceWord;
 pub use crate::probe::{ProbeArrived, ProbeSent};
@@ -461,6 +461,8 @@ pub enum Notice {
     Deleted {
         /// Its path.
         path: Vec<u8>,
+        /// It was one.
+        is_directory: bool,
     },
     /// Something could not be done to an entry whose outcome is another matter.
     Failed {

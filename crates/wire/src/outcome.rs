@@ -40,6 +40,13 @@ pub enum OutcomeKind {
         /// BLAKE3 of the contents, when they were read.
         blake3: Option<[u8; 32]>,
     },
+    /// A reference tree of the target has it, and it was made of that (or would be).
+    Brought {
+        /// How.
+        how: Brought,
+        /// BLAKE3 of the contents, when they were read.
+        blake3: Option<[u8; 32]>,
+    },
     /// A directory or link was made.
     Made,
     /// A rule of the job leaves it out, or leaves what stands at the target as it is.
@@ -61,6 +68,15 @@ pub enum OutcomeKind {
     /// Another item stands for it: it changed while it was read, and is announced anew; or the one that it was to replace was complete before
     /// that was heard, and stays.
     Superseded,
+}
+
+/// How a file came from a reference tree of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Brought {
+    /// By a hard link.
+    Linked,
+    /// By a copy on the target's host.
+    Copied,
 }
 
 /// Kinds of failures of one item.

@@ -238,6 +238,10 @@ pub enum Told {
         path: RelPath,
         /// At most [`MAX_HASH_BYTES`].
         hash: Vec<u8>,
+        /// Bytes that were hashed.
+        size: u64,
+        /// When its content last changed.
+        modified: Moment,
     },
     /// What is found of a file that was named.
     Found {
@@ -343,7 +347,7 @@ impl Told {
                 Told::In { path } | Told::Usage { path, .. } | Told::Removed { path } | Told::Left { path, .. } => {
                     path.as_bytes().len()
                 }
-                Told::Hash { path, hash } => path.as_bytes().len() + hash.len(),
+                Told::Hash { path, hash, .. } => path.as_bytes().len() + hash.len(),
                 Told::Entry { path, facts } => {
                     let words = |facts: &Facts| facts.target.len() + facts.owner.len() + facts.group.len();
                     path.as_bytes().len() + facts.as_ref().map_or(0, |facts| size_of::<Facts>() + words(facts))

@@ -26,7 +26,7 @@ pub enum Refused {
     Settings { error: Error, json: bool },
 }
 
-/// The command line with the settings of the file, and the filters of `cp`.
+/// The command line with the settings of the file, and the filters of `cp` or `diff`.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Typed, Vec<Filter>), Refused> {
     let args: Vec<OsString> = args.into_iter().collect();
     let mut command = Typed::command();
@@ -40,7 +40,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Typed, Vec<Fil
         }
     };
     let matches = both.unwrap_or(typed);
-    let filters = matches.subcommand_matches("cp").map(filters_in_order).unwrap_or_default();
+    let of_sub = matches.subcommand().filter(|(name, _)| ["cp", "diff"].contains(name));
+    let filters = of_sub.map(|(_, sub)| filters_in_order(sub)).unwrap_or_default();
     Ok((Typed::from_arg_matches(&matches).map_err(Refused::CommandLine)?, filters))
 }
 

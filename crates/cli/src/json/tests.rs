@@ -85,7 +85,7 @@ fn all_lines() -> Vec<Line> {
         }),
         Event::Copied { path: path.clone(), bytes: 1024, change: Change::Data },
         Event::Copied { path: b"odd\xff".to_vec(), bytes: 0, change: Change::Made },
-        Event::Deleted { path: path.clone() },
+        Event::Deleted { path: path.clone(), is_directory: true },
         Event::Skipped { path: path.clone(), why: "it is a socket".into() },
         Event::LeftOut { path: path.clone(), rule: haul_job::LeftOut::TooLarge },
         Event::Item(Box::new(crate::itemise::tests::file(haul_job::Changed { size: true, ..Default::default() }))),

@@ -203,6 +203,9 @@ pub struct HashArgs {
     /// Lines with the name of the hash, as BSD and 'sha256sum --tag' write them
     #[arg(long, conflicts_with = "json")]
     pub tag: bool,
+    /// A manifest of haul, of one directory or file: with sizes, times, and a closing line that has the hash of the tree
+    #[arg(short = 'm', long, conflicts_with_all = ["tag", "json"])]
+    pub manifest: bool,
     /// A JSON object a line
     #[arg(long)]
     pub json: bool,
@@ -213,7 +216,10 @@ pub struct HashArgs {
 const HASH_HELP: &str = "\
 The files are read at the far side; only their hashes travel. A path is printed
 as it is named there, so 'haul hash -a sha256 host:data | ssh host sha256sum
--c' finds the same files. Links in a directory are left out.";
+-c' finds the same files. Links in a directory are left out.
+
+'haul hash -m DIR' writes what 'haul cp -r --manifest-out FILE DIR/ TARGET'
+writes, and 'haul verify FILE DIR' reads it.";
 
 /// `--algorithm`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -272,6 +278,27 @@ pub struct DiffArgs {
     /// Compare contents instead of size and time: each side hashes its files, only hashes travel
     #[arg(short = 'c', long)]
     pub checksum: bool,
+    /// Compare permissions, too
+    #[arg(short = 'p', long)]
+    pub perms: bool,
+    /// What 'haul cp -a' carries: permissions, owner, group, and times of directories and links, too
+    #[arg(short = 'a', long)]
+    pub archive: bool,
+    /// Leave out what matches, in A and in B; rsync's patterns, and the first rule that matches decides
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    pub exclude: Vec<OsString>,
+    /// Keep what matches, whatever a later --exclude says
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    pub include: Vec<OsString>,
+    /// Read exclude patterns from FILE, one a line ('-' is standard input)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub exclude_from: Vec<OsString>,
+    /// Read include patterns from FILE, one a line ('-' is standard input)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub include_from: Vec<OsString>,
+    /// A rule of rsync: '- PATTERN', '+ PATTERN', '. FILE'
+    #[arg(short = 'f', long, value_name = "RULE", allow_hyphen_values = true)]
+    pub filter: Vec<OsString>,
     /// Also name what is the same
     #[arg(short = 'v', long)]
     pub verbose: bool,
@@ -288,8 +315,9 @@ pub struct DiffArgs {
 const DIFF_HELP: &str = "\
 It changes nothing. A and B are compared as 'haul cp -r A/ B' would do it:
 'new' is only in A, 'extra' only in B, 'changed' says in what: kind, size,
-time, contents, target of a link. Each may be a path of this machine,
+time, contents, target of a link; with -p and -a permissions, owner, group.
+Each may be a path of this machine,
 [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH or haul://HOST[:PORT]/PATH.
 
-Exit status, as of diff: 0 all the same, 1 something differs, more when
+Exit status, as of diff: 0 all the same, 1 something differs, 2 and more when
 something could not be compared.";

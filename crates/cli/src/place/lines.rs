@@ -156,7 +156,7 @@ impl Printer for Hashes {
     }
 
     fn told(&mut self, told: Told, paper: &mut Paper) -> ControlFlow<()> {
-        let Told::Hash { path, hash } = told else { return ControlFlow::Continue(()) };
+        let Told::Hash { path, hash, .. } = told else { return ControlFlow::Continue(()) };
         let path = self.at.path(path.as_bytes());
         if self.json {
             let line = HashLine { place: self.at.place_name(), path: named(&path), hash: hex(&hash) };

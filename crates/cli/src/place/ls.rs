@@ -163,7 +163,7 @@ impl Printer for Listing<'_> {
         }
     }
 
-    fn end(&mut self, paper: &mut Paper) -> ControlFlow<()> {
+    fn end(&mut self, paper: &mut Paper, _is_whole: bool) -> ControlFlow<()> {
         self.flush(paper)
     }
 }

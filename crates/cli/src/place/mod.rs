@@ -6,6 +6,7 @@ mod figures;
 pub mod flags;
 mod lines;
 mod ls;
+mod manifest;
 mod names;
 mod paper;
 pub mod stream;
@@ -29,6 +30,7 @@ use crate::{ending, endpoint, job, signals};
 use flags::PlaceCommand;
 use lines::{Changes, Contents, Hashes, Leftovers, Looks, Usage};
 use ls::Listing;
+use manifest::ManifestLines;
 use paper::Paper;
 
 /// Something of what was asked for failed: the exit code of coreutils.
@@ -44,8 +46,14 @@ trait Printer {
 
     fn told(&mut self, told: Told, paper: &mut Paper) -> ControlFlow<()>;
 
-    fn end(&mut self, _paper: &mut Paper) -> ControlFlow<()> {
+    /// No more comes. `is_whole`: all that was named was found, and all places have told all.
+    fn end(&mut self, _paper: &mut Paper, _is_whole: bool) -> ControlFlow<()> {
         ControlFlow::Continue(())
+    }
+
+    /// Why it broke off.
+    fn refused(&mut self) -> Option<Error> {
+        None
     }
 }
 
@@ -126,6 +134,13 @@ pub fn run(command: &PlaceCommand) -> ExitCode {
             let asked = Asked { verb: Verb::Read, json: false, reach: &typed.reach };
             run_on(&typed.paths, asked, &mut Contents::default(), FAILED)
         }
+        PlaceCommand::Hash(typed) if typed.manifest => match ManifestLines::new(typed) {
+            Ok(mut lines) => {
+                let verb = Verb::Hash { algorithm: typed.algorithm.into() };
+                run_on(&typed.paths, Asked { verb, json: false, reach: &typed.reach }, &mut lines, FAILED)
+            }
+            Err(error) => ending::failed(&error, false),
+        },
         PlaceCommand::Hash(typed) => {
             let algorithm = typed.algorithm.into();
             let asked = Asked { verb: Verb::Hash { algorithm }, json: typed.json, reach: &typed.reach };
@@ -177,7 +192,7 @@ fn run_on(paths: &[OsString], asked: Asked<'_>, printer: &mut dyn Printer, opera
         Ok(requests) => requests,
         Err(error) => return ending::failed(&error, json),
     };
-    let (mut paper, mut code) = (Paper::new(), 0);
+    let (mut paper, mut code, mut is_whole) = (Paper::new(), 0, true);
     for request in requests {
         let place = request.place.clone();
         printer.at().place = Some(place.clone());
@@ -188,6 +203,7 @@ fn run_on(paths: &[OsString], asked: Asked<'_>, printer: &mut dyn Printer, opera
                 ControlFlow::Continue(())
             }
             Piece::Line(Told::Failed { is_operand, why }) => {
+                is_whole &= !is_operand;
                 code = code.max(if is_operand { operand_failed } else { FAILED });
                 let at = if place.is_here() { String::new() } else { format!("{}: ", printable(place.to_string())) };
                 say(&format!("error: {at}{}", printable(why)));
@@ -199,15 +215,17 @@ fn run_on(paths: &[OsString], asked: Asked<'_>, printer: &mut dyn Printer, opera
         match answered {
             Ok(Answered::Whole) => {}
             // The reader has enough.
-            Ok(Answered::Enough) => return ExitCode::from(code),
+            Ok(Answered::Enough) => {
+                return printer.refused().map_or(ExitCode::from(code), |error| ending::failed(&error, json));
+            }
             Err(error) => {
                 // What came before is told.
-                let _ = printer.end(&mut paper).is_continue() && paper.flush().is_continue();
+                let _ = printer.end(&mut paper, false).is_continue() && paper.flush().is_continue();
                 return ending::failed(&error, json);
             }
         }
     }
-    let _ = printer.end(&mut paper).is_continue() && paper.flush().is_continue();
+    let _ = printer.end(&mut paper, is_whole).is_continue() && paper.flush().is_continue();
     ExitCode::from(code)
 }
 

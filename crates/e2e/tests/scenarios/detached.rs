@@ -38,8 +38,10 @@ impl Desk {
             self.hung_up.display(),
             haul.display(),
         );
-        let terminal = self.lab.home().run("unshare").args(["--mount", "script", "-q", "-e", "-c", &shell, "/dev/null"]);
-        let mut running = terminal.env("USER", "root").env("SHELL", "/bin/sh").current_dir(self.lab.data("home")).start();
+        let terminal =
+            self.lab.home().run("unshare").args(["--mount", "script", "-q", "-e", "-c", &shell, "/dev/null"]);
+        let mut running =
+            terminal.env("USER", "root").env("SHELL", "/bin/sh").current_dir(self.lab.data("home")).start();
         running.when("the prompt is back", |running| {
             String::from_utf8_lossy(&running.stdout_so_far()).lines().any(|line| line.trim() == "prompt")
         });

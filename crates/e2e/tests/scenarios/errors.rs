@@ -1,6 +1,6 @@
 //! Requests that make no sense, and their messages.
 
-use haul_e2e::{Outcome, Run, code, needs, scratch};
+use haul_e2e::{Outcome, Run, code, needs, plant, scratch};
 
 fn haul(args: &[&str]) -> Outcome {
     let dir = scratch();
@@ -153,4 +153,28 @@ fn a_source_that_is_not_here_is_found_before_anybody_logs_in() {
     haul_e2e::plant::text(&dir.path().join("here"), "x");
     haul().args(["cp", "-S"]).arg(&ssh).args(["no-such-file", "here", "host:there"]).run().expect(code::SSH);
     assert!(marker.exists());
+}
+
+/// The path of the root beneath itself is empty. Nobody knows then what a message is about.
+#[test]
+fn what_cannot_be_done_to_a_root_is_told_with_the_path_that_was_typed() {
+    needs!(Root, Haul, Tool("setpriv"));
+    let nobody = crate::faults::Nobody::new();
+    plant::text(&nobody.source.join("file"), "words\n");
+    let typed = |path: &std::path::Path| path.display().to_string();
+    let says = |flags: &[&str], end: &std::path::Path, words: &str| {
+        let run = nobody.cp(flags).run();
+        assert_ne!(run.code(), code::OK, "{run}");
+        let said = run.stdout_text() + &run.stderr_text();
+        assert!(said.contains(&format!("{words} {}", typed(end))), "{words}: {run}");
+        assert!(!said.contains(": :") && !said.contains(" .:") && !said.contains(" : "), "{run}");
+    };
+    // Root's, for others to read; for nobody; and a source for nobody.
+    std::os::unix::fs::chown(&nobody.target, Some(0), Some(0)).expect("root may");
+    says(&["-a"], &nobody.target, "cannot set metadata of");
+    plant::set_mode(&nobody.target, 0o700);
+    says(&["-a"], &nobody.target, "cannot look at");
+    says(&["-a", "--delete"], &nobody.target, "cannot read directory");
+    plant::set_mode(&nobody.source, 0o000);
+    says(&["-a"], &nobody.source, "cannot read directory");
 }

@@ -77,16 +77,58 @@ fn a_bag_at_another_host_is_checked_with_its_own_lists() {
     other.expect(code::USAGE).says(&["is no bag"]);
 }
 
-/// Lines of rsync's dry run, as `haul diff` calls them. Times of directories are none of its matters.
-fn rsync_says(flags: &str, source: &Path, target: &Path) -> BTreeSet<String> {
+#[test]
+fn a_tree_has_one_hash_which_a_copy_a_manifest_and_the_far_side_tell_alike() {
+    needs!(Namespaces, Haul, Tool("b3sum"));
+    let daemon = Daemon::start("rw");
+    let (lab, here) = (&daemon.lab, daemon.lab.data("home").join("tree"));
+    plant::mixed(&here, 1);
+    plant::odd_names(&here.join("odd"), 2);
+    // A directory between files that begin with its name.
+    for name in ["a-", "a.b", "a/x", "a0", "z/y/x", "z/y.x"] {
+        plant::text(&here.join(name), name);
+    }
+    plant::date(&here, 3);
+    let list = lab.data("home").join("list");
+    let cp = daemon.cp().args(["-r", "--manifest-out"]).arg(&list);
+    let copied = cp.arg(haul_e2e::contents_of(&here)).arg(daemon.url("tree")).run().expect(code::OK);
+    let root = copied.report()["root_blake3"].as_str().expect("a hash").to_owned();
+    let written = fs::read_to_string(&list).expect("it has its name");
+    assert!(written.ends_with(&format!(" root {root}\n")), "{written}");
+
+    // The same bytes, from either side.
+    let by_daemon = daemon.haul_in_words("hash").arg("-m").arg(daemon.url("tree")).run().expect(code::OK);
+    assert_eq!(by_daemon.stdout_text(), written);
+    let by_ssh = lab.haul().args(["hash", "--manifest", "-F"]).arg(lab.ssh_config());
+    assert_eq!(by_ssh.arg(at("alpha", daemon.offered.join("tree"))).run().expect(code::OK).stdout_text(), written);
+    let by_self = lab.haul().args(["hash", "-m"]).arg(&here).run().expect(code::OK);
+    assert_eq!(by_self.stdout_text(), written);
+    let verify = lab.haul().args(["verify", "--json", "--extra", "-"]).arg(&here).input(by_self.stdout).run();
+    assert!(verify.expect(code::OK).stdout_text().contains(&root));
+    // With nothing but b3sum, as docs/verify.md has it.
+    let script = "sed -E '/^#/d; s/^([0-9a-f]{64}  [0-9]+) -?[0-9]+\\.[0-9]{9} /\\1 /' \"$1\" | b3sum --no-names";
+    let summed = Run::new("sh").args(["-c", script, "sh"]).arg(&list).run().expect(code::OK);
+    assert_eq!(summed.stdout_text().trim(), root);
+
+    let again = daemon.haul_in_words("cp").args(["-r", "-v"]).arg(&here).arg(daemon.url("again")).run();
+    let line = again.expect(code::OK).stdout_text();
+    assert!(line.lines().any(|line| line.starts_with("tree BLAKE3 ")), "{line}");
+    daemon.haul_in_words("hash").args(["-m", "-a", "md5"]).arg(&here).run().expect(code::USAGE);
+    daemon.haul_in_words("hash").arg("-m").args([&here, &here]).run().expect(code::USAGE);
+    daemon.haul_in_words("hash").arg("-m").arg(daemon.url("*")).run().expect(code::USAGE).says(&["one directory"]);
+}
+
+/// Lines of rsync's dry run, as `haul diff` calls them. What changes of directories matters with `-a` alone.
+fn rsync_says(flags: &[&str], source: &Path, target: &Path) -> BTreeSet<String> {
     let ends = [source, target].map(|end| format!("{}/", end.display()));
-    let run = Run::new("rsync").args([flags, "--delete"]).args(ends).run().expect(code::OK);
+    let run = Run::new("rsync").args(flags).arg("--delete").args(ends).run().expect(code::OK);
+    let is_archive = flags.contains(&"-a");
     let says = |line: &str| {
         let (what, path) = line.split_once(' ')?;
         let path = path.trim_start().split(" -> ").next().unwrap_or_default();
         match what {
             "*deleting" => Some(format!("extra {path}")),
-            _ if what.starts_with(".d") => None,
+            _ if path == "./" || (what.starts_with(".d") && !is_archive) => None,
             _ if what.ends_with("+++++++++") => Some(format!("new {path}")),
             _ => Some(format!("changed {path}")),
         }
@@ -123,18 +165,36 @@ fn two_trees_are_compared_as_rsync_and_diff_compare_them() {
     let by_url = |flags: &[&str]| daemon.haul_in_words("diff").args(flags).arg(&here).arg(daemon.url("tree"));
     let by_ssh =
         daemon.lab.haul().args(["diff", "-F"]).arg(daemon.lab.ssh_config()).arg(at("alpha", &there)).arg(&here);
-    let quick = rsync_says("-rltni", &here, &there);
+    let quick = rsync_says(&["-rltni"], &here, &there);
     assert!(
         quick.contains("changed a/time") && quick.contains("extra extra/d/") && !quick.contains("changed a/content")
     );
     assert_eq!(haul_says(by_url(&[])), quick);
-    assert_eq!(haul_says(by_ssh), rsync_says("-rltni", &there, &here));
-    let contents = rsync_says("-rlnic", &here, &there);
+    assert_eq!(haul_says(by_ssh), rsync_says(&["-rltni"], &there, &here));
+    let contents = rsync_says(&["-rlnic"], &here, &there);
     assert!(contents.contains("changed a/content") && !contents.contains("changed a/time"));
     assert_eq!(haul_says(by_url(&["-c"])), contents);
     let diff = Run::new("diff").args(["-rq", "--no-dereference"]).arg(&here).arg(&there).run().expect(1);
     let differ = diff.stdout_text().lines().filter(|line| line.ends_with("differ")).count();
     assert_eq!(differ, contents.iter().filter(|line| line.starts_with("changed")).count());
+
+    // With -a also what stands on the entries, of directories too. What a rule leaves out is compared on no side. rsync takes times of one
+    // second for the same.
+    let script = "chmod 600 a/b/same; chmod 700 b; chmod u+s b/in; chown 7:8 b.x/in; touch -h -d 2001-01-01 link a";
+    Run::new("sh").args(["-ec", script]).current_dir(&there).run().expect(code::OK);
+    let all = rsync_says(&["-a", "-n", "-i"], &here, &there);
+    assert!(["changed b/", "changed b.x/in", "changed a/b/same"].iter().all(|line| all.contains(*line)), "{all:?}");
+    assert_eq!(haul_says(by_url(&["-a"])), all);
+    let said = by_url(&["-p"]).run().expect(1).says(&["changed: b/ (permissions)", "changed: b/in (permissions)"]);
+    assert!(!said.stdout_text().contains("owner"), "{said}");
+    by_url(&["-a"]).run().expect(1).says(&["changed: b.x/in (owner, group)", "changed: link (target, time)"]);
+    let rules = ["--include=/a/new/x", "--exclude=new", "--exclude=/extra/", "--filter=- *.x", "--exclude=size"];
+    let rsync: Vec<&str> = ["-rltni"].into_iter().chain(rules).collect();
+    let some = rsync_says(&rsync, &here, &there);
+    assert!(some.contains("changed a/time") && !some.iter().any(|line| line.contains("extra")), "{some:?}");
+    assert_eq!(haul_says(by_url(&rules)), some);
+    by_url(&["--filter=: .rules"]).run().expect(2).says(&["files of rules"]);
+    by_url(&["--no-such-flag"]).run().expect(2);
 
     let files = |name: &str| {
         daemon.haul_in_words("diff").arg("-c").arg(here.join(name)).arg(daemon.url(&format!("tree/{name}")))

@@ -229,3 +229,28 @@ fn failures_are_counted_by_kind() {
     tally.on_outcome(&Outcome::of(0, vanished.clone()), &mut |_| {}).unwrap();
     assert_eq!((tally.totals().failed, tally.totals().vanished), (1, 1));
 }
+
+#[test]
+fn what_is_verified_waits_for_its_flush_until_its_file_has_an_outcome() {
+    let mut tally = Tally::default();
+    for path in ["a", "b", "c"] {
+        tally.on_item(&file(path, 10)).unwrap();
+    }
+    for (index, data_bytes) in [(0, 10), (1, 10), (2, 4)] {
+        tally.on_receipt(&Receipt { index, chunk: 0, data_bytes }).unwrap();
+    }
+    assert_eq!(tally.totals().bytes_unsettled, 24);
+    let copied = OutcomeKind::Copied { blake3: [1; 32] };
+    tally.on_outcome(&Outcome::of(1, copied.clone()), &mut |_| ()).unwrap();
+    assert_eq!(tally.totals().bytes_unsettled, 14);
+    let why = OutcomeKind::Failed { why: "no space".into(), kind: FailureKind::Space };
+    tally.on_outcome(&Outcome::of(2, why), &mut |_| ()).unwrap();
+    assert_eq!(tally.totals().bytes_unsettled, 10);
+    tally.on_outcome(&Outcome::of(0, copied), &mut |_| ()).unwrap();
+    assert_eq!(tally.totals().bytes_unsettled, 0);
+    let linked = OutcomeKind::Brought { how: Brought::Linked, blake3: None };
+    tally.on_item(&file("d", 10)).unwrap();
+    tally.on_outcome(&Outcome::of(3, linked), &mut |_| ()).unwrap();
+    let totals = tally.totals();
+    assert_eq!((totals.files_kept, totals.files_linked, totals.files_copied_there, totals.bytes_moved), (1, 1, 0, 24));
+}

@@ -108,7 +108,7 @@ impl TargetTree for LocalTree {
         keep: &mut dyn FnMut(&[u8], bool) -> bool,
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
-        deleted: &mut dyn FnMut(Vec<u8>),
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
         self.delete_extraneous(path, keep, spare, dry_run, deleted)
     }
@@ -118,7 +118,7 @@ impl TargetTree for LocalTree {
         path: &[u8],
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
-        deleted: &mut dyn FnMut(Vec<u8>),
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
         self.delete_entry(path, spare, dry_run, deleted)
     }

@@ -64,7 +64,7 @@ impl TargetTree for Nowhere {
         _keep: &mut dyn FnMut(&[u8], bool) -> bool,
         _spare: &dyn Fn(&[u8], bool) -> bool,
         _dry_run: bool,
-        _deleted: &mut dyn FnMut(Vec<u8>),
+        _deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
         Vec::new()
     }
@@ -74,7 +74,7 @@ impl TargetTree for Nowhere {
         _path: &[u8],
         _spare: &dyn Fn(&[u8], bool) -> bool,
         _dry_run: bool,
-        _deleted: &mut dyn FnMut(Vec<u8>),
+        _deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
         Vec::new()
     }

@@ -68,7 +68,7 @@ pub trait TargetTree: Debug + Send + Sync {
         keep: &mut dyn FnMut(&[u8], bool) -> bool,
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
-        deleted: &mut dyn FnMut(Vec<u8>),
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError>;
 
     /// Removes one entry, a directory with all that lies in it. `spare` is asked about the entry itself first; the rest
@@ -78,7 +78,7 @@ pub trait TargetTree: Debug + Send + Sync {
         path: &[u8],
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
-        deleted: &mut dyn FnMut(Vec<u8>),
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError>;
 
     /// Marks a file as unfinished before it is opened to be written in place. With `flush` the mark is on the medium on

@@ -175,7 +175,7 @@ impl Site {
         // A closure that spares all that is left ends it.
         let is_over = Cell::new(false);
         let told = RefCell::new(tell);
-        let errors = tree.delete_entry(name, &|_, _| is_over.get(), removal.dry_run, &mut |path| {
+        let errors = tree.delete_entry(name, &|_, _| is_over.get(), removal.dry_run, &mut |path, _| {
             let beneath = path.get(name.len() + 1..).unwrap_or_default().to_vec();
             if !is_over.get() && (told.borrow_mut())(Line::Removed(beneath)).is_break() {
                 is_over.set(true);

@@ -1,4 +1,5 @@
-//! Goes through a tree, one directory after the other, and holds no more than the names of those that it still has to enter.
+//! Goes through a tree, one directory after the other, and holds no more than the names of those that it still has to enter, and of files
+//! that wait for their turn.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -10,13 +11,16 @@ use rustix::fs::{Mode, OFlags};
 use crate::error::{StoreError, is_missing, refusal};
 use crate::kernel_files::KernelFiles;
 use crate::limits::MAX_DEPTH;
-use crate::listing::{Flow, Names};
+use crate::listing::{Flow, Hint, Names};
 use crate::name::join;
 
 /// What happens on the way.
 pub(super) enum Step<'a> {
-    /// This directory is open. The directories in it that are to be entered are noted in `enter`.
-    Into { dir: BorrowedFd<'a>, path: &'a [u8], enter: &'a mut Names },
+    /// This directory is open. The directories in it that are to be entered are noted in `enter`. Other names that are noted there come
+    /// as [`Step::At`] in their turn. There is room for so many bytes of names.
+    Into { dir: BorrowedFd<'a>, path: &'a [u8], enter: &'a mut Names, room: usize },
+    /// The turn of a name that is no directory. The paths lie beneath this root.
+    At { root: BorrowedFd<'a>, path: &'a [u8] },
     /// All beneath it was seen.
     OutOf { path: &'a [u8] },
     /// It could not be read.
@@ -50,7 +54,7 @@ pub(super) fn descend(
             };
             let read = opened.and_then(|opened| {
                 let dir = opened.as_ref().map_or(root.as_fd(), AsFd::as_fd);
-                step(Step::Into { dir, path: &path, enter: &mut enter })
+                step(Step::Into { dir, path: &path, enter: &mut enter, room: held_bytes.saturating_sub(held) })
             });
             let read = match read {
                 // It was there when its directory was read.
@@ -73,9 +77,13 @@ pub(super) fn descend(
             stack.push(Frame { path, enter, next: 0 });
         }
         let Some(frame) = stack.last_mut() else { return ControlFlow::Continue(()) };
-        if let Some((name, _)) = frame.enter.get(frame.next) {
-            next = Some(join(&frame.path, name));
+        if let Some((name, hint)) = frame.enter.get(frame.next) {
+            let path = join(&frame.path, name);
             frame.next += 1;
+            match hint {
+                Hint::Directory => next = Some(path),
+                _ => go_on(step(Step::At { root: root.as_fd(), path: &path }))?,
+            }
         } else if let Some(done) = stack.pop() {
             held -= done.enter.memory_bytes();
             go_on(step(Step::OutOf { path: &done.path }))?;

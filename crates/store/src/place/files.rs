@@ -1,8 +1,9 @@
 //! Opens the regular files of a tree, one after the other.
 
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
+use haul_sys::beneath::{self, Links};
 use rustix::fs::{AtFlags, Mode};
 
 use super::descent::{Step, descend};
@@ -17,8 +18,9 @@ use crate::name::join;
 use crate::regular_file::READ_FLAGS;
 
 impl Site {
-    /// Tells an operand that is a file, or each regular file beneath one that is a directory: of each directory first its files, then
-    /// those of its directories, sorted. Links beneath it are not followed, and neither they nor devices are told.
+    /// Tells an operand that is a file, or each regular file beneath one that is a directory, in the order of a copy: the names of each
+    /// directory sorted, and all that is beneath a directory in its place. Links beneath it are not followed, and neither they nor
+    /// devices are told. Of a directory with too many names that is told, and its files come before those of its directories.
     pub fn files(&self, operand: &Operand, tell: Tell<'_>) -> Result<ControlFlow<()>> {
         if !self.is_directory(operand) {
             return Ok(tell(Line::File(Vec::new(), self.read(operand)?)));
@@ -26,39 +28,64 @@ impl Site {
         let root = self.directory(operand)?;
         let bounds = (self.kernel_files, self.options.bounds.held_bytes);
         let mut step = |step: Step<'_>| match step {
-            Step::Into { dir, path, enter } => self.files_of(operand, (dir, path, enter), tell),
+            Step::Into { dir, path, enter, room } => self.names_of(operand, (dir, path), (enter, room), tell),
+            Step::At { root, path } => Ok(self.tell_file(operand, self.open_beneath(root, path), path, tell)),
             Step::OutOf { .. } => Ok(ControlFlow::Continue(())),
             Step::Failed(error) => Ok(tell(Line::Failed(error))),
         };
         Ok(descend(root, &operand.shown, bounds, &mut step))
     }
 
-    fn files_of(
+    /// Notes the files and directories of one directory. Where they do not fit, tells the files at once.
+    fn names_of(
         &self,
         operand: &Operand,
-        (dir, path, enter): (BorrowedFd<'_>, &[u8], &mut Names),
+        (dir, path): (BorrowedFd<'_>, &[u8]),
+        (enter, room): (&mut Names, usize),
         tell: Tell<'_>,
     ) -> Flow {
-        for_each_name(dir, self.options.bounds.sorted_bytes, |_| true, &mut |name, _, _| {
+        let bounds = self.options.bounds;
+        // The rest is for names of directories beneath this one.
+        let sorted_bytes = bounds.sorted_bytes.min(room.saturating_sub(bounds.held_bytes / ROOM_LEFT));
+        let mut is_told = false;
+        for_each_name(dir, sorted_bytes, |_| true, &mut |name, _, is_sorted| {
+            if !is_sorted && !std::mem::replace(&mut is_told, true) {
+                tell(Line::Unsorted)?;
+            }
             let beneath = join(path, name);
-            let mut look = || -> std::io::Result<Option<SourceFile>> {
-                match EntryFacts::look(dir, name, AtFlags::empty())?.kind {
-                    NodeKind::Directory => enter.add(name, 0, Hint::Directory).map(|()| None),
-                    NodeKind::File => {
-                        let opened = rustix::io::retry_on_intr(|| {
-                            rustix::fs::openat(dir.as_fd(), name, READ_FLAGS, Mode::empty())
-                        })?;
-                        Ok(Some(SourceFile::Local(LocalFile::new(self.kernel_files.checked(opened)?)?)))
-                    }
-                    _ => Ok(None),
-                }
-            };
-            match look() {
-                Ok(Some(file)) => tell(Line::File(beneath, file)),
-                Ok(None) => ControlFlow::Continue(()),
-                Err(error) if is_missing(&error) => ControlFlow::Continue(()),
-                Err(error) => tell(Line::Failed(StoreError::new("open", &join(&operand.shown, &beneath), error))),
+            let noted = EntryFacts::look(dir, name, AtFlags::empty()).and_then(|facts| match facts.kind {
+                NodeKind::Directory => enter.add(name, 0, Hint::Directory).map(|()| false),
+                NodeKind::File if is_sorted => enter.add(name, 0, Hint::Other).map(|()| false),
+                kind => Ok(kind == NodeKind::File),
+            });
+            match noted {
+                Ok(true) => self.tell_file(operand, self.open_beneath(dir, name), &beneath, tell),
+                Ok(false) => tell(Line::Busy),
+                Err(error) => self.tell_file(operand, Err(error), &beneath, tell),
             }
         })
     }
+
+    fn open_beneath(&self, dir: BorrowedFd<'_>, path: &[u8]) -> std::io::Result<SourceFile> {
+        let opened = beneath::open(dir, path, READ_FLAGS, Mode::empty(), Links::Refused)?;
+        Ok(SourceFile::Local(LocalFile::new(self.kernel_files.checked(opened)?)?))
+    }
+
+    fn tell_file(
+        &self,
+        operand: &Operand,
+        file: std::io::Result<SourceFile>,
+        path: &[u8],
+        tell: Tell<'_>,
+    ) -> ControlFlow<()> {
+        match file {
+            Ok(file) => tell(Line::File(path.to_vec(), file)),
+            // It was there when its directory was read.
+            Err(error) if is_missing(&error) => ControlFlow::Continue(()),
+            Err(error) => tell(Line::Failed(StoreError::new("open", &join(&operand.shown, path), error))),
+        }
+    }
 }
+
+/// A quarter of the room for names is never filled with names of files.
+const ROOM_LEFT: usize = 4;

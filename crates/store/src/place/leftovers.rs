@@ -37,14 +37,14 @@ impl Site {
         let root = self.directory(operand)?;
         let bounds = (self.kernel_files, self.options.bounds.held_bytes);
         let mut step = |step: Step<'_>| match step {
-            Step::Into { dir, path, enter } => {
+            Step::Into { dir, path, enter, .. } => {
                 if tell(Line::Busy).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
                 let ours = self.ours(dir, enter)?;
                 Ok(self.each_left(operand, (dir, path), ours, remove, tell))
             }
-            Step::OutOf { .. } => Ok(ControlFlow::Continue(())),
+            Step::OutOf { .. } | Step::At { .. } => Ok(ControlFlow::Continue(())),
             Step::Failed(error) => Ok(tell(Line::Failed(error))),
         };
         Ok(descend(root, &operand.shown, bounds, &mut step))

@@ -44,8 +44,8 @@ impl Site {
         let root = self.directory(operand)?;
         let bounds = self.options.bounds;
         let mut step = |step: Step<'_>| match step {
-            Step::Into { dir, path, enter } => self.list_one(operand, options, (dir, path, enter), tell),
-            Step::OutOf { .. } => Ok(ControlFlow::Continue(())),
+            Step::Into { dir, path, enter, .. } => self.list_one(operand, options, (dir, path, enter), tell),
+            Step::OutOf { .. } | Step::At { .. } => Ok(ControlFlow::Continue(())),
             Step::Failed(error) => Ok(tell(Line::Failed(error))),
         };
         Ok(descend(root, &operand.shown, (self.kernel_files, bounds.held_bytes), &mut step))

@@ -50,7 +50,7 @@ impl Site {
         let root = self.directory(operand)?;
         let mut sums: Vec<Sum> = Vec::new();
         let mut step = |step: Step<'_>| match step {
-            Step::Into { dir, path, enter } => {
+            Step::Into { dir, path, enter, .. } => {
                 if tell(Line::Busy).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -70,6 +70,7 @@ impl Site {
                 let told = each || path.is_empty();
                 Ok(if told { tell(Line::Usage(path.to_vec(), sum.blocks, sum.apparent)) } else { tell_nothing() })
             }
+            Step::At { .. } => Ok(ControlFlow::Continue(())),
             Step::Failed(error) => Ok(tell(Line::Failed(error))),
         };
         Ok(descend(root, &operand.shown, (self.kernel_files, self.options.bounds.held_bytes), &mut step))

@@ -263,22 +263,25 @@ pub(crate) fn deletion_keeps_what_is_to_stay_and_tells_the_rest(bench: &Bench) {
             name == b"kept"
         };
         let spare = |path: &[u8], _: bool| path == b"c/spared";
-        let mut deleted = |path: Vec<u8>| told.push(String::from_utf8(path).unwrap());
+        let mut deleted = |path: Vec<u8>, is_dir| {
+            let slash = if is_dir { "/" } else { "" };
+            told.push(String::from_utf8(path).unwrap() + slash);
+        };
         let errors = target.delete_extraneous(b"", &mut keep, &spare, dry_run, &mut deleted);
         assert!(errors.is_empty(), "{errors:?}");
         let at = |path: &str| told.iter().position(|other| other == path).unwrap();
-        assert!(at("a/b/1") < at("a/b") && at("a/b") < at("a") && at("a/2") < at("a"), "{told:?}");
+        assert!(at("a/b/1") < at("a/b/") && at("a/b/") < at("a/") && at("a/2") < at("a/"), "{told:?}");
         told.sort();
-        assert_eq!(told, ["a", "a/2", "a/b", "a/b/1", "old"]);
+        assert_eq!(told, ["a/", "a/2", "a/b/", "a/b/1", "old"]);
     };
     delete(true);
     assert_eq!(bench.paths(), before, "a dry run deletes nothing");
     delete(false);
     assert_eq!(bench.paths(), ["c", "c/spared", "kept"]);
-    let errors = target.delete_extraneous(b"missing", &mut |_, _| false, &|_, _| false, false, &mut |_| ());
+    let errors = target.delete_extraneous(b"missing", &mut |_, _| false, &|_, _| false, false, &mut |_, _| ());
     assert!(errors.is_empty(), "{errors:?}");
     let mut told = Vec::new();
-    let errors = target.delete_entry(b"c", &|_, _| false, false, &mut |path| told.push(path));
+    let errors = target.delete_entry(b"c", &|_, _| false, false, &mut |path, _| told.push(path));
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!((told, bench.paths()), (vec![b"c/spared".to_vec(), b"c".to_vec()], vec!["kept".to_owned()]));
 }

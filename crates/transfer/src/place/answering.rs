@@ -185,7 +185,9 @@ impl Answering<'_> {
         let mut buffer = vec![0; HASHED_AT_ONCE];
         site.files(operand, &mut |line| match line {
             Line::File(path, file) => match hash_of(&file, algorithm, &mut buffer, &mut || hearer.busy()) {
-                Ok(Some(hash)) => tell_beneath(*hearer, path, |path| Told::Hash { path, hash }),
+                Ok(Some((hash, size, modified))) => {
+                    tell_beneath(*hearer, path, |path| Told::Hash { path, hash, size, modified })
+                }
                 Ok(None) => ControlFlow::Break(()),
                 Err(error) => {
                     let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
@@ -201,19 +203,20 @@ impl Answering<'_> {
 /// Read at once to be hashed: large enough that reading costs little beside hashing, and it fits a processor's cache.
 const HASHED_AT_ONCE: usize = 256 << 10;
 
-/// `None`: nobody wants it any more.
+/// The hash, the size, and the time of the content. `None`: nobody wants it any more.
 fn hash_of(
     file: &SourceFile,
     algorithm: Algorithm,
     buffer: &mut [u8],
     busy: &mut dyn FnMut() -> ControlFlow<()>,
-) -> std::io::Result<Option<Vec<u8>>> {
+) -> std::io::Result<Option<(Vec<u8>, u64, Moment)>> {
     let mut hasher = Hasher::new(algorithm);
+    let modified = moment(file.stat()?.mtime);
     let mut offset = 0;
     loop {
         let read = file.read_at(buffer, offset)?;
         if read == 0 {
-            return Ok(Some(hasher.finish()));
+            return Ok(Some((hasher.finish(), offset, modified)));
         }
         hasher.update(&buffer[..read]);
         offset += read as u64;
@@ -281,7 +284,6 @@ impl Accounts {
     }
 
     fn facts(&mut self, facts: EntryFacts) -> Facts {
-        let moment = |time: haul_store::Time| Moment { s: time.s, ns: time.ns };
         Facts {
             kind: kind(facts.kind),
             target: facts.target,
@@ -303,6 +305,10 @@ impl Accounts {
             born: facts.born.map(moment),
         }
     }
+}
+
+fn moment(time: haul_store::Time) -> Moment {
+    Moment { s: time.s, ns: time.ns }
 }
 
 fn kind(kind: NodeKind) -> Kind {

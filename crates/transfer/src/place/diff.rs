@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use haul_job::{Carriage, Endpoint, Error, Fault, Observer, SshOptions};
+use haul_job::{Carriage, Endpoint, Error, Fault, FilterRule, Observer, SshOptions};
+use haul_store::Filter;
 use haul_wire::RelPath;
 use haul_wire::hashed::{Algorithm, FileFound, WantedFile};
 use haul_wire::place::{Facts, Kind, List, Moment, Question, Told, Verb};
@@ -34,12 +35,28 @@ pub struct DiffOptions {
     pub trees: [Endpoint; 2],
     /// Compare contents, not size and time.
     pub contents: bool,
+    /// What else is compared.
+    pub metadata: Metadata,
+    /// What is left out on both sides. Rules of merge files are refused.
+    pub rules: Vec<FilterRule>,
     /// Files of this host that are read at the same time; at least 1.
     pub threads: usize,
     /// How words travel to other hosts.
     pub carriage: Carriage,
     /// How the system's ssh program is called.
     pub ssh: SshOptions,
+}
+
+/// What is compared besides kind, size, time and contents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Metadata {
+    /// Nothing.
+    #[default]
+    None,
+    /// Permissions of files and directories, with set-user-id, set-group-id and sticky bits.
+    Permissions,
+    /// Permissions, owner and group by name, and times of directories and links.
+    All,
 }
 
 /// What a copy would find of an entry.
@@ -50,7 +67,7 @@ pub enum Compared {
     /// Only at the target.
     Extra(Kind),
     /// At both, and not the same.
-    Changed(Vec<Aspect>),
+    Changed(Kind, Vec<Aspect>),
     /// At both.
     Same(Kind),
     /// Nobody knows: the system's words.
@@ -64,7 +81,7 @@ pub enum Aspect {
     Kind,
     /// Size of a file.
     Size,
-    /// Time of a file.
+    /// When it was changed last.
     Time,
     /// What is in a file.
     Contents,
@@ -72,6 +89,12 @@ pub enum Aspect {
     Target,
     /// What a device file stands for.
     Device,
+    /// Who may do what.
+    Permissions,
+    /// Whose it is.
+    Owner,
+    /// The group that it belongs to.
+    Group,
 }
 
 /// Watches a comparison.
@@ -110,9 +133,10 @@ pub fn diff(
     watcher: &dyn DiffWatcher,
 ) -> Result<DiffReport, Error> {
     let started = Instant::now();
+    let chosen = Chosen::by(&options.rules)?;
     let trees = options.trees.each_ref();
     let mut comparing =
-        Comparing { options, surroundings, observer, watcher, hashing: None, report: DiffReport::default() };
+        Comparing { options, surroundings, observer, watcher, chosen, hashing: None, report: DiffReport::default() };
     let result = trees.map(|tree| Side::open(&comparing, tree));
     let [source, target] = result;
     let outcome = comparing.all(&mut source?, &mut target?);
@@ -135,6 +159,7 @@ struct Comparing<'a> {
     surroundings: &'a Surroundings,
     observer: &'a Arc<dyn Observer>,
     watcher: &'a dyn DiffWatcher,
+    chosen: Chosen,
     hashing: Option<Hashing>,
     report: DiffReport,
 }
@@ -185,6 +210,7 @@ impl Comparing<'_> {
     fn next(&mut self, side: &mut Side) -> Result<Option<Entry>, Error> {
         loop {
             match side.next()? {
+                Some(Said::Entry(entry)) if !self.chosen.takes(&entry) => {}
                 Some(Said::Entry(entry)) => return Ok(Some(*entry)),
                 Some(Said::Failed(why)) => self.tell(b"", &Compared::Failed(why)),
                 None => return Ok(None),
@@ -194,16 +220,15 @@ impl Comparing<'_> {
 
     fn compare(&mut self, one: Entry, other: &Entry) -> Result<(), Error> {
         let (facts, standing) = (&one.facts, &other.facts);
+        let (contents, metadata) = (self.options.contents, self.options.metadata);
         let mut aspects = Vec::new();
         match facts.kind {
             kind if kind != standing.kind => aspects.push(Aspect::Kind),
             Kind::File => {
                 if facts.size != standing.size {
                     aspects.push(Aspect::Size);
-                } else if self.options.contents && facts.size > 0 {
-                    return self.want(one);
                 }
-                if !self.options.contents && !same_time(standing.modified, facts.modified) {
+                if !contents && !same_time(standing.modified, facts.modified) {
                     aspects.push(Aspect::Time);
                 }
             }
@@ -213,13 +238,20 @@ impl Comparing<'_> {
             }
             _ => {}
         }
-        let compared = if aspects.is_empty() { Compared::Same(facts.kind) } else { Compared::Changed(aspects) };
-        self.tell(&one.path, &compared);
+        let same_size = facts.kind == Kind::File && standing.kind == Kind::File && facts.size == standing.size;
+        if facts.kind == standing.kind {
+            add_metadata(&mut aspects, metadata, facts, standing);
+        }
+        if contents && same_size && facts.size > 0 {
+            return self.want(one, aspects);
+        }
+        let kind = facts.kind;
+        self.tell(&one.path, &if aspects.is_empty() { Compared::Same(kind) } else { Compared::Changed(kind, aspects) });
         Ok(())
     }
 
     /// Both sides are to hash it.
-    fn want(&mut self, entry: Entry) -> Result<(), Error> {
+    fn want(&mut self, entry: Entry, aspects: Vec<Aspect>) -> Result<(), Error> {
         if self.hashing.is_none() {
             self.hashing = Some(Hashing::open(self, entry.path.is_empty())?);
         }
@@ -227,7 +259,7 @@ impl Comparing<'_> {
             self.hear_some(TICK)?;
         }
         if let Some(hashing) = &mut self.hashing {
-            hashing.want(entry)?;
+            hashing.want(entry, aspects)?;
         }
         self.hear(false)
     }
@@ -259,12 +291,71 @@ impl Comparing<'_> {
         let count = match compared {
             Compared::New(_) => &mut self.report.new,
             Compared::Extra(_) => &mut self.report.extra,
-            Compared::Changed(_) => &mut self.report.changed,
+            Compared::Changed(..) => &mut self.report.changed,
             Compared::Same(_) => &mut self.report.same,
             Compared::Failed(_) => &mut self.report.failed,
         };
         *count += 1;
         self.watcher.on_compared(if path.is_empty() { b"." } else { path }, compared);
+    }
+}
+
+/// In what else two entries of one kind differ.
+fn add_metadata(aspects: &mut Vec<Aspect>, metadata: Metadata, facts: &Facts, standing: &Facts) {
+    // A link has no permissions of its own.
+    let has_permissions = facts.kind != Kind::Symlink;
+    if metadata >= Metadata::Permissions && has_permissions && facts.mode != standing.mode {
+        aspects.push(Aspect::Permissions);
+    }
+    if metadata < Metadata::All {
+        return;
+    }
+    let is_aside = aspects.contains(&Aspect::Time);
+    if !is_aside && !same_time(standing.modified, facts.modified) {
+        aspects.push(Aspect::Time);
+    }
+    // Accounts go by name, as in a copy. Where a side has no name for one, its number counts.
+    let same = |id: u32, name: &[u8], other: u32, theirs: &[u8]| match name.is_empty() || theirs.is_empty() {
+        true => id == other,
+        false => name == theirs,
+    };
+    if !same(facts.uid, &facts.owner, standing.uid, &standing.owner) {
+        aspects.push(Aspect::Owner);
+    }
+    if !same(facts.gid, &facts.group, standing.gid, &standing.group) {
+        aspects.push(Aspect::Group);
+    }
+}
+
+/// Which entries are compared.
+struct Chosen {
+    filter: Filter,
+    /// The directory that was looked at last, and whether its entries are.
+    last: (Vec<u8>, bool),
+}
+
+impl Chosen {
+    fn by(rules: &[FilterRule]) -> Result<Self, Error> {
+        let refused = |why: String| Error::new(Fault::Usage, "cannot compare with these rules").because(why);
+        if rules.iter().any(|rule| matches!(rule, FilterRule::PerDirectory(_))) {
+            let why = "files of rules in the directories of a tree are read by copies alone";
+            return Err(refused(why.to_owned()).try_this("haul cp -r -n -i A/ B"));
+        }
+        Ok(Self { filter: Filter::of(rules).map_err(refused)?, last: (Vec::new(), true) })
+    }
+
+    /// Whether it, and each directory above it, is wanted.
+    fn takes(&mut self, entry: &Entry) -> bool {
+        if self.filter.is_empty() {
+            return true;
+        }
+        let parent = entry.path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |at| &entry.path[..at]);
+        if self.last.0 != parent {
+            let slashes = parent.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+            let is_wanted = slashes.chain([parent.len()]).all(|end| self.filter.selects(&parent[..end], true));
+            self.last = (parent.to_vec(), is_wanted);
+        }
+        self.last.1 && self.filter.selects(&entry.path, entry.facts.kind == Kind::Directory)
     }
 }
 
@@ -303,6 +394,8 @@ struct Hashing {
 
 struct Waiting {
     path: Vec<u8>,
+    /// In what it differs already.
+    aspects: Vec<Aspect>,
     found: [Option<FileFound>; 2],
 }
 
@@ -327,7 +420,7 @@ impl Hashing {
         self.sides.iter().all(Hashes::has_room)
     }
 
-    fn want(&mut self, entry: Entry) -> Result<(), Error> {
+    fn want(&mut self, entry: Entry, aspects: Vec<Aspect>) -> Result<(), Error> {
         let path = RelPath::new(entry.path.clone()).map_err(|fault| Error::broke_the_protocol(fault.to_string()))?;
         let mut number = 0;
         for (side, hashes) in self.sides.iter_mut().enumerate() {
@@ -336,7 +429,7 @@ impl Hashing {
             // Both sides count alike.
             number = hashes.want(WantedFile { path, size, algorithm: Algorithm::Blake3, or: None });
         }
-        self.waiting.insert(number, Waiting { path: entry.path, found: [None, None] });
+        self.waiting.insert(number, Waiting { path: entry.path, aspects, found: [None, None] });
         Ok(())
     }
 
@@ -344,12 +437,18 @@ impl Hashing {
         let unasked = || Error::broke_the_protocol("it tells of what was not asked for");
         let waiting = self.waiting.get_mut(&number).ok_or_else(unasked)?;
         waiting.found[side] = Some(found);
+        let mut aspects = waiting.aspects.clone();
         let [Some(one), Some(other)] = &waiting.found else { return Ok(None) };
         let compared = match (one, other) {
-            (FileFound::Hashed { hash, .. }, FileFound::Hashed { hash: other, .. }) if hash == other => {
-                Compared::Same(Kind::File)
+            (FileFound::Hashed { hash, .. }, FileFound::Hashed { hash: other, .. }) => {
+                if hash != other {
+                    aspects.insert(0, Aspect::Contents);
+                }
+                match aspects.is_empty() {
+                    true => Compared::Same(Kind::File),
+                    false => Compared::Changed(Kind::File, aspects),
+                }
             }
-            (FileFound::Hashed { .. }, FileFound::Hashed { .. }) => Compared::Changed(vec![Aspect::Contents]),
             (FileFound::Unreadable { why }, _) | (_, FileFound::Unreadable { why }) => {
                 Compared::Failed(format!("cannot read {}: {why}", haul_store::printable(&waiting.path)))
             }

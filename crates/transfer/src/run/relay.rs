@@ -310,7 +310,7 @@ impl Relay<'_> {
     fn tell_sender_of_deletion(&mut self) {
         if self.told_of_deletion.is_none_or(|told| told.elapsed() >= DELETIONS_EVERY) {
             self.told_of_deletion = Some(Instant::now());
-            self.sender.outbox().send(Control::Notice(Notice::Deleted { path: Vec::new() }));
+            self.sender.outbox().send(Control::Notice(Notice::Deleted { path: Vec::new(), is_directory: false }));
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use haul_engine::at_risk;
 use haul_engine::attribute::{self, Phases};
 use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
@@ -204,9 +205,9 @@ impl Watch {
     pub(crate) fn on_notice(&self, notice: Notice) {
         let _ = self.with(|person, state| {
             let event = match notice {
-                Notice::Deleted { path } => {
+                Notice::Deleted { path, is_directory } => {
                     state.deleted += 1;
-                    Event::Deleted { path }
+                    Event::Deleted { path, is_directory }
                 }
                 Notice::Failed { path, why } => {
                     state.tally.on_failure_aside();
@@ -331,6 +332,7 @@ impl Watch {
                 bytes_to_read_again: state.tally.resumed_bytes().saturating_sub(state.bytes_read_again),
                 bytes_found: to_come.bytes,
                 bytes_left: to_come.bytes_left,
+                bytes_to_flush: totals.bytes_unsettled.min(at_risk::CHECKPOINT_BYTES),
                 found_all: !to_come.is_rough,
                 lanes: self.lanes_alive.load(Ordering::Relaxed),
                 failed: totals.failed,
@@ -369,6 +371,8 @@ impl Watch {
             files_found: totals.files_found,
             files_moved: totals.files_moved,
             files_kept: totals.files_kept,
+            files_linked: totals.files_linked,
+            files_copied_there: totals.files_copied_there,
             others_made: totals.others_made,
             deleted: state.deleted,
             failed: totals.failed,

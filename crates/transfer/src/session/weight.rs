@@ -117,7 +117,7 @@ fn paths_bytes(paths: &[Vec<u8>]) -> usize {
 
 fn notice_bytes(notice: &Notice) -> usize {
     match notice {
-        Notice::Deleted { path } => path.len(),
+        Notice::Deleted { path, .. } => path.len(),
         Notice::Failed { path, why } | Notice::Skipped { path, why } => path.len() + why.len(),
         Notice::Warning { text } => text.len(),
         Notice::Chose { what, choice, reason } => what.len() + choice.len() + reason.len(),

@@ -103,14 +103,14 @@ fn a_manifest_lists_what_the_target_calls_a_file_and_each_of_its_names() {
 fn the_sending_host_hears_that_something_is_deleted_and_not_what() {
     check(|relay, at_sender, _at_receiver| {
         for path in ["data/one", "data/two"] {
-            let deleted = Notice::Deleted { path: path.into() };
+            let deleted = Notice::Deleted { path: path.into(), is_directory: false };
             relay.pass_on(From::Receiver, Control::Notice(deleted)).unwrap();
         }
         relay.sender.close(farewell::FAREWELL);
         let (mut at_sender, _) = at_sender.split();
         let heard = std::iter::from_fn(|| channel::read_message(&mut at_sender, &mut Vec::new()).unwrap());
         let passed: Vec<_> = heard.filter(|message| matches!(message, Control::Notice(_))).collect();
-        assert_eq!(passed.first(), Some(&Control::Notice(Notice::Deleted { path: Vec::new() })));
+        assert_eq!(passed.first(), Some(&Control::Notice(Notice::Deleted { path: Vec::new(), is_directory: false })));
         assert!(passed.iter().all(|notice| *notice == passed[0]), "{passed:?}");
     });
 }

@@ -187,7 +187,7 @@ fn an_extra_file_is_found_where_no_full_path_reaches() {
     assert_eq!(lines, [format!("{} Extra", escape(&path))]);
     assert_eq!((report.differing, report.extra), (0, 1));
     // For the temporary directory's own removal the paths are too long, too.
-    assert!(tree.delete_entry(&[b'd'; 99], &|_, _| false, false, &mut |_| {}).is_empty());
+    assert!(tree.delete_entry(&[b'd'; 99], &|_, _| false, false, &mut |_, _| {}).is_empty());
 }
 
 #[test]

@@ -359,8 +359,8 @@ impl Decider {
         if decision == FileDecision::Send {
             let sought = Sought { path: &path, identity: &identity, attributes: &item.attributes, blake3 };
             match from_reference::bring(shared, &sought) {
-                Ok(false) => {}
-                Ok(true) => return self.keep(index, item, path, identity, KeptAs::Kept, None),
+                Ok(None) => {}
+                Ok(Some(kept)) => return self.keep(index, item, path, identity, kept, None),
                 Err(error) => return shared.fail_item(index, &error),
             }
         }

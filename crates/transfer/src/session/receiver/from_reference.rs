@@ -6,24 +6,32 @@
 use std::io;
 
 use haul_store::{Kind, LocalTree, StoreError};
-use haul_wire::control::OfReference;
+use haul_wire::control::{Brought, OfReference};
 
 use crate::session::convert;
 
+use super::incoming::KeptAs;
 use super::references::Sought;
 use super::state::Shared;
 
-/// True: nothing is to be sent. False: no reference tree has it, or it changed while it was looked at.
-pub(super) fn bring(shared: &Shared, sought: &Sought<'_>) -> Result<bool, StoreError> {
-    let Some(made) = shared.references.made() else { return Ok(false) };
+/// How it counts, and nothing is to be sent. `None`: no reference tree has it, or it changed while it was looked at.
+pub(super) fn bring(shared: &Shared, sought: &Sought<'_>) -> Result<Option<KeptAs>, StoreError> {
+    let Some(made) = shared.references.made() else { return Ok(None) };
     let selection = &shared.job.selection;
     let found = shared.references.find(sought, shared.rules, selection, &|| shared.is_over());
-    let (Some(found), Some(target)) = (found, shared.tree().local()) else { return Ok(false) };
+    let (Some(found), Some(target)) = (found, shared.tree().local()) else { return Ok(None) };
+    let (linked, copied) = (KeptAs::Brought(Brought::Linked), KeptAs::Brought(Brought::Copied));
+    let wanted = match made {
+        _ if !found.is_exact => copied,
+        OfReference::HardLink => linked,
+        OfReference::Copy => copied,
+        OfReference::Nothing => KeptAs::Kept,
+    };
     if selection.dry_run {
-        return Ok(true);
+        return Ok(Some(wanted));
     }
     if found.is_exact && made == OfReference::Nothing {
-        return remove_other(shared, sought.path).map(|()| true);
+        return remove_other(shared, sought.path).map(|()| Some(wanted));
     }
     let is_made = match found.is_exact && made == OfReference::HardLink {
         true => link(target, found.tree, sought)?,
@@ -31,14 +39,14 @@ pub(super) fn bring(shared: &Shared, sought: &Sought<'_>) -> Result<bool, StoreE
     };
     // Also where no hard link can be made: on another file system, or after too many links.
     if !is_made && !copy(shared, found.tree, sought)? {
-        return Ok(false);
+        return Ok(None);
     }
     shared.name_changed(sought.path);
     if selection.flush {
         shared.storage.during(|| shared.tree().flush_file(sought.path))?;
     }
     shared.flush_before_removal(sought.path)?;
-    Ok(true)
+    Ok(Some(if is_made { linked } else { copied }))
 }
 
 /// As with rsync, the target has no file that the reference tree has: not an older one either.
@@ -46,7 +54,7 @@ fn remove_other(shared: &Shared, path: &[u8]) -> Result<(), StoreError> {
     if shared.tree().stat(path)?.is_none_or(|stat| stat.kind == Kind::Directory) {
         return Ok(());
     }
-    let errors = shared.tree().delete_entry(path, &|_, _| false, false, &mut |_| ());
+    let errors = shared.tree().delete_entry(path, &|_, _| false, false, &mut |_, _| ());
     shared.name_changed(path);
     errors.into_iter().next().map_or(Ok(()), Err)
 }

@@ -11,7 +11,7 @@ use haul_engine::integrity::{Hash, Verified};
 use haul_engine::plan::ChunkLayout;
 use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES};
 use haul_store::{DIRECT_FROM_BYTES, Draft, Metadata, StoreError, TargetTree};
-use haul_wire::control::{ChunkRange, OpenDraft, OutcomeKind};
+use haul_wire::control::{Brought, ChunkRange, OpenDraft, OutcomeKind};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time};
 use haul_wire::{PathFault, RelPath};
 
@@ -75,6 +75,8 @@ pub(super) enum KeptAs {
     Kept,
     /// Its metadata was brought up to date.
     Touched,
+    /// Made of a file of a reference tree.
+    Brought(Brought),
 }
 
 impl KeptAs {
@@ -86,6 +88,7 @@ impl KeptAs {
         match self {
             KeptAs::Kept => OutcomeKind::Kept { blake3 },
             KeptAs::Touched => OutcomeKind::Touched { blake3 },
+            KeptAs::Brought(how) => OutcomeKind::Brought { how, blake3 },
         }
     }
 }

@@ -56,6 +56,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(crate) use haul_engine::at_risk::CHECKPOINT_BYTES;
 use haul_engine::flush_choice::DIRTY_BYTES_MAX;
 use haul_store::{DIRECT_FROM_BYTES, LocalTree, Nowhere, StoreError, TargetOptions, TargetTree};
 use haul_wire::RelPath;
@@ -86,17 +87,12 @@ use lane::Arriving;
 use namers::Namers;
 use references::References;
 use settle::Settler;
-use state::Shared;
+use state::{Shared, parent};
 #[cfg(test)]
 pub(crate) use writers::WRITERS;
 
 /// A sender opens its sources within this time, or within the session's own limit where that is longer.
 const BEGIN_DEADLINE: Duration = Duration::from_secs(60);
-
-/// Verified data of all files together that may not be safe yet. A death costs at most that, and a chunk under way on each
-/// lane. At half of it a checkpoint begins, and lanes fill the other half meanwhile: at 10 Gbit/s the disk has 100 ms for a
-/// flush of 128 MiB. It has written most of them by then.
-pub(crate) const CHECKPOINT_BYTES: u64 = 256 << 20;
 
 /// Where a receiver puts what arrives.
 pub(crate) enum Target {
@@ -356,9 +352,12 @@ fn open_target(
         watch.on_name(&name)?;
         channel.outbox().send(Control::Named(name));
     }
+    // A file with a new name stands in the directory in front of it.
+    let root = if rename_to.is_some() { parent(path).to_vec() } else { path.clone() };
     let (references, notices) = References::open(&tree, &job.selection, &options)?;
     let mut shared = shared(Arc::new(tree), rename_to, job)?;
     shared.references = references;
+    shared.root = root;
     notices.into_iter().for_each(|notice| shared.notice(notice));
     Ok(shared)
 }

@@ -275,9 +275,9 @@ fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
         let path = if end.path.is_empty() { name.to_vec() } else { [&end.path, &b"/"[..], name].concat() };
         of_part || names.contains(&haul_store::name_hash(name)) || deletions.spare(&path, is_dir)
     };
-    let mut deleted = |path: Vec<u8>| {
+    let mut deleted = |path: Vec<u8>, is_dir| {
         any = true;
-        deletions.tell(path);
+        deletions.tell(path, is_dir);
     };
     let spare = |path: &[u8], is_dir: bool| deletions.spare(path, is_dir);
     let errors = shared.tree().delete_extraneous(&end.path, &mut keep, &spare, dry_run, &mut deleted);
@@ -292,9 +292,9 @@ pub(super) fn make_way(shared: &Shared, path: &[u8]) -> bool {
     let spare = |path: &[u8], is_dir: bool| deletions.spare(path, is_dir);
     let dry_run = shared.job.selection.dry_run;
     let mut gone = false;
-    let mut deleted = |deleted: Vec<u8>| {
+    let mut deleted = |deleted: Vec<u8>, is_dir| {
         gone |= deleted == path;
-        deletions.tell(deleted);
+        deletions.tell(deleted, is_dir);
     };
     let errors = shared.tree().delete_entry(path, &spare, dry_run, &mut deleted);
     deletions.end(parent(path), errors);
@@ -344,9 +344,9 @@ impl<'a> Deletions<'a> {
             || (!selection.delete_excluded && is_backup(selection, path))
     }
 
-    fn tell(&self, path: Vec<u8>) {
+    fn tell(&self, path: Vec<u8>, is_directory: bool) {
         self.shared.count_done();
-        self.shared.notice_in_time(Notice::Deleted { path });
+        self.shared.notice_in_time(Notice::Deleted { path, is_directory });
     }
 
     fn end(&self, directory: &[u8], errors: Vec<StoreError>) {

@@ -103,6 +103,8 @@ pub(super) struct Shared {
     pub(super) rereads: Rereads,
     /// By what other hosts of this end know the tree, where they write into it.
     pub(super) token: OnceLock<Token>,
+    /// The root of the target as it was typed.
+    pub(super) root: Vec<u8>,
     /// Trees that may have a file already.
     pub(super) references: References,
     /// This host leads nothing: it writes into what another host has made.
@@ -157,6 +159,7 @@ impl Shared {
             done: AtomicU64::new(0),
             rereads: Rereads::default(),
             token: OnceLock::new(),
+            root: Vec::new(),
             references: References::default(),
             moves: None,
         })
@@ -490,7 +493,7 @@ impl Shared {
         let dirty: Vec<Vec<u8>> = self.lock().dirty.drain().collect();
         if self.job.selection.flush {
             for directory in dirty {
-                self.tree().flush_dir(&directory).map_err(|error| faults::store_error(&error))?;
+                self.tree().flush_dir(&directory).map_err(|error| faults::store_error_in(&error, &self.root))?;
             }
         }
         Ok(())
@@ -499,7 +502,7 @@ impl Shared {
     /// The file cannot be written.
     pub(super) fn fail(&self, incoming: &Incoming, error: &StoreError) {
         if self.moves.is_some() {
-            return self.failure.set(faults::store_error(error));
+            return self.failure.set(faults::store_error_in(error, &self.root));
         }
         // The part of a twin is of no use to a later run, which would refuse it again.
         incoming.abandon(!error.is_twin(), &self.exposure);
@@ -508,11 +511,11 @@ impl Shared {
 
     /// The entry cannot be written. When nothing can be written any more the whole job ends: every further entry would fail, too.
     pub(super) fn fail_item(&self, index: u64, error: &StoreError) {
-        if let Some(end) = end_of_job(error) {
+        if let Some(end) = end_of_job(error, &self.root) {
             self.failure.set(end);
         }
         let kind = convert::failure_kind(error);
-        self.settle(index, OutcomeKind::Failed { why: convert::bounded(error), kind });
+        self.settle(index, OutcomeKind::Failed { why: convert::bounded(error.seen_from(&self.root)), kind });
     }
 
     /// Data of this file does not verify, again and again.
@@ -569,7 +572,7 @@ impl Shared {
 
     /// Something failed beside the items themselves. For threads that may wait.
     pub(super) fn failed_aside(&self, path: &[u8], error: &StoreError) {
-        self.notice_in_time(Notice::Failed { path: path.to_vec(), why: convert::bounded(error) });
+        self.notice_in_time(Notice::Failed { path: path.to_vec(), why: convert::bounded(error.seen_from(&self.root)) });
     }
 
     pub(super) fn failed_item(&self, index: u64, why: String) {
@@ -676,8 +679,8 @@ impl Shared {
 }
 
 /// The error of the job that this error of one entry means.
-fn end_of_job(error: &StoreError) -> Option<Error> {
-    (error.is_no_space() || error.is_read_only()).then(|| faults::store_error(error))
+fn end_of_job(error: &StoreError, root: &[u8]) -> Option<Error> {
+    (error.is_no_space() || error.is_read_only()).then(|| faults::store_error_in(error, root))
 }
 
 /// The directory that a path stands in.

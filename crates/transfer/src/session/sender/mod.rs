@@ -485,7 +485,9 @@ impl<'a> Session<'a> {
         let found = match result {
             OutcomeKind::Copied { blake3 } => Some(*blake3),
             // None in a dry run, which reads nothing, and where another file stays.
-            OutcomeKind::Kept { blake3 } | OutcomeKind::Touched { blake3 } => *blake3,
+            OutcomeKind::Kept { blake3 } | OutcomeKind::Touched { blake3 } | OutcomeKind::Brought { blake3, .. } => {
+                *blake3
+            }
             _ => None,
         };
         let (Some(recorded), Some(found)) = (self.recorded, found) else { return };

@@ -64,7 +64,10 @@ impl Removals {
         let origin = lock(&self.expected).remove(&outcome.index)?;
         let is_there = match outcome.result {
             OutcomeKind::Copied { .. } | OutcomeKind::Made => true,
-            OutcomeKind::Kept { .. } | OutcomeKind::Touched { .. } | OutcomeKind::Nothing => !self.only_new,
+            OutcomeKind::Kept { .. }
+            | OutcomeKind::Touched { .. }
+            | OutcomeKind::Brought { .. }
+            | OutcomeKind::Nothing => !self.only_new,
             OutcomeKind::LeftOut { .. }
             | OutcomeKind::WouldCopy
             | OutcomeKind::Failed { .. }
