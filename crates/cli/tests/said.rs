@@ -85,7 +85,10 @@ fn a_directory_that_goes_has_a_slash_behind_it_as_in_rsync() {
     let gone = ["old/", "old/deep/", "old/file", "old/link"];
     plant();
     assert_eq!(lines(&scene.says(&["cp", "-r", "--delete", "-n", "source/", "target"]), "delete "), gone);
-    assert_eq!(lines(&scene.says(&["cp", "-r", "--delete", "-i", "source/", "target"]), "*deleting"), gone);
+    assert_eq!(
+        lines(&scene.says(&["cp", "-r", "--delete", "--itemize-changes", "source/", "target"]), "*deleting"),
+        gone
+    );
     plant();
     assert_eq!(lines(&scene.says(&["cp", "-r", "--delete", "-v", "source/", "target"]), "deleted "), gone);
     plant();
@@ -101,9 +104,12 @@ fn holes_are_not_called_there_already() {
     file.set_len(1 << 30).unwrap();
     std::os::unix::fs::FileExt::write_at(&file, &[1; 4096], 1 << 20).unwrap();
     let said = scene.says(&["cp", "hollow", "there"]);
-    assert!(said.contains("copied 1 file, 4.00 KiB") && !said.contains("already"), "{said}");
+    assert!(said.contains("copied 1 file") && !said.contains("already") && !said.contains("GiB"), "{said}");
     let said = scene.says(&["cp", "hollow", "there"]);
-    assert!(said.contains("nothing to copy: 1 file, 4.00 KiB already there"), "{said}");
+    assert!(
+        said.contains("nothing to copy: 1 file, ") && said.contains("already there") && !said.contains("GiB"),
+        "{said}"
+    );
 }
 
 #[test]

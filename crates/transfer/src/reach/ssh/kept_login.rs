@@ -56,6 +56,14 @@ pub(super) fn configuration(directory: &Path, options: &SshOptions) -> Option<Pa
     Some(file)
 }
 
+/// Whether a login of this configuration seems to stand. Its socket is there as long as its connection is.
+pub(super) fn stands(configuration: &Path) -> bool {
+    let (Some(directory), Some(key)) = (configuration.parent(), configuration.file_stem()) else { return false };
+    let begins = [key.as_bytes(), b"-"].concat();
+    let is_one = |entry: fs::DirEntry| entry.file_name().as_bytes().starts_with(&begins);
+    fs::read_dir(directory).is_ok_and(|entries| entries.flatten().take(LOGINS_LOOKED_AT).any(is_one))
+}
+
 /// A path as ssh reads it, absolute. `None`: it has letters that ssh gives a meaning.
 fn named(path: &Path) -> Option<String> {
     let path = std::path::absolute(path).ok()?;
@@ -94,6 +102,9 @@ const KEPT_S: u32 = 60;
 const ALIVE_EVERY_S: u32 = 5;
 const ALIVE_TRIES: u32 = 2;
 
+/// A user reaches few hosts within a minute.
+const LOGINS_LOOKED_AT: usize = 1_000;
+
 const KEY_LETTERS: usize = 8;
 /// `%C` becomes 40 letters, and ssh adds up to 17 while it makes the socket.
 const LONGER_BYTES: usize = 38 + 17;
@@ -117,6 +128,9 @@ mod tests {
         assert!(at("Include ~/.ssh/config") < at("Include /etc/ssh/ssh_config"));
         assert!(at("Include /etc/ssh/ssh_config") < at("ControlMaster auto"));
         assert_eq!(made(&SshOptions::default()), Some(plain.clone()), "the same choices share a login");
+        assert!(!stands(&plain), "nobody has logged in");
+        fs::write(plain.with_file_name(format!("{}-00", plain.file_stem().unwrap().display())), "").unwrap();
+        assert!(stands(&plain));
         let key = SshOptions { identities: vec!["k".into()], ..SshOptions::default() };
         assert_ne!(made(&key), Some(plain.clone()));
         let config = SshOptions { config: Some("/etc/other".into()), ..SshOptions::default() };

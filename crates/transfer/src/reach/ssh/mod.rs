@@ -58,6 +58,8 @@ pub(crate) struct SshTarget {
     pub(crate) family: Option<Family>,
     /// Once it has said a first word of ours, it may be silent for so long.
     pub(crate) timeout: Duration,
+    /// A login of an earlier session seems to stand.
+    has_login: bool,
 }
 
 impl SshTarget {
@@ -71,6 +73,7 @@ impl SshTarget {
                 options: options.clone(),
                 family: carriage.family,
                 timeout: carriage.timeout,
+                has_login: false,
             }),
             Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null | Place::Haul { .. } => None,
         }
@@ -79,6 +82,7 @@ impl SshTarget {
     /// The same, with a login that outlives the session for the next one; see [`kept_login`].
     pub(crate) fn keeping_its_login(mut self, directory: &Path) -> Self {
         if let Some(configuration) = kept_login::configuration(directory, &self.options) {
+            self.has_login = kept_login::stands(&configuration);
             self.options.config = Some(configuration);
         }
         self
@@ -164,16 +168,26 @@ impl SshTarget {
     ///
     /// `crew`: the session of a lane; when it is over, so is the wait for the agent.
     pub(crate) fn start_agent(&self, arguments: &str, watch: &Watch, crew: Option<&Crew>) -> Result<SshSession, Error> {
+        let mut known = None;
         let script = match &self.options.remote_program {
             Some(program) => format!("exec {} agent {arguments}", quoted(program)),
-            None => start_script(arguments),
+            // A login takes longer than to hash our programs, and the hash is ready when it is asked for. Where there is no login to wait
+            // for, it goes with the command: over ssh that saves a round trip, and hashing takes some 10 ms.
+            None if self.has_login => {
+                let programs = Programs::find()?;
+                let script = start_script(arguments, Some(&programs.line()));
+                known = Some(programs);
+                script
+            }
+            None => start_script(arguments, None),
         };
         let mut session = self.spawn(&script)?;
         let child = Arc::clone(&session.child);
         let _watched = crew.map(|crew| crew.on_end(move || kill(&child)));
-        let mut programs = match self.options.remote_program {
-            Some(_) => None,
-            None => {
+        let mut programs = match (&self.options.remote_program, known) {
+            (Some(_), _) => None,
+            (None, Some(programs)) => Some(programs),
+            (None, None) => {
                 let programs = Programs::find()?;
                 // When ssh could not connect, its own words say so better than the broken pipe.
                 drop(session.send(programs.line().as_bytes(), self, watch));
