@@ -3,7 +3,9 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use haul_e2e::{Facets, Host, Lab, Outcome, Run, assert_same, at, code, contents_of, eventually, needs, plant};
+use haul_e2e::{
+    Boxed, Facets, Host, Lab, Outcome, Run, assert_same, at, code, contents_of, eventually, needs, plant, scratch,
+};
 
 use crate::daemon::Daemon;
 
@@ -442,6 +444,35 @@ fn a_path_that_drops_marked_packets_costs_seconds_and_the_copy_goes_on_without_t
         assert_eq!(run.report()["path"]["mark_effect"], "dropped", "{run}");
         assert!(run.elapsed < Duration::from_secs(30), "{run}");
     }
+}
+
+#[test]
+fn a_path_that_polices_priority_is_named_with_its_rate_and_the_copy_goes_on_without_the_mark() {
+    needs!(Boxed);
+    let dir = scratch();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    plant::file(&from, 20 << 20, 1);
+    let path = Boxed { rate: "50Mbit", rtt: "20ms", link: "diffserv = { ef_rate = \"10Mbit\" }", ..Boxed::default() };
+    let run = path.push(&["--priority"], &from, &to).expect(code::OK);
+    assert_same(&from, &to, Facets::CONTENTS);
+    run.clone().says(&["of packets marked priority through, and drops the rest: the copy goes on without the mark"]);
+    let report = &run.report()["path"];
+    assert_eq!(report["mark_effect"], "policed", "{run}");
+    // The policer counts headers, and the copy its data.
+    let through = report["mark_policed_bytes_per_s"].as_f64().unwrap_or_default() * 8e-6;
+    assert!((7.0..12.0).contains(&through), "{through} Mbit/s\n{run}");
+}
+
+#[test]
+fn a_path_that_loses_packets_whatever_their_mark_keeps_the_mark() {
+    needs!(Boxed);
+    let dir = scratch();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    plant::file(&from, 20 << 20, 1);
+    let path = Boxed { rate: "50Mbit", rtt: "20ms", link: "loss = \"1%\"", ..Boxed::default() };
+    let run = path.push(&["--priority"], &from, &to).expect(code::OK);
+    assert_eq!(run.report()["path"]["mark_effect"], "unknown", "{run}");
+    assert_eq!(run.report()["path"]["class"], "priority", "{run}");
 }
 
 /// A router on the way that clears all marks, as it looks from the host behind it.

@@ -10,6 +10,7 @@ pub mod aware;
 
 pub mod background;
 pub mod dropped;
+pub mod policed;
 pub mod schedule;
 
 /// How a job wants to be treated beside the traffic of others, from the most modest up.

@@ -13,6 +13,7 @@ use haul_engine::path::{Estimate, LaneReading};
 use haul_engine::service::allowed::Allowed;
 use haul_engine::service::aware::{Aware, Change, Seen};
 use haul_engine::service::dropped::Dropped;
+use haul_engine::service::policed::{Policed, Policing};
 use haul_engine::service::{AskedClass, ServiceClass};
 use haul_job::Subject;
 use haul_net::policy::Dscp;
@@ -53,6 +54,8 @@ struct OfPath {
     aware: Aware,
     /// Whether packets with the mark that was asked for arrive at all. `aware` finds that out by itself.
     drops: Dropped,
+    /// Whether only a part of them does. Here, too, `aware` sees it by itself.
+    polices: Policed,
     allowed: Allowed,
     class: ServiceClass,
     addresses: Option<LaneAddresses>,
@@ -141,7 +144,7 @@ impl Classes {
         }
         if self.asked != AskedClass::Auto
             && let Some(of) = self.paths.get(&path)
-            && !of.drops.is_certain()
+            && !of.harms()
             && (of.class != ServiceClass::Priority || of.granted.has(lane.probe.local_addr()))
         {
             self.mark(lane, of.class);
@@ -163,6 +166,7 @@ impl Classes {
         let of_path = OfPath {
             aware: Aware::new(self.floor_bytes_per_s),
             drops: Dropped::default(),
+            polices: Policed::default(),
             allowed,
             // Who has to ask does not have it yet.
             class: if self.hooks.is_some() { class.min(ServiceClass::Normal) } else { class },
@@ -214,9 +218,9 @@ impl Classes {
             marked = of.aware.marked_lanes(carry.len());
         } else {
             let class = allowed.class(wanted.unwrap_or(asked.first()));
-            let may_raise = may_raise && !of.drops.is_certain();
+            let may_raise = may_raise && !of.harms();
             of.class = if may_raise { class } else { class.min(ServiceClass::Normal) };
-            if of.class != ServiceClass::Normal && !of.drops.is_certain() {
+            if of.class != ServiceClass::Normal && !of.harms() {
                 marked = now.lanes.len();
             }
         }
@@ -243,6 +247,21 @@ impl Classes {
             self.untold.push(Notice::Warning { text: convert::bounded(text) });
             marked = 0;
             of.class = of.class.min(ServiceClass::Normal);
+        }
+        if marked > 0 && asked != AskedClass::Auto && of.class == ServiceClass::Priority && !of.granted.is_moving() {
+            if of.polices.on_sample(now.at_us, now.lanes)
+                && let Some(policing) = of.polices.found()
+            {
+                self.untold.push(policed(now.path, policing));
+            }
+            if of.polices.is_trial() {
+                marked = 0;
+            } else if of.polices.harms() {
+                marked = 0;
+                of.class = ServiceClass::Normal;
+            }
+        } else {
+            of.polices.rests();
         }
         let class = of.class;
         let outlet = if class == ServiceClass::Priority { of.granted.outlet() } else { Outlet::default() };
@@ -377,13 +396,26 @@ impl Classes {
             mark: of.class.code_point(),
             marked_bytes: lanes.map(Lane::marked_bytes).fold(of.gone_marked_bytes, u64::saturating_add),
             raises: of.aware.raises(),
-            effect: if of.drops.is_certain() { MarkEffect::Dropped } else { of.aware.effect() },
+            effect: of.effect(),
             arrives: None,
         }
     }
 }
 
 impl OfPath {
+    /// The mark goes: without it more gets through.
+    fn harms(&self) -> bool {
+        self.drops.is_certain() || self.polices.harms()
+    }
+
+    fn effect(&self) -> MarkEffect {
+        match self.polices.found() {
+            _ if self.drops.is_certain() => MarkEffect::Dropped,
+            Some(Policing { bytes_per_s, .. }) => MarkEffect::Policed { bytes_per_s },
+            None => self.aware.effect(),
+        }
+    }
+
     /// Asks the operator's program once for each change.
     fn ask(&mut self, hooks: &Hooks, now: &PathNow<'_>, used_us: u64) {
         let event = match (self.class, self.hook) {
@@ -432,6 +464,17 @@ impl OfPath {
         }
         bounds
     }
+}
+
+/// What a path does to the mark, and what follows.
+fn policed(path: u16, policing: Policing) -> Notice {
+    let Policing { bytes_per_s, harms } = policing;
+    let follows =
+        if harms { "the copy goes on without the mark" } else { "without the mark there is no more, so it stays" };
+    let rate = bytes_per_s as f64 * 8e-6;
+    let text =
+        format!("path {path} lets {rate:.1} Mbit/s of packets marked priority through, and drops the rest: {follows}");
+    Notice::Warning { text: convert::bounded(text) }
 }
 
 /// On longer paths a timeout of a second would be too early.

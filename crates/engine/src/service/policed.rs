@@ -1,0 +1,327 @@
+//! Whether a path polices the mark: lets so much of it through, and drops the rest.
+//!
+//! ```text
+//!   all lanes are marked: packets are lost, and no queue stands   -> the mark is taken off for a moment
+//!     losses stay                                                 -> the path loses packets, whatever their mark
+//!     losses end, and more gets through                           -> policed: the mark harms, and goes
+//!     losses end, and no more gets through                        -> policed: others want the rest, and the mark stays
+//! ```
+//! A router that drops for want of room lets its queue grow first. A policer drops at once (RFC 3246 demands one for EF).
+
+use crate::path::LaneReading;
+
+/// Watches the lanes of a path that are all marked, from the first to the last byte. What it finds holds for the session.
+#[derive(Clone, Debug, Default)]
+pub struct Policed {
+    state: State,
+    before: Totals,
+    trials: u8,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policing {
+    /// What the path lets through, in bytes per second.
+    pub bytes_per_s: u64,
+    /// Without the mark more gets through.
+    pub harms: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    /// Nothing was seen yet.
+    #[default]
+    New,
+    /// Since then, and for so many windows in a row packets were lost without a queue.
+    Watches {
+        since_us: u64,
+        windows: u8,
+    },
+    /// Without the mark. What was lost, of what arrived, and the rate, with it.
+    Trial {
+        begun_us: u64,
+        since_us: Option<u64>,
+        with_mark: Window,
+    },
+    Known(Policing),
+    /// It is not looked for any more.
+    Over,
+}
+
+/// What happened in a while.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    arrived_bytes: u64,
+    lost_bytes: u64,
+    span_us: u64,
+}
+
+/// The counters of all lanes together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    lanes: usize,
+    arrived_bytes: u64,
+    lost_bytes: u64,
+}
+
+impl Policed {
+    /// Takes a reading of all lanes of a path, marked as [`Policed::is_trial`] says. True once: it is known now.
+    pub fn on_sample(&mut self, at_us: u64, lanes: &[LaneReading]) -> bool {
+        let now = Totals::of(lanes);
+        match self.state {
+            State::New => self.watch(at_us, now, 0),
+            State::Watches { since_us, windows } => self.watches(at_us, now, lanes, since_us, windows),
+            State::Trial { begun_us, since_us: None, with_mark } => {
+                // What was lost before the mark was taken off is sent again in the first round trips.
+                if at_us.saturating_sub(begun_us) >= SETTLES_US.max(SETTLES_ROUND_TRIPS * rtt_us(lanes)) {
+                    self.before = now;
+                    self.state = State::Trial { begun_us, since_us: Some(at_us), with_mark };
+                }
+            }
+            State::Trial { begun_us, since_us: Some(since_us), with_mark } => {
+                let is_over = at_us.saturating_sub(begun_us) >= TRIAL_US_MAX;
+                match now.since(self.before, at_us.saturating_sub(since_us)) {
+                    Some(without) => return self.tries(at_us, now, lanes, with_mark, without, is_over),
+                    None if is_over => self.again(at_us, now),
+                    None => {
+                        self.before = now;
+                        self.state = State::Trial { begun_us, since_us: Some(at_us), with_mark };
+                    }
+                }
+            }
+            State::Known(_) | State::Over => {}
+        }
+        false
+    }
+
+    /// The mark is off for a moment.
+    pub fn is_trial(&self) -> bool {
+        matches!(self.state, State::Trial { .. })
+    }
+
+    /// The lanes are not marked for now, and nothing is to be seen.
+    pub fn rests(&mut self) {
+        if !matches!(self.state, State::Known(_) | State::Over) {
+            self.state = State::New;
+        }
+    }
+
+    /// What was found.
+    pub fn found(&self) -> Option<Policing> {
+        if let State::Known(policing) = self.state { Some(policing) } else { None }
+    }
+
+    /// The path lets less through with the mark than without it.
+    pub fn harms(&self) -> bool {
+        self.found().is_some_and(|policing| policing.harms)
+    }
+
+    fn watch(&mut self, at_us: u64, now: Totals, windows: u8) {
+        self.before = now;
+        self.state = State::Watches { since_us: at_us, windows };
+    }
+
+    fn watches(&mut self, at_us: u64, now: Totals, lanes: &[LaneReading], since_us: u64, windows: u8) {
+        let span_us = at_us.saturating_sub(since_us);
+        if span_us < WINDOW_US.max(WINDOW_ROUND_TRIPS * rtt_us(lanes)) {
+            return;
+        }
+        let Some(window) = now.since(self.before, span_us) else { return self.watch(at_us, now, 0) };
+        if !window.loses(LOST_PART) || queue_stands(lanes) {
+            return self.watch(at_us, now, 0);
+        }
+        if windows + 1 < WINDOWS {
+            return self.watch(at_us, now, windows + 1);
+        }
+        self.trials += 1;
+        self.state = State::Trial { begun_us: at_us, since_us: None, with_mark: window };
+    }
+
+    fn tries(
+        &mut self,
+        at_us: u64,
+        now: Totals,
+        lanes: &[LaneReading],
+        with_mark: Window,
+        without: Window,
+        is_over: bool,
+    ) -> bool {
+        let would_lose = u128::from(without.arrived_bytes) * u128::from(with_mark.lost_bytes)
+            / u128::from(with_mark.arrived_bytes.max(1));
+        let mss_bytes = lanes.iter().map(|lane| u64::from(lane.mss_bytes)).max().unwrap_or(0).max(1);
+        let says_enough = would_lose >= u128::from(CERTAIN_SEGMENTS * mss_bytes);
+        if without.span_us < WINDOW_US.max(WINDOW_ROUND_TRIPS * rtt_us(lanes)) || !(says_enough || is_over) {
+            return false;
+        }
+        let lost = u128::from(without.lost_bytes);
+        // A path that lets through twice as much may lose some of it in a queue.
+        let is_much_more = without.rate() / 2 > with_mark.rate();
+        let is_policed = lost * FEWER_LOSSES <= would_lose || (is_much_more && lost * 2 <= would_lose);
+        if !says_enough || !is_policed {
+            self.again(at_us, now);
+            return false;
+        }
+        let harms = without.rate() > with_mark.rate() / 100 * MORE_PERCENT;
+        self.state = State::Known(Policing { bytes_per_s: with_mark.rate(), harms });
+        true
+    }
+
+    /// It looked otherwise. Others may have lost packets for us.
+    fn again(&mut self, at_us: u64, now: Totals) {
+        if self.trials < TRIALS {
+            self.watch(at_us, now, 0);
+        } else {
+            self.state = State::Over;
+        }
+    }
+}
+
+impl Totals {
+    fn of(lanes: &[LaneReading]) -> Self {
+        let sum = |of: fn(&LaneReading) -> u64| lanes.iter().map(of).fold(0, u64::saturating_add);
+        Self {
+            lanes: lanes.len(),
+            arrived_bytes: sum(|lane| lane.acked_bytes),
+            lost_bytes: sum(|lane| lane.resent_bytes.saturating_sub(lane.resent_in_vain_bytes)),
+        }
+    }
+
+    /// `None`: other lanes came or went.
+    fn since(self, before: Self, span_us: u64) -> Option<Window> {
+        let is_same = self.lanes == before.lanes && self.arrived_bytes >= before.arrived_bytes;
+        is_same.then(|| Window {
+            arrived_bytes: self.arrived_bytes - before.arrived_bytes,
+            lost_bytes: self.lost_bytes.saturating_sub(before.lost_bytes),
+            span_us,
+        })
+    }
+}
+
+impl Window {
+    /// At least this part of what arrived was lost.
+    fn loses(self, part: u64) -> bool {
+        self.lost_bytes > 0 && self.lost_bytes >= self.arrived_bytes / part
+    }
+
+    fn rate(self) -> u64 {
+        let rate = u128::from(self.arrived_bytes) * 1_000_000 / u128::from(self.span_us.max(1));
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+}
+
+fn rtt_us(lanes: &[LaneReading]) -> u64 {
+    lanes.iter().map(|lane| u64::from(lane.rtt_us)).max().unwrap_or(0)
+}
+
+/// Round trips are longer than those of an empty path.
+fn queue_stands(lanes: &[LaneReading]) -> bool {
+    let least_us = lanes.iter().map(|lane| u64::from(lane.rtt_min_us)).filter(|us| *us > 0).min().unwrap_or(0);
+    let seen = lanes.iter().map(|lane| u64::from(lane.rtt_us)).filter(|us| *us > 0);
+    let (sum, count) = seen.fold((0, 0), |(sum, count), us| (sum + us, count + 1));
+    count > 0 && sum / count > least_us + (least_us / 4).max(QUEUE_US)
+}
+
+/// Packets are counted for so long, or for so many round trips.
+const WINDOW_US: u64 = 1_000_000;
+const WINDOW_ROUND_TRIPS: u64 = 10;
+
+/// Two windows in a row: one may hold the losses of a start.
+const WINDOWS: u8 = 2;
+
+/// One in 500. One cubic connection at 10 Mbit/s and 50 ms loses about one in 1,000, four lose one in 70.
+const LOST_PART: u64 = 500;
+
+/// A queue this short is one of bursts.
+const QUEUE_US: u64 = 5_000;
+
+/// So many segments would have been lost in the trial, as with the mark. With a mean of 12, chance leaves 3 or fewer in 1 case of 400.
+const CERTAIN_SEGMENTS: u64 = 12;
+const FEWER_LOSSES: u128 = 4;
+
+/// A trial begins to count then.
+const SETTLES_US: u64 = 300_000;
+const SETTLES_ROUND_TRIPS: u64 = 5;
+
+/// A trial that cannot tell ends then.
+const TRIAL_US_MAX: u64 = 4_000_000;
+
+/// Further trials would only cost.
+const TRIALS: u8 = 2;
+
+/// Beyond what rates differ by from second to second.
+const MORE_PERCENT: u64 = 110;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: u64 = 1_448;
+
+    /// A path with four lanes: rates in bytes per second and losses per million, with the mark and without.
+    struct Path {
+        with_mark: (u64, u64),
+        without: (u64, u64),
+        rtt_us: u32,
+    }
+
+    impl Path {
+        /// Sends for half a minute. Returns when it was known, in seconds, and how long the mark was off before.
+        fn runs(&self, watch: &mut Policed) -> (Option<f64>, f64) {
+            let (mut arrived, mut lost, mut off_s) = (0, 0, 0.0);
+            for tenth in 0..300 {
+                let (rate, loss_ppm) = if watch.is_trial() { self.without } else { self.with_mark };
+                off_s += if watch.is_trial() { 0.1 } else { 0.0 };
+                arrived += rate / 10;
+                lost += rate / 10 * loss_ppm / 1_000_000;
+                let lane = |number| LaneReading {
+                    lane: number,
+                    acked_bytes: arrived / 4,
+                    resent_bytes: lost / 4 / MSS * MSS,
+                    rtt_us: self.rtt_us,
+                    rtt_min_us: 20_000,
+                    mss_bytes: 1_448,
+                    ..LaneReading::default()
+                };
+                if watch.on_sample(tenth * 100_000, &[lane(0), lane(1), lane(2), lane(3)]) {
+                    return (Some(tenth as f64 / 10.0), off_s);
+                }
+            }
+            (None, off_s)
+        }
+    }
+
+    const TEN: u64 = 1_250_000;
+
+    #[test]
+    fn a_policer_is_known_by_losses_that_end_without_the_mark() {
+        let mut watch = Policed::default();
+        let path = Path { with_mark: (TEN, 20_000), without: (9 * TEN, 0), rtt_us: 21_000 };
+        let (known_s, off_s) = path.runs(&mut watch);
+        assert!(known_s.is_some_and(|known_s| known_s < 5.0) && off_s < 2.0, "{known_s:?} {off_s}");
+        assert_eq!(watch.found(), Some(Policing { bytes_per_s: TEN, harms: true }));
+    }
+
+    #[test]
+    fn a_mark_that_gains_beside_others_stays_and_its_policer_is_named() {
+        let mut watch = Policed::default();
+        let path = Path { with_mark: (TEN, 20_000), without: (TEN / 2, 1_000), rtt_us: 21_000 };
+        assert!(path.runs(&mut watch).0.is_some());
+        assert!(!watch.harms() && watch.found().is_some());
+    }
+
+    #[test]
+    fn a_path_that_loses_packets_whatever_their_mark_is_tried_twice_and_left_alone() {
+        let mut watch = Policed::default();
+        let path = Path { with_mark: (TEN, 10_000), without: (TEN, 10_000), rtt_us: 21_000 };
+        let (known_s, off_s) = path.runs(&mut watch);
+        assert!(known_s.is_none() && off_s < 6.0, "{off_s}");
+    }
+
+    #[test]
+    fn losses_of_a_full_queue_and_a_path_without_losses_are_no_reason_for_a_trial() {
+        for (loss_ppm, rtt_us) in [(20_000, 60_000), (0, 21_000), (100, 21_000)] {
+            let path = Path { with_mark: (TEN, loss_ppm), without: (TEN, 0), rtt_us };
+            assert_eq!(path.runs(&mut Policed::default()), (None, 0.0));
+        }
+    }
+}
