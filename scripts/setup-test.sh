@@ -12,6 +12,8 @@ wanted=(
     # What the lab's adapters are tried with.
     globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs nginx:nginx-light
     aria2c:aria2 curl:curl lftp:lftp vsftpd:vsftpd rclone:rclone xrootd:xrootd-server xrdcp:xrootd-client
+    # Completion, and scp's beside it.
+    zsh:zsh fish:fish
     iperf3:iperf3 b3sum:b3sum jsonschema:python3-jsonschema mptcpize:mptcpize wget:wget openssl:openssl chromium:chromium
 )
 
@@ -25,6 +27,7 @@ missing=()
 for entry in "${wanted[@]}"; do
     command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
 done
+[[ -e /usr/share/bash-completion/bash_completion ]] || missing+=(bash-completion)
 ((${#missing[@]})) || exit 0
 mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
 

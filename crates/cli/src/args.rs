@@ -13,6 +13,7 @@ use haul_pump::SendRoute;
 
 use crate::batch_flag::BatchFlag;
 use crate::bench::flags::{Bench, send_route, write_route};
+use crate::complete::flags::CompleteArgs;
 use crate::config_flags::ConfigArgs;
 use crate::cp_help::{CP_SHORT_HELP, cp_long_help};
 use crate::detached::flags::{GoesOn, Log, Status, Stop};
@@ -78,6 +79,9 @@ pub enum Command {
     Config(ConfigArgs),
     /// Writes the completions for a shell to standard output
     Completions(Completions),
+    /// How a word may go on: the completions of the shells ask it
+    #[command(hide = true)]
+    Complete(CompleteArgs),
     /// Writes the manual pages, made from the same definitions as this help
     #[command(hide = true)]
     Man(Man),

@@ -70,6 +70,22 @@ pub fn name_ends(ends: BTreeMap<String, NamedEnd>) {
     let _ = NAMED_ENDS.set(ends);
 }
 
+/// The names of ends.
+pub fn names_of_ends() -> Vec<String> {
+    NAMED_ENDS.get().into_iter().flat_map(BTreeMap::keys).cloned().collect()
+}
+
+/// `host:path` and `haul://host/path` as host with what ends it, and path. `None`: a path here, or a host that is not
+/// written out.
+pub fn split_path(typed: &str) -> Option<(&str, &str)> {
+    let scheme = split_scheme(typed.as_bytes());
+    let end = match scheme {
+        Some((scheme, rest)) => scheme.len() + 3 + rest.iter().position(|byte| *byte == b'/')?,
+        None => find_colon_of_list(typed.as_bytes()).or_else(|| find_colon(typed.as_bytes()))?,
+    };
+    Some(typed.split_at(end + 1))
+}
+
 /// `NAME:path`. A URI and a name with a user are never named ends.
 fn named_end(typed: &[u8]) -> Option<Result<(Endpoint, Vec<Place>), Error>> {
     let ends = NAMED_ENDS.get()?;
@@ -460,6 +476,23 @@ mod tests {
         ];
         for (root, path, expected) in table {
             assert_eq!(beneath(root, path), expected, "{root:?} {path:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_ends_where_its_path_begins() {
+        let table = [
+            ("host:a/b:c", Some(("host:", "a/b:c"))),
+            ("h1,h2:a", Some(("h1,h2:", "a"))),
+            ("me@[::1]:a", Some(("me@[::1]:", "a"))),
+            ("haul://h:9/a:b", Some(("haul://h:9/", "a:b"))),
+            ("ssh://h//a", Some(("ssh://h/", "/a"))),
+            ("haul://h", None),
+            ("./a:b", None),
+            ("a", None),
+        ];
+        for (typed, expected) in table {
+            assert_eq!(split_path(typed), expected, "{typed}");
         }
     }
 

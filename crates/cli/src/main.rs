@@ -12,6 +12,7 @@ mod batch_lines;
 mod bench;
 mod chmod;
 mod class;
+mod complete;
 mod config;
 mod config_flags;
 mod copy;
@@ -106,6 +107,7 @@ fn run() -> ExitCode {
             Command::Config(typed) => config::run(typed),
             Command::Agent(typed) => agent::run(typed),
             Command::Completions(typed) => pages::completions(typed.shell),
+            Command::Complete(typed) => complete::run(typed),
             Command::Man(typed) => pages::man(typed.directory.as_deref()),
         },
         Err(Refused::Settings { error, json }) => ending::failed(&error, json),

@@ -1,4 +1,4 @@
-//! Manual pages and completions, made from the definitions of the flags.
+//! Manual pages and completions, made from the definitions of the flags. `complete` answers the shells that ask.
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -13,13 +13,18 @@ use haul_transfer::whole_file;
 use crate::args::Typed;
 use crate::examples::{Example, of_page};
 use crate::printable::printable;
-use crate::{failure, output};
+use crate::{complete, failure, output};
 
 /// `haul completions SHELL`
 pub fn completions(shell: clap_complete::Shell) -> ExitCode {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Typed::command(), "haul", &mut script);
-    output::say(script);
+    match complete::script(shell) {
+        Some(script) => output::say(script),
+        None => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Typed::command(), "haul", &mut script);
+            output::say(script);
+        }
+    }
     ExitCode::SUCCESS
 }
 

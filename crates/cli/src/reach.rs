@@ -44,7 +44,7 @@ pub struct Reach {
     #[arg(short = 'F', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
     pub ssh_config: Option<PathBuf>,
     /// Jump host for ssh
-    #[arg(short = 'J', value_name = "HOST", value_parser = parse_jump, help_heading = REACH)]
+    #[arg(short = 'J', value_name = "HOST", value_hint = ValueHint::Hostname, value_parser = parse_jump, help_heading = REACH)]
     pub jump: Option<String>,
     /// Option for ssh, such as StrictHostKeyChecking=yes; may be repeated
     #[arg(short = 'o', value_name = "OPTION", help_heading = REACH)]

@@ -102,8 +102,11 @@ fn the_agent_names_its_protocol() {
 #[test]
 fn completions_and_manual_pages_know_the_flags() {
     for shell in ["bash", "zsh", "fish"] {
-        assert!(stdout(&haul(&["completions", shell])).contains("files-from"), "{shell}");
+        let script = stdout(&haul(&["completions", shell]));
+        assert!(script.contains(&format!("command haul complete {shell} --")), "{shell}");
+        assert!(stdout(&haul(&["complete", shell, "--", "haul cp --files-f", "--files-f"])).starts_with("none\n"));
     }
+    assert!(stdout(&haul(&["completions", "elvish"])).contains("files-from"));
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(code(&["man", dir.path().to_str().unwrap()]), 0);
     assert!(fs::read_to_string(dir.path().join("haul-cp.1")).unwrap().contains("TRAILING SLASH"));

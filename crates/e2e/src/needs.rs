@@ -12,6 +12,8 @@ pub enum Need {
     Root,
     /// A program in `PATH` or an `sbin` directory.
     Tool(&'static str),
+    /// A file of a package that has no program.
+    File(&'static str),
     /// The built `haul`.
     Haul,
     /// Network namespaces joined by a bridge.
@@ -40,6 +42,8 @@ impl Need {
             Need::Root => Some("needs root (network namespaces, mounts)".into()),
             Need::Tool(name) if tool(name).is_some() => None,
             Need::Tool(name) => Some(format!("needs the program `{name}`; scripts/setup-test.sh installs it")),
+            Need::File(path) if std::path::Path::new(path).exists() => None,
+            Need::File(path) => Some(format!("needs {path}; scripts/setup-test.sh installs it")),
             Need::Haul if crate::binary::find().is_some() => None,
             Need::Haul => Some("needs the built program: run `make build`, or name it in HAUL_BIN".into()),
             Need::Namespaces => Need::Root

@@ -41,6 +41,7 @@ pub use kept::{class_policy, network_classes, networks_observed, networks_shown,
 pub use place::{diff, verify};
 pub use reach::desk::Desk;
 pub use reach::over_ssh::log_in;
+pub use reach::ssh::names as ssh_names;
 pub use run::agent::{AgentOptions, agent};
 pub use run::coordinate::run;
 pub use run::hook_keeper::keep_hooks;

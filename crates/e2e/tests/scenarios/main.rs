@@ -7,6 +7,7 @@ mod bad_paths;
 mod batch;
 mod bootstrap;
 mod classes;
+mod completion;
 mod daemon;
 mod detached;
 mod errors;

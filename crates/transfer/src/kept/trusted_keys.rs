@@ -134,6 +134,12 @@ fn read_text(path: &Path) -> Result<String, Error> {
     fs::read_to_string(path).map_err(|error| failed(error.to_string()))
 }
 
+/// The daemons of a list of known hosts, as `host:port`. None, when it cannot be read.
+pub fn names(path: &Path) -> Vec<String> {
+    let entries = KnownHosts::load(path.to_owned()).map(|known| known.entries).unwrap_or_default();
+    entries.into_iter().map(|(name, _)| name).collect()
+}
+
 /// The daemons a user knows.
 pub(crate) struct KnownHosts {
     path: PathBuf,

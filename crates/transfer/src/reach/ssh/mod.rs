@@ -11,6 +11,7 @@
 mod escaper;
 mod kept_login;
 mod lanes;
+pub mod names;
 mod programs;
 mod script;
 mod words;

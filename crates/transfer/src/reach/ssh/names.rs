@@ -1,0 +1,187 @@
+//! Names at an ssh host, for somebody who types: nothing of ours is needed there, nothing is asked, and soon it ends.
+//!
+//! A login that is kept from a copy is used, and a new one is kept for the copy that may follow.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::process::{Child, Stdio};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use haul_job::{Carriage, Place, SshOptions};
+use haul_sys::poll::Interest;
+
+use super::{SshTarget, kill, ready};
+use crate::kept::surroundings::Surroundings;
+
+/// A name in a directory of a host, as it stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FarName {
+    /// Any bytes but `/` and NUL.
+    pub name: Vec<u8>,
+    /// A directory, or a link to one.
+    pub is_directory: bool,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Relative to the home directory; `~/` is that, too.
+    pub directory: &'a [u8],
+    /// The names begin so. Names with a dot in front are found where this has one.
+    pub begun: &'a [u8],
+    /// No more names than these.
+    pub most: usize,
+    /// It ends at this time, with what has come until then.
+    pub until: Instant,
+}
+
+/// Names in a directory of an ssh host. `None`: the place is none, or ssh does not start. Whatever else fails, names are
+/// missing.
+pub fn list(
+    place: &Place,
+    (options, carriage): (&SshOptions, &Carriage),
+    surroundings: &Surroundings,
+    wanted: &Wanted<'_>,
+) -> Option<Vec<FarName>> {
+    let mut target = SshTarget::of(place, options, carriage)?;
+    if let Some(runtime) = surroundings.runtime.as_ref().filter(|_| !options.fresh_login) {
+        target = target.keeping_its_login(&runtime.join("ssh"));
+    }
+    // ssh takes the first value of an option. These win over the user's.
+    target.options.options.splice(0..0, SETTINGS.map(Into::into));
+    let mut command = target.command();
+    command.arg(format!("exec sh -c '{SCRIPT}'")).env("SSH_ASKPASS_REQUIRE", "never");
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let child = Mutex::new(child);
+    let names = read(&child, wanted);
+    kill(&child);
+    names
+}
+
+fn read(child: &Mutex<Child>, wanted: &Wanted<'_>) -> Option<Vec<FarName>> {
+    let (mut input, mut output) = {
+        let mut child = crate::sync::lock(child);
+        (child.stdin.take()?, child.stdout.take()?)
+    };
+    let question = question(wanted)?;
+    // A pipe has room for it, and ssh that has ended says nothing more.
+    input.write_all(&question).ok()?;
+    drop(input);
+    let mut answer = Answer::default();
+    let (mut block, mut left) = ([0; 16 << 10], MAX_BYTES);
+    while Instant::now() < wanted.until && answer.names.len() < wanted.most && left > 0 {
+        if !ready(output.as_fd(), Interest::Read) {
+            continue;
+        }
+        match output.read(&mut block) {
+            Ok(0) | Err(_) => break,
+            Ok(read) => {
+                left = left.saturating_sub(read);
+                answer.push(&block[..read], wanted.begun);
+            }
+        }
+    }
+    answer.names.truncate(wanted.most);
+    Some(answer.names)
+}
+
+/// Two lines: the directory and the beginning of the names. `None`: they do not fit into lines, or not into a pipe.
+fn question(wanted: &Wanted<'_>) -> Option<Vec<u8>> {
+    let is_of_shape = |bytes: &[u8]| !bytes.contains(&b'\n') && bytes.len() <= MAX_PATH_BYTES;
+    if !is_of_shape(wanted.directory) || !is_of_shape(wanted.begun) {
+        return None;
+    }
+    let directory = match wanted.directory {
+        b"~" => b"",
+        directory => directory.strip_prefix(b"~/").unwrap_or(directory),
+    };
+    // Neither a flag of cd nor one of its own directories (CDPATH).
+    let start: &[u8] = if directory.starts_with(b"/") { b"" } else { b"./" };
+    Some([start, directory, b"\n", wanted.begun, b"\n"].concat())
+}
+
+/// What came so far.
+#[derive(Default)]
+struct Answer {
+    /// The NUL in front of the names has come. What stands before it, the login shell said.
+    has_begun: bool,
+    rest: Vec<u8>,
+    names: Vec<FarName>,
+}
+
+impl Answer {
+    fn push(&mut self, block: &[u8], begun: &[u8]) {
+        self.rest.extend_from_slice(block);
+        let rest = std::mem::take(&mut self.rest);
+        let mut parts: Vec<&[u8]> = rest.split(|byte| *byte == 0).collect();
+        // The last has no end yet.
+        self.rest = parts.pop().unwrap_or_default().to_vec();
+        for part in parts {
+            if !std::mem::replace(&mut self.has_begun, true) {
+                continue;
+            }
+            let (name, is_directory) = part.strip_suffix(b"/").map_or((part, false), |name| (name, true));
+            let is_name = !name.is_empty() && !name.contains(&b'/') && name != b"." && name != b"..";
+            let is_wanted = name.starts_with(begun) && (begun.starts_with(b".") || !name.starts_with(b"."));
+            if is_name && is_wanted {
+                self.names.push(FarName { name: name.to_vec(), is_directory });
+            }
+        }
+        if !self.has_begun || self.rest.len() > MAX_PATH_BYTES {
+            self.rest.clear();
+        }
+    }
+}
+
+/// Nothing is asked, and an address without an answer is given up before the caller gives up.
+const SETTINGS: [&str; 3] = ["BatchMode=yes", "ConnectTimeout=3", "NumberOfPasswordPrompts=0"];
+
+/// For any shell of POSIX. It has no single quote and no exclamation mark, so any login shell hands it on.
+const SCRIPT: &str = "IFS= read -r d; IFS= read -r b; cd -- \"$d\" >/dev/null 2>&1 || exit 0; printf \"\\0\"; for n in \"$b\"*; do \
+                      if [ -d \"$n\" ]; then printf \"%s/\\0\" \"$n\"; \
+                      elif [ -e \"$n\" ] || [ -L \"$n\" ]; then printf \"%s\\0\" \"$n\"; fi; done";
+
+/// A directory of 100 000 files with names of 80 bytes.
+const MAX_BYTES: usize = 8 << 20;
+
+/// PATH_MAX. Both lines fit into an empty pipe.
+const MAX_PATH_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_a_login_shell_says_is_no_name_and_neither_is_what_was_not_asked_for() {
+        let mut answer = Answer::default();
+        for block in [&b"Welcome\nrun0"[..], b"\0run1", b"/\0run 2\0runa/b\0", b"other\0\0..\0run3"] {
+            answer.push(block, b"run");
+        }
+        let names: Vec<_> = answer.names.iter().map(|found| (found.name.as_slice(), found.is_directory)).collect();
+        assert_eq!(names, [(&b"run1"[..], true), (b"run 2", false)]);
+        let mut answer = Answer::default();
+        answer.push(b"\0.hidden\0seen\0", b"");
+        assert_eq!(answer.names.len(), 1);
+    }
+
+    #[test]
+    fn a_directory_is_a_line_and_never_a_flag() {
+        let asked = |directory: &[u8], begun: &[u8]| {
+            let until = Instant::now() + Duration::from_secs(1);
+            question(&Wanted { directory, begun, most: 9, until }).map(|lines| String::from_utf8(lines).unwrap())
+        };
+        assert_eq!(asked(b"-P/", b"a b").as_deref(), Some("./-P/\na b\n"));
+        assert_eq!(asked(b"/d/", b"").as_deref(), Some("/d/\n\n"));
+        assert_eq!(asked(b"~/d/", b"").as_deref(), Some("./d/\n\n"));
+        assert_eq!(asked(b".", b"").as_deref(), Some("./.\n\n"));
+        assert_eq!(asked(b"a\nb/", b""), None);
+    }
+
+    #[test]
+    fn any_login_shell_hands_the_script_on() {
+        assert!(!SCRIPT.contains(['\'', '\n', '!']));
+    }
+}
