@@ -75,6 +75,15 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
+/// `just now`, `5 s ago`, `3 min 05 s ago`: of clocks that count whole seconds.
+pub fn ago(seconds: u64) -> String {
+    match seconds {
+        0 => "just now".to_owned(),
+        s @ 1..60 => format!("{s} s ago"),
+        s => format!("{} ago", duration(Duration::from_secs(s))),
+    }
+}
+
 /// `12.3 s`, `3 min 05 s`, `2 h 05 min`, `3 d 04 h`
 pub fn duration(d: Duration) -> String {
     let seconds = d.as_secs_f64();

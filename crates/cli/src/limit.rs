@@ -82,7 +82,14 @@ pub fn limited_by<'a>(case: impl Into<Case<'a>>) -> Option<String> {
 /// The remedies, the best first.
 pub fn remedies<'a>(case: impl Into<Case<'a>>) -> Vec<RemedyText> {
     let case = case.into();
-    case.remedies.iter().map(|remedy| text(remedy, &case)).collect()
+    let mut texts = Vec::new();
+    // What helps each end may be said in the same words: more lanes, for the processors of both.
+    for text in case.remedies.iter().map(|remedy| text(remedy, &case)) {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    texts
 }
 
 fn text(remedy: &Remedy, case: &Case<'_>) -> RemedyText {
@@ -247,6 +254,13 @@ mod tests {
             rtt_us: 228_000,
             setting_bytes: 64 << 20,
         }
+    }
+
+    #[test]
+    fn more_lanes_for_the_processors_of_both_ends_are_said_once() {
+        let lanes = |cause| Remedy::Lanes { lanes: 4, instead_of: 1, cause };
+        let both = haul_job::Report { remedies: [Cause::SourceCpu, Cause::TargetCpu].map(lanes).to_vec(), ..report() };
+        assert_eq!(remedies(&both).len(), 1);
     }
 
     #[test]

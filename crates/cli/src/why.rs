@@ -17,7 +17,7 @@ use crate::json::{self, HostLine, Named, OnePathLine, ReportLine, SubflowLine};
 use crate::json_text::line;
 use crate::kept::{self, Kept};
 use crate::printable::printable;
-use crate::{failure, output};
+use crate::{failure, figures, output};
 
 /// Shows one report, or the list of them.
 pub fn run(typed: &Why) -> ExitCode {
@@ -362,12 +362,7 @@ fn route(kept: &Kept) -> String {
 }
 
 fn ago(kept: &Kept, now_s: u64) -> String {
-    match now_s.saturating_sub(kept.ended_at_s) {
-        0 => "just now".to_owned(),
-        // Below a minute, whole seconds are enough.
-        s @ 1..60 => format!("{s} s ago"),
-        s => format!("{} ago", duration(Duration::from_secs(s))),
-    }
+    figures::ago(now_s.saturating_sub(kept.ended_at_s))
 }
 
 /// The file may have been edited: any number is possible.

@@ -48,7 +48,13 @@ pub fn issue(identity: Option<PathBuf>, who: &str, options: &TokenOptions) -> Re
         Error::new(Fault::Authentication, "there is no home directory to look for the daemon's key in")
             .try_this("--identity names the key file of the daemon")
     })?;
-    let identity = trusted_keys::load_identity(&file)?;
+    let identity = trusted_keys::load_identity(&file).map_err(|error| match file.exists() {
+        true => error,
+        // Another key than the daemon's would make tokens that open nothing.
+        false => {
+            error.try_this("run it where the daemon runs: 'haul serve' makes its key; --identity names another file")
+        }
+    })?;
     let secret = Secret::new(identity.secret_for(SECRET_PURPOSE));
     let nonce = nonce().map_err(|error| Error::new(Fault::Authentication, error.to_string()))?;
     let token = secret.issue(who, nonce).map_err(refused)?;
@@ -89,5 +95,13 @@ mod tests {
         for who in ["lab", "token:", "cert:00", "boss:x", ""] {
             assert!(issue(Some(key.clone()), who, &none).is_err(), "{who}");
         }
+    }
+
+    #[test]
+    fn without_the_daemons_key_the_hint_is_no_key_of_a_client() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = TokenOptions { path: None, read_only: false, lifetime: None };
+        let error = issue(Some(dir.path().join("host")), "token:lab", &none).unwrap_err();
+        assert!(error.hint.unwrap().contains("'haul serve' makes its key"));
     }
 }

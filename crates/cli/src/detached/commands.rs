@@ -10,9 +10,9 @@ use serde::Serialize;
 use crate::detached::flags::{Log, Status, Stop};
 use crate::detached::record::{Copy, Record, Records, START_S};
 use crate::detached::worker::now_s;
-use crate::figures::{counted, duration};
+use crate::figures::{ago, counted};
 use crate::printable::printable;
-use crate::{ending, json_text, output};
+use crate::{ending, failure, json_text, output};
 
 /// `haul status`
 pub fn status(typed: &Status) -> ExitCode {
@@ -144,14 +144,18 @@ fn one(id: u32) -> Result<(Record, Copy), Error> {
 
 fn text(seen: &Seen, now_s: u64) -> String {
     let Seen { state, copy } = seen;
-    let ago = |at_s: u64| format!("{} ago", duration(Duration::from_secs(now_s.saturating_sub(at_s))));
+    let ago = |at_s: u64| ago(now_s.saturating_sub(at_s));
     let so_far = copy.now.as_ref().map_or("nothing moved yet", |now| now.line.as_str());
     let (word, said) = match state {
         State::Starting => ("starting", "connecting".to_owned()),
         State::Running => ("running", so_far.to_owned()),
         State::Waiting => ("waiting", format!("{}; {so_far}", copy.waits.as_deref().unwrap_or_default())),
         State::Ended => copy.ended.as_ref().map_or(("ended", String::new()), |ended| {
-            let word = if ended.exit_code == 0 { "done" } else { "failed" };
+            let word = match ended.exit_code {
+                0 => "done",
+                code if code == failure::of_fault(Fault::Interrupted).code => "stopped",
+                _ => "failed",
+            };
             (word, format!("{}: {}", ago(ended.at_s), ended.summary))
         }),
         State::Died => ("died", format!("its process is gone; at {so_far}; the same command goes on")),
@@ -203,6 +207,7 @@ mod tests {
             (Copy { waits: Some("the network is gone".to_owned()), ..running.clone() }, true),
             (Copy { ended: ended(0, "copied 2 files"), ..running.clone() }, false),
             (Copy { ended: ended(28, "no space left"), ..running.clone() }, false),
+            (Copy { ended: ended(20, "interrupted"), ..running.clone() }, false),
             (running, false),
         ];
         let lines: String = copies
@@ -211,14 +216,16 @@ mod tests {
             .collect();
         insta::assert_snapshot!(lines, @r"
         1  starting  connecting
-           data/run42 -> host-b:/data, begun 5.00 s ago
+           data/run42 -> host-b:/data, begun 5 s ago
         3  running   50 %  0:05 left
            data/run42 -> host-b:/data, begun 1 min 40 s ago
         3  waiting   the network is gone; 50 %  0:05 left
            data/run42 -> host-b:/data, begun 1 min 40 s ago
-        3  done      30.0 s ago: copied 2 files
+        3  done      30 s ago: copied 2 files
            data/run42 -> host-b:/data, begun 1 min 40 s ago
-        3  failed    30.0 s ago: no space left
+        3  failed    30 s ago: no space left
+           data/run42 -> host-b:/data, begun 1 min 40 s ago
+        3  stopped   30 s ago: interrupted
            data/run42 -> host-b:/data, begun 1 min 40 s ago
         3  died      its process is gone; at 50 %  0:05 left; the same command goes on
            data/run42 -> host-b:/data, begun 1 min 40 s ago

@@ -58,10 +58,11 @@ a pause of 0.9 s. When no buffer is free, the stream is held up: that is an
 overrun. Overruns are counted, and the exit status is then 23. The recording is
 still whole if the stream could wait; otherwise data is missing.
 
-  haul record --listen 10.0.0.1:5000 --reserve 100G scan.vdif instrument | haul
-  record -n 10G scan.vdif instrument | haul record --stripe-dir /disk1
-  --stripe-dir /disk2 scan.vdif haul cp --stripe-dir /disk1 --stripe-dir /disk2
-  stripes:scan.vdif.stripes host-b:/data/
+  haul record --listen 10.0.0.1:5000 --reserve 100G scan.vdif
+  instrument | haul record -n 10G scan.vdif
+  instrument | haul record --stripe-dir /disk1 --stripe-dir /disk2 scan.vdif
+  haul cp --stripe-dir /disk1 --stripe-dir /disk2 stripes:scan.vdif.stripes \\
+      host-b:/data/
 
 A striped recording is hashed as it comes, which takes a sixth of a second of
 processor time for 1 GB. haul cp compares the hash, also when it copies to
