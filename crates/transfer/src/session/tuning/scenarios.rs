@@ -120,3 +120,23 @@ fn each_path_has_its_own_lanes_and_its_own_part_of_the_report() {
     assert_eq!(numbers(&tuning.summary().1), [(0, PathState::Carries), (1, PathState::Lost)]);
     assert_eq!(tuning.resting(), Vec::<u16>::new(), "the first path has all lanes that were asked for");
 }
+
+/// A job with a deadline would wait for a class that it cannot have.
+#[test]
+fn where_the_mark_harms_priority_is_not_the_most_that_can_be_had() {
+    let (stream, _other) = lane();
+    let service = haul_wire::control::Service { class: AskedClass::Priority, ..Default::default() };
+    let mut classes = Classes::new(&Carriage { service, ..Carriage::default() }, Permits::default(), None);
+    let mut lane = Lane::new(0, stream.probe());
+    classes.lane_up(&mut lane, None);
+    assert_eq!(classes.allowed_most(), ServiceClass::Priority);
+    let estimate = haul_engine::path::Estimate::default();
+    for tenth in 0..30 {
+        // Much is sent, and nothing arrives.
+        let reading = LaneReading { sent_bytes: 90_000, mss_bytes: 1_448, ..LaneReading::default() };
+        let (at_us, lanes) = (tenth * 100_000, [reading]);
+        let now = PathInClass { path: 0, at_us, estimate: &estimate, lanes: &lanes, carrying: 1, ends: false };
+        classes.on_sample(&now, std::iter::once(&mut lane));
+    }
+    assert_eq!(classes.allowed_most(), ServiceClass::Normal);
+}

@@ -122,8 +122,8 @@ impl Classes {
 
     /// The highest class that may be asked for now.
     pub(super) fn allowed_most(&self) -> ServiceClass {
-        let may = self.paths.values().any(|of| of.allowed.priority() && !of.is_over);
-        if may { ServiceClass::Priority } else { ServiceClass::Normal }
+        let may = |of: &OfPath| of.allowed.priority() && !of.is_over && of.hook != Hook::Refused && !of.harms();
+        if self.paths.values().any(may) { ServiceClass::Priority } else { ServiceClass::Normal }
     }
 
     /// The class of a path.
