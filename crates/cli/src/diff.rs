@@ -1,6 +1,7 @@
 //! `haul diff A B`: what a copy of A to B would do, an entry a line.
 
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,6 +88,8 @@ impl DiffWatcher for Printer<'_> {
         } else if let Compared::Failed(why) = compared {
             let _ = writeln!(std::io::stderr(), "error: {}", printable(why));
         } else if !self.typed.quiet {
+            // Two files have no names beneath a tree.
+            let path = if path == b"." { self.typed.source.as_bytes() } else { path };
             output::say(format!("{}\n", entry_line(path, compared)));
         }
     }

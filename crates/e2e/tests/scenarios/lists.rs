@@ -200,6 +200,6 @@ fn two_trees_are_compared_as_rsync_and_diff_compare_them() {
         daemon.haul_in_words("diff").arg("-c").arg(here.join(name)).arg(daemon.url(&format!("tree/{name}")))
     };
     files("a/time").run().expect(code::OK).says(&["1 the same"]);
-    files("a/content").run().expect(1).says(&["changed: . (contents)"]);
+    files("a/content").run().expect(1).says(&["a/content (contents)"]);
     files("a/none").run().expect(code::FILE_IO);
 }
