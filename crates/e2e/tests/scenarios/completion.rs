@@ -1,4 +1,4 @@
-//! Completion of remote paths, as its user types it into bash, zsh and fish: over ssh and at a daemon.
+//! Completion of remote paths, as its user types it into bash, zsh and fish: over ssh and at a daemon, beside scp's own.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,6 +8,9 @@ use haul_e2e::compare::path_of;
 use haul_e2e::{code, needs, plant};
 
 use crate::daemon::Daemon;
+
+/// scp's completion.
+const NEIGHBOUR: &str = "/usr/share/bash-completion/completions/scp";
 
 /// What is typed of a name, and the whole name.
 const NAMES: [(&str, &str); 11] = [
@@ -38,9 +41,19 @@ impl Terminal {
         let script = daemon.lab.haul().args(["completions", shell]).run().expect(code::OK).stdout_text();
         fs::create_dir(home.join("bin")).expect("own directory");
         symlink(haul_e2e::binary::find().expect("needs!(Haul)"), home.join("bin/haul")).expect("own directory");
+        // scp's completion calls ssh without the flags of the line, and lets it read the keys that were typed ahead.
+        let wrapper = format!(
+            "#!/bin/sh\n[ ! -t 0 ] || exec </dev/null\nexec /usr/bin/ssh -F {} \"$@\"\n",
+            daemon.lab.ssh_config().display()
+        );
+        plant::text(&home.join("bin/ssh"), &wrapper);
+        plant::set_mode(&home.join("bin/ssh"), 0o755);
         let notes = |name: &str| format!("{name}() {{ printf '%s\\0' \"$@\" >>runs; printf '\\n' >>runs; }}\n");
         let (shell, rc) = match shell {
-            "bash" => ("bash --noprofile --rcfile rc -i", notes("haul") + &script),
+            "bash" => {
+                let neighbour = "[ ! -e /usr/share/bash-completion/bash_completion ] || . /usr/share/bash-completion/bash_completion\n";
+                ("bash --noprofile --rcfile rc -i", neighbour.to_owned() + &notes("haul") + &notes("scp") + &script)
+            }
             "zsh" => ("zsh -f -i", format!("autoload -U compinit; compinit -D -u\n{}{script}", notes("haul"))),
             _ => (
                 "fish -i -C 'source rc'",
@@ -138,4 +151,30 @@ fn zsh_completes_remote_paths_over_ssh_and_at_a_daemon() {
 fn fish_completes_remote_paths_over_ssh_and_at_a_daemon() {
     needs!(Namespaces, Haul, Tool("fish"));
     in_each_shell("fish");
+}
+
+/// The same directory, typed in the same way.
+#[test]
+fn what_scp_completes_haul_completes_as_well() {
+    needs!(Namespaces, Haul, File(NEIGHBOUR));
+    let terminal = Terminal::of("bash");
+    terminal.plant();
+    let there = format!("alpha:{}/", terminal.directory().display());
+    let config = terminal.daemon.lab.ssh_config();
+    let typed = |program: &str| NAMES.map(|(typed, _)| format!("{program} -F {} {there}{typed}", config.display()));
+    let ours = terminal.completes(&typed("haul cp"));
+    assert_eq!(ours, NAMES.map(|(_, name)| format!("{there}{name}")));
+    let theirs = terminal.completes(&typed("scp"));
+    for ((_, name), theirs) in NAMES.iter().zip(theirs) {
+        // scp's completion quotes a name for a shell at the other end, too.
+        let mut letters = theirs.chars();
+        let mut meant = String::new();
+        while let Some(letter) = letters.next() {
+            meant.push(if letter == '\\' { letters.next().unwrap_or(letter) } else { letter });
+        }
+        let whole = format!("{there}{name}");
+        // It puts in nothing where a name that is not to be offered begins alike.
+        let has_odd_neighbour = ["a b", "it's", "q\"uo", "größe", "plain/"].contains(name);
+        assert!(meant == whole || (has_odd_neighbour && whole.starts_with(&meant)), "{name}: {theirs}");
+    }
 }
