@@ -256,3 +256,19 @@ fn others_from_the_start_are_noticed_behind_a_longer_queue_too() {
         }
     }
 }
+
+#[test]
+fn others_who_drop_most_of_our_packets_are_noticed_by_the_few_that_a_look_sends() {
+    // Each lane has a window of a few packets, and loses most of them: a look sends fewer than 30.
+    for lanes in [2, 8] {
+        let raised_s = |seed| {
+            let shared = Shared { seed, lanes: Some(lanes), whole_packets: true, ..Shared::auto(published()) };
+            let auto = shared.others(3.0, 0.0, 99.0).run();
+            within(&format!("raised, {lanes} lanes, seed {seed}"), &auto, auto.changed_s(Priority, 0.0), 0.0, 6.0);
+            auto.changed_s(Priority, 0.0)
+        };
+        // By chance few of these few are lost now and then, and the next look tells.
+        let late = (1..=16).map(raised_s).filter(|at_s| at_s.is_none_or(|at_s| at_s > 1.5)).count();
+        assert!(late <= 4, "{lanes} lanes: {late} of 16 were late");
+    }
+}

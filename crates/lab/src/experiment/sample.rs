@@ -66,6 +66,9 @@ pub struct ClassChange {
     pub at_s: f64,
     /// From then on; `normal` has no mark.
     pub class: String,
+    /// Why, as it says; empty where it says nothing, and in samples of earlier versions.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
 }
 
 impl Sample {

@@ -20,6 +20,7 @@
 //! One lane stays unmarked as a *scout*, at a small rate: it stands in the queue of the others, so that its round trips show whether
 //! they are still there.
 
+mod look;
 mod reason;
 mod recent;
 
@@ -28,6 +29,7 @@ use haul_wire::service::MarkEffect;
 use crate::path::{Confidence, Estimate, LaneReading, Phase};
 use crate::service::ServiceClass;
 
+use look::HoldBack;
 pub use reason::{Change, Reason};
 use recent::{Recent, Side, Sides, has_data, per_second};
 
@@ -103,30 +105,6 @@ struct Trial {
     rate_bytes_per_s: u64,
 }
 
-/// We send less for a moment: a queue of our own goes then, and one of others stays.
-#[derive(Clone, Copy, Debug)]
-struct HoldBack {
-    from_us: u64,
-    until_us: u64,
-    lanes: usize,
-    lane_bytes_per_s: u64,
-    /// Of all lanes before.
-    rate_bytes_per_s: u64,
-    queueing_us: u32,
-    /// What had been sent, and sent again, when all that left before was heard of.
-    since: Option<(u64, u64)>,
-}
-
-impl HoldBack {
-    /// One of so many bytes was sent again since what left before was heard of. `now`: what has been sent, and sent again.
-    fn loses(&self, now: (u64, u64), part: u64) -> bool {
-        self.since.is_some_and(|before| {
-            let (sent, resent) = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
-            sent >= LOSES_OF_BYTES && resent > sent / part
-        })
-    }
-}
-
 /// What was so when the class was raised.
 #[derive(Clone, Copy, Debug)]
 struct Raise {
@@ -189,6 +167,14 @@ impl Aware {
                 if self.floor_bytes_per_s.is_some() { self.enough.clamp(1, most.max(1)) } else { most }
             }
         }
+    }
+
+    /// A lane that gets nothing new has the mark for what it still has: behind the queue of others that would be the last of the job. With a
+    /// floor, no more lanes are marked than carry it.
+    #[must_use]
+    pub fn marks_resting(&self, lane: &LaneReading) -> bool {
+        let is_raised = matches!(self.state, State::Compare(_) | State::Raised { .. });
+        is_raised && self.floor_bytes_per_s.is_none() && has_data(lane)
     }
 
     /// What the marked lanes may send together: what the floor needs, and a little more.
@@ -275,7 +261,7 @@ impl Aware {
         if seen.at_us.saturating_sub(since_us) < PRESSED_US {
             return None;
         }
-        Some(self.raise(seen, reason))
+        Some(self.raise(seen, reason, self.recent.rate_over(RATE_US)))
     }
 
     /// A queue stands, or packets are lost, and nobody knows what the path carries: holding back shows whose queue it is.
@@ -284,7 +270,10 @@ impl Aware {
         if !seen.may_raise || seen.lanes.is_empty() || at_us < self.looks_at_us {
             return;
         }
-        let (Some(rate), Some(before)) = (self.recent.rate_over(RATE_US), self.recent.rate_over(2 * RATE_US)) else {
+        // At the start nobody waits for more to be sure.
+        let resends_many = self.looks_at_us == 0 && self.recent.resends_many_over(RATE_US);
+        let before_us = if resends_many { RATE_US / 2 * 3 } else { RATE_US * 2 };
+        let (Some(rate), Some(before)) = (self.recent.rate_over(RATE_US), self.recent.rate_over(before_us)) else {
             return;
         };
         let queueing_us = self.recent.mean_queue_us(RATE_US);
@@ -292,7 +281,7 @@ impl Aware {
         let is_less = rate < self.recent.best_bytes_per_s / 100 * TAKEN_PERCENT;
         let is_doubtful = is_less || (estimate.contended && self.contention_is_new);
         let is_known = !is_doubtful && rate <= self.proved_bytes_per_s.saturating_add(self.proved_bytes_per_s / 4);
-        let shows = queueing_us >= clear_queue_us(estimate) || self.recent.loses_over(LOOK_IN_US / 2);
+        let shows = queueing_us >= clear_queue_us(estimate) || resends_many || self.recent.loses_over(LOOK_IN_US / 2);
         if is_known || grows || self.some_are_done(at_us) || !shows || estimate.source_permille > SOURCE_PERMILLE {
             return;
         }
@@ -317,29 +306,35 @@ impl Aware {
         // What is lost is found out a round trip later, and sent again.
         let heard_us = hold.from_us + 2 * u64::from(seen.estimate.rtt_us) + u64::from(hold.queueing_us);
         if hold.since.is_none() && seen.at_us >= heard_us {
-            hold.since = Some(self.recent.sent_bytes());
+            hold.since = Some(self.recent.sent());
             self.state = State::HoldBack(hold);
         }
+        let has_tried = self.has_tried(seen, hold);
+        let before = Some(hold.rate_bytes_per_s);
+        // A queue that is short and full shows by what it drops, not by what waits.
+        if has_tried && seen.may_raise && hold.loses_many(self.recent.sent(), seen.estimate.rtt_us) {
+            return Some(self.raise(seen, Reason::Filled, before));
+        }
         if seen.at_us < hold.until_us {
+            return None;
+        }
+        // What the first packets met is still being repaired, or is lost again: what follows tells which.
+        let longer_us = seen.at_us.saturating_add(RATE_US);
+        if hold.resends_many(self.recent.sent()) && longer_us <= hold.from_us.saturating_add(HOLD_BACK_US_MOST) {
+            (hold.since, hold.until_us) = (Some(self.recent.sent()), longer_us);
+            self.state = State::HoldBack(hold);
             return None;
         }
         self.state = State::Normal { pressed_since_us: None };
         self.looks_at_us = seen.at_us.saturating_add(self.look_in_us);
         self.look_in_us = self.look_in_us.saturating_mul(2).min(LOOK_IN_US_MOST);
-        let least_us = self.recent.least_queue_us(RATE_US / 2);
-        let short_us = (hold.queueing_us / 5 * 3).max(clear_queue_us(seen.estimate));
-        // Whoever did not hold back for long enough has not tried.
-        let rate = self.recent.rate_over(RATE_US / 2)?;
-        let before = hold.rate_bytes_per_s.max(1);
-        let held_back_us = seen.at_us.saturating_sub(hold.from_us).saturating_sub(u64::from(seen.estimate.rtt_us));
-        let shorter_us = u128::from(before.saturating_sub(rate)) * u128::from(held_back_us) / u128::from(before);
-        if seen.lanes.len() != hold.lanes || self.some_are_done(seen.at_us) || shorter_us < u128::from(hold.queueing_us)
-        {
+        if !has_tried {
             return None;
         }
-        // A queue that is short and full shows by what it drops, not by what waits.
-        if seen.may_raise && hold.loses(self.recent.sent_bytes(), LOSES_PART) {
-            return Some(self.raise(seen, Reason::Filled));
+        let least_us = self.recent.least_queue_us(RATE_US / 2);
+        let short_us = (hold.queueing_us / 5 * 3).max(clear_queue_us(seen.estimate));
+        if seen.may_raise && hold.loses(self.recent.sent(), LOSES_PART) {
+            return Some(self.raise(seen, Reason::Filled, before));
         }
         if least_us <= short_us {
             self.proved_bytes_per_s = self.recent.best_bytes_per_s;
@@ -347,13 +342,24 @@ impl Aware {
         }
         // With as little as we send now, segments wait for their pair, or for the timer of the receiver.
         let pair_us = (2 * u64::from(PACKET_BYTES) * 1_000_000 / hold.lane_bytes_per_s.max(1)).min(DELAYED_ACK_US);
-        let is_queue = u64::from(least_us) > u64::from(short_us) + pair_us
-            || hold.loses(self.recent.sent_bytes(), LOSES_A_LITTLE_PART);
-        (seen.may_raise && is_queue).then(|| self.raise(seen, Reason::Filled))
+        let is_queue =
+            u64::from(least_us) > u64::from(short_us) + pair_us || hold.loses(self.recent.sent(), LOSES_A_LITTLE_PART);
+        (seen.may_raise && is_queue).then(|| self.raise(seen, Reason::Filled, before))
     }
 
-    fn raise(&mut self, seen: &Seen<'_>, reason: Reason) -> Change {
-        let rate_bytes_per_s = self.recent.rate_over(RATE_US).unwrap_or(seen.estimate.rate_bytes_per_s);
+    /// Whoever did not hold back for long enough has not tried, nor who did it with other lanes than before.
+    fn has_tried(&self, seen: &Seen<'_>, hold: HoldBack) -> bool {
+        let Some(rate) = self.recent.rate_over(RATE_US / 2) else { return false };
+        let before = hold.rate_bytes_per_s.max(1);
+        let held_back_us = seen.at_us.saturating_sub(hold.from_us).saturating_sub(u64::from(seen.estimate.rtt_us));
+        let shorter_us = u128::from(before.saturating_sub(rate)) * u128::from(held_back_us) / u128::from(before);
+        let is_same = seen.lanes.len() == hold.lanes && !self.some_are_done(seen.at_us);
+        is_same && shorter_us >= u128::from(hold.queueing_us)
+    }
+
+    /// `rate_bytes_per_s`: what we got, before we held back.
+    fn raise(&mut self, seen: &Seen<'_>, reason: Reason, rate_bytes_per_s: Option<u64>) -> Change {
+        let rate_bytes_per_s = rate_bytes_per_s.unwrap_or(seen.estimate.rate_bytes_per_s);
         let raise = Raise { at_us: seen.at_us, rate_bytes_per_s, queueing_us: seen.estimate.queueing_us };
         if self.released_us.is_some_and(|at_us| seen.at_us.saturating_sub(at_us) < FLAPS_US) {
             // It was released too early, so it stays longer this time.

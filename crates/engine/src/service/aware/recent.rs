@@ -31,6 +31,38 @@ pub(super) struct Sample {
     resent_bytes: u64,
 }
 
+impl Sample {
+    fn sent(self) -> Sent {
+        Sent { bytes: self.sent_bytes, resent_bytes: self.resent_bytes, delivered_bytes: self.acked_bytes }
+    }
+}
+
+/// What the lanes sent, and what came of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    pub(super) bytes: u64,
+    pub(super) resent_bytes: u64,
+    pub(super) delivered_bytes: u64,
+}
+
+impl Sent {
+    /// What of it came after `before`.
+    pub(super) fn after(self, before: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(before.bytes),
+            resent_bytes: self.resent_bytes.saturating_sub(before.resent_bytes),
+            delivered_bytes: self.delivered_bytes.saturating_sub(before.delivered_bytes),
+        }
+    }
+
+    /// So much was sent again that few packets tell it.
+    pub(super) fn resends_many(self) -> bool {
+        self.bytes >= LOSES_MANY_OF_BYTES
+            && self.resent_bytes >= LOSES_MANY_BYTES
+            && self.resent_bytes > self.bytes / LOSES_MANY_PART
+    }
+}
+
 /// Marked and unmarked lanes, side by side.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sides {
@@ -117,20 +149,27 @@ impl Recent {
         per_second(last.acked_bytes.saturating_sub(first.acked_bytes), last.at_us.saturating_sub(first.at_us))
     }
 
-    /// What the lanes sent so far, and sent again of it. Comes and goes with lanes.
-    pub(super) fn sent_bytes(&self) -> (u64, u64) {
-        self.samples.back().map_or((0, 0), |last| (last.sent_bytes, last.resent_bytes))
+    /// What the lanes sent so far. Comes and goes with lanes.
+    pub(super) fn sent(&self) -> Sent {
+        self.samples.back().map_or(Sent::default(), |last| last.sent())
+    }
+
+    /// What they sent over the last `span_us`.
+    fn sent_over(&self, span_us: u64) -> Option<Sent> {
+        let last = self.samples.back()?;
+        let first = self.samples.iter().rev().find(|sample| last.at_us.saturating_sub(sample.at_us) >= span_us)?;
+        Some(last.sent().after(first.sent()))
     }
 
     /// Much was lost over the last `span_us`.
     pub(super) fn loses_over(&self, span_us: u64) -> bool {
-        let Some(last) = self.samples.back() else { return false };
-        let first = self.samples.iter().rev().find(|sample| last.at_us.saturating_sub(sample.at_us) >= span_us);
-        first.is_some_and(|first| {
-            let sent = last.sent_bytes.saturating_sub(first.sent_bytes);
-            let resent = last.resent_bytes.saturating_sub(first.resent_bytes);
-            sent >= LOSES_OF_BYTES && resent > sent / LOSES_PART
-        })
+        let sent = self.sent_over(span_us).unwrap_or_default();
+        sent.bytes >= LOSES_OF_BYTES && sent.resent_bytes > sent.bytes / LOSES_PART
+    }
+
+    /// The same, with few packets.
+    pub(super) fn resends_many_over(&self, span_us: u64) -> bool {
+        self.sent_over(span_us).is_some_and(Sent::resends_many)
     }
 
     /// The mean queue over the last `span_us`.
@@ -171,3 +210,9 @@ pub(super) fn per_second(bytes: u64, us: u64) -> Option<u64> {
 const KEPT_US: u64 = 4_000_000;
 /// The best rate is a mean over this time: bursts do not count.
 const BEST_US: u64 = 1_000_000;
+/// One of so many, and at least so many bytes of it: then so few bytes tell it.
+pub(super) const LOSES_MANY_PART: u64 = 8;
+const LOSES_MANY_BYTES: u64 = 4 * SEGMENT_BYTES;
+const LOSES_MANY_OF_BYTES: u64 = 10 * SEGMENT_BYTES;
+/// What of a packet is counted as sent.
+const SEGMENT_BYTES: u64 = 1_400;

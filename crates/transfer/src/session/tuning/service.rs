@@ -238,6 +238,7 @@ impl Classes {
         let granted = if let Hook::Granted(rate) = of.hook { rate } else { None };
         let most = [allowed.priority_bytes_per_s(now.estimate.capacity_bytes_per_s), granted];
         of.lane_bounds = of.bounds(now, marked, most.into_iter().flatten().min());
+        let resting = of.marked_resting(now, marked);
         if marked > 0 && asked != AskedClass::Auto && of.drops.on_sample(now.at_us, now.estimate.rtt_us, now.lanes) {
             let text = format!(
                 "packets marked {} do not arrive on path {}: the copy goes on without the mark",
@@ -267,9 +268,10 @@ impl Classes {
         let outlet = if class == ServiceClass::Priority { of.granted.outlet() } else { Outlet::default() };
         let mut outside = Vec::new();
         for (at, lane) in lanes.enumerate() {
-            let is_outside = at < marked && !outlet.has(lane.probe.local_addr());
-            outside.extend(is_outside.then_some(lane.number));
-            let class = if at < marked && !is_outside { class } else { ServiceClass::Normal };
+            let is_marked = at < marked || (marked > 0 && resting.contains(&lane.number));
+            let is_outside = is_marked && !outlet.has(lane.probe.local_addr());
+            outside.extend((is_outside && at < marked).then_some(lane.number));
+            let class = if is_marked && !is_outside { class } else { ServiceClass::Normal };
             self.mark(lane, class);
             let is_scout = asked == AskedClass::Auto && marked > 0 && at == marked;
             if is_scout && now.estimate.rtt_min_us < SCOUT_RTT_US_MOST {
@@ -445,6 +447,12 @@ impl OfPath {
         }
     }
 
+    /// Lanes that rest, and have the mark for what they still have.
+    fn marked_resting(&self, now: &PathNow<'_>, marked: usize) -> Vec<u16> {
+        let resting = now.lanes.iter().skip(now.carrying).filter(|lane| marked > 0 && self.aware.marks_resting(lane));
+        resting.map(|lane| lane.lane).collect()
+    }
+
     /// Of the marked lanes, what is allowed and what the floor needs; of the scout, little; of all while we look whose queue it is.
     fn bounds(&self, now: &PathNow<'_>, marked: usize, allowed_bytes_per_s: Option<u64>) -> BTreeMap<u16, u64> {
         let carry = &now.lanes[..now.carrying.min(now.lanes.len())];
@@ -454,9 +462,10 @@ impl OfPath {
         }
         let allowed = allowed_bytes_per_s.filter(|_| self.class == ServiceClass::Priority);
         if let Some(all) = [self.aware.marked_bytes_per_s(), allowed].into_iter().flatten().min() {
-            let lanes = now.lanes.iter().take(marked);
-            let each = (all / carry.len().clamp(1, marked.max(1)) as u64).max(1);
-            bounds.extend(lanes.map(|lane| (lane.lane, each)));
+            let lanes = now.lanes.iter().take(marked).map(|lane| lane.lane);
+            let resting = self.marked_resting(now, marked);
+            let each = (all / (carry.len().clamp(1, marked.max(1)) + resting.len()) as u64).max(1);
+            bounds.extend(lanes.chain(resting).map(|lane| (lane, each)));
         }
         let scout = self.aware.scout_bytes_per_s(now.estimate.rate_bytes_per_s);
         if let (Some(scout), Some(last)) = (scout, carry.last().filter(|_| marked < carry.len())) {
