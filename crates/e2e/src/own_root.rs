@@ -57,8 +57,11 @@ impl OwnRoot {
         for (from, to) in &mounts {
             let _ = writeln!(script, "mount --rbind '{}' '{}'", from.display(), to.display());
         }
-        let _ =
-            writeln!(script, "export HOME={HOME_DIR} USER=root SHELL=/bin/sh PATH='{}':\"$PATH\"", programs.display());
+        let _ = writeln!(
+            script,
+            "export HOME={HOME_DIR} USER=root SHELL=/bin/sh TERM=xterm PATH='{}':\"$PATH\"",
+            programs.display()
+        );
         let _ = writeln!(script, "exec chroot '{}' env -C {HOME_DIR} \"$@\"", root.display());
         let place = dir.join("enter");
         fs::write(&place, script).expect("own directory");

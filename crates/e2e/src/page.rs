@@ -39,7 +39,8 @@ pub struct Seen {
 }
 
 /// What differs from run to run: a name, and its form.
-const FORMS: [(&str, &str); 13] = [
+const FORMS: [(&str, &str); 14] = [
+    ("0 s ago", r"\bjust now\b"),
     ("(size of the program)", r"\([0-9.]+ [KM]iB\), once$"),
     ("", r", limited by [^,]*"),
     ("(rate)", r"\b[0-9.,]+ ([KMGT]i)?B/s \([0-9.,]+ [kMG]bit/s\)"),
@@ -51,7 +52,7 @@ const FORMS: [(&str, &str); 13] = [
     ("(date)", r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?Z?( [+-][0-9]{4})?"),
     ("(date)", r"\b[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9:]{8} GMT"),
     ("ed25519:(key)", r"\bed25519:[A-Za-z0-9+/=_-]{20,}"),
-    ("fingerprint (key)", r"\bfingerprint [^ ]+"),
+    ("SHA256:(key)", r"\bSHA256:[A-Za-z0-9+/]{43}"),
     ("(address)", r"\b[0-9]{1,3}(\.[0-9]{1,3}){3}(:[0-9]{5})?\b"),
 ];
 
@@ -70,6 +71,8 @@ static MASKS: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| compiled(&FORMS));
 static MASKS_OF_A_BAR: LazyLock<Vec<(&str, Regex)>> = LazyLock::new(|| compiled(&FORMS_OF_A_BAR));
 static PROMPT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^([a-z0-9]*)\$ (.+)$").expect("a constant"));
 static BAR: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[=> ]{16} [0-9~]").expect("a constant"));
+/// The line of `haul status`, which has what a bar has.
+static RUNNING: LazyLock<Regex> = LazyLock::new(|| Regex::new("^ +[0-9]+  running ").expect("a constant"));
 static CONTROL: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\x1b\[[0-9;?]*[A-Za-z]").expect("a constant"));
 
 fn compiled(forms: &[(&'static str, &str)]) -> Vec<(&'static str, Regex)> {
@@ -146,16 +149,20 @@ impl Seen {
         seen
     }
 
-    /// As a page shows it: with the bar in the middle of its way, if it is asked for.
+    /// As a page shows it: with the bar in the middle of its way above the closing line, if it is asked for.
     fn page_lines(&self, with_bar: bool) -> Vec<String> {
+        let mut lines = self.lines.clone();
         let bars: Vec<_> = self.wiped.iter().filter(|state| BAR.is_match(state)).collect();
-        let bar = bars.get(bars.len() / 2).filter(|_| with_bar).map(|bar| bar.trim_end().to_owned());
-        bar.into_iter().chain(self.lines.iter().cloned()).collect()
+        if let Some(bar) = bars.get(bars.len() / 2).filter(|_| with_bar) {
+            lines.insert(lines.len().saturating_sub(1), bar.trim_end().to_owned());
+        }
+        lines
     }
 }
 
 fn masked(lines: &[&String]) -> String {
-    lines.iter().map(|line| mask(line, &MASKS) + "\n").collect()
+    let form = |line: &&String| if RUNNING.is_match(line) { masked_bar(line) } else { mask(line, &MASKS) };
+    lines.iter().map(|line| form(line) + "\n").collect()
 }
 
 fn masked_bar(line: &str) -> String {
@@ -174,21 +181,26 @@ pub fn differences(results: &[(Step, Seen)]) -> String {
     wrong.collect()
 }
 
-/// Compares each step with what came. Where `PAGES=overwrite` is set, what differs is written into the page instead.
+/// Compares each step with what came. `PAGES=overwrite` writes what differs into the page instead. `PAGES=anew` writes all but the
+/// steps with `…`, so that all figures of the page are of one run.
 #[track_caller]
 pub fn compare(page: &Path, results: &[(Step, Seen)]) {
+    let asked = std::env::var("PAGES").unwrap_or_default();
+    let (is_anew, overwrites) = (asked == "anew", asked == "anew" || asked == "overwrite");
     let told = differences(results);
-    let overwrites = std::env::var("PAGES").is_ok_and(|value| value == "overwrite");
     assert!(overwrites || told.is_empty(), "{} (PAGES=overwrite writes what comes)\n{told}", page.display());
-    if told.is_empty() {
+    if !overwrites {
         return;
     }
     let text = std::fs::read_to_string(page).expect("it was read before");
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     // From the end, so that the numbers of the lines before stay as they are.
-    for (step, seen) in results.iter().rev().filter(|(step, seen)| step.difference(seen).is_some()) {
-        let with_bar = step.shown.iter().any(|line| BAR.is_match(line));
-        lines.splice(step.lines.1 - step.shown.len()..step.lines.1, seen.page_lines(with_bar));
+    for (step, seen) in results.iter().rev() {
+        let is_open = step.shown.iter().any(|line| line.contains('…'));
+        if step.difference(seen).is_some() || (is_anew && !is_open) {
+            let with_bar = step.shown.iter().any(|line| BAR.is_match(line));
+            lines.splice(step.lines.1 - step.shown.len()..step.lines.1, seen.page_lines(with_bar));
+        }
     }
     std::fs::write(page, lines.join("\n") + "\n").expect("the repository is writable");
 }

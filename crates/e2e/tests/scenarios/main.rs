@@ -39,5 +39,6 @@ mod stage;
 mod start;
 mod streams;
 mod terminal;
+mod tour;
 mod tune;
 mod why;
