@@ -18,7 +18,7 @@ pub(super) struct Recent {
     pub(super) since_change: VecDeque<(u64, Sides)>,
     /// Of the last reading: what each side did, and each lane's counts.
     pub(super) totals: Sides,
-    pub(super) last: BTreeMap<u16, (u64, u64)>,
+    pub(super) last: BTreeMap<u16, (u64, u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,6 @@ pub(super) struct Sample {
     pub(super) at_us: u64,
     pub(super) acked_bytes: u64,
     pub(super) queueing_us: u32,
-    /// Of the lanes that carried data then.
     sent_bytes: u64,
     resent_bytes: u64,
 }
@@ -108,10 +107,16 @@ impl Recent {
         let sides =
             Sides { marked: self.side(with, self.totals.marked), unmarked: self.side(without, self.totals.unmarked) };
         self.totals = sides;
-        self.last = seen.lanes.iter().map(|lane| (lane.lane, (lane.delivered_bytes, lane.resent_bytes))).collect();
         let acked_bytes = sides.marked.acked_bytes.saturating_add(sides.unmarked.acked_bytes);
-        let sum = |of: fn(&LaneReading) -> u64| seen.lanes.iter().map(of).fold(0, u64::saturating_add);
-        let (sent_bytes, resent_bytes) = (sum(|lane| lane.sent_bytes), sum(|lane| lane.resent_bytes));
+        let resent_bytes = sides.marked.resent_bytes.saturating_add(sides.unmarked.resent_bytes);
+        let newly_sent = seen.lanes.iter().map(|lane| match self.last.get(&lane.lane) {
+            Some((.., sent)) => lane.sent_bytes.saturating_sub(*sent),
+            None => 0,
+        });
+        let before = self.samples.back().map_or(0, |last| last.sent_bytes);
+        let sent_bytes = newly_sent.fold(before, u64::saturating_add);
+        let counts = |lane: &LaneReading| (lane.delivered_bytes, lane.resent_bytes, lane.sent_bytes);
+        self.last = seen.lanes.iter().map(|lane| (lane.lane, counts(lane))).collect();
         self.samples.push_back(Sample { at_us: seen.at_us, acked_bytes, queueing_us, sent_bytes, resent_bytes });
         while self.samples.front().is_some_and(|first| seen.at_us.saturating_sub(first.at_us) > KEPT_US) {
             self.samples.pop_front();
@@ -134,8 +139,8 @@ impl Recent {
     pub(super) fn side(&self, lanes: &[LaneReading], before: Side) -> Side {
         let mut side = Side { acked_bytes: before.acked_bytes, resent_bytes: before.resent_bytes, ..Side::of(lanes) };
         for lane in lanes {
-            let (delivered, resent) =
-                self.last.get(&lane.lane).copied().unwrap_or((lane.delivered_bytes, lane.resent_bytes));
+            let (delivered, resent, _) =
+                self.last.get(&lane.lane).copied().unwrap_or((lane.delivered_bytes, lane.resent_bytes, 0));
             side.acked_bytes = side.acked_bytes.saturating_add(lane.delivered_bytes.saturating_sub(delivered));
             side.resent_bytes = side.resent_bytes.saturating_add(lane.resent_bytes.saturating_sub(resent));
         }
@@ -149,7 +154,7 @@ impl Recent {
         per_second(last.acked_bytes.saturating_sub(first.acked_bytes), last.at_us.saturating_sub(first.at_us))
     }
 
-    /// What the lanes sent so far. Comes and goes with lanes.
+    /// What the lanes sent so far, each since it came.
     pub(super) fn sent(&self) -> Sent {
         self.samples.back().map_or(Sent::default(), |last| last.sent())
     }
@@ -216,3 +221,25 @@ const LOSES_MANY_BYTES: u64 = 4 * SEGMENT_BYTES;
 const LOSES_MANY_OF_BYTES: u64 = 10 * SEGMENT_BYTES;
 /// What of a packet is counted as sent.
 const SEGMENT_BYTES: u64 = 1_400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::Estimate;
+
+    #[test]
+    fn what_a_lane_sent_before_it_came_is_not_new() {
+        let lane =
+            |lane, sent_bytes, resent_bytes| LaneReading { lane, sent_bytes, resent_bytes, ..LaneReading::default() };
+        let mut recent = Recent::default();
+        let mut sample = |at_us, lanes: &[LaneReading]| {
+            recent.on_sample(&Seen { at_us, estimate: &Estimate::default(), lanes, may_raise: true, ends: false }, 0);
+            recent.sent()
+        };
+        sample(100_000, &[lane(0, 50_000, 0), lane(1, 50_000, 0)]);
+        let before = sample(200_000, &[lane(0, 60_000, 0), lane(1, 60_000, 0)]);
+        // One has gone, and one that carried much, and lost some of it, takes its place.
+        let after = sample(300_000, &[lane(0, 70_000, 0), lane(2, 9_000_000, 900_000)]).after(before);
+        assert_eq!((after.bytes, after.resent_bytes), (10_000, 0));
+    }
+}
