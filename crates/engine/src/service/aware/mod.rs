@@ -486,7 +486,8 @@ impl Aware {
         }
         let full = if self.knows_more_than(raise) { self.recent.best_bytes_per_s / 100 * FULL_PERCENT } else { 0 };
         // Our own marked packets may fill the link, and leave nothing for the scout.
-        let may_starve_it = rate.is_some_and(|rate| rate >= full);
+        // So do those of lanes that rest and still send, which only the estimate counts.
+        let may_starve_it = rate.is_some_and(|rate| rate.max(seen.estimate.rate_bytes_per_s) >= full);
         let hopes = self.scout_hopes && seen.at_us >= self.hopes_from_us;
         if hopes || is_calm.is_none() || (is_calm == Some(false) && may_starve_it) {
             if hopes || seen.at_us >= trial_at_us {
