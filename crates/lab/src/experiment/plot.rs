@@ -287,10 +287,12 @@ impl Chart {
         for (number, band) in self.bands.iter().enumerate() {
             let (from, until) = (band.from.clamp(left_end, right_end), band.until.clamp(left_end, right_end));
             chart.draw_series([Rectangle::new([(from, 0.0), (until, self.y_max)], BLACK.mix(0.08).filled())])?;
-            // Below each other, because neighbours may be narrow.
-            let style = (FONT, 12).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
+            // Below each other, because neighbours may be narrow. At the right end there is no room beyond the band.
+            let (side, at) =
+                if until < right_end { (HPos::Center, (from + until) / 2.0) } else { (HPos::Right, until) };
+            let style = (FONT, 12).into_font().color(&BLACK).pos(Pos::new(side, VPos::Top));
             let height = self.y_max * (0.99 - 0.04 * number as f64);
-            chart.draw_series([Text::new(band.label.clone(), ((from + until) / 2.0, height), style)])?;
+            chart.draw_series([Text::new(band.label.clone(), (at, height), style)])?;
         }
         for (number, series) in self.series.iter().enumerate() {
             let colour = colour(number);
