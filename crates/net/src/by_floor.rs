@@ -31,12 +31,12 @@ pub struct ByFloor {
 }
 
 impl Listener {
-    /// Listens on one address with a listener for each floor. The first of them takes MPTCP, too.
+    /// Listens on one address with a listener for each floor. The first of them takes MPTCP, too. `[::]` includes IPv4.
     pub fn bind_by_floor(
         address: SocketAddr,
         networks: &Networks,
     ) -> Result<(Vec<Listener>, Option<ByFloor>), NetError> {
-        let first = Listener::bind_to_shared(address)?;
+        let first = Listener::bind_to_shared(address, is_v6_only(address))?;
         let address = first.local_addr();
         match further(address).and_then(|further| ByFloor::of(further, networks)) {
             Ok((further, by_floor)) => Ok((std::iter::once(first).chain(further).collect(), Some(by_floor))),
@@ -45,12 +45,16 @@ impl Listener {
     }
 }
 
+fn is_v6_only(address: SocketAddr) -> bool {
+    !address.ip().is_unspecified()
+}
+
 /// They are plain TCP: the kernel takes the program from no other.
 fn further(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let listen = |_| {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         if address.is_ipv6() {
-            socket.set_only_v6(true)?;
+            socket.set_only_v6(is_v6_only(address))?;
         }
         socket.set_reuse_address(true)?;
         reuseport::share(&socket)?;
@@ -163,6 +167,16 @@ mod tests {
         by_floor.follow(&networks(&[("127.0.1.0/24", 150), ("127.0.0.0/8", 60)])).unwrap();
         assert!((150..180).contains(&timeout([127, 0, 1, 1])), "{}", timeout([127, 0, 1, 1]));
         assert!((60..90).contains(&timeout([127, 0, 2, 1])), "{}", timeout([127, 0, 2, 1]));
+    }
+
+    #[test]
+    fn all_addresses_include_those_of_ipv4() {
+        let all = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 0));
+        let Ok((listeners, _by_floor)) = Listener::bind_by_floor(all, &networks(&[])) else {
+            return unmet("this host has no IPv6");
+        };
+        let port = listeners[0].local_addr().port();
+        assert!(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
     }
 
     #[test]

@@ -59,8 +59,8 @@ impl Listener {
     }
 
     /// As [`Listener::bind_to`]. The port is free, and further listeners of this process may share it.
-    pub(crate) fn bind_to_shared(address: SocketAddr) -> Result<Listener, NetError> {
-        let bound = bind(address, true).and_then(|socket| {
+    pub(crate) fn bind_to_shared(address: SocketAddr, v6_only: bool) -> Result<Listener, NetError> {
+        let bound = bind(address, v6_only).and_then(|socket| {
             reuseport::share(&socket)?;
             listen(socket)
         });
