@@ -347,13 +347,13 @@ impl Aware {
         (seen.may_raise && is_queue).then(|| self.raise(seen, Reason::Filled, before))
     }
 
-    /// Whoever did not hold back for long enough has not tried, nor who did it with other lanes than before.
+    /// Whoever did not hold back for long enough has not tried, nor who did it with other lanes than before: a new one fills the queue by itself.
     fn has_tried(&self, seen: &Seen<'_>, hold: HoldBack) -> bool {
         let Some(rate) = self.recent.rate_over(RATE_US / 2) else { return false };
         let before = hold.rate_bytes_per_s.max(1);
         let held_back_us = seen.at_us.saturating_sub(hold.from_us).saturating_sub(u64::from(seen.estimate.rtt_us));
         let shorter_us = u128::from(before.saturating_sub(rate)) * u128::from(held_back_us) / u128::from(before);
-        let is_same = seen.lanes.len() == hold.lanes && !self.some_are_done(seen.at_us);
+        let is_same = self.recent.same_since_us <= hold.from_us && !self.some_are_done(seen.at_us);
         is_same && shorter_us >= u128::from(hold.queueing_us)
     }
 

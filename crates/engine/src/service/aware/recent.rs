@@ -19,6 +19,8 @@ pub(super) struct Recent {
     /// Of the last reading: what each side did, and each lane's counts.
     pub(super) totals: Sides,
     pub(super) last: BTreeMap<u16, (u64, u64, u64)>,
+    /// Since when the lanes are the same connections.
+    pub(super) same_since_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +117,12 @@ impl Recent {
         });
         let before = self.samples.back().map_or(0, |last| last.sent_bytes);
         let sent_bytes = newly_sent.fold(before, u64::saturating_add);
+        // Who dials a lane again gives it the same number.
+        let was_there =
+            |lane: &LaneReading| self.last.get(&lane.lane).is_some_and(|(.., sent)| *sent <= lane.sent_bytes);
+        if seen.lanes.len() != self.last.len() || !seen.lanes.iter().all(was_there) {
+            self.same_since_us = seen.at_us;
+        }
         let counts = |lane: &LaneReading| (lane.delivered_bytes, lane.resent_bytes, lane.sent_bytes);
         self.last = seen.lanes.iter().map(|lane| (lane.lane, counts(lane))).collect();
         self.samples.push_back(Sample { at_us: seen.at_us, acked_bytes, queueing_us, sent_bytes, resent_bytes });
@@ -241,5 +249,21 @@ mod tests {
         // One has gone, and one that carried much, and lost some of it, takes its place.
         let after = sample(300_000, &[lane(0, 70_000, 0), lane(2, 9_000_000, 900_000)]).after(before);
         assert_eq!((after.bytes, after.resent_bytes), (10_000, 0));
+    }
+
+    #[test]
+    fn a_lane_that_is_dialled_again_is_another_though_its_number_is_the_same() {
+        let lane = |lane, sent_bytes| LaneReading { lane, sent_bytes, ..LaneReading::default() };
+        let mut recent = Recent::default();
+        let mut same_since = |at_us, lanes: &[LaneReading]| {
+            recent.on_sample(&Seen { at_us, estimate: &Estimate::default(), lanes, may_raise: true, ends: false }, 0);
+            recent.same_since_us
+        };
+        same_since(100_000, &[lane(0, 50_000), lane(1, 50_000)]);
+        assert_eq!(same_since(200_000, &[lane(0, 60_000), lane(1, 50_000)]), 100_000, "as before");
+        assert_eq!(same_since(300_000, &[lane(0, 70_000), lane(1, 3_000)]), 300_000, "the second is a new connection");
+        assert_eq!(same_since(400_000, &[lane(0, 80_000), lane(2, 9_000)]), 400_000, "as many, and another");
+        assert_eq!(same_since(500_000, &[lane(0, 90_000)]), 500_000, "one has gone");
+        assert_eq!(same_since(600_000, &[lane(0, 99_000)]), 500_000);
     }
 }
