@@ -62,9 +62,10 @@ fuzz:
 	$(CARGO) +nightly fuzz run -s none --features libfuzzer $(DECODER)
 
 # Linking the program takes minutes of one processor: tests have the others meanwhile. Both profiles are built apart from each other.
+# What cargo starts cannot use the job server of make, and warns.
 unit-fuzz-build:
 	$(CARGO) test --workspace --locked --exclude haul-e2e --no-run
-	+@$(MAKE) --no-print-directory --jobs=3 --output-sync=target unit fuzz-brief build
+	+@$(MAKE) --no-print-directory --jobs=3 --output-sync=target CARGO='env -u MAKEFLAGS $(CARGO)' unit fuzz-brief build
 
 # Each decoder over changes of what is kept, 150 s in all. The same packages as of `make unit`, so that nothing is built again.
 fuzz-brief:
