@@ -55,6 +55,12 @@ pub enum NetError {
         /// Why.
         cause: String,
     },
+    /// One end asks for a stronger cipher than the other has, or was told to take.
+    #[error("TLS handshake failed: {said}")]
+    NoCommonCipher {
+        /// Who says so.
+        said: &'static str,
+    },
     /// The peer closed the connection during the TLS handshake: another program has the port, or the door is full.
     #[error("TLS handshake failed: the peer closed the connection")]
     HungUp,

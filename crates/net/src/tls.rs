@@ -229,10 +229,10 @@ fn judge(error: rustls::Error, gate: &Gate) -> NetError {
             handshake_error("the two ends speak different protocols; ours is haul/1")
         }
         rustls::Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon) => {
-            handshake_error("the two ends admit no common cipher")
+            NetError::NoCommonCipher { said: "the two ends admit no common cipher" }
         }
         rustls::Error::AlertReceived(AlertDescription::HandshakeFailure) => {
-            handshake_error("the peer says that the two ends admit no common cipher or kind of key")
+            NetError::NoCommonCipher { said: "the peer says that the two ends admit no common cipher or kind of key" }
         }
         rustls::Error::InvalidMessage(_) => handshake_error("the peer does not speak TLS"),
         error => handshake_error(error),

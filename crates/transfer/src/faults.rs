@@ -35,7 +35,13 @@ pub(crate) fn net_error(error: &NetError) -> Error {
         NetError::Timeout { .. } => Fault::Timeout,
         _ => Fault::Network,
     };
-    Error::new(fault, error.to_string())
+    let error_of_job = Error::new(fault, error.to_string());
+    match error {
+        NetError::NoCommonCipher { .. } => {
+            error_of_job.try_this("leave --cipher out, so that the strongest that both ends have is taken")
+        }
+        _ => error_of_job,
+    }
 }
 
 /// A store error that ends the job.
