@@ -15,6 +15,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::error::ExperimentError;
 use super::matrix;
+use super::sample::ClassChange;
 use super::spec::{BandSpec, ExperimentSpec, Metric, PlotKind, PlotSpec};
 use super::summary::{Row, Spread, Summary, figures};
 use super::template::on_axis;
@@ -122,12 +123,13 @@ fn as_png(pixels: &[u8]) -> Result<Vec<u8>, png::EncodingError> {
     Ok(image)
 }
 
-/// When the class of a row was priority, from and until.
-fn marked_spans(row: &Row) -> Vec<(f64, f64)> {
+/// When the class was priority, from and until.
+fn marked_spans(changes: &[ClassChange]) -> Vec<(f64, f64)> {
     let mut spans: Vec<(f64, f64)> = Vec::new();
     let mut is_marked = false;
-    for change in &row.class_changes {
-        let becomes = change.class == "priority";
+    for change in changes {
+        // What follows names the mark, the lanes and the path.
+        let becomes = change.class.starts_with("priority");
         match spans.last_mut() {
             Some(last) if is_marked && !becomes => last.1 = change.at_s,
             _ if becomes && !is_marked => spans.push((change.at_s, f64::INFINITY)),
@@ -220,7 +222,12 @@ impl Chart {
             } else {
                 format!("{}, {place}", row.tool)
             };
-            series.push(Series { label, points: points.collect(), marked: marked_spans(row), elsewhere: Vec::new() });
+            series.push(Series {
+                label,
+                points: points.collect(),
+                marked: marked_spans(&row.class_changes),
+                elsewhere: Vec::new(),
+            });
         }
         let points = series.iter().flat_map(|series| &series.points);
         let (longest, most) =
@@ -502,6 +509,18 @@ fn register_text_font() -> bool {
 mod tests {
     use super::*;
     use crate::experiment::Interval;
+
+    #[test]
+    fn the_class_that_haul_names_says_when_a_line_is_thick() {
+        let change = |at_s, class: &str| ClassChange { at_s, class: class.to_owned(), reason: String::new() };
+        let changes = [
+            change(1.5, "priority (marked EF), 7 lanes of path 0"),
+            change(2.0, "priority (marked EF), 3 lanes of path 0"),
+            change(6.2, "normal, path 0"),
+            change(8.0, "priority (marked EF)"),
+        ];
+        assert_eq!(marked_spans(&changes), [(1.5, 6.2), (8.0, f64::INFINITY)]);
+    }
 
     const SPEC: &str = r#"
         name = "x"
