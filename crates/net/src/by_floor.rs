@@ -17,7 +17,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::error::NetError;
 use crate::limits;
-use crate::listen::Listener;
+use crate::listen::{Listener, is_v6_only};
 use crate::policy::{self, Networks};
 
 /// Floors of a port, beside the kernel's own. A site has one or two.
@@ -43,10 +43,6 @@ impl Listener {
             Err(_) => Ok((vec![first], None)),
         }
     }
-}
-
-fn is_v6_only(address: SocketAddr) -> bool {
-    !address.ip().is_unspecified()
 }
 
 /// They are plain TCP: the kernel takes the program from no other.

@@ -40,9 +40,9 @@ impl Listener {
         Err(NetError::Bind { what, cause })
     }
 
-    /// Listens on one address. Port 0 lets the kernel pick.
+    /// Listens on one address; `[::]` includes IPv4. Port 0 lets the kernel pick.
     pub fn bind_to(address: SocketAddr) -> Result<Listener, NetError> {
-        listen_on(address, true).map_err(|cause| NetError::Bind { what: address.to_string(), cause })
+        listen_on(address, is_v6_only(address)).map_err(|cause| NetError::Bind { what: address.to_string(), cause })
     }
 
     /// A socket that another program holds and listens on, such as systemd.
@@ -106,6 +106,11 @@ fn bind_port(port: u16, family: Option<Family>) -> io::Result<Listener> {
     }
 }
 
+/// All addresses of IPv6 are those of IPv4, too.
+pub(crate) fn is_v6_only(address: SocketAddr) -> bool {
+    !address.ip().is_unspecified()
+}
+
 fn listen_on(address: SocketAddr, v6_only: bool) -> io::Result<Listener> {
     listen(bind(address, v6_only)?)
 }
@@ -143,6 +148,14 @@ mod tests {
     use haul_sys::condition::unmet;
 
     const TIMEOUT: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn all_addresses_that_are_named_include_those_of_ipv4() {
+        let Ok(listener) = Listener::bind_to(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))) else {
+            return unmet("this host has no IPv6");
+        };
+        assert!(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, listener.port())).is_ok());
+    }
 
     #[test]
     fn a_connection_begins_without_timers_and_far_ones_get_what_the_host_chose() {
