@@ -1,4 +1,4 @@
-//! Pages of documentation that show what is typed and what comes: their commands, and whether what came is what they show.
+//! Pages of documentation that show what is typed and what comes. Here they are read and compared.
 //!
 //! A block of a page that begins with ` ```console ` has commands behind a prompt (`$ `, or `there$ ` at another host), and below
 //! each one what it prints. In a block that begins with ` ```sh ` each line is a command, and nothing is shown.

@@ -272,3 +272,15 @@ fn others_who_drop_most_of_our_packets_are_noticed_by_the_few_that_a_look_sends(
         assert!(late <= 4, "{lanes} lanes: {late} of 16 were late");
     }
 }
+
+#[test]
+fn where_marked_packets_leave_little_the_class_is_released_in_time_too() {
+    for seed in 1..=20 {
+        let link = published();
+        let shared =
+            Shared { seed, seconds: 70, ..Shared::auto(link).others(0.96, 15.0, 35.0).others(0.96, 50.0, 62.0) };
+        let auto = shared.marks(Marks::First(0.96 * link.bytes_per_s)).run();
+        within("released", &auto, auto.changed_s(Normal, 20.0), 35.0, 38.0);
+        within("released again", &auto, auto.changed_s(Normal, 51.0), 62.0, 65.0);
+    }
+}

@@ -17,8 +17,8 @@
 //! A queue that stands means that the link is busy. So who gets less of it than before shares it with others, or the link has become
 //! slower; the comparison tells which.
 //!
-//! One lane stays unmarked as a *scout*, at a small rate: it stands in the queue of the others, so that its round trips show whether
-//! they are still there.
+//! One lane stays unmarked as a *scout*, at a small rate. It stands in the queue of the others. So its round trips show whether they
+//! are still there.
 
 mod look;
 mod reason;
@@ -155,6 +155,12 @@ impl Aware {
             State::HoldBack(hold) => Some(hold.lane_bytes_per_s),
             _ => None,
         }
+    }
+
+    /// The same, of each lane that gets nothing new: it would take what the others leave, and no queue would go.
+    #[must_use]
+    pub fn resting_lane_bytes_per_s(&self) -> Option<u64> {
+        matches!(self.state, State::HoldBack(_)).then_some(HELD_LANE_LEAST_BYTES_PER_S)
     }
 
     /// So many of the lanes that carry data have the mark: the first ones.
@@ -347,7 +353,7 @@ impl Aware {
         (seen.may_raise && is_queue).then(|| self.raise(seen, Reason::Filled, before))
     }
 
-    /// Whoever did not hold back for long enough has not tried, nor who did it with other lanes than before: a new one fills the queue by itself.
+    /// Whoever did not hold back for long enough has not tried. Other lanes than before are no trial, for a new one fills the queue by itself.
     fn has_tried(&self, seen: &Seen<'_>, hold: HoldBack) -> bool {
         let Some(rate) = self.recent.rate_over(RATE_US / 2) else { return false };
         let before = hold.rate_bytes_per_s.max(1);
@@ -544,7 +550,9 @@ impl Aware {
         let short_us = u64::from(raise.queueing_us / 3).max(u64::from(QUEUE_US_MIN)).max(self.scout_peak_us / 4);
         let sends = self.scout_bytes_per_s(seen.estimate.rate_bytes_per_s).unwrap_or(0);
         let goes_through = per_second(scout.acked_bytes, span_us).unwrap_or(0) >= sends / 100 * GOES_THROUGH_PERCENT;
-        self.scout_hopes = scout.resent_bytes == 0 && scout.acked_bytes > 0 && waits_us <= self.scout_peak_us / 4 * 3;
+        // Behind others that do not yield, its packets are lost rather than late.
+        let is_quicker = waits_us <= self.scout_peak_us / 4 * 3 || goes_through;
+        self.scout_hopes = scout.resent_bytes == 0 && scout.acked_bytes > 0 && is_quicker;
         Some(waits_us <= short_us && scout.resent_bytes == 0 && goes_through)
     }
 
@@ -678,3 +686,59 @@ const HOPES_AGAIN_US: u64 = 1_500_000;
 const KEPT_PERCENT: u64 = 75;
 /// A trial takes this long, or three round trips.
 const TRIAL_US: u64 = 300_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scout_that_waits_as_long_as_before_and_loses_nothing_more_leads_to_a_trial() {
+        let estimate =
+            Estimate { rtt_min_us: 10_000, jitter_us: 700, rate_bytes_per_s: 2_880_000, ..Estimate::default() };
+        let mut aware = Aware::new(None);
+        aware.recent.best_bytes_per_s = 2_947_000;
+        aware.effect = MarkEffect::Helps;
+        let raise = Raise { at_us: 0, rate_bytes_per_s: 2_364_000, queueing_us: 7_206 };
+        let never = u64::MAX;
+        aware.state =
+            State::Raised { raise, calm_since_us: None, more_at_us: 0, trial_at_us: never, trial_in_us: TRIAL_IN_US };
+        let mut trial_us = None;
+        for at in 1..=30 {
+            let gone = u64::from(at > 10_u32) * u64::from(at.saturating_sub(10));
+            let marked = LaneReading { delivered_bytes: u64::from(at) * 288_000, ..LaneReading::default() };
+            // Beside the others it loses what it sends; its round trip is long, as our own marked packets leave little.
+            let scout = LaneReading {
+                lane: 1,
+                rtt_us: if gone == 0 { 43_000 } else { 35_000 },
+                resent_bytes: u64::from(at.min(10)) * 5_600,
+                delivered_bytes: gone * 5_600,
+                unsent_bytes: 500_000,
+                ..LaneReading::default()
+            };
+            let at_us = u64::from(at) * 100_000;
+            let seen = Seen { at_us, estimate: &estimate, lanes: &[marked, scout], may_raise: true, ends: false };
+            aware.on_sample(&seen);
+            if trial_us.is_none() && matches!(aware.state, State::Trial(_)) {
+                trial_us = Some(at_us);
+            }
+        }
+        assert!(trial_us.is_some_and(|at_us| (1_000_001..2_000_000).contains(&at_us)), "{trial_us:?}");
+    }
+
+    #[test]
+    fn while_we_hold_back_lanes_that_rest_do_so_too() {
+        let mut aware = Aware::new(None);
+        assert_eq!(aware.resting_lane_bytes_per_s(), None);
+        aware.state = State::HoldBack(HoldBack {
+            from_us: 0,
+            until_us: 300_000,
+            lanes: 3,
+            lane_bytes_per_s: 500_000,
+            rate_bytes_per_s: 2_500_000,
+            queueing_us: 5_700,
+            since: None,
+        });
+        assert!(aware.resting_lane_bytes_per_s() < aware.lane_bytes_per_s());
+        assert!(aware.resting_lane_bytes_per_s().is_some());
+    }
+}

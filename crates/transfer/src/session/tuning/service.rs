@@ -460,6 +460,9 @@ impl OfPath {
         if let Some(each) = self.aware.lane_bytes_per_s() {
             bounds.extend(carry.iter().map(|lane| (lane.lane, each)));
         }
+        if let Some(each) = self.aware.resting_lane_bytes_per_s() {
+            bounds.extend(now.lanes.iter().skip(carry.len()).map(|lane| (lane.lane, each)));
+        }
         let allowed = allowed_bytes_per_s.filter(|_| self.class == ServiceClass::Priority);
         if let Some(all) = [self.aware.marked_bytes_per_s(), allowed].into_iter().flatten().min() {
             let lanes = now.lanes.iter().take(marked).map(|lane| lane.lane);
