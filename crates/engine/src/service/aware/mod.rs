@@ -420,6 +420,8 @@ impl Aware {
         }
         let remembered = if estimate.confidence == Confidence::Remembered { estimate.capacity_bytes_per_s } else { 0 };
         let before_bytes_per_s = self.recent.best_bytes_per_s.max(remembered);
+        // What lanes that rest still send is not taken by others. Only the estimate counts it.
+        let rate_bytes_per_s = rate_bytes_per_s.max(estimate.rate_bytes_per_s);
         let is_taken = rate_bytes_per_s < before_bytes_per_s / 100 * CLEARLY_TAKEN_PERCENT;
         (stands && is_taken).then_some(Reason::Taken { rate_bytes_per_s, before_bytes_per_s })
     }
@@ -723,6 +725,31 @@ mod tests {
             }
         }
         assert!(trial_us.is_some_and(|at_us| (1_000_001..2_000_000).contains(&at_us)), "{trial_us:?}");
+    }
+
+    #[test]
+    fn what_lanes_that_rest_still_send_is_not_taken_by_others() {
+        let class_after = |path_bytes_per_s| {
+            let estimate = Estimate {
+                rtt_min_us: 10_000,
+                queueing_us: 6_000,
+                rate_bytes_per_s: path_bytes_per_s,
+                phase: Phase::Steady,
+                ..Estimate::default()
+            };
+            let mut aware = Aware::new(None);
+            aware.recent.best_bytes_per_s = 2_947_000;
+            for at in 1..=20 {
+                // Of all that the path carries, the lanes that carry data have less than half.
+                let carries = LaneReading { delivered_bytes: at * 120_000, ..LaneReading::default() };
+                let at_us = at * 100_000;
+                let seen = Seen { at_us, estimate: &estimate, lanes: &[carries], may_raise: true, ends: false };
+                aware.on_sample(&seen);
+            }
+            aware.class()
+        };
+        assert_eq!(class_after(2_900_000), ServiceClass::Normal);
+        assert_eq!(class_after(1_200_000), ServiceClass::Priority, "others have the rest");
     }
 
     #[test]
