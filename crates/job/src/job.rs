@@ -159,7 +159,7 @@ pub struct Selection {
     pub flush: bool,
     /// Read each chunk back from the target's medium, past the page cache, before its file counts as copied; needs `flush`.
     pub verify_disk: bool,
-    /// What an earlier run left counts as its journal says; else it is read and hashed again before it gets its name.
+    /// True: what an earlier run left counts as its journal says. False: it is read and hashed again before it gets its name.
     pub trust_journal: bool,
     /// Whether missing parent directories of the target are made (true by default, like `mkdir -p`).
     pub make_target: bool,
