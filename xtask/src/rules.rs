@@ -16,19 +16,19 @@ const BANS: &[Ban] = &[
     ban("println!", "send an Event to the observer; only cli speaks to a person").except(&[
         "cli",
         "xtask",
-        "crates/lab/src/main.rs",
+        "lab/src/main.rs",
         // For tests alone: why one does not run.
         "crates/sys/src/condition.rs",
     ]),
     ban("eprint!", "send an Event to the observer; only cli speaks to a person").except(&[
         "cli",
         "xtask",
-        "crates/lab/src/main.rs",
+        "lab/src/main.rs",
     ]),
     ban(" print!(", "send an Event to the observer; only cli speaks to a person").except(&[
         "cli",
         "xtask",
-        "crates/lab/src/main.rs",
+        "lab/src/main.rs",
     ]),
     ban("dbg!(", "send an Event to the observer"),
     ban("todo!(", "write it"),
@@ -47,18 +47,18 @@ const BANS: &[Ban] = &[
             // Pauses before dialling again, so that a host in trouble is not flooded.
             "crates/transfer/src/reach/daemon.rs",
             // An address comes into use without a word.
-            "crates/lab/src/address.rs",
+            "lab/src/address.rs",
             // Probes and traffic leave at their times.
-            "crates/lab/src/calibrate/mod.rs",
-            "crates/lab/src/traffic.rs",
+            "lab/src/calibrate/mod.rs",
+            "lab/src/traffic.rs",
             // Others have the network for a while before a tool.
-            "crates/lab/src/experiment/attempt.rs",
+            "lab/src/experiment/attempt.rs",
             // Events of a lab wait for nothing but time; and nobody signals that another kernel has written to a file.
-            "crates/lab/src/uml/lab.rs",
-            "crates/lab/src/uml/boot.rs",
+            "lab/src/uml/lab.rs",
+            "lab/src/uml/boot.rs",
             // There is no wait for a child process with a limit.
-            "crates/lab/src/inside.rs",
-            "crates/lab/src/sandbox.rs",
+            "lab/src/inside.rs",
+            "lab/src/sandbox.rs",
             "crates/transfer/src/reach/ssh/mod.rs",
             "crates/transfer/src/reach/ssh/words.rs",
         ],

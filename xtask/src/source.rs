@@ -83,7 +83,7 @@ impl Source {
 /// All Rust files of the workspace, sorted.
 pub fn all(root: &Path) -> Vec<Source> {
     let mut found = Vec::new();
-    for part in ["crates", "xtask", "fuzz"] {
+    for part in ["crates", "lab", "xtask", "fuzz"] {
         collect(root, &root.join(part), &mut found);
     }
     let test_modules: Vec<String> = found.iter().flat_map(Source::test_modules).collect();

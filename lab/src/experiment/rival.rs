@@ -1,6 +1,6 @@
 //! Adapters: how a tool is called and how its real server is started, as a few lines of TOML each.
 //!
-//! The adapters in `crates/lab/rivals` are part of the program. `crates/lab/rivals/README.md` lists the placeholders.
+//! The adapters in `lab/rivals` are part of the program. `lab/rivals/README.md` lists the placeholders.
 
 use std::collections::BTreeMap;
 
