@@ -10,6 +10,7 @@ mod ratchet;
 mod rules;
 mod source;
 mod tidy;
+mod toolchain;
 mod zeros;
 
 use std::process::ExitCode;
