@@ -36,10 +36,10 @@ pub struct Arriving {
     dead: bool,
 }
 
-/// What a verified chunk leads to.
+/// The consequence of a verified chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progressed {
-    /// Nothing yet.
+    /// The file needs further chunks first.
     Waiting,
     /// A checkpoint of this file is due.
     Checkpoint,
@@ -54,11 +54,11 @@ pub enum Progressed {
 pub enum Loss {
     /// An earlier run brought it. It can be lost only once.
     OfEarlierRun,
-    /// This run brought it.
+    /// The chunk came in this run.
     OfThisRun,
 }
 
-/// What the proof that a chunk stands there as it was verified leads to.
+/// The consequence of a proof that a chunk stands there as it was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WasRead {
     /// Why it had to be read; `None` when it had not, or nobody needs to know any more.
@@ -67,14 +67,14 @@ pub struct WasRead {
     pub completes: bool,
 }
 
-/// What an earlier run left, taken up again.
+/// A part and its journal that an earlier run left, taken up again.
 #[derive(Debug)]
 pub struct Resumed {
     /// The file, with what its journal vouches for.
     pub file: Arriving,
-    /// So many bytes of the journal are good. The rest is to be cut off, for good, before anything is written to the part: a torn record
-    /// at its end would hide those that are appended behind it. Only the header when the journal claims more than is there: once the
-    /// part has grown again nobody could tell, and the next checkpoint appends what holds.
+    /// The good part of the journal. The caller cuts the rest off before it writes to the part: a torn record at the end would hide
+    /// the records that are appended behind it. Only the header is good when the journal claims more than the part holds: once the
+    /// part has grown again, nobody could tell, and the next checkpoint appends what holds.
     pub keep_bytes: u64,
 }
 
@@ -124,7 +124,7 @@ impl Arriving {
         Some(Resumed { file, keep_bytes: keep_bytes as u64 })
     }
 
-    /// What has to be sent; empty when an earlier run had verified all of it.
+    /// The chunks that the source has to send; empty when an earlier run had verified all of them.
     pub fn missing(&self) -> Vec<ChunkRange> {
         self.ledger.missing_ranges()
     }
@@ -188,18 +188,18 @@ impl Arriving {
         at_risk.begin(fresh_bytes);
     }
 
-    /// What an earlier run left counts only once it was read again: anybody may have written to it since.
+    /// Chunks of an earlier run count only once they were read again: anybody may have written to them since.
     pub fn read_all_again(&mut self) {
         self.ledger.read_all_again();
     }
 
-    /// These chunks do not look as they were written: they count only once they were read again. Returns those that are there, with the
-    /// hashes they must have.
+    /// Marks chunks that do not look as they were written: they count only once they were read again. Returns those that are there,
+    /// with the hashes they must have.
     pub fn doubt(&mut self, chunks: &[u32]) -> Vec<(u32, Hash)> {
         if self.dead { Vec::new() } else { self.ledger.doubt(chunks) }
     }
 
-    /// What has to be read again before it counts, with the hashes it must have.
+    /// The chunks to read again before they count, with the hashes they must have.
     pub fn to_be_read(&self) -> Vec<(u32, Hash)> {
         self.ledger.to_be_read()
     }
@@ -245,7 +245,7 @@ impl Arriving {
         at_risk.end(core::mem::take(&mut self.last_bytes));
     }
 
-    /// What is verified and was not found on the medium yet, to be read back.
+    /// The verified chunks that were not yet read back from the medium.
     pub fn to_be_found(&self) -> Vec<(u32, Hash)> {
         self.ledger.to_be_found()
     }
@@ -278,7 +278,7 @@ impl Arriving {
         if self.dead { None } else { self.ledger.file_hash() }
     }
 
-    /// Nothing more of this file: it was given up, or has its final name.
+    /// Ends the work on this file: it was given up, or has its final name.
     pub fn end(&mut self, at_risk: &mut AtRisk) {
         self.dead = true;
         let fresh_bytes = core::mem::take(&mut self.fresh_bytes);
@@ -287,7 +287,7 @@ impl Arriving {
     }
 }
 
-/// What has to be done so that the journal may claim some chunks, in this order: the journal never claims more than the disk holds.
+/// The steps, in this order, after which the journal may claim some chunks: the journal never claims more than the disk holds.
 #[derive(Debug)]
 pub struct Checkpoint {
     header: Header,
@@ -309,7 +309,7 @@ pub enum Step {
 }
 
 impl Checkpoint {
-    /// What comes next; `None` when all is done.
+    /// The next step; `None` when all are done.
     pub fn next_step(&mut self) -> Option<Step> {
         loop {
             self.turn += 1;
@@ -323,7 +323,7 @@ impl Checkpoint {
         }
     }
 
-    /// What it takes, with the hashes.
+    /// The chunks that this checkpoint takes, with their hashes.
     pub fn chunks(&self) -> &[(u32, Hash)] {
         &self.chunks
     }

@@ -20,7 +20,8 @@ pub struct AtRisk {
 }
 
 impl AtRisk {
-    /// Nothing yet. At most `interval_bytes`, and what is under way when they are reached, is ever at risk.
+    /// Begins with no data at risk. At most `interval_bytes`, and what is under way when they are reached, is ever at
+    /// risk.
     pub fn new(interval_bytes: u64) -> Self {
         Self { interval_bytes: interval_bytes.max(1), fresh_bytes: 0, settling_bytes: 0 }
     }
@@ -51,7 +52,7 @@ impl AtRisk {
         self.settling_bytes += bytes;
     }
 
-    /// They are safe, or their file was given up.
+    /// Takes bytes out: they are safe, or their file was given up.
     pub fn end(&mut self, bytes: u64) {
         self.settling_bytes -= bytes;
     }
@@ -80,7 +81,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever waits waits for something that is being done.
+        /// A lane that waits does so only while a checkpoint runs.
         #[test]
         fn nobody_waits_without_a_reason(interval in 0u64..1000, steps in proptest::collection::vec((0u8..3, 0u64..300), 0..200)) {
             let mut at_risk = AtRisk::new(interval);

@@ -66,7 +66,7 @@ impl Cause {
         Cause::Work,
     ];
 
-    /// Its name for programs.
+    /// The name for programs.
     pub fn name(self) -> &'static str {
         match self {
             Cause::SourceStorage => "source storage",
@@ -144,12 +144,13 @@ pub struct Phases {
     pub elapsed_us: u64,
 }
 
-/// What limited a transfer, and its share: of the lane time, or for [`Cause::Start`] and [`Cause::Flush`] of the whole job.
+/// The resource that limited a transfer, and its share: of the lane time, or for [`Cause::Start`] and [`Cause::Flush`] of the whole
+/// job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     /// The largest cause.
     pub cause: Cause,
-    /// Its fraction, 0 to 1.
+    /// The fraction, 0 to 1.
     pub share: f64,
 }
 
@@ -202,8 +203,8 @@ fn of_path(path: &PathTime, target: f64) -> [(Cause, f64); 9] {
     parts.map(|(cause, us)| (cause, us as f64 / total))
 }
 
-/// What held the lanes of one path most while they waited for the network, and its share of that time. `None`: nothing is known.
-/// What else the lanes waited for belongs to the hosts, and not to a path.
+/// The cause that held the lanes of one path most while they waited for the network, and its share of that time. `None`: nothing is
+/// known. Waits for anything else belong to the hosts, and not to a path.
 pub fn limit_of_path(path: &PathTime) -> Option<Limit> {
     let known = (path.total_us() > 0).then(|| of_path(path, 0.0))?;
     known.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(cause, share)| Limit { cause, share })
@@ -290,7 +291,8 @@ mod tests {
         assert_eq!(limit_of_path(&PathTime::default()), None);
     }
 
-    /// What is named for a sender that waited for its sockets for 80 % of its time and a receiver that waited for data.
+    /// Checks the cause that is named for a sender that waited for its sockets for 80 % of its time and a receiver that
+    /// waited for data.
     #[track_caller]
     fn check_path(path: PathTime, cause: Cause, share: f64) {
         let shares = shares(&time(50, 100, 800, 50), &time(0, 0, 900, 0), &path);

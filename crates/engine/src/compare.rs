@@ -3,10 +3,10 @@
 use haul_wire::control::{Changes, LeftOut};
 use haul_wire::manifest::{Attributes, Identity, Time};
 
-/// What stands at the target.
+/// The entry that stands at the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// Nothing.
+    /// No entry has the name.
     Missing,
     /// A regular file.
     File(Standing),
@@ -69,14 +69,14 @@ impl Rules {
     }
 }
 
-/// What to do with a file.
+/// The action that a file needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileDecision {
     /// Move its data.
     Send,
-    /// It is there; nothing to do.
+    /// The file is there; nothing to do.
     Keep,
-    /// Its data is there; bring the metadata up to date.
+    /// The data is there; only the metadata has to change.
     Touch,
     /// Read what is there: equal contents are kept or touched, others sent.
     CompareContents,
@@ -165,7 +165,7 @@ pub fn has_time(existing: &Existing, mtime: Time) -> bool {
     matches!(existing, Existing::File(standing) if same_time(standing.mtime, mtime))
 }
 
-/// What to do once the contents are known to be equal.
+/// The action for a file whose contents are known to be equal.
 pub fn same_data(attributes: &Attributes, standing: &Standing, rules: &Rules) -> FileDecision {
     if metadata_differs(attributes, standing, rules) { FileDecision::Touch } else { FileDecision::Keep }
 }

@@ -22,17 +22,17 @@ pub enum FlushWay {
 pub struct FlushChooser {
     together_from_files: usize,
     dirty_bytes_max: u64,
-    /// Of one file flushed by itself.
+    /// The time of a file that was flushed by itself.
     each_us: u64,
-    /// So many batches go by before it is tried again to flush together.
+    /// The batches that go by before flushing together is tried again.
     pause: u32,
     next_pause: u32,
     slow: bool,
 }
 
 impl FlushChooser {
-    /// Fewer files than `together_from_files` are flushed each by itself, and so are all while the host has more than `dirty_bytes_max` to
-    /// write; see [`DIRTY_BYTES_MAX`].
+    /// Batches of fewer than `together_from_files` files are flushed file by file, and so are all while the host has more than
+    /// `dirty_bytes_max` to write; see [`DIRTY_BYTES_MAX`].
     pub fn new(together_from_files: usize, dirty_bytes_max: u64) -> Self {
         Self { together_from_files, dirty_bytes_max, each_us: EACH_US, pause: 0, next_pause: FIRST_PAUSE, slow: false }
     }

@@ -21,7 +21,7 @@ pub struct FileHasher {
 }
 
 enum Block {
-    /// So many bytes of it were seen.
+    /// A file of data: its hasher, and the bytes that it has seen.
     Data(Box<blake3::Hasher>, u64),
     Zeros,
 }

@@ -136,7 +136,7 @@ impl Verified {
         self.chunk
     }
 
-    /// Its hash.
+    /// The chunk's hash.
     pub fn hash(&self) -> Hash {
         self.hash
     }
@@ -146,7 +146,7 @@ impl Verified {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch;
 
-/// What another host of this end has compared with what its sender claimed, and found equal.
+/// Proves a chunk that another host of this end has compared with what its sender claimed, and found equal.
 pub fn by_mover(layout: &ChunkLayout, chunk: u32, hash: Hash) -> Result<Verified, Mismatch> {
     match hash {
         HOLE => hole(layout, chunk).ok_or(Mismatch),
@@ -240,7 +240,7 @@ impl Chunks<'_> {
         (Self { length: left, hashes: left_hashes, ..*self }, right)
     }
 
-    /// Its chaining value. Depth is at most 16: there are at most 65,536 chunks.
+    /// The chaining value. Depth is at most 16: there are at most 65,536 chunks.
     fn subtree(&self) -> Hash {
         if self.hashes.iter().all(|hash| *hash == HOLE) {
             return zeros::subtree(self.offset, self.length);

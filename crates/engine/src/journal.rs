@@ -24,7 +24,7 @@ pub const HEADER_BYTES: usize = 8 + 8 + 12 + 12 + 8 + 8 + 8 + 8 + 4;
 /// Bytes of one record.
 pub const RECORD_BYTES: usize = 4 + 32 + 4;
 
-/// What the journal belongs to.
+/// The file that the journal belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// State of the source file.

@@ -10,7 +10,7 @@ use haul_wire::limits::MAX_RANGES;
 use crate::integrity::{self, Hash, Verified};
 use crate::plan::ChunkLayout;
 
-/// What is verified of one file, and what of that the journal does not hold yet.
+/// The verified chunks of one file, and which of them the journal does not hold yet.
 #[derive(Debug)]
 pub struct Ledger {
     layout: ChunkLayout,
@@ -31,11 +31,11 @@ pub struct Ledger {
 pub enum Unread {
     /// An earlier run verified it, and anybody may have written to it since.
     Earlier,
-    /// This run verified it, and the file does not look as it was written.
+    /// This run verified the chunk, and the file does not look as it was written.
     Doubted,
 }
 
-/// What a proof changed.
+/// The change that a proof made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
     /// New; chunks are still missing.
@@ -112,7 +112,8 @@ impl Ledger {
         self.unread = self.present().map(|(chunk, _)| (chunk, Unread::Earlier)).collect();
     }
 
-    /// These chunks count only once they were read again. Returns those that are there, with the hashes they must have.
+    /// Marks chunks that count only once they were read again. Returns those that are there, with the hashes they must
+    /// have.
     pub fn doubt(&mut self, chunks: &[u32]) -> Vec<(u32, Hash)> {
         let there: Vec<(u32, Hash)> =
             chunks.iter().filter_map(|chunk| Some((*chunk, (*self.hashes.get(*chunk as usize)?)?))).collect();
@@ -122,7 +123,7 @@ impl Ledger {
         there
     }
 
-    /// What still has to be read, with the hashes it must have.
+    /// The chunks still to be read, with the hashes they must have.
     pub fn to_be_read(&self) -> Vec<(u32, Hash)> {
         self.present().filter(|(chunk, _)| self.unread.contains_key(chunk)).collect()
     }
@@ -189,17 +190,17 @@ impl Ledger {
         true
     }
 
-    /// What is verified, in ascending order.
+    /// The verified chunks, in ascending order.
     pub fn present(&self) -> impl Iterator<Item = (u32, Hash)> + '_ {
         (0u32..).zip(&self.hashes).filter_map(|(chunk, hash)| Some((chunk, (*hash)?)))
     }
 
-    /// What is verified and was not found on the medium yet.
+    /// The verified chunks that were not yet read back from the medium.
     pub fn to_be_found(&self) -> Vec<(u32, Hash)> {
         self.present().filter(|(chunk, _)| !self.was_found(*chunk)).collect()
     }
 
-    /// What a checkpoint has taken, and nobody has lost since.
+    /// The chunks that a checkpoint has taken and that still hold.
     pub fn journaled(&self) -> Vec<(u32, Hash)> {
         let waiting: BTreeSet<u32> = self.unjournaled.iter().copied().collect();
         self.present().filter(|(chunk, _)| !waiting.contains(chunk)).collect()
@@ -210,8 +211,7 @@ impl Ledger {
         self.missing
     }
 
-    /// What is still missing, in ascending ranges, at most [`MAX_RANGES`]: the gaps between the last ones are then asked
-    /// for again.
+    /// The missing chunks in ascending ranges, at most [`MAX_RANGES`]: the gaps between the last ones are then asked for again.
     pub fn missing_ranges(&self) -> Vec<ChunkRange> {
         let mut ranges: Vec<ChunkRange> = Vec::new();
         for (chunk, hash) in (0u32..).zip(&self.hashes) {

@@ -44,8 +44,8 @@ impl<D, O: Clone> Receiving<D, O> {
         self.window.push_checked(Phase::Deciding, weight_bytes)
     }
 
-    /// This item, just opened, is the file `of` in its new state, and belongs before all that came after that. False: it is too late, `of` has
-    /// its outcome, and what waited for it may have been done.
+    /// Puts this item, just opened, in the place of `of`: it is that file in its new state, and belongs before all that came after
+    /// that. False: it is too late, `of` has its outcome, and what waited for it may have been done.
     pub fn takes_place(&mut self, index: u64, of: u64) -> bool {
         let is_in_time = self.data(of).is_some();
         if is_in_time {

@@ -12,15 +12,15 @@ use crate::attribute::{Cause, Limit, Phases, Shares};
 /// One end of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// Its name as the user knows it.
+    /// The host's name as the user knows it.
     pub place: String,
     /// Processors that haul may use there; 0: it did not tell.
     pub cpus: u16,
-    /// What it grants one connection.
+    /// The limits of one connection there.
     pub limits: HostLimits,
 }
 
-/// What the user asked for, as far as it bears on speed.
+/// The wishes of the user, as far as they bear on speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Asked {
@@ -33,16 +33,16 @@ pub struct Asked {
     pub window_bytes: Option<u64>,
 }
 
-/// What is known when a transfer is over.
+/// The facts when a transfer is over.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The end that read.
     pub source: &'a Host,
     /// The end that wrote.
     pub target: &'a Host,
-    /// What the sender saw of the path.
+    /// The path as the sender saw it.
     pub path: &'a PathSummary,
-    /// What was asked for.
+    /// The wishes of the user.
     pub asked: Asked,
     /// Lanes at most.
     pub lanes: u16,
@@ -90,30 +90,30 @@ pub enum End {
     Target,
 }
 
-/// What would help.
+/// A change that would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// Let a connection have more under way: `net.ipv4.tcp_rmem` at the target, `net.ipv4.tcp_wmem` at the source.
     Buffer(Buffer),
     /// Without `--window`, or with a larger one.
     WithoutWindow {
-        /// It is so large.
+        /// The asked size.
         bytes: u64,
     },
     /// `--lanes`
     Lanes {
-        /// This many.
+        /// The number of lanes.
         lanes: u16,
         /// There were so many.
         instead_of: u16,
-        /// What it is about.
+        /// The cause that it is against.
         cause: Cause,
     },
     /// `--cc`; where the source does not allow it, `net.ipv4.tcp_allowed_congestion_control` first.
     CongestionControl {
         /// Which.
         name: &'static str,
-        /// What the setting has to be first; `None`: it is allowed.
+        /// The value that the setting needs first; `None`: it is allowed.
         allow: Option<String>,
     },
     /// Find what loses the packets.
@@ -125,17 +125,17 @@ pub enum Remedy {
     AskForPriority,
     /// `-z`, or a faster link.
     Compress {
-        /// What the link carries; 0: unknown.
+        /// The rate that the link carries; 0: unknown.
         capacity_bytes_per_s: u64,
     },
     /// A faster link: `-z` is in use already.
     FasterLink {
-        /// What the link carries; 0: unknown.
+        /// The rate that the link carries; 0: unknown.
         capacity_bytes_per_s: u64,
     },
     /// Larger jobs: one command for many sources, one login.
     OneCommand {
-        /// What each command pays anew.
+        /// The cost that each command pays anew.
         cause: Cause,
     },
     /// Without `--checksum`.
@@ -144,7 +144,7 @@ pub enum Remedy {
     FasterStorage {
         /// Where.
         at: End,
-        /// What it gave or took while the lanes waited for it.
+        /// The rate that it gave or took while the lanes waited for it.
         bytes_per_s: u64,
     },
     /// `--no-flush`
@@ -162,14 +162,14 @@ pub enum Remedy {
     },
     /// A higher `--rate`, or none.
     HigherRate {
-        /// It is so high.
+        /// The asked rate.
         bytes_per_s: u64,
     },
     /// A port that the other host reaches: `--port-range`.
     OpenPort,
     /// A port as above, or without `-3`.
     DirectPath,
-    /// Nothing was measured.
+    /// No cause was measured: look at the path.
     LookAtPath,
 }
 
@@ -178,13 +178,13 @@ pub enum Remedy {
 pub struct Buffer {
     /// Whose: the target's receive buffer or the source's send buffer.
     pub at: End,
-    /// So much may one connection have under way.
+    /// The bytes that one connection may have under way.
     pub grants_bytes: u64,
-    /// So much fits on the path; `None` when the path was never seen full.
+    /// The bytes that fit on the path; `None` when the path was never seen full.
     pub path_bytes: Option<u64>,
-    /// What the path carries.
+    /// The rate that the path carries.
     pub capacity_bytes_per_s: u64,
-    /// Its round-trip time.
+    /// The round-trip time of the path.
     pub rtt_us: u32,
     /// The third value of the setting that would do.
     pub setting_bytes: u64,
@@ -218,7 +218,8 @@ impl Remedy {
     }
 }
 
-/// What would help against the limit, the best first, and then against every other cause that took a quarter of the time.
+/// The changes that would help against the limit, the best first, and then against every other cause that took a quarter of the
+/// time.
 pub fn remedies(limit: &Limit, shares: &Shares, facts: &Facts) -> Vec<Remedy> {
     // Storage that is the limit works all the time, ahead of the lanes or behind them, also while they wait for something else.
     let mut found = against(limit.cause, 1.0, facts);
@@ -402,7 +403,7 @@ const MEMORY_PER_BYTE: u64 = 2;
 /// The settings are `int`s: 2 GiB are too much for them.
 const SETTING_MAX_BYTES: u64 = 1 << 30;
 
-/// It does not take a loss for a full link.
+/// A congestion control that does not take a loss for a full link.
 const LOSS_TOLERANT: &str = "bbr";
 
 #[cfg(test)]

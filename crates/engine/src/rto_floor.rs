@@ -4,7 +4,7 @@
 //! a small deviation waits for the floor, and a lower floor saves the difference. A floor below the delay of
 //! acknowledgements sends again what has arrived.
 
-/// What was observed of the connections of a network class.
+/// The observations of the connections of a network class.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// The floor in effect.
@@ -20,19 +20,19 @@ pub struct Seen<'a> {
 /// The best floor, with its arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestFloor {
-    /// This floor.
+    /// The advised floor.
     pub floor_us: u32,
     /// All timeouts waited so long.
     pub waited_us: u64,
     /// With this floor they would have waited so long.
     pub would_wait_us: u64,
-    /// 999 of 1,000 connections had to expect an acknowledgement within this time.
+    /// The time within which 999 of 1,000 connections had to expect an acknowledgement.
     pub late_us: u32,
-    /// What decided.
+    /// The reason of the choice.
     pub why: Why,
 }
 
-/// What decided a floor.
+/// The reason for a floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// Peers may delay an acknowledgement.

@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 
 use haul_wire::control::ChunkRange;
 
-/// What a lane carries at a time.
+/// The work that a lane carries at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unit {
     /// Manifest index of the file.
     pub index: u64,
-    /// Its chunk; 0 for a file that travels whole.
+    /// The chunk; 0 for a file that travels whole.
     pub chunk: u32,
 }
 
@@ -45,14 +45,14 @@ pub struct Scheduler {
     tries: BTreeMap<Unit, u8>,
 }
 
-/// What to do with a unit whose data did not verify.
+/// The fate of a unit whose data did not verify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// It is queued again.
+    /// The unit is queued again.
     Queued,
-    /// It failed [`MAX_TRIES`] times.
+    /// The unit failed [`MAX_TRIES`] times.
     GiveUp,
-    /// It was not under way: the peer is confused.
+    /// The unit was not under way: the peer is confused.
     Unknown,
 }
 
@@ -95,7 +95,7 @@ impl Scheduler {
         Some((index, run))
     }
 
-    /// This lane will not carry a unit after all: it goes back to the front. False when the lane did not have it.
+    /// Puts a unit that this lane will not carry after all back to the front. False when the lane did not have it.
     pub fn returned(&mut self, unit: Unit, lane: u16) -> bool {
         let had = self.flying.get(&unit) == Some(&lane);
         if had {
@@ -129,7 +129,7 @@ impl Scheduler {
         self.shared.is_empty() && (to == To::Mover || self.queue.is_empty())
     }
 
-    /// What waits, in the order in which lanes will take it.
+    /// The waiting units, in the order in which lanes will take them.
     pub fn waiting(&self) -> impl Iterator<Item = Unit> {
         let units = |(index, range): &(u64, ChunkRange)| {
             let index = *index;
@@ -190,7 +190,7 @@ impl Scheduler {
         lost
     }
 
-    /// Nothing more of this file: it failed, or changed.
+    /// Forgets a file that failed or changed.
     pub fn forget(&mut self, index: u64) {
         self.queue.retain(|(queued, _)| *queued != index);
         self.shared.retain(|(queued, _)| *queued != index);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever lanes die in whatever order: every unit gets exactly one receipt, none is lost.
+        /// Every unit gets exactly one receipt, and none is lost, whatever lanes die in whatever order.
         #[test]
         fn every_unit_arrives_whatever_lanes_do(files in 1u64..8, events in proptest::collection::vec((0u16..4, 0u8..4), 1..300)) {
             let mut scheduler = Scheduler::default();

@@ -47,9 +47,9 @@ struct Open<F> {
     /// The target said what it wants of it.
     answered: bool,
     settled: bool,
-    /// It took the place of one that changed.
+    /// The item took the place of one that changed.
     is_retry: bool,
-    /// What the target confirmed of it.
+    /// The bytes that the target confirmed.
     confirmed_bytes: u64,
 }
 
@@ -167,7 +167,7 @@ impl<F: Offered + Clone> Sending<F> {
         }
     }
 
-    /// This lane will not carry a unit after all. False when it did not have it.
+    /// Takes back a unit that this lane will not carry after all. False when it did not have it.
     pub fn returned(&mut self, unit: Unit, lane: u16) -> bool {
         self.scheduler.returned(unit, lane)
     }

@@ -30,29 +30,29 @@ pub struct Totals {
     pub files_moved: u64,
     /// Files already there, at the target or in a reference tree of it.
     pub files_kept: u64,
-    /// Of these, made at the target as hard links to files of a reference tree.
+    /// The part of these that were made at the target as hard links to files of a reference tree.
     pub files_linked: u64,
-    /// Of these, copied at the target from a reference tree.
+    /// The part of these that were copied at the target from a reference tree.
     pub files_copied_there: u64,
     /// Directories and links made.
     pub others_made: u64,
     /// Entries that failed.
     pub failed: u64,
-    /// Of these, regular files.
+    /// The part of these that are regular files.
     pub files_failed: u64,
     /// Their data that did not arrive.
     pub bytes_failed: u64,
-    /// Of these, vanished at the source.
+    /// The part of these that vanished at the source.
     pub vanished: u64,
-    /// Of these, not verified.
+    /// The part of these that did not verify.
     pub unverified: u64,
-    /// Of these, for lack of space.
+    /// The part of these that failed for lack of space.
     pub out_of_space: u64,
     /// Entries left out on purpose.
     pub skipped: u64,
     /// Entries that a rule of the job leaves out.
     pub left_out: u64,
-    /// Of these, regular files.
+    /// The part of these that are regular files.
     pub files_left_out: u64,
     /// Their data in bytes.
     pub bytes_left_out: u64,
@@ -104,7 +104,7 @@ pub enum Told {
     Item {
         /// As the source has it.
         item: Item,
-        /// What became of it.
+        /// The outcome of the item.
         result: OutcomeKind,
         /// In what it differed before.
         changes: Changes,
@@ -143,7 +143,7 @@ pub enum TallyFault {
 #[derive(Debug)]
 struct Open {
     item: Item,
-    /// What of it is data, as far as is known.
+    /// The data bytes, as far as they are known.
     data_bytes: u64,
     receipted_bytes: u64,
     /// Counts as kept since the target's answer.
@@ -152,7 +152,7 @@ struct Open {
     content: Option<Content>,
 }
 
-/// What a file holds, whatever its names.
+/// The content of a file, whatever its names.
 #[derive(Clone, Copy, Debug)]
 struct Content {
     size: u64,
@@ -231,7 +231,7 @@ impl Tally {
         Ok(())
     }
 
-    /// What the target wants of a file: all else it has.
+    /// Books what the target wants of a file: it has all the rest.
     pub fn on_answer(&mut self, index: u64, wanted: &Wanted) {
         // Its outcome may have overtaken it.
         let Some(open) = self.open.get_mut(index).filter(|open| !open.settled) else { return };
@@ -252,17 +252,17 @@ impl Tally {
         self.resumed_bytes
     }
 
-    /// What a count of the sources has found so far.
+    /// Books what a count of the sources has found so far.
     pub fn on_counted(&mut self, counted: Counted) {
         self.counted = Some(counted);
     }
 
-    /// What is to come.
+    /// The work that is to come.
     pub fn left(&self) -> ToCome {
         self.totals.left(self.counted.as_ref())
     }
 
-    /// What became of an item. `tell` gets what the user should know, hashes in manifest order.
+    /// Books the outcome of an item. `tell` gets what the user should know, hashes in manifest order.
     pub fn on_outcome(&mut self, outcome: &Outcome, tell: &mut dyn FnMut(Told)) -> Result<(), TallyFault> {
         let Outcome { index, result, changes } = outcome;
         let open = self.open.get_mut(*index).ok_or(TallyFault::NotOpen)?;
@@ -402,7 +402,7 @@ impl Tally {
     }
 }
 
-/// What of a job is still to come.
+/// The part of a job that is still to come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToCome {
     /// Regular files of the whole job, as far as is known.
@@ -418,7 +418,7 @@ pub struct ToCome {
 }
 
 impl Totals {
-    /// What is left of what is listed; and of what is not, as far as a count of the sources tells.
+    /// The remaining part of what is listed; and of what is not, as far as a count of the sources tells.
     fn left(&self, counted: Option<&Counted>) -> ToCome {
         let files = self.files_found.saturating_sub(self.files_left_out);
         let bytes = self.bytes_found.saturating_sub(self.bytes_holes).saturating_sub(self.bytes_left_out);
@@ -446,7 +446,7 @@ fn bytes_of(layout: &ChunkLayout, range: &ChunkRange) -> u64 {
     start(range.first.saturating_add(range.count)).saturating_sub(start(range.first))
 }
 
-/// What a file that is there hashes to, where that is known.
+/// The hash of a file that is there, where that is known.
 fn hash_of(result: &OutcomeKind) -> Option<Hash> {
     match result {
         OutcomeKind::Copied { blake3 } => Some(*blake3),
@@ -455,7 +455,7 @@ fn hash_of(result: &OutcomeKind) -> Option<Hash> {
     }
 }
 
-/// What stands under one more name of a file. After the last one nobody needs to remember it.
+/// The content that stands under one more name of a file. After the last one nobody needs to remember it.
 fn further_name(first_names: &mut BTreeMap<Key, (Content, u32)>, first: Key) -> Option<Content> {
     let (content, left) = first_names.get_mut(&first)?;
     let content = *content;

@@ -16,7 +16,7 @@ use super::silence::Silence;
 use crate::plan::{self, NEAR_RTT_US};
 use crate::service::aware::LANES_MOST;
 
-/// What the user asked for, what the host allows, and what an earlier job found.
+/// The wishes of the user, the limits of the host, and the findings of an earlier job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// Asked for: never changed.
@@ -25,17 +25,17 @@ pub struct Wishes {
     pub congestion_control: Option<String>,
     /// The limit the user set, over all lanes.
     pub rate_bytes_per_s: Option<u64>,
-    /// What an ordinary user may choose on the sending host.
+    /// The congestion controls that an ordinary user may choose on the sending host.
     pub allowed_congestion_controls: Vec<String>,
-    /// What a connection of the sending host has when nothing is chosen.
+    /// The congestion control that a connection of the sending host has when nothing is chosen.
     pub host_congestion_control: String,
-    /// What the job is known to send, at least.
+    /// The least that the job is known to send.
     pub foreseen_bytes: u64,
-    /// What an earlier job found of this path.
+    /// The findings of an earlier job on this path.
     pub remembered: Option<Remembered>,
 }
 
-/// What the lanes shall do from now on.
+/// The settings that the lanes take from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// Lanes that carry data; those beyond rest, and stay connected.
@@ -71,7 +71,7 @@ pub struct Tuner {
     /// In the last sample: those that are there, resting ones too.
     connected: u16,
     held: Held,
-    /// Of the lanes, as far as we know.
+    /// The congestion control of the lanes, as far as we know.
     congestion_control: String,
     congestion_control_reason: &'static str,
     /// Ours, and not the host's.
@@ -247,7 +247,7 @@ impl Tuner {
         self.congestion_control = congestion_control.to_string();
     }
 
-    /// What is known of the path.
+    /// The estimate of the path.
     pub fn estimate(&self) -> &Estimate {
         &self.estimator.now
     }
@@ -276,7 +276,7 @@ impl Tuner {
         }
     }
 
-    /// What the next job on this path should know; `None` while it would be a guess, and for near paths, which need nothing.
+    /// The findings for the next job on this path; `None` while they would be a guess, and for near paths, which need none.
     pub fn remembered(&self) -> Option<Remembered> {
         let now = &self.estimator.now;
         let is_known =
@@ -500,6 +500,7 @@ const RAMP_GROWTH: f64 = 1.25;
 const NEAR_REASON: &str = "near path: the processors are the limit";
 const REFUSED_REASON: &str = "the host does not grant another one";
 const RATE_MARGIN: f64 = 1.05;
-/// What is found from here on is the rate limit: pacing and lanes that repair losses fall short of it by some percent.
+/// A rate above this share of the rate limit shows the limit and not the path: pacing, and lanes that repair losses,
+/// fall short of the limit by some percent.
 const RATE_REACHED: f64 = 0.9;
 const RATE_REASON: &str = "the rate limit that was asked for, spread evenly";

@@ -4,18 +4,18 @@ use alloc::collections::VecDeque;
 
 use super::sample::Step;
 
-/// What is known of the path. Rates are of all lanes together; 0 means unknown.
+/// The state of the path. Rates are of all lanes together; 0 means unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// Whether the lanes still grow to the speed of the path.
     pub phase: Phase,
-    /// What holds the lanes now.
+    /// The limit that holds the lanes now.
     pub limit: Limit,
     /// How the capacity was found.
     pub confidence: Confidence,
     /// Bytes acknowledged per second, over the last round trips.
     pub rate_bytes_per_s: u64,
-    /// What the path carries for us; with [`Confidence::AtLeast`] it may carry more.
+    /// The rate that the path carries for us; with [`Confidence::AtLeast`] it may carry more.
     pub capacity_bytes_per_s: u64,
     /// Smallest round-trip time seen.
     pub rtt_min_us: u32,
@@ -56,11 +56,11 @@ pub enum Phase {
     Steady,
 }
 
-/// What holds the lanes.
+/// The limit that holds the lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Limit {
-    /// Nothing that is seen.
+    /// No limit is seen.
     #[default]
     Unknown,
     Capacity,
@@ -82,7 +82,7 @@ pub enum Confidence {
     None,
     /// An earlier job found it.
     Remembered,
-    /// So much was delivered; nothing says that more is impossible.
+    /// The path delivered this much; nothing says that more is impossible.
     AtLeast,
     /// More was tried, and stood in a queue.
     Measured,
@@ -189,7 +189,7 @@ impl Estimator {
         self.tally(step);
     }
 
-    /// What was lost so far says nothing about what comes: the packets meet other queues from now on.
+    /// Forgets the losses so far: the packets meet other queues from now on.
     pub(super) fn forget_losses(&mut self) {
         (self.random, self.congestion) = (Losses::default(), Losses::default());
         self.recent.clear();
@@ -315,7 +315,8 @@ impl Estimator {
             self.now.jitter_us > QUEUE_US_MIN && (random.in_vain_bytes + congestion.in_vain_bytes) * 2.0 > resent_bytes;
     }
 
-    /// What a lane had under way when a window held it. A little is forgotten each time, for windows that shrink.
+    /// Learns windows: what a lane had under way when a window held it. A little is forgotten each time, for windows
+    /// that shrink.
     fn windows(&mut self, step: &Step) {
         let full = step.lanes.iter().filter(|lane| lane.send_buffer_full || lane.receive_window_full);
         let Some(most) = full.map(|lane| lane.in_flight_bytes).max() else { return };
@@ -368,10 +369,10 @@ impl Estimator {
     }
 }
 
-/// What of a round-trip time is neither the way nor a queue. The smallest of many packets that take different times is far below the usual. And a smoothed time begins with the first
-/// packet, which may have waited for an address or a radio, and forgets it by an eighth with each further one (RFC 6298). In both cases single
-/// packets deviate; a queue delays all of them alike. It is no more than what was seen to be there without a queue, and a little that the smoothed
-/// time moves.
+/// The part of a round-trip time that is neither the way nor a queue. The smallest of many packets that take different times is far
+/// below the usual. And a smoothed time begins with the first packet, which may have waited for an address or a radio, and forgets
+/// it by an eighth with each further one (RFC 6298). In both cases single packets deviate; a queue delays all of them alike. The
+/// jitter is at most what was seen without a queue, plus a little that the smoothed time moves.
 fn jitter_us(seen_us: u32, deviation_us: u32) -> u32 {
     deviation_us.saturating_mul(SMALLEST_DEVIATIONS).min(seen_us.saturating_add(seen_us / JITTER_MOVES))
 }
@@ -455,7 +456,7 @@ const RATE_US_MIN: u64 = 300_000;
 const BEST_RATE_US_MIN: u64 = 500_000;
 /// Less delay than this is jitter, not a queue.
 const QUEUE_US_MIN: u32 = 2_000;
-/// What was lost is forgotten by half in this time: 10 Mbit/s send some 8,000 packets in it, enough to see 1 of 1,000.
+/// Losses are forgotten by half in this time: 10 Mbit/s send some 8,000 packets in it, enough to see 1 of 1,000.
 const LOSS_HALF_LIFE_US: u64 = 10_000_000;
 /// Losses in fewer steps than this may be chance.
 const LOSS_STEPS_MIN: f64 = 2.5;

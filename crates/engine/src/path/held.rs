@@ -10,9 +10,9 @@ use super::sample::{LaneStep, Step};
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) time: PathTime,
-    /// Of the time that counts for the capacity: a queue stood, and nobody knows yet whose it is.
+    /// The part of the time for the capacity in which a queue stood, and nobody knows yet whose it is.
     unsettled_us: u64,
-    /// So long the capacity has been known and kept to.
+    /// The time since the capacity is known and kept to.
     kept_to_us: u64,
     queueing: Histogram,
     second_us: u64,
@@ -63,8 +63,8 @@ impl Held {
         (square_root(self.squares / self.seconds) / self.mean * 1000.0) as u32
     }
 
-    /// That a queue is not ours is known only after we held back for a while. Then it was not ours before, either; once one of ours is drained
-    /// and does not come back, it was the capacity.
+    /// Settles whose a queue was. A queue that is not ours is known only after we held back for a while, and it was not ours
+    /// before, either. Once a queue of ours is drained and does not come back, the capacity held us.
     fn settle(&mut self, step: &Step, estimator: &Estimator, pacer: &Pacer) {
         self.kept_to_us = if pacer.holds() { self.kept_to_us.saturating_add(step.us) } else { 0 };
         if estimator.now.contended {
@@ -76,7 +76,8 @@ impl Held {
         }
     }
 
-    /// What the kernel itself tells of the receive window is its; of the rest, the first cause that applies.
+    /// Books the step of a lane. The kernel tells how long the receive window held it; the rest goes to the first cause
+    /// that applies.
     fn add(&mut self, lane: &LaneStep, step: &Step, estimator: &Estimator, pacer: &Pacer) {
         let add = |sum: &mut u64, us: u64| *sum = sum.saturating_add(us);
         let now = &estimator.now;
@@ -187,7 +188,7 @@ fn has_short_queue(estimator: &Estimator) -> bool {
     !estimator.is_source_limited() && levels.least_us > levels.low_us.min(estimator.now.rtt_min_us.max(QUEUE_US_MIN))
 }
 
-/// Less is what a busy host adds to a round trip.
+/// A smaller delay is what a busy host adds to a round trip.
 const QUEUE_US_MIN: u32 = 500;
 
 /// The queue of others comes back within this time: ours is short, and theirs fills it.

@@ -32,12 +32,13 @@ pub(super) struct LaneCount {
     trial: Option<Trial>,
     /// More gained nothing; so long nobody tries again.
     ceiling: Option<(u16, u64)>,
-    /// Fewer did harm.
+    /// The count below which fewer lanes did harm, and when.
     floor: Option<(u16, u64)>,
     next_us: u64,
-    /// Others get room by steps, so that the lanes that stay can grow into their share.
+    /// The time from which lanes may be given up for others again. Others get room by steps, so that the lanes that stay can
+    /// grow into their share.
     yield_us: u64,
-    /// What we gave up did not stay free.
+    /// Others took what we gave up.
     pub(super) others_took: bool,
     plenty_since_us: Option<u64>,
     /// The pacer has known a capacity.
@@ -49,9 +50,9 @@ pub(super) struct LaneCount {
 /// The congestion control of the lanes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Control {
-    /// It takes losses for congestion, like cubic and reno.
+    /// The congestion control takes losses for congestion, like cubic and reno.
     pub(super) is_loss_based: bool,
-    /// Another may be chosen, which is tried before more lanes are.
+    /// Another congestion control may be chosen, and is tried before more lanes are.
     pub(super) may_change: bool,
 }
 
@@ -118,8 +119,8 @@ fn holds_lanes(estimator: &Estimator, rate_bytes_per_s: u64) -> u16 {
     u16::try_from(lanes).unwrap_or(AUTO_LANES_MAX)
 }
 
-/// What one lane of cubic reaches under random loss: a mean window of 1.054 (rtt / p)^(3/4) segments (RFC 9438, section 5.1; rtt
-/// in seconds), or that of Reno, 1.22 / sqrt(p), where that is more: cubic is at least as fast.
+/// The rate that one lane of cubic reaches under random loss: a mean window of 1.054 (rtt / p)^(3/4) segments (RFC 9438, section
+/// 5.1; rtt in seconds), or that of Reno, 1.22 / sqrt(p), where that is more: cubic is at least as fast.
 pub(super) fn cubic_bytes_per_s(loss_ppm: u32, rtt_us: u32, mss_bytes: u32) -> u64 {
     let loss = f64::from(loss_ppm.max(1)) / 1e6;
     let rtt_s = f64::from(rtt_us.max(1)) / 1e6;
@@ -247,9 +248,9 @@ impl LaneCount {
         }
     }
 
-    /// Others are there. With more lanes than one we would take more than one of them; with too few, those that yield to nobody
-    /// would leave us nothing. So the lanes go down, from a crowd that began at once, while we have more than half of what we ever had, and up
-    /// below a third.
+    /// Shares a path with others. With more lanes than one we would take more than one of them; with too few, those that yield to
+    /// nobody would leave us nothing. So the lanes go down, from a crowd that began at once, while we have more than half of what
+    /// we ever had, and up below a third.
     fn share(&mut self, at_us: u64, estimator: &Estimator) {
         let (rate, best) = (estimator.now.rate_bytes_per_s, estimator.best_rate_bytes_per_s);
         self.plenty_since_us = None;
@@ -385,14 +386,15 @@ fn is_ramp_short_of_lanes(step: &Step, estimator: &Estimator, levels: Levels, la
         && filled.count() > usize::from(lanes / 2)
 }
 
-/// What waits takes longer than new lanes take to reach their speed. Shortly before the end they would only take the last units, and be slower with
-/// them than those that are there: 400 MB over 1 Gbit/s x 228 ms with small windows ended a second later.
+/// True if the waiting data takes longer than new lanes take to reach their speed. Shortly before the end they would only take the
+/// last units, and be slower with them than those that are there: 400 MB over 1 Gbit/s x 228 ms with small windows ended a second
+/// later.
 fn outlasts_new_lanes(step: &Step, estimator: &Estimator) -> bool {
     step.waiting_bytes > bytes_in(estimator.now.rate_bytes_per_s, settling_us(estimator))
 }
 
-/// So many of the first lanes have windows for these bytes; all that there can be, when not even all have. Lanes that a bound holds do
-/// not widen theirs (RFC 7661): where others rest they would first take many round trips to.
+/// The number of first lanes whose windows cover these bytes; all that there can be, when not even all have. Lanes that a bound
+/// holds do not widen their windows (RFC 7661): where others rest they would first take many round trips to.
 fn lanes_that_cover(step: &Step, bytes: u64) -> u16 {
     let mut left = bytes;
     let covering = step.lanes.iter().position(|lane| {
@@ -438,7 +440,7 @@ fn settling_us(estimator: &Estimator) -> u64 {
 
 /// On shorter paths the handshakes of more lanes cost more than the round trip that they save.
 pub const QUICK_FROM_US: u32 = 160_000;
-/// What a stock host lets one connection have under way: 0.7 of `tcp_wmem[2]` = 4 MiB.
+/// The bytes that a stock host lets one connection have under way: 0.7 of `tcp_wmem[2]` = 4 MiB.
 const STOCK_WINDOW_BYTES: u64 = 2_900_000;
 /// After a loss, cubic takes (0.3 W / 0.4)^(1/3) seconds back to a window of W segments (RFC 9438, section 4.2): 8 s from here.
 const SLOW_WINDOW_BYTES: u64 = 1_000_000;
@@ -448,21 +450,21 @@ const RAMP_FULL: f64 = 0.6;
 const RAMP_FACTOR: u16 = 4;
 /// A short queue does not cover more: 7 s from a loss.
 const SHORT_QUEUE_WINDOW_BYTES: u64 = 750_000;
-/// So that no window has to be full all the time.
+/// The spare that keeps windows from being full all the time.
 const SPARE: f64 = 1.25;
 /// A lane sends packets in pairs (tcp_min_tso_segs), and finds a loss by three that follow it (RFC 5681): four pairs.
 const LEAST_SEGMENTS: u64 = 8;
-/// And two round trips: then the pacer knows whether a queue is ours, and two samples have shown it.
+/// The wait of a further two round trips: then the pacer knows whether a queue is ours, and two samples have shown it.
 const FOUND_OUT_US: u64 = DRAIN_LOOK_US + 200_000;
 /// A far path has at least two lanes: one of them always has data while the other waits for its disk or repairs a loss.
 const FAR_LANES_MIN: u16 = 2;
 /// Decisions are a round trip apart, at least this.
 const DECIDE_US_MIN: u64 = 300_000;
 const SETTLING_US_MIN: u64 = 1_500_000;
-/// Fewer lanes must have sufficed for so long.
+/// The time for which fewer lanes must have sufficed.
 const PLENTY_US: u64 = 3_000_000;
 const YIELD_US_MIN: u64 = 2_000_000;
-/// Of their time, from which on lanes are held by their windows.
+/// The share of their time from which on lanes are held by their windows.
 const HELD_PERMILLE: u16 = 100;
 /// Lanes that we insist on where others yield to nobody: a stream at a constant rate, or flows that do not mind losses.
 const SHARING_LANES_MAX: u16 = 8;
@@ -472,9 +474,9 @@ const ALONE: f64 = 0.9;
 const STILL_LOSES_US: u64 = 6_000_000;
 /// More lanes must bring 5 %; a change of less is chance.
 const GAINED: f64 = 1.05;
-/// So much that the next step need not wait for the end of the trial.
+/// A gain from which on the next step need not wait for the end of the trial.
 const GAINED_MUCH: f64 = 1.5;
-/// Fewer lanes may cost 3 %: less is chance.
+/// A trial of fewer lanes may cost 3 %: less is chance.
 const HARMED: f64 = 0.97;
 /// Lanes that do not deliver this share of the capacity (99 % are asked for) are not too many; otherwise each trial would begin
 /// where the last one did harm.

@@ -35,7 +35,7 @@ pub(super) struct Pacer {
     /// The link at work: since when its queue has not been empty, and what was delivered.
     busy_us: u64,
     busy_delivered_bytes: u64,
-    /// Of the last step: the rate, and what was under way at its end.
+    /// The rate of the last step, and what was under way at its end.
     last: (u64, u64),
     /// Times that restraint did not help, since it last did.
     suspicion: u8,
@@ -55,7 +55,7 @@ enum State {
 struct Drain {
     /// A queue that is gone before was none of ours: what we hold back shows after a round trip, and takes its time.
     ours_from_us: u64,
-    /// What was in force when the queue was seen; `None`: no bound.
+    /// The bound that was in force when the queue was seen; `None`: no bound.
     before: Option<Hold>,
     /// From then on the last samples are all of the time since the bound came.
     least_counts_from_us: u64,
@@ -130,7 +130,7 @@ impl Pacer {
         matches!(self.state, State::Holding(Hold { remembered: true, .. }))
     }
 
-    /// What the path carries, when that was measured.
+    /// The rate that the path carries, when that was measured.
     pub(super) fn capacity_bytes_per_s(&self) -> Option<u64> {
         match &self.state {
             State::Free | State::Contended { .. } => None,
@@ -167,7 +167,7 @@ impl Pacer {
         matches!(self.state, State::Draining(_))
     }
 
-    /// What the path carries is known, and kept to.
+    /// The capacity of the path is known, and kept to.
     pub(super) fn holds(&self) -> bool {
         matches!(self.state, State::Holding(Hold { remembered: false, .. }))
     }
@@ -232,7 +232,8 @@ impl Pacer {
         }
     }
 
-    /// What the link delivered while it had a queue, which is all it carries. `None` as long as that was too short to tell.
+    /// The rate that the link delivered while it had a queue, which is all it carries. `None` as long as that was too short to
+    /// tell.
     fn link_bytes_per_s(&self) -> Option<u64> {
         (self.busy_us >= BUSY_US_MIN).then(|| per_second(self.busy_delivered_bytes, self.busy_us))
     }
@@ -491,7 +492,7 @@ fn in_flight_bytes(step: &Step) -> u64 {
     step.lanes.iter().fold(0, |sum, lane| sum.saturating_add(lane.in_flight_bytes))
 }
 
-/// What is asked for of a path that carries so much.
+/// The rate to ask for on a path of this capacity.
 fn a_little_below(capacity_bytes_per_s: u64) -> u64 {
     scaled(capacity_bytes_per_s, 1.0 - margin(capacity_bytes_per_s)).max(1)
 }
@@ -524,7 +525,7 @@ fn meeting_us(estimator: &Estimator) -> u32 {
     u32::try_from(us).unwrap_or(u32::MAX).min(MEETING_US_MAX)
 }
 
-/// What is much and what is little on this path.
+/// The levels at which a rate or a delay is much, or little, on this path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Levels {
     pub(super) rtt_us: u64,
@@ -565,8 +566,8 @@ const QUEUE_HIGH_US_MIN: u32 = 10_000;
 const QUEUE_HIGH_US_MAX: u32 = 20_000;
 /// Two samples in a row: one may be a burst.
 const STANDING_US_MIN: u64 = 150_000;
-/// Of each lane, in front of a link that is busy: 1.3 to 1.5 were seen there with 1, 4 and 8 lanes on 20 Mbit/s x 20 ms, and a pair is the
-/// most.
+/// The segments of each lane that meet in front of a busy link: 1.3 to 1.5 were seen there with 1, 4 and 8 lanes on 20 Mbit/s x 20
+/// ms, and a pair is the most.
 const MEETING_SEGMENTS: f64 = 2.0;
 /// Lanes that losses keep slow do not meet for longer than a queue is short. 12 lanes on 20 Mbit/s x 60 ms met for 11.5 ms: with 10 ms as the
 /// most, that was drained for four seconds, and then taken for others.
@@ -581,8 +582,9 @@ const LEVEL: f64 = 0.03;
 const DOUBLES: f64 = 1.1;
 /// Three samples.
 const LEAST_US: u64 = 250_000;
-/// What is asked for lies below the capacity by what may be wrong with it, and so a small queue drains. On fast paths it is right to a thousandth
-/// (1 Gbit/s x 228 ms: 941.5 of 941.5 Mbit/s, 10 Gbit/s x 100 ms: 9,415 of 9,415); on slow ones acknowledgements that come together weigh more.
+/// The margin below the capacity is the possible error of the capacity, so that a small queue drains. On fast paths the capacity is
+/// right to a thousandth (1 Gbit/s x 228 ms: 941.5 of 941.5 Mbit/s, 10 Gbit/s x 100 ms: 9,415 of 9,415); on slow ones
+/// acknowledgements that come together weigh more.
 const MARGIN_LEAST: f64 = 0.001;
 /// 300 Mbit/s and more are read well enough to reckon on when a queue will be gone.
 const MARGIN_EXACT: f64 = 0.002;
@@ -593,7 +595,7 @@ const MISREAD_BYTES: f64 = 7_500.0;
 /// Shares while a queue drains; below, an error in the estimate would leave the link empty for a round trip.
 const DRAIN_LEAST: f64 = 0.80;
 const DRAIN_MOST: f64 = 0.95;
-/// Of the time that a queue of ours takes to drain; it cannot be gone sooner.
+/// The share of its draining time before which a queue of ours cannot be gone.
 const SOONEST: f64 = 0.4;
 /// A queue drains in about this time, or four round trips.
 const DRAIN_US_MIN: u64 = 1_000_000;
@@ -608,9 +610,9 @@ const LOOSE: f64 = 0.8;
 /// Raises of the bound to see whether the path carries more: the first, and the least (later). They double while they succeed.
 const RAISE_FIRST: f64 = 0.06;
 const RAISE_LEAST: f64 = 0.03;
-/// So much more without a queue: what was taken for the capacity was none.
+/// A raise by this much without a queue shows that the capacity was taken too low.
 const RAISE_DOUBTS: f64 = 0.12;
-/// What was remembered may be some percent too little, and a raise has to show as a queue all the same.
+/// A remembered capacity may be some percent too little, and a raise has to show as a queue all the same.
 const RAISE_REMEMBERED: f64 = 0.12;
 /// A raise lasts two round trips, at least this: long enough for 3 % too much to show as 15 ms of queue.
 const PROBE_US_MIN: u64 = 500_000;
@@ -622,11 +624,11 @@ const BOUND_MOST_EVENLY: f64 = 1.25;
 const QUICK_LEAST_US: u64 = 150_000;
 /// After a raise that failed.
 const PROBE_AGAIN_US: u64 = 5_000_000;
-/// Others are there when restraint failed so often, with no calm of [`CALM_US`] between.
+/// Restraint that failed this often, with no calm of [`CALM_US`] between, shows that others are there.
 const SUSPICION_MAX: u8 = 3;
 const CALM_US: u64 = 20_000_000;
-/// Others may have gone: look after this time, then after twice as long, and so on.
+/// The first look whether others have gone comes after this time, the next after twice as long, and so on.
 const RETRY_US_MIN: u64 = 20_000_000;
 const RETRY_US_MAX: u64 = 160_000_000;
-/// Nobody fills the queue any more.
+/// Others have gone when nobody has filled the queue for this time.
 const GONE_US: u64 = 2_000_000;

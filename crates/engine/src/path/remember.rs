@@ -2,12 +2,12 @@
 
 use alloc::string::String;
 
-/// What was found of a path.
+/// The findings of a job about its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered {
     /// Smallest round-trip time.
     pub rtt_min_us: u32,
-    /// What the path carried for us.
+    /// The rate that the path carried for us.
     pub capacity_bytes_per_s: u64,
     /// Lanes that carried data when the rate was steady.
     pub lanes: u16,

@@ -36,15 +36,15 @@ pub struct LaneReading {
     pub unsent_bytes: u64,
     /// Time with data to send or unacknowledged.
     pub busy_us: u64,
-    /// Of it, time stopped by the receiver's window.
+    /// The part of that time in which the receiver's window stopped the lane.
     pub receive_window_limited_us: u64,
-    /// Of it, time stopped by the send buffer. Stays 0 in cases where the buffer is the limit.
+    /// The part of that time in which the send buffer stopped the lane. Stays 0 in cases where the buffer is the limit.
     pub send_buffer_limited_us: u64,
     /// Since data was last sent. A lane that says nothing for long begins again with a small window (RFC 2861).
     pub silent_us: u64,
     /// Window the peer offers; 0 when unknown.
     pub peer_window_bytes: u64,
-    /// `SO_SNDBUF` in effect; 0 when unknown.
+    /// The value of `SO_SNDBUF` in effect; 0 when unknown.
     pub send_buffer_bytes: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct Sample {
     pub waiting_bytes: u64,
 }
 
-/// What one lane did between two samples.
+/// The change of one lane between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LaneStep {
     pub(super) delivered_bytes: u64,
@@ -77,12 +77,12 @@ pub(super) struct LaneStep {
     pub(super) receive_window_full: bool,
     /// The send buffer held the lane back.
     pub(super) send_buffer_full: bool,
-    /// Nothing waits in its buffer, and no window is full: it waits for its user and not for the network. One that the network holds
-    /// has always something unsent (`TCP_NOTSENT_LOWAT`).
+    /// The lane waits for its user and not for the network: its buffer is empty, and no window is full. A lane that the network
+    /// holds has always something unsent (`TCP_NOTSENT_LOWAT`).
     pub(super) wants_data: bool,
 }
 
-/// What all lanes did between two samples.
+/// The change of all lanes between two samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Step {
     pub(super) at_us: u64,
@@ -91,7 +91,7 @@ pub(super) struct Step {
     pub(super) lanes: Vec<LaneStep>,
     /// Time of all lanes that have carried data and do not rest.
     pub(super) lanes_us: u64,
-    /// Of it, time without data to send.
+    /// The part of that time without data to send.
     pub(super) starved_us: u64,
     pub(super) delivered_bytes: u64,
     pub(super) sent_bytes: u64,
@@ -204,8 +204,8 @@ pub(super) const FIRST_WINDOW_BYTES: u64 = 14_480;
 /// A lane that has sent more than a handshake has carried data.
 const HANDSHAKE_BYTES_MAX: u64 = 16_384;
 
-/// Of a send buffer, about this much is data; the rest is the kernel's own bookkeeping. Measured: a buffer of 4 MiB had 2.9 MB
-/// under way.
+/// The share of a send buffer that is data; the rest is the kernel's own bookkeeping. Measured: a buffer of 4 MiB had 2.9 MB under
+/// way.
 pub(super) const SEND_BUFFER_DATA_PERCENT: u64 = 70;
 
 /// A window counts as full from here: readings fall between a departure and the next acknowledgement.

@@ -143,14 +143,14 @@ fn equal_parts(bound_bytes_per_s: u64, mut reach: Vec<u64>) -> u64 {
     bound_bytes_per_s.max(1)
 }
 
-/// Less than a segment under way is the rest of what was counted at different moments.
+/// True if the lane has data under way. Less than a segment is the rest of what was counted at different moments.
 fn has_data(lane: &LaneReading) -> bool {
     let in_flight_bytes = lane.sent_bytes.saturating_sub(lane.resent_bytes).saturating_sub(lane.acked_bytes);
     lane.unsent_bytes > 0 || in_flight_bytes > u64::from(lane.mss_bytes)
 }
 
-/// What a lane's window may let it send before the next sample: slow start doubles each round trip, and paces to twice the window;
-/// later it grows by little, and a lane that is held by it leaves its part to others.
+/// The rate that a lane's window may let it send before the next sample: slow start doubles each round trip, and paces to twice the
+/// window; later it grows by little, and a lane that is held by it leaves its part to others.
 fn reach(lane: &LaneReading) -> u64 {
     let rtt_us = u64::from(lane.rtt_us.max(1));
     let doublings = (SAMPLE_US / rtt_us).min(DOUBLINGS_MAX);
@@ -158,11 +158,13 @@ fn reach(lane: &LaneReading) -> u64 {
     per_second(grown_bytes.saturating_mul(1 << doublings), rtt_us)
 }
 
-/// So many times as long as all others with all the rest: windows grow meanwhile, and lanes are not equal.
+/// A lane is too slow if it takes this many times as long as all others with all the rest: windows grow meanwhile, and
+/// lanes are not equal.
 const TOO_SLOW: u128 = 2;
-/// What the kernel adds to a round trip until it takes silence for a loss (RFC 6298 with the least variance of Linux).
+/// The time that the kernel adds to a round trip until it takes silence for a loss (RFC 6298 with the least variance of
+/// Linux).
 const TIMEOUT_US: u64 = 200_000;
-/// So much longer than another would take: what is under way goes twice.
+/// A unit is given up if it takes this many times as long as another lane would take: what is under way goes twice.
 const WORTH_GIVING_UP: u128 = 2;
 /// Between two samples.
 pub(super) const SAMPLE_US: u64 = 100_000;

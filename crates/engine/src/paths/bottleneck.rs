@@ -22,20 +22,20 @@ pub(super) struct Seen {
     pub(super) bytes: u64,
     pub(super) rtt_us: u32,
     pub(super) queueing_us: u32,
-    /// It waits for its source, or for the limit of the user.
+    /// The path waits for its source, or for the limit of the user.
     pub(super) starves: bool,
     /// Lanes that carry data.
     pub(super) lanes: u16,
-    /// Its lanes measure the rate of the path and keep to it (bbr). After a pause they would be slow for long.
+    /// The lanes measure the rate of the path and keep to it (bbr). After a pause they would be slow for long.
     pub(super) remembers_rate: bool,
 }
 
-/// What follows.
+/// The action that follows from a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// The lanes of the path get no units.
     Rest(u16),
-    /// They get units again, to see whether the path adds capacity now.
+    /// The lanes get units again, to see whether the path adds capacity now.
     Retry(u16),
 }
 
@@ -44,11 +44,11 @@ pub(super) enum Decision {
 pub(super) enum Held {
     /// To so many bytes per second.
     Back(u64),
-    /// It may take so many bytes per second more than before.
+    /// The path may take this many bytes per second more than before.
     Up(u64),
 }
 
-/// What a trial showed, in bytes per second.
+/// The result of a trial, in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The path that was held back.
@@ -72,17 +72,17 @@ pub(super) struct Bottlenecks {
     pub(super) last_verdict: Option<Verdict>,
 }
 
-/// What a path did lately.
+/// The recent past of a path.
 #[derive(Clone, Debug)]
 struct History {
     steps: VecDeque<Seen>,
     /// The path carries data since then.
     since_us: u64,
-    /// What the others delivered before; 0 when they had only begun.
+    /// The rate that the others delivered before; 0 when they had only begun.
     others_before: u64,
 }
 
-/// What is thought of a path.
+/// The suspicion against a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Suspect {
     /// Trials that showed a shared bottleneck, less the trials that showed none. The next trial comes at this time.
@@ -90,9 +90,9 @@ struct Suspect {
     again_us: u64,
     /// Until then the path counts as one with a bottleneck of its own.
     clear_until_us: u64,
-    /// So long the next verdict that clears it holds.
+    /// The time for which the next verdict that clears it holds.
     clear_us: u64,
-    /// So long the next rest lasts.
+    /// The length of the next rest.
     rest_us: u64,
 }
 
@@ -357,7 +357,7 @@ const JOIN_US: u64 = 1_000_000;
 /// Until the lanes of a path have found their rate.
 const JOIN_SETTLES_US: u64 = 2_000_000;
 const JOIN_SETTLES_ROUND_TRIPS: u64 = 16;
-/// Less is chance.
+/// A smaller gain is chance.
 const JOIN_GAINS: f64 = 1.05;
 /// Over a longer round trip a trial would hold a path back for five seconds.
 const TRIAL_RTT_US_MOST: u64 = 1_000_000;
@@ -369,7 +369,7 @@ const MEASURE_US: u64 = 200_000;
 const MEASURE_ROUND_TRIPS: u64 = 2;
 /// Share of what a path leaves that the others must take. With one flow of others and two of ours at a bottleneck ours takes half.
 const TAKEN: f64 = 0.25;
-/// Less is nothing.
+/// A smaller rate counts as none.
 const NOTHING: f64 = 0.05;
 /// Rates change by chance, so that so many more trials must show one thing than the other; and the time between.
 const TRIALS: i8 = 2;

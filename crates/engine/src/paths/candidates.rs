@@ -37,15 +37,15 @@ pub struct Way {
     pub remote: IpAddr,
 }
 
-/// What the user asked for.
+/// The ways that the user asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Asked {
-    /// Whatever is of use.
+    /// All ways that are of use.
     #[default]
     Auto,
     /// One path.
     One,
-    /// These.
+    /// Only these ways.
     List(Vec<AskedPath>),
 }
 
@@ -60,7 +60,7 @@ pub enum AskedPath {
     Pair(IpAddr, IpAddr),
 }
 
-/// What is known before any further way is tried.
+/// The facts before any further way is tried.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// The way that the session has already.

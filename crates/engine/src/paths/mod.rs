@@ -35,14 +35,14 @@ pub use candidates::{
 };
 pub use divider::{divide_lanes, divide_rate};
 
-/// What is known of a path when its first lane is there.
+/// The facts about a path when its first lane is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
-    /// Its connections took so long to open.
+    /// The time that its connections took to open.
     pub rtt_us_at_connect: u32,
-    /// What the job is known to send, at least.
+    /// The least that the job is known to send.
     pub foreseen_bytes: u64,
-    /// What an earlier job found of this path.
+    /// The findings of an earlier job on this path.
     pub remembered: Option<Remembered>,
 }
 
@@ -51,7 +51,7 @@ pub struct Joined {
 pub struct PathReading {
     /// Number of the path.
     pub path: u16,
-    /// Its lanes that are connected, resting ones too, in the order of their numbers.
+    /// The connected lanes, resting ones too, in the order of their numbers.
     pub lanes: Vec<LaneReading>,
     /// The kernel repeated a segment so often in a row without an answer (`tcpi_backoff`); the least of the lanes.
     pub timeouts: u8,
@@ -68,7 +68,7 @@ pub struct PathsSample {
     pub waiting_bytes: u64,
 }
 
-/// What follows from a sample.
+/// The consequence of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathEvent {
     /// The lanes of this path shall do this from now on.
@@ -85,15 +85,15 @@ pub enum PathEvent {
         /// For the user.
         reason: &'static str,
     },
-    /// They get units again.
+    /// The lanes get units again.
     Resumes {
         /// Number of the path.
         path: u16,
         /// For the user.
         reason: &'static str,
     },
-    /// Nothing comes through any more: its lanes shall be cut, so that others carry their units. The path is down from now on, as
-    /// after [`Paths::path_down`].
+    /// The path is dead: nothing comes through any more. Its lanes shall be cut, so that others carry their units. The path is down
+    /// from now on, as after [`Paths::path_down`].
     Dead {
         /// Number of the path.
         path: u16,
@@ -105,7 +105,7 @@ pub enum PathEvent {
 /// How a path was seen to be dead, while another path delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// Nothing was acknowledged for so long, although data was under way.
+    /// The time without an acknowledgement, although data was under way.
     Silent {
         /// Time since the last acknowledgement.
         us: u64,
@@ -203,12 +203,12 @@ impl Paths {
         }
     }
 
-    /// What the lanes of a path shall do now.
+    /// The settings that the lanes of a path take now.
     pub fn advice(&self, path: u16) -> Option<&Advice> {
         self.paths.get(&path).map(|path| &path.told)
     }
 
-    /// What is known of a path.
+    /// The estimate of a path.
     pub fn estimate(&self, path: u16) -> Option<&Estimate> {
         self.paths.get(&path).map(|path| path.tuner.estimate())
     }
@@ -218,7 +218,7 @@ impl Paths {
         self.paths.get(&path).map(|path| path.tuner.summary())
     }
 
-    /// What the next job on this path should know.
+    /// The findings about a path for the next job.
     pub fn remembered(&self, path: u16) -> Option<Remembered> {
         self.paths.get(&path).and_then(|path| path.tuner.remembered())
     }
@@ -238,7 +238,7 @@ impl Paths {
         self.paths.keys().copied()
     }
 
-    /// What the last look for a shared bottleneck showed.
+    /// The result of the last look for a shared bottleneck.
     pub fn last_verdict(&self) -> Option<Verdict> {
         self.bottlenecks.last_verdict
     }

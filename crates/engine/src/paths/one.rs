@@ -53,7 +53,7 @@ impl Path {
         self.tuner.on_sample(&sample).is_some()
     }
 
-    /// What the last reading tells about bottlenecks.
+    /// The reading for the search of bottlenecks.
     pub(super) fn seen(&self, path: u16) -> Seen {
         let estimate = self.tuner.estimate();
         Seen {
@@ -72,7 +72,7 @@ impl Path {
         Timing { rtt_us: self.tuner.estimate().rtt_us, deviation_us: self.rtt_deviation_us }
     }
 
-    /// What its lanes shall do, of which there may be so many.
+    /// The settings for its lanes, of which there may be `lanes_most`.
     pub(super) fn advice(&self, held: Option<Held>, lanes_most: u16) -> Advice {
         let mut advice = self.tuner.first();
         advice.lanes = advice.lanes.min(lanes_most);

@@ -37,9 +37,9 @@ fn correlation(pairs: &[(f64, f64)]) -> f64 {
     if product > 0.0 { both / product } else { 0.0 }
 }
 
-/// Less is jitter.
+/// A smaller delay is jitter.
 const STANDING_US: u32 = 2_000;
-/// Fewer readings are alike by chance.
+/// With fewer readings, likeness is chance.
 const COUNT_LEAST: usize = 20;
 /// Least share of the longer mean delay that the shorter one is.
 const ALIKE: f64 = 0.6;

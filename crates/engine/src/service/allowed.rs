@@ -4,11 +4,12 @@ use alloc::string::String;
 
 use super::ServiceClass;
 
-/// What a sender may ask of the network. By default all that a user may do by hand: any class, at any rate, for any time.
+/// The bounds of what a sender may ask of the network. By default all that a user may do by hand: any class, at any rate, for any
+/// time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     bounds: Bounds,
-    /// Who says so, for people.
+    /// The origin of the bounds, for people.
     why: String,
 }
 
@@ -48,7 +49,7 @@ impl Bounds {
 }
 
 impl Allowed {
-    /// These bounds, and who says so.
+    /// Makes bounds with their origin.
     #[must_use]
     pub fn new(bounds: Bounds, why: String) -> Self {
         Self { bounds, why }
@@ -88,7 +89,7 @@ impl Allowed {
         }
     }
 
-    /// Who says so.
+    /// The origin of the bounds.
     #[must_use]
     pub fn why(&self) -> &str {
         if self.why.is_empty() { "no policy says so" } else { &self.why }

@@ -11,7 +11,7 @@ use crate::path::LaneReading;
 #[derive(Clone, Debug, Default)]
 pub struct Dropped {
     state: State,
-    /// What each lane had delivered when it was seen first.
+    /// The bytes that each lane had delivered when it was seen first.
     first: BTreeMap<u16, u64>,
     last_us: Option<u64>,
     silent_us: u64,
@@ -56,7 +56,7 @@ impl Dropped {
         is_certain
     }
 
-    /// Nothing marked arrives.
+    /// True if nothing marked arrives.
     pub fn is_certain(&self) -> bool {
         self.state == State::Dropped
     }

@@ -47,7 +47,7 @@ impl ServiceClass {
     }
 }
 
-/// What is asked for a job.
+/// The class that a job asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum AskedClass {
     /// [`ServiceClass::Background`] from the start to the end.

@@ -18,10 +18,10 @@ pub struct Policed {
     trials: u8,
 }
 
-/// What was found.
+/// A policer that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policing {
-    /// What the path lets through, in bytes per second.
+    /// The rate that the path lets through, in bytes per second.
     pub bytes_per_s: u64,
     /// Without the mark more gets through.
     pub harms: bool,
@@ -29,7 +29,7 @@ pub struct Policing {
 
 #[derive(Clone, Copy, Debug, Default)]
 enum State {
-    /// Nothing was seen yet.
+    /// No reading was seen yet.
     #[default]
     New,
     /// Since then, and for so many windows in a row packets were lost without a queue.
@@ -44,11 +44,11 @@ enum State {
         with_mark: Window,
     },
     Known(Policing),
-    /// It is not looked for any more.
+    /// The search is over.
     Over,
 }
 
-/// What happened in a while.
+/// The events of a while.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     arrived_bytes: u64,
@@ -106,7 +106,7 @@ impl Policed {
         }
     }
 
-    /// What was found.
+    /// The policer that was found.
     pub fn found(&self) -> Option<Policing> {
         if let State::Known(policing) = self.state { Some(policing) } else { None }
     }
@@ -166,7 +166,7 @@ impl Policed {
         true
     }
 
-    /// It looked otherwise. Others may have lost packets for us.
+    /// Begins again after it looked otherwise. Others may have lost packets for us.
     fn again(&mut self, at_us: u64, now: Totals) {
         if self.trials < TRIALS {
             self.watch(at_us, now, 0);
@@ -234,7 +234,8 @@ const LOST_PART: u64 = 500;
 /// A queue this short is one of bursts.
 const QUEUE_US: u64 = 5_000;
 
-/// So many segments would have been lost in the trial, as with the mark. With a mean of 12, chance leaves 3 or fewer in 1 case of 400.
+/// The number of segments that would have been lost in the trial, as with the mark. With a mean of 12, chance leaves 3 or fewer in
+/// 1 case of 400.
 const CERTAIN_SEGMENTS: u64 = 12;
 const FEWER_LOSSES: u128 = 4;
 

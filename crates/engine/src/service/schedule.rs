@@ -21,7 +21,7 @@ use super::ServiceClass;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     deadline_us: u64,
-    /// What the job may send at most, whatever the path carries (`--rate`).
+    /// The most that the job may send, whatever the path carries (`--rate`).
     ceiling_bytes_per_s: Option<u64>,
     started_us: Option<u64>,
     /// When it was last looked at, and what was done then.
@@ -30,17 +30,17 @@ pub struct Schedule {
     /// The most of each quarter of an hour.
     best: VecDeque<Best>,
     priority: Option<WithPriority>,
-    /// What it carried the last time without it.
+    /// The rate that it carried the last time without it.
     normal_bytes_per_s: Option<f64>,
     class: ServiceClass,
     class_since_us: u64,
-    /// What the straight line asks for: of the job as it is known now.
+    /// The straight line from now to the deadline, of the job as it is known now.
     line: Line,
     is_missed: bool,
     cannot: bool,
 }
 
-/// What is done and what is left of a job, at one moment.
+/// The done and the remaining part of a job, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes that have arrived.
@@ -57,54 +57,54 @@ pub struct Progress {
     pub allowed_most: ServiceClass,
 }
 
-/// What the schedule wants.
+/// The class and rate that the schedule wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The class, which is one that is allowed.
     pub class: ServiceClass,
-    /// What is needed from now on.
+    /// The rate that is needed from now on.
     pub needed_bytes_per_s: u64,
-    /// What is new, for whoever watches.
+    /// The news for whoever watches.
     pub news: Option<News>,
 }
 
-/// What is new about a deadline. Rates are bytes per second.
+/// The news about a deadline. Rates are bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It is ahead of its schedule: it uses what nobody else wants.
+    /// The job is ahead of its schedule: it uses what nobody else wants.
     Ahead {
         /// Rate that is needed.
         needed: u64,
     },
-    /// It is behind its schedule: it takes its fair share.
+    /// The job is behind its schedule: it takes its fair share.
     Behind {
         /// Rate that is needed.
         needed: u64,
     },
-    /// It needs all that the path can give.
+    /// The job needs all that the path can give.
     FarBehind {
         /// Rate that is needed.
         needed: u64,
-        /// What the path carries.
+        /// The rate that the path carries.
         path: u64,
     },
     /// With what the path carries the deadline cannot be met.
     CannotBeMet {
         /// Rate that is needed.
         needed: u64,
-        /// What the path carries.
+        /// The rate that the path carries.
         path: u64,
     },
-    /// It can be met after all.
+    /// The deadline can be met after all.
     CanBeMet {
         /// Rate that is needed.
         needed: u64,
-        /// What the path carries.
+        /// The rate that the path carries.
         path: u64,
     },
-    /// It has passed.
+    /// The deadline has passed.
     Missed {
-        /// What is left.
+        /// The remaining bytes.
         left_bytes: u64,
     },
 }
@@ -132,7 +132,7 @@ struct Best {
     files_per_s: f64,
 }
 
-/// What the path carries with priority: a policy may allow less than all of it.
+/// The rate that the path carries with priority: a policy may allow less than all of it.
 #[derive(Clone, Copy, Debug)]
 struct WithPriority {
     at_us: u64,
@@ -145,11 +145,11 @@ struct Line {
     all_files: u64,
 }
 
-/// What is needed, in shares of what the path can give.
+/// The needed rate, in shares of what the path can give.
 #[derive(Clone, Copy, Debug)]
 struct Need {
     bytes_per_s: f64,
-    /// What the path can give; 0: not known.
+    /// The rate that the path can give; 0: not known.
     path_bytes_per_s: f64,
     share: f64,
     /// Behind the straight line by so much of the job.
@@ -363,7 +363,7 @@ impl Schedule {
 }
 
 impl News {
-    /// It is to be told as a warning.
+    /// True if the news is told as a warning.
     #[must_use]
     pub const fn is_warning(&self) -> bool {
         matches!(self, Self::CannotBeMet { .. } | Self::Missed { .. })
@@ -411,9 +411,9 @@ impl fmt::Display for Rate {
 }
 
 const LOOK_US: u64 = 1_000_000;
-/// What a path carries is the mean of so many seconds: less may be a buffer that filled.
+/// The seconds whose mean is what a path carries: less may be a buffer that filled.
 const SECONDS: usize = 4;
-/// Of them, the last ones after a raise show what it brought.
+/// The last of these seconds, which show after a raise what it brought.
 const SETTLED: usize = 3;
 /// An hour: a path that carried more yesterday is no promise.
 const BEST_US: u64 = 900_000_000;
@@ -426,9 +426,9 @@ const FILES_MIN: u64 = 100;
 const FAR_FROM: f64 = 0.96;
 const FAR_SOONEST: f64 = 0.75;
 const FAR_LESS: f64 = 0.02;
-/// Others take so much that priority gains most of what it marks.
+/// Above this share others take so much that priority gains most of what it marks.
 const CHEAP: f64 = 0.8;
-/// So often it is looked whether others are still there, and so long.
+/// The interval of looks whether others are still there.
 const LOOK_EVERY_US: u64 = 120_000_000;
 const LOOK_FOR_US: u64 = 4_000_000;
 /// More than this: not even all of it would do.

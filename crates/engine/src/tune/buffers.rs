@@ -20,7 +20,7 @@ struct Growing {
     share: Share,
     /// How the share is told.
     overhead: &'static str,
-    /// What the share is.
+    /// The words for the share.
     held: &'static str,
     /// The arithmetic behind "= N MB".
     factor: fn(&str) -> String,
@@ -159,7 +159,7 @@ fn held_by_all(host: &Host, wanted: Wanted) -> Finding {
     }
 }
 
-/// What `tcp_init_mem` of the kernel takes: 3/64, 4/64 and 6/64 of memory.
+/// The values that `tcp_init_mem` of the kernel sets: 3/64, 4/64 and 6/64 of memory.
 fn usual_tcp_mem(memory_bytes: u64, page_bytes: u64) -> Option<[u64; 3]> {
     let pages = memory_bytes.checked_div(page_bytes)? / MEMORY_SHARE;
     Some([pages / 4 * 3, pages, pages / 4 * 6])
@@ -168,7 +168,7 @@ fn usual_tcp_mem(memory_bytes: u64, page_bytes: u64) -> Option<[u64; 3]> {
 /// A buffer that this host has room for.
 struct Room {
     bytes: u64,
-    /// What kept it below what was needed.
+    /// The limit that kept it below what was needed.
     limit: Option<String>,
 }
 

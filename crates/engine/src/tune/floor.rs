@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::uplinks::network;
 use super::{Finding, Host, Matters, Uplink};
 
-/// Nothing is to do where haul sets it for each connection, or where there is no network.
+/// Findings about the floor. Nothing is to do where haul sets it for each connection, or where there is no network.
 pub(super) fn findings(host: &Host) -> Vec<Finding> {
     if host.floor_by_connection != Some(false) || host.uplinks.is_empty() {
         return Vec::new();

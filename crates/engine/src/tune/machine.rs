@@ -164,7 +164,7 @@ fn ranges(numbers: &BTreeSet<u32>) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
-/// What switches and cards agree on as a large frame.
+/// The size of a large frame that switches and cards agree on.
 const JUMBO_BYTES: u64 = 9_000;
 
 /// More queues than this spread interrupts over processors that the disks need.

@@ -38,7 +38,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What is under way when the path is full: rate x round trip. At least one packet.
+    /// The bytes under way when the path is full: rate x round trip. At least one packet.
     pub fn under_way_bytes(&self) -> u64 {
         let bytes = u128::from(self.rate_bytes_per_s) * u128::from(self.rtt_us) / 1_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX).max(PACKET_BYTES)
@@ -50,24 +50,24 @@ impl Wanted {
     }
 }
 
-/// What a host told of itself.
+/// The facts that a host told of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// Those of [`SETTINGS`] that it has, by name.
+    /// The values of those [`SETTINGS`] that it has, by name.
     pub settings: BTreeMap<String, Setting>,
     /// Network devices that are up, without loopback.
     pub interfaces: Vec<Interface>,
-    /// Its processors.
+    /// The processors.
     pub processors: Processors,
     /// Memory, all of it.
     pub memory_bytes: Option<u64>,
     /// A page of memory, the unit of `tcp_mem`.
     pub page_bytes: u64,
-    /// What a disk did, when it was measured.
+    /// The rates of a disk, when it was measured.
     pub disk: Option<Disk>,
     /// The addresses from which it reaches others.
     pub uplinks: Vec<Uplink>,
-    /// What MPTCP may add to a connection.
+    /// The gain that MPTCP may add to a connection.
     pub multipath: Option<Multipath>,
     /// Whether a connection may have a floor of the retransmission timeout of its own; `None`: it was not tried.
     pub floor_by_connection: Option<bool>,
@@ -90,7 +90,7 @@ pub struct Uplink {
     pub reverse_path_filter: Option<u8>,
 }
 
-/// What the kernel's MPTCP may add to a connection.
+/// The gain that the kernel's MPTCP may add to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multipath {
     /// Paths besides the first one.
@@ -104,19 +104,19 @@ pub struct Multipath {
 /// A setting of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Its words, with one space between them.
+    /// The words, with one space between them.
     pub value: String,
     /// Whether it can be changed from this network namespace.
     pub writable: bool,
 }
 
 impl Setting {
-    /// Its numbers; `None` when there are other words among them.
+    /// The numbers; `None` when there are other words among them.
     fn numbers(&self) -> Option<Vec<u64>> {
         self.value.split(' ').map(|word| word.parse().ok()).collect()
     }
 
-    /// Its three numbers.
+    /// The three numbers.
     fn three(&self) -> Option<[u64; 3]> {
         self.numbers()?.try_into().ok()
     }
@@ -139,7 +139,7 @@ pub struct Interface {
     pub name: String,
     /// Largest packet.
     pub mtu_bytes: Option<u64>,
-    /// What the link runs at.
+    /// The speed that the link runs at.
     pub speed_bytes_per_s: Option<u64>,
     /// Name of its driver; devices made of software have none.
     pub driver: Option<String>,
@@ -156,7 +156,7 @@ pub struct Interface {
 /// An interrupt line of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interrupt {
-    /// Its number.
+    /// The interface's number.
     pub number: u32,
     /// Processors that may take it.
     pub processors: Vec<u32>,
@@ -173,7 +173,7 @@ pub struct Processors {
     pub governors: Vec<String>,
 }
 
-/// What a disk did for a short time.
+/// The rates that a disk reached for a short time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// The directory that was asked for.
@@ -191,7 +191,7 @@ pub struct Disk {
 pub struct Advice {
     /// Rate x round trip.
     pub under_way_bytes: u64,
-    /// What matters first.
+    /// The findings, the most important first.
     pub findings: Vec<Finding>,
     /// As the host is.
     pub now: Reach,
@@ -200,7 +200,7 @@ pub struct Advice {
 }
 
 impl Advice {
-    /// What can be set through sysctl, whether or not from here.
+    /// The findings that sysctl can set, whether or not from here.
     pub fn changes(&self) -> impl Iterator<Item = (&Finding, &str)> {
         self.findings.iter().filter_map(|finding| match &finding.remedy {
             Remedy::Sysctl { .. } => Some((finding, finding.advised.as_deref()?)),
@@ -214,15 +214,15 @@ impl Advice {
 pub struct Finding {
     /// `net.ipv4.tcp_rmem`, `eth0 mtu`
     pub setting: String,
-    /// What it is; `None`: this host does not tell.
+    /// The present value; `None`: this host does not tell.
     pub now: Option<String>,
-    /// What it should be; `None`: as it is, or nothing that can be set helps.
+    /// The advised value; `None`: as it is, or nothing that can be set helps.
     pub advised: Option<String>,
     /// Why, with the arithmetic.
     pub why: String,
     /// Whether it matters for what is wanted.
     pub matters: Matters,
-    /// Who can change it.
+    /// The remedy, which says who can change it.
     pub remedy: Remedy,
     /// Commands for what is no sysctl.
     pub commands: Vec<String>,
@@ -233,15 +233,15 @@ pub struct Finding {
 pub enum Matters {
     /// The wanted rate is not reached as it is.
     Yes,
-    /// It costs some of the rate, or processor time, or some time at the start.
+    /// The value costs some of the rate, or processor time, or some time at the start.
     WouldHelp,
     /// As it should be.
     Fine,
-    /// This host does not tell.
+    /// The host does not tell.
     NotTold,
 }
 
-/// Who can change a finding.
+/// The person or program that can change a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// A setting of the kernel.
@@ -251,7 +251,7 @@ pub enum Remedy {
     },
     /// A person, with the commands of the finding or with hardware.
     ByHand,
-    /// Nothing is to change.
+    /// No change is needed.
     None,
 }
 

@@ -98,7 +98,7 @@ fn uplink(device: &str, net: u8, leaves_by: &str) -> Uplink {
     }
 }
 
-/// What is said of several interfaces, as a person reads it.
+/// The words about several interfaces, as a person reads them.
 fn about_paths(host: &Host) -> String {
     let mut text = String::new();
     let others = advise(&Host { uplinks: Vec::new(), ..host.clone() }, LONG).findings;
@@ -233,7 +233,7 @@ const AMOUNTS: [&str; 6] = [
     "net.ipv4.tcp_wmem",
 ];
 
-/// Of any size: as likely 7 as 7 billion.
+/// An amount of any size: as likely 7 as 7 billion.
 fn any_amount(max: u64) -> impl Strategy<Value = u64> {
     (0_u32..=max.ilog2(), any::<u64>()).prop_map(move |(bits, random)| (random % (1 << bits)).clamp(1, max))
 }

@@ -76,7 +76,7 @@ fn reverse_path(uplink: &Uplink) -> Option<Finding> {
     Some(Finding::by_hand(&setting, now.to_string(), Some(LOOSE.to_string()), Matters::WouldHelp, why).command(command))
 }
 
-/// What MPTCP may add to a connection.
+/// Findings about what MPTCP may add to a connection.
 fn multipath(host: &Host, devices: usize) -> Vec<Finding> {
     let why = "MPTCP lets one connection use all interfaces (--transport mptcp), where a firewall allows only one.";
     let Some(setting) = host.settings.get(MPTCP) else {
@@ -141,7 +141,7 @@ fn endpoints(now: &Multipath, uplinks: &[Uplink]) -> Finding {
 }
 
 impl Uplink {
-    /// Its packets leave by another device.
+    /// True if its packets leave by another device.
     fn is_astray(&self) -> bool {
         self.leaves_by.as_deref() != Some(self.device.as_str())
     }
@@ -151,7 +151,7 @@ fn listed(addresses: &[IpAddr]) -> String {
     addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// `10.2.0.5` of 24 bits is in `10.2.0.0/24`.
+/// The network of an address: `10.2.0.5` of 24 bits is in `10.2.0.0/24`.
 pub(super) fn network(ip: IpAddr, prefix_len: u8) -> String {
     let first: IpAddr = match ip {
         IpAddr::V4(ip) => {
@@ -171,7 +171,7 @@ const MPTCP: &str = "net.mptcp.enabled";
 /// MPTCP_PM_ADDR_MAX of the kernel.
 const PATHS_MAX: u32 = 8;
 
-/// Of `rp_filter` (RFC 3704).
+/// The strict value of `rp_filter` (RFC 3704).
 const STRICT: u8 = 1;
 const LOOSE: u8 = 2;
 

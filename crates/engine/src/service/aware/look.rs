@@ -10,10 +10,10 @@ pub(super) struct HoldBack {
     pub(super) until_us: u64,
     pub(super) lanes: usize,
     pub(super) lane_bytes_per_s: u64,
-    /// Of all lanes before.
+    /// The rate of all lanes before.
     pub(super) rate_bytes_per_s: u64,
     pub(super) queueing_us: u32,
-    /// What had been sent when all that left before was heard of.
+    /// The bytes sent when all that left before was heard of.
     pub(super) since: Option<Sent>,
 }
 
@@ -26,7 +26,8 @@ impl HoldBack {
         })
     }
 
-    /// So many were sent again that few packets tell it. Of more packets the end of the look tells more.
+    /// True if so many packets were sent again that a short look is enough. Of more packets the end of the look tells
+    /// more.
     pub(super) fn resends_many(&self, now: Sent) -> bool {
         self.since
             .map(|before| now.after(before))

@@ -38,13 +38,13 @@ use recent::{Recent, Side, Sides, has_data, per_second};
 pub struct Seen<'a> {
     /// When, in microseconds since any fixed start.
     pub at_us: u64,
-    /// What is known of the path.
+    /// The estimate of the path.
     pub estimate: &'a Estimate,
     /// The lanes that carry data, in the order of their numbers.
     pub lanes: &'a [LaneReading],
     /// Priority is possible: allowed, and not refused.
     pub may_raise: bool,
-    /// Nothing waits for a lane: what they have is the last of the job.
+    /// No unit waits for a lane: what they have is the last of the job.
     pub ends: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct Aware {
     effect: MarkEffect,
     raises: u32,
     recent: Recent,
-    /// So many lanes are marked, when there is a floor.
+    /// The number of marked lanes, when there is a floor.
     enough: usize,
     /// Contention that was seen before the release tells nothing after it.
     contention_is_new: bool,
@@ -69,10 +69,10 @@ pub struct Aware {
     calm_us: u64,
     /// Longest wait of the scout's packets since the class was raised.
     scout_peak_us: u64,
-    /// It waits less than before: worth a trial.
+    /// The scout waits less than before: worth a trial.
     scout_hopes: bool,
     hopes_from_us: u64,
-    /// So much the path carried with a queue that was ours: it carries no more.
+    /// The rate that the path carried with a queue that was ours: it carries no more.
     proved_bytes_per_s: u64,
     /// Towards the end of a job nobody watches: what the scout has to carry would be the last.
     ends: bool,
@@ -94,7 +94,7 @@ enum State {
     GivenUp,
 }
 
-/// Nothing is marked for a moment.
+/// A trial: nothing is marked for a moment.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     raise: Raise,
@@ -105,7 +105,7 @@ struct Trial {
     rate_bytes_per_s: u64,
 }
 
-/// What was so when the class was raised.
+/// The state when the class was raised.
 #[derive(Clone, Copy, Debug)]
 struct Raise {
     at_us: u64,
@@ -163,7 +163,7 @@ impl Aware {
         matches!(self.state, State::HoldBack(_)).then_some(HELD_LANE_LEAST_BYTES_PER_S)
     }
 
-    /// So many of the lanes that carry data have the mark: the first ones.
+    /// The number of lanes with data that have the mark: the first ones.
     #[must_use]
     pub fn marked_lanes(&self, carrying: usize) -> usize {
         match self.state {
@@ -183,7 +183,7 @@ impl Aware {
         is_raised && self.floor_bytes_per_s.is_none() && has_data(lane)
     }
 
-    /// What the marked lanes may send together: what the floor needs, and a little more.
+    /// The rate that the marked lanes may send together: what the floor needs, and a little more.
     #[must_use]
     pub fn marked_bytes_per_s(&self) -> Option<u64> {
         let floor = self.floor_bytes_per_s?;
@@ -197,13 +197,13 @@ impl Aware {
         is_watching.then(|| (rate_bytes_per_s / SCOUT_PART).max(SCOUT_LEAST_BYTES_PER_S))
     }
 
-    /// What the mark does.
+    /// The effect of the mark.
     #[must_use]
     pub fn effect(&self) -> MarkEffect {
         self.effect
     }
 
-    /// So often the class was raised.
+    /// The number of times that the class was raised.
     #[must_use]
     pub fn raises(&self) -> u32 {
         self.raises
@@ -217,7 +217,7 @@ impl Aware {
         self.recent.since_change.clear();
     }
 
-    /// Whoever had to be asked has refused it.
+    /// Ends the class: whoever had to be asked has refused it.
     pub fn refused(&mut self) {
         self.state = State::GivenUp;
     }
@@ -251,7 +251,7 @@ impl Aware {
         (self.ends, self.busy) = (seen.ends, busy);
     }
 
-    /// Less arrives because lanes are done.
+    /// True if less arrives because lanes are done.
     fn some_are_done(&self, at_us: u64) -> bool {
         at_us < self.fewer_until_us
     }
@@ -353,7 +353,7 @@ impl Aware {
         (seen.may_raise && is_queue).then(|| self.raise(seen, Reason::Filled, before))
     }
 
-    /// Whoever did not hold back for long enough has not tried. Other lanes than before are no trial, for a new one fills the queue by itself.
+    /// True if we held back for long enough to tell. Other lanes than before are no trial, for a new one fills the queue by itself.
     fn has_tried(&self, seen: &Seen<'_>, hold: HoldBack) -> bool {
         let Some(rate) = self.recent.rate_over(RATE_US / 2) else { return false };
         let before = hold.rate_bytes_per_s.max(1);
@@ -627,7 +627,7 @@ const PACKET_BYTES: u32 = 1_500;
 const LOSES_PART: u64 = 50;
 /// One of so many: where a queue may be one of ours, or acknowledgements that wait, this tells.
 const LOSES_A_LITTLE_PART: u64 = 200;
-/// Fewer bytes tell nothing of that.
+/// Fewer bytes tell nothing of losses.
 const LOSES_OF_BYTES: u64 = 30 * PACKET_BYTES as u64;
 /// A receiver acknowledges a single segment after this time at the latest (Linux, `TCP_DELACK_MIN`).
 const DELAYED_ACK_US: u64 = 40_000;
@@ -636,19 +636,19 @@ const GROWS_PERCENT: u64 = 115;
 /// The next look after one that found a queue of our own, and the longest time between two.
 const LOOK_IN_US: u64 = 3_000_000;
 const LOOK_IN_US_MOST: u64 = 60_000_000;
-/// Less than this share of what the path carried for us, behind a queue: others take the rest. Nothing of our own holds us back so far: the pacer
-/// goes down to 80 % while a queue of ours drains, and what is repaired comes on top.
+/// Below this share of what the path carried for us, behind a queue, others take the rest. Nothing of our own holds us back so far:
+/// the pacer goes down to 80 % while a queue of ours drains, and what is repaired comes on top.
 const CLEARLY_TAKEN_PERCENT: u64 = 60;
-/// Less than this share: holding back shows whose queue it is.
+/// Below this share, holding back shows whose queue it is.
 const TAKEN_PERCENT: u64 = 85;
-/// So long the scout meets no queue before the class is released; longer after it was released too early.
+/// The scout meets no queue for this time before the class is released; longer after it was released too early.
 const CALM_US: u64 = 800_000;
 const CALM_US_MOST: u64 = 10_000_000;
 /// Raised again so soon after a release: the release was too early.
 const FLAPS_US: u64 = 5_000_000;
 /// The scout is judged by this time.
 const SCOUTED_US: u64 = 400_000;
-/// So much of what the scout sends arrives, if nobody else fills the queue.
+/// If at least this share of the scout's packets arrives, nobody else fills the queue.
 const GOES_THROUGH_PERCENT: u64 = 70;
 /// The scout's part of the rate.
 const SCOUT_PART: u64 = 50;
@@ -661,18 +661,18 @@ const COMPARED_US_MIN: u64 = 300_000;
 const DROPPED_US: u64 = 600_000;
 /// A gain of less than a quarter is no gain.
 const GAIN_PERCENT: u64 = 125;
-/// Less than this share of the rate before: the mark harms.
+/// Below this share of the rate before, the mark harms.
 const HARM_PERCENT: u64 = 85;
 /// Lanes have so long to grow before they are blamed.
 const HARM_US: u64 = 1_500_000;
-/// And so long before the mark is said to do nothing.
+/// The further wait before the mark is said to do nothing.
 const NO_EFFECT_ROUND_TRIPS: u64 = 10;
 const NO_EFFECT_US: u64 = 2_000_000;
 /// One of so many marked bytes is lost without a queue.
 const POLICED_PART: u64 = 100;
 /// Between two lanes more, to carry a floor.
 const MORE_EVERY_US: u64 = 800_000;
-/// So long as it grows by this much, a floor may be reached by the lanes that are marked.
+/// While the rate grows by this much, the marked lanes may still reach a floor.
 const GROWS_A_LITTLE_PERCENT: u64 = 102;
 /// Marked lanes may send a tenth more than the floor, which the ups and downs of congestion control need.
 const FLOOR_PERCENT: u64 = 110;
@@ -684,7 +684,7 @@ const TRIAL_IN_US_UNKNOWN: u64 = 10_000_000;
 const TRIAL_IN_US_MOST: u64 = 24_000_000;
 /// A scout that waits less than before is worth a trial, but not more often.
 const HOPES_AGAIN_US: u64 = 1_500_000;
-/// So much of the rate stays without the mark, if nobody else is there.
+/// This share of the rate stays without the mark, if nobody else is there.
 const KEPT_PERCENT: u64 = 75;
 /// A trial takes this long, or three round trips.
 const TRIAL_US: u64 = 300_000;

@@ -18,18 +18,18 @@ pub struct Change {
 pub enum Reason {
     /// Others take a part of what the path carried for us.
     Taken {
-        /// What we get.
+        /// Our rate.
         rate_bytes_per_s: u64,
-        /// What we got.
+        /// Our rate before.
         before_bytes_per_s: u64,
     },
     /// Others fill the queue that we left empty.
     Filled,
     /// The rate is below the floor, and a queue stands.
     BelowFloor {
-        /// What we get.
+        /// Our rate.
         rate_bytes_per_s: u64,
-        /// What is asked for.
+        /// The rate that is asked for.
         floor_bytes_per_s: u64,
     },
     /// Unmarked packets find no queue: the others have gone.
@@ -40,10 +40,10 @@ pub enum Reason {
     Dropped,
     /// Marked packets beyond a rate are dropped, and less arrives than without the mark.
     Policed {
-        /// What arrives of them.
+        /// The rate that arrives of them.
         rate_bytes_per_s: u64,
     },
-    /// It is not allowed any more.
+    /// The class is not allowed any more.
     NotAllowed,
 }
 

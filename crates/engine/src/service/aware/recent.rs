@@ -16,7 +16,7 @@ pub(super) struct Recent {
     unmarked_from_us: u64,
     /// Marked and unmarked lanes since the marks changed.
     pub(super) since_change: VecDeque<(u64, Sides)>,
-    /// Of the last reading: what each side did, and each lane's counts.
+    /// The totals of the last reading: each side's, and each lane's counts.
     pub(super) totals: Sides,
     pub(super) last: BTreeMap<u16, (u64, u64, u64)>,
     /// Since when the lanes are the same connections.
@@ -38,7 +38,7 @@ impl Sample {
     }
 }
 
-/// What the lanes sent, and what came of it.
+/// The bytes that the lanes sent, and their fate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub(super) bytes: u64,
@@ -47,7 +47,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// What of it came after `before`.
+    /// The part that came after `before`.
     pub(super) fn after(self, before: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(before.bytes),
@@ -56,7 +56,7 @@ impl Sent {
         }
     }
 
-    /// So much was sent again that few packets tell it.
+    /// True if so much was sent again that few packets tell it.
     pub(super) fn resends_many(self) -> bool {
         self.bytes >= LOSES_MANY_OF_BYTES
             && self.resent_bytes >= LOSES_MANY_BYTES
@@ -155,19 +155,19 @@ impl Recent {
         side
     }
 
-    /// What was delivered over the last `span_us`; `None`: that is not known.
+    /// The rate delivered over the last `span_us`; `None`: it is not known.
     pub(super) fn rate_over(&self, span_us: u64) -> Option<u64> {
         let last = self.samples.back()?;
         let first = self.samples.iter().rev().find(|sample| last.at_us.saturating_sub(sample.at_us) >= span_us)?;
         per_second(last.acked_bytes.saturating_sub(first.acked_bytes), last.at_us.saturating_sub(first.at_us))
     }
 
-    /// What the lanes sent so far, each since it came.
+    /// The bytes that the lanes sent so far, each since it came.
     pub(super) fn sent(&self) -> Sent {
         self.samples.back().map_or(Sent::default(), |last| last.sent())
     }
 
-    /// What they sent over the last `span_us`.
+    /// The bytes that they sent over the last `span_us`.
     fn sent_over(&self, span_us: u64) -> Option<Sent> {
         let last = self.samples.back()?;
         let first = self.samples.iter().rev().find(|sample| last.at_us.saturating_sub(sample.at_us) >= span_us)?;
@@ -200,7 +200,7 @@ impl Recent {
         within.map(|sample| sample.queueing_us).min().unwrap_or(0)
     }
 
-    /// What each side did since this moment; `None`: nothing is known of so long ago.
+    /// The totals of each side since this moment; `None`: nothing is known of so long ago.
     pub(super) fn sides_since(&self, from_us: u64) -> Option<(Sides, u64)> {
         let (first_us, first) = self.since_change.iter().find(|(at_us, _)| *at_us >= from_us)?;
         let (last_us, last) = self.since_change.back()?;
@@ -227,7 +227,7 @@ const BEST_US: u64 = 1_000_000;
 pub(super) const LOSES_MANY_PART: u64 = 8;
 const LOSES_MANY_BYTES: u64 = 4 * SEGMENT_BYTES;
 const LOSES_MANY_OF_BYTES: u64 = 10 * SEGMENT_BYTES;
-/// What of a packet is counted as sent.
+/// The bytes of a packet that count as sent.
 const SEGMENT_BYTES: u64 = 1_400;
 
 #[cfg(test)]

@@ -38,20 +38,20 @@ pub struct Background {
     rate: f64,
     /// Most that was delivered while a queue stood: what the path carries when nobody else is there. 0: not known.
     capacity: f64,
-    /// What this job held last, and how long to wait until the next raise.
+    /// The rate that this job held last, and how long to wait until the next raise.
     raise: Raise,
     /// How long the next yield lasts at least.
     yield_us: u64,
     /// In the last reading.
     has_queue: bool,
-    /// So much of a round trip may be a segment that waits for its pair: see [`Background::wait_for_pairs`].
+    /// The part of a round trip that may be a segment that waits for its pair: see [`Background::wait_for_pairs`].
     pairing_us: f64,
     lanes: u16,
     short_of_lanes_since_us: Option<u64>,
     held_since_us: u64,
 }
 
-/// What the lanes shall do from now on.
+/// The settings that the lanes take from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modest {
     /// Most that all lanes may send together.
@@ -60,7 +60,7 @@ pub struct Modest {
     pub lanes: u16,
     /// How long packets wait on the path.
     pub queue_us: u32,
-    /// What it is doing.
+    /// The present action.
     pub doing: Doing,
 }
 
@@ -73,7 +73,7 @@ pub enum Doing {
     Holding,
     /// A queue was seen: it holds back to see whose it is.
     Draining,
-    /// Others want the path.
+    /// The job yields: others want the path.
     Yielding,
 }
 
@@ -102,16 +102,16 @@ enum State {
 struct Hold {
     /// The rate is above what the path is known to carry.
     raised: bool,
-    /// What was sent before this one began has been seen by then: a queue until then is ours.
+    /// The time at which everything sent before this phase has been seen: a queue until then is ours.
     settled_us: u64,
     next_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Drain {
-    /// What was delivered when the queue was seen.
+    /// The bytes delivered when the queue was seen.
     delivered: f64,
-    /// What is seen before shows what was sent before.
+    /// The time before which readings show what was sent earlier.
     look_us: u64,
     deadline_us: u64,
     /// Before it.
@@ -146,7 +146,7 @@ impl Background {
         background
     }
 
-    /// What holds now.
+    /// The settings that hold now.
     #[must_use]
     pub fn advice(&self) -> Modest {
         let doing = match self.state {
@@ -194,7 +194,7 @@ impl Background {
         self.delay.queue_us().saturating_sub(self.pairing_us as u32)
     }
 
-    /// What is left while others want the path: enough to see when they have gone.
+    /// The rate that stays while others want the path: enough to see when they have gone.
     fn least(&self) -> f64 {
         (self.capacity / YIELD_SHARE).max(2.0 * SEGMENT_BYTES * 1e6 / self.delay.rtt_us().max(1) as f64).min(LEAST_MOST)
     }
@@ -224,7 +224,7 @@ impl Background {
         self.state = State::Rise { next_us: at_us + self.beat_us() };
     }
 
-    /// What a raise brings is seen after a round trip.
+    /// The time after which a raise shows: a round trip.
     fn beat_us(&self) -> u64 {
         (self.delay.rtt_us() + SAMPLE_US).max(BEAT_US_MIN)
     }
@@ -357,7 +357,7 @@ impl Background {
 }
 
 const SEGMENT_BYTES: f64 = 1448.0;
-/// What is left free of what the path carries. "All of a free path" is 95 % of it at least: the rest is for the raises.
+/// The share of the path that stays free. "All of a free path" is 95 % of it at least: the rest is for the raises.
 const HEADROOM: f64 = 0.035;
 /// A raise above what the path carries: with the headroom, twice that of the usual rate.
 const RAISE_LEAST: f64 = 0.02;
@@ -371,12 +371,12 @@ const QUICK_MOST: f64 = 2e6;
 const BEAT_US_MIN: u64 = 40_000;
 /// A rate counts as used from here.
 const USED: f64 = 0.85;
-/// What a raise adds to the queue shows in this time beyond a round trip: 2 % too much make 3 ms.
+/// The time beyond a round trip in which the queue shows what a raise adds: 2 % too much make 3 ms.
 const RAISED_US: u64 = 150_000;
-/// So much of what the path carries is left free while a queue drains.
+/// The share of the path that is left free while a queue drains.
 const DRAIN: f64 = 0.3;
 const SMOOTHED_SEGMENTS: f64 = 24.0;
-/// So much of what the path carries is all of it.
+/// The share of the path that counts as all of it.
 const ALL: f64 = 0.9;
 /// A hundredth of what the path carries.
 const YIELD_SHARE: f64 = 100.0;
@@ -386,7 +386,7 @@ const YIELD_US_MAX: u64 = 2_400_000;
 const SLOW_START_ROUND_TRIPS: u64 = 10;
 const YIELD_CALM_US: u64 = 200_000;
 const CALM_US: u64 = 5_000_000;
-/// What a lane can have under way with the stock send buffer of 4 MiB (measured).
+/// The bytes that a lane can have under way with the stock send buffer of 4 MiB (measured).
 const WINDOW_BYTES: f64 = 2.9e6;
 const SHORT_US: u64 = 1_000_000;
 /// More lanes than that times what their windows ask for help no more, unless losses hold them.
