@@ -28,7 +28,7 @@ const FULL_TURN: Duration = Duration::from_secs(30);
 /// Any other decoder has this long at least.
 const SHORT_TURN: Duration = Duration::from_secs(1);
 
-/// What the web and networks bring, and what is read before anybody has proved a key.
+/// The decoders of the web and of networks, and of what is read before anybody has proved a key.
 const OF_STRANGERS: [&str; 4] = ["handshake", "networks", "web", "web_digests"];
 
 /// Cases between two looks at the clock.

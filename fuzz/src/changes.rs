@@ -15,17 +15,17 @@ const INPUT_BYTES_MAX: usize = 128 << 10;
 
 #[derive(Clone, Debug)]
 enum Change {
-    /// These bits of a byte are turned over.
+    /// Turns over these bits of a byte.
     Flip(Index, u8),
-    /// These bytes take the place of others.
+    /// Puts these bytes in the place of others.
     Write(Index, Vec<u8>),
-    /// These bytes are put in.
+    /// Puts these bytes in.
     Insert(Index, Vec<u8>),
-    /// This number takes the place of the next digits.
+    /// Puts this number in the place of the next digits.
     Number(Index, u64),
-    /// So many bytes go.
+    /// Takes this many bytes out.
     Remove(Index, usize),
-    /// So many bytes come twice.
+    /// Repeats this many bytes.
     Repeat(Index, usize),
     /// All behind goes.
     Cut(Index),

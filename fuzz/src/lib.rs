@@ -59,7 +59,7 @@ pub fn items(bytes: &[u8]) {
     }
 }
 
-/// Whatever stands on a lane: hellos, headers, trailers.
+/// Decodes a lane: hellos, headers, trailers.
 pub fn lane(bytes: &[u8]) {
     if let Some((hello, _)) = bytes.split_first_chunk::<LANE_HELLO_BYTES>()
         && let Some(decoded) = Hello::decode(hello)
@@ -85,7 +85,7 @@ pub fn lane(bytes: &[u8]) {
     }
 }
 
-/// What a login shell prints before the agent speaks.
+/// Reads what a login shell prints before the agent speaks.
 pub fn banner(bytes: &[u8]) {
     let mut scanner = BannerScanner::default();
     for byte in bytes {
@@ -170,7 +170,7 @@ pub fn hash_list(bytes: &[u8]) {
     }
 }
 
-/// What a bag says of itself: its declaration, what is known of it, the name of a manifest.
+/// Reads a bag's words of itself: its declaration, its facts, the name of a manifest.
 pub fn bag(bytes: &[u8]) {
     let _ = bag::escapes_percent(bytes);
     let _ = bag::payload(bytes);
@@ -186,7 +186,7 @@ pub fn records(bytes: &[u8]) {
     haul_net::fuzzing::records(bytes);
 }
 
-/// What either end hears instead of a TLS handshake; the first byte says which end.
+/// Plays what either end hears instead of a TLS handshake; the first byte says which end.
 pub fn handshake(bytes: &[u8]) {
     if let Some((end, heard)) = bytes.split_first() {
         haul_net::fuzzing::handshake(end % 2 == 0, heard);
@@ -198,7 +198,7 @@ pub fn block(bytes: &[u8]) {
     haul_transfer::fuzzing::block(bytes);
 }
 
-/// What a reader of the web sends: targets, ranges, conditions, tokens.
+/// Reads what a reader of the web sends: targets, ranges, conditions, tokens.
 pub fn web(bytes: &[u8]) {
     haul_web::fuzzing::request(bytes);
 }
@@ -250,7 +250,7 @@ pub fn known_hosts(bytes: &[u8]) {
     haul_transfer::fuzzing::known_hosts(&String::from_utf8_lossy(bytes));
 }
 
-/// What earlier jobs found of paths and file systems.
+/// Reads the findings of earlier jobs about paths and file systems.
 pub fn known_paths(bytes: &[u8]) {
     haul_transfer::fuzzing::known_paths(&String::from_utf8_lossy(bytes));
 }
@@ -306,7 +306,7 @@ pub const TARGETS: [Target; 22] = [
     ("web_digests", web_digests),
 ];
 
-/// What long searches found worth keeping, and what honest programs write.
+/// The inputs that long searches found worth keeping, and those that honest programs write.
 pub fn begins_with(target: &str) -> Vec<Vec<u8>> {
     let kept = corpus::kept(target).expect("it is part of the repository");
     kept.into_iter().chain(seeds::of(target)).chain([Vec::new()]).collect()

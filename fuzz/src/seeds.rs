@@ -396,7 +396,7 @@ fn op(what: u8, bytes: &[u8]) -> Vec<u8> {
     [&[what, length[0], length[1]], bytes].concat()
 }
 
-/// What each end of an honest handshake sends first, behind the number of who hears it.
+/// The first bytes of each end of an honest handshake, behind the number of who hears it.
 fn handshakes() -> Vec<Vec<u8>> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let (client, mut to_client) = UnixStream::pair().expect("two descriptors");

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Who uses whom, by short name.
+/// The crates that each crate uses, by short name.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// Findings: an arrow or a crate that ARCHITECTURE.md does not list.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::source::Source;
 
-/// What a row may say of itself, and whether it then has to name a test.
+/// The states that a row may have, and whether it then has to name a test.
 const STATES: [(&str, bool); 4] = [("shown", true), ("partly: ", true), ("open", false), ("does not apply: ", false)];
 
 /// Columns of a row: its name, what is injected, what is expected, tests, state.

@@ -9,7 +9,7 @@ use syn::{Attribute, ImplItem, Item, ItemMod, ItemUse, Macro, Path, UseTree};
 /// A path as it is written: `["crate", "shape", "Packet"]`. It holds `*` where a `use` takes everything.
 pub type Names = Vec<String>;
 
-/// What one file names.
+/// The paths and names in one file.
 #[derive(Debug, Default, PartialEq)]
 pub struct Named {
     /// Every path of two names and more, as seen from the file's own module.

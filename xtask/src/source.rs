@@ -8,7 +8,7 @@ use std::path::Path;
 pub struct Source {
     /// Path from the root of the repository, with `/`.
     pub path: String,
-    /// Its text.
+    /// The text of the file.
     pub text: String,
     /// Only compiled for tests and benchmarks.
     pub is_test: bool,

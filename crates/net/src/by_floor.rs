@@ -45,7 +45,7 @@ impl Listener {
     }
 }
 
-/// They are plain TCP: the kernel takes the program from no other.
+/// Further listeners are plain TCP: the kernel takes the program from no other.
 fn further(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let listen = |_| {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;

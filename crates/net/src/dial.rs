@@ -65,7 +65,7 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Nothing is cancelled yet.
+    /// A handle by which nothing is cancelled yet.
     pub fn new() -> io::Result<Cancel> {
         UnixStream::pair().map(|(watched, end)| Cancel { watched, end })
     }
@@ -189,7 +189,7 @@ pub fn local_address_towards(peer: IpAddr) -> io::Result<IpAddr> {
 enum Failed {
     /// The way cannot be used, whatever the peer.
     Way(NetError),
-    /// This source port cannot be used. Another one may be free.
+    /// The source port cannot be used. Another one may be free.
     Port(io::Error),
     /// Something else, for this candidate.
     Here(io::Error),

@@ -58,7 +58,7 @@ pub enum NetError {
     /// One end asks for a stronger cipher than the other has, or was told to take.
     #[error("TLS handshake failed: {said}")]
     NoCommonCipher {
-        /// Who says so.
+        /// The end that says so.
         said: &'static str,
     },
     /// The peer closed the connection during the TLS handshake: another program has the port, or the door is full.
@@ -67,7 +67,7 @@ pub enum NetError {
     /// The peer proved to hold a key, and we do not admit that key.
     #[error("the peer holds the key {got}, which is not the expected one")]
     WrongKey {
-        /// That key.
+        /// The key that was shown.
         got: PublicKey,
     },
     /// The peer showed a key without proving to hold it.
@@ -87,10 +87,10 @@ pub enum NetError {
         /// Why.
         cause: io::Error,
     },
-    /// Another system call failed.
+    /// A system call failed otherwise.
     #[error("{what}: {cause}")]
     Io {
-        /// What was attempted.
+        /// The attempted act.
         what: &'static str,
         /// Why.
         cause: io::Error,
@@ -112,7 +112,7 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// What else a device would need.
+/// Names the means that another device would need.
 fn needs(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::PermissionDenied => " (to choose a device takes Linux 5.7, or CAP_NET_RAW)",

@@ -69,7 +69,7 @@ pub enum NetworkEvent {
     Cancelled,
 }
 
-/// What has changed since the last event. Nothing of both: a route, or something of no interest.
+/// The changes since the last event. Neither of both: a route, or something of no interest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Usable now.

@@ -24,9 +24,9 @@ pub type Deliver = Arc<dyn Fn(Stream, PublicKey, SocketAddr) + Send + Sync>;
 pub struct KeyGreeter {
     /// Our own key.
     pub identity: Arc<Identity>,
-    /// Who may come in.
+    /// The judge of keys.
     pub admit: Admit,
-    /// What is accepted, best first.
+    /// The accepted ciphers, best first.
     pub ciphers: Vec<Cipher>,
     /// Takes those who came in.
     pub deliver: Deliver,

@@ -69,7 +69,7 @@ impl Subflow {
 /// Why a connection that was to use MPTCP carries plain TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// This host made a TCP socket.
+    /// The host made a TCP socket.
     Here,
     /// The other end, or something on the way.
     There,
@@ -122,7 +122,7 @@ pub(crate) fn socket_or_tcp(domain: Domain, kind: Type) -> io::Result<Socket> {
 pub(crate) struct AsOnePath(Mutex<Totals>);
 
 impl AsOnePath {
-    /// What TCP tells of a connection, for all paths together. None where the kernel does not tell of them.
+    /// The facts that TCP tells of a connection, for all paths together. None where the kernel does not tell of them.
     pub(crate) fn tcp_info(&self, socket: &TcpStream) -> Option<TcpInfo> {
         if is_in_use(socket) != Some(true) {
             return tcp_info::tcp_info(socket).ok();
@@ -133,7 +133,7 @@ impl AsOnePath {
         totals.read(&subflows, mptcp::unsent_bytes(socket).unwrap_or_default())
     }
 
-    /// What was carried between each pair of addresses, up to the last reading.
+    /// The bytes carried between each pair of addresses, up to the last reading.
     pub(crate) fn ways(&self) -> Vec<WayTotals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).ways().to_vec()
     }

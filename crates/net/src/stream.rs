@@ -60,7 +60,7 @@ impl Drop for TagKeys {
 pub enum Next {
     /// More.
     Data,
-    /// Nothing: the peer has ended properly.
+    /// The end of the stream: the peer has ended properly.
     End,
 }
 
@@ -78,17 +78,17 @@ pub struct WriteHalf {
     sealing: Sealing,
 }
 
-/// Who opens the records that arrive.
+/// The opener of the records that arrive.
 enum Opening {
-    /// Nobody: the stream is clear.
+    /// No opener: the stream is clear.
     None,
     Here(Opener),
     Kernel(KernelOpener),
 }
 
-/// Who seals the records.
+/// The sealer of the records.
 enum Sealing {
-    /// Nobody: the stream is clear.
+    /// No sealer: the stream is clear.
     None,
     Here(Sealer),
     Kernel(KernelSealer),
@@ -512,8 +512,8 @@ impl Probe {
         self.0.subflows()
     }
 
-    /// Of a connection that uses MPTCP, what its subflows carried between each pair of addresses, up to the last
-    /// [`Probe::tcp_info`]. Nothing for all others.
+    /// The bytes that the subflows of an MPTCP connection carried between each pair of addresses, up to the last
+    /// [`Probe::tcp_info`]. Empty for all other connections.
     pub fn ways(&self) -> Vec<WayTotals> {
         self.0.ways()
     }

@@ -17,11 +17,11 @@ enum Tampering {
     Nothing,
     Repeated,
     Dropped,
-    /// It comes after the one behind it.
+    /// The record comes after the one behind it.
     Moved,
     /// The carrier ends the connection before it.
     Cut,
-    /// This one, of another connection, takes its place.
+    /// A record of another connection takes its place.
     Replaced(Vec<u8>),
     /// Each of these bytes is written over the other, in the first place where they stand.
     Edited(&'static [u8], &'static [u8]),

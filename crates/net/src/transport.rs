@@ -173,7 +173,7 @@ impl Link {
         }
     }
 
-    /// Of a connection that uses MPTCP, what was carried by each way up to the last [`Self::tcp_info`].
+    /// The bytes that each way of an MPTCP connection carried up to the last [`Self::tcp_info`].
     pub(crate) fn ways(&self) -> Vec<WayTotals> {
         self.paths.get().and_then(Option::as_ref).map(AsOnePath::ways).unwrap_or_default()
     }

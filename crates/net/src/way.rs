@@ -23,11 +23,11 @@ pub struct Way {
     pub ports: Option<(u16, u16)>,
     /// Device: routes through others do not count.
     pub device: Option<DeviceName>,
-    /// What carries it.
+    /// The protocol that carries the bytes.
     pub protocol: Protocol,
 }
 
-/// What carries the bytes of a connection.
+/// The protocol that carries the bytes of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// TCP: one path.
@@ -137,15 +137,15 @@ impl Way {
     }
 }
 
-/// What the kernel refused.
+/// The part of a way that the kernel refused.
 pub(crate) enum Refused {
     /// A socket at all.
     Socket(io::Error),
-    /// This device.
+    /// The device.
     Device(DeviceName, io::Error),
-    /// This source address.
+    /// The source address.
     Source(IpAddr, io::Error),
-    /// This source port.
+    /// The source port.
     Port(io::Error),
 }
 

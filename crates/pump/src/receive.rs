@@ -26,7 +26,7 @@ pub struct ReceivePump {
     routes: Arc<Routes<ReceiveRoute>>,
     mechanism: Mechanism,
     block_bytes: usize,
-    /// What a tap is shown from, where the route itself does not see the bytes.
+    /// The bytes that a tap is shown, where the route itself does not see them.
     shown: Box<[u8]>,
     /// The way was refused after bytes were taken, which are safe: the next piece goes another way.
     refused_late: Option<io::Error>,
@@ -152,7 +152,8 @@ impl ReceivePump {
         Ok(())
     }
 
-    /// Another lane may have found that a route is refused. What was handed over is written before another way is taken.
+    /// Follows a change of routes: another lane may have found that a route is refused. What was handed over is written before
+    /// another way is taken.
     fn follow_routes(&mut self) -> io::Result<()> {
         if self.mechanism.route() != self.routes.current() {
             self.finish()?;
@@ -367,7 +368,7 @@ fn read_full(stream: &mut Stream, buffer: &mut [u8]) -> Result<usize, Failed> {
 }
 
 impl Mechanism {
-    /// That of the best route that can be set up.
+    /// The mechanism of the best route that can be set up.
     fn first(routes: &Routes<ReceiveRoute>, block_bytes: usize) -> Mechanism {
         loop {
             let route = routes.current();

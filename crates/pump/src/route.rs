@@ -47,7 +47,7 @@ impl SendRoute {
         (SendRoute::RingCopy, "uring-copy"),
     ];
 
-    /// Its name in flags, reports and JSON.
+    /// The name in flags, reports and JSON.
     pub fn name(self) -> &'static str {
         name(&Self::ALL, self)
     }
@@ -63,7 +63,7 @@ impl ReceiveRoute {
         (ReceiveRoute::Null, "null"),
     ];
 
-    /// Its name in flags, reports and JSON.
+    /// The name in flags, reports and JSON.
     pub fn name(self) -> &'static str {
         name(&Self::ALL, self)
     }
@@ -101,11 +101,11 @@ pub struct Routes<R> {
 /// A route that the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// Its name.
+    /// The name of the dropped route.
     pub route: &'static str,
-    /// What took its place.
+    /// The route that took its place.
     pub instead: &'static str,
-    /// What the kernel said.
+    /// The kernel's refusal.
     pub why: String,
 }
 
@@ -135,7 +135,7 @@ impl<R: Copy + PartialEq + Into<&'static str>> Routes<R> {
         true
     }
 
-    /// What was given up so far, each once.
+    /// The routes that were given up so far, each once.
     pub fn dropped(&self) -> Vec<Dropped> {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

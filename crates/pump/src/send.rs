@@ -18,16 +18,16 @@ pub struct SendPump {
     routes: Arc<Routes<SendRoute>>,
     mechanism: Mechanism,
     block_bytes: usize,
-    /// What a tap is shown from, where the route itself does not see the bytes.
+    /// The bytes that a tap is shown, where the route itself does not see them.
     shown: Box<[u8]>,
 }
 
 /// A range that was not sent to its end.
 #[derive(Debug)]
 pub struct SendFailed {
-    /// So much of it was.
+    /// The bytes that were sent.
     pub sent_bytes: u64,
-    /// What happened then.
+    /// The error that ended it.
     pub why: SendError,
 }
 
@@ -139,7 +139,7 @@ impl SendPump {
         Ok(())
     }
 
-    /// Another lane may have found that a route is refused.
+    /// Follows a change of routes: another lane may have found that a route is refused.
     fn follow_routes(&mut self) {
         if self.mechanism.route() != self.routes.current() {
             self.mechanism = Mechanism::first(&self.routes, self.block_bytes);
@@ -269,7 +269,7 @@ fn failed(error: io::Error) -> Failed {
 }
 
 impl Mechanism {
-    /// That of the best route that can be set up.
+    /// The mechanism of the best route that can be set up.
     fn first(routes: &Routes<SendRoute>, block_bytes: usize) -> Mechanism {
         loop {
             let route = routes.current();

@@ -216,7 +216,7 @@ impl Lobby {
     }
 }
 
-/// What the accepting thread and the greeting threads share.
+/// The state that the accepting thread and the greeting threads share.
 struct Inside<G> {
     greeter: G,
     lobby: Arc<Lobby>,

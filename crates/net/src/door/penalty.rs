@@ -57,9 +57,9 @@ enum Standing {
 /// How the connections of a source are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hearing {
-    /// It owes too much.
+    /// The address owes too much.
     pub(super) is_barred: bool,
-    /// Its refusals in this moment. Each keeps a seat. So in one moment, at most as many callers are judged as may be
+    /// The refusals in this moment. Each keeps a seat. So in one moment, at most as many callers are judged as may be
     /// there at once.
     pub(super) refused_lately: usize,
 }

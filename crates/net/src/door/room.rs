@@ -130,14 +130,14 @@ impl Room {
         }
     }
 
-    /// Its greeter has admitted it. False: it had to leave meanwhile.
+    /// Books that its greeter has admitted the caller. False: the caller had to leave meanwhile.
     pub(super) fn is_admitted(&mut self, number: u64) -> bool {
         let Some(guest) = self.guests.get_mut(&number) else { return false };
         guest.is_admitted = true;
         true
     }
 
-    /// Its thread ends.
+    /// Books that the caller's thread ends.
     pub(super) fn leaves(&mut self, number: u64) {
         if self.remove(number).is_none() {
             self.leaving.remove(&number);

@@ -15,7 +15,7 @@ pub struct Device {
     pub mtu_bytes: Option<u64>,
     /// Rate of the link. Virtual devices have none.
     pub speed_bytes_per_s: Option<u64>,
-    /// Its driver. Devices made of software have none.
+    /// The driver. Devices made of software have none.
     pub driver: Option<String>,
     /// Queues for incoming packets.
     pub receive_queues: usize,

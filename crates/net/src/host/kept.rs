@@ -25,7 +25,7 @@ use crate::limits;
 pub struct Change {
     /// `net.ipv4.tcp_rmem`
     pub name: String,
-    /// Its words.
+    /// The words of the setting.
     pub value: String,
 }
 
@@ -34,7 +34,7 @@ pub struct Change {
 pub enum Step {
     /// A setting has another value.
     Set {
-        /// Its name.
+        /// The setting's name.
         name: String,
         /// The earlier value.
         from: String,
@@ -316,7 +316,7 @@ fn parse_saved(text: &str) -> Result<BTreeMap<String, String>, &'static str> {
     pairs.collect::<Option<_>>().ok_or("a line of it is no setting with its value")
 }
 
-/// What is taken for saved settings is written as it was read; for the fuzz targets.
+/// Checks that text taken for saved settings is written as it was read; for the fuzz targets.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn survives_the_disk(text: &str) {
     for text in [text.to_owned(), format!("{SAVED_HEADING}{text}")] {

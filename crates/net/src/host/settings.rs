@@ -11,7 +11,7 @@ use super::Roots;
 /// The value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Its words, with one space between them.
+    /// The words of the setting, with one space between them.
     pub value: String,
     /// Whether this network namespace may change it. The kernel shows some settings to all namespaces, and only the
     /// first may change them.

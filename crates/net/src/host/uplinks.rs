@@ -80,7 +80,7 @@ fn filter(roots: &Roots, device: &str) -> Option<u8> {
     of(device).max(of("all"))
 }
 
-/// What the kernel's MPTCP may add to a connection.
+/// The gain that the kernel's MPTCP may add to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multipath {
     /// Paths besides the first one.

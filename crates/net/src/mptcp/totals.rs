@@ -22,11 +22,12 @@ pub(crate) struct Totals {
     busy_us: u64,
     rwnd_limited_us: u64,
     sndbuf_limited_us: u64,
-    /// Of each pair of addresses that a subflow has had, in the order in which they came.
+    /// The totals of each pair of addresses that a subflow has had, in the order in which they came.
     ways: Vec<WayTotals>,
 }
 
-/// What the subflows between two addresses did, those that are gone too. A subflow that comes back has another port.
+/// The totals of the subflows between two addresses, those that are gone too. A subflow that comes back has another
+/// port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WayTotals {
     /// Address of this end.
@@ -93,7 +94,7 @@ impl Totals {
         })
     }
 
-    /// What was carried between each pair of addresses, up to the last reading.
+    /// The bytes carried between each pair of addresses, up to the last reading.
     pub(crate) fn ways(&self) -> &[WayTotals] {
         &self.ways
     }

@@ -12,11 +12,11 @@ use crate::cipher::Cipher;
 /// The options and the terms of some networks. A value that is `None` is left to the next list of classes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkClass {
-    /// Its name.
+    /// The name of the class.
     pub name: String,
     /// The options of its connections.
     pub policy: Policy,
-    /// What its connections may do.
+    /// The terms of its connections.
     pub terms: Terms,
     /// Segments of a first flight. A socket has no such option: it is advice for the route.
     pub initial_window: Option<u16>,
@@ -26,16 +26,16 @@ pub struct NetworkClass {
     pub lines: Vec<(&'static str, usize)>,
 }
 
-/// What connections of a class may do.
+/// The terms of the connections of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// Data connections of a session.
     pub lanes: Option<u16>,
     /// The weakest protection of data.
     pub cipher: Option<CipherFloor>,
-    /// Of all connections of the class together.
+    /// The rate of all connections of the class together.
     pub rate_bytes_per_s: Option<u64>,
-    /// Of all connections of one address together.
+    /// The rate of all connections of one address together.
     pub rate_per_address_bytes_per_s: Option<u64>,
     /// Connections at once.
     pub connections: Option<u32>,
@@ -81,7 +81,7 @@ impl fmt::Display for CipherFloor {
 }
 
 impl Terms {
-    /// What both allow.
+    /// The terms that both allow.
     pub fn and(self, other: Terms) -> Terms {
         fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
             one.into_iter().chain(other).min()
@@ -112,7 +112,7 @@ impl Terms {
 /// A value of a class, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassValue {
-    /// Its key in a file of classes.
+    /// The key in a file of classes.
     pub key: &'static str,
     /// The value with its unit.
     pub text: String,
@@ -174,7 +174,7 @@ impl NetworkClass {
 /// again what has arrived.
 const NEAR_RTO_MIN: Duration = Duration::from_millis(50);
 
-/// This host itself.
+/// The class of this host itself.
 pub const LOOPBACK: &str = "loopback";
 /// The subnets of this host's own interfaces.
 pub const LOCAL: &str = "local";
@@ -185,7 +185,7 @@ pub const FAR: &str = "far";
 /// In no other class.
 pub const REST: &str = "rest";
 
-/// What a class of one of these names holds for, without networks of its own.
+/// The networks that a class of one of these names holds for, without networks of its own.
 pub fn holds_for(name: &str) -> Option<&'static str> {
     match name {
         LOOPBACK => Some("this host itself"),

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{host, limits};
 
-/// What the user asks for; `None` leaves the choice to haul. And the policies of this host for connections that it
+/// The wishes of the user; `None` leaves the choice to haul. And the policies of this host for connections that it
 /// makes.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
@@ -53,15 +53,15 @@ pub struct Policies {
     networks: RwLock<Arc<Networks>>,
     /// Asked for by name, whatever the class.
     asked: Policy,
-    /// Who is connected.
+    /// The connected peers.
     members: Arc<Members>,
     heard: Option<Heard>,
 }
 
-/// What a socket without a connection granted.
+/// The values that a socket without a connection was granted.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// What was asked for.
+    /// The requested settings.
     pub settings: Vec<Applied>,
     /// Every option by name, with its value in effect.
     pub in_effect: Vec<(&'static str, String)>,
@@ -102,12 +102,12 @@ impl Policies {
         self.members.enters(found, peer)
     }
 
-    /// So many accepted connections may there be at once from now on: in all, and of one address, on all ports that have these policies.
+    /// Limits the accepted connections from now on: in all, and of one address, on all ports that have these policies.
     pub fn limit(&self, most: u32, most_of_address: u32) {
         self.members.limit(most, most_of_address);
     }
 
-    /// What was observed of connections that have ended since the last call.
+    /// Takes the observations of connections that have ended since the last call.
     pub fn take_observed(&self) -> ObservedClasses {
         self.members.take_observed()
     }
@@ -152,8 +152,8 @@ impl Policies {
         self.tell(granted)
     }
 
-    /// What is asked for a data connection to an address of these classes, and what the kernel grants: a socket without a
-    /// connection is asked.
+    /// The requests for a data connection to an address of these classes, and what the kernel grants: a socket without a connection
+    /// is asked.
     pub fn tried(&self, found: &Found, peer: IpAddr) -> io::Result<Tried> {
         let peer = peer.to_canonical();
         let domain = if peer.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };

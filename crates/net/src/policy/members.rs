@@ -20,13 +20,13 @@ use super::observed::{self, ObservedClasses};
 #[derive(Default)]
 pub(super) struct Members {
     present: Mutex<Present>,
-    /// What the kernel knew of those that have ended.
+    /// The kernel's facts about those that have ended.
     observed: Mutex<ObservedClasses>,
     /// Connections that are held by a second descriptor, to be read at their end.
     watched: AtomicUsize,
 }
 
-/// Who is here now, and how many may be.
+/// The connections that are here now, and their bound.
 #[derive(Default)]
 struct Present {
     most: Option<u32>,
@@ -42,7 +42,7 @@ struct Count {
     all: u32,
     by_source: HashMap<IpAddr, OfSource>,
     budget: Option<Weak<Budget>>,
-    /// What is known of the last of its connections, shared by those of which the same is known.
+    /// The facts about the last of its connections, shared by those of which the same is known.
     found: Found,
 }
 
@@ -59,7 +59,7 @@ pub struct OverLimit {
     pub class: Option<String>,
     /// At most so many at once.
     pub limit: u32,
-    /// Of one address; else of all addresses.
+    /// True for the bound of one address; false for that of all addresses.
     pub of_address: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct Membership {
     watched: Option<TcpStream>,
 }
 
-/// So many connections are watched at once: beyond it, a second descriptor for each would cost too much.
+/// The most connections that are watched at once: beyond it, a second descriptor for each would cost too much.
 const MAX_WATCHED: usize = 1024;
 
 impl Members {
@@ -99,13 +99,13 @@ impl Members {
         Membership { members: Arc::clone(self), source, found, over, budgets, watched: None }
     }
 
-    /// So many connections may there be at once from now on: in all, and of one address.
+    /// Limits the connections from now on: in all, and of one address.
     pub(super) fn limit(&self, most: u32, most_of_address: u32) {
         let mut present = self.lock();
         (present.most, present.most_of_address) = (Some(most), Some(most_of_address));
     }
 
-    /// What was observed since the last call.
+    /// Takes the observations since the last call.
     pub(super) fn take_observed(&self) -> ObservedClasses {
         std::mem::take(&mut *self.observed.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -100,7 +100,7 @@ policy_of! {
 pub struct Layer<'a> {
     /// The values.
     pub policy: &'a Policy,
-    /// Who asks for them.
+    /// The person or program that asks for them.
     pub source: Source,
 }
 
@@ -115,14 +115,14 @@ impl Source {
     }
 }
 
-/// Who asks for a value.
+/// The person or program that asks for a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The user, by name.
     User,
     /// The operator or the user, in this network class; or the class is built in.
     Class(Arc<NetworkClass>),
-    /// This program, for this reason. `None`: for the usual reason of the option.
+    /// The program asks, for this reason. `None`: for the usual reason of the option.
     Haul(Option<String>),
 }
 
@@ -216,7 +216,7 @@ fn ask<S: Setting>(socket: BorrowedFd<'_>, value: &S, source: Source, peer: IpAd
 
 /// An option that TCP has and MPTCP has not.
 struct NotOverMptcp {
-    /// Its name and the requested value.
+    /// The option's name and the requested value.
     asked: String,
     is_by_name: bool,
 }

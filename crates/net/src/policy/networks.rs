@@ -42,20 +42,20 @@ pub enum BadClass {
     Interface(String),
 }
 
-/// What fits of a peer to a class.
+/// The reason why a peer belongs to a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fits {
-    /// Its address is in this network of the class.
+    /// The address is in this network of the class.
     Prefix(Prefix),
-    /// It is reached by this interface.
+    /// The peer is reached by this interface.
     Interface(String),
-    /// It is this host itself.
+    /// The peer is this host itself.
     Loopback,
-    /// It is on a network of this host's own.
+    /// The peer is on a network of this host's own.
     OwnSubnet(Prefix),
-    /// Its round trip.
+    /// The round trip fits.
     Distance,
-    /// Nothing else did.
+    /// No other class fits.
     Rest,
 }
 
@@ -93,7 +93,7 @@ impl ClassList {
         self.near_rtt_us = Some(rtt_us);
     }
 
-    /// Its classes, in their order in the file.
+    /// The classes, in their order in the file.
     pub fn classes(&self) -> &[Arc<NetworkClass>] {
         &self.classes
     }
@@ -150,13 +150,13 @@ pub struct Networks {
 }
 
 impl Networks {
-    /// These lists, and the built-in classes behind them, on a host with these networks.
+    /// The classes of these lists, and the built-in classes behind them, on a host with these networks.
     pub fn of(mut lists: Vec<ClassList>, own: OwnNetworks) -> Networks {
         lists.push(ClassList::built_in());
         Networks { lists, own }
     }
 
-    /// These lists alone: nothing is built in.
+    /// The classes of these lists alone: nothing is built in.
     pub fn only(lists: Vec<ClassList>) -> Networks {
         Networks { lists, own: OwnNetworks::default() }
     }
@@ -180,7 +180,7 @@ impl Networks {
         Found::of(found.collect())
     }
 
-    /// What can be known of the peer of a socket. `rtt_us` is the round trip, where it was measured.
+    /// The facts about the peer of a socket. `rtt_us` is the round trip, where it was measured.
     pub(super) fn peer(&self, socket: impl AsFd, ip: IpAddr, rtt_us: Option<u32>) -> Peer {
         let interface = match self.asks_for_interfaces() {
             true => {
@@ -196,7 +196,7 @@ impl Networks {
         Peer { ip: ip.to_canonical(), interface, rtt_us }
     }
 
-    /// What can be known of an address without a connection.
+    /// The facts about an address that need no connection.
     pub fn peer_at(&self, ip: IpAddr) -> Peer {
         let interface = self.asks_for_interfaces().then(|| self.own.interface_towards(ip)).flatten();
         Peer { ip: ip.to_canonical(), interface, rtt_us: None }
@@ -224,7 +224,7 @@ impl Networks {
 /// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its address.
+    /// The peer's address.
     pub ip: IpAddr,
     /// The interface of this host.
     pub interface: Option<String>,
@@ -293,7 +293,7 @@ impl Found {
         self.first().map(|found| found.class.name.as_str())
     }
 
-    /// What all of them allow.
+    /// The terms that all of them allow.
     pub fn terms(&self) -> Terms {
         terms_of(self.classes())
     }
@@ -305,7 +305,7 @@ impl Found {
     }
 }
 
-/// What all of these allow.
+/// The terms that all of these classes allow.
 fn terms_of(classes: &[FoundClass]) -> Terms {
     classes.iter().fold(Terms::default(), |terms, found| terms.and(found.class.terms))
 }

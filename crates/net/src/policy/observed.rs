@@ -14,7 +14,7 @@ const FIRST_US: f64 = 16.0;
 /// The connections of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Those that were read at their end.
+    /// The connections that were read at their end.
     pub connections: u64,
     /// Connections by their smoothed round trip.
     pub round_trips: Steps,
@@ -73,7 +73,7 @@ impl Steps {
     }
 }
 
-/// So many connections are kept of a class. Then all counts are halved: the newer ones weigh more.
+/// The most connections that are counted of a class. Then all counts are halved: the newer ones weigh more.
 const MAX_CONNECTIONS: u64 = 1 << 20;
 
 impl Observed {
@@ -120,7 +120,7 @@ impl Observed {
     }
 }
 
-/// What was observed of each class, by name.
+/// The observations of each class, by name.
 pub type ObservedClasses = BTreeMap<String, Observed>;
 
 /// Counts a connection of a class. A class more than there is room for is left out.

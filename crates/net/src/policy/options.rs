@@ -13,7 +13,7 @@ use crate::host;
 
 /// One option of a socket. `Display` writes a value for people.
 pub(super) trait Setting: fmt::Display + Sized + PartialEq {
-    /// Its name in reports.
+    /// The option's name in reports.
     const NAME: &'static str;
     /// Why this program asks for it by itself.
     const WHY: &'static str;
@@ -65,7 +65,7 @@ pub struct CongestionControl {
 }
 
 impl CongestionControl {
-    /// This one and no other.
+    /// Asks for this congestion control and no other.
     pub fn named(name: &str) -> CongestionControl {
         CongestionControl { names: vec![name.to_owned()] }
     }
@@ -117,7 +117,7 @@ impl fmt::Display for CongestionControl {
     }
 }
 
-/// SO_MAX_PACING_RATE: the kernel sends no faster, and spreads what it sends over time.
+/// The option SO_MAX_PACING_RATE: the kernel sends no faster, and spreads what it sends over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pacing {
     /// At most so much.
@@ -289,7 +289,7 @@ impl fmt::Display for UserTimeout {
     }
 }
 
-/// SO_KEEPALIVE: when an idle connection is probed.
+/// The option SO_KEEPALIVE: when an idle connection is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
     /// Silence before the first probe.

@@ -25,7 +25,7 @@ pub enum BadPrefix {
     Length {
         /// The address.
         address: IpAddr,
-        /// Its bits.
+        /// The most bits that a prefix may have.
         max: u8,
     },
     /// The address has bits behind the prefix: a slip, or one host where a network was meant.
@@ -69,7 +69,7 @@ impl Prefix {
         address.is_ipv4() == self.network.is_ipv4() && masked(address, self.length) == self.network
     }
 
-    /// Its first address.
+    /// The first address of the network.
     pub fn first(&self) -> IpAddr {
         self.network
     }

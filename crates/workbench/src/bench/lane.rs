@@ -13,7 +13,7 @@ use haul_sys::usage::{self, Usage};
 use super::prepare::Plan;
 use super::{Ended, Offset, Received, Request, Shared};
 
-/// What a sending thread works on.
+/// The work of a sending thread.
 pub(super) struct Sending<'a> {
     pub request: &'a Request,
     pub plan: &'a Plan,
@@ -21,7 +21,7 @@ pub(super) struct Sending<'a> {
     pub number: usize,
 }
 
-/// What a receiving thread works on.
+/// The work of a receiving thread.
 pub(super) struct Receiving<'a> {
     pub request: &'a Request,
     pub plan: &'a Plan,

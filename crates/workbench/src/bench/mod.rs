@@ -30,10 +30,10 @@ use haul_job::{Error, Fault};
 use haul_pump::{Dropped, ReceiveRoute, SendRoute};
 use lane::{Receiving, Sending};
 
-/// What the disk alone does.
+/// The rates that the disk reaches alone.
 pub type Disk = DiskRate;
 
-/// What is read.
+/// The bytes that are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A hole of a file in memory: nothing but zeros, in the same few pages.
@@ -73,10 +73,10 @@ pub enum Amount {
     Bytes(u64),
 }
 
-/// What is asked.
+/// The question of a bench.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is read.
+    /// The bytes that are read.
     pub source: Source,
     /// Where it goes.
     pub sink: Sink,
@@ -104,7 +104,8 @@ pub struct Request {
     pub congestion_control: Option<String>,
     /// Processors that all sending and all receiving threads are bound to.
     pub processors: Option<(usize, usize)>,
-    /// Of a source or sink in memory, and of the file that a timed run goes round in: 64 KiB for each lane at least.
+    /// The size of a source or sink in memory, and of the file that a timed run goes round in: 64 KiB for each lane at
+    /// least.
     pub size_bytes: u64,
     /// The source file's pages are dropped from the cache first, so that it comes from the disk.
     pub cold: bool,
@@ -146,7 +147,7 @@ impl Side {
     }
 }
 
-/// What was measured.
+/// The results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// Received, all lanes.
@@ -169,11 +170,11 @@ pub struct Found {
     pub opened_in_kernel: bool,
     /// Congestion control in effect on the first lane.
     pub congestion_control: String,
-    /// It was ended by [`Watcher::interrupted`].
+    /// A call of [`Watcher::interrupted`] ended it.
     pub interrupted: bool,
 }
 
-/// Who looks on.
+/// The observer of a bench.
 pub trait Watcher {
     /// An interval is over.
     fn on_interval(&self, interval: &Interval);
@@ -295,7 +296,7 @@ pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Found, Error> {
     })
 }
 
-/// What the threads told at their ends.
+/// The sums of what the threads told at their ends.
 #[derive(Default)]
 struct Sums {
     send: Usage,
@@ -306,9 +307,9 @@ struct Sums {
     error: Option<Error>,
 }
 
-/// What a thread tells at its end.
+/// The last word of a thread.
 enum Ended {
-    /// And whether the kernel sealed what it sent.
+    /// The sender's usage, and whether the kernel sealed what it sent.
     Sent(Result<(Usage, bool), Error>),
     Received(Result<Received, Error>),
 }
@@ -409,7 +410,8 @@ const LOOK_ROUND: Duration = Duration::from_millis(100);
 /// Readings that are kept: a day of seconds, 40 bytes each. More are told, and not kept.
 pub const INTERVALS_MAX: usize = 86_400;
 
-/// What one thread moves and hashes before it looks up: with 256 KiB blocks, a clock is read once in sixteen calls.
+/// The bytes that one thread moves and hashes before it looks up: with 256 KiB blocks, a clock is read once in sixteen
+/// calls.
 const CHUNK_BYTES: u64 = 4 << 20;
 
 /// Smallest block.

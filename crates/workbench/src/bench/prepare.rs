@@ -15,13 +15,13 @@ use haul_sys::file;
 
 use super::{Amount, CHUNK_BYTES, Ends, LANE_BYTES_MIN, Offset, Request, Sink, Source};
 
-/// What all lanes share.
+/// The plan that all lanes share.
 pub(super) struct Plan {
     pub source: File,
     pub target: Target,
     pub send: Arc<Routes<SendRoute>>,
     pub receive: Arc<Routes<ReceiveRoute>>,
-    /// What is moved, and hashed, at a time.
+    /// The bytes that are moved, and hashed, at a time.
     pub chunk_bytes: u64,
     /// Each lane goes round in so many bytes of the source, from its number times this on; a multiple of the chunk.
     pub source_lane_bytes: u64,
@@ -181,7 +181,7 @@ fn fill(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What was typed and the way that always works; else what is cheapest here by measurement (docs/zero-copy.md).
+/// The typed route and the way that always works; else the cheapest here by measurement (docs/zero-copy.md).
 fn send_routes(request: &Request) -> Routes<SendRoute> {
     match (request.send_route, request.cipher) {
         (Some(route), _) => Routes::new(&[route], SendRoute::Copy),

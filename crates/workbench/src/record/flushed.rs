@@ -10,10 +10,10 @@ use std::path::PathBuf;
 
 use haul_job::{Error, Fault};
 
-/// What is known of one file.
+/// The state of one file.
 #[derive(Debug, Default)]
 pub(super) struct Flushed {
-    /// So many bytes were there when a flush last succeeded.
+    /// The bytes that were there when a flush last succeeded.
     pub(super) bytes: u64,
     /// From which byte on something may be lost, and what the first flush that failed said.
     doubt: Option<(u64, String)>,

@@ -37,7 +37,7 @@ use striped::Striping;
 
 use crate::bench::Interval;
 
-/// What is asked.
+/// The question of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Where the stream comes from.
@@ -72,7 +72,7 @@ pub enum Input {
     Listen(SocketAddr),
 }
 
-/// What came of it.
+/// The result of a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
     /// Recorded.
@@ -93,13 +93,13 @@ pub struct Recorded {
     pub overruns: u64,
     /// How long altogether the stream was held up by that.
     pub held_up: Duration,
-    /// It was ended by [`Watcher::interrupted`].
+    /// A call of [`Watcher::interrupted`] ended it.
     pub interrupted: bool,
-    /// Of a striped recording: its index, and the BLAKE3 of all of it.
+    /// The index of a striped recording, and the BLAKE3 of all of it.
     pub striped: Option<(PathBuf, [u8; 32])>,
 }
 
-/// Who looks on, from several threads.
+/// The observer, called from several threads.
 pub trait Watcher: Sync {
     /// The stream can come: the address that is listened on.
     fn on_listening(&self, address: SocketAddr);
@@ -114,7 +114,7 @@ pub trait Watcher: Sync {
     fn interrupted(&self) -> bool;
 }
 
-/// Fewer could not be filled and written at once.
+/// With fewer buffers, one could not be filled while another is written.
 pub const BUFFERS_MIN: usize = 2;
 
 /// With buffers of 4 MiB that is 4 GiB.
@@ -238,7 +238,7 @@ impl Targets {
             .map_err(|error| Error::of_disk("flush the directory of", &path, &error))
     }
 
-    /// They are empty: of use to nobody.
+    /// Removes the files: they are empty.
     fn remove(&self) {
         for (path, _) in &self.files {
             let _ = std::fs::remove_file(path);
@@ -386,7 +386,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// What was read.
+/// The bytes that were read.
 struct Read {
     bytes: u64,
     elapsed: Duration,
@@ -431,7 +431,7 @@ fn read_all(
     read
 }
 
-/// What has come; `None` when nothing did for a while.
+/// Reads what has come; `None` when nothing did for a while.
 fn some(mut stream: &File, target: &mut [u8]) -> io::Result<Option<usize>> {
     if !is_ready(stream.as_fd(), LOOK_ROUND)? {
         return Ok(None);

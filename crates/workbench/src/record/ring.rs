@@ -97,7 +97,7 @@ impl Filling {
         taken && !self.shared.failed.load(Ordering::Acquire)
     }
 
-    /// Nothing follows.
+    /// Marks the end: nothing follows.
     pub fn end(&mut self) -> Stands {
         self.full.clear();
         self.stands
@@ -131,7 +131,7 @@ impl Writing {
     }
 }
 
-/// What one writer writes.
+/// The part of the ring that one writer writes.
 struct Stripe<'a> {
     target: &'a File,
     direct: Option<DirectFile>,

@@ -117,7 +117,7 @@ impl Striping {
         self.index.bytes
     }
 
-    /// Nothing was recorded.
+    /// Removes the files: nothing was recorded.
     pub(super) fn remove(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
