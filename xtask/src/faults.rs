@@ -74,7 +74,7 @@ fn check_table(text: &str, files: &[Source], expected: &[String]) -> Vec<String>
 }
 
 /// Whether a test `crate/name` stands in a file of that crate.
-fn exists(test: &str, files: &[Source]) -> bool {
+pub fn exists(test: &str, files: &[Source]) -> bool {
     let Some((name_of_crate, name)) = test.split_once('/') else { return false };
     files.iter().filter(|file| file.crate_name() == name_of_crate).any(|file| has_test(&file.text, name))
 }

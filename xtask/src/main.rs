@@ -5,6 +5,7 @@
 mod arrows;
 mod circles;
 mod faults;
+mod findings;
 mod paths;
 mod ratchet;
 mod rules;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{arrows, circles, faults, ratchet, rules, source, toolchain};
+use crate::{arrows, circles, faults, findings, ratchet, rules, source, toolchain};
 
 /// Prints the findings; fails when there are any.
 pub fn run() -> ExitCode {
@@ -28,6 +28,7 @@ fn findings(root: &Path) -> Vec<String> {
     findings.extend(rules::check(&files));
     findings.extend(ratchet::check(root, &files));
     findings.extend(faults::check(root, &files));
+    findings.extend(findings::check(root, &files));
     findings.extend(toolchain::check(root));
     findings
 }
