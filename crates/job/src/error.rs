@@ -7,15 +7,15 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Error {
-    /// Its kind, which decides the exit code.
+    /// The kind of fault, which decides the exit code.
     pub fault: Fault,
-    /// What failed and on what, one line.
+    /// The failed act and its object, in one line.
     pub what: String,
     /// Why, when known: the system's or the peer's words.
     pub cause: Option<String>,
-    /// What to try.
+    /// A hint what to try.
     pub hint: Option<String>,
-    /// It happened at the far side, which told us.
+    /// True if it happened at the far side, which told us.
     pub far: bool,
 }
 
@@ -63,7 +63,7 @@ impl Error {
         Self::new(Fault::Protocol, "the far side broke the protocol").because(why)
     }
 
-    /// What a disk or a file system refused: no space left is a fault of its own.
+    /// An error of a disk or a file system: no space left is a fault of its own.
     pub fn of_disk(act: &str, path: &Path, error: &io::Error) -> Self {
         let fault = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::Space,

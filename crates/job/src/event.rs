@@ -25,7 +25,7 @@ pub enum Event {
     },
     /// An automatic choice with its reason: route of the lanes, number of lanes, cipher, congestion control, chunk size.
     Chose {
-        /// What was chosen about.
+        /// The subject of the choice.
         what: Subject,
         /// The choice.
         choice: String,
@@ -51,14 +51,14 @@ pub enum Event {
         path: Vec<u8>,
         /// File size in bytes; 0 for what is not a regular file.
         bytes: u64,
-        /// What was done.
+        /// The change that was made.
         change: Change,
     },
     /// An entry was deleted at the target (or would be).
     Deleted {
         /// Path relative to the target.
         path: Vec<u8>,
-        /// It was a directory.
+        /// True if it was a directory.
         is_directory: bool,
     },
     /// An entry was left out on purpose: special file, unsupported attribute.
@@ -81,12 +81,12 @@ pub enum Event {
     Failed {
         /// Path relative to the target.
         path: Vec<u8>,
-        /// What failed and why, one line.
+        /// The failed act and its cause, in one line.
         why: String,
     },
     /// The job broke off for a reason that may pass, and is tried again after a pause.
     Retry {
-        /// What broke it off, one line.
+        /// The cause that broke it off, in one line.
         why: String,
         /// How long the pause is.
         pause: Duration,
@@ -102,7 +102,7 @@ pub enum Event {
     Manifest(ManifestLine),
 }
 
-/// What was done to an entry.
+/// The change that was made to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Data moved.
@@ -118,7 +118,7 @@ pub enum Change {
 pub struct Progress {
     /// Files verified and under their final name, plus those already there.
     pub files_done: u64,
-    /// Of these, already there.
+    /// The part of these that was already there.
     pub files_kept: u64,
     /// Files of the whole job, as far as is known.
     pub files_found: u64,
@@ -150,7 +150,7 @@ pub struct Progress {
 /// The path in the last second. Rates are of all lanes together; 0 means unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathNow {
-    /// Its number in the session.
+    /// The path's number in the session.
     pub path: u16,
     /// Payload rate.
     pub rate_bytes_per_s: u64,
@@ -166,11 +166,11 @@ pub struct PathNow {
     pub lanes: u16,
     /// The rate to which the lanes hold themselves; 0: none.
     pub pacing_bytes_per_s: u64,
-    /// What holds the lanes.
+    /// The cause that holds the lanes.
     pub held_by: Option<Cause>,
     /// The mark of most lanes (DSCP, RFC 2474).
     pub mark: u8,
-    /// So many lanes have a mark other than 0.
+    /// The number of lanes that have a mark other than 0.
     pub marked_lanes: u16,
     /// Over MPTCP, what the lanes carry between each pair of addresses, as this host sees it.
     pub subflows: Vec<Subflow>,
@@ -191,7 +191,7 @@ pub struct ManifestLine {
     pub blake3: [u8; 32],
 }
 
-/// What happened, when all is over.
+/// The result, when all is over.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Regular files selected.
@@ -200,9 +200,9 @@ pub struct Report {
     pub files_moved: u64,
     /// Files that were already there, unchanged.
     pub files_kept: u64,
-    /// Of these, made at the target as hard links to files of `--link-dest`.
+    /// The part of these made at the target as hard links to files of `--link-dest`.
     pub files_linked: u64,
-    /// Of these, copied at the target from a tree of `--copy-dest` or `--link-dest`.
+    /// The part of these copied at the target from a tree of `--copy-dest` or `--link-dest`.
     pub files_copied_there: u64,
     /// Directories, links and other entries made.
     pub others_made: u64,
@@ -210,9 +210,9 @@ pub struct Report {
     pub deleted: u64,
     /// Entries that failed.
     pub failed: u64,
-    /// Of these: entries that vanished at the source after they had been listed.
+    /// The part of these that vanished at the source after they had been listed.
     pub vanished: u64,
-    /// Of these: entries whose data did not verify.
+    /// The part of these whose data did not verify.
     pub unverified: u64,
     /// Entries left out on purpose.
     pub skipped: u64,
@@ -253,7 +253,7 @@ pub struct Report {
     pub lane_path: Option<LanePath>,
     /// TLS cipher of the lanes, or `none (this machine)`.
     pub cipher: String,
-    /// What earlier tries of the same job did. All other figures are of the last one.
+    /// The work of earlier tries of the same job. All other figures are of the last one.
     pub earlier: Earlier,
     /// BLAKE3 of the contents, when `root_files` is 1: the same that `b3sum` prints.
     pub only_blake3: Option<[u8; 32]>,
@@ -273,9 +273,9 @@ pub struct Report {
     pub hosts: Vec<(u16, String)>,
     /// Where the lanes' time went.
     pub time: Shares,
-    /// What limited this transfer; `None` when nothing moved.
+    /// The resource that limited this transfer; `None` when nothing moved.
     pub limit: Option<Limit>,
-    /// What would help, the best first.
+    /// The changes that would help, the best first.
     pub remedies: Vec<Remedy>,
     /// True for `--dry-run`.
     pub dry_run: bool,
@@ -296,7 +296,7 @@ pub struct ClassChange {
     pub reason: String,
 }
 
-/// What was done before the job broke off, and was tried again.
+/// The work done before the job broke off and was tried again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Earlier {
     /// Tries that broke off.
@@ -323,7 +323,7 @@ pub trait Observer: Send + Sync {
     }
 }
 
-/// What an automatic choice is about.
+/// The subject of an automatic choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// The number of lanes.
@@ -344,11 +344,11 @@ pub enum Subject {
     Reading,
     /// How large files are written.
     WriteRoute,
-    /// Who encrypts: this program or the kernel.
+    /// The encrypting party: this program or the kernel.
     Encryption,
     /// How the medium is read back.
     Verification,
-    /// What a far side may still do.
+    /// The rights that a far side keeps.
     Rights,
     /// Which of several sources with the same name.
     Sources,
@@ -356,7 +356,7 @@ pub enum Subject {
     Resume,
     /// How small files are flushed.
     SmallFileFlush,
-    /// What is asked of the network: the mark of the packets.
+    /// The request to the network: the mark of the packets.
     Class,
     /// Something that this version does not know.
     Other,
@@ -383,7 +383,7 @@ impl Subject {
         Self::Other,
     ];
 
-    /// Its name, in the protocol and for people.
+    /// The name, in the protocol and for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lanes => "lanes",

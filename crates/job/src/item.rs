@@ -3,22 +3,22 @@
 /// A rule that leaves an entry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
-    /// It does not stand at the target (`--existing`).
+    /// The entry does not stand at the target (`--existing`).
     Missing,
     /// Something stands at the target (`--ignore-existing`).
     Exists,
     /// The target's is newer (`--update`).
     Newer,
-    /// It is larger than `--max-size`.
+    /// The file is larger than `--max-size`.
     TooLarge,
-    /// It is smaller than `--min-size`.
+    /// The file is smaller than `--min-size`.
     TooSmall,
-    /// What stands at the target is the source itself.
+    /// The source itself stands at the target.
     Itself,
 }
 
 impl LeftOut {
-    /// Its flag, or for [`LeftOut::Itself`] a word.
+    /// The name of the flag, or for [`LeftOut::Itself`] a word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Missing => "existing",
@@ -31,7 +31,7 @@ impl LeftOut {
     }
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryType {
     /// A regular file.
@@ -48,19 +48,19 @@ pub enum EntryType {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "the columns of rsync's --itemize-changes")]
 pub struct Changed {
-    /// Nothing of its kind stood there.
+    /// No entry of this kind stood there.
     pub new: bool,
-    /// Its contents, or where a link leads; of files only where contents were compared.
+    /// The contents changed, or where a link leads; of files only where contents were compared.
     pub content: bool,
-    /// Its size.
+    /// The size changed.
     pub size: bool,
-    /// Its modification time.
+    /// The modification time changed.
     pub time: bool,
-    /// Its permissions.
+    /// The permissions changed.
     pub mode: bool,
-    /// Its owner.
+    /// The owner changed.
     pub owner: bool,
-    /// Its group.
+    /// The group changed.
     pub group: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct Changed {
 pub struct ItemTold {
     /// Path relative to the target; empty for the root.
     pub path: Vec<u8>,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: EntryType,
     /// Bytes of a file, or of the text of a link.
     pub size: u64,
@@ -83,9 +83,9 @@ pub struct ItemTold {
     pub uid: u32,
     /// Numeric group at the source; `u32::MAX` where groups are not copied.
     pub gid: u32,
-    /// Its data moved, or would move.
+    /// The data moved, or would move.
     pub data_moved: bool,
-    /// It was made, or would be.
+    /// The entry was made, or would be.
     pub made: bool,
     /// In what it differed.
     pub changed: Changed,

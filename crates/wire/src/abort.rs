@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 pub struct Abort {
     /// Kind.
     pub fault: AbortFault,
-    /// What failed and on what.
+    /// The failed act and its object.
     pub what: String,
     /// Why.
     pub cause: Option<String>,
-    /// What to try.
+    /// A hint what to try.
     pub hint: Option<String>,
 }
 

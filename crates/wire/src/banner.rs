@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use crate::limits::MAX_BANNER_NOISE_BYTES;
 
-/// What a line of the far side means.
+/// The meaning of a line of the far side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Banner {
     /// The program has to be sent first.
@@ -36,7 +36,7 @@ pub enum Banner {
     Fail(String),
     /// The agent runs.
     Agent {
-        /// Its protocol version.
+        /// The far side's protocol version.
         version: u32,
     },
 }

@@ -63,7 +63,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Weighed<T> {
         write!(f, "a sequence within its limit of {}", self.max)
     }
 
-    /// What the peer announces is not reserved: the elements come first.
+    /// Takes the elements one by one: a length that the peer announces reserves nothing.
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
         let mut elements = Vec::new();
         let mut left = self.max;
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// What `decode` returns, and how many bytes it left behind.
+    /// The result of `decode`, and how many bytes it left behind.
     fn decoded<'a, T>(
         bytes: &'a [u8],
         decode: impl FnOnce(&mut postcard::Deserializer<'a, postcard::de_flavors::Slice<'a>>) -> postcard::Result<T>,

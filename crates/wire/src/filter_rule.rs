@@ -42,7 +42,7 @@ pub struct Merge {
     pub format: MergeFormat,
 }
 
-/// What stands in a merge file.
+/// The form of a merge file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum MergeFormat {

@@ -21,7 +21,8 @@ use crate::path::RelPath;
 /// Files that may wait for their answer.
 pub const MAX_WANTED_FILES: usize = 4096;
 
-/// What files that wait for their answer may take: half of what waits at a session that does not listen for a while.
+/// The memory that files may take while they wait for their answer: half of what waits at a session that does not
+/// listen for a while.
 pub const MAX_WANTED_BYTES: usize = 4 << 20;
 
 /// Longest hash: that of SHA-512.
@@ -59,23 +60,23 @@ pub struct WantedFile {
     pub size: Option<u64>,
     /// Which hash.
     pub algorithm: Algorithm,
-    /// Another one from the same reading.
+    /// A further algorithm, from the same reading.
     pub or: Option<Algorithm>,
 }
 
-/// What is found of it.
+/// The finding about a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileFound {
     /// All of it was read.
     Hashed {
-        /// Its size.
+        /// The size.
         size: u64,
         /// At most [`MAX_HASH_BYTES`].
         hash: Vec<u8>,
         /// The other one, if it was wanted; else empty.
         or: Vec<u8>,
     },
-    /// Its size is not the expected one.
+    /// The size is not the expected one.
     OtherSize {
         /// But this.
         size: u64,
@@ -84,7 +85,7 @@ pub enum FileFound {
     Missing,
     /// Not a regular file, or reached through a symbolic link.
     NotAFile,
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable {
         /// The system's words.
         why: String,

@@ -93,7 +93,7 @@ impl LaneHello {
     }
 }
 
-/// What a new connection is, from its first bytes.
+/// The purpose of a new connection, from its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hello {
     /// A lane of a session.
@@ -154,7 +154,7 @@ impl Hello {
 /// Bytes of an encoded [`UnitHeader`].
 pub const UNIT_HEADER_BYTES: usize = 20;
 
-/// What a unit of work on a lane is.
+/// The kind of a unit of work on a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitKind {
     /// A whole file of at most one chunk; the hash in the trailer is the file's BLAKE3.
@@ -163,9 +163,9 @@ pub enum UnitKind {
     Chunk,
     /// No data: the trailer has the file's BLAKE3 as it is at the source.
     Hash,
-    /// Nothing follows on this lane.
+    /// The end of the lane.
     End,
-    /// Nothing of this job follows. The lane waits for the next one.
+    /// The end of this job. The lane waits for the next one.
     JobEnd,
     /// One chunk of a larger file that is a hole, with the whole blocks of 64 MiB around it: no data, and no hash in the trailer either.
     Hole,
@@ -174,7 +174,7 @@ pub enum UnitKind {
 /// Header of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitHeader {
-    /// What follows.
+    /// The kind of what follows.
     pub kind: UnitKind,
     /// Manifest index of the file.
     pub index: u64,

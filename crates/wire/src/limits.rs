@@ -83,7 +83,7 @@ pub const MAX_ACCOUNT_RULES: usize = 1024;
 /// Source paths and filter rules of one job; they travel in one frame.
 pub const MAX_SPEC_ITEMS: usize = 64 << 10;
 
-/// What the paths of `--files-from` may take at a far side that sends: three million paths of 80 bytes.
+/// The bytes that the paths of `--files-from` may take at a far side that sends: three million paths of 80 bytes.
 pub const MAX_LISTED_BYTES: usize = 256 << 20;
 
 /// Congestion controls a host may tell; Linux has some twenty.

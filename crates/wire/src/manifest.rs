@@ -22,7 +22,7 @@ pub struct Time {
     pub ns: u32,
 }
 
-/// What tells one state of a source file from another; chunks of different identities are never mixed.
+/// The marks that tell one state of a source file from another; chunks of different identities are never mixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// Size in bytes.
@@ -71,14 +71,14 @@ pub struct Attributes {
     pub xattrs: Vec<Xattr>,
 }
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ItemKind {
     /// A regular file.
     File {
-        /// Its state when it was listed.
+        /// The state when it was listed.
         identity: Identity,
-        /// So much of it is holes, as far as the source knows: only the rest is data to come.
+        /// The bytes that are holes, as far as the source knows: only the rest is data to come.
         hole_bytes: u64,
         /// BLAKE3 of the contents, when both sides compare by content.
         blake3: Option<[u8; 32]>,
@@ -94,10 +94,10 @@ pub enum ItemKind {
     },
     /// A symbolic link.
     Symlink {
-        /// Its text, stored as it is and never followed.
+        /// The text of the link, stored as it is and never followed.
         target: Vec<u8>,
     },
-    /// Another name of a file sent before.
+    /// A further name of a file sent before.
     HardLink {
         /// The first name.
         first: RelPath,
@@ -109,9 +109,9 @@ pub enum ItemKind {
     },
     /// Could not be read at the source.
     Failed {
-        /// What and why.
+        /// The failed act and its cause.
         why: String,
-        /// It had been listed and is gone.
+        /// True if it had been listed and is gone.
         vanished: bool,
     },
 }
@@ -121,9 +121,9 @@ pub enum ItemKind {
 pub struct Item {
     /// Path relative to the target tree.
     pub path: RelPath,
-    /// What it is.
+    /// The kind of the item.
     pub kind: ItemKind,
-    /// Its metadata (zeros for skipped and failed ones).
+    /// The metadata (zeros for skipped and failed ones).
     pub attributes: Attributes,
 }
 
@@ -172,9 +172,9 @@ pub(crate) fn batch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Pa
 /// Why an item of the peer was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemFault {
-    /// Its path leaves the tree or is malformed.
+    /// The path leaves the tree or is malformed.
     Path(PathFault),
-    /// It refers to more of the previous path than there is.
+    /// The item refers to more of the previous path than there is.
     Shared,
     /// A field is above its limit or out of range.
     Field(&'static str),

@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 /// Some bits stay, others are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModeChange {
-    /// It is for all that is no directory.
+    /// The change is for all that is no directory.
     pub files: bool,
-    /// It is for directories.
+    /// The change is for directories.
     pub directories: bool,
     /// Bits that stay.
     pub keep: u32,
     /// Bits that are added.
     pub add: u32,
-    /// Of these, a file gets those for executing only if somebody could execute it before (`X`).
+    /// A file gets the bits for executing only if somebody could execute it before (`X`).
     pub only_if_executable: bool,
 }
 

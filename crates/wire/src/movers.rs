@@ -29,9 +29,9 @@ use crate::manifest::Identity;
 pub struct SharedRoot {
     /// The name that the file would get in the end, relative to the target.
     pub path: Vec<u8>,
-    /// Its inode.
+    /// The inode of the token.
     pub inode: u64,
-    /// What is in it.
+    /// The token's contents.
     pub token: [u8; 32],
 }
 
@@ -40,7 +40,7 @@ pub struct SharedRoot {
 pub struct OpenDraft {
     /// Manifest index.
     pub index: u64,
-    /// Its final path, relative to the target.
+    /// The final path, relative to the target.
     pub path: Vec<u8>,
     /// The inode of the draft.
     pub inode: u64,
@@ -55,7 +55,7 @@ pub struct MovedChunk {
     pub index: u64,
     /// Chunk number.
     pub chunk: u32,
-    /// Its hash.
+    /// The chunk's hash.
     pub hash: [u8; 32],
     /// Bytes of it that were data, not holes.
     pub data_bytes: u64,
@@ -63,7 +63,7 @@ pub struct MovedChunk {
     pub written_bytes: u64,
 }
 
-/// What the hosts of a sending end say to each other, through the initiator.
+/// The words of the hosts of a sending end to each other, through the initiator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MoverWord {
     /// Mover to leader: it takes so many more chunks. The first such word says that its sources are open.
@@ -103,19 +103,19 @@ pub struct Portion {
     pub source: u32,
     /// Relative to the source.
     pub path: Vec<u8>,
-    /// What the leader found there. The mover sends nothing of a file that differs.
+    /// The identity that the leader found there. The mover sends nothing of a file that differs.
     pub identity: Identity,
     /// Which chunks.
     pub chunks: ChunkRange,
 }
 
-/// What the leader read of a chunk that a mover sends.
+/// The leader's reading of a chunk that a mover sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkProof {
     /// Manifest index.
     pub index: u64,
     /// Chunk number.
     pub chunk: u32,
-    /// Its hash.
+    /// The chunk's hash.
     pub hash: [u8; 32],
 }

@@ -4,12 +4,12 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-/// What became of an item.
+/// The outcome of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Manifest index.
     pub index: u64,
-    /// What became of it.
+    /// The kind of outcome.
     pub result: OutcomeKind,
     /// In what it differed at the target before; empty unless that was asked for.
     pub changes: Changes,
@@ -54,19 +54,19 @@ pub enum OutcomeKind {
         /// Which one.
         rule: LeftOut,
     },
-    /// Nothing to do (directory that existed, end of a directory, skipped or failed at the source).
+    /// No action was needed (directory that existed, end of a directory, skipped or failed at the source).
     Nothing,
     /// A dry run would move its data.
     WouldCopy,
     /// Could not be written or verified.
     Failed {
-        /// What and why.
+        /// The failed act and its cause.
         why: String,
         /// Kind of failure.
         kind: FailureKind,
     },
-    /// Another item stands for it: it changed while it was read, and is announced anew; or the one that it was to replace was complete before
-    /// that was heard, and stays.
+    /// The item is replaced by another: it changed while it was read, and is announced anew; or the one that it was to replace was
+    /// complete before that was heard, and stays.
     Superseded,
 }
 
@@ -97,17 +97,17 @@ pub enum FailureKind {
 /// The rule that leaves an item out. Its words are those of rsync's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeftOut {
-    /// It does not stand at the target (`--existing`).
+    /// The entry does not stand at the target (`--existing`).
     Missing,
     /// Something stands at the target (`--ignore-existing`).
     Exists,
     /// The target's is newer (`--update`).
     Newer,
-    /// It is larger than `--max-size`.
+    /// The file is larger than `--max-size`.
     TooLarge,
-    /// It is smaller than `--min-size`.
+    /// The file is smaller than `--min-size`.
     TooSmall,
-    /// What stands at the target is the source itself, which is to be removed.
+    /// The source itself stands at the target, and is to be removed.
     Itself,
 }
 
@@ -116,19 +116,19 @@ pub enum LeftOut {
 pub struct Changes(u16);
 
 impl Changes {
-    /// Nothing stood there.
+    /// No entry stood there.
     pub const NEW: Self = Self(1);
-    /// Its contents, or where a link leads.
+    /// The contents changed, or where a link leads.
     pub const CONTENT: Self = Self(1 << 1);
-    /// Its size.
+    /// The size changed.
     pub const SIZE: Self = Self(1 << 2);
-    /// Its modification time.
+    /// The modification time changed.
     pub const TIME: Self = Self(1 << 3);
-    /// Its permissions.
+    /// The permissions changed.
     pub const MODE: Self = Self(1 << 4);
-    /// Its owner.
+    /// The owner changed.
     pub const OWNER: Self = Self(1 << 5);
-    /// Its group.
+    /// The group changed.
     pub const GROUP: Self = Self(1 << 6);
 
     /// Whether all of these are among them.

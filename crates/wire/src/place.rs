@@ -37,41 +37,41 @@ pub const MAX_ANSWER_LINES: u64 = 1 << 31;
 /// Bytes of the longest answer: as much as Linux has room for in one file.
 pub const MAX_ANSWER_BYTES: u64 = 1 << 63;
 
-/// What is asked of a place.
+/// The question to a place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
-    /// What to do.
+    /// The act.
     pub verb: Verb,
     /// With which entries: paths as typed.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
     pub paths: Vec<Vec<u8>>,
 }
 
-/// What to do with each entry.
+/// The act on each entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verb {
     /// Tell the entries of a directory, and anything else itself.
     List(List),
     /// Tell the entry.
     Stat {
-        /// What a link points at instead of the link.
+        /// True to look at what a link points at instead of the link.
         follow: bool,
     },
     /// Tell what it takes, with all beneath it.
     Usage {
-        /// Also for each directory beneath it.
+        /// True to answer also for each directory beneath it.
         each: bool,
     },
     /// Make a directory.
     Make {
-        /// Also those above it; one that exists is fine.
+        /// True to make also those above it; one that exists is fine.
         parents: bool,
     },
     /// Give it another name.
     Move {
         /// The new name, or the directory to move into.
         to: Vec<u8>,
-        /// What has the new name already stays.
+        /// True to keep what already has the new name.
         keep: bool,
     },
     /// Remove it.
@@ -96,7 +96,7 @@ pub enum Verb {
     HashNamed,
     /// Tell what dead copies have left beneath it.
     Clean {
-        /// And remove it.
+        /// True to remove it as well.
         remove: bool,
     },
 }
@@ -163,19 +163,19 @@ pub enum PlaceWord {
     Whole(Whole),
     /// The next files whose hashes are wanted.
     Wanted(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_PAGE_LINES>")] Vec<WantedFile>),
-    /// So many pages were taken.
+    /// The asking side took this many pages and wants more.
     More {
         /// At least one.
         pages: u16,
     },
-    /// That was all.
+    /// The end of the answer.
     End,
 }
 
-/// What a file or stream is as a whole.
+/// The whole of a file or stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whole {
-    /// Its length.
+    /// The length.
     pub bytes: u64,
     /// BLAKE3 of all of it.
     pub blake3: [u8; 32],
@@ -184,9 +184,9 @@ pub struct Whole {
 /// A line of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Told {
-    /// What follows is about this entry: a path as typed, or one that a wildcard matched.
+    /// The entry that the following answers are about: a path as typed, or one that a wildcard matched.
     Operand {
-        /// It has as many names as what was typed, and the same where that has no wildcard.
+        /// The path: as many names as what was typed, and the same where that has no wildcard.
         path: Vec<u8>,
     },
     /// The next entries stand in this directory.
@@ -194,7 +194,7 @@ pub enum Told {
         /// Beneath the operand.
         path: RelPath,
     },
-    /// That directory has too many names to be sorted.
+    /// The directory has too many names to be sorted.
     Unsorted,
     /// An entry.
     Entry {
@@ -203,7 +203,7 @@ pub enum Told {
         /// If asked for.
         facts: Option<Box<Facts>>,
     },
-    /// What it takes with all beneath it, an inode with several names once.
+    /// The space that it takes with all beneath it, an inode with several names once.
     Usage {
         /// Beneath the operand.
         path: RelPath,
@@ -212,22 +212,22 @@ pub enum Told {
         /// The sizes of all.
         apparent_bytes: u64,
     },
-    /// It was made.
+    /// The directory was made.
     Made {
         /// Beneath nothing: all of a path as typed, or its beginning.
         path: Vec<u8>,
     },
-    /// It has another name.
+    /// The entry has another name.
     Moved {
         /// As typed, with its own name where that is a directory.
         to: Vec<u8>,
     },
-    /// It stays, because its new name is taken.
+    /// The entry stays, because its new name is taken.
     Stays {
         /// As above.
         to: Vec<u8>,
     },
-    /// It was removed, or would be.
+    /// The entry was removed, or would be.
     Removed {
         /// Beneath the operand.
         path: RelPath,
@@ -243,40 +243,40 @@ pub enum Told {
         /// When its content last changed.
         modified: Moment,
     },
-    /// What is found of a file that was named.
+    /// The finding about a file that was named.
     Found {
         /// The number of the file.
         number: u64,
         /// See there.
         found: FileFound,
     },
-    /// So much was read of files that were named.
+    /// The bytes read of files that were named.
     Hashed {
         /// Since the beginning.
         bytes: u64,
     },
-    /// What a dead copy has left. It is gone, if that was asked for.
+    /// The leftovers of a dead copy. They are gone, if that was asked for.
     Left {
         /// Beneath the operand.
         path: RelPath,
-        /// Its size.
+        /// The size.
         bytes: u64,
     },
     /// The file that was sent is this; or the stream that was taken is, and has its name.
     Whole(Whole),
     /// Something could not be done.
     Failed {
-        /// It concerns what was asked for itself, not something beneath it.
+        /// True if it concerns what was asked for itself, not something beneath it.
         is_operand: bool,
         /// One line that names it.
         why: String,
     },
 }
 
-/// What a file system knows of an entry.
+/// The facts that a file system knows of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// What it is.
+    /// The kind of the entry.
     pub kind: Kind,
     /// Where a link points.
     pub target: Vec<u8>,
@@ -300,7 +300,7 @@ pub struct Facts {
     pub io_block: u32,
     /// Device of its file system.
     pub device: (u32, u32),
-    /// What a device file stands for.
+    /// The device that a device file stands for.
     pub special: (u32, u32),
     /// Inode.
     pub inode: u64,
@@ -338,7 +338,7 @@ pub struct Moment {
 }
 
 impl Told {
-    /// What it takes in memory.
+    /// The memory that it takes.
     pub fn weight_bytes(&self) -> usize {
         size_of::<Told>()
             + match self {

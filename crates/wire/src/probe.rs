@@ -8,10 +8,10 @@ use crate::bounded;
 use crate::limits::MAX_PATHS;
 use crate::summary::{LaneTime, SenderSummary};
 
-/// What the sending side of a probe saw.
+/// The sending side's view of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeSent {
-    /// Its lanes and the path.
+    /// The lanes and the path.
     pub sender: SenderSummary,
     /// Mean deviation of the round-trip time under load.
     pub jitter_us: u32,
@@ -19,12 +19,12 @@ pub struct ProbeSent {
     pub mtu_bytes: u32,
     /// Largest segment of TCP, without headers; 0: unknown.
     pub segment_bytes: u32,
-    /// What each path of `sender` delivered in the second half of the time, in the same order.
+    /// The bytes that each path of `sender` delivered in the second half of the time, in the same order.
     #[serde(deserialize_with = "bounded::at_most::<_, _, { MAX_PATHS as usize }>")]
     pub steady_bytes: Vec<u64>,
 }
 
-/// What the receiving side of a probe saw.
+/// The receiving side's view of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeArrived {
     /// Where its lanes' time went.

@@ -41,7 +41,7 @@ pub enum Role {
     },
     /// Answers a question about its trees. It has no lanes.
     Place {
-        /// What is asked.
+        /// The question to answer.
         question: Question,
     },
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a job asks of a network that others use, too. Whoever sends decides whether it is allowed.
+/// The request of a job to a network that others use, too. Whoever sends decides whether it is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// The class of its data connections.
@@ -27,25 +27,25 @@ pub enum AskedClass {
     Auto,
 }
 
-/// What the lanes of a path asked of the network, as their sender saw it. Marks are code points (RFC 2474): 0 to 63.
+/// The request of a path's lanes to the network, as their sender saw it. Marks are code points (RFC 2474): 0 to 63.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathService {
     /// The mark that most lanes had at the end.
     pub mark: u8,
     /// Bytes that went with another mark than 0, those sent again too.
     pub marked_bytes: u64,
-    /// So often the class was raised.
+    /// The number of times that the class was raised.
     pub raises: u32,
-    /// What the mark does on this path.
+    /// The effect of the mark on this path.
     pub effect: MarkEffect,
     /// A packet with this mark was sent, and this one arrived.
     pub arrives: Option<Arrival>,
 }
 
-/// What a mark does on a path.
+/// The effect of a mark on a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MarkEffect {
-    /// Nobody knows: there was no marked and unmarked traffic side by side.
+    /// The effect is not known: there was no marked and unmarked traffic side by side.
     #[default]
     Unknown,
     /// Marked packets go before others.
@@ -56,7 +56,7 @@ pub enum MarkEffect {
     Dropped,
     /// Marked packets beyond a rate are dropped.
     Policed {
-        /// That rate.
+        /// The rate of the policer.
         bytes_per_s: u64,
     },
 }

@@ -12,7 +12,7 @@ use crate::limits::{
 };
 pub use crate::service::{Arrival, MarkEffect, PathService};
 
-/// What a host grants one connection (tcp(7), socket(7)). 0 and empty: it does not tell.
+/// The limits of one connection at a host (tcp(7), socket(7)). 0 and empty: it does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostLimits {
     /// `net.core.rmem_max`
@@ -38,12 +38,12 @@ impl HostLimits {
     }
 }
 
-/// What an earlier job found of a path, for the start of the next one.
+/// The findings of an earlier job about a path, for the start of the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPath {
     /// Smallest round-trip time.
     pub rtt_min_us: u32,
-    /// What it could carry.
+    /// The rate that it could carry.
     pub capacity_bytes_per_s: u64,
     /// Lanes that were of use.
     pub lanes: u16,
@@ -76,7 +76,7 @@ pub struct PathSummary {
     pub queueing_us: u32,
     /// Bytes sent again of a million bytes sent.
     pub resent_ppm: u32,
-    /// What the path can carry, as far as it was seen.
+    /// The rate that the path can carry, as far as it was seen.
     pub capacity_bytes_per_s: u64,
     /// Most bytes that one lane may have under way: send buffer or receive window, whichever is less.
     pub window_bytes: u64,
@@ -87,18 +87,18 @@ pub struct PathSummary {
     /// Standard deviation of the rate over whole seconds after the ramp, as a share of the mean in parts per thousand; 0 when there
     /// were fewer than three.
     pub rate_variation_permille: u32,
-    /// What held the lanes while they waited for the network.
+    /// The causes that held the lanes while they waited for the network.
     pub time: PathTime,
-    /// What the next job on this path should know, when it would not be a guess.
+    /// The findings for the next job on this path, when they would not be a guess.
     pub known: Option<KnownPath>,
-    /// What its lanes asked of the network.
+    /// The request of its lanes to the network.
     pub service: PathService,
 }
 
 /// One of the paths of a session, as its sender saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnePath {
-    /// Its number in the session.
+    /// The path's number in the session.
     pub number: u16,
     /// The address at the sender.
     pub local: Option<Address>,
@@ -106,18 +106,18 @@ pub struct OnePath {
     pub remote: Option<Address>,
     /// The interface of the sender; empty: unknown.
     pub device: String,
-    /// What became of it.
+    /// The state at the end.
     pub state: PathState,
     /// Bytes that its lanes delivered.
     pub delivered_bytes: u64,
-    /// What it is like.
+    /// The summary of the path.
     pub summary: PathSummary,
     /// Over MPTCP, what its lanes carried between each pair of addresses.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SUBFLOWS>")]
     pub subflows: Vec<Subflow>,
 }
 
-/// What the lanes of a path carry between two addresses, over MPTCP. The subflows of all its lanes together.
+/// The bytes that the lanes of a path carry between two addresses, over MPTCP. The subflows of all its lanes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subflow {
     /// At the sender.
@@ -134,22 +134,22 @@ pub struct Subflow {
     pub resent_ppm: u32,
 }
 
-/// What a path did at the end of its session.
+/// The state of a path at the end of its session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PathState {
-    /// It carried data.
+    /// The path carried data.
     #[default]
     Carries,
-    /// It stood and was not used: it adds nothing to the others.
+    /// The path stood and was not used: it adds nothing to the others.
     Rests,
-    /// Nothing got through any more.
+    /// The path let nothing through any more.
     Lost,
 }
 
 /// The path within the last second or so, for whoever watches. Rates are of all lanes together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathNow {
-    /// Its number in the session.
+    /// The path's number in the session.
     pub path: u16,
     /// Acknowledged.
     pub rate_bytes_per_s: u64,
@@ -163,18 +163,18 @@ pub struct PathNow {
     pub lanes: u16,
     /// Bound that we set ourselves, so that no queue grows.
     pub pacing_bytes_per_s: Option<u64>,
-    /// What holds the lanes.
+    /// The cause that holds the lanes.
     pub held_by: HeldBy,
     /// The mark of most lanes (RFC 2474).
     pub mark: u8,
-    /// So many lanes have a mark other than 0.
+    /// The number of lanes that have a mark other than 0.
     pub marked_lanes: u16,
     /// As in [`OnePath`].
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SUBFLOWS>")]
     pub subflows: Vec<Subflow>,
 }
 
-/// What holds the lanes of a sender.
+/// The cause that holds the lanes of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum HeldBy {
@@ -214,7 +214,8 @@ pub struct PathTime {
     pub latency_us: u64,
 }
 
-/// What a lane brings of a chunk does not count: another lane began the chunk after it, and died before the end.
+/// The end of a lane's claim: what it brings of a chunk does not count, because another lane began the chunk after it,
+/// and died before the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Void {
     /// Manifest index.
