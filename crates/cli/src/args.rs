@@ -468,6 +468,9 @@ pub struct Serve {
     /// The directory that anybody may read over the web
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub public: Option<PathBuf>,
+    /// Whose pages a browser lets read over the web: https://viewer.example, or '*' for any; may be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    pub cors: Vec<String>,
     /// What clients may ask of networks (service classes); /etc/haul/policy.toml without this flag
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub policy: Option<PathBuf>,
@@ -504,7 +507,9 @@ that key do together: the rate of their data, their number (16 without the
 word), and the bytes of a day (UTC).
 Over --http and --https, 'token:NAME' or 'cert:SHA256' in the place of the key
 lets readers in who show a token of 'haul token' or a TLS certificate. Lines
-with user= count for haul:// alone.";
+with user= count for haul:// alone.
+SIGHUP has the daemon look at its files now. systemd may hold its ports: the
+names of the sockets are haul, http and https.";
 
 /// `haul probe`
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_daemon::{Form, Options, WebOptions};
+use haul_daemon::{Form, Options, Signals, WebOptions};
 use haul_job::{Error, Fault};
 
 use crate::args::Serve;
@@ -15,14 +15,15 @@ use crate::{failure, signals};
 
 /// Serves until a signal comes, which is a success.
 pub fn run(typed: &Serve) -> ExitCode {
-    let stop = signals::watch();
+    let (stop, look) = signals::watch_daemon();
     // A daemon without its log continues to serve.
     let log = Log::start(|Line(line)| drop(io::stderr().lock().write_all(line.as_bytes())));
     let result = log.and_then(|log| {
         let log = Arc::new(log);
         let writes = Arc::clone(&log);
         let write = Box::new(move |line| writes.write(line));
-        let result = haul_daemon::serve(&meant(typed), write, &|| stop.load(Ordering::Relaxed));
+        let (stop, look) = (|| stop.load(Ordering::Relaxed), || look.swap(false, Ordering::Relaxed));
+        let result = haul_daemon::serve(&meant(typed), write, &Signals { stop: &stop, look: &look });
         // A reader gets all lines. A log without a reader delays nothing.
         log.speaker.finish(|| true);
         result
@@ -88,6 +89,7 @@ fn meant(typed: &Serve) -> Options {
             certificate: typed.certificate.clone(),
             certificate_key: typed.certificate_key.clone(),
             public: typed.public.clone(),
+            cors: typed.cors.clone(),
         },
     }
 }

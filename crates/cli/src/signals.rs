@@ -1,5 +1,5 @@
 //! SIGINT, SIGTERM and SIGHUP: the first signal ends the job at the next safe point, the second ends the process at
-//! once.
+//! once. To a daemon, SIGHUP means to look at its files now.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,10 +11,22 @@ use crate::failure;
 
 /// The flag that the signals set.
 pub fn watch() -> Arc<AtomicBool> {
+    stop_at(&[SIGINT, SIGTERM, SIGHUP])
+}
+
+/// The flags of a daemon: it is to end, and it is to look at its files.
+pub fn watch_daemon() -> (Arc<AtomicBool>, Arc<AtomicBool>) {
+    let look = Arc::new(AtomicBool::new(false));
+    // Also one that was started with nohup: nothing ends by this signal.
+    let _ = flag::register(SIGHUP, Arc::clone(&look));
+    (stop_at(&[SIGINT, SIGTERM]), look)
+}
+
+fn stop_at(signals: &[i32]) -> Arc<AtomicBool> {
     let asked = Arc::new(AtomicBool::new(false));
     let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
     let code = failure::of_fault(haul_job::Fault::Interrupted).code;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in signals.iter().copied() {
         // nohup, and `&` in a shell script, start programs with ignored signals.
         if ignored & (1 << (signal - 1)) != 0 {
             continue;

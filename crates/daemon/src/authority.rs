@@ -39,6 +39,11 @@ impl Authority {
         Authority { path: path.to_owned(), say, lookout, held: Mutex::default() }
     }
 
+    /// Takes lines for the log.
+    pub(crate) fn say(&self) -> Say {
+        Arc::clone(&self.say)
+    }
+
     /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -73,6 +78,14 @@ impl Authority {
 
 /// The list, if the file is another one than `version`.
 fn look(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, List, Vec<BadLine>)>> {
+    Ok(read_own(path, version)?.map(|(version, text)| {
+        let (list, bad) = List::parse(&text);
+        (version, list, bad)
+    }))
+}
+
+/// A list of ours that says who gets in, if the file is another one than `version`.
+pub(crate) fn read_own(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, Vec<u8>)>> {
     // A pipe in the place of the file must not block us.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is no file"));
@@ -89,8 +102,7 @@ fn look(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, Li
     if text.len() as u64 > MAX_LIST_BYTES {
         return Err(io::Error::other("it is too long for a list of keys"));
     }
-    let (list, bad) = List::parse(&text);
-    Ok(Some((found, list, bad)))
+    Ok(Some((found, text)))
 }
 
 /// Reads the list to judge it: what it grants, and the lines that grant nothing.

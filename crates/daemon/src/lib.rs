@@ -3,13 +3,15 @@
 //! ```text
 //!   serve        listen -> handshake: is the key in the list, or a lane that a session expects?
 //!                -> lane: to its session          -> control: a session in a thread of its own
-//!   listening    the port: opened here, or held by systemd
+//!   listening    the ports: opened here, or held by systemd
 //!   authorized   the list of keys, each with its directory
 //!   authority    that list as it stands in its file: read again when the file changes
 //!   own_files    the private key and the list, which no directory of a key may hold
 //!   lookout      tells in advance which lines will let nobody in
 //!   web          the same directories to readers over HTTP, and public ones
-//!   tokens       what `haul token` makes
+//!   certificate  that of the web's port: read again when its files change
+//!   tokens       what `haul token` makes, shows and revokes
+//!   revoked      numbers of tokens that count no more: read again when the file changes
 //!   networks     the network classes as they stand in their files: read again when a file changes
 //!   registrar    what the key of a session may do, asked anew for each job
 //!   allowance    what each key has moved, held to the rate and the day of its line
@@ -24,6 +26,7 @@ mod allowance;
 mod authority;
 pub mod authorized;
 mod bind_error;
+mod certificate;
 pub mod limits;
 mod listening;
 mod log;
@@ -31,6 +34,7 @@ mod lookout;
 mod networks;
 mod own_files;
 mod registrar;
+mod revoked;
 mod serve;
 mod sessions;
 mod tokens;
@@ -38,7 +42,8 @@ mod version;
 mod web;
 
 pub use allowance::KeyLimits;
+pub use haul_web::token::{Condition, Number};
 pub use log::{Form, WriteLine};
-pub use serve::{Options, serve};
-pub use tokens::{Lifetime, TokenOptions, issue, narrow};
+pub use serve::{Options, Signals, serve};
+pub use tokens::{Lifetime, Shown, TokenOptions, issue, narrow, revoke, show};
 pub use web::WebOptions;

@@ -1,4 +1,4 @@
-//! The port of the daemon. It opens the port itself, or systemd holds one for it (sd_listen_fds(3)).
+//! The ports of the daemon. It opens them itself, or systemd holds some of them for it (sd_listen_fds(3)).
 
 use std::net::SocketAddr;
 
@@ -17,25 +17,50 @@ pub(crate) enum Port {
     HandedOver(Listener),
 }
 
-/// The socket in `handed`; where there is none, this address, or without one this port at every address.
-pub(crate) fn port(mut handed: ListenFd, listen: Option<SocketAddr>, port: u16) -> Result<Port, Error> {
+/// The sockets that another program holds.
+#[derive(Debug, Default)]
+pub(crate) struct Handed {
+    pub(crate) haul: Option<Listener>,
+    pub(crate) http: Option<Listener>,
+    pub(crate) https: Option<Listener>,
+}
+
+/// The sockets that this process was given, by their names. Any other name than `http` and `https` is haul's own port: a unit with one
+/// socket need not name it.
+pub(crate) fn handed() -> Result<Handed, Error> {
+    // The names go with the descriptors when they are taken.
+    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+    by_name(ListenFd::from_env(), &names)
+}
+
+fn by_name(mut sockets: ListenFd, names: &str) -> Result<Handed, Error> {
     let bad = |why: String| {
-        Error::new(Fault::Usage, "cannot take the socket that was handed over")
+        Error::new(Fault::Usage, "cannot take the sockets that were handed over")
             .because(why)
-            .try_this("haul-serve.socket has one ListenStream=, with a TCP port")
+            .try_this("each unit has one ListenStream= with a TCP port, and FileDescriptorName= haul, http or https")
     };
-    match handed.len() {
-        0 => match listen {
-            Some(address) => Listener::bind_to(address),
-            None => Listener::bind(Some((port, port)), None),
+    let (mut handed, mut names) = (Handed::default(), names.split(':'));
+    for at in 0..sockets.len() {
+        let (port, name) = match names.next() {
+            Some("http") => (&mut handed.http, "http"),
+            Some("https") => (&mut handed.https, "https"),
+            _ => (&mut handed.haul, "haul"),
+        };
+        if port.is_some() {
+            return Err(bad(format!("more than one of them is for {name}")));
         }
-        .map(Port::Opened)
-        .map_err(bind_error),
-        1 => {
-            let socket = handed.take_tcp_listener(0).map_err(|error| bad(error.to_string()))?;
-            let socket = socket.ok_or_else(|| bad("it is taken already".into()))?;
-            Listener::of_socket(socket).map(Port::HandedOver).map_err(|error| bad(error.to_string()))
-        }
-        more => Err(bad(format!("there are {more} of them"))),
+        let socket = sockets.take_tcp_listener(at).map_err(|error| bad(error.to_string()))?;
+        let socket = socket.ok_or_else(|| bad("it is taken already".into()))?;
+        *port = Some(Listener::of_socket(socket).map_err(|error| bad(error.to_string()))?);
+    }
+    Ok(handed)
+}
+
+/// Takes the socket that was handed over, or opens this address. Without an address, it opens this port at every address.
+pub(crate) fn port(handed: Option<Listener>, listen: Option<SocketAddr>, port: u16) -> Result<Port, Error> {
+    match (handed, listen) {
+        (Some(listener), _) => Ok(Port::HandedOver(listener)),
+        (None, Some(address)) => Listener::bind_to(address).map(Port::Opened).map_err(bind_error),
+        (None, None) => Listener::bind(Some((port, port)), None).map(Port::Opened).map_err(bind_error),
     }
 }

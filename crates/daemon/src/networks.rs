@@ -72,10 +72,10 @@ impl NetworkFiles {
         }
     }
 
-    /// Looks at the files and at this host's own networks, now and then, and has what is new hold from now on. True: other
+    /// Looks at the files and at this host's own networks, now and then or at once, and has what is new hold from now on. True: other
     /// classes hold.
-    pub(crate) fn look(&mut self, log: &Log) -> bool {
-        if self.looked.elapsed() < NETWORKS_LOOK {
+    pub(crate) fn look(&mut self, at_once: bool, log: &Log) -> bool {
+        if !at_once && self.looked.elapsed() < NETWORKS_LOOK {
             return false;
         }
         self.looked = Instant::now();
@@ -182,7 +182,7 @@ mod tests {
         let mut look = |text: &str| {
             write(text);
             files.looked -= NETWORKS_LOOK;
-            files.look(&log);
+            files.look(false, &log);
             name(&files)
         };
         assert_eq!(look("[class.one]\nlanes = 0\nnetworks = [\"198.51.100.0/24\"]\n").as_deref(), Some("one"));

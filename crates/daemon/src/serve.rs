@@ -22,13 +22,12 @@ use haul_net::{
 use haul_transfer::class_policy::ClassPolicy;
 use haul_transfer::{Desk, Grant, Surroundings, Visit, trusted_keys};
 use haul_wire::lane::Hello;
-use listenfd::ListenFd;
 
 use crate::allowance::{Allowance, Allowances};
 use crate::authority::{self, Authority};
 use crate::authorized::Authorized;
 use crate::limits;
-use crate::listening::{self, Port};
+use crate::listening::{self, Handed, Port};
 use crate::log::{Form, Log, WriteLine, escaped};
 use crate::networks::NetworkFiles;
 use crate::own_files::OwnFiles;
@@ -63,9 +62,16 @@ pub struct Options {
     pub class_policy: Option<PathBuf>,
 }
 
-/// Serves until `stop` returns true. It prints to standard output what clients need to know, and gives the lines of
-/// the log to `log`.
-pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) -> Result<(), Error> {
+/// What signals ask of the daemon.
+pub struct Signals<'a> {
+    /// It is to end.
+    pub stop: &'a dyn Fn() -> bool,
+    /// It is to look at its files now. Each call takes the wish away.
+    pub look: &'a dyn Fn() -> bool,
+}
+
+/// Serves until it is to stop. It prints to standard output what clients need to know, and gives the lines of the log to `log`.
+pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> Result<(), Error> {
     let log = Arc::new(Log::new(options.quiet, options.form, log));
     haul_transfer::guard_process();
     // A higher limit allows more sessions at once. The old limit works, too.
@@ -87,12 +93,13 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     }
     check_class_policy(options, &log)?;
     let mut networks = NetworkFiles::open(options.networks.as_ref(), &log)?;
-    let web = web::prepare(&options.web, &identity_file, &authority)?;
+    let mut handed = if options.check { Handed::default() } else { listening::handed()? };
+    let web = web::prepare(&options.web, (handed.http.take(), handed.https.take()), &identity_file, &authority)?;
     if options.check {
         log.say("the settings are good");
         return Ok(());
     }
-    let (listener, held_by) = match listening::port(ListenFd::from_env(), options.listen, options.port)? {
+    let (listener, held_by) = match listening::port(handed.haul, options.listen, options.port)? {
         Port::Opened(listener) => (listener, ""),
         Port::HandedOver(listener) => (listener, ", a socket that was handed over"),
     };
@@ -115,17 +122,24 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     });
     let policies = networks.policies();
     let door = open_door(listener, &house, Arc::clone(&policies))?;
-    let web = web.open(policies, &house.identity, &log)?;
+    let mut web = web.open(policies, &house.identity, &log)?;
     if !options.quiet {
         introduce(&house.identity.public(), address, &list);
     }
     log.say(&format!("listening on {address}{held_by}"));
-    while !stop() {
+    while !(signals.stop)() {
         std::thread::park_timeout(limits::STOP_POLL);
-        if networks.look(&log)
+        let at_once = (signals.look)();
+        if at_once {
+            look_now(options, &authority, &log);
+        }
+        if networks.look(at_once, &log)
             && let Some(web) = &web
         {
             web.follow(&networks.policies().networks(), &log);
+        }
+        if let Some(web) = &mut web {
+            web.look(at_once, &log);
         }
         networks.write_down(false, &log);
         house.allowances.write_down(false, &log);
@@ -135,6 +149,15 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     networks.write_down(true, &log);
     house.allowances.write_down(true, &log);
     Ok(())
+}
+
+/// Whatever is read when it is needed is read now, so that the log tells what is wrong with it.
+fn look_now(options: &Options, authority: &Authority, log: &Log) {
+    log.say("looking again at keys, certificate, network classes and policies");
+    authority.list();
+    if let Err(error) = check_class_policy(options, log) {
+        log.warn(&error.what);
+    }
 }
 
 fn surroundings(options: &Options) -> Surroundings {

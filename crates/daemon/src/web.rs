@@ -13,15 +13,17 @@ use haul_store::Published;
 use haul_transfer::{Grant, Surroundings, manifest_file};
 use haul_web::access::{Access, Asker, Shelf};
 use haul_web::limits::SHELF_KEPT;
-use haul_web::token::Secret;
-use haul_web::{Limits, ManifestFile, ManifestFormat, Options, Service, Tell};
+use haul_web::token::{Number, Secret};
+use haul_web::{Cors, Limits, ManifestFile, ManifestFormat, Options, Service, Tell};
 
 use crate::authority::Authority;
 use crate::authorized::{Authorized, Holder};
 use crate::bind_error::bind_error;
+use crate::certificate::CertificateFiles;
 use crate::limits::MAX_SHELVES_KEPT;
 use crate::log::{Log, escaped};
 use crate::own_files::{self, OwnFiles};
+use crate::revoked::Revoked;
 use crate::tokens::SECRET_PURPOSE;
 
 /// The options of the web's ports.
@@ -37,17 +39,41 @@ pub struct WebOptions {
     pub certificate_key: Option<PathBuf>,
     /// `--public DIR`: what anybody may read.
     pub public: Option<PathBuf>,
+    /// `--cors ORIGIN`: whose pages may read, `*` for any.
+    pub cors: Vec<String>,
 }
 
 /// Settings that were judged, and ports that are not yet open.
 pub(crate) struct Prepared {
-    http: Option<SocketAddr>,
-    https: Option<(SocketAddr, Arc<haul_web::tls::Config>)>,
+    http: Option<At>,
+    https: Option<(At, Arc<haul_web::tls::Config>, CertificateFiles)>,
     access: Arc<Directories>,
+    cors: Option<Cors>,
 }
 
-/// Judges the settings.
-pub(crate) fn prepare(options: &WebOptions, identity: &Path, authority: &Arc<Authority>) -> Result<Prepared, Error> {
+/// Where a port is.
+enum At {
+    Address(SocketAddr),
+    /// Another program holds it.
+    HandedOver(Listener),
+}
+
+impl At {
+    fn of(handed: Option<Listener>, address: Option<SocketAddr>) -> Option<At> {
+        handed.map(At::HandedOver).or(address.map(At::Address))
+    }
+}
+
+/// Judges the settings. `http` and `https` are ports that another program holds.
+pub(crate) fn prepare(
+    options: &WebOptions,
+    (http, https): (Option<Listener>, Option<Listener>),
+    identity: &Path,
+    authority: &Arc<Authority>,
+) -> Result<Prepared, Error> {
+    let cors = Cors::parse(&options.cors).map_err(|why| {
+        Error::new(Fault::Usage, why).try_this("--cors https://viewer.example as a browser shows it, or --cors '*'")
+    })?;
     let public = match &options.public {
         Some(directory) => Some(public(directory, identity, authority.path())?),
         None => None,
@@ -56,11 +82,12 @@ pub(crate) fn prepare(options: &WebOptions, identity: &Path, authority: &Arc<Aut
         public,
         authority: Arc::clone(authority),
         identity: identity.to_owned(),
+        revoked: Revoked::beside(authority.path(), authority.say()),
         kept: Mutex::default(),
     });
-    let https = match (options.https, &options.certificate) {
+    let https = match (At::of(https, options.https), &options.certificate) {
         (None, _) => None,
-        (Some(address), Some(certificate)) => {
+        (Some(at), Some(certificate)) => {
             let key = options.certificate_key.as_ref().unwrap_or(certificate);
             let config = haul_web::tls::config(certificate, key, Arc::clone(&access) as Arc<dyn Access>);
             let name = escaped(certificate.as_os_str().as_encoded_bytes());
@@ -69,14 +96,16 @@ pub(crate) fn prepare(options: &WebOptions, identity: &Path, authority: &Arc<Aut
                     "--certificate names a PEM file with the certificate and its chain, --certificate-key its key",
                 )
             };
-            Some((address, config.map_err(failed)?))
+            let config = config.map_err(failed)?;
+            let files = CertificateFiles::new(certificate.clone(), key.clone(), Arc::clone(&config));
+            Some((at, config, files))
         }
         (Some(_), None) => {
             return Err(Error::new(Fault::Usage, "--https needs a certificate")
                 .try_this("--certificate FILE and --certificate-key FILE, both PEM"));
         }
     };
-    Ok(Prepared { http: options.http, https, access })
+    Ok(Prepared { http: At::of(http, options.http), https, access, cors })
 }
 
 impl Prepared {
@@ -91,19 +120,29 @@ impl Prepared {
             return Ok(None);
         }
         let (mut clear, mut tls, mut floors) = (Vec::new(), Vec::new(), Vec::new());
-        let mut open = |address, scheme: &str| {
-            let (listeners, by_floor) = Listener::bind_by_floor(address, &policies.networks()).map_err(bind_error)?;
+        let mut open = |at, scheme: &str| {
+            let (listeners, by_floor, held_by) = match at {
+                At::Address(address) => {
+                    let (listeners, by_floor) =
+                        Listener::bind_by_floor(address, &policies.networks()).map_err(bind_error)?;
+                    (listeners, by_floor, "")
+                }
+                // It has one floor for all classes.
+                At::HandedOver(listener) => (vec![listener], None, ", a socket that was handed over"),
+            };
             if let Some(first) = listeners.first() {
-                log.say(&format!("web: listening on {scheme}://{}", first.local_addr()));
+                log.say(&format!("web: listening on {scheme}://{}{held_by}", first.local_addr()));
             }
             floors.extend(by_floor);
             Ok::<_, Error>(listeners)
         };
-        if let Some(address) = self.http {
-            clear = open(address, "http")?;
+        if let Some(at) = self.http {
+            clear = open(at, "http")?;
         }
-        if let Some((address, config)) = self.https {
-            tls.extend(open(address, "https")?.into_iter().map(|listener| (listener, Arc::clone(&config))));
+        let mut certificate = None;
+        if let Some((at, config, files)) = self.https {
+            tls.extend(open(at, "https")?.into_iter().map(|listener| (listener, Arc::clone(&config))));
+            certificate = Some(files);
         }
         let told = Arc::clone(log);
         let tell: Tell = Arc::new(move |text, matters| if matters { told.warn(text) } else { told.say_soon(text) });
@@ -112,6 +151,7 @@ impl Prepared {
             tls,
             access: self.access,
             secret: Some(Secret::new(identity.secret_for(SECRET_PURPOSE))),
+            cors: self.cors,
             manifests: Arc::new(Manifests),
             digests: Surroundings::of_process().state.map(|state| state.join("web-digests")),
             policies,
@@ -119,13 +159,14 @@ impl Prepared {
             tell: (!log.is_quiet()).then_some(tell),
         };
         let failed = |error| Error::new(Fault::Network, "cannot start the web service").because(error);
-        Ok(Some(Web { floors, service: Service::start(options).map_err(failed)? }))
+        Ok(Some(Web { floors, certificate, service: Service::start(options).map_err(failed)? }))
     }
 }
 
 /// The open ports.
 pub(crate) struct Web {
     floors: Vec<ByFloor>,
+    certificate: Option<CertificateFiles>,
     service: Service,
 }
 
@@ -136,6 +177,13 @@ impl Web {
             if let Err(error) = by_floor.follow(networks) {
                 log.warn(&format!("web: connections begin with the floors from before: {error}"));
             }
+        }
+    }
+
+    /// Looks at the certificate, now and then or at once.
+    pub(crate) fn look(&mut self, at_once: bool, log: &Log) {
+        if let Some(certificate) = &mut self.certificate {
+            certificate.look(at_once, log);
         }
     }
 
@@ -154,6 +202,7 @@ struct Directories {
     public: Option<Arc<Shelf>>,
     authority: Arc<Authority>,
     identity: PathBuf,
+    revoked: Revoked,
     /// By line, and when each was opened.
     kept: Mutex<HashMap<Holder, KeptShelf>>,
 }
@@ -177,6 +226,10 @@ impl Access for Directories {
                 self.of_line(holder, line)
             }
         }
+    }
+
+    fn is_revoked(&self, number: Number) -> bool {
+        self.revoked.contains(number)
     }
 
     fn knows_certificates(&self) -> bool {

@@ -84,7 +84,7 @@ pub use local_tree::{LocalTree, NO_DIRECTORY, TargetOptions, is_null_device};
 pub use meta::{FileId, Kind, Metadata, Stat, Time, Version};
 pub use name::{journal_name, name_hash, parse_haul_name, part_name};
 pub use part::Part;
-pub use published::{FoundName, OpenDirectory, Opened, Patience, Published};
+pub use published::{FoundName, NameKind, OpenDirectory, Opened, Patience, Published, TakeName};
 pub use resolve::{ResolveOptions, SourceLimits};
 pub use source::SourceSet;
 pub use spelling::{Fold, Spellings};

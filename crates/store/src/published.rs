@@ -1,15 +1,18 @@
 //! A directory whose content is shown to readers who name paths: a web service, for example.
 //!
-//! The kernel resolves each path beneath the open directory and follows no links. What is neither a regular file nor a
-//! directory is not opened for anybody, nor is anything of the kernel's own file systems.
+//! The kernel resolves each path beneath the open directory and follows no links. A path with links is first resolved here, name by name,
+//! to one without; a link that leaves the directory leads nowhere. What is neither a regular file nor a directory is not opened for
+//! anybody, nor is anything of the kernel's own file systems.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use haul_sys::beneath::{self, Links};
-use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom};
+use rustix::io::Errno;
 
 use crate::kernel_files::KernelFiles;
 use crate::limits::LISTING_BUFFER_BYTES;
@@ -21,6 +24,8 @@ use crate::regular_file::READ_FLAGS;
 #[derive(Debug)]
 pub struct Published {
     root: OwnedFd,
+    /// Its full path, which has no links: absolute links may name it.
+    root_path: Vec<u8>,
     device: u64,
     only_for_all: bool,
 }
@@ -64,7 +69,8 @@ impl Published {
     pub fn open(path: &Path) -> io::Result<Published> {
         let root = KernelFiles::Refused.checked(beneath::open_root(path)?)?;
         let device = Stat::of_fd(&root)?.id.dev;
-        Ok(Published { root, device, only_for_all: false })
+        let root_path = path.as_os_str().as_bytes().to_vec();
+        Ok(Published { root, root_path, device, only_for_all: false })
     }
 
     /// Only what every user of this host may read. Root may read more, and no stranger is root.
@@ -88,6 +94,115 @@ impl Published {
             Kind::Directory => Ok(Opened::Directory(OpenDirectory { fd: opened, stat })),
             Kind::Symlink { .. } | Kind::Special => Err(io::ErrorKind::PermissionDenied.into()),
         }
+    }
+
+    /// The path without links that `path` leads to. A link that leaves the directory fails with `EXDEV`, and a path without links is its
+    /// own answer. Somebody may change a link meanwhile: [`Published::find`] follows none, so then it fails.
+    pub fn without_links(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        let mut done: Vec<u8> = Vec::with_capacity(path.len());
+        let mut to_come: Vec<Vec<u8>> = components(path).rev().map(<[u8]>::to_vec).collect();
+        let mut followed = 0;
+        while let Some(component) = to_come.pop() {
+            let end = done.len();
+            if component == b".." {
+                // The path so far has no links, so the directory above is its text without the last name.
+                if end == 0 {
+                    return Err(Errno::XDEV.into());
+                }
+                done.truncate(done.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
+                continue;
+            }
+            if end > 0 {
+                done.push(b'/');
+            }
+            done.extend_from_slice(&component);
+            let found =
+                self.open_beneath(&done, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Patience::ForDisk)?;
+            let stat = Stat::of_fd(&found)?;
+            match stat.kind {
+                Kind::Symlink { .. } => {
+                    followed += 1;
+                    if followed > MOST_LINKS {
+                        return Err(Errno::LOOP.into());
+                    }
+                    let target = rustix::fs::readlinkat(&found, c"", Vec::new())?.into_bytes();
+                    done.truncate(end);
+                    let beneath: &[u8] = match target.first() {
+                        Some(b'/') => {
+                            done.clear();
+                            self.beneath_root(&target).ok_or(Errno::XDEV)?
+                        }
+                        _ => &target,
+                    };
+                    to_come.extend(components(beneath).rev().map(<[u8]>::to_vec));
+                }
+                // `find` judges the end of the path, and the names on the way that remain there.
+                Kind::Directory if self.only_for_all && !Mode::from_raw_mode(stat.mode).contains(Mode::XOTH) => {
+                    if !to_come.is_empty() {
+                        return Err(io::ErrorKind::PermissionDenied.into());
+                    }
+                }
+                Kind::File | Kind::Special if !to_come.is_empty() => return Err(Errno::NOTDIR.into()),
+                Kind::Directory | Kind::File | Kind::Special => {}
+            }
+        }
+        Ok(done)
+    }
+
+    /// The rest of an absolute path that begins with this directory's own.
+    fn beneath_root<'a>(&self, absolute: &'a [u8]) -> Option<&'a [u8]> {
+        let mut rest = absolute;
+        for own in components(&self.root_path) {
+            rest = &rest[rest.iter().position(|byte| *byte != b'/')?..];
+            rest = rest.strip_prefix(own).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))?;
+        }
+        Some(rest)
+    }
+
+    /// What a name in an open directory is for readers, or `None` if they could not have it: a link counts as what it leads to. `at` is the
+    /// path of the directory, and `may` says of the path that a link leads to whether this reader may go there.
+    pub fn shown(
+        &self,
+        directory: &OpenDirectory,
+        at: &[u8],
+        name: &[u8],
+        may: &dyn Fn(&[u8]) -> bool,
+    ) -> io::Result<Option<Stat>> {
+        let stat = match Stat::of_name(directory.fd.as_fd(), name) {
+            Err(Errno::NOENT) => return Ok(None),
+            stat => stat?,
+        };
+        match stat.kind {
+            Kind::Special => Ok(None),
+            Kind::Symlink { .. } => {
+                let path = if at.is_empty() { name.to_vec() } else { [at, b"/", name].concat() };
+                let found = self.without_links(&path).and_then(|path| match may(&path) {
+                    true => self.find(&path, Patience::ForDisk),
+                    false => Err(io::ErrorKind::PermissionDenied.into()),
+                });
+                Ok(match found {
+                    Ok(Opened::File(_, stat)) => Some(stat),
+                    Ok(Opened::Directory(directory)) => Some(directory.stat),
+                    Err(_) => None,
+                })
+            }
+            Kind::File | Kind::Directory => Ok(self.may_have(directory, name, &stat).then_some(stat)),
+        }
+    }
+
+    /// Whether readers may read a file or list a directory, as far as its mode and its access list tell.
+    fn may_have(&self, directory: &OpenDirectory, name: &[u8], stat: &Stat) -> bool {
+        let (mode, is_directory) = (Mode::from_raw_mode(stat.mode), stat.kind == Kind::Directory);
+        let for_others = if is_directory { Mode::ROTH | Mode::XOTH } else { Mode::ROTH };
+        let for_all = if is_directory { FOR_ALL | SEARCH_FOR_ALL } else { FOR_ALL };
+        if self.only_for_all {
+            return mode.contains(for_others);
+        }
+        // No user is refused where all three classes have the right: an access list cannot take away what its mask gives.
+        let access = if is_directory { Access::READ_OK | Access::EXEC_OK } else { Access::READ_OK };
+        let refused = |error| matches!(error, Errno::ACCESS | Errno::PERM);
+        mode.contains(for_all)
+            || !rustix::fs::accessat(&directory.fd, name, access, AtFlags::EACCESS).is_err_and(refused)
     }
 
     fn open_beneath(&self, path: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
@@ -127,13 +242,29 @@ impl OpenDirectory {
     /// Its names with their metadata, as the file system orders them: the first `most` of them, and whether there are
     /// more. A name that vanishes during the call is left out.
     pub fn names(&self, most: usize) -> io::Result<(Vec<FoundName>, bool)> {
+        let (mut found, mut is_cut) = (Vec::new(), false);
+        self.each_name(&mut |name, _| {
+            is_cut = found.len() == most;
+            match Stat::of_name(self.fd.as_fd(), name) {
+                _ if is_cut => return Ok(false),
+                Ok(stat) => found.push(FoundName { name: name.to_vec(), stat }),
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+            Ok(true)
+        })?;
+        Ok((found, is_cut))
+    }
+
+    /// Gives each name, and whether it is a directory, a file or neither, where the directory itself tells that. `take` answers whether it
+    /// wants more.
+    pub fn each_name(&self, take: &mut TakeName<'_>) -> io::Result<()> {
         rustix::fs::seek(&self.fd, SeekFrom::Start(0))?;
         let mut buffer = vec![MaybeUninit::uninit(); LISTING_BUFFER_BYTES];
         let mut listing = RawDir::new(&self.fd, &mut buffer);
-        let mut found = Vec::new();
         while let Some(entry) = listing.next() {
             let entry = match entry {
-                Err(rustix::io::Errno::INTR) => continue,
+                Err(Errno::INTR) => continue,
                 entry => entry?,
             };
             let name = entry.file_name().to_bytes();
@@ -141,18 +272,44 @@ impl OpenDirectory {
             if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
                 continue;
             }
-            if found.len() == most {
-                return Ok((found, true));
-            }
-            match Stat::of_name(self.fd.as_fd(), name) {
-                Ok(stat) => found.push(FoundName { name: name.to_vec(), stat }),
-                Err(rustix::io::Errno::NOENT) => {}
-                Err(error) => return Err(error.into()),
+            let kind = match entry.file_type() {
+                FileType::RegularFile => Some(NameKind::File),
+                FileType::Directory => Some(NameKind::Directory),
+                FileType::Symlink | FileType::Unknown => None,
+                _ => Some(NameKind::Special),
+            };
+            if !take(name, kind)? {
+                return Ok(());
             }
         }
-        Ok((found, false))
+        Ok(())
     }
 }
+
+/// Takes a name, and answers whether it wants more.
+pub type TakeName<'a> = dyn FnMut(&[u8], Option<NameKind>) -> io::Result<bool> + 'a;
+
+/// What a name is, where its directory tells that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A FIFO, a device or a socket.
+    Special,
+}
+
+/// The names of a path that count.
+fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|component| !matches!(*component, b"" | b"."))
+}
+
+/// As many links as the kernel follows (path_resolution(7)).
+const MOST_LINKS: u32 = 40;
+
+const FOR_ALL: Mode = Mode::RUSR.union(Mode::RGRP).union(Mode::ROTH);
+const SEARCH_FOR_ALL: Mode = Mode::XUSR.union(Mode::XGRP).union(Mode::XOTH);
 
 #[cfg(test)]
 mod tests {
@@ -200,5 +357,73 @@ mod tests {
                 assert!(published.find(path.as_bytes(), patience).is_err(), "{path}");
             }
         }
+    }
+
+    #[test]
+    fn links_lead_to_what_is_beneath_and_nowhere_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let root = top.join("root");
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::create_dir_all(root.join("closed/in")).unwrap();
+        fs::write(root.join("a/b/file"), b"x").unwrap();
+        fs::write(top.join("secret"), b"x").unwrap();
+        fs::write(top.join("root2"), b"x").unwrap();
+        let root_text = root.to_str().unwrap();
+        for (target, name) in [
+            ("a", "near"),
+            ("b/file", "a/deep"),
+            ("../near/deep", "closed/chain"),
+            (&*format!("{root_text}/a/./b/"), "absolute"),
+            (&*format!("/{root_text}"), "itself"),
+            ("loop2", "loop1"),
+            ("loop1", "loop2"),
+            ("../secret", "out"),
+            ("a/../../secret", "out_later"),
+            ("../root/a", "out_and_back"),
+            ("/etc/passwd", "etc"),
+            (&*format!("{root_text}2"), "sibling"),
+            (&*format!("{root_text}/../secret"), "absolute_out"),
+            ("absent", "dangling"),
+        ] {
+            symlink(target, root.join(name)).unwrap();
+        }
+        let published = Published::open(&root).unwrap();
+        let leads = |path: &str| published.without_links(path.as_bytes()).map(|path| String::from_utf8(path).unwrap());
+        for (path, expected) in [
+            ("", ""),
+            ("a/b/file", "a/b/file"),
+            ("near/b/file", "a/b/file"),
+            ("near/deep", "a/b/file"),
+            ("closed/chain", "a/b/file"),
+            ("absolute/file", "a/b/file"),
+            ("itself/itself/near", "a"),
+        ] {
+            assert_eq!(leads(path).unwrap(), expected, "{path}");
+        }
+        let fails =
+            ["loop1", "out", "out_later", "out_and_back", "etc", "sibling", "absolute_out", "dangling", "a/deep/x"];
+        for path in fails {
+            assert!(leads(path).is_err(), "{path}");
+        }
+        let mode = |path: &str, mode| fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
+        mode("closed", 0o700);
+        mode("a/b/file", 0o600);
+        let for_all = Published::open(&root).unwrap().only_for_all();
+        assert!(for_all.without_links(b"closed/chain").is_err(), "others cannot pass the directory that has the link");
+        let shown = |published: &Published| {
+            let Ok(Opened::Directory(open)) = published.find(b"", Patience::ForDisk) else { panic!() };
+            let mut names = Vec::new();
+            open.each_name(&mut |name, _| {
+                let stat = published.shown(&open, b"", name, &|_| true)?;
+                names.extend(stat.map(|_| String::from_utf8(name.to_vec()).unwrap()));
+                Ok(true)
+            })
+            .unwrap();
+            names.sort();
+            names.join(" ")
+        };
+        assert_eq!(shown(&published), "a absolute closed itself near");
+        assert_eq!(shown(&for_all), "a absolute itself near");
     }
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use haul_store::Published;
 
+use crate::token::Number;
+
 /// Who asks, as far as the connection and the request prove it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Asker {
@@ -28,6 +30,11 @@ pub struct Shelf {
 pub trait Access: Send + Sync + 'static {
     /// The directory of an asker. `None`: this asker may read nothing.
     fn shelf(&self, asker: &Asker) -> Option<Arc<Shelf>>;
+
+    /// Whether the operator has revoked a token. It is asked for each request with a token, as above.
+    fn is_revoked(&self, _: Number) -> bool {
+        false
+    }
 
     /// Whether anybody is known by a certificate: then readers are asked for one, and may have none.
     fn knows_certificates(&self) -> bool {

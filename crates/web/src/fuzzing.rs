@@ -48,7 +48,7 @@ pub fn digests(bytes: &[u8]) {
 pub fn a_digest() -> Vec<u8> {
     let changed = Time { s: -5, ns: 999_999_999 };
     let state = (FileId { dev: 1, ino: 2 }, 3, Version::new(changed, 4));
-    digest_file::record(&state, &digest::Digests { sha256: [5; 32], blake3: [6; 32] }).to_vec()
+    digest_file::record(&state, &digest::Digests { adler32: 4, sha256: [5; 32], blake3: [6; 32] }).to_vec()
 }
 
 fn target(bytes: &[u8]) {
@@ -101,7 +101,10 @@ fn fields(bytes: &[u8]) {
     }
     let _ = coding::taken(&with(ACCEPT_ENCODING)).count();
     let wish = digest::Wish::of(&with(digest::WANT));
-    assert!(HeaderValue::from_str(&wish.field(&digest::Digests { sha256: [0; 32], blake3: [0; 32] })).is_ok());
+    let digests = digest::Digests { adler32: 0, sha256: [0; 32], blake3: [0; 32] };
+    assert!(HeaderValue::from_str(&wish.field(&digests)).is_ok());
+    let old = digest::OldWish::of(&with(digest::OLD_WANT));
+    assert!(HeaderValue::from_str(&old.field(&digests)).is_ok());
 }
 
 fn token(bytes: &[u8]) {

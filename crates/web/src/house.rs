@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::Access;
 use crate::answer::Shared;
+use crate::cors::Cors;
 use crate::limits::{Limits, TOLD_EVERY, TURNED_AWAY_AT_ONCE};
 use crate::token::Secret;
 
@@ -19,6 +20,8 @@ pub type Tell = Arc<dyn Fn(&str, bool) + Send + Sync>;
 pub(crate) struct House {
     pub(crate) access: Arc<dyn Access>,
     pub(crate) secret: Option<Secret>,
+    /// `None`: no page of another origin may read.
+    pub(crate) cors: Option<Cors>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) limits: Limits,
     /// `None`: requests are not logged.

@@ -8,6 +8,7 @@
 //!   transport   the connection under hyper: a marker in its output becomes sendfile of a file's range
 //!   request     what was asked: path, range, conditions, wishes
 //!   token       what a bearer shows; `tls`: certificates
+//!   cors        which pages of other origins may read answers
 //!   access      who asks, and which directory that is
 //!   answer      a file, a directory's page, or a short refusal
 //! ```
@@ -19,6 +20,7 @@
 pub mod access;
 mod answer;
 mod connection;
+mod cors;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod house;
@@ -32,6 +34,7 @@ pub mod token;
 mod transport;
 
 pub use answer::manifest::{ManifestFile, ManifestFormat};
+pub use cors::Cors;
 pub use house::Tell;
 pub use limits::Limits;
 pub use server::{Options, Service};

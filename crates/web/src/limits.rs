@@ -47,8 +47,17 @@ pub const MAX_TARGET_BYTES: usize = 16 << 10;
 /// Ranges in one request. More are answered with the whole file (CVE-2011-3192 had hundreds).
 pub const MAX_RANGES: usize = 8;
 
-/// Names on one page of a directory: 20,000 x about 250 bytes are 5 MB of text.
-pub const MAX_NAMES_LISTED: usize = 20_000;
+/// Names that one pass over a directory keeps, and names on a page in JSON.
+pub const MAX_NAMES_AT_ONCE: usize = 20_000;
+
+/// The memory of a listing: 20,000 names with about 70 bytes each, and two blocks of text.
+pub const LISTING_BYTES: usize = 2 << 20;
+
+/// Text of a listing that is sent together. Most directories are one block: they have a length.
+pub const LISTING_BLOCK_BYTES: usize = 128 << 10;
+
+/// A longer README is cut on the page.
+pub const MAX_README_BYTES: usize = 64 << 10;
 
 /// Threads that may wait for disks. Each waits for one call.
 pub const BLOCKING_THREADS: usize = 64;
@@ -106,8 +115,8 @@ pub const DIGEST_AT_ONCE_BYTES: u64 = 256 << 20;
 /// Digests that are computed at once: each takes a processor and a disk.
 pub const DIGESTS_AT_ONCE: usize = 2;
 
-/// Digests that are kept: 65,536 x about 200 bytes are 13 MB. Their file has at most twice as many records of 120 bytes:
-/// 16 MB.
+/// Digests that are kept: 65,536 x about 200 bytes are 13 MB. Their file has at most twice as many records of 128 bytes:
+/// 17 MB.
 pub const MAX_DIGESTS_KEPT: usize = 65_536;
 
 /// Files from this size on are in that file. A shorter one is read in a millisecond.
@@ -119,6 +128,9 @@ pub const MANIFESTS_AT_ONCE: usize = 2;
 pub const MANIFEST_BLOCKS: usize = 4;
 /// Bytes of text that are sent together.
 pub const MANIFEST_BLOCK_BYTES: usize = 64 << 10;
+
+/// Directories that are packed at once, each in a thread of its own with 0.5 MiB of blocks.
+pub const TARS_AT_ONCE: usize = 16;
 
 /// Directories inside directories of a manifest, as deep as a walk goes.
 pub const MAX_MANIFEST_DEPTH: usize = 1024;

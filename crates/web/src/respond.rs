@@ -16,10 +16,11 @@ use crate::access::{Asker, Shelf};
 use crate::answer::body::{Body, Given};
 use crate::answer::paced::Paced;
 use crate::answer::refusal::{Refusal, refusal};
-use crate::answer::{Asked, answer, check};
+use crate::answer::{Asked, answer, check, check_frame};
+use crate::cors::Cors;
 use crate::house::Seat;
 use crate::request::target::Target;
-use crate::token::Token;
+use crate::token::{Number, Reach, Refused, Token};
 use crate::transport::line::Line;
 use crate::transport::piece::Queue;
 
@@ -51,7 +52,8 @@ pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Re
     let (parts, body) = request.into_parts();
     let mut request = Request::from_parts(parts, ());
     guest.line.begins();
-    let (mut who, has_token) = (None, request.headers().contains_key(AUTHORIZATION));
+    let (mut who, has_token) = (Who::default(), request.headers().contains_key(AUTHORIZATION));
+    let cors = guest.seat.house.cors.as_ref().map(|cors| (cors.clone(), cors.allowed(request.headers())));
     let mut body = Some(body).filter(|_| !request.headers().contains_key(EXPECT));
     // The fields of HTTP/1 say whether a request has content. In HTTP/2 only its end does, so that is waited for. The answer also would
     // reset a stream that has not ended, and then nothing that comes on it can be judged (RFC 9113, section 5.1).
@@ -76,6 +78,9 @@ pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Re
     if request.version() == Version::HTTP_2 {
         // HTTP/2 has no such field (RFC 9113, section 8.2.2).
         response.headers_mut().remove(CONNECTION);
+    }
+    if let Some((cors, allowed)) = cors {
+        cors.describe(response.headers_mut(), allowed);
     }
     if has_token {
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private"));
@@ -106,9 +111,15 @@ async fn attempt(
     request: &mut Request<()>,
     has_content: bool,
     now: SystemTime,
-    who: &mut Option<Arc<Shelf>>,
+    who: &mut Who,
 ) -> Result<Response<Body>, Refusal> {
     let house = &guest.seat.house;
+    if house.cors.is_some() && Cors::is_preflight(request) {
+        check_frame(request)?;
+        let mut response = Response::new(Body::empty());
+        Cors::grant(response.headers_mut());
+        return Ok(response);
+    }
     let target = check(request)?;
     if has_content {
         return Err(Refusal::of(StatusCode::BAD_REQUEST));
@@ -116,17 +127,18 @@ async fn attempt(
     if !guest.may_read() {
         return Err(Refusal::of(StatusCode::FORBIDDEN));
     }
-    let asker = asker(guest, request.headers(), &target, now)?;
+    let (asker, reach) = asker(guest, request.headers(), &target, now, who)?;
     let Some(shelf) = house.access.shelf(&asker) else {
         return Err(match asker {
             Asker::Anyone if house.secret.is_some() => Refusal::challenging("Bearer"),
             _ => Refusal::of(StatusCode::FORBIDDEN),
         });
     };
-    *who = Some(Arc::clone(&shelf));
+    who.shelf = Some(Arc::clone(&shelf));
     let asked = Asked {
         is_head: request.method() == http::Method::HEAD,
         target,
+        reach,
         header: std::mem::take(request.headers_mut()),
         now,
         files: guest.files.clone(),
@@ -135,28 +147,55 @@ async fn attempt(
     answer(asked, shelf, request.uri()).await
 }
 
+/// Who asked, for the log.
+#[derive(Default)]
+struct Who {
+    shelf: Option<Arc<Shelf>>,
+    /// The number of a genuine token.
+    token: Option<Number>,
+    /// Why a token does not count.
+    refused: Option<Refused>,
+}
+
 /// A token counts before the connection's certificate. A wrong one is an error, and no reason to answer as for anybody.
-fn asker(guest: &Guest, header: &HeaderMap, target: &Target, now: SystemTime) -> Result<Asker, Refusal> {
+fn asker(
+    guest: &Guest,
+    header: &HeaderMap,
+    target: &Target,
+    now: SystemTime,
+    who: &mut Who,
+) -> Result<(Asker, Reach), Refusal> {
     let mut values = header.get_all(AUTHORIZATION).iter();
     let value = match (values.next(), values.next()) {
-        (None, _) => return Ok(guest.asker.clone()),
+        (None, _) => return Ok((guest.asker.clone(), Reach::default())),
         (Some(value), None) => value,
         (Some(_), Some(_)) => return Err(Refusal::of(StatusCode::BAD_REQUEST)),
     };
-    let Some(secret) = &guest.seat.house.secret else { return Err(Refusal::of(StatusCode::FORBIDDEN)) };
+    let house = &guest.seat.house;
+    let Some(secret) = &house.secret else { return Err(Refusal::of(StatusCode::FORBIDDEN)) };
     if !guest.is_private() {
         // The token has been read along already; accepting it would teach its holder to go on.
         return Err(Refusal::of(StatusCode::FORBIDDEN));
     }
-    let token = bearer(value).and_then(|text| Token::parse(text).ok()).ok_or(INVALID)?;
-    match secret.verify(&token, &target.path, now) {
-        Ok(who) => Ok(Asker::Token(who.to_owned())),
-        Err(_) => Err(INVALID),
+    let token = bearer(value).ok_or(Refused::Malformed).and_then(Token::parse);
+    let token = token.ok().filter(|token| secret.made(token)).ok_or_else(|| {
+        who.refused = Some(Refused::Forged);
+        // Who has no genuine token does not hear what was wrong with it.
+        Refusal::challenging("Bearer error=\"invalid_token\"")
+    })?;
+    who.token = Some(token.number());
+    let verified = match house.access.is_revoked(token.number()) {
+        true => Err(Refused::Revoked),
+        false => secret.verify(&token, &target.path, now),
+    };
+    match verified {
+        Ok(line) => Ok((Asker::Token(line.to_owned()), token.reach())),
+        Err(why) => {
+            who.refused = Some(why);
+            Err(Refusal::of_token(why))
+        }
     }
 }
-
-const INVALID: Refusal =
-    Refusal { status: StatusCode::UNAUTHORIZED, closes: false, challenge: Some("Bearer error=\"invalid_token\"") };
 
 fn bearer(value: &HeaderValue) -> Option<&str> {
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
@@ -164,12 +203,7 @@ fn bearer(value: &HeaderValue) -> Option<&str> {
 }
 
 /// Fields are not logged: a token stands in one.
-fn at_end(
-    guest: Arc<Guest>,
-    request: &Request<()>,
-    response: &mut Response<Body>,
-    (who, begun): (Option<Arc<Shelf>>, Instant),
-) {
+fn at_end(guest: Arc<Guest>, request: &Request<()>, response: &mut Response<Body>, (who, begun): (Who, Instant)) {
     let (method, uri, status) = (request.method().clone(), request.uri().clone(), response.status().as_u16());
     let blocked_before = guest.line.blocked_us();
     if guest.seat.member.has_rate() {
@@ -182,16 +216,22 @@ fn at_end(
         let Some(tell) = &guest.seat.house.tell else { return };
         let path = uri.path();
         let path = path.get(..LOGGED_PATH_BYTES).unwrap_or(path);
-        let who = who.as_ref().map_or("nobody", |shelf| shelf.name.as_str());
+        let Who { shelf, token, refused } = &who;
+        let who = shelf.as_ref().map_or("nobody", |shelf| shelf.name.as_str());
+        let token = token.map(|number| format!(", token {number}")).unwrap_or_default();
         let (class_word, class) = guest.seat.member.class().name().map_or(("", ""), |class| (" class ", class));
         let (took, from) = (begun.elapsed(), guest.seat.from);
         let ms = took.as_secs_f64() * 1e3;
-        let mut line =
-            format!("web: {who} ({from}){class_word}{class} {method} {path} {status}: {bytes} bytes in {ms:.1} ms");
+        let mut line = format!(
+            "web: {who} ({from}{token}){class_word}{class} {method} {path} {status}: {bytes} bytes in {ms:.1} ms"
+        );
         if bytes >= RATED_BYTES {
             let blocked = Duration::from_micros(guest.line.blocked_us().saturating_sub(blocked_before));
             let rate = bytes as f64 / took.as_secs_f64() / 1e6;
             let _ = write!(line, " at {rate:.0} MB/s, limited by {}", limit_of(took, blocked, disk, held));
+        }
+        if let Some(why) = refused {
+            let _ = write!(line, ", the token was refused: {why}");
         }
         tell(&line, false);
     }));

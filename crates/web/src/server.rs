@@ -20,6 +20,7 @@ use crate::answer::Shared;
 use crate::answer::digest::Kept;
 use crate::answer::manifest::ManifestFormat;
 use crate::connection::{Arrived, serve};
+use crate::cors::Cors;
 use crate::house::{House, Seat, Tell};
 use crate::limits::{self, Limits};
 use crate::resting::Resting;
@@ -37,6 +38,8 @@ pub struct Options {
     pub access: Arc<dyn Access>,
     /// What its tokens are made with. `None`: it has none.
     pub secret: Option<Secret>,
+    /// Which pages of other origins may read. `None`: none.
+    pub cors: Option<Cors>,
     /// The form of its manifests.
     pub manifests: Arc<dyn ManifestFormat>,
     /// Where digests of files are kept for the next process. `None`: nowhere.
@@ -74,6 +77,7 @@ impl Service {
         let house = Arc::new(House {
             access: options.access,
             secret: options.secret,
+            cors: options.cors,
             policies: options.policies,
             limits: options.limits,
             tell: options.tell,

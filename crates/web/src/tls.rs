@@ -2,16 +2,19 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use haul_net::policy::CipherFloor;
 use haul_net::{Cipher, preferred_ciphers};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::cipher_suite as suite;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme, SupportedCipherSuite};
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::Access;
@@ -21,9 +24,17 @@ pub struct Config {
     any: TlsAcceptor,
     /// For network classes that want a key of 256 bits.
     bits256: TlsAcceptor,
+    current: Arc<Current>,
 }
 
 impl Config {
+    /// Reads the files again, for connections that come from now on. Where they do not fit each other, those from before hold.
+    pub fn renew(&self, certificate: &Path, key: &Path) -> io::Result<()> {
+        let pair = read(certificate, key)?;
+        *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = pair;
+        Ok(())
+    }
+
     /// For a reader whose class has this floor.
     pub(crate) fn acceptor(&self, floor: Option<CipherFloor>) -> &TlsAcceptor {
         match floor {
@@ -35,33 +46,61 @@ impl Config {
 
 /// Reads a certificate with its chain, and its key, both as PEM.
 pub fn config(certificate: &Path, key: &Path, access: Arc<dyn Access>) -> io::Result<Arc<Config>> {
+    let current = Arc::new(Current(RwLock::new(read(certificate, key)?)));
+    let acceptor = |floor| acceptor(floor, Arc::clone(&current), Arc::clone(&access));
+    let (any, bits256) = (acceptor(CipherFloor::Any)?, acceptor(CipherFloor::Bits256)?);
+    Ok(Arc::new(Config { any, bits256, current }))
+}
+
+fn read(certificate: &Path, key: &Path) -> io::Result<Arc<CertifiedKey>> {
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(io::Error::other)?;
     let key = PrivateKeyDer::from_pem_file(key).map_err(io::Error::other)?;
-    let acceptor = |floor| acceptor(floor, chain.clone(), key.clone_key(), Arc::clone(&access));
-    Ok(Arc::new(Config { any: acceptor(CipherFloor::Any)?, bits256: acceptor(CipherFloor::Bits256)? }))
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    CertifiedKey::from_der(chain, key, &provider).map(Arc::new).map_err(io::Error::other)
 }
 
-fn acceptor(
-    floor: CipherFloor,
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-    access: Arc<dyn Access>,
-) -> io::Result<TlsAcceptor> {
+/// The certificate that holds now.
+#[derive(Debug)]
+struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+fn acceptor(floor: CipherFloor, current: Arc<Current>, access: Arc<dyn Access>) -> io::Result<TlsAcceptor> {
     let ciphers = preferred_ciphers(None).into_iter().filter(|cipher| floor.allows(Some(*cipher)));
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
-    provider.cipher_suites = ciphers.map(Cipher::suite).collect();
+    provider.cipher_suites =
+        ciphers.flat_map(|cipher| [&[cipher.suite()], &suites_of_1_2(cipher)[..]].concat()).collect();
     let provider = Arc::new(provider);
     let verifier = Arc::new(ByFingerprint { provider: Arc::clone(&provider), access });
     let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
         .map_err(io::Error::other)?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)
-        .map_err(io::Error::other)?;
+        .with_cert_resolver(current);
     // Whoever offers other protocols alone is refused in the handshake.
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Programs of data centres and instruments are often older than TLS 1.3. These suites of TLS 1.2 are as strong: a new key for each
+/// connection (ECDHE), and encryption that authenticates (RFC 9325, section 4.2). haul's own port speaks TLS 1.3 alone.
+fn suites_of_1_2(cipher: Cipher) -> [SupportedCipherSuite; 2] {
+    match cipher {
+        Cipher::Aes128Gcm => {
+            [suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+        }
+        Cipher::Aes256Gcm => {
+            [suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]
+        }
+        Cipher::Chacha20Poly1305 => {
+            [suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256]
+        }
+    }
 }
 
 /// Any certificate may be shown, as long as its key is proved. The list of keys says what it is worth.
@@ -100,11 +139,12 @@ impl ClientCertVerifier for ByFingerprint {
 
     fn verify_tls12_signature(
         &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("only TLS 1.3 is spoken here".to_owned()))
+        let known = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, known)
     }
 
     fn verify_tls13_signature(

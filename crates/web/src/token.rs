@@ -9,7 +9,7 @@
 //! and nobody can take one away. `who` names a line of the list of keys: a token reaches what the line has, as long as
 //! the line is there.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -37,6 +37,8 @@ pub enum Condition {
     ReadOnly,
     /// It comes before this second since 1970.
     Until(u64),
+    /// It comes in this second since 1970, or later.
+    From(u64),
 }
 
 /// Why a token is not accepted.
@@ -51,6 +53,12 @@ pub enum Refused {
     /// Its time is over.
     #[error("it has expired")]
     Expired,
+    /// Its time has not begun.
+    #[error("it is not yet valid")]
+    NotYet,
+    /// The operator has revoked its number.
+    #[error("it was revoked")]
+    Revoked,
     /// It is for another path.
     #[error("it is for another path")]
     OtherPath,
@@ -74,18 +82,26 @@ impl Secret {
         Ok(Token { nonce, who: who.to_owned(), conditions: Vec::new(), tag })
     }
 
-    /// Who the token is for, if it is genuine and its conditions hold for a path at a time.
-    pub fn verify<'a>(&self, token: &'a Token, path: &[u8], now: SystemTime) -> Result<&'a str, Refused> {
+    /// Whether the token was made with this secret. Only then a holder hears why it is refused.
+    pub fn made(&self, token: &Token) -> bool {
         let first = self.first_tag(&token.who, &token.nonce);
         let tag = token.conditions.iter().fold(first, |tag, condition| mac(&tag, &[&condition.to_bytes()]));
-        verify_slices_are_equal(&tag, &token.tag).map_err(|_| Refused::Forged)?;
+        verify_slices_are_equal(&tag, &token.tag).is_ok()
+    }
+
+    /// Who the token is for, if it is genuine and its conditions hold for a path at a time.
+    pub fn verify<'a>(&self, token: &'a Token, path: &[u8], now: SystemTime) -> Result<&'a str, Refused> {
+        if !self.made(token) {
+            return Err(Refused::Forged);
+        }
         let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         for condition in &token.conditions {
             match condition {
                 Condition::Until(until) if second >= *until => return Err(Refused::Expired),
+                Condition::From(from) if second < *from => return Err(Refused::NotYet),
                 Condition::Path(top) if !is_beneath(path, top) => return Err(Refused::OtherPath),
                 // Readers ask for nothing else.
-                Condition::ReadOnly | Condition::Until(_) | Condition::Path(_) => {}
+                Condition::ReadOnly | Condition::Until(_) | Condition::From(_) | Condition::Path(_) => {}
             }
         }
         Ok(&token.who)
@@ -120,6 +136,21 @@ impl Token {
     /// Who it is for.
     pub fn who(&self) -> &str {
         &self.who
+    }
+
+    /// What stands for it in logs and in lists of revoked tokens. A token that was narrowed has the number of the first one.
+    pub fn number(&self) -> Number {
+        let (number, _) = self.nonce.split_first_chunk().expect("a nonce is longer");
+        Number(*number)
+    }
+
+    /// Where its holder may go.
+    pub fn reach(&self) -> Reach {
+        let paths = self.conditions.iter().filter_map(|condition| match condition {
+            Condition::Path(path) => Some(path.clone()),
+            Condition::ReadOnly | Condition::Until(_) | Condition::From(_) => None,
+        });
+        Reach { tops: paths.collect() }
     }
 
     /// What must hold.
@@ -187,6 +218,7 @@ impl Condition {
             Condition::Path(path) => [b"path=", path.as_slice()].concat(),
             Condition::ReadOnly => b"ro".to_vec(),
             Condition::Until(second) => format!("until={second}").into_bytes(),
+            Condition::From(second) => format!("from={second}").into_bytes(),
         }
     }
 
@@ -195,10 +227,45 @@ impl Condition {
         let condition = match bytes {
             b"ro" => Condition::ReadOnly,
             _ if bytes.starts_with(b"path=") => Condition::path(&bytes[b"path=".len()..]),
-            _ => Condition::Until(std::str::from_utf8(bytes.strip_prefix(b"until=")?).ok()?.parse().ok()?),
+            _ if bytes.starts_with(b"from=") => Condition::From(second(&bytes[b"from=".len()..])?),
+            _ => Condition::Until(second(bytes.strip_prefix(b"until=")?)?),
         };
         // Only the one way to write it, so that the tag is over what was read.
         (bytes.len() <= MAX_CONDITION_BYTES && condition.to_bytes() == bytes).then_some(condition)
+    }
+}
+
+fn second(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The number of a token: the first 64 bits of its nonce. It opens nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Number([u8; NUMBER_BYTES]);
+
+impl Number {
+    /// Reads the digits that `Display` writes.
+    pub fn parse(text: &str) -> Option<Number> {
+        from_hex(text.as_bytes())?.try_into().ok().map(Number)
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", u64::from_be_bytes(self.0))
+    }
+}
+
+/// Where a reader may go beneath the directory. Without conditions: everywhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    tops: Vec<Vec<u8>>,
+}
+
+impl Reach {
+    /// Whether the reader may have a path. It has no links and no dots.
+    pub fn includes(&self, path: &[u8]) -> bool {
+        self.tops.iter().all(|top| is_beneath(path, top))
     }
 }
 
@@ -228,6 +295,8 @@ fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
 const PREFIX: &str = "haul1.";
 /// 128 bits: no two tokens have the same.
 pub const NONCE_BYTES: usize = 16;
+/// Two of a million tokens have the same one with a chance of 1 to 37 million.
+const NUMBER_BYTES: usize = 8;
 const TAG_BYTES: usize = 32;
 /// Its length is one byte.
 pub const MAX_WHO_BYTES: usize = 255;
@@ -267,6 +336,13 @@ mod tests {
             assert_eq!(secret.verify(&narrow, path.as_bytes(), at(99)), Err(Refused::OtherPath), "{path}");
         }
         assert_eq!(secret.verify(&narrow, b"runs/3", at(100)), Err(Refused::Expired));
+        let later = wide.clone().narrowed(Condition::From(50)).unwrap();
+        assert_eq!(secret.verify(&later, b"", at(49)), Err(Refused::NotYet));
+        assert_eq!(secret.verify(&later, b"", at(50)), Ok("token:lab"));
+        assert!(later.number() == wide.number() && Token::parse(&later.to_text()).is_ok_and(|same| same == later));
+        assert_eq!(wide.number().to_string(), "0707070707070707");
+        assert_eq!(Number::parse("0707070707070707"), Some(wide.number()));
+        assert!(Number::parse("070707070707070").is_none() && Number::parse("").is_none());
         // Taking a condition away, changing one, or their order, leaves a wrong tag.
         for conditions in [
             vec![Condition::Path(b"runs/3".to_vec()), Condition::Until(100)],
@@ -294,7 +370,9 @@ mod tests {
         assert!(Token::parse(&format!("{}00", *text)).is_err());
         assert!(Token::parse(&text.to_uppercase()).is_err());
         let with = |condition: &[u8]| Condition::from_bytes(condition);
-        for odd in ["path=/a", "path=a//b", "until=09", "until=+9", "until=", "ro ", "rw", "", "host=x"] {
+        for odd in
+            ["path=/a", "path=a//b", "until=09", "until=+9", "until=", "from=x", "from=", "ro ", "rw", "", "host=x"]
+        {
             assert_eq!(with(odd.as_bytes()), None, "{odd}");
         }
     }

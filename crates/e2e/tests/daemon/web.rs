@@ -165,6 +165,103 @@ fn a_manifest_of_the_web_is_one_that_verify_reads() {
 }
 
 #[test]
+fn names_that_look_like_schemes_or_numbers_or_lie_behind_links_come_with_every_program() {
+    needs!(Haul, Tool("curl"), Tool("openssl"), Tool("wget"), Tool("rclone"));
+    let web = Web::new("");
+    let (stage, tree) = (&web.stage, web.stage.at("public"));
+    let names =
+        ["2026-11-25T10:00.fits", "sub:dir/a:b c", "http:/x", "100%", "file2", "file10", "#a?b&c;d", "...", "plus+é"];
+    for name in names {
+        let path = tree.join(name);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("own directory");
+        plant::text(&path, name);
+    }
+    std::os::unix::fs::symlink("sub:dir", tree.join("linked")).expect("own directory");
+    let base = format!("http://{}/", web.http);
+    let run = |program: &str| Run::new(program).current_dir(stage.dir.path());
+    let remote = format!(":http,url='{base}':");
+    run("rclone").args(["copy", &remote]).arg(stage.at("cloned")).run().expect(0);
+    run("wget")
+        .args(["-q", "-r", "-np", "-nH", "-R", "index.html*", "-P", "wgot", "--restrict-file-names=nocontrol", &base])
+        .run()
+        .expect(0);
+    for name in names {
+        assert_eq!(fs::read_to_string(stage.at("cloned").join(name)).ok().as_deref(), Some(name), "rclone: {name}");
+        assert_eq!(fs::read_to_string(stage.at("wgot").join(name)).ok().as_deref(), Some(name), "wget: {name}");
+    }
+    assert!(stage.at("cloned/linked/a:b c").exists());
+    if haul_e2e::needs::tool("lftp").is_some() {
+        let script = format!("mirror {base} {}", stage.at("mirrored").display());
+        run("lftp").args(["-c", &script]).run().expect(0);
+        for name in names {
+            assert!(stage.at("mirrored").join(name).exists(), "lftp: {name}");
+        }
+    }
+    let url = format!("{base}./2026-11-25T10:00.fits");
+    let seen = web.curl().args(["--path-as-is", &url]).run().expect(0);
+    assert_eq!(seen.stdout_text(), "2026-11-25T10:00.fits");
+}
+
+/// The directory of a data set over many years has more names than anybody reads at once.
+#[test]
+fn rclone_lists_every_name_of_a_long_directory() {
+    needs!(Haul, Tool("openssl"), Tool("rclone"));
+    let web = Web::new("");
+    let many = web.stage.at("public/many");
+    fs::create_dir(&many).expect("own directory");
+    for number in 0..25_000 {
+        fs::File::create(many.join(format!("f{number}"))).expect("own file");
+    }
+    let remote = format!(":http,url='http://{}/many/':", web.http);
+    let listed = Run::new("rclone").args(["lsf", "--http-no-head", &remote]).run().expect(0).stdout_text();
+    assert_eq!(listed.lines().count(), 25_000);
+}
+
+#[test]
+fn a_renewed_certificate_holds_without_a_new_start_and_a_hangup_ends_nothing() {
+    needs!(Haul, Tool("curl"), Tool("openssl"));
+    let mut web = Web::new("");
+    plant::text(&web.stage.at("public/file"), "words\n");
+    let print = |web: &Web| {
+        let script = format!(
+            "openssl s_client -connect {} </dev/null 2>/dev/null | openssl x509 -noout -fingerprint -sha256",
+            web.https
+        );
+        Run::new("sh").args(["-c", &script]).run().stdout_text()
+    };
+    let first = print(&web);
+    assert!(first.contains("Fingerprint="), "{first}");
+    // Half of the change: the old pair holds.
+    let (key, certificate) = (web.stage.at("key.pem"), web.stage.at("cert.pem"));
+    let (new_key, new_certificate) = (web.stage.at("new-key.pem"), web.stage.at("new-cert.pem"));
+    let names = format!("subjectAltName=IP:{}", web.stage.address.ip());
+    Run::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "3"])
+        .args(["-subj", "/CN=haul", "-addext", &names, "-keyout"])
+        .arg(&new_key)
+        .arg("-out")
+        .arg(&new_certificate)
+        .run()
+        .expect(0);
+    fs::rename(&new_key, &key).expect("own file");
+    web.daemon.signal(rustix::process::Signal::HUP);
+    web.daemon.when("it looks", |daemon| said(daemon, "looking again at keys, certificate"));
+    web.daemon.when("it is half", |daemon| said(daemon, "the one from before holds"));
+    assert_eq!(print(&web), first);
+    fs::rename(&new_certificate, &certificate).expect("own file");
+    web.daemon.when("it is whole", |daemon| said(daemon, "was read again"));
+    assert_ne!(print(&web), first);
+    let got = web.curl().arg(format!("https://{}/file", web.https)).run().expect(0);
+    assert_eq!(got.stdout_text(), "words\n");
+    // Older programs, too.
+    for (version, is_spoken) in [("1.2", true), ("1.1", false)] {
+        let url = format!("https://{}/file", web.https);
+        let run = web.curl().args([&format!("--tlsv{version}"), "--tls-max", version, &url]).run();
+        assert_eq!(run.stdout_text() == "words\n", is_spoken, "{version}: {run}");
+    }
+}
+
+#[test]
 fn tokens_and_certificates_open_the_directories_of_their_lines_and_no_others() {
     needs!(Haul, Tool("curl"), Tool("openssl"));
     let web = Web::new("");
@@ -201,7 +298,7 @@ fn tokens_and_certificates_open_the_directories_of_their_lines_and_no_others() {
     };
     assert_eq!(get(&token, "/runs/data"), "lab\n200");
     assert_eq!(get(&narrow, "/runs/data"), "lab\n200");
-    assert_eq!(get(&narrow, "/"), "401 unauthorized\n401");
+    assert_eq!(get(&narrow, "/"), "401 unauthorized because of the token: it is for another path\n401");
     let last = token.trim().chars().last().expect("it has digits");
     let forged = format!("{}{}", &token.trim()[..token.trim().len() - 1], if last == '0' { '1' } else { '0' });
     assert_eq!(get(&forged, "/runs/data"), "401 unauthorized\n401");
@@ -209,6 +306,24 @@ fn tokens_and_certificates_open_the_directories_of_their_lines_and_no_others() {
     assert_eq!(with_certificate.expect(0).stdout_text(), "bob\n");
     let without = web.curl().args(["-w", "%{http_code}", &format!("{https}/data")]).run().expect(0);
     assert_eq!(without.stdout_text(), "404 not found\n404");
+    // One token is ended, with all that was narrowed from it, and the others hold.
+    let other = stage.haul("server").args(["token", "token:lab"]).run().expect(code::OK).stdout_text();
+    let shown = stage.haul("server").args(["token", "show", narrow.trim()]).run().expect(code::OK).stdout_text();
+    assert!(
+        shown.contains("/runs and what is beneath") && shown.contains("with the key of the daemon here"),
+        "{shown}"
+    );
+    let number = shown.strip_prefix("number   ").and_then(|rest| rest.lines().next()).expect("it begins so").to_owned();
+    stage.haul("server").args(["token", "revoke", &number]).run().expect(code::OK).says(&[]);
+    let revoked = "401 unauthorized because of the token: it was revoked\n401";
+    assert_eq!((get(&token, "/runs/data").as_str(), get(&narrow, "/runs/data").as_str()), (revoked, revoked));
+    assert_eq!(get(&other, "/runs/data"), "lab\n200");
+    let said = String::from_utf8_lossy(&web.daemon.stderr_so_far()).into_owned();
+    assert!(
+        said.contains(&format!("token {number}) ")) && said.contains("the token was refused: it was revoked"),
+        "{said}"
+    );
+    let token = other;
     // Who leaves the list is out, with all tokens.
     stage.write_list("");
     assert_eq!(get(&token, "/runs/data"), "403 forbidden\n403");

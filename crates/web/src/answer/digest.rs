@@ -1,4 +1,4 @@
-//! Digests of files (RFC 9530): computed once for each state of a file, and kept, also for the next process.
+//! Digests of files (RFC 9530, and RFC 3230 for older programs): computed once for each state of a file, and kept, also for the next process.
 
 pub(crate) mod digest_file;
 
@@ -12,6 +12,7 @@ use aws_lc_rs::digest;
 use haul_store::{FileId, LocalFile, Stat, Version};
 use http::HeaderMap;
 use http::header::HeaderName;
+use simd_adler32::Adler32;
 use tokio::sync::Semaphore;
 
 use crate::limits::{DIGEST_AT_ONCE_BYTES, DIGEST_FILE_BYTES_MIN, DIGESTS_AT_ONCE, FRESH, MAX_DIGESTS_KEPT};
@@ -21,6 +22,8 @@ use digest_file::DigestFile;
 /// The digests of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digests {
+    /// What grids compare (RFC 1950). It finds accidents, and no intent.
+    pub(crate) adler32: u32,
     pub(crate) sha256: [u8; 32],
     pub(crate) blake3: [u8; 32],
 }
@@ -130,6 +133,7 @@ impl Kept {
 
 fn compute(file: &LocalFile) -> io::Result<Digests> {
     let (mut sha256, mut blake3) = (digest::Context::new(&digest::SHA256), blake3::Hasher::new());
+    let mut adler32 = Adler32::new();
     let mut block = vec![0; READ_BYTES];
     let mut at = 0;
     // Each round takes at least one byte of the file.
@@ -138,12 +142,13 @@ fn compute(file: &LocalFile) -> io::Result<Digests> {
         if count == 0 {
             break;
         }
+        adler32.write(&block[..count]);
         sha256.update(&block[..count]);
         blake3.update(&block[..count]);
         at += count as u64;
     }
     let sha256 = sha256.finish().as_ref().try_into().expect("SHA-256 has 32 bytes");
-    Ok(Digests { sha256, blake3: *blake3.finalize().as_bytes() })
+    Ok(Digests { adler32: adler32.finish(), sha256, blake3: *blake3.finalize().as_bytes() })
 }
 
 const READ_BYTES: usize = 1 << 20;
@@ -188,6 +193,46 @@ impl Wish {
 pub(crate) const WANT: HeaderName = HeaderName::from_static("want-repr-digest");
 pub(crate) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
+/// What `Want-Digest` asks for (RFC 3230), which RFC 9530 replaces. Grids and their stores still speak it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OldWish {
+    adler32: bool,
+    sha256: bool,
+}
+
+impl OldWish {
+    pub(crate) fn of(header: &HeaderMap) -> OldWish {
+        let mut wish = OldWish::default();
+        let values = header.get_all(OLD_WANT).iter().filter_map(|value| value.to_str().ok());
+        for member in values.flat_map(|value| value.split(',')) {
+            let mut parts = member.split(';').map(str::trim);
+            let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+            let is_wanted = weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0));
+            match name.as_str() {
+                "adler32" => wish.adler32 = is_wanted,
+                "sha-256" => wish.sha256 = is_wanted,
+                _ => {}
+            }
+        }
+        wish
+    }
+
+    pub(crate) fn is_any(self) -> bool {
+        self.adler32 || self.sha256
+    }
+
+    /// The value of `Digest`.
+    pub(crate) fn field(self, digests: &Digests) -> String {
+        let adler32 = self.adler32.then(|| format!("adler32={:08x}", digests.adler32));
+        let sha256 = self.sha256.then(|| format!("sha-256={}", base64(&digests.sha256)));
+        adler32.into_iter().chain(sha256).collect::<Vec<_>>().join(",")
+    }
+}
+
+pub(crate) const OLD_WANT: HeaderName = HeaderName::from_static("want-digest");
+pub(crate) const OLD_DIGEST: HeaderName = HeaderName::from_static("digest");
+
 /// RFC 4648, as a byte sequence of structured fields has it.
 fn base64(bytes: &[u8]) -> String {
     haul_net::base64_text(bytes)
@@ -216,9 +261,27 @@ mod tests {
             let header = HeaderMap::from_iter([(WANT, value.parse().unwrap())]);
             assert_eq!(Wish::of(&header), Wish { sha256, blake3 }, "{value}");
         }
-        let digests = Digests { sha256: [0; 32], blake3: [255; 32] };
+        let digests = Digests { adler32: 0x3da_0195, sha256: [0; 32], blake3: [255; 32] };
         let both = Wish { sha256: true, blake3: true }.field(&digests);
         assert_eq!(both, format!("sha-256=:{}=:, blake3=:{}8=:", "A".repeat(43), "/".repeat(42)));
+    }
+
+    #[test]
+    fn wishes_of_old_programs_are_heard() {
+        let sha256 = format!("sha-256={}=", "A".repeat(43));
+        for (value, expected) in [
+            ("adler32", "adler32=03da0195".to_owned()),
+            ("ADLER32;q=0.5, md5", "adler32=03da0195".to_owned()),
+            ("SHA-256;q=1, adler32; q=0, unixsum", sha256.clone()),
+            ("sha-256,adler32", format!("adler32=03da0195,{sha256}")),
+            ("md5;q=1", String::new()),
+            ("adler32;q=x", String::new()),
+        ] {
+            let header = HeaderMap::from_iter([(OLD_WANT, value.parse().unwrap())]);
+            let (wish, digests) =
+                (OldWish::of(&header), Digests { adler32: 0x3da_0195, sha256: [0; 32], blake3: [0; 32] });
+            assert_eq!((wish.field(&digests), wish.is_any()), (expected.clone(), !expected.is_empty()), "{value}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::body::{Body, Segment};
 use super::coding::Coding;
-use super::digest::{Digests, REPR_DIGEST, Wish};
+use super::digest::{Digests, OLD_DIGEST, OldWish, REPR_DIGEST, Wish};
 use super::refusal::{Refusal, refusal};
 use super::{Asked, in_pool, names};
 use crate::limits::{INLINE_BYTES, INLINE_BYTES_MAX};
@@ -40,6 +40,8 @@ pub(crate) async fn answer(
         Outcome::Proceed { with_ranges } => with_ranges,
     };
     let media_type = names::media_type(asked.target.name());
+    // A range is defined for GET alone (RFC 9110, section 14.2).
+    let with_ranges = with_ranges && !asked.is_head;
     let wanted = if with_ranges { wanted(&asked.header, stat.size) } else { Wanted::Whole };
     let (status, segments, content_type, content_range) = match wanted {
         Wanted::Nothing => return Ok(nothing(asked, stat.size)),
@@ -79,7 +81,13 @@ pub(crate) async fn answer(
         header.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name));
     }
     if let Some(digests) = digests {
-        set(header, REPR_DIGEST, &Wish::of(&asked.header).field(&digests));
+        let (wish, old) = (Wish::of(&asked.header), OldWish::of(&asked.header));
+        if wish.is_any() {
+            set(header, REPR_DIGEST, &wish.field(&digests));
+        }
+        if old.is_any() {
+            set(header, OLD_DIGEST, &old.field(&digests));
+        }
     }
     if asked.target.wishes.download {
         set(header, CONTENT_DISPOSITION, &names::disposition(asked.target.name()));
@@ -97,7 +105,8 @@ fn wanted(header: &HeaderMap, size: u64) -> Wanted {
 
 /// Of a file that has just changed, no digest is kept: another state may look alike.
 async fn digests(asked: &Asked, file: &Arc<LocalFile>, stat: &Stat, validators: &Validators) -> Option<Digests> {
-    if !Wish::of(&asked.header).is_any() || validators.is_weak {
+    let is_wanted = Wish::of(&asked.header).is_any() || OldWish::of(&asked.header).is_any();
+    if !is_wanted || validators.is_weak {
         return None;
     }
     asked.shared.digests.wanted(file, stat).await

@@ -41,9 +41,8 @@ pub(super) struct Making {
 
 /// Begins a manifest in a thread of the pool. A file that cannot be read ends it without its last line.
 pub(super) fn begin(making: Making, place: OwnedSemaphorePermit) -> Receiver<io::Result<Bytes>> {
-    let (blocks, reader) = channel(MANIFEST_BLOCKS);
+    let (mut out, reader) = Out::to_reader();
     tokio::task::spawn_blocking(move || {
-        let mut out = Out { text: Vec::with_capacity(MANIFEST_BLOCK_BYTES), blocks };
         let mut walk = Walk { making: &making, waiting: vec![(Vec::new(), Kind::Directory)] };
         let written = making.format.write(&mut || walk.next(), &mut out).and_then(|()| out.flush());
         if let Err(error) = written {
@@ -55,10 +54,27 @@ pub(super) fn begin(making: Making, place: OwnedSemaphorePermit) -> Receiver<io:
     reader
 }
 
-/// Blocks of text on their way to the reader. A slow reader holds up the walk.
-struct Out {
+/// Blocks on their way to the reader. A slow reader holds up the walk.
+pub(super) struct Out {
     text: Vec<u8>,
     blocks: Sender<io::Result<Bytes>>,
+}
+
+impl Out {
+    pub(super) fn to_reader() -> (Out, Receiver<io::Result<Bytes>>) {
+        let (blocks, reader) = channel(MANIFEST_BLOCKS);
+        (Out { text: Vec::with_capacity(MANIFEST_BLOCK_BYTES), blocks }, reader)
+    }
+
+    /// Where the reader hears of an error, which ends the answer early.
+    pub(super) fn errors(&self) -> Sender<io::Result<Bytes>> {
+        self.blocks.clone()
+    }
+
+    /// Sends what is left.
+    pub(super) fn end(mut self) -> io::Result<()> {
+        self.flush()
+    }
 }
 
 impl Write for Out {

@@ -22,8 +22,11 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, V
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::Shelf;
-use crate::limits::{BLOCK_BYTES, BODY_MEMORY_BYTES, BODY_MEMORY_DEADLINE, MANIFESTS_AT_ONCE, SCARCE_BLOCK_BYTES};
+use crate::limits::{
+    BLOCK_BYTES, BODY_MEMORY_BYTES, BODY_MEMORY_DEADLINE, MANIFESTS_AT_ONCE, SCARCE_BLOCK_BYTES, TARS_AT_ONCE,
+};
 use crate::request::target::{BadTarget, Target};
+use crate::token::Reach;
 use crate::transport::piece::Queue;
 
 use body::Body;
@@ -36,6 +39,8 @@ use refusal::{Refusal, refusal};
 pub(crate) struct Asked {
     pub(crate) is_head: bool,
     pub(crate) target: Target,
+    /// Where this reader may go beneath the directory.
+    pub(crate) reach: Reach,
     pub(crate) header: HeaderMap,
     pub(crate) now: SystemTime,
     /// Where ranges of files may go. `None`: their bytes pass through this process.
@@ -50,6 +55,7 @@ pub(crate) struct Shared {
     memory: Arc<Semaphore>,
     digests: Arc<Kept>,
     manifests: Arc<Semaphore>,
+    tars: Arc<Semaphore>,
     format: Arc<dyn ManifestFormat>,
 }
 
@@ -59,13 +65,14 @@ impl Shared {
             memory: Arc::new(Semaphore::new(BODY_MEMORY_BYTES / KIB)),
             digests: Arc::new(digests),
             manifests: Arc::new(Semaphore::new(MANIFESTS_AT_ONCE)),
+            tars: Arc::new(Semaphore::new(TARS_AT_ONCE)),
             format,
         }
     }
 
     /// A share of the memory for bodies. It waits for others to end, but not for long.
     async fn memory(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
-        let wanted = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
+        let wanted = u32::try_from(kib(bytes)).unwrap_or(u32::MAX);
         let share = Arc::clone(&self.memory).acquire_many_owned(wanted);
         match tokio::time::timeout(BODY_MEMORY_DEADLINE, share).await {
             Ok(Ok(share)) => Ok(share),
@@ -86,8 +93,25 @@ impl Shared {
 
 const KIB: usize = 1 << 10;
 
+/// What a share of the memory counts in.
+fn kib(bytes: usize) -> usize {
+    bytes.div_ceil(KIB)
+}
+
 /// Checks a request before anything is looked at.
 pub(crate) fn check<B>(request: &Request<B>) -> Result<Target, Refusal> {
+    check_frame(request)?;
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Err(Refusal::of(StatusCode::METHOD_NOT_ALLOWED));
+    }
+    Target::parse(request.uri().path(), request.uri().query()).map_err(|bad| match bad {
+        BadTarget::TooLong => Refusal::of(StatusCode::URI_TOO_LONG),
+        BadTarget::Malformed => Refusal::of(StatusCode::BAD_REQUEST),
+    })
+}
+
+/// What holds for a request of any method: one host, and no content.
+pub(crate) fn check_frame<B>(request: &Request<B>) -> Result<(), Refusal> {
     check_host(request)?;
     // There is no body that a reader has to send. One that nobody reads must not be taken for the next request.
     let header = request.headers();
@@ -98,13 +122,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<Target, Refusal> {
             _ => Refusal::closing(StatusCode::METHOD_NOT_ALLOWED),
         });
     }
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Err(Refusal::of(StatusCode::METHOD_NOT_ALLOWED));
-    }
-    Target::parse(request.uri().path(), request.uri().query()).map_err(|bad| match bad {
-        BadTarget::TooLong => Refusal::of(StatusCode::URI_TOO_LONG),
-        BadTarget::Malformed => Refusal::of(StatusCode::BAD_REQUEST),
-    })
+    Ok(())
 }
 
 /// RFC 9112, section 3.2: exactly one `Host`, and a valid one; in HTTP/1.0 it may be missing.
@@ -133,32 +151,57 @@ fn is_plain(host: &Authority) -> bool {
 /// Answers a request that may read in `shelf`.
 pub(crate) async fn answer(asked: Asked, shelf: Arc<Shelf>, uri: &Uri) -> Result<Response<Body>, Refusal> {
     let opened = match shelf.directory.find(&asked.target.path, Patience::None) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            let (shelf, path) = (Arc::clone(&shelf), asked.target.path.clone());
-            in_pool(move || shelf.directory.find(&path, Patience::ForDisk)).await
-        }
-        found => found,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => find(&asked, &shelf).await,
+        Err(error) if has_links(&error) => find(&asked, &shelf).await,
+        found => found.map(|opened| (opened, None)),
     };
-    match opened.map_err(|error| Refusal::of(status_of(&error)))? {
+    let (opened, real) = opened.map_err(|error| Refusal::of(status_of(&error)))?;
+    let path = real.unwrap_or_else(|| asked.target.path.clone());
+    match opened {
         Opened::File(..) if asked.target.is_directory => Err(Refusal::of(StatusCode::NOT_FOUND)),
         Opened::File(file, stat) => {
-            let (file, stat, coding) = match neighbour(&asked, &shelf, &stat) {
+            let (file, stat, coding) = match neighbour(&asked, &shelf, &path, &stat) {
                 Some((file, stat, coding)) => (file, stat, Some(coding)),
                 None => (file, stat, None),
             };
             file::answer(&asked, Arc::new(file), &stat, coding).await
         }
-        Opened::Directory(_) if !asked.target.is_directory => Ok(to_the_slash(uri)),
-        Opened::Directory(_) if asked.target.wishes.manifest => manifest_of(&asked, shelf),
-        Opened::Directory(directory) => directory::answer(&asked, directory).await,
+        Opened::Directory(_) if !asked.target.is_directory => Ok(to_the_slash(&asked.target.path, uri.query())),
+        Opened::Directory(_) if asked.target.wishes.tar => directory::packed(&asked, shelf, path),
+        Opened::Directory(_) if asked.target.wishes.manifest => manifest_of(&asked, shelf, path),
+        Opened::Directory(directory) => directory::answer(&asked, shelf, path, directory).await,
     }
+}
+
+/// Where the path leads, and its form without links where it has some. A link leads a reader only to where the reader may go.
+async fn find(asked: &Asked, shelf: &Arc<Shelf>) -> io::Result<(Opened, Option<Vec<u8>>)> {
+    let (shelf, path, reach) = (Arc::clone(shelf), asked.target.path.clone(), asked.reach.clone());
+    in_pool(move || match shelf.directory.find(&path, Patience::ForDisk) {
+        Err(error) if has_links(&error) => {
+            let real = shelf.directory.without_links(&path)?;
+            if !reach.includes(&real) {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            Ok((shelf.directory.find(&real, Patience::ForDisk)?, Some(real)))
+        }
+        found => Ok((found?, None)),
+    })
+    .await
+}
+
+/// The kernel refused a link on the way. One without `openat2` says of a link in a directory's place that it is no directory.
+fn has_links(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix_errno::LOOP) || error.kind() == io::ErrorKind::NotADirectory
 }
 
 /// The file's compressed neighbour, if the reader takes it, and it is not older than the file. One that the kernel does
 /// not have in memory is not waited for.
-fn neighbour(asked: &Asked, shelf: &Shelf, stat: &Stat) -> Option<(LocalFile, Stat, Coding)> {
+fn neighbour(asked: &Asked, shelf: &Shelf, path: &[u8], stat: &Stat) -> Option<(LocalFile, Stat, Coding)> {
     coding::taken(&asked.header).find_map(|coding| {
-        let path = [asked.target.path.as_slice(), coding.suffix].concat();
+        let path = [path, coding.suffix].concat();
+        if !asked.reach.includes(&path) {
+            return None;
+        }
         match shelf.directory.find(&path, Patience::None) {
             Ok(Opened::File(file, found)) if found.mtime >= stat.mtime => Some((file, found, coding)),
             _ => None,
@@ -166,18 +209,14 @@ fn neighbour(asked: &Asked, shelf: &Shelf, stat: &Stat) -> Option<(LocalFile, St
     })
 }
 
-fn manifest_of(asked: &Asked, shelf: Arc<Shelf>) -> Result<Response<Body>, Refusal> {
+fn manifest_of(asked: &Asked, shelf: Arc<Shelf>, top: Vec<u8>) -> Result<Response<Body>, Refusal> {
     let body = if asked.is_head {
         Body::empty()
     } else {
         let busy = |_| Refusal::of(StatusCode::SERVICE_UNAVAILABLE);
         let place = Arc::clone(&asked.shared.manifests).try_acquire_owned().map_err(busy)?;
-        let making = Making {
-            shelf,
-            top: asked.target.path.clone(),
-            kept: Arc::clone(&asked.shared.digests),
-            format: Arc::clone(&asked.shared.format),
-        };
+        let making =
+            Making { shelf, top, kept: Arc::clone(&asked.shared.digests), format: Arc::clone(&asked.shared.format) };
         Body::stream(manifest::begin(making, place))
     };
     let mut response = Response::new(body);
@@ -214,12 +253,12 @@ mod rustix_errno {
     pub(super) const LOOP: i32 = 40;
 }
 
-fn to_the_slash(uri: &Uri) -> Response<Body> {
-    // Slashes at the start would name another host.
-    let path = format!("/{}/", uri.path().trim_start_matches('/'));
-    let location = match uri.query() {
-        Some(query) => format!("{path}?{query}"),
-        None => path,
+/// Written anew from what was understood: slashes or dots at the start of what was asked could name another host.
+fn to_the_slash(path: &[u8], query: Option<&str>) -> Response<Body> {
+    let path = names::path_link(path);
+    let location = match query {
+        Some(query) => format!("/{path}/?{query}"),
+        None => format!("/{path}/"),
     };
     let mut response = refusal(&Refusal::of(StatusCode::MOVED_PERMANENTLY), false);
     if let Ok(location) = HeaderValue::from_bytes(location.as_bytes()) {

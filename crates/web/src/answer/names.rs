@@ -1,9 +1,10 @@
 //! Names of files in fields, links and pages. A name is any bytes.
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 /// Everything but the characters that RFC 3986 calls unreserved.
-const RESERVED: &AsciiSet = &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub(crate) const RESERVED: &AsciiSet =
+    &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// What RFC 8187 does not let stand in `filename*`.
 const EXTENDED: &AsciiSet = RESERVED;
@@ -16,11 +17,40 @@ pub(crate) fn link(name: &[u8]) -> String {
     percent_encode(name, RESERVED).to_string()
 }
 
+/// A path beneath the root, as a link has it: without a slash at either end.
+pub(crate) fn path_link(path: &[u8]) -> String {
+    path.split(|byte| *byte == b'/').map(link).collect::<Vec<_>>().join("/")
+}
+
+/// What stands before a name in a link on the page of a path that was written with segments of dots. rclone asks for `/./a:b/`, and takes
+/// only names whose links begin with that. Dots that are encoded stay in a link while it is resolved.
+pub(crate) fn dotted_link(path: &str) -> String {
+    let component = |component: &str| match component {
+        "." => "%2E".to_owned(),
+        ".." => "%2E%2E".to_owned(),
+        other => link(&percent_decode_str(other).collect::<Vec<u8>>()),
+    };
+    // Two slashes at the start would name another host.
+    let components = path.split('/').filter(|component| !component.is_empty()).map(component);
+    components.fold("/".to_owned(), |prefix, component| prefix + &component + "/")
+}
+
 /// The text of a name on a page, safe in HTML. Bytes that are no UTF-8 show as a mark.
 pub(crate) fn html(name: &[u8]) -> String {
+    escaped(&String::from_utf8_lossy(name), "")
+}
+
+/// The same for a text of many lines.
+pub(crate) fn html_lines(lines: &str) -> String {
+    escaped(&lines.replace('\r', ""), "\n\t")
+}
+
+/// `kept` are control characters that may stay.
+fn escaped(name: &str, kept: &str) -> String {
     let mut text = String::with_capacity(name.len());
-    for letter in String::from_utf8_lossy(name).chars() {
+    for letter in name.chars() {
         match letter {
+            letter if kept.contains(letter) => text.push(letter),
             '&' => text.push_str("&amp;"),
             '<' => text.push_str("&lt;"),
             '>' => text.push_str("&gt;"),
@@ -69,6 +99,8 @@ mod tests {
     fn odd_names_are_safe_wherever_they_stand() {
         assert_eq!(link(b"a b:c/\xff?#%\"<"), "a%20b%3Ac%2F%FF%3F%23%25%22%3C");
         assert_eq!(html("<a&\"'\n\u{202e}ü>".as_bytes()), "&lt;a&amp;&quot;&#39;\u{fffd}\u{fffd}ü&gt;");
+        assert_eq!(dotted_link("/./a:b/c%20d/"), "/%2E/a%3Ab/c%20d/");
+        assert_eq!(dotted_link("//x//.."), "/x/%2E%2E/");
         assert_eq!(disposition(b"plain.txt"), "attachment; filename=\"plain.txt\"");
         assert_eq!(
             disposition("ü \"x\"\r\n%41.txt".as_bytes()),

@@ -1,11 +1,14 @@
 //! Short answers in plain text: why a request was not carried out.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 
 use super::body::Body;
 use crate::limits::RETRY_AFTER_S;
+use crate::token::Refused;
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,28 +17,42 @@ pub(crate) struct Refusal {
     /// What follows on the connection may not be what it seems: it ends here.
     pub(crate) closes: bool,
     /// Why a token is asked for: the parameters of `WWW-Authenticate: Bearer`.
-    pub(crate) challenge: Option<&'static str>,
+    pub(crate) challenge: Option<Cow<'static, str>>,
+    /// What the reader may know beyond the status.
+    pub(crate) reason: Option<String>,
 }
 
 impl Refusal {
     pub(crate) fn of(status: StatusCode) -> Refusal {
-        Refusal { status, closes: false, challenge: None }
+        Refusal { status, closes: false, challenge: None, reason: None }
     }
 
     pub(crate) fn closing(status: StatusCode) -> Refusal {
-        Refusal { status, closes: true, challenge: None }
+        Refusal { status, closes: true, challenge: None, reason: None }
     }
 
     /// 401 (RFC 6750).
     pub(crate) fn challenging(parameters: &'static str) -> Refusal {
-        Refusal { challenge: Some(parameters), ..Refusal::of(StatusCode::UNAUTHORIZED) }
+        Refusal { challenge: Some(parameters.into()), ..Refusal::of(StatusCode::UNAUTHORIZED) }
+    }
+
+    /// The token is genuine, so its holder hears why it does not count.
+    pub(crate) fn of_token(why: Refused) -> Refusal {
+        let challenge = format!("Bearer error=\"invalid_token\", error_description=\"{why}\"");
+        Refusal {
+            challenge: Some(challenge.into()),
+            reason: Some(format!("of the token: {why}")),
+            ..Refusal::of(StatusCode::UNAUTHORIZED)
+        }
     }
 }
 
 /// Its answer. HEAD has the length and no text.
 pub(crate) fn refusal(refused: &Refusal, is_head: bool) -> Response<Body> {
     let status = refused.status;
-    let text = format!("{} {}\n", status.as_str(), status.canonical_reason().unwrap_or_default().to_lowercase());
+    let reason = refused.reason.as_ref().map(|reason| format!(" because {reason}")).unwrap_or_default();
+    let text =
+        format!("{} {}{reason}\n", status.as_str(), status.canonical_reason().unwrap_or_default().to_lowercase());
     let length = text.len();
     let body = if is_head { Body::empty() } else { Body::full(Bytes::from(text)) };
     let mut response = Response::new(body);
@@ -46,8 +63,8 @@ pub(crate) fn refusal(refused: &Refusal, is_head: bool) -> Response<Body> {
     if refused.closes {
         header.insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    if let Some(challenge) = refused.challenge {
-        header.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    if let Some(challenge) = refused.challenge.as_deref().and_then(|challenge| HeaderValue::from_str(challenge).ok()) {
+        header.insert(WWW_AUTHENTICATE, challenge);
     }
     if status == StatusCode::SERVICE_UNAVAILABLE {
         header.insert(RETRY_AFTER, RETRY_AFTER_S.into());

@@ -15,8 +15,14 @@ pub(crate) struct Validators {
     pub(crate) tag: String,
     /// The file has just changed: it could change again and look alike.
     pub(crate) is_weak: bool,
-    /// `Last-Modified`, in whole seconds and never in the future.
+    /// `Last-Modified`, in whole seconds and at least one second ago.
     pub(crate) modified: SystemTime,
+    /// The second of its time.
+    written: SystemTime,
+    /// The second of the last change.
+    changed: SystemTime,
+    /// That second is over, so no other state of the file will have its date.
+    has_strong_date: bool,
 }
 
 /// What the conditions come to.
@@ -42,8 +48,13 @@ impl Validators {
         let mut tag = hasher.finalize().to_hex().to_string();
         tag.truncate(TAG_CHARS);
         let age = now.duration_since(moment(changed)).unwrap_or_else(|ahead| ahead.duration());
-        let modified = whole_second(moment(stat.mtime).min(now));
-        Validators { tag, is_weak: age < FRESH, modified }
+        // Who fetches a file within the second of a change gets an earlier date than the states that follow in this second. So nobody
+        // holds the date of a state that another state has, too (RFC 9110, section 8.8.2.2).
+        let modified = whole_second(moment(stat.mtime).min(now.checked_sub(DATE_STEP).unwrap_or(UNIX_EPOCH)));
+        let written = whole_second(moment(stat.mtime));
+        let changed = written.max(whole_second(moment(changed)));
+        let has_strong_date = now.duration_since(changed).is_ok_and(|age| age >= DATE_STEP + FRESH);
+        Validators { tag, is_weak: age < FRESH, modified, written, changed, has_strong_date }
     }
 
     /// As it stands in `ETag`.
@@ -57,32 +68,39 @@ impl Validators {
             if !any_matches(header, &IF_MATCH, |tag| !self.is_weak && !tag.is_weak && tag.text == self.tag.as_bytes()) {
                 return Outcome::Failed;
             }
-        } else if single_date(header, &IF_UNMODIFIED_SINCE).is_some_and(|date| self.modified > date) {
+        } else if single_date(header, &IF_UNMODIFIED_SINCE).is_some_and(|date| self.written > date) {
             return Outcome::Failed;
         }
         if header.contains_key(IF_NONE_MATCH) {
             if any_matches(header, &IF_NONE_MATCH, |tag| tag.text == self.tag.as_bytes()) {
                 return Outcome::NotModified;
             }
-        } else if single_date(header, &IF_MODIFIED_SINCE).is_some_and(|date| self.modified <= date) {
+        } else if single_date(header, &IF_MODIFIED_SINCE).is_some_and(|date| self.is_not_newer_than(date)) {
             return Outcome::NotModified;
         }
         Outcome::Proceed { with_ranges: self.holds_for_range(header) }
+    }
+
+    fn is_not_newer_than(&self, date: SystemTime) -> bool {
+        self.modified <= date && (self.has_strong_date || self.changed < date)
     }
 
     /// `If-Range`: a strong tag, or the exact time of a file that is old enough for times to tell its states apart.
     fn holds_for_range(&self, header: &HeaderMap) -> bool {
         let mut values = header.get_all(IF_RANGE).iter();
         let Some(value) = values.next() else { return true };
-        if values.next().is_some() || self.is_weak {
+        if values.next().is_some() {
             return false;
         }
         match Tag::parse(value.as_bytes().trim_ascii()) {
-            Some((tag, b"")) => !tag.is_weak && tag.text == self.tag.as_bytes(),
-            _ => date(value.as_bytes()).is_some_and(|date| date == self.modified),
+            Some((tag, b"")) => !self.is_weak && !tag.is_weak && tag.text == self.tag.as_bytes(),
+            _ => self.has_strong_date && date(value.as_bytes()).is_some_and(|date| date == self.modified),
         }
     }
 }
+
+/// The dates of HTTP count whole seconds.
+const DATE_STEP: Duration = Duration::from_secs(1);
 
 /// 128 bits.
 const TAG_CHARS: usize = 32;
@@ -253,6 +271,41 @@ mod tests {
         let just_now = Validators::of(&stat(), "", UNIX_EPOCH + Duration::from_millis(784_111_777_050));
         assert!(just_now.is_weak && just_now.etag().starts_with("W/\""));
         let ahead = Stat { mtime: Time { s: 1_800_000_000, ns: 0 }, ..stat() };
-        assert_eq!(Validators::of(&ahead, "", now()).modified, now());
+        assert_eq!(Validators::of(&ahead, "", now()).modified, now() - DATE_STEP);
+    }
+
+    #[test]
+    fn a_date_proves_nothing_within_the_second_of_a_change() {
+        let second = UNIX_EPOCH + Duration::from_secs(784_111_777);
+        let time = |ns| Time { s: 784_111_777, ns };
+        let state = |ns| Stat { mtime: time(ns), version: Version::new(time(ns), 2), ..stat() };
+        let at = |ms| second + Duration::from_millis(ms);
+        let judged = |stat: &Stat, now, name: &str, value: &str| {
+            let header =
+                HeaderMap::from_iter([(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap())]);
+            Validators::of(stat, "", now).judge(&header)
+        };
+        let (old, new) = (state(300_000_000), state(700_000_000));
+        // A reader who comes between the two changes holds another date than that of the second state.
+        let held = Validators::of(&old, "", at(500)).modified;
+        assert_eq!(Validators::of(&new, "", at(5_000)).modified, second);
+        assert_eq!(held, second - DATE_STEP);
+        let held = httpdate::fmt_http_date(held);
+        for (now, date, holds) in [
+            (at(800), DATE, false),
+            (at(800), held.as_str(), false),
+            (at(1_050), DATE, false),
+            (at(1_100), DATE, true),
+            (at(5_000), held.as_str(), false),
+        ] {
+            let (range, since) = (judged(&new, now, "if-range", date), judged(&new, now, "if-modified-since", date));
+            assert_eq!(range, Outcome::Proceed { with_ranges: holds }, "{now:?} {date}");
+            assert_eq!(since == Outcome::NotModified, holds, "{now:?} {date}");
+        }
+        // The content came just now, under an old time.
+        let kept_time = Stat { version: Version::new(Time { s: 784_119_999, ns: 0 }, 2), ..state(0) };
+        let then = UNIX_EPOCH + Duration::from_secs(784_119_999);
+        assert_eq!(judged(&kept_time, then + FRESH, "if-range", DATE), NO_RANGES);
+        assert_eq!(judged(&kept_time, then + 2 * DATE_STEP, "if-range", DATE), ALL);
     }
 }

@@ -9,14 +9,16 @@ use crate::limits::MAX_TARGET_BYTES;
 pub(crate) struct Target {
     /// The path beneath the root, without a slash at either end. Empty: the root.
     pub(crate) path: Vec<u8>,
-    /// It ended in a slash, so a directory is meant.
+    /// It ended in a slash or in dots, so a directory is meant.
     pub(crate) is_directory: bool,
+    /// The path as it was written, where it has segments of dots.
+    pub(crate) dotted: Option<String>,
     /// What the query says.
     pub(crate) wishes: Wishes,
 }
 
 /// What the query says. Unknown words are ignored, as caches and trackers add theirs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
     /// `?download`: saved under its name, not shown.
     pub(crate) download: bool,
@@ -24,8 +26,14 @@ pub(crate) struct Wishes {
     pub(crate) json: bool,
     /// `?manifest`
     pub(crate) manifest: bool,
+    /// `?tar`
+    pub(crate) tar: bool,
     /// `?sort=name`, `?sort=-size` ...
     pub(crate) order: Order,
+    /// `?limit=N`: so many names of a directory at most.
+    pub(crate) limit: Option<usize>,
+    /// `?after=...`: only names behind the one that an earlier page ended with.
+    pub(crate) after: Option<Vec<u8>>,
 }
 
 /// The order of a directory's page.
@@ -49,31 +57,41 @@ pub(crate) enum Column {
 pub(crate) enum BadTarget {
     /// Longer than [`MAX_TARGET_BYTES`].
     TooLong,
-    /// `%` without two digits, a NUL, `.` or `..` as a component, or a slash that is written `%2F`.
+    /// `%` without two digits, a NUL, `..` above the root, or a slash that is written `%2F`.
     Malformed,
 }
 
 impl Target {
-    /// Reads the path and the query as they stand in the request.
+    /// Reads the path and the query as they stand in the request. Segments of dots are taken away, also encoded ones, before anything is
+    /// looked at: rclone asks for `/./a:b`, so that the colon does not look like that of a scheme.
     pub(crate) fn parse(path: &str, query: Option<&str>) -> Result<Target, BadTarget> {
         if path.len() + query.map_or(0, str::len) > MAX_TARGET_BYTES {
             return Err(BadTarget::TooLong);
         }
         let rest = path.strip_prefix('/').ok_or(BadTarget::Malformed)?;
-        let mut decoded = Vec::with_capacity(rest.len());
-        for component in rest.split('/').filter(|component| !component.is_empty()) {
+        let mut decoded: Vec<u8> = Vec::with_capacity(rest.len());
+        let mut is_directory = true;
+        for component in rest.split('/') {
             let component = decode(component)?;
-            // The client resolves dots before it asks. Here they can only be an attempt to leave.
-            if component.iter().any(|byte| matches!(byte, b'/' | 0)) || matches!(component.as_slice(), b"." | b"..") {
-                return Err(BadTarget::Malformed);
+            is_directory = matches!(component.as_slice(), b"" | b"." | b"..");
+            match component.as_slice() {
+                b"" | b"." => {}
+                // RFC 3986, section 5.2.4, would stay at the root. A client resolves the dots of its links itself, so this is an attempt to
+                // leave, and nginx refuses it, too.
+                b".." if decoded.is_empty() => return Err(BadTarget::Malformed),
+                b".." => decoded.truncate(decoded.iter().rposition(|byte| *byte == b'/').unwrap_or(0)),
+                name if name.iter().any(|byte| matches!(byte, b'/' | 0)) => return Err(BadTarget::Malformed),
+                name => {
+                    if !decoded.is_empty() {
+                        decoded.push(b'/');
+                    }
+                    decoded.extend_from_slice(name);
+                }
             }
-            if !decoded.is_empty() {
-                decoded.push(b'/');
-            }
-            decoded.extend_from_slice(&component);
         }
-        let is_directory = path.ends_with('/');
-        Ok(Target { path: decoded, is_directory, wishes: Wishes::parse(query.unwrap_or_default()) })
+        let has_dots = rest.split('/').any(|component| matches!(component, "." | ".."));
+        let dotted = has_dots.then(|| path.to_owned());
+        Ok(Target { path: decoded, is_directory, dotted, wishes: Wishes::parse(query.unwrap_or_default()) })
     }
 
     /// Its last component. Empty: the root.
@@ -90,6 +108,9 @@ impl Wishes {
                 ("download", _) => wishes.download = true,
                 ("json", _) => wishes.json = true,
                 ("manifest", _) => wishes.manifest = true,
+                ("limit", number) => wishes.limit = number.parse().ok().filter(|number| *number > 0).or(wishes.limit),
+                ("after", marker) => wishes.after = Some(percent_decode(marker.as_bytes()).collect()),
+                ("tar", _) => wishes.tar = true,
                 ("sort", order) => wishes.order = Order::parse(order).unwrap_or(wishes.order),
                 _ => {}
             }
@@ -99,6 +120,16 @@ impl Wishes {
 }
 
 impl Order {
+    /// As the query has it.
+    pub(crate) fn text(self) -> String {
+        let column = match self.by {
+            Column::Name => "name",
+            Column::Size => "size",
+            Column::Time => "time",
+        };
+        format!("{}{column}", if self.is_reverse { "-" } else { "" })
+    }
+
     fn parse(text: &str) -> Option<Order> {
         let (is_reverse, column) = match text.strip_prefix('-') {
             Some(column) => (true, column),
@@ -151,11 +182,14 @@ mod tests {
             "*",
             "/..",
             "/../x",
-            "/a/..",
-            "/a/../b",
-            "/.",
-            "/./a",
+            "/a/../..",
+            "/a/../../b",
+            "/a/b/../../../c",
+            "/./..",
+            "//..",
             "/%2e%2e/x",
+            "/a/%2e%2e/.%2e/x",
+            "/%2e/../x",
             "/%2E%2e",
             "/.%2e/",
             "/a%2fb",
@@ -174,11 +208,36 @@ mod tests {
     }
 
     #[test]
+    fn segments_of_dots_are_taken_away_beneath_the_root() {
+        for (text, expected, is_directory) in [
+            ("/./2026-11-25T10:00.fits", "2026-11-25T10:00.fits", false),
+            ("/%2e/a", "a", false),
+            ("/.", "", true),
+            ("/a/.", "a", true),
+            ("/a/./b", "a/b", false),
+            ("/a/..", "", true),
+            ("/a/../b", "b", false),
+            ("/a/b/%2E%2e/c/", "a/c", true),
+            ("/a/b/..", "a", true),
+            ("/a//../b", "b", false),
+            ("/.../..a/.b/c..", ".../..a/.b/c..", false),
+        ] {
+            let target = Target::parse(text, None).unwrap();
+            assert_eq!((target.path, target.is_directory), (expected.into(), is_directory), "{text}");
+        }
+    }
+
+    #[test]
     fn wishes_are_words_of_the_query() {
         let wishes = |query| Target::parse("/", Some(query)).unwrap().wishes;
         assert!(wishes("download").download && wishes("x=1&json").json && wishes("manifest=").manifest);
         assert_eq!(wishes("sort=-size").order, Order { by: Column::Size, is_reverse: true });
         assert_eq!(wishes("sort=nonsense").order, Order::default());
+        assert_eq!((wishes("limit=0").limit, wishes("limit=x&limit=7").limit), (None, Some(7)));
+        assert_eq!(wishes("after=a%26b%ff/").after, Some(b"a&b\xff/".to_vec()));
+        for text in ["name", "-name", "size", "-time"] {
+            assert_eq!(Order::parse(text).unwrap().text(), text);
+        }
         assert_eq!(wishes("utm=1&&=&%zz"), Wishes::default());
     }
 }

@@ -10,7 +10,7 @@ use haul_net::{Listener, Policies};
 use haul_store::Published;
 use haul_web::access::{Access, Asker, Shelf};
 use haul_web::token::Secret;
-use haul_web::{Limits, ManifestFile, ManifestFormat, Options, Service};
+use haul_web::{Cors, Limits, ManifestFile, ManifestFormat, Options, Service};
 
 /// A running service, its directory, and the lines of its log.
 pub struct Served {
@@ -27,6 +27,11 @@ pub struct Served {
 
 /// `ten`, `empty`, `a b`, `sub/`, a link out, and `private/` for holders of a token for `token:lab`.
 pub fn serve(limits: Limits) -> Served {
+    serve_to(limits, None)
+}
+
+/// The same, also to pages of other origins.
+pub fn serve_to(limits: Limits, cors: Option<Cors>) -> Served {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path().canonicalize().unwrap();
     std::fs::create_dir_all(top.join("public/sub")).unwrap();
@@ -53,6 +58,7 @@ pub fn serve(limits: Limits) -> Served {
         tls: vec![(over_tls, config)],
         access,
         secret: Some(secret()),
+        cors,
         manifests: Arc::new(Lines),
         digests: Some(top.join("digests")),
         policies: Arc::clone(&policies),

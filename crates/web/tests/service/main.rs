@@ -1,6 +1,7 @@
 //! The service as its readers see it: over loopback, byte by byte.
 
 mod conformance;
+mod directories;
 mod harness;
 mod hostile;
 mod http2;

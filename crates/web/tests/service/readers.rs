@@ -121,8 +121,28 @@ fn a_token_opens_its_path_and_stands_in_no_log() {
         get(served.address, "/ten", "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n").status,
     ];
     assert_eq!(statuses, [401, 401, 403, 404, 404, 401, 401, 400]);
+    let later = wide.clone().narrowed(Condition::From(u64::MAX)).unwrap();
+    for (token, why) in
+        [(&narrow, "it is for another path"), (&over, "it has expired"), (&later, "it is not yet valid")]
+    {
+        let refused = ask("/none", token);
+        assert_eq!(refused.body, format!("401 unauthorized because of the token: {why}\n").as_bytes());
+        assert!(refused.field("www-authenticate").is_some_and(|field| field.contains(why)), "{}", refused.head);
+    }
+    // Others do not hear what was wrong.
+    let mut forged = over.to_text().to_string();
+    forged.truncate(forged.len() - 1);
+    for text in [format!("{forged}0"), format!("{forged}1"), forged] {
+        let refused = get(served.address, "/none", &format!("Authorization: Bearer {text}\r\n"));
+        if refused.body != b"401 unauthorized because of the token: it has expired\n" {
+            assert_eq!(refused.body, b"401 unauthorized\n");
+            assert_eq!(refused.field("www-authenticate"), Some("Bearer error=\"invalid_token\""));
+        }
+    }
     let log = served.log.lock().unwrap().join("\n");
     assert!(log.contains("private (127.0.0.1") && !log.contains("haul1"), "{log}");
+    assert!(log.contains(", token 0101010101010101) GET /runs/secret 200"), "{log}");
+    assert!(log.contains(", the token was refused: it has expired"), "{log}");
 }
 
 #[test]

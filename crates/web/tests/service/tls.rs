@@ -9,7 +9,9 @@ use haul_net::{Cipher, Networks};
 use haul_web::Limits;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::{CipherSuite, ClientConfig, ClientConnection, RootCertStore};
+use rustls::{
+    CipherSuite, ClientConfig, ClientConnection, RootCertStore, SupportedCipherSuite, SupportedProtocolVersion,
+};
 
 use crate::harness::{answers, connect, serve, stand_in};
 
@@ -22,12 +24,17 @@ const ALL: [Cipher; 3] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chacha20
 
 /// A reader with these ciphers, the one that it likes best first.
 fn reader_with(ciphers: &[Cipher]) -> ClientConnection {
+    let suites = ciphers.iter().map(|cipher| cipher.suite()).collect();
+    reader_of(&rustls::version::TLS13, suites)
+}
+
+fn reader_of(version: &'static SupportedProtocolVersion, suites: Vec<SupportedCipherSuite>) -> ClientConnection {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(stand_in("certificate.pem")).unwrap()).unwrap();
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
-    provider.cipher_suites = ciphers.iter().map(|cipher| cipher.suite()).collect();
+    provider.cipher_suites = suites;
     let config = ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_protocol_versions(&[&rustls::version::TLS13])
+        .with_protocol_versions(&[version])
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
@@ -72,7 +79,11 @@ fn with_floor(cipher: CipherFloor) -> Networks {
 
 /// The cipher that service and reader agree upon, and the beginning of an answer over it. `None`: there is no connection.
 fn agreed(service: SocketAddr, ciphers: &[Cipher]) -> Option<(CipherSuite, String)> {
-    let (mut socket, mut tls) = (connect(service), reader_with(ciphers));
+    agreed_with(service, reader_with(ciphers))
+}
+
+fn agreed_with(service: SocketAddr, mut tls: ClientConnection) -> Option<(CipherSuite, String)> {
+    let mut socket = connect(service);
     let mut answer = Vec::new();
     let mut stream = rustls::Stream::new(&mut tls, &mut socket);
     stream.write_all(b"GET /ten HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").ok()?;
@@ -93,6 +104,21 @@ fn a_class_that_wants_a_key_of_256_bits_gets_a_stronger_cipher_or_no_connection(
     assert_eq!(agreed(served.tls, &[Cipher::Aes128Gcm]), None);
     let chacha = agreed(served.tls, &[Cipher::Chacha20Poly1305, Cipher::Aes128Gcm]).map(|agreed| agreed.0);
     assert_eq!(chacha, Some(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256));
+}
+
+#[test]
+fn readers_of_tls_1_2_get_ciphers_that_are_as_strong() {
+    let served = serve(Limits::default());
+    let all = || rustls::crypto::aws_lc_rs::ALL_CIPHER_SUITES.to_vec();
+    let old = |floor| {
+        served.policies.replace(with_floor(floor));
+        agreed_with(served.tls, reader_of(&rustls::version::TLS12, all()))
+            .map(|(suite, status)| (format!("{suite:?}"), status))
+    };
+    let (suite, status) = old(CipherFloor::Any).expect("a connection");
+    assert!(suite.contains("ECDHE") && !suite.contains("CBC") && status.ends_with("200"), "{suite} {status}");
+    let (suite, status) = old(CipherFloor::Bits256).expect("a connection");
+    assert!(suite.contains("ECDHE") && !suite.contains("_128_") && status.ends_with("200"), "{suite} {status}");
 }
 
 #[test]

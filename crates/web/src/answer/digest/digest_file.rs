@@ -62,25 +62,30 @@ impl DigestFile {
 /// Nobody else has to know which files were read.
 const OWN: u32 = 0o600;
 
-/// Device, inode, size, change (seconds, nanoseconds, number of the file), two digests, and a check: numbers have eight
-/// bytes, the lowest first.
-pub(crate) const RECORD_BYTES: usize = 6 * 8 + 2 * 32 + CHECK_BYTES;
+/// Device, inode, size, change (seconds, nanoseconds, number of the file), Adler-32, two digests, and a check: numbers have eight bytes, the
+/// lowest first.
+pub(crate) const RECORD_BYTES: usize = NUMBERS * 8 + 2 * 32 + CHECK_BYTES;
+const NUMBERS: usize = 7;
+const SHA256_AT: usize = NUMBERS * 8;
+const BLAKE3_AT: usize = SHA256_AT + 32;
+const CHECK_AT: usize = BLAKE3_AT + 32;
 pub(crate) const CHECK_BYTES: usize = 8;
 
 /// Another layout has another text, so its records do not hold here.
-const PURPOSE: &str = "haul 2026-11-25 digests of the web service";
+const PURPOSE: &str = "haul 2026-11-26 digests of the web service";
 
 pub(crate) fn record((id, size, version): &State, digests: &Digests) -> [u8; RECORD_BYTES] {
     let changed = version.changed();
-    let numbers = [id.dev, id.ino, *size, changed.s.cast_unsigned(), changed.ns.into(), version.file()];
+    let change = [changed.s.cast_unsigned(), changed.ns.into(), version.file()];
+    let numbers: [u64; NUMBERS] = [id.dev, id.ino, *size, change[0], change[1], change[2], digests.adler32.into()];
     let mut record = [0; RECORD_BYTES];
     for (place, number) in record.chunks_exact_mut(8).zip(numbers) {
         place.copy_from_slice(&number.to_le_bytes());
     }
-    record[48..80].copy_from_slice(&digests.sha256);
-    record[80..112].copy_from_slice(&digests.blake3);
+    record[SHA256_AT..BLAKE3_AT].copy_from_slice(&digests.sha256);
+    record[BLAKE3_AT..CHECK_AT].copy_from_slice(&digests.blake3);
     let check = check(&record);
-    record[112..].copy_from_slice(&check);
+    record[CHECK_AT..].copy_from_slice(&check);
     record
 }
 
@@ -90,13 +95,17 @@ pub(crate) fn check(record: &[u8]) -> [u8; CHECK_BYTES] {
 }
 
 pub(crate) fn parse(record: &[u8]) -> Option<(State, Digests)> {
-    if record.len() != RECORD_BYTES || record[112..] != check(record) {
+    if record.len() != RECORD_BYTES || record[CHECK_AT..] != check(record) {
         return None;
     }
     let number = |at: usize| Some(u64::from_le_bytes(record.get(at * 8..at * 8 + 8)?.try_into().ok()?));
     let changed = Time { s: number(3)?.cast_signed(), ns: u32::try_from(number(4)?).ok()? };
     let state = (FileId { dev: number(0)?, ino: number(1)? }, number(2)?, Version::new(changed, number(5)?));
-    let digests = Digests { sha256: record[48..80].try_into().ok()?, blake3: record[80..112].try_into().ok()? };
+    let digests = Digests {
+        adler32: u32::try_from(number(6)?).ok()?,
+        sha256: record[SHA256_AT..BLAKE3_AT].try_into().ok()?,
+        blake3: record[BLAKE3_AT..CHECK_AT].try_into().ok()?,
+    };
     Some((state, digests))
 }
 
@@ -107,7 +116,8 @@ mod tests {
     fn one(number: u64) -> (State, Digests) {
         let version = Version::new(Time { s: -5, ns: 999_999_999 }, number);
         let digest = [number as u8; 32];
-        ((FileId { dev: 1, ino: number }, 1 << 40, version), Digests { sha256: digest, blake3: digest })
+        let digests = Digests { adler32: number as u32, sha256: digest, blake3: digest };
+        ((FileId { dev: 1, ino: number }, 1 << 40, version), digests)
     }
 
     #[test]
