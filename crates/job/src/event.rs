@@ -336,6 +336,8 @@ pub enum Subject {
     LanePath,
     /// Which paths the lanes use.
     Paths,
+    /// Whether a login over ssh is kept for the next copy, and used.
+    Login,
     /// The program that runs at the far side.
     Program,
     /// How bytes go from a file into a connection.
@@ -363,12 +365,13 @@ pub enum Subject {
 }
 
 impl Subject {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Lanes,
         Self::Cipher,
         Self::CongestionControl,
         Self::LanePath,
         Self::Paths,
+        Self::Login,
         Self::Program,
         Self::Route,
         Self::Reading,
@@ -391,6 +394,7 @@ impl Subject {
             Self::CongestionControl => "congestion control",
             Self::LanePath => "lane path",
             Self::Paths => "paths",
+            Self::Login => "login",
             Self::Program => "program",
             Self::Route => "route",
             Self::Reading => "reading",

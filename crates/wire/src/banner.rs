@@ -8,6 +8,7 @@
 //!   HAUL-NOTE <choice>: <reason>         from the start script: how our program is run there, where that is not as usual
 //!   HAUL-FAIL <text>                     from the start script: it cannot be put or run there
 //!   HAUL-AGENT <protocol version>        from the agent: control frames follow
+//!   HAUL-LOGIN                           from our own ssh, before any of these: the login is over
 //! ```
 
 use alloc::string::String;
@@ -39,6 +40,8 @@ pub enum Banner {
         /// The far side's protocol version.
         version: u32,
     },
+    /// ssh has logged in.
+    LoggedIn,
 }
 
 /// Mark of [`Banner::Need`].
@@ -49,6 +52,9 @@ pub const NOTE: &str = "HAUL-NOTE";
 pub const FAIL: &str = "HAUL-FAIL";
 /// Mark of [`Banner::Agent`].
 pub const AGENT: &str = "HAUL-AGENT";
+
+/// Mark of [`Banner::LoggedIn`].
+pub const LOGIN: &str = "HAUL-LOGIN";
 
 /// Collects the far side's first bytes, one at a time so that nothing behind the banner is swallowed.
 #[derive(Debug, Default)]
@@ -97,7 +103,10 @@ fn parse(line: &[u8]) -> Option<Banner> {
         let (choice, reason) = rest.split_once(": ").unwrap_or((rest, ""));
         return Some(Banner::Note { choice: choice.into(), reason: reason.into() });
     }
-    after(FAIL).map(|rest| Banner::Fail(rest.into()))
+    if let Some(rest) = after(FAIL) {
+        return Some(Banner::Fail(rest.into()));
+    }
+    after(LOGIN).map(|_| Banner::LoggedIn)
 }
 
 #[cfg(test)]
@@ -125,6 +134,7 @@ mod tests {
     fn the_start_script_can_ask_and_fail() {
         let need = Banner::Need { system: "Linux".into(), machine: "x86_64".into() };
         assert_eq!(scan(b"hello\nHAUL-NEED Linux x86_64\n"), Ok(Some(need)));
+        assert_eq!(scan(b"HAUL-LOGIN\n"), Ok(Some(Banner::LoggedIn)));
         assert_eq!(scan(b"HAUL-FAIL no space\n"), Ok(Some(Banner::Fail("no space".into()))));
         let note = |choice: &str, reason: &str| Banner::Note { choice: choice.into(), reason: reason.into() };
         assert_eq!(scan(b"HAUL-NOTE by its name: no /proc\n"), Ok(Some(note("by its name", "no /proc"))));

@@ -19,6 +19,7 @@ mod goes_on;
 mod host_to_host;
 mod hosts;
 mod json_schema;
+mod kept_logins;
 mod lanes;
 mod limits;
 mod lists;

@@ -6,7 +6,9 @@
 //!   $XDG_RUNTIME_DIR/haul or the state's directory  sockets
 //! ```
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::kept::{class_policy, network_classes};
@@ -28,12 +30,42 @@ pub struct Surroundings {
     pub policy_files: Vec<PathBuf>,
     /// The network classes: the operator's file, then the user's.
     pub network_files: Vec<PathBuf>,
+    /// What programs that are started find.
+    pub environment: Environment,
+}
+
+/// The variables of a process. It may hold secrets, so it is never printed.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Environment(BTreeMap<OsString, OsString>);
+
+impl Environment {
+    /// Of these variables.
+    pub fn of<K: Into<OsString> + Clone, V: Into<OsString> + Clone>(variables: &[(K, V)]) -> Self {
+        Self(variables.iter().cloned().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+
+    /// The value of a variable.
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    /// All of them, by name.
+    pub fn all(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.0.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} variables", self.0.len())
+    }
 }
 
 impl Surroundings {
     /// As the environment of this process says (XDG Base Directory Specification).
     pub fn of_process() -> Self {
-        Self::of(&|name| std::env::var_os(name))
+        let environment = Environment(std::env::vars_os().collect());
+        Self { environment, ..Self::of(&|name| std::env::var_os(name)) }
     }
 
     /// A relative path is to be ignored, says the specification. A relative or empty `HOME` would mean wherever the
@@ -59,6 +91,7 @@ impl Surroundings {
                 .map(|base| base.join("haul"))
                 .or_else(|| directory("XDG_STATE_HOME", ".local/state")),
             ssh_connection: environment("SSH_CONNECTION").and_then(|words| words.into_string().ok()),
+            environment: Environment::default(),
         }
     }
 

@@ -19,21 +19,17 @@ pub(crate) fn connect_ssh(
     surroundings: &Surroundings,
     watch: &Watch,
 ) -> Result<Remote, Error> {
-    let target = SshTarget::of(place, &job.ssh, &job.carriage).expect("an ssh place");
-    // Lanes inside ssh are connections of their own: one for all would be one connection through the network.
-    let with_kept_login = match &surroundings.runtime {
-        Some(runtime) if !job.ssh.fresh_login => target.clone().keeping_its_login(&runtime.join("ssh")),
-        _ => target.clone(),
-    };
+    let target = SshTarget::of(place, &job.ssh, &job.carriage).expect("an ssh place").looked_up(surroundings);
     let arguments = match job.carriage.port_range {
         Some((first, last)) => format!("--port-range {first}-{last}"),
         None => String::new(),
     };
-    let resolver = resolve_meanwhile(&target.host, job.carriage.family);
-    let (stream, child) = with_kept_login.start_agent(&arguments, watch, None)?.into_stream()?;
+    let resolver = target.connects_to.as_deref().and_then(|name| resolve_meanwhile(name, job.carriage.family));
+    let (stream, child) = target.start_agent(&arguments, watch, None)?.into_stream()?;
     let mut remote = Remote::meet(place, stream, id::random_id()?, Events::new(), watch)?;
     remote.resolver = resolver;
-    remote.ssh = Some(target);
+    // Lanes inside ssh are connections of their own: one for all would be one connection through the network.
+    remote.ssh = Some(target.without_kept_login());
     remote.child = Some(child);
     Ok(remote)
 }
@@ -41,14 +37,13 @@ pub(crate) fn connect_ssh(
 /// Logs in to each host of the job, where the login can be kept for the copy that follows. ssh asks at the terminal what it
 /// has to ask. Where no login is kept, nothing is done.
 pub fn log_in(job: &Job, surroundings: &Surroundings) -> Result<(), Error> {
-    let Some(runtime) = surroundings.runtime.as_ref().filter(|_| !job.ssh.fresh_login) else { return Ok(()) };
     let ends = job.sources.first().into_iter().chain([&job.target]).map(|end| &end.place);
     let targets = ends.chain(&job.movers).filter_map(|place| SshTarget::of(place, &job.ssh, &job.carriage));
-    targets.into_iter().try_for_each(|target| target.log_in(&runtime.join("ssh")))
+    targets.into_iter().try_for_each(|target| target.looked_up(surroundings).log_in(&Watch::silent()))
 }
 
-/// Asks the resolver while ssh logs in. Nobody waits for the answer: the resolver may not know an alias of ~/.ssh/config, and a
-/// hung resolver must not hold up a session.
+/// Asks the resolver while ssh logs in, for the name that ssh connects to. Nobody waits for the answer: a hung resolver must not hold up a
+/// session.
 fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<IpAddr>>> {
     let (sender, receiver) = sync_channel(1);
     let host = host.to_owned();

@@ -1,165 +1,302 @@
 //! A login that outlives its copy by a minute: the next copy to the same host finds an open ssh connection, and needs no login.
 //!
-//! ssh does it (ssh_config(5), ControlMaster). It is told by a configuration of ours, which first takes in the user's own: ssh obeys
-//! the first value that it finds, so what the user says there, or with `-o`, wins. The sockets lie in a private directory.
+//! ssh does it (ssh_config(5), ControlMaster). The socket of the connection lies in a private directory, under the digest of all that
+//! decides who answers and as whom ([`far_identity`]). So a copy finds only a login to its own host and account.
+//!
+//! ```text
+//!   no socket:  ssh logs in, and leaves the connection behind its socket
+//!   a socket:   a session over the connection, which must say something soon; else the socket is given up, and ssh logs in
+//! ```
+//! Where the user's own configuration shares connections, or says that none are shared, nothing is kept here.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
-use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
 
-use haul_job::SshOptions;
-use haul_sys::whole_file::{Mode, WholeFile};
+use super::far_identity;
+use super::resolved::{Resolved, setting};
+use crate::kept::surroundings::Surroundings;
 
-/// The configuration that keeps logins in `directory`. `None`: logins are not kept, because something about the directory or the
-/// user's choices does not suit. Never an error: the copy then logs in as ever.
-pub(super) fn configuration(directory: &Path, options: &SshOptions) -> Option<PathBuf> {
-    // Another program may know other options.
-    if options.program.is_some() {
-        return None;
-    }
-    let asked = match &options.config {
-        // ssh(1), -F: no configuration at all.
-        Some(config) if config.as_os_str() == "none" => return None,
-        Some(config) if !may_be_taken_in(config) => return None,
-        None if !may_be_taken_in(Path::new(SYSTEM_CONFIGURATION)) => return None,
-        // ssh_config(5): the user's file first, then that of the host.
-        None => format!("Include ~/.ssh/config\nInclude {SYSTEM_CONFIGURATION}\n"),
-        Some(config) => format!("Include {}\n", named(config)?),
-    };
-    // Another key or option may mean another account's rights: each has its own login.
-    let mut choices = blake3::Hasher::new();
-    let identities = options.identities.iter().map(|path| path.as_os_str());
-    for choice in identities.chain(options.options.iter().map(AsRef::as_ref)) {
-        choices.update(choice.as_bytes()).update(&[0]);
-    }
-    choices.update(asked.as_bytes());
-    let key = &choices.finalize().to_hex()[..KEY_LETTERS];
-    let socket = directory.join(format!("{key}-%C"));
-    if socket.as_os_str().len() + LONGER_BYTES > SOCKET_PATH_MAX_BYTES {
-        return None;
-    }
-    make_private(directory)?;
-    let text = format!(
-        "# Made by haul. See --no-keep-login.\n{asked}Host *\n  ControlMaster auto\n  ControlPath {}\n  ControlPersist {KEPT_S}\n  \
-         ServerAliveInterval {ALIVE_EVERY_S}\n  ServerAliveCountMax {ALIVE_TRIES}\n",
-        named(&socket)?
-    );
-    let file = directory.join(format!("{key}.conf"));
-    if fs::read(&file).is_ok_and(|before| before == text.as_bytes()) {
-        return Some(file);
-    }
-    let mut out = WholeFile::begin(&file, Mode::Of(0o600)).ok()?.without_flush();
-    out.write_all(text.as_bytes()).ok()?;
-    out.publish().ok()?;
-    Some(file)
+/// Where the login of one host and account is kept.
+#[derive(Clone, Debug)]
+pub(super) struct KeptLogin {
+    socket: PathBuf,
+    /// Options for ssh, so that the connection stays.
+    keeping: Vec<OsString>,
 }
 
-/// Whether a login of this configuration seems to stand. Its socket is there as long as its connection is.
-pub(super) fn stands(configuration: &Path) -> bool {
-    let (Some(directory), Some(key)) = (configuration.parent(), configuration.file_stem()) else { return false };
-    let begins = [key.as_bytes(), b"-"].concat();
-    let is_one = |entry: fs::DirEntry| entry.file_name().as_bytes().starts_with(&begins);
-    fs::read_dir(directory).is_ok_and(|entries| entries.flatten().take(LOGINS_LOOKED_AT).any(is_one))
+impl KeptLogin {
+    /// Where the login for this command is kept. `command` is ssh with all its options and the host, `options` those that were typed
+    /// with `-o`.
+    ///
+    /// # Errors
+    /// Why it is not kept, in words. The copy then logs in as ever.
+    pub(super) fn of(
+        command: &Command,
+        options: &[OsString],
+        resolved: &Resolved,
+        surroundings: &Surroundings,
+    ) -> Result<Self, String> {
+        let typed: Vec<String> = options.iter().map(|option| setting(&option.to_string_lossy()).0).collect();
+        let is_shared = resolved.value("controlpath").is_some() || resolved.is_set("controlmaster");
+        let says_no = |word: &str, value: &str| {
+            (word == "controlmaster" && value.eq_ignore_ascii_case("no"))
+                || (word == "controlpath" && value.eq_ignore_ascii_case("none"))
+        };
+        if is_shared || typed.iter().any(|word| word.starts_with("control")) || resolved.any_line(says_no) {
+            return Err("the configuration of ssh says how connections are shared".into());
+        }
+        if resolved.asked_a_command || (resolved.is_indirect() && resolved.any_line(is_match_exec)) {
+            return Err("a command decides about the connection (Match exec)".into());
+        }
+        let digest = far_identity::digest(command, resolved, surroundings).to_hex();
+        let socket = directory(surroundings)?.join(&digest[..NAME_LETTERS]);
+        let mut keeping = vec!["ControlMaster=auto".into()];
+        // What the user has set stays.
+        if resolved.value("controlpersist").is_none_or(|value| value == "no") {
+            keeping.push(format!("ControlPersist={KEPT_S}"));
+        }
+        if resolved.value("serveraliveinterval").is_none_or(|value| value == "0") {
+            keeping.push(format!("ServerAliveInterval={ALIVE_EVERY_S}"));
+            keeping.push(format!("ServerAliveCountMax={ALIVE_TRIES}"));
+        }
+        Ok(Self { socket, keeping: keeping.into_iter().map(OsString::from).collect() })
+    }
+
+    /// Options with which ssh logs in, and leaves the connection.
+    pub(super) fn to_log_in(&self) -> Vec<OsString> {
+        [vec![self.control_path()], self.keeping.clone()].concat()
+    }
+
+    /// Options with which ssh uses the connection that stands, and never makes another one.
+    pub(super) fn to_use(&self) -> Vec<OsString> {
+        let never = ["ControlMaster=no", "ProxyCommand=exec false", "BatchMode=yes"];
+        [self.control_path()].into_iter().chain(never.map(OsString::from)).collect()
+    }
+
+    /// ssh reads `%` and `~` in this option, and spaces and quotes end it. [`directory`] has none of these.
+    fn control_path(&self) -> OsString {
+        let mut option = OsString::from("ControlPath=");
+        option.push(&self.socket);
+        option
+    }
+
+    /// Whether somebody listens at the socket.
+    pub(super) fn stands(&self) -> bool {
+        match UnixStream::connect(&self.socket) {
+            Ok(_) => true,
+            Err(error) => {
+                if error.kind() == std::io::ErrorKind::ConnectionRefused {
+                    let _ = fs::remove_file(&self.socket);
+                }
+                false
+            }
+        }
+    }
+
+    /// So long the far side may be silent before the connection counts as dead.
+    pub(super) fn patience(&self) -> Duration {
+        let text = fs::read_to_string(self.pace_file()).unwrap_or_default();
+        let usual = text.trim().parse().map_or(USUAL_PACE, Duration::from_millis);
+        (usual + MARGIN).min(MAX_PATIENCE)
+    }
+
+    /// A session over the connection said its first word after so long.
+    pub(super) fn has_answered_after(&self, pace: Duration) {
+        remove_leftovers(self.socket.parent().unwrap_or(Path::new("/")));
+        let _ = fs::write(self.pace_file(), format!("{}\n", pace.as_millis()));
+    }
+
+    fn pace_file(&self) -> PathBuf {
+        self.socket.with_extension("ms")
+    }
+
+    /// Gives the connection up for further sessions. Sessions that run on it go on.
+    pub(super) fn give_up(&self, host: &str) {
+        let mut command = Command::new("ssh");
+        command.args(["-F", "none", "-O", "stop", "-o"]).arg(self.control_path()).args(["--", host]);
+        let asked = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        if let Ok(mut asked) = asked {
+            let end = Instant::now() + STOP_WAIT;
+            while Instant::now() < end && matches!(asked.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let _ = asked.kill();
+            let _ = asked.wait();
+        }
+        // It hangs, and would not have answered anybody.
+        let _ = fs::remove_file(&self.socket);
+    }
 }
 
-/// A path as ssh reads it, absolute. `None`: it has letters that ssh gives a meaning.
-fn named(path: &Path) -> Option<String> {
-    let path = std::path::absolute(path).ok()?;
-    let text = path.to_str()?;
-    let is_plain = |letter: char| !letter.is_control() && !"\"'\\*?[]{}$~".contains(letter);
-    // `%C` in the name of a socket is ours.
-    let percents = text.matches('%').count() - text.matches("%C").count();
-    (text.chars().all(is_plain) && percents == 0).then(|| format!("\"{text}\""))
+/// `Match ... exec COMMAND`
+fn is_match_exec(word: &str, rest: &str) -> bool {
+    word == "match" && rest.to_ascii_lowercase().contains("exec")
 }
 
-/// ssh refuses a file that it takes in, and that others may write (readconf.c, SSHCONF_CHECKPERM). By itself it would read this one.
-fn may_be_taken_in(file: &Path) -> bool {
-    fs::metadata(file).map_or(true, |found| {
-        let is_trusted = found.uid() == 0 || found.uid() == haul_sys::process::effective_user();
-        is_trusted && found.mode() & 0o022 == 0
-    })
+/// Where sockets lie: the shortest directory that suits.
+fn directory(surroundings: &Surroundings) -> Result<PathBuf, String> {
+    let mut places: Vec<PathBuf> =
+        [&surroundings.runtime, &surroundings.state].into_iter().flatten().map(|place| place.join("ssh")).collect();
+    places.sort_by_key(|place| place.as_os_str().len());
+    let mut why = "there is no directory for its socket (HOME, XDG_RUNTIME_DIR)".to_owned();
+    for place in places {
+        let shown = place.display();
+        match make_private(&place) {
+            _ if place.as_os_str().len() + LONGER_BYTES > SOCKET_PATH_MAX_BYTES => {
+                why = format!("the path of its socket in {shown} would be too long");
+            }
+            _ if !is_plain(&place) => why = format!("ssh gives a letter in {shown} a meaning"),
+            false => why = format!("{shown} is not ours alone"),
+            true => return Ok(place),
+        }
+    }
+    Err(why)
 }
 
-const SYSTEM_CONFIGURATION: &str = "/etc/ssh/ssh_config";
+/// ssh reads the path as it is.
+fn is_plain(path: &Path) -> bool {
+    let is_plain = |letter: u8| letter.is_ascii_graphic() && !b"\"'\\%$~#".contains(&letter) || letter >= 0x80;
+    path.as_os_str().as_bytes().iter().copied().all(is_plain)
+}
 
 /// The directory is the user's own, and nobody else may look into it.
-fn make_private(directory: &Path) -> Option<()> {
+fn make_private(directory: &Path) -> bool {
     match DirBuilder::new().recursive(true).mode(0o700).create(directory) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(_) => return None,
+        Err(_) => return false,
     }
-    let found = fs::symlink_metadata(directory).ok()?;
-    let is_ours = found.is_dir() && found.uid() == haul_sys::process::effective_user() && found.mode() & 0o077 == 0;
-    is_ours.then_some(())
+    let us = haul_sys::process::effective_user();
+    let is_private = |found: fs::Metadata| found.is_dir() && found.uid() == us && found.mode() & 0o077 == 0;
+    fs::symlink_metadata(directory).is_ok_and(is_private) && crate::kept::planted::check(directory).is_ok()
+}
+
+/// Removes what earlier logins left, and what earlier versions made. A failure does no harm.
+fn remove_leftovers(directory: &Path) {
+    let old = SystemTime::now().checked_sub(LEFTOVER_AGE);
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten().take(LEFTOVERS_LOOKED_AT) {
+        let is_file_of_ours =
+            entry.path().extension().is_some_and(|extension| extension == "ms" || extension == "conf");
+        let modified = entry.metadata().and_then(|found| found.modified()).ok();
+        if is_file_of_ours && modified.zip(old).is_some_and(|(modified, old)| modified < old) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// As long as Ansible keeps a login.
 const KEPT_S: u32 = 60;
-/// A kept connection whose network is gone ends after `ALIVE_EVERY_S` times `ALIVE_TRIES` seconds, and keeps no copy waiting.
+/// A kept connection whose network is gone ends after `ALIVE_EVERY_S` times `ALIVE_TRIES` seconds.
 const ALIVE_EVERY_S: u32 = 5;
 const ALIVE_TRIES: u32 = 2;
 
-/// A user reaches few hosts within a minute.
-const LOGINS_LOOKED_AT: usize = 1_000;
+/// A shell of a near host starts within 50 ms. Where it is known how long the far side took the last time, that counts.
+const USUAL_PACE: Duration = Duration::from_millis(300);
+/// A dead connection costs less than a second more than a login. A shell that takes so much longer than the last time gets a new login.
+const MARGIN: Duration = Duration::from_millis(600);
+/// However slow the shell is there.
+const MAX_PATIENCE: Duration = Duration::from_secs(5);
 
-const KEY_LETTERS: usize = 8;
-/// `%C` becomes 40 letters, and ssh adds up to 17 while it makes the socket.
-const LONGER_BYTES: usize = 38 + 17;
+/// It takes 15 ms; one whose process hangs is not waited for.
+const STOP_WAIT: Duration = Duration::from_millis(300);
+
+/// Logins last for a minute.
+const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 3600);
+/// A user reaches few hosts a day.
+const LEFTOVERS_LOOKED_AT: usize = 1_000;
+
+/// 96 bits. Only the user's own choices are told apart.
+const NAME_LETTERS: usize = 24;
+/// A slash and the name, and ssh adds up to 17 while it makes the socket.
+const LONGER_BYTES: usize = 1 + NAME_LETTERS + 17;
 /// unix(7): `sun_path`, with the zero at its end.
 const SOCKET_PATH_MAX_BYTES: usize = 107;
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixListener;
 
     use super::*;
 
-    #[test]
-    fn the_users_own_configuration_comes_first_and_other_keys_have_another_login() {
-        let dir = tempfile::tempdir().unwrap();
-        let directory = dir.path().join("ssh");
-        let made = |options: &SshOptions| configuration(&directory, options);
-        let plain = made(&SshOptions::default()).unwrap();
-        let text = fs::read_to_string(&plain).unwrap();
-        let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words} is not in {text}"));
-        assert!(at("Include ~/.ssh/config") < at("Include /etc/ssh/ssh_config"));
-        assert!(at("Include /etc/ssh/ssh_config") < at("ControlMaster auto"));
-        assert_eq!(made(&SshOptions::default()), Some(plain.clone()), "the same choices share a login");
-        assert!(!stands(&plain), "nobody has logged in");
-        fs::write(plain.with_file_name(format!("{}-00", plain.file_stem().unwrap().display())), "").unwrap();
-        assert!(stands(&plain));
-        let key = SshOptions { identities: vec!["k".into()], ..SshOptions::default() };
-        assert_ne!(made(&key), Some(plain.clone()));
-        let config = SshOptions { config: Some("/etc/other".into()), ..SshOptions::default() };
-        let other = made(&config).unwrap();
-        assert!(fs::read_to_string(&other).unwrap().contains("Include \"/etc/other\"\nHost *"));
+    fn surroundings(runtime: &Path) -> Surroundings {
+        Surroundings { runtime: Some(runtime.to_owned()), ..Surroundings::default() }
+    }
+
+    fn of(runtime: &Path, options: &[&str], resolved: &Resolved) -> Result<KeptLogin, String> {
+        let options: Vec<OsString> = options.iter().map(OsString::from).collect();
+        KeptLogin::of(&Command::new("ssh"), &options, resolved, &surroundings(runtime))
     }
 
     #[test]
-    fn what_does_not_suit_keeps_no_login() {
+    fn what_the_user_says_of_shared_connections_holds_and_a_command_may_say_another_thing_next_time() {
         let dir = tempfile::tempdir().unwrap();
-        let directory = dir.path().join("ssh");
-        let none = |options: SshOptions| assert_eq!(configuration(&directory, &options), None);
-        none(SshOptions { program: Some("dbclient".into()), ..SshOptions::default() });
-        none(SshOptions { config: Some("/etc/with\"quote".into()), ..SshOptions::default() });
-        none(SshOptions { config: Some("/etc/[ab]".into()), ..SshOptions::default() });
-        none(SshOptions { config: Some("none".into()), ..SshOptions::default() });
-        none(SshOptions { config: Some("/dev/null".into()), ..SshOptions::default() });
-        let open = dir.path().join("open");
-        fs::write(&open, "").unwrap();
-        fs::set_permissions(&open, fs::Permissions::from_mode(0o664)).unwrap();
-        none(SshOptions { config: Some(open), ..SshOptions::default() });
-        assert_eq!(
-            configuration(&dir.path().join("x".repeat(100)), &SshOptions::default()),
-            None,
-            "the path is too long"
-        );
+        let of = |options: &[&str], resolved: &Resolved| of(dir.path(), options, resolved);
+        let plain = Resolved::default();
+        assert!(of(&["Port=2"], &plain).is_ok());
+        let resolved = |settings: &str, text: &str| Resolved {
+            settings: settings.into(),
+            files: vec![("config".into(), text.into())],
+            asked_a_command: false,
+        };
+        for option in ["ControlPath=none", "controlmaster no", "ControlPersist=5"] {
+            assert!(of(&[option], &plain).is_err(), "{option}");
+        }
+        for settings in ["controlpath /x/y\n", "controlmaster true\n"] {
+            assert!(of(&[], &resolved(settings, "")).is_err(), "{settings}");
+        }
+        assert!(of(&[], &resolved("controlmaster false\n", "Host x\n  ControlMaster = No\n")).is_err());
+        assert!(of(&[], &resolved("", "Host x\n ControlMaster auto\n")).is_ok(), "for another host");
+        assert!(of(&[], &Resolved { asked_a_command: true, ..plain }).is_err());
+        let exec = "Match host gate exec \"at-home\"\n";
+        assert!(of(&[], &resolved("proxyjump gate\n", exec)).is_err(), "the jump host may be another one");
+        assert!(of(&[], &resolved("", exec)).is_ok(), "it was not asked");
+        let own = of(&[], &resolved("controlpersist 600\nserveraliveinterval 30\n", "")).unwrap();
+        assert_eq!(own.keeping, ["ControlMaster=auto"]);
+    }
+
+    #[test]
+    fn the_shortest_private_directory_is_taken_and_what_does_not_suit_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (short, long) = (dir.path().join("r"), dir.path().join("x".repeat(100)));
+        let both = Surroundings { state: Some(long.clone()), ..surroundings(&short) };
+        assert_eq!(directory(&both), Ok(short.join("ssh")));
+        assert!(directory(&surroundings(&long)).unwrap_err().contains("too long"));
+        assert!(directory(&surroundings(&dir.path().join("a b"))).unwrap_err().contains("meaning"));
+        assert!(directory(&Surroundings::default()).is_err());
+        // A home of 40 letters leaves room.
+        let home = dir.path().join("h".repeat(40 - dir.path().as_os_str().len().min(39)));
+        assert!(directory(&surroundings(&home.join(".local/state/haul"))).is_ok());
         // Others could put a socket of theirs there.
-        fs::create_dir(&directory).unwrap();
-        fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
-        none(SshOptions::default());
+        fs::set_permissions(short.join("ssh"), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(directory(&surroundings(&short)).unwrap_err().contains("not ours alone"));
+    }
+
+    #[test]
+    fn a_socket_without_a_listener_is_no_login() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = of(dir.path(), &[], &Resolved::default()).unwrap();
+        assert!(!kept.stands());
+        let listener = UnixListener::bind(&kept.socket).unwrap();
+        assert!(kept.stands());
+        drop(listener);
+        assert!(!kept.stands() && !kept.socket.exists());
+    }
+
+    #[test]
+    fn a_slow_shell_is_known_the_next_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = of(dir.path(), &[], &Resolved::default()).unwrap();
+        assert!(kept.patience() < Duration::from_secs(1));
+        kept.has_answered_after(Duration::from_millis(1900));
+        assert_eq!(kept.patience(), Duration::from_millis(1900) + MARGIN);
+        kept.has_answered_after(Duration::from_secs(3600));
+        assert_eq!(kept.patience(), MAX_PATIENCE);
     }
 }

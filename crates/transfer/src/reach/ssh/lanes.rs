@@ -14,7 +14,8 @@ use crate::session::channel::SessionEvent;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::reporter::Watch;
 
-use super::{SshTarget, kill};
+use super::SshTarget;
+use super::session::kill;
 
 /// Lanes inside further ssh sessions, each relayed by the far side to its agent's port.
 #[derive(Clone)]
@@ -55,12 +56,9 @@ impl SshLanes {
 
     /// Connects one lane. `silently`: without asking anybody for a password.
     pub(crate) fn connect(&self, terms: &LaneTerms, lane: u16, silently: bool) -> Result<Stream, Error> {
-        let mut target = self.target.clone();
-        if silently {
-            target.options.options.push("BatchMode=yes".into());
-        }
+        let target = if silently { self.target.clone().silently() } else { self.target.clone() };
         let session = target.start_agent(&format!("--relay {}", self.port), &self.watch, Some(&terms.crew))?;
-        let child = Arc::clone(&session.child);
+        let child = session.child();
         let held = Arc::clone(&child);
         let _watched = terms.crew.on_end(move || kill(&held));
         let greeted = greet(session.into_pipes()?, terms, lane);

@@ -2,6 +2,7 @@
 //!
 //! A login that is kept from a copy is used, and a new one is kept for the copy that may follow.
 
+use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::{Child, Stdio};
@@ -11,7 +12,8 @@ use std::time::Instant;
 use haul_job::{Carriage, Place, SshOptions};
 use haul_sys::poll::Interest;
 
-use super::{SshTarget, kill, ready};
+use super::session::{EXIT_WAIT, kill, ready, wait};
+use super::{Kept, SshTarget};
 use crate::kept::surroundings::Surroundings;
 
 /// A name in a directory of a host, as it stands there.
@@ -44,46 +46,82 @@ pub fn list(
     surroundings: &Surroundings,
     wanted: &Wanted<'_>,
 ) -> Option<Vec<FarName>> {
-    let mut target = SshTarget::of(place, options, carriage)?;
-    if let Some(runtime) = surroundings.runtime.as_ref().filter(|_| !options.fresh_login) {
-        target = target.keeping_its_login(&runtime.join("ssh"));
+    let target = SshTarget::of(place, options, carriage)?.looked_up(surroundings);
+    if let Kept::At(kept) = &target.kept
+        && kept.stands()
+    {
+        let until = wanted.until.min(Instant::now() + kept.patience());
+        match read(&target, &kept.to_use(), wanted, until)? {
+            Read::Names(names) => return Some(names),
+            Read::Nothing => kept.give_up(&target.host),
+        }
     }
-    // ssh takes the first value of an option. These win over the user's.
-    target.options.options.splice(0..0, SETTINGS.map(Into::into));
-    let mut command = target.command();
+    let ours = match &target.kept {
+        Kept::At(kept) => kept.to_log_in(),
+        Kept::No(_) => Vec::new(),
+    };
+    match read(&target, &ours, wanted, wanted.until)? {
+        Read::Names(names) => Some(names),
+        Read::Nothing => Some(Vec::new()),
+    }
+}
+
+/// What came of one try.
+enum Read {
+    Names(Vec<FarName>),
+    /// Not a byte.
+    Nothing,
+}
+
+/// `first_until`: the first byte comes until then.
+fn read(target: &SshTarget, ours: &[OsString], wanted: &Wanted<'_>, first_until: Instant) -> Option<Read> {
+    let question = question(wanted)?;
+    let ours: Vec<OsString> = ours.iter().cloned().chain(SETTINGS.map(OsString::from)).collect();
+    let mut command = target.command_with(&ours, !ours.iter().any(|option| option == "ControlMaster=no"));
     command.arg(format!("exec sh -c '{SCRIPT}'")).env("SSH_ASKPASS_REQUIRE", "never");
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let child = Mutex::new(child);
-    let names = read(&child, wanted);
+    let read = answer(&child, &question, wanted, first_until);
     kill(&child);
-    names
+    read
 }
 
-fn read(child: &Mutex<Child>, wanted: &Wanted<'_>) -> Option<Vec<FarName>> {
+fn answer(child: &Mutex<Child>, question: &[u8], wanted: &Wanted<'_>, first_until: Instant) -> Option<Read> {
     let (mut input, mut output) = {
         let mut child = crate::sync::lock(child);
         (child.stdin.take()?, child.stdout.take()?)
     };
-    let question = question(wanted)?;
-    // A pipe has room for it, and ssh that has ended says nothing more.
-    input.write_all(&question).ok()?;
+    // A pipe has room for it. ssh that has ended says nothing more.
+    if input.write_all(question).is_err() {
+        return Some(Read::Nothing);
+    }
     drop(input);
     let mut answer = Answer::default();
     let (mut block, mut left) = ([0; 16 << 10], MAX_BYTES);
-    while Instant::now() < wanted.until && answer.names.len() < wanted.most && left > 0 {
+    while answer.names.len() < wanted.most && left > 0 {
+        let until = if left == MAX_BYTES { first_until } else { wanted.until };
+        if Instant::now() >= until {
+            break;
+        }
         if !ready(output.as_fd(), Interest::Read) {
             continue;
         }
         match output.read(&mut block) {
-            Ok(0) | Err(_) => break,
+            Err(_) => break,
+            // 255: ssh itself failed. A directory that is not there has no names.
+            Ok(0) if wait(child, EXIT_WAIT).and_then(|status| status.code()) == Some(255) => break,
+            Ok(0) => return Some(Read::Names(answer.names)),
             Ok(read) => {
                 left = left.saturating_sub(read);
                 answer.push(&block[..read], wanted.begun);
             }
         }
     }
+    if left == MAX_BYTES {
+        return Some(Read::Nothing);
+    }
     answer.names.truncate(wanted.most);
-    Some(answer.names)
+    Some(Read::Names(answer.names))
 }
 
 /// Two lines: the directory and the beginning of the names. `None`: they do not fit into lines, or not into a pipe.

@@ -10,40 +10,67 @@ use haul_job::{Error, Fault};
 
 use crate::sync::lock;
 
-use super::EXIT_WAIT;
 use super::escaper::Escaper;
+use super::machinery::WithoutMachinery;
+use super::session::EXIT_WAIT;
 
 /// What ssh and the far side print on standard error: passed on as it comes, the last of it kept to explain a failure. The
 /// far side chooses most of it, so it is escaped; also for a file, because logs are read on terminals.
 #[derive(Default)]
 pub(super) struct Words {
     kept: Mutex<Vec<u8>>,
+    /// What waits until it may be said; `None`: all is said as it comes.
+    held: Mutex<Option<String>>,
     ended: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Of the words of ssh this much is kept; the reason stands in the last lines.
 const WORDS_KEPT_BYTES: usize = 4096;
 
+/// They are held back for some seconds, until the far side's first word.
+const WORDS_HELD_BYTES: usize = 64 << 10;
+
 impl Words {
-    pub(super) fn listen(stderr: Option<ChildStderr>) -> Arc<Self> {
-        let words = Arc::new(Words::default());
+    /// `is_held`: they are said when they are released.
+    pub(super) fn listen(stderr: Option<ChildStderr>, is_held: bool) -> Arc<Self> {
+        let words = Arc::new(Self { held: Mutex::new(is_held.then(String::new)), ..Self::default() });
         let Some(mut stderr) = stderr else { return words };
         let listener = Arc::clone(&words);
         let thread = std::thread::Builder::new().name("ssh-words".into()).spawn(move || {
             let mut block = [0; 1024];
-            let mut escaper = Escaper::default();
+            let (mut filter, mut escaper) = (WithoutMachinery::default(), Escaper::default());
             while let Ok(read @ 1..) = stderr.read(&mut block) {
-                // Nobody is left to be told where standard error is closed.
-                let _ = io::stderr().write_all(escaper.push(&block[..read]).as_bytes());
-                let mut kept = lock(&listener.kept);
-                kept.extend_from_slice(&block[..read]);
-                let surplus = kept.len().saturating_sub(WORDS_KEPT_BYTES);
-                kept.drain(..surplus);
+                listener.hear(&filter.push(&block[..read]), &mut escaper);
             }
-            let _ = io::stderr().write_all(escaper.finish().as_bytes());
+            listener.hear(&filter.finish(), &mut escaper);
+            listener.say(&escaper.finish());
         });
         *lock(&words.ended) = thread.ok();
         words
+    }
+
+    fn hear(&self, bytes: &[u8], escaper: &mut Escaper) {
+        self.say(&escaper.push(bytes));
+        let mut kept = lock(&self.kept);
+        kept.extend_from_slice(bytes);
+        let surplus = kept.len().saturating_sub(WORDS_KEPT_BYTES);
+        kept.drain(..surplus);
+    }
+
+    fn say(&self, words: &str) {
+        match &mut *lock(&self.held) {
+            Some(held) if held.len() < WORDS_HELD_BYTES => held.push_str(words),
+            Some(_) => {}
+            // Nobody is left to be told where standard error is closed.
+            None => drop(io::stderr().write_all(words.as_bytes())),
+        }
+    }
+
+    /// Says what was held back, and all that follows as it comes.
+    pub(super) fn release(&self) {
+        if let Some(held) = lock(&self.held).take() {
+            let _ = io::stderr().write_all(held.as_bytes());
+        }
     }
 
     /// All that was said, once ssh has ended. A background process of the user's ssh (a shared connection) may hold the pipe
