@@ -59,7 +59,7 @@ const BANS: &[Ban] = &[
             // There is no wait for a child process with a limit.
             "lab/src/inside.rs",
             "lab/src/sandbox.rs",
-            "crates/transfer/src/reach/ssh/mod.rs",
+            "crates/transfer/src/reach/ssh/session.rs",
             "crates/transfer/src/reach/ssh/words.rs",
         ],
     ),

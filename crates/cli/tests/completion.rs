@@ -18,8 +18,8 @@ struct Seen {
     screen: String,
 }
 
-/// In place of ssh, as a flag.
-const SSH: &str = concat!("-S ", env!("CARGO_MANIFEST_DIR"), "/tests/stand-ins/ssh");
+/// In place of ssh.
+const SSH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand-ins/ssh");
 
 /// Instead of the real one, which only completes here: notes its arguments.
 const NOTES: &str = r#"haul() { printf '%s\0' "$@" >>runs; printf '\n' >>runs; }"#;
@@ -29,6 +29,8 @@ impl Scene {
         let dir = tempfile::tempdir().unwrap();
         let scene = Self { dir };
         fs::write(scene.at("host"), host).unwrap();
+        fs::create_dir(scene.at("bin")).unwrap();
+        std::os::unix::fs::symlink(SSH, scene.at("bin/ssh")).unwrap();
         let script = Command::new(env!("CARGO_BIN_EXE_haul")).args(["completions", "bash"]).output().unwrap().stdout;
         let own = "PS1='$ '\nbind 'set show-all-if-ambiguous on' 2>/dev/null\n";
         fs::write(scene.at("rc"), [own.as_bytes(), NOTES.as_bytes(), b"\n", &script].concat()).unwrap();
@@ -51,7 +53,8 @@ impl Scene {
         let bin = Path::new(env!("CARGO_BIN_EXE_haul")).parent().unwrap();
         let mut command = Command::new("script");
         command.args(["-qec", "bash --noprofile --rcfile rc -i", "/dev/null"]).current_dir(self.dir.path());
-        command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+        let places = [self.at("bin").display().to_string(), bin.display().to_string(), std::env::var("PATH").unwrap()];
+        command.env("PATH", places.join(":"));
         command.envs([("HOME", self.dir.path().as_os_str()), ("TERM", "dumb".as_ref()), ("COLUMNS", "200".as_ref())]);
         for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "HISTFILE", "INPUTRC"] {
             command.env_remove(name);
@@ -151,13 +154,13 @@ fn remote_names_are_one_word_whatever_they_are() {
         // A word is found behind a directory, too. The host does not look at what it is asked.
         for path in ["", "~/x/", "/x\\ y/"] {
             let expected = format!("host:{}{expected}", path.replace('\\', ""));
-            scene.completes(&format!("haul cp {SSH} host:{path}{typed}"), &expected);
+            scene.completes(&format!("haul cp host:{path}{typed}"), &expected);
         }
     }
     for (typed, expected) in [("\"host:e", "e$(touch ran)`touch ran`"), ("'host:it", "it's"), ("host:\"q", "q\"h")] {
-        scene.completes(&format!("haul cp {SSH} {typed}"), &format!("host:{expected}"));
+        scene.completes(&format!("haul cp {typed}"), &format!("host:{expected}"));
     }
-    scene.completes(&format!("haul cp {SSH} ssh://host/x%20y/a"), "ssh://host/x%20y/a b");
+    scene.completes("haul cp ssh://host/x%20y/a", "ssh://host/x%20y/a b");
     assert!(!scene.at("ran").exists(), "a name was run");
 }
 
@@ -166,7 +169,7 @@ fn a_hostile_host_reaches_neither_the_terminal_nor_the_shell() {
     let names =
         r"r\033]0;owned\007\0r\302\2332J\0r\nrm -rf /\0r\342\200\256gpj\0r\377\0r/etc/passwd\0r*\0../r\0other\0run\0";
     let scene = Scene::new(&format!("printf 'motd \\033[2J'; printf 'asks? ' >&2; {}", host_with(names)));
-    let seen = scene.types(&format!("haul cp {SSH} host:r\t\r"));
+    let seen = scene.types("haul cp host:r\t\r");
     assert_eq!(seen.runs.len(), 1, "{}", seen.screen);
     assert_eq!(seen.runs[0].last().map(String::as_str), Some("host:run"), "{}", seen.screen);
     for words in ["\x1b", "\u{9b}", "\u{202e}", "owned", "gpj", "motd", "asks?", "passwd"] {
@@ -181,7 +184,7 @@ fn a_host_that_does_not_do_as_it_should_costs_little_and_says_nothing() {
     let noise = "cat >/dev/null; yes";
     for host in [endless, noise, "echo secret words >&2; exit 255", "exec sleep 600"] {
         let scene = Scene::new(host);
-        let seen = scene.types(&format!("haul cp {SSH} host:r\t\r"));
+        let seen = scene.types("haul cp host:r\t\r");
         let last = seen.runs.first().and_then(|run| run.last()).map(String::as_str);
         assert!(matches!(last, Some("host:r" | "host:run")), "{host}: {}", seen.screen);
         assert!(!seen.screen.contains("secret"), "{host}: {}", seen.screen);
@@ -194,7 +197,7 @@ fn nobody_is_asked_anything() {
     let asks = "if (echo >/dev/tty) 2>/dev/null; then touch asked; fi; echo \"$SSH_ASKPASS_REQUIRE $*\" >arguments";
     let scene = Scene::new(asks);
     let log_of = |line: &str| {
-        scene.types(&format!("haul cp {SSH} {line}\t\r"));
+        scene.types(&format!("haul cp {line}\t\r"));
         fs::read_to_string(scene.at("arguments")).unwrap()
     };
     let arguments = log_of("-o BatchMode=no -P 2222 me@host:r");
@@ -206,12 +209,39 @@ fn nobody_is_asked_anything() {
 }
 
 #[test]
+fn what_was_only_typed_is_not_run() {
+    let scene = Scene::new(&format!("touch ran; {}", host_with("run\\0")));
+    let at = |name: &str| scene.at(name).display().to_string();
+    scene.file("plain", "Host host\n  Port 22\n").file("match", "Include plain\nMatch exec \"touch ran\"\n");
+    scene.file("proxy", "Host host\n  ProxyCommand touch ran\n");
+    for flags in [
+        format!("-S {SSH}"),
+        format!("-e {SSH}"),
+        "-o ProxyCommand=./x".into(),
+        "-oKnownHostsCommand=./x".into(),
+        "-o PermitLocalCommand=yes -o LocalCommand=./x".into(),
+        format!("-F {}", at("match")),
+        format!("-F {}", at("proxy")),
+    ] {
+        scene.completes(&format!("haul cp {flags} host:r"), "host:r");
+        scene.completes(&format!("haul ls {flags} host:r"), "host:r");
+        assert!(!scene.at("ran").exists(), "{flags}");
+    }
+    scene.completes(&format!("haul cp -F {} -o Port=22 host:r", at("plain")), "host:run");
+    assert!(scene.at("ran").exists());
+    // What the user has configured is not only typed.
+    fs::remove_file(scene.at("ran")).unwrap();
+    scene.file(".ssh/config", "Host host\n  ProxyCommand touch ran\n");
+    scene.completes(&format!("haul cp -F {} host:r", at(".ssh/config")), "host:run");
+}
+
+#[test]
 fn a_program_that_is_not_there_is_a_silence() {
     let scene = Scene::new("");
     let mut rc = fs::OpenOptions::new().append(true).mode(0o600).open(scene.at("rc")).unwrap();
-    fs::create_dir(scene.at("bin")).unwrap();
-    fs::set_permissions(scene.at("bin"), fs::Permissions::from_mode(0o700)).unwrap();
-    writeln!(rc, "PATH=$PWD/bin").unwrap();
+    fs::create_dir(scene.at("empty")).unwrap();
+    fs::set_permissions(scene.at("empty"), fs::Permissions::from_mode(0o700)).unwrap();
+    writeln!(rc, "PATH=$PWD/empty").unwrap();
     let seen = scene.types("haul cp host:r\t\r");
     assert!(!seen.screen.contains("not found"), "{}", seen.screen);
     assert_eq!(seen.runs.first().and_then(|run| run.last()).map(String::as_str), Some("host:r"));

@@ -8,11 +8,13 @@
 //!   haul://dtn/da  names at that daemon
 //!   tape:da        names at that named end
 //! ```
+//! A far side is asked only where that runs no program that stands on the line alone (`harmless.rs`).
 //! Names of a far side are left out where a terminal or a shell could take them for more than a name. Whatever fails, there
 //! is nothing to offer and nothing is said.
 
 mod bash;
 pub mod flags;
+mod harmless;
 mod place;
 mod slot;
 mod ssh_files;

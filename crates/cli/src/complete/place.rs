@@ -13,6 +13,7 @@ use haul_transfer::place::{self, Kind, List, Piece, Question, Request, Told, Ver
 use haul_transfer::ssh_names::{self, FarName, Wanted};
 use haul_transfer::{Surroundings, trusted_keys};
 
+use super::harmless::is_harmless;
 use super::slot::Line;
 use super::{Files, MAX_OFFERS, Offer, Offers, ssh_files};
 use crate::args::{Command, Typed};
@@ -90,6 +91,8 @@ fn is_only_a_name(name: &[u8], is_top: bool) -> bool {
 struct Known {
     reach: Reach,
     surroundings: Surroundings,
+    /// To ask there runs no program that was only typed.
+    is_harmless: bool,
 }
 
 impl Known {
@@ -115,7 +118,9 @@ impl Known {
         words.extend(["--".into(), end.into(), ".".into()]);
         match config::parse(words) {
             Ok((Typed { command: Command::Cp(cp) }, _)) => {
-                Some(Self { reach: cp.reach, surroundings: Surroundings::of_process() })
+                let surroundings = Surroundings::of_process();
+                let is_harmless = is_harmless(line, surroundings.home.as_deref());
+                Some(Self { reach: cp.reach, surroundings, is_harmless })
             }
             _ => None,
         }
@@ -142,6 +147,7 @@ impl Known {
         let (carriage, ssh) = crate::place::ways(&self.reach).ok()?;
         let until = Instant::now() + PATIENCE;
         match place {
+            Place::Ssh { .. } if !self.is_harmless => None,
             Place::Ssh { .. } => {
                 let wanted = Wanted { directory: &directory, begun, most: MAX_OFFERS, until };
                 ssh_names::list(&place, (&ssh, &carriage), &self.surroundings, &wanted)

@@ -19,7 +19,7 @@ const SYSTEM_KNOWN_HOSTS: [&str; 2] = ["/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh
 
 /// What the user's ssh knows by name. `named`: the configuration that counts instead of the usual ones (`-F`).
 pub fn hosts(home: Option<&Path>, named: Option<&Path>) -> BTreeSet<String> {
-    let mut reader = Reader { home, hosts: BTreeSet::new(), known_hosts: Vec::new(), files_left: MAX_FILES };
+    let mut reader = Reader::of(home);
     match named {
         Some(named) => reader.configuration(named, &relative_to(home), MAX_DEPTH),
         None => {
@@ -35,6 +35,68 @@ pub fn hosts(home: Option<&Path>, named: Option<&Path>) -> BTreeSet<String> {
     reader.hosts.extend(hosts_of_etc_hosts(&text_of(Path::new("/etc/hosts"))));
     reader.hosts
 }
+
+/// Whether ssh runs no program because of this configuration and all that it takes in. What cannot be read to its end may do so.
+pub fn runs_nothing(home: Option<&Path>, named: &Path) -> bool {
+    let mut reader = Reader::of(home);
+    reader.configuration(named, &relative_to(home), MAX_DEPTH);
+    !reader.may_run_programs && named.is_file()
+}
+
+/// A setting of ssh_config(5) that runs no program, loads no library, and gives the far side nothing.
+pub fn is_harmless_setting(name: &str) -> bool {
+    HARMLESS.iter().any(|harmless| name.eq_ignore_ascii_case(harmless))
+}
+
+const HARMLESS: [&str; 47] = [
+    "AddressFamily",
+    "BatchMode",
+    "BindAddress",
+    "BindInterface",
+    "CanonicalDomains",
+    "CanonicalizeFallbackLocal",
+    "CanonicalizeHostname",
+    "CanonicalizeMaxDots",
+    "CanonicalizePermittedCNAMEs",
+    "CASignatureAlgorithms",
+    "CertificateFile",
+    "CheckHostIP",
+    "Ciphers",
+    "Compression",
+    "ConnectionAttempts",
+    "ConnectTimeout",
+    "ControlMaster",
+    "ControlPath",
+    "ControlPersist",
+    "FingerprintHash",
+    "GlobalKnownHostsFile",
+    "GSSAPIAuthentication",
+    "HashKnownHosts",
+    "HostKeyAlgorithms",
+    "HostKeyAlias",
+    "Hostname",
+    "IdentitiesOnly",
+    "IdentityFile",
+    "IPQoS",
+    "KbdInteractiveAuthentication",
+    "KexAlgorithms",
+    "LogLevel",
+    "MACs",
+    "NumberOfPasswordPrompts",
+    "PasswordAuthentication",
+    "Port",
+    "PreferredAuthentications",
+    "ProxyJump",
+    "PubkeyAcceptedAlgorithms",
+    "PubkeyAuthentication",
+    "RekeyLimit",
+    "ServerAliveCountMax",
+    "ServerAliveInterval",
+    "StrictHostKeyChecking",
+    "TCPKeepAlive",
+    "User",
+    "UserKnownHostsFile",
+];
 
 /// Where a user's `Include` begins.
 fn relative_to(home: Option<&Path>) -> PathBuf {
@@ -56,20 +118,41 @@ struct Reader<'a> {
     hosts: BTreeSet<String>,
     known_hosts: Vec<PathBuf>,
     files_left: usize,
+    /// A setting runs a program, or may do so as far as it is known here.
+    may_run_programs: bool,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn of(home: Option<&'a Path>) -> Self {
+        let (hosts, known_hosts) = (BTreeSet::new(), Vec::new());
+        Self { home, hosts, known_hosts, files_left: MAX_FILES, may_run_programs: false }
+    }
+
     /// ssh_config(5). `base`: where relative paths of `Include` begin.
     fn configuration(&mut self, file: &Path, base: &Path, depth: usize) {
+        // ssh also reads what is no file, such as a FIFO.
+        let is_whole = fs::metadata(file).map_or(true, |found| found.is_file() && found.len() <= MAX_BYTES);
+        self.may_run_programs |= depth == 0 || self.files_left == 0 || !is_whole;
         if depth == 0 || self.files_left == 0 {
             return;
         }
         self.files_left -= 1;
         for line in text_of(file).lines() {
-            let Some((key, values)) = setting(line) else { continue };
+            let Some((key, values)) = setting(line) else {
+                self.may_run_programs |= !matches!(line.trim().as_bytes(), [] | [b'#', ..]);
+                continue;
+            };
+            let is_harmless = match key.as_str() {
+                "host" | "include" => true,
+                "match" => !values.iter().any(|word| word.to_ascii_lowercase().contains("exec")),
+                name => is_harmless_setting(name),
+            };
+            self.may_run_programs |= !is_harmless;
             match key.as_str() {
                 "host" => self.hosts.extend(values.into_iter().filter(|name| is_name(name))),
                 "include" => {
+                    // ssh knows more wildcards than are found here.
+                    self.may_run_programs |= values.iter().any(|value| value.contains(['[', '$', '%', '{']));
                     let paths = values.iter().map(|value| base.join(self.at_home(value)));
                     for included in paths.flat_map(|path| matching(&path)).collect::<Vec<PathBuf>>() {
                         self.configuration(&included, base, depth - 1);
@@ -203,6 +286,36 @@ mod tests {
         );
         assert!(!["off", "never", "h4", "no"].iter().any(|name| hosts.split(' ').any(|host| host == *name)), "{hosts}");
         assert_eq!(found(Some(&dir.path().join("more"))), "more");
+    }
+
+    #[test]
+    fn a_configuration_runs_nothing_only_where_all_of_it_is_known_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, included) = (dir.path().join("config"), dir.path().join("included"));
+        let runs_nothing = |text: &str| {
+            fs::write(&file, text).unwrap();
+            runs_nothing(Some(dir.path()), &file)
+        };
+        let include = format!("Host a\n  Port 22\nInclude {}\n", included.display());
+        fs::write(&included, "# ProxyCommand x\nHost b\nUser b\n").unwrap();
+        assert!(runs_nothing("") && runs_nothing(&include) && runs_nothing("Match host a\n  User=b\n"));
+        for line in [
+            "proxyCommand x",
+            "ProxyCommand=x",
+            "Match exec \"x\"",
+            "Match host a EXEC x",
+            "LocalCommand \"x",
+            "Strange 1",
+            "Port",
+        ] {
+            assert!(!runs_nothing(&format!("Host a\n  {line}\n")), "{line}");
+        }
+        fs::write(&included, "Host b\nKnownHostsCommand x\n").unwrap();
+        assert!(!runs_nothing(&include) && !runs_nothing("Include [c]onfig\n"));
+        assert!(!runs_nothing(&format!("Include {}\n", file.display())), "it has no end");
+        assert!(
+            !super::runs_nothing(None, Path::new("/dev/null")) && !super::runs_nothing(None, &dir.path().join("none"))
+        );
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! A path is a direction, the peer's network, and our network: hosts of one network share the way to it. The file is advice.
 //! Without it, nothing is known.
 //!
-//! The peer's network comes from an address that a lane reached, or that we looked up ourselves. An address that the far side
+//! The peer's network comes from an address that a lane reached, or that we looked up ourselves, for the name that ssh connects to: an alias of
+//! ssh's configuration means nothing to the resolver. A host behind a jump host or a proxy has no such address. An address that the far side
 //! claims is never used: the far side could ask for facts about other networks, and write facts about them. On a pull the far
 //! side says what it found, and may lie. Values that no honest peer would send are dropped. A line in the file that we cannot
 //! have written is ignored, and goes with the next write.

@@ -24,10 +24,11 @@ pub(crate) fn connect_ssh(
         Some((first, last)) => format!("--port-range {first}-{last}"),
         None => String::new(),
     };
-    let resolver = target.connects_to.as_deref().and_then(|name| resolve_meanwhile(name, job.carriage.family));
+    let resolver = resolve_meanwhile(&target.host_name, job.carriage.family);
     let (stream, child) = target.start_agent(&arguments, watch, None)?.into_stream()?;
     let mut remote = Remote::meet(place, stream, id::random_id()?, Events::new(), watch)?;
     remote.resolver = resolver;
+    remote.is_indirect = target.is_indirect;
     // Lanes inside ssh are connections of their own: one for all would be one connection through the network.
     remote.ssh = Some(target.without_kept_login());
     remote.child = Some(child);
@@ -42,7 +43,7 @@ pub fn log_in(job: &Job, surroundings: &Surroundings) -> Result<(), Error> {
     targets.into_iter().try_for_each(|target| target.looked_up(surroundings).log_in(&Watch::silent()))
 }
 
-/// Asks the resolver while ssh logs in, for the name that ssh connects to. Nobody waits for the answer: a hung resolver must not hold up a
+/// Asks the resolver while ssh logs in, for the name that ssh's configuration has for the host. Nobody waits for the answer: a hung resolver must not hold up a
 /// session.
 fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<IpAddr>>> {
     let (sender, receiver) = sync_channel(1);

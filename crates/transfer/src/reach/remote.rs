@@ -51,6 +51,8 @@ pub(crate) struct Remote {
     pub(crate) lead: Lead,
     pub(super) child: Option<SshChild>,
     pub(super) reached_at: Option<SocketAddr>,
+    /// ssh reaches it by way of another host or program. An address of its name is then perhaps another host's here.
+    pub(super) is_indirect: bool,
     /// What its name means to the resolver here will be told here, and is then kept beside it.
     pub(super) resolver: Option<Receiver<Vec<IpAddr>>>,
     pub(super) resolved: OnceCell<Vec<IpAddr>>,
@@ -109,6 +111,7 @@ impl Remote {
             lead: Lead::new(),
             child: None,
             reached_at: None,
+            is_indirect: false,
             resolver: None,
             resolved: OnceCell::new(),
         }
@@ -171,10 +174,13 @@ impl Remote {
     }
 
     /// The address under which it was reached: of a daemon, the address that was dialled; else one that the resolver has for its
-    /// name. Its own words choose among these only. A name that only ssh knows has no address.
+    /// name. Its own words choose among these only. A name that only ssh knows has no address, and neither has a host behind another one.
     fn address(&self) -> Option<IpAddr> {
         if let Some(address) = self.reached_at {
             return Some(address.ip().to_canonical());
+        }
+        if self.is_indirect {
+            return None;
         }
         let said = self.far_end.said().and_then(|hello| hello.ssh_server);
         let (resolved, said) = (self.resolved(), said.map(|said| convert::ip(said).to_canonical()));
@@ -397,6 +403,10 @@ mod tests {
         check(&reached(also_ours, Some(&[ours, also_ours])), Some(also_ours));
         check(&reached(claimed, Some(&[])), None);
         check(&reached(claimed, None), None);
+        // 10.0.0.5 behind one gate is another host than 10.0.0.5 behind another, and than 10.0.0.5 here.
+        let mut behind = reached(ours, Some(&[ours]));
+        behind.is_indirect = true;
+        check(&behind, None);
         // It is a place to look for it, all the same.
         let candidates = reached(claimed, Some(&[ours])).candidates(None);
         assert_eq!(candidates, [SocketAddr::from((claimed, 7)), SocketAddr::from((ours, 7))]);

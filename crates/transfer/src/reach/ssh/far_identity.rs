@@ -106,7 +106,7 @@ fn principal(environment: &Environment) -> Vec<u8> {
 /// A principal with its realm, and the ticket that `kinit` brings.
 const PRINCIPAL_BYTES: u64 = 256;
 
-/// What ssh and the Kerberos library ask for. All of it decides who one is.
+/// Variables that ssh and the Kerberos library read. Each decides who one is.
 const VARIABLES: [&str; 9] = [
     "HOME",
     "USER",

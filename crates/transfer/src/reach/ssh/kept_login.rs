@@ -16,10 +16,12 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
 
 use super::far_identity;
 use super::resolved::{Resolved, setting};
+use super::session::{kill, wait};
 use crate::kept::surroundings::Surroundings;
 
 /// Where the login of one host and account is kept.
@@ -121,13 +123,10 @@ impl KeptLogin {
         let mut command = Command::new("ssh");
         command.args(["-F", "none", "-O", "stop", "-o"]).arg(self.control_path()).args(["--", host]);
         let asked = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        if let Ok(mut asked) = asked {
-            let end = Instant::now() + STOP_WAIT;
-            while Instant::now() < end && matches!(asked.try_wait(), Ok(None)) {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            let _ = asked.kill();
-            let _ = asked.wait();
+        if let Ok(asked) = asked {
+            let asked = Mutex::new(asked);
+            wait(&asked, STOP_WAIT);
+            kill(&asked);
         }
         // It hangs, and would not have answered anybody.
         let _ = fs::remove_file(&self.socket);
@@ -203,7 +202,7 @@ const MARGIN: Duration = Duration::from_millis(600);
 /// However slow the shell is there.
 const MAX_PATIENCE: Duration = Duration::from_secs(5);
 
-/// It takes 15 ms; one whose process hangs is not waited for.
+/// `ssh -O stop` takes 15 ms. A process that hangs is not waited for.
 const STOP_WAIT: Duration = Duration::from_millis(300);
 
 /// Logins last for a minute.

@@ -55,8 +55,10 @@ pub(crate) struct SshTarget {
     may_ask: bool,
     /// ssh gives up by itself when nobody accepts a connection for so long. `None`: the user has said how long.
     connect_timeout: Option<Duration>,
-    /// The name or address that this host connects to. `None`: another host or program does.
-    pub(crate) connects_to: Option<String>,
+    /// The name or address that ssh's configuration has for the host.
+    pub(crate) host_name: String,
+    /// Another host or program connects to it.
+    pub(crate) is_indirect: bool,
     /// Where its login is kept, or why it is not.
     kept: Kept,
 }
@@ -91,15 +93,15 @@ impl SshTarget {
                 timeout: carriage.timeout,
                 may_ask: true,
                 connect_timeout: None,
-                connects_to: Some(host.clone()),
+                host_name: host.clone(),
+                is_indirect: false,
                 kept: Kept::No(None),
             }),
             Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null | Place::Haul { .. } => None,
         }
     }
 
-    /// The same, with what ssh knows of it by its configuration; and with a login that outlives the session for the next one, unless
-    /// the user wants a new one.
+    /// Adds what ssh's configuration says of the host, and where its login is kept. No login is kept where the user wants a new one.
     pub(crate) fn looked_up(mut self, surroundings: &Surroundings) -> Self {
         let is_batch = |resolved: &Resolved| resolved.is_set("batchmode");
         // Another program may know other options.
@@ -111,9 +113,10 @@ impl SshTarget {
             self.kept = Kept::No(why.filter(|_| !self.options.fresh_login));
             return self;
         };
-        self.connects_to = resolved.value("hostname").filter(|_| !resolved.is_indirect()).map(str::to_owned);
+        self.host_name = resolved.value("hostname").unwrap_or(&self.host).to_owned();
+        self.is_indirect = resolved.is_indirect();
         // A proxy may ask, too.
-        if !resolved.is_indirect() && resolved.value("connecttimeout").is_none() {
+        if !self.is_indirect && resolved.value("connecttimeout").is_none() {
             self.connect_timeout = Some(self.timeout);
         }
         if !self.options.fresh_login {
@@ -371,7 +374,7 @@ fn can_ask(environment: &Environment) -> bool {
     std::fs::File::open("/dev/tty").is_ok() || (has_window && wanted != "never")
 }
 
-/// What a login runs that is only to be kept.
+/// The command of a login that is only to be kept.
 const NOTHING: &str = "exit 0";
 
 /// One note says that our program is not kept, another that it is run by its name.

@@ -12,7 +12,8 @@ use std::time::Instant;
 use haul_job::{Carriage, Place, SshOptions};
 use haul_sys::poll::Interest;
 
-use super::session::{EXIT_WAIT, kill, ready, wait};
+use super::session::{kill, ready, wait};
+use super::words::EXIT_WAIT;
 use super::{Kept, SshTarget};
 use crate::kept::surroundings::Surroundings;
 
@@ -66,7 +67,7 @@ pub fn list(
     }
 }
 
-/// What came of one try.
+/// The outcome of one try.
 enum Read {
     Names(Vec<FarName>),
     /// Not a byte.

@@ -11,7 +11,7 @@ use haul_net::{Pipes, Stream};
 use haul_sys::poll::{self, Interest};
 use haul_wire::banner::{Banner, BannerScanner};
 
-use super::words::{Words, last_line, login_failed};
+use super::words::{EXIT_WAIT, Words, last_line, login_failed};
 use crate::faults;
 use crate::session::reporter::Watch;
 use crate::session::stalls::Progress;
@@ -71,7 +71,7 @@ impl Silence {
     }
 }
 
-/// What came of a session over a connection that stood.
+/// The outcome of a session over a connection that stood.
 pub(super) enum FirstWord {
     /// Something came, or the far side has ended the session.
     Came,
@@ -355,9 +355,6 @@ pub(super) fn kill(child: &Mutex<Child>) {
     let _ = lock(child).kill();
     wait(child, EXIT_WAIT);
 }
-
-/// How long ssh may take to end after its session did.
-pub(super) const EXIT_WAIT: Duration = Duration::from_millis(1500);
 
 pub(super) fn wait(child: &Mutex<Child>, limit: Duration) -> Option<ExitStatus> {
     let end = Instant::now() + limit;

@@ -12,7 +12,6 @@ use crate::sync::lock;
 
 use super::escaper::Escaper;
 use super::machinery::WithoutMachinery;
-use super::session::EXIT_WAIT;
 
 /// What ssh and the far side print on standard error: passed on as it comes, the last of it kept to explain a failure. The
 /// far side chooses most of it, so it is escaped; also for a file, because logs are read on terminals.
@@ -26,6 +25,9 @@ pub(super) struct Words {
 
 /// Of the words of ssh this much is kept; the reason stands in the last lines.
 const WORDS_KEPT_BYTES: usize = 4096;
+
+/// How long ssh may take to end after its session did.
+pub(super) const EXIT_WAIT: Duration = Duration::from_millis(1500);
 
 /// They are held back for some seconds, until the far side's first word.
 const WORDS_HELD_BYTES: usize = 64 << 10;
