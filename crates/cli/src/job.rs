@@ -47,7 +47,7 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
     let mut selection = selection(typed, filters, &mut lists)?;
     // A list keeps paths by itself.
     if typed.rules.relative && selection.files_from.is_none() {
-        let (base, list) = relative::list(&sources)?;
+        let (base, list) = relative::list(&sources, !dirs(typed))?;
         (sources, selection.files_from) = (vec![base], Some(list));
     }
     if selection.files_from.is_some() && sources.len() != 1 {
@@ -127,7 +127,7 @@ fn endpoints(paths: &[OsString]) -> Result<Ends, Error> {
 }
 
 fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Selection, Error> {
-    Ok(typed.rules.select(Selection {
+    let selection = Selection {
         rules: filter_rules::rules(filters, typed.from0, typed.rules.cvs_exclude, &mut |flag, file| {
             lists.read(flag, file)
         })?,
@@ -156,7 +156,13 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
         make_target: true,
         itemise: typed.lines.itemises(),
         ..Selection::default()
-    }))
+    };
+    Ok(typed.rules.select(selection, dirs(typed)))
+}
+
+/// As with rsync, a flag for all that lies in directories wins.
+fn dirs(typed: &Cp) -> bool {
+    typed.rules.dirs && !typed.habits.recursive && !typed.archive
 }
 
 fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {

@@ -7,11 +7,11 @@ use haul_job::{Endpoint, Error, Fault, Place};
 
 use crate::printable::printable;
 
-/// The directory of all sources, and their paths in it.
+/// The directory of all sources, and their paths in it; `recursive`: with all that lies beneath them.
 ///
 /// # Errors
 /// [`Fault::Usage`]: a path leads upwards, or they have no directory in common.
-pub fn list(sources: &[Endpoint]) -> Result<(Endpoint, Arc<FileList>), Error> {
+pub fn list(sources: &[Endpoint], recursive: bool) -> Result<(Endpoint, Arc<FileList>), Error> {
     let mut list = FileListBuilder::default();
     let mut base: Option<Endpoint> = None;
     for source in sources {
@@ -36,7 +36,7 @@ pub fn list(sources: &[Endpoint]) -> Result<(Endpoint, Arc<FileList>), Error> {
         })?;
     }
     let base = base.ok_or_else(|| Error::new(Fault::Usage, "-R needs a source"))?;
-    Ok((base, Arc::new(list.finish(true))))
+    Ok((base, Arc::new(list.finish(recursive))))
 }
 
 /// The directory, and the path that is kept: behind the first `/./`, or all of it.
@@ -61,7 +61,7 @@ mod tests {
         let endpoint = |path: &&str| Endpoint { place: Place::Local, path: path.as_bytes().to_vec() };
         let sources: Vec<_> = paths.iter().map(endpoint).collect();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        list(&sources).map(|(base, list)| (text(base.path), list.paths().map(text).collect()))
+        list(&sources, true).map(|(base, list)| (text(base.path), list.paths().map(text).collect()))
     }
 
     #[test]

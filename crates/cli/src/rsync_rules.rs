@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueHint};
-use haul_job::{AccountRule, Accounts, Backup, Error, Fault, OfReference, Place, References, Selection};
+use haul_job::{AccountRule, Accounts, Backup, Entries, Error, Fault, OfReference, Place, References, Selection};
 use jiff::Zoned;
 
 use crate::account_map::{AccountMap, Ownership};
@@ -32,6 +32,10 @@ pub struct RsyncRules {
     /// Compare by size alone, not by time
     #[arg(long, conflicts_with = "checksum", help_heading = WHAT)]
     pub size_only: bool,
+    /// Times that differ by so many seconds are equal: 0 to the second, 1 for FAT, -1 to the nanosecond. Without this flag: to
+    /// the nanosecond, or to the second where the target keeps no more
+    #[arg(short = '@', long, value_name = "SECONDS", allow_hyphen_values = true, help_heading = WHAT)]
+    pub modify_window: Option<i32>,
     /// Leave out files that are larger, such as 1.5M or 100MB: K M G T P are powers of 1024, KB MB of 1000, and '+1' or
     /// '-1' behind adds a byte or takes one away. They stay at the target, also with --delete
     #[arg(long, value_name = "SIZE", value_parser = rate::parse_rsync_size, allow_hyphen_values = true, help_heading = WHAT)]
@@ -42,6 +46,16 @@ pub struct RsyncRules {
     /// Do not go into other file systems: the directory in which one is mounted is copied without its contents
     #[arg(short = 'x', long, help_heading = WHAT)]
     pub one_file_system: bool,
+    /// Copy directories without their contents, but for those with a slash behind: 'dir/' is dir and its entries. -r and -a
+    /// win over it
+    #[arg(short = 'd', long, help_heading = WHAT)]
+    pub dirs: bool,
+    /// Copy no directory in which nothing is copied; with --delete it goes from the target. A rule 'P dir/' keeps one
+    #[arg(short = 'm', long, help_heading = WHAT)]
+    pub prune_empty_dirs: bool,
+    /// Leave out symbolic links that are absolute or lead out of the tree that is copied
+    #[arg(long, help_heading = WHAT)]
+    pub safe_links: bool,
     /// Remove each file and link of the source once it is verified and flushed at the target. What changed since is kept,
     /// and so are directories and what a rule leaves out
     #[arg(long, conflicts_with_all = ["delete", "delete_after", "delete_excluded", "no_flush"], help_heading = WHAT)]
@@ -150,8 +164,8 @@ const WHAT: &str = "What is copied";
 const SAID: &str = "What is said";
 
 impl RsyncRules {
-    /// What they mean for a job.
-    pub fn select(&self, selection: Selection) -> Selection {
+    /// What they mean for a job. `dirs`: directories come without their contents.
+    pub fn select(&self, selection: Selection, dirs: bool) -> Selection {
         let (user_map, group_map) = self.maps();
         Selection {
             owner: selection.owner || !user_map.is_empty(),
@@ -172,6 +186,8 @@ impl RsyncRules {
             min_size_bytes: self.min_size,
             one_file_system: self.one_file_system,
             remove_source_files: self.remove_source_files,
+            entries: Entries { dirs, prune_empty_dirs: self.prune_empty_dirs, safe_links: self.safe_links },
+            modify_window_s: self.modify_window,
             ..selection
         }
     }

@@ -60,12 +60,31 @@ pub struct Rules {
     pub min_size_bytes: Option<u64>,
     /// The source goes once it is there: it must not be what stands at the target.
     pub removes_sources: bool,
+    /// Times that differ by so many seconds are equal; less than 0: to the nanosecond (`--modify-window`).
+    pub modify_window_s: Option<i32>,
 }
 
 impl Rules {
     /// Whether a file may stay that is not like the source's. Then it matters whether it is one that was never finished.
     pub fn may_keep_others(&self) -> bool {
         self.update || self.ignore_existing
+    }
+
+    /// Whether an entry that stands at the target has the time of the source's.
+    pub fn same_time(&self, standing: Time, wanted: Time) -> bool {
+        match self.modify_window_s.map(u64::try_from) {
+            None => same_time(standing, wanted),
+            Some(Ok(window_s)) => standing.s.abs_diff(wanted.s) <= window_s,
+            Some(Err(_)) => standing == wanted,
+        }
+    }
+
+    /// Whether a file at the target counts as newer than the source's. As with rsync, one that is older by less than the window does, too.
+    fn is_newer(&self, standing: Time, source: Time) -> bool {
+        match self.modify_window_s {
+            Some(window_s @ 0..) => source.s.saturating_sub(standing.s) < i64::from(window_s),
+            _ => standing > source,
+        }
     }
 }
 
@@ -106,7 +125,7 @@ pub fn file(identity: &Identity, attributes: &Attributes, existing: &Existing, r
     if rules.ignore_existing {
         return FileDecision::LeaveOut(LeftOut::Exists);
     }
-    if rules.update && standing.mtime > identity.mtime {
+    if rules.update && rules.is_newer(standing.mtime, identity.mtime) {
         return FileDecision::LeaveOut(LeftOut::Newer);
     }
     if standing.size != identity.size {
@@ -115,7 +134,7 @@ pub fn file(identity: &Identity, attributes: &Attributes, existing: &Existing, r
     if rules.checksum {
         return FileDecision::CompareContents;
     }
-    if !rules.size_only && !same_time(standing.mtime, identity.mtime) {
+    if !rules.size_only && !rules.same_time(standing.mtime, identity.mtime) {
         return FileDecision::Send;
     }
     same_data(attributes, standing, rules)
@@ -131,7 +150,7 @@ fn by_existence(existing: &Existing, rules: &Rules) -> Option<LeftOut> {
 }
 
 /// The rule that leaves out a file of this size.
-fn by_size(size: u64, rules: &Rules) -> Option<LeftOut> {
+pub fn by_size(size: u64, rules: &Rules) -> Option<LeftOut> {
     if rules.max_size_bytes.is_some_and(|max| size > max) {
         return Some(LeftOut::TooLarge);
     }
@@ -148,7 +167,7 @@ pub fn changes(size: Option<u64>, attributes: &Attributes, existing: &Existing, 
     let mode = if rules.special_bits { 0o7777 } else { 0o777 };
     Changes::default()
         .with(Changes::SIZE, size.is_some_and(|size| size != standing.size))
-        .with(Changes::TIME, !same_time(standing.mtime, attributes.mtime))
+        .with(Changes::TIME, !rules.same_time(standing.mtime, attributes.mtime))
         .with(Changes::MODE, attributes.mode & mode != standing.mode & mode)
         .with(Changes::OWNER, rules.owner && ![LEFT, standing.uid].contains(&attributes.uid))
         .with(Changes::GROUP, rules.group && ![LEFT, standing.gid].contains(&attributes.gid))
@@ -176,7 +195,7 @@ pub fn metadata_differs(attributes: &Attributes, standing: &Standing, rules: &Ru
     let mode = if rules.special_bits { 0o7777 } else { 0o777 | (attributes.mode & 0o1000) };
     rules.xattrs
         || attributes.mode & mode != standing.mode & mode
-        || !same_time(standing.mtime, attributes.mtime)
+        || !rules.same_time(standing.mtime, attributes.mtime)
         || (rules.owner && ![LEFT, standing.uid].contains(&attributes.uid))
         || (rules.group && ![LEFT, standing.gid].contains(&attributes.gid))
 }
@@ -236,6 +255,32 @@ mod tests {
         let owner = Rules { owner: true, ..Rules::default() };
         let other = Existing::File(Standing { size: 10, mtime: AT, mode: 0o644, uid: 7, gid: 7 });
         assert_eq!((decide(other, owner), decide(other, Rules::default())), (Touch, Keep));
+    }
+
+    #[test]
+    fn a_window_makes_times_equal_and_below_zero_none_but_the_same_nanosecond() {
+        use FileDecision::{Keep, LeaveOut, Send};
+        let check = |window_s, s, ns, expected| {
+            let rules = Rules { modify_window_s: Some(window_s), ..Rules::default() };
+            assert_eq!(decide(standing(10, Time { s, ns }, 0o644), rules), expected, "{window_s}: {s}.{ns}");
+        };
+        check(0, 1_000, 6, Keep);
+        check(0, 1_001, 5, Send);
+        check(1, 1_001, 9, Keep);
+        check(1, 999, 0, Keep);
+        check(2, 1_003, 5, Send);
+        check(-1, 1_000, 5, Keep);
+        check(-1, 1_000, 6, Send);
+        // A file system of seconds, too.
+        check(-1, 1_000, 0, Send);
+        check(i32::MAX, i64::MIN, 0, Send);
+        let update = |window_s, s| {
+            let rules = Rules { update: true, modify_window_s: Some(window_s), ..Rules::default() };
+            decide(standing(11, Time { s, ns: 0 }, 0o644), rules)
+        };
+        assert_eq!([update(0, 1_000), update(0, 1_001)], [Send, LeaveOut(LeftOut::Newer)]);
+        assert_eq!([update(2, 999), update(2, 998)], [LeaveOut(LeftOut::Newer), Send]);
+        assert_eq!([update(-1, 1_000), update(-1, 1_001)], [Send, LeaveOut(LeftOut::Newer)]);
     }
 
     #[test]

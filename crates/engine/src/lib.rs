@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   compare    an item and what stands at the target  -> keep, touch, send, refuse
+//!   safe_link  where a link stands and leads           -> whether it stays in the tree
 //!   plan       a file, a path                         -> chunks, lanes
 //!   schedule   answers, lanes, deaths of lanes        -> the next unit for a lane
 //!   integrity  data as it passes                      -> proof that a chunk is what the source read
@@ -48,6 +49,7 @@ pub mod plan;
 pub mod receiving;
 pub mod remedy;
 pub mod rto_floor;
+pub mod safe_link;
 pub mod schedule;
 pub mod sending;
 pub mod service;

@@ -375,7 +375,9 @@ impl Tally {
             }
             OutcomeKind::Superseded => {}
         }
-        if !changes.is_empty() && !matches!(result, OutcomeKind::Failed { .. } | OutcomeKind::LeftOut { .. }) {
+        let is_left =
+            matches!(result, OutcomeKind::Failed { .. } | OutcomeKind::LeftOut { .. } | OutcomeKind::Superseded);
+        if !changes.is_empty() && !is_left {
             tell(Told::Item { item: open.item.clone(), result: result.clone(), changes: *changes });
         }
         self.let_go(tell);

@@ -15,6 +15,8 @@ pub enum LeftOut {
     TooSmall,
     /// The source itself stands at the target.
     Itself,
+    /// A symbolic link that leads out of the tree (`--safe-links`).
+    UnsafeLink,
 }
 
 impl LeftOut {
@@ -27,6 +29,7 @@ impl LeftOut {
             Self::TooLarge => "max-size",
             Self::TooSmall => "min-size",
             Self::Itself => "itself",
+            Self::UnsafeLink => "safe-links",
         }
     }
 }

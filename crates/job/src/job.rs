@@ -17,7 +17,7 @@ pub use haul_store::{
     CVS_PATTERNS, FileList, FileListBuilder, FilterRule, ListFault, MergeFile, MergeFormat, PatternRule, ReadRule,
     RuleTraits, Sides, WriteRoute, read_rule,
 };
-pub use haul_wire::control::{AccountRule, Accounts, Backup, ModeChange, OfReference, References};
+pub use haul_wire::control::{AccountRule, Accounts, Backup, Entries, ModeChange, OfReference, References};
 
 /// One copy job: any number of sources, one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +149,11 @@ pub struct Selection {
     pub remove_source_files: bool,
     /// Tell of each entry in what it differed ([`Event::Item`](crate::Event::Item)).
     pub itemise: bool,
+    /// Which entries of the sources come, beyond the rules.
+    pub entries: Entries,
+    /// Times that differ by so many seconds are equal, as with rsync's `--modify-window`; less than 0: to the nanosecond.
+    /// `None`: to the nanosecond, or to the second where the target keeps no more.
+    pub modify_window_s: Option<i32>,
     /// Say what would be done; change nothing (`-n`).
     pub dry_run: bool,
     /// Write into the final file instead of a temporary one (`--inplace`).
@@ -312,6 +317,8 @@ impl Default for Selection {
             one_file_system: false,
             remove_source_files: false,
             itemise: false,
+            entries: Entries::default(),
+            modify_window_s: None,
             dry_run: false,
             inplace: false,
             no_resume: false,

@@ -26,6 +26,7 @@ pub use haul_wire::summary::{
 };
 pub use item::{Changed, EntryType, ItemTold, LeftOut};
 pub use job::{
-    AccountRule, Accounts, AskedClass, AskedPath, AskedPaths, Backup, Carriage, Cipher, Endpoint, Family, FilterRule,
-    Job, ModeChange, OfReference, Place, References, Selection, Service, ServiceClass, SshOptions, Transport,
+    AccountRule, Accounts, AskedClass, AskedPath, AskedPaths, Backup, Carriage, Cipher, Endpoint, Entries, Family,
+    FilterRule, Job, ModeChange, OfReference, Place, References, Selection, Service, ServiceClass, SshOptions,
+    Transport,
 };

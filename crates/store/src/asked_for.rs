@@ -16,6 +16,8 @@ use crate::typed::means_contents;
 pub struct AskedFor {
     named: Named,
     filter: Filter,
+    /// Directories come without their content, but for those that were named with a slash behind.
+    dirs: bool,
     /// The directory of the last entry, which the next one mostly shares, and how much of it was asked for.
     last: (Vec<u8>, Extent),
 }
@@ -35,7 +37,33 @@ impl AskedFor {
     pub fn new(sources: &[Vec<u8>], list: Option<Arc<FileList>>, filter: Filter) -> Self {
         let named = list.map_or_else(|| Named::sources(sources), Named::Listed);
         let last = (Vec::new(), named.root());
-        Self { named, filter, last }
+        Self { named, filter, dirs: false, last }
+    }
+
+    /// The same where directories come without their content (`--dirs`).
+    #[must_use]
+    pub fn dirs(mut self, dirs: bool) -> Self {
+        self.dirs = dirs;
+        self.last.1 = self.root();
+        self
+    }
+
+    /// Whether the end of this directory may tell that nothing else is in it. A list tells it only of what is listed with
+    /// all beneath it.
+    pub fn may_be_complete(&mut self, path: &[u8]) -> bool {
+        let least = if self.dirs && !matches!(self.named, Named::Listed(_)) { Extent::Entries } else { Extent::All };
+        self.extent(path, true) >= least
+    }
+
+    /// The tree as a whole.
+    fn root(&self) -> Extent {
+        self.bounded(self.named.root(), Extent::Entries)
+    }
+
+    /// With `--dirs`, no more than this.
+    fn bounded(&self, extent: Extent, most: Extent) -> Extent {
+        let is_listed = matches!(self.named, Named::Listed(_));
+        if self.dirs && !is_listed { extent.min(most) } else { extent }
     }
 
     /// How much may come at this path. The directories on the way must have been asked for, too, whether or not they
@@ -43,7 +71,7 @@ impl AskedFor {
     pub fn extent(&mut self, path: &[u8], is_dir: bool) -> Extent {
         if path.is_empty() {
             return match self.named {
-                Named::Contents if is_dir => Extent::All,
+                Named::Contents if is_dir => self.root(),
                 // The directories on the way begin beneath it.
                 Named::Listed(_) if is_dir && self.named.root() > Extent::OnTheWay => self.named.root(),
                 _ => Extent::Nothing,
@@ -53,7 +81,7 @@ impl AskedFor {
         if self.last.0 != parent {
             let slashes = parent.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
             let ends = slashes.chain((!parent.is_empty()).then_some(parent.len()));
-            let extent = ends.fold(self.named.root(), |above, end| self.extent_of(&parent[..end], true, above));
+            let extent = ends.fold(self.root(), |above, end| self.extent_of(&parent[..end], true, above));
             self.last = (parent.to_vec(), extent);
         }
         self.extent_of(path, is_dir, self.last.1)
@@ -65,7 +93,7 @@ impl AskedFor {
             return above;
         }
         let (named, leads_on) = self.named.extent_of(path);
-        let extent = named.max(above.of_entry());
+        let extent = self.bounded(named, Extent::Itself).max(above.of_entry());
         // Rules say nothing about directories on the way to what is listed.
         if extent > Extent::OnTheWay && self.filter.selects(path, is_dir) {
             return extent;

@@ -43,6 +43,8 @@ pub struct Walk {
     /// The warning was given that further hard links are copied as separate files.
     told_forgotten: bool,
     one_file_system: bool,
+    dirs: bool,
+    prunes: bool,
     listing_only: bool,
     /// Of each file system that was met, by its device number, whether it keeps times of changes.
     change_times: HashMap<u64, bool>,
@@ -96,6 +98,8 @@ impl Walk {
             hard_links: options.hard_links.then(HardLinks::default),
             told_forgotten: false,
             one_file_system: options.one_file_system,
+            dirs: options.dirs,
+            prunes: options.prune_empty_dirs,
             listing_only: options.listing_only,
             change_times: HashMap::new(),
             has_begun: false,
@@ -155,16 +159,17 @@ impl Walk {
         if let Some(error) = too_many {
             self.fail("list", Vec::new(), error);
         }
+        let whole = if self.dirs { Extent::Entries } else { Extent::All };
         if roots.is_empty() {
             names.sort();
-            return self.stack.push(Frame { complete: true, is_loose: true, ..Frame::of(names) });
+            return self.stack.push(Frame { complete: true, is_loose: true, extent: whole, ..Frame::of(names) });
         }
         if !self.filter.selects(b"", true) {
             return;
         }
         let (extent, beneath) = match &self.list {
             Some(list) => list.root(),
-            None => (Extent::All, None),
+            None => (whole, None),
         };
         // rsync asks its rules about this one directory as `.`.
         let extent = match extent {
@@ -414,6 +419,9 @@ impl Walk {
         let source_path = source_path(&set, self.list.is_some(), source, &self.path).to_vec();
         let (path, kind) = (self.path.clone(), EntryKind::Directory);
         let entry = FoundEntry { source, path, source_path, stat, tells_changes: true, kind, xattrs };
+        // What stands at the target beneath a mount point of the source stays.
+        let stays_if_empty = || extent == Extent::Itself && self.one_file_system || self.is_protected();
+        let is_pruned = self.prunes && !self.path.is_empty() && !stays_if_empty();
         let mut unannounced = vec![Found::Entry(entry)];
         if let Some(error) = unread {
             // Follows directly after the directory's entry, so that the target keeps its own attributes. All names were
@@ -421,7 +429,7 @@ impl Walk {
             let error = StoreError::new(READ_ATTRIBUTES, self.shown_path(&set, source), error);
             unannounced.push(Found::Failed { path: self.path.clone(), error, hides: Hidden::Nothing });
         }
-        if extent > Extent::OnTheWay {
+        if extent > Extent::OnTheWay && !is_pruned {
             self.announce();
             self.pending.extend(unannounced.drain(..));
         }
@@ -437,7 +445,8 @@ impl Walk {
         }
         // Its own name was seen, so the directory above may still be complete. With a list, only a directory counts as
         // complete that is listed with all beneath it.
-        let complete = failures.is_empty() && (self.list.is_none() || extent == Extent::All);
+        let is_listed_whole = extent == Extent::All || (extent == Extent::Entries && self.list.is_none());
+        let complete = failures.is_empty() && is_listed_whole;
         for (source, error) in failures {
             let error = StoreError::new("read directory", self.shown_path(&set, source), error);
             let hides = if error.is_vanished() { Hidden::Nothing } else { Hidden::Anything };
@@ -449,10 +458,15 @@ impl Walk {
         self.stack.push(Frame { layers, listed, extent, unannounced, path_bytes, complete, ..Frame::of(names) });
     }
 
+    /// As with rsync, a directory that a rule protects at the target is made there, even if it is empty.
+    fn is_protected(&self) -> bool {
+        !self.filter.selects_in(&self.directory_rules, Asks::Receiver { is_beneath_deleted: false }, &self.path, true)
+    }
+
     /// Yields the directories on the way here, without the source directory: as in rsync, the target's root keeps its
     /// metadata unless the list names it.
     fn announce(&mut self) {
-        if self.list.is_some() {
+        if self.list.is_some() || self.prunes {
             self.stack.announce(&mut self.pending);
         }
     }

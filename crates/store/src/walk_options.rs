@@ -21,6 +21,10 @@ pub struct WalkOptions {
     /// List no directory of another file system than that of its source. It is yielded, and its end is incomplete: what
     /// stands in its place at the target stays.
     pub one_file_system: bool,
+    /// Directories come without their content, but for sources that mean the contents of a directory.
+    pub dirs: bool,
+    /// Yield no directory in which nothing is yielded, but for the root and for what a rule protects at the target.
+    pub prune_empty_dirs: bool,
     /// Only check that all directories can be listed. Files are skipped where their directory reports their type.
     pub listing_only: bool,
 }

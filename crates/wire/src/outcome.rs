@@ -109,6 +109,8 @@ pub enum LeftOut {
     TooSmall,
     /// The source itself stands at the target, and is to be removed.
     Itself,
+    /// A symbolic link that leads out of the tree (`--safe-links`).
+    UnsafeLink,
 }
 
 /// In what an item differed from what stood at the target: the columns of rsync's `--itemize-changes`.

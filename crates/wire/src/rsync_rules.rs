@@ -18,6 +18,17 @@ pub struct Backup {
     pub directory: Vec<u8>,
 }
 
+/// Which entries of the sources come, beyond filter rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entries {
+    /// Directories come without their contents, but for those that were named with a slash behind (`--dirs`).
+    pub dirs: bool,
+    /// Directories in which nothing comes stay away, too (`--prune-empty-dirs`).
+    pub prune_empty_dirs: bool,
+    /// Symbolic links that lead out of the tree are left out (`--safe-links`).
+    pub safe_links: bool,
+}
+
 /// Trees beside the target that may have a file already (`--link-dest`, `--copy-dest`, `--compare-dest`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct References {

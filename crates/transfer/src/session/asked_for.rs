@@ -20,7 +20,8 @@ impl AskedFor {
         let selection = &job.selection;
         let filter = convert::filter(&selection.rules)?;
         Ok(Self {
-            paths: haul_store::AskedFor::new(&job.source_paths(), selection.files_from.clone(), filter),
+            paths: haul_store::AskedFor::new(&job.source_paths(), selection.files_from.clone(), filter)
+                .dirs(selection.entries.dirs),
             hard_links: selection.hard_links,
             symlinks: !selection.follow_links,
         })
@@ -38,7 +39,7 @@ impl AskedFor {
             ItemKind::Symlink { .. } => self.symlinks && covers(path, false),
             ItemKind::Directory | ItemKind::DirectoryEnd { complete: false } => covers(path, true),
             // Else `--delete` would take what lies beside the paths of a list for gone.
-            ItemKind::DirectoryEnd { complete: true } => self.paths.extent(path, true) == Extent::All,
+            ItemKind::DirectoryEnd { complete: true } => self.paths.may_be_complete(path),
             ItemKind::HardLink { first } => {
                 let first = first.as_bytes();
                 self.hard_links && first != path && covers(first, false) && covers(path, false)

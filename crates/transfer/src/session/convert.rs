@@ -66,6 +66,8 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         one_file_system: selection.one_file_system,
         remove_source_files: selection.remove_source_files,
         itemise: selection.itemise,
+        entries: selection.entries,
+        modify_window_s: selection.modify_window_s,
     }
 }
 
@@ -324,6 +326,7 @@ pub(crate) fn rules(selection: &wire::Selection) -> Rules {
         max_size_bytes: selection.max_size_bytes,
         min_size_bytes: selection.min_size_bytes,
         removes_sources: selection.remove_source_files,
+        modify_window_s: selection.modify_window_s,
     }
 }
 
@@ -336,6 +339,7 @@ pub(crate) fn left_out(rule: wire::LeftOut) -> LeftOut {
         wire::LeftOut::TooLarge => LeftOut::TooLarge,
         wire::LeftOut::TooSmall => LeftOut::TooSmall,
         wire::LeftOut::Itself => LeftOut::Itself,
+        wire::LeftOut::UnsafeLink => LeftOut::UnsafeLink,
     }
 }
 

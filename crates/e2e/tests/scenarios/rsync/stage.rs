@@ -52,6 +52,7 @@ impl Stage {
         let stage = Self { dir: scratch() };
         for pair in [stage.ours(), stage.theirs()] {
             plant::text(&pair.source.with_file_name("rules"), "# of all\n- empty\n");
+            plant::set_mtime(&pair.source.with_file_name("rules"), 1_234_567_890, 0);
             plant_source(&pair.source);
             plant_reference(&pair.source.with_file_name("reference"), &pair.source);
             plant_target(&pair.target);
@@ -172,7 +173,7 @@ fn plant_source(dir: &Path) {
     plant::text(&odd(dir, b"new\nline"), "odd\n");
     plant::text(&odd(dir, b"not utf-8 \xff"), "odd\n");
     fs::create_dir_all(dir.join("void")).expect("own directory");
-    for (name, leads) in [("link", "equal"), ("other-link", "newer"), ("dangling", "nowhere")] {
+    for (name, leads) in [("link", "equal"), ("other-link", "newer"), ("dangling", "nowhere"), ("away", "../rules")] {
         symlink(leads, dir.join(name)).expect("own directory");
     }
     plant::text(&dir.join("first"), "two names\n");

@@ -23,7 +23,7 @@ use super::owners::Owners;
 use super::references::Sought;
 use super::state::{Shared, Task};
 use super::twins::Twins;
-use super::{from_reference, itemise, leading, reread, settle};
+use super::{from_reference, itemise, leading, left_out, reread, settle};
 
 /// Walks along with the manifest.
 pub(super) struct Decider {
@@ -208,7 +208,9 @@ impl Decider {
         };
         // What cannot be looked at fails by itself.
         let standing = self.shared.tree().stat(path).ok().flatten();
-        let stays = path.is_empty() || self.shared.job.selection.ignore_existing;
+        let stays = path.is_empty()
+            || self.shared.job.selection.ignore_existing
+            || left_out::by_itself(&self.shared, item).is_some();
         !stays
             && standing.is_some_and(|stat| (stat.kind == Kind::Directory) != is_dir)
             && settle::make_way(&self.shared, path)
@@ -446,7 +448,7 @@ impl Decider {
             if hash.is_some() && shared.job.selection.flush && !has_time {
                 shared.storage.during(|| shared.tree().flush_file(&path))?;
             }
-            shared.tree().set_metadata(&path, &shared.metadata(item))
+            shared.tree().set_metadata(&path, &left_out::metadata(shared, item, stat.filter(|_| hash.is_none())))
         };
         if !shared.job.selection.dry_run
             && let Err(error) = set()
@@ -603,6 +605,9 @@ impl Decider {
     fn symlink(&self, index: u64, item: &Item, path: &[u8], target: &[u8], fresh: bool) {
         let shared = &self.shared;
         let selection = &shared.job.selection;
+        if let Some(rule) = left_out::by_itself(shared, item) {
+            return shared.leave_out(index, item, rule);
+        }
         if selection.dry_run || selection.ignore_existing || selection.existing || selection.itemise {
             let existing = match self.stat(path, fresh) {
                 Ok(existing) => existing,

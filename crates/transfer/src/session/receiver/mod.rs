@@ -30,6 +30,7 @@ mod input;
 mod itemise;
 mod lane;
 mod leading;
+mod left_out;
 pub(crate) mod mover;
 mod moves;
 mod namers;

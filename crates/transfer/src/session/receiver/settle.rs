@@ -17,8 +17,8 @@ use crate::session::convert;
 use super::first_names::Bar;
 use super::in_order::{DirectoryEnd, HardLink, InOrder};
 use super::incoming::{Incoming, Published};
-use super::reread;
 use super::state::{Shared, Task, parent, shown};
+use super::{left_out, reread};
 
 pub(super) struct Settler(JoinHandle<()>);
 
@@ -149,6 +149,7 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
         Ok(bar) => bar,
         Err(error) => return shared.fail_item(index, &error),
     };
+    let bar = bar.or_else(|| left_out::leads_out(shared, link).then_some(Bar::LeftOut(LeftOut::UnsafeLink)));
     if let Some(bar) = bar {
         let why = match bar {
             Bar::LeftOut(rule) => return shared.settle(index, OutcomeKind::LeftOut { rule }),

@@ -17,6 +17,8 @@ pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>
         xattrs: selection.xattrs,
         acls: selection.acls,
         one_file_system: selection.one_file_system,
+        dirs: selection.entries.dirs,
+        prune_empty_dirs: selection.entries.prune_empty_dirs,
         listing_only: false,
     })
 }

@@ -1,0 +1,215 @@
+//! Which entries come: `-m`, `-d`, `--safe-links`, `--modify-window` beside rsync, and where one end is on another host.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::path::Path;
+
+use haul_e2e::compare::names_below;
+use haul_e2e::{Facets, Run, at, code, contents_of, differences, needs, plant};
+
+use super::stage::{Stage, lines};
+use crate::daemon::Daemon;
+
+const DAY: i64 = 1_700_000_000;
+
+/// Directories with and without files, and links that climb.
+fn plant_tree(dir: &Path) {
+    for empty in ["void", "deep/a/b", "kept", "only-objects"] {
+        fs::create_dir_all(dir.join(empty)).expect("own directory");
+    }
+    plant::text(&dir.join("only-objects/x.o"), "an object\n");
+    plant::text(&dir.join("deep/f"), "a file\n");
+    plant::text(&dir.join("deep/c/g"), "another\n");
+    for (name, leads) in [
+        ("ok", "deep/f"),
+        ("out", "../x"),
+        ("absolute", "/etc/passwd"),
+        ("up", ".."),
+        ("through", "deep/../deep/f"),
+        ("at-the-end", "deep/c/.."),
+        ("deep/up", ".."),
+        ("deep/c/ok", "../f"),
+        ("deep/c/too-far", "../../../f"),
+        ("deep/c/twice", "../.."),
+    ] {
+        symlink(leads, dir.join(name)).expect("own directory");
+    }
+    plant::date(dir, 11);
+    plant::set_mtime(dir, DAY, 0);
+}
+
+/// A target with something to delete.
+fn plant_old(dir: &Path) {
+    plant::text(&dir.join("void/old"), "not at the source\n");
+    plant::text(&dir.join("deep/old"), "not at the source\n");
+    plant::text(&dir.join("out"), "a file where a link is left out\n");
+    plant::text(&dir.join("extra/old"), "not at the source\n");
+    plant::date(dir, 12);
+    plant::set_mtime(&dir.join("out"), DAY, 0);
+    plant::set_mtime(dir, DAY - 9, 0);
+}
+
+/// rsync and haul on equal trees; `source` is a path in the directory of both trees.
+#[track_caller]
+fn same(flags: &[&str], source: &str, for_rsync: &[&str]) {
+    let stage = Stage::new();
+    let (ours, theirs) = (stage.path().join("o"), stage.path().join("t"));
+    let mut said = Vec::new();
+    for dir in [&ours, &theirs] {
+        plant_tree(&dir.join("in/src"));
+        plant_old(&dir.join("to"));
+        let run = if *dir == ours {
+            stage.haul().args(["cp", "--itemize-changes"]).args(flags)
+        } else {
+            Run::new("rsync").args(["-lpti"]).args(flags).args(for_rsync)
+        };
+        said.push(run.current_dir(dir.join("in")).arg(source).arg("../to").run().expect(0).stdout);
+    }
+    let facets = Facets { root: false, ..Facets::PLAIN };
+    let found = differences(&theirs.join("to"), &ours.join("to"), facets);
+    assert!(found.is_empty(), "{flags:?} {source}:\n{}", found.join("\n"));
+    assert_eq!(lines(&said[0]), lines(&said[1]), "{flags:?} {source}");
+}
+
+#[test]
+fn empty_directories_are_pruned_as_rsync_does_it() {
+    needs!(Haul, Tool("rsync"));
+    for flags in [
+        &["-m"][..],
+        &["-m", "--delete"],
+        &["-m", "--exclude=*.o", "--delete"],
+        &["-m", "--filter=P kept/", "--delete"],
+        &["-m", "--filter=hide,! */", "--include=*.o", "--delete"],
+        &["-m", "--include=*/", "--include=g", "--exclude=*"],
+        &["-m", "-n", "--delete"],
+    ] {
+        same(flags, "src/", &["-r"]);
+        same(flags, "src", &["-r"]);
+    }
+    same(&["-m"], "src/void", &["-r"]);
+    same(&["-m", "-R"], "src/deep", &["-r"]);
+}
+
+#[test]
+fn directories_come_without_their_contents_unless_they_have_a_slash_behind() {
+    needs!(Haul, Tool("rsync"));
+    for source in ["src", "src/", "src/deep", "src/deep/", "src/deep/.", "./src/deep/c/"] {
+        same(&["-d"], source, &[]);
+        same(&["-d", "--delete"], source, &[]);
+    }
+    same(&["-d", "-m"], "src/", &[]);
+    same(&["-d", "-R"], "src/deep", &[]);
+    same(&["-d", "-R"], "src/deep/", &[]);
+    // What recurses wins.
+    same(&["-d", "-r"], "src/", &[]);
+    same(&["-d", "-n", "--delete"], "src/", &[]);
+}
+
+#[test]
+fn links_that_lead_out_of_the_tree_are_left_out_and_what_stands_there_stays() {
+    needs!(Haul, Tool("rsync"));
+    for flags in [&["--safe-links"][..], &["--safe-links", "--delete"], &["--safe-links", "-n"]] {
+        same(flags, "src/", &["-r"]);
+        same(flags, "src", &["-r"]);
+        same(flags, "src/deep", &["-r"]);
+    }
+    let stage = Stage::new();
+    let source = stage.path().join("links");
+    fs::create_dir_all(source.join("a")).expect("own directory");
+    symlink("../x", source.join("a/first")).expect("own directory");
+    fs::hard_link(source.join("a/first"), source.join("second")).expect("one file system");
+    let run =
+        stage.haul().args(["cp", "--json", "-H", "--safe-links"]).arg(contents_of(&source)).arg(stage.path().join("h"));
+    let run = run.run().expect(code::OK);
+    assert_eq!(names_below(&stage.path().join("h")), [&b"a"[..], b"a/first"], "{run}");
+    assert_eq!(run.events_named("left_out")[0]["rule"], "safe-links");
+    // A directory in the place of a link, or of a file, that is left out does not go.
+    for (flag, name) in [("--safe-links", "out"), ("--max-size=1", "file")] {
+        let (source, target) = (stage.path().join(name).join("s"), stage.path().join(name).join("d"));
+        plant::text(&source.join("file"), "two or more bytes");
+        symlink("../x", source.join("out")).expect("own directory");
+        plant::text(&target.join(name).join("inside"), "stays");
+        stage.haul().args(["cp", "--delete", flag]).arg(contents_of(&source)).arg(&target).run().expect(code::OK);
+        assert!(target.join(name).join("inside").exists(), "{flag}");
+    }
+}
+
+#[test]
+fn a_window_decides_which_times_are_equal() {
+    needs!(Haul, Tool("rsync"));
+    for (window, seconds, ns) in [(0, 0, 500), (0, 1, 0), (1, 1, 0), (1, -1, 900), (2, 3, 0), (-1, 0, 500), (-1, 0, 0)]
+    {
+        let stage = Stage::new();
+        let (ours, theirs) = (stage.path().join("o"), stage.path().join("t"));
+        let mut said = Vec::new();
+        for dir in [&ours, &theirs] {
+            plant::text(&dir.join("src/file"), "here\n");
+            plant::text(&dir.join("to/file"), "else\n");
+            plant::text(&dir.join("src/mode"), "same\n");
+            plant::text(&dir.join("to/mode"), "same\n");
+            plant::set_mode(&dir.join("to/mode"), 0o600);
+            for name in ["file", "mode", ""] {
+                plant::set_mtime(&dir.join("src").join(name), DAY, 1_000);
+                plant::set_mtime(&dir.join("to").join(name), DAY + seconds, 1_000 + ns);
+            }
+            let flag = format!("--modify-window={window}");
+            let run = if *dir == ours {
+                stage.haul().args(["cp", "--itemize-changes"])
+            } else {
+                Run::new("rsync").args(["-rlpti"])
+            };
+            said.push(run.arg(flag).arg(contents_of(&dir.join("src"))).arg(dir.join("to")).run().expect(0).stdout);
+        }
+        let found = differences(&theirs.join("to"), &ours.join("to"), Facets { root: true, ..Facets::PLAIN });
+        assert!(found.is_empty(), "{window} {seconds} {ns}:\n{}", found.join("\n"));
+        assert_eq!(lines(&said[0]), lines(&said[1]), "{window} {seconds} {ns}");
+    }
+}
+
+#[test]
+fn entries_are_chosen_in_both_directions_over_ssh_and_to_a_daemon() {
+    needs!(Namespaces, Haul);
+    let daemon = Daemon::start("rw");
+    let (home, alpha, offered) = (daemon.lab.data("home"), daemon.lab.data("alpha"), daemon.offered.clone());
+    let flags = ["-m", "--safe-links", "--delete", "--modify-window=1"];
+    let planted = |source: &Path, target: &Path| {
+        plant_tree(source);
+        plant_old(target);
+        (source.to_owned(), target.to_owned())
+    };
+    let (source, target) = planted(&home.join("s0"), &alpha.join("t0"));
+    daemon.lab.cp().args(flags).arg(contents_of(&source)).arg(at("alpha", &target)).run().expect(code::OK);
+    check(&source, &target);
+    let (source, target) = planted(&alpha.join("s1"), &home.join("t1"));
+    daemon.lab.cp().args(flags).arg(at("alpha", contents_of(&source))).arg(&target).run().expect(code::OK);
+    check(&source, &target);
+    let (source, target) = planted(&home.join("s2"), &offered.join("t2"));
+    daemon.cp().args(flags).arg(contents_of(&source)).arg(daemon.url("t2")).run().expect(code::OK);
+    check(&source, &target);
+    let (source, target) = planted(&offered.join("s3"), &home.join("t3"));
+    daemon.cp().args(flags).arg(daemon.url("s3/")).arg(&target).run().expect(code::OK);
+    check(&source, &target);
+    // Without contents.
+    let target = home.join("t4");
+    daemon.cp().arg("-d").arg(daemon.url("s3/deep/")).arg(daemon.url("s3/void")).arg(&target).run().expect(code::OK);
+    assert_eq!(names_below(&target), [&b"a"[..], b"c", b"f", b"up", b"void"]);
+}
+
+#[track_caller]
+fn check(source: &Path, target: &Path) {
+    let expected: &[&[u8]] = &[
+        b"deep",
+        b"deep/c",
+        b"deep/c/g",
+        b"deep/c/ok",
+        b"deep/f",
+        b"deep/up",
+        b"ok",
+        b"only-objects",
+        b"only-objects/x.o",
+        b"out",
+    ];
+    assert_eq!(names_below(target), expected, "{}", target.display());
+    let time = |dir: &Path| fs::metadata(dir.join("deep/f")).expect("copied").mtime();
+    assert_eq!(time(source), time(target));
+}
