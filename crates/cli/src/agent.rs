@@ -13,7 +13,7 @@ pub fn run(typed: &Agent) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if typed.hooks {
-        return ExitCode::from(haul_transfer::keep_hooks(typed.state.as_deref()));
+        return ExitCode::from(haul_transfer::keep_hooks(typed.state.as_deref(), &typed.policy));
     }
     let options =
         AgentOptions { port_range: typed.port_range.map(|range| (range.0, range.1)), relay_port: typed.relay };

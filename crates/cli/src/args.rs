@@ -562,6 +562,9 @@ pub struct Agent {
     /// Where --hooks keeps its records
     #[arg(long, value_name = "DIR", requires = "hooks")]
     pub state: Option<PathBuf>,
+    /// The policies that name the hooks
+    #[arg(long, value_name = "FILE", requires = "hooks")]
+    pub policy: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

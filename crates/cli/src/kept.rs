@@ -4,13 +4,11 @@
 //! A report that cannot be written is lost, and the copy goes on. Reports hold names of files, hosts and users, so only
 //! their owner can read them. They never hold keys or passwords.
 
-use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haul_transfer::whole_file::{Mode, WholeFile};
+use haul_transfer::own::{self, OwnDirectory, Weight};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{ErrorLine, Named, ReportLine, SCHEMA};
@@ -58,25 +56,29 @@ pub fn directory() -> Option<PathBuf> {
 
 /// Writes the report. Its name has the time `now` since 1970 and the process `id`.
 pub fn keep(directory: &Path, now: Duration, id: u32, kept: &Kept) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let file = directory.join(format!("{PREFIX}{:015}-{id}{SUFFIX}", now.as_millis()));
-    let written = write(&file, kept);
+    let directory = OwnDirectory::make(directory)?;
+    let written = write(&directory, &format!("{PREFIX}{:015}-{id}{SUFFIX}", now.as_millis()), kept);
     // The rest of a killed copy has a name of ours, too, and is removed when it is old.
-    for old in ours(directory, "")?.into_iter().skip(KEPT_AT_MOST) {
-        let _ = fs::remove_file(old);
+    for old in ours(&directory, "")?.into_iter().skip(KEPT_AT_MOST) {
+        let _ = directory.remove(old);
     }
     written
 }
 
 /// The files, newest first.
 pub fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    ours(directory, SUFFIX)
+    let directory = match OwnDirectory::open(directory) {
+        Ok(directory) => directory,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    Ok(ours(&directory, SUFFIX)?.into_iter().map(|name| directory.path().join(name)).collect())
 }
 
 /// Reads a report. A report of another version, or a file of another kind, is an error.
 pub fn read(file: &Path) -> io::Result<Kept> {
     let mut text = String::new();
-    File::open(file)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+    own::open(file, Weight::Obeyed)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
     let kept: Kept = serde_json::from_str(&text)?;
     match kept.schema {
         SCHEMA => Ok(kept),
@@ -84,27 +86,23 @@ pub fn read(file: &Path) -> io::Result<Kept> {
     }
 }
 
-fn write(file: &Path, kept: &Kept) -> io::Result<()> {
+fn write(directory: &OwnDirectory, name: &str, kept: &Kept) -> io::Result<()> {
     // Not flushed: a power cut may take the report, which only describes a copy.
-    let mut file = WholeFile::begin(file, Mode::Of(0o600))?.without_flush();
+    let mut file = directory.begin(name, 0o600)?.without_flush();
     file.write_all(json_text::line(kept).as_bytes())?;
     file.publish()
 }
 
-fn ours(directory: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| name.starts_with(PREFIX) && name.ends_with(suffix))
-        .collect();
+fn ours(directory: &OwnDirectory, suffix: &str) -> io::Result<Vec<String>> {
+    let names = directory.names(NAMES_MAX)?.into_iter().filter_map(|name| name.into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(PREFIX) && name.ends_with(suffix)).collect();
     // The name begins with the time, always with the same number of digits, so that names sort by time.
     names.sort_unstable_by(|a, b| b.cmp(a));
-    Ok(names.into_iter().map(|name| directory.join(name)).collect())
+    Ok(names)
 }
+
+/// Of the state directory, which others use, too: it has a file for each report and a few more.
+const NAMES_MAX: usize = 100_000;
 
 const PREFIX: &str = "report-";
 const SUFFIX: &str = ".json";
@@ -117,6 +115,7 @@ const MAX_FILE_BYTES: u64 = 8 << 20;
 
 #[cfg(test)]
 pub mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use haul_job::{Error, Fault, Place};
 use haul_transfer::Surroundings;
+use haul_transfer::own::Weight;
 use haul_transfer::trusted_keys::{self, Trusted};
 
 use crate::args::{Key, KeyAction, Trust};
@@ -22,7 +23,7 @@ pub fn run(typed: &Key) -> ExitCode {
             Ok(Told { text: line_of(&key.to_string()), aside })
         }),
         KeyAction::Show(typed) => key_file(typed.file.clone(), "id_ed25519").and_then(|file| {
-            let key = trusted_keys::load_identity(&file)?.public();
+            let key = trusted_keys::load_identity(&file, Weight::NamedSecret)?.public();
             Ok(Told { text: line_of(&key.to_string()), aside: fingerprint(&key.fingerprint()) })
         }),
         KeyAction::Trust(typed) => trust(typed).map(|text| Told { text, aside: String::new() }),

@@ -7,14 +7,14 @@
 //! seconds, so that a daemon that starts anew goes on counting.
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::PathBuf;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use haul_job::{Error, Fault};
 use haul_net::PublicKey;
-use haul_transfer::whole_file;
+use haul_transfer::own::{self, OwnDirectory, Weight};
 
 use crate::limits::{DAYS_WRITTEN_EVERY, MAX_LIST_BYTES, RATE_BURST};
 use crate::log::Log;
@@ -58,8 +58,7 @@ impl Allowances {
     /// With what an earlier daemon has counted today. `file`: where it is kept; `None`: nowhere.
     pub(crate) fn open(file: Option<PathBuf>, now: SystemTime) -> Self {
         let mut keys = HashMap::new();
-        let text = file.as_ref().filter(|file| fs::metadata(file).is_ok_and(|found| found.len() <= MAX_LIST_BYTES));
-        let text = text.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+        let text = file.as_deref().and_then(|file| read(file).ok()).unwrap_or_default();
         let mut lines = text.lines();
         let today = day(now);
         if lines.next().and_then(|line| line.strip_prefix("day ")) == Some(today.to_string().as_str()) {
@@ -98,13 +97,24 @@ impl Allowances {
             }
         }
         if is_new {
-            let made = file.parent().map_or(Ok(()), fs::create_dir_all);
-            let kept = made.and_then(|()| whole_file::write(file, text.as_bytes(), whole_file::Mode::Of(0o600)));
-            if let Err(error) = kept {
+            if let Err(error) = write(file, &text) {
                 log.warn(&format!("warning: what keys have moved today cannot be kept in {}: {error}", file.display()));
             }
         }
     }
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    own::open(file, Weight::Obeyed)?.take(MAX_LIST_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let directory = OwnDirectory::make(file.parent().unwrap_or(Path::new("/")))?;
+    let mut out = directory.begin(file.file_name().unwrap_or_default(), 0o600)?;
+    out.write_all(text.as_bytes())?;
+    out.publish()
 }
 
 impl Allowance {
@@ -168,6 +178,8 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const KEY: PublicKey = PublicKey([7; 32]);

@@ -1,18 +1,16 @@
 //! The list of authorised keys as it stands in its file: read again when the file changes, and refused when others
 //! may write it.
 
-use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_transfer::planted;
+use haul_transfer::own::{self, NotOurs, Weight};
 
 use crate::authorized::{BadLine, List};
 use crate::limits::MAX_LIST_BYTES;
 use crate::lookout::{Lookout, Say};
-use crate::own_files;
+use crate::own_files::{self, OwnPaths};
 use crate::version::Version;
 
 /// The list of keys, as its file has it now.
@@ -34,14 +32,20 @@ struct Held {
 
 impl Authority {
     /// Until the file is read, nobody is authorised. `say` takes the lines for the log, once for each change.
-    pub fn new(path: &Path, identity: &Path, say: Say) -> Authority {
-        let lookout = Lookout::new(identity.to_owned(), path.to_owned(), Box::new(own_files::uid_of), Arc::clone(&say));
+    pub(crate) fn new(path: &Path, own: Arc<OwnPaths>, say: Say) -> Authority {
+        let lookout = Lookout::new(own, path.to_owned(), Box::new(own_files::uid_of), Arc::clone(&say));
         Authority { path: path.to_owned(), say, lookout, held: Mutex::default() }
     }
 
     /// Takes lines for the log.
     pub(crate) fn say(&self) -> Say {
         Arc::clone(&self.say)
+    }
+
+    /// Warns of lines that let somebody in as root, or into a directory that is not there. Each warning stands in the log once as long as
+    /// its line is in the list.
+    pub(crate) fn warn_of(&self, list: &List) {
+        self.lookout.warn_of(list);
     }
 
     /// Its file.
@@ -86,14 +90,12 @@ fn look(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, Li
 
 /// A list of ours that says who gets in, if the file is another one than `version`.
 pub(crate) fn read_own(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, Vec<u8>)>> {
-    // A pipe in the place of the file must not block us.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    check_owner(path, &metadata)?;
-    let found = Version::of(&metadata);
+    // Whoever can write or replace the list can let himself in.
+    let file = own::open(path, Weight::Obeyed).map_err(|error| match NotOurs::of(&error) {
+        Some(not_ours) => io::Error::new(error.kind(), format!("{not_ours}; {}", not_ours.remedy())),
+        None => error,
+    })?;
+    let found = Version::of(&file.metadata()?);
     if version == Some(found) {
         return Ok(None);
     }
@@ -112,19 +114,9 @@ pub fn check(path: &Path) -> io::Result<(List, Vec<BadLine>)> {
     Ok((list, bad))
 }
 
-/// Whoever can write or replace the list can let himself in.
-fn check_owner(path: &Path, file: &Metadata) -> io::Result<()> {
-    if file.uid() != haul_transfer::effective_user() && file.uid() != 0 {
-        return Err(io::Error::other("it belongs to somebody else"));
-    }
-    if file.mode() & planted::OTHERS_WRITE != 0 {
-        return Err(io::Error::other(format!("others may write it (mode {:03o}); chmod 600 it", file.mode() & 0o777)));
-    }
-    planted::check(path)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::sync::mpsc;
     use std::time::{Duration, Instant};
@@ -153,7 +145,8 @@ mod tests {
             let said: Arc<Mutex<Vec<String>>> = Arc::default();
             let log = Arc::clone(&said);
             let say: Say = Arc::new(move |text: &str, _| log.lock().unwrap().push(text.to_owned()));
-            Place { authority: Authority::new(&file, &dir.path().join("host"), say), file, _dir: dir, said }
+            let own = Arc::new(OwnPaths::new(&dir.path().join("host"), &file));
+            Place { authority: Authority::new(&file, own, say), file, _dir: dir, said }
         }
 
         fn said(&self) -> String {
@@ -225,8 +218,9 @@ mod tests {
             let _ = silence.lock().unwrap().recv();
             Err(io::ErrorKind::TimedOut.into())
         };
-        let (identity, say) = (place.file.with_file_name("host"), Arc::clone(&place.authority.say));
-        place.authority.lookout = Lookout::new(identity, place.file.clone(), Box::new(find_account), say);
+        let own = Arc::new(OwnPaths::new(&place.file.with_file_name("host"), &place.file));
+        let say = Arc::clone(&place.authority.say);
+        place.authority.lookout = Lookout::new(own, place.file.clone(), Box::new(find_account), say);
         let (says, in_time) = mpsc::channel();
         std::thread::scope(|scope| {
             let place = &place;
@@ -264,6 +258,26 @@ mod tests {
         assert!(!place.knows(&KEY));
         fs::set_permissions(place.file.parent().unwrap(), fs::Permissions::from_mode(0o1777)).unwrap();
         assert!(place.knows(&KEY));
+    }
+
+    #[test]
+    fn lines_that_are_added_while_the_daemon_runs_are_warned_of_as_at_its_start() {
+        let place = Place::new();
+        let dir = place.file.parent().unwrap().canonicalize().unwrap();
+        fs::create_dir(dir.join("data")).unwrap();
+        let line = |name: &str, number| format!("ro root={}/{name} {} {name}\n", dir.display(), key(number));
+        let first = line("data", 1);
+        place.write(&first);
+        // As the start does.
+        place.authority.warn_of(&check(&place.file).unwrap().0);
+        place.write(&format!("{first}{}", line("missing", 2)));
+        place.authority.list();
+        place.eventually_says("/missing is no directory (or out of reach), for missing");
+        let of_root = "without user=NAME its client acts as root within its directory, for ";
+        if haul_transfer::is_root() {
+            place.eventually_says(&format!("{of_root}missing"));
+            assert_eq!(place.said().matches(&format!("{of_root}data")).count(), 1, "once: {}", place.said());
+        }
     }
 
     #[test]

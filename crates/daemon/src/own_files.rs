@@ -1,37 +1,84 @@
-//! Keeps clients away from the daemon's own files: its private key and its list of keys. A client that reads the
-//! private key can pose as the daemon. A client that writes the list can let anybody into any directory.
+//! Keeps clients away from the daemon's own files, and from those of its user's `haul`. A client that reads a private key can pose as its
+//! holder. A client that writes a list, a setting or what haul remembers can let anybody in, or have programs run.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use haul_transfer::Grant;
+use haul_transfer::class_policy::ClassPolicy;
+use haul_transfer::{Grant, Surroundings};
 
 use crate::log::escaped;
 
+/// Where these files are, as the daemon was told.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnPaths(Vec<(PathBuf, Harm)>);
+
+/// What a client could do with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Harm {
+    /// Whoever reads it has a key.
+    IfRead,
+    /// Whoever replaces it decides what haul does. Whoever reads it learns what its mode hides from others.
+    IfWritten,
+}
+
+impl OwnPaths {
+    /// The daemon's private key and its list of keys.
+    pub(crate) fn new(identity: &Path, list: &Path) -> Self {
+        Self(vec![(identity.to_owned(), Harm::IfRead), (list.to_owned(), Harm::IfWritten)])
+    }
+
+    /// Also the key of a certificate.
+    pub(crate) fn with_secret(mut self, file: Option<&Path>) -> Self {
+        self.0.extend(file.map(|file| (file.to_owned(), Harm::IfRead)));
+        self
+    }
+
+    /// Also a file that the daemon obeys.
+    pub(crate) fn with_obeyed(mut self, file: Option<&Path>) -> Self {
+        self.0.extend(file.map(|file| (file.to_owned(), Harm::IfWritten)));
+        self
+    }
+
+    /// Also what haul keeps for the account of the daemon: another copy of that account would obey it.
+    pub(crate) fn with_those_of(mut self, surroundings: &Surroundings) -> Self {
+        let Surroundings { config, state, runtime, cache, policy_files, network_files, .. } = surroundings;
+        self = self.with_secret(surroundings.config_file("id_ed25519").as_deref());
+        for directory in [config, state, runtime, cache] {
+            self = self.with_obeyed(directory.as_deref());
+        }
+        for file in policy_files.iter().chain(network_files) {
+            self = self.with_obeyed(Some(file));
+        }
+        // The programs that a policy names, and this one.
+        for program in ClassPolicy::load(policy_files).programs().chain(std::env::current_exe().ok()) {
+            self = self.with_obeyed(Some(&program));
+        }
+        self
+    }
+
+    /// Looks up where the files are now.
+    pub(crate) fn find(&self) -> OwnFiles {
+        OwnFiles(self.0.iter().map(|(path, harm)| (Whereabouts::of(path), *harm)).collect())
+    }
+}
+
 /// The files, and where they are.
 #[derive(Debug)]
-pub(crate) struct OwnFiles {
-    identity: Whereabouts,
-    list: Whereabouts,
-}
+pub(crate) struct OwnFiles(Vec<(Whereabouts, Harm)>);
 
 /// The number of an account, by its name. `None`: there is no such account. The look-up may take a while.
 pub(crate) type FindAccount<'a> = &'a mut dyn FnMut(&str) -> io::Result<Option<u32>>;
 
 impl OwnFiles {
-    /// Looks up where the files are now.
-    pub(crate) fn find(identity: &Path, list: &Path) -> OwnFiles {
-        OwnFiles { identity: Whereabouts::of(identity), list: Whereabouts::of(list) }
-    }
-
-    /// Returns why this grant must not be given. `None`: it reaches neither of the daemon's files.
+    /// Returns why this grant must not be given. `None`: it reaches none of the files.
     ///
     /// A grant with an account is harmless if the account is neither root nor the owner of the files: the kernel
-    /// denies it reading the key (`haul_transfer::trusted_keys`) and writing the list (`authority::check_owner`).
+    /// denies it reading the keys and writing the others (`haul_transfer::own`).
     pub(crate) fn within_reach(&self, grant: &Grant, find_account: FindAccount<'_>) -> Option<String> {
         // A missing directory may exist later, when a session begins to work in it.
         let opened = fs::metadata(root_of(grant)).ok().map(|metadata| node(&metadata));
@@ -58,27 +105,41 @@ impl OwnFiles {
         Ok(reached.filter(|_| grant.user.is_none() || !self.is_denied(uid)))
     }
 
+    /// Why a directory must not be shown on the web. Else the files in it that are not shown, by their paths without links.
+    pub(crate) fn hidden_in(&self, root: &Path) -> Result<Vec<PathBuf>, String> {
+        let grant = Grant { root: Some(root.to_owned()), read_only: true, clear: false, ..Grant::default() };
+        let opened = fs::metadata(root).ok().map(|metadata| node(&metadata));
+        let mut hidden = Vec::new();
+        for (own, harm) in &self.0 {
+            match own.is_beneath(root, opened) {
+                false => {}
+                true if *harm == Harm::IfRead => return Err(own.told("read", &grant)),
+                // Mounted there under another path: its path does not say what has to be hidden.
+                true if !own.names.iter().any(|name| name.starts_with(root)) => return Err(own.told("read", &grant)),
+                true => hidden.extend(own.names.iter().cloned()),
+            }
+        }
+        Ok(hidden)
+    }
+
     fn reached_from(&self, opened: Option<Node>, grant: &Grant) -> Option<String> {
         let root = root_of(grant);
-        let (file, what) = if self.identity.is_beneath(root, opened) {
-            (&self.identity, if grant.read_only { "read" } else { "read and replace" })
-        } else if !grant.read_only && self.list.is_beneath(root, opened) {
-            (&self.list, "replace")
-        } else {
-            return None;
-        };
-        let text = |path: &Path| escaped(path.as_os_str().as_encoded_bytes());
-        let unseen = file.unseen.as_ref().map(|why| format!(" as far as can be seen ({why})")).unwrap_or_default();
-        Some(format!(
-            "its client could {what} the daemon's own {}, which lies in root={}{unseen}: name a directory that holds \
-             none of the daemon's files, or have them elsewhere (--identity, --authorized-keys)",
-            text(&file.path),
-            text(root)
-        ))
+        self.0.iter().find_map(|(own, harm)| {
+            if !own.is_beneath(root, opened) {
+                return None;
+            }
+            let (reads, writes) = (*harm == Harm::IfRead || own.is_private, !grant.read_only);
+            match (reads, writes) {
+                (true, true) => Some(own.told("read and replace", grant)),
+                (true, false) => Some(own.told("read", grant)),
+                (false, true) => Some(own.told("replace", grant)),
+                (false, false) => None,
+            }
+        })
     }
 
     fn is_denied(&self, uid: u32) -> bool {
-        uid != 0 && ![&self.identity, &self.list].iter().any(|own| own.may_be_owned_by(uid))
+        uid != 0 && !self.0.iter().any(|(own, _)| own.may_be_owned_by(uid))
     }
 }
 
@@ -104,11 +165,13 @@ struct Whereabouts {
     /// harmless.
     unseen: Option<String>,
     owner: Option<u32>,
+    /// Its mode hides it from others.
+    is_private: bool,
 }
 
 impl Whereabouts {
     fn of(file: &Path) -> Whereabouts {
-        let names = haul_transfer::planted::names_of(file);
+        let names = haul_transfer::own::names_of(file);
         let mut unseen = None;
         let mut look = |path: &Path| match fs::metadata(path) {
             Ok(metadata) => Some(metadata),
@@ -121,8 +184,22 @@ impl Whereabouts {
         };
         let leading = names.iter().flat_map(|name| name.ancestors().skip(1));
         let directories = leading.filter_map(|directory| Some(node(&look(directory)?))).collect();
-        let owner = look(file).map(|metadata| metadata.uid());
-        Whereabouts { path: file.to_owned(), names, directories, unseen, owner }
+        let found = look(file);
+        let owner = found.as_ref().map(Metadata::uid);
+        let is_private = found.is_some_and(|found| found.mode() & OTHERS_READ == 0);
+        Whereabouts { path: file.to_owned(), names, directories, unseen, owner, is_private }
+    }
+
+    /// Why its directory is no directory for a client who could do this.
+    fn told(&self, what: &str, grant: &Grant) -> String {
+        let text = |path: &Path| escaped(path.as_os_str().as_encoded_bytes());
+        let unseen = self.unseen.as_ref().map(|why| format!(" as far as can be seen ({why})")).unwrap_or_default();
+        format!(
+            "its client could {what} the daemon's own {}, which lies in root={}{unseen}: name a directory that holds \
+             none of the daemon's files, or have them elsewhere (--identity, --authorized-keys, XDG_STATE_HOME and the like)",
+            text(&self.path),
+            text(root_of(grant))
+        )
     }
 
     fn may_be_owned_by(&self, uid: u32) -> bool {
@@ -137,17 +214,20 @@ impl Whereabouts {
     }
 }
 
+/// Readable for all.
+const OTHERS_READ: u32 = 0o004;
+
 /// Device and inode.
 type Node = (u64, u64);
 
-fn node(metadata: &fs::Metadata) -> Node {
+fn node(metadata: &Metadata) -> Node {
     (metadata.dev(), metadata.ino())
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd as _;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
 
@@ -172,7 +252,7 @@ mod tests {
         let dir = home();
         let at = |name: &str| dir.path().join(name);
         let config = at("home/.config/haul");
-        let own = OwnFiles::find(&config.join("host_ed25519"), &config.join("authorized_keys"));
+        let own = OwnPaths::new(&config.join("host_ed25519"), &config.join("authorized_keys")).find();
         let why = |name: &str, read_only| own.within_reach(&grant(at(name), read_only, None), &mut uid_of);
         for root in ["", "home", "home/.config", "home/.config/haul", "home/data/../.config", "home/./.config/"] {
             let told = why(root, false).unwrap_or_else(|| panic!("{root}"));
@@ -192,7 +272,7 @@ mod tests {
         fs::write(at("keys/host"), "").unwrap();
         fs::write(at("lists/real"), "").unwrap();
         symlink(at("lists/real"), at("home/data/list")).unwrap();
-        let own = OwnFiles::find(&at("keys/host"), &at("home/data/list"));
+        let own = OwnPaths::new(&at("keys/host"), &at("home/data/list")).find();
         let is_refused =
             |name: &str, read_only| own.within_reach(&grant(at(name), read_only, None), &mut uid_of).is_some();
         for root in ["lists", "home/data", "home"] {
@@ -200,6 +280,64 @@ mod tests {
         }
         assert!(is_refused("keys", false) && is_refused("keys", true));
         assert!(!is_refused("home/.config", false));
+    }
+
+    #[test]
+    fn no_key_reaches_what_decides_about_the_daemon_or_about_its_users_haul() {
+        let dir = home();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["state/haul", "run/haul", "cache/haul", "etc", "opt", "tls", "pub"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        let hook = at("opt/hook");
+        let policy = format!("[hooks]\non-raise = ['{0}']\non-release = ['{0}']\n", hook.display());
+        fs::write(at("etc/policy.toml"), policy).unwrap();
+        fs::write(at("home/.config/haul/id_ed25519"), "").unwrap();
+        let surroundings = Surroundings {
+            config: Some(at("home/.config/haul")),
+            state: Some(at("state/haul")),
+            runtime: Some(at("run/haul")),
+            cache: Some(at("cache/haul")),
+            policy_files: vec![at("etc/policy.toml")],
+            network_files: vec![at("lists/networks.toml")],
+            ..Surroundings::default()
+        };
+        fs::write(at("tls/key.pem"), "").unwrap();
+        fs::write(at("pub/cert.pem"), "").unwrap();
+        fs::set_permissions(at("state/haul"), fs::Permissions::from_mode(0o700)).unwrap();
+        let own = OwnPaths::new(&at("keys/host"), &at("pub/authorized_keys"))
+            .with_secret(Some(&at("tls/key.pem")))
+            .with_obeyed(Some(&at("pub/cert.pem")))
+            .with_those_of(&surroundings)
+            .find();
+        let refused = |name: &str| {
+            [false, true].map(|read_only| own.within_reach(&grant(at(name), read_only, None), &mut uid_of).is_some())
+        };
+        // Written it may be by none of these; read where that gives nobody a key, and others may read it.
+        let table = [
+            ("tls", [true, true]),
+            ("home", [true, true]),
+            ("state", [true, true]),
+            ("state/haul", [true, true]),
+            ("run", [true, false]),
+            ("cache", [true, false]),
+            ("etc", [true, false]),
+            ("lists", [true, false]),
+            ("opt", [true, false]),
+            ("pub", [true, false]),
+            ("home/data", [false, false]),
+        ];
+        for (name, expected) in table {
+            assert_eq!(refused(name), expected, "{name}");
+        }
+        let mut hidden = own.hidden_in(&at("pub")).unwrap();
+        hidden.sort();
+        assert_eq!(
+            hidden,
+            [at("pub/authorized_keys"), at("pub/cert.pem")].map(|path| path.canonicalize().unwrap_or(path))
+        );
+        assert!(own.hidden_in(&at("tls")).unwrap_err().contains("could read the daemon's own"));
+        assert_eq!(own.hidden_in(&at("home/data")), Ok(Vec::new()));
     }
 
     #[test]
@@ -214,7 +352,7 @@ mod tests {
         symlink(at("c"), at("d/last")).unwrap();
         symlink("../d/last/list", at("b/list")).unwrap();
         symlink(at("b/list"), at("a/list")).unwrap();
-        let own = OwnFiles::find(&at("home/data/../../keys/host"), &at("a/list"));
+        let own = OwnPaths::new(&at("home/data/../../keys/host"), &at("a/list")).find();
         let is_refused = |name: &str| own.within_reach(&grant(at(name), false, None), &mut uid_of).is_some();
         for root in ["a", "b", "c", "d", "keys"] {
             assert!(is_refused(root), "{root}");
@@ -223,7 +361,7 @@ mod tests {
         // Links in a circle lead nowhere.
         symlink(at("a/one"), at("b/other")).unwrap();
         symlink(at("b/other"), at("a/one")).unwrap();
-        let own = OwnFiles::find(&at("keys/host"), &at("a/one"));
+        let own = OwnPaths::new(&at("keys/host"), &at("a/one")).find();
         assert!(own.within_reach(&grant(at("b"), false, None), &mut uid_of).is_some());
     }
 
@@ -233,7 +371,7 @@ mod tests {
         let dir = home();
         let at = |name: &str| dir.path().join(name);
         let config = at("home/.config/haul");
-        let own = OwnFiles::find(&config.join("host_ed25519"), &config.join("authorized_keys"));
+        let own = OwnPaths::new(&config.join("host_ed25519"), &config.join("authorized_keys")).find();
         let line = grant(at("home/data"), true, None);
         let reached = |name: &str, uid, line: &Grant| {
             own.within_reach_of(File::open(at(name)).unwrap().as_fd(), uid, line).unwrap().is_some()
@@ -252,7 +390,7 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         symlink(at("keys/circle"), at("keys/circle")).unwrap();
         let is_refused = |identity: &str| {
-            let own = OwnFiles::find(&at(identity), &at("lists/list"));
+            let own = OwnPaths::new(&at(identity), &at("lists/list")).find();
             own.within_reach(&grant(at("home/data"), true, None), &mut uid_of).is_some()
         };
         assert!(is_refused("keys/circle/host"));
@@ -263,15 +401,15 @@ mod tests {
     fn an_account_that_the_kernel_denies_these_files_may_have_their_directory() {
         let dir = home();
         let config = dir.path().join("home/.config/haul");
-        let own = OwnFiles::find(&config.join("host_ed25519"), &config.join("authorized_keys"));
+        let own = OwnPaths::new(&config.join("host_ed25519"), &config.join("authorized_keys")).find();
         let is_refused =
             |user| own.within_reach(&grant(dir.path().join("home"), false, Some(user)), &mut uid_of).is_some();
         assert!(is_refused("root"));
         assert!(is_refused("no-such-user"));
         assert_eq!(is_refused("nobody"), uid_of("nobody").unwrap() == Some(haul_transfer::effective_user()));
         // The owner of the list reaches it.
-        let mut own = OwnFiles::find(&config.join("host_ed25519"), &config.join("authorized_keys"));
-        own.list.owner = uid_of("nobody").unwrap();
+        let mut own = OwnPaths::new(&config.join("host_ed25519"), &config.join("authorized_keys")).find();
+        own.0[1].0.owner = uid_of("nobody").unwrap();
         assert!(own.within_reach(&grant(dir.path().join("home"), false, Some("nobody")), &mut uid_of).is_some());
     }
 }

@@ -65,9 +65,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::own_files::OwnPaths;
 
     fn standing(grant: Grant) -> Standing {
-        Standing { grant, own: OwnFiles::find("/not-there/key".as_ref(), "/not-there/list".as_ref()) }
+        Standing { grant, own: OwnPaths::new("/not-there/key".as_ref(), "/not-there/list".as_ref()).find() }
     }
 
     #[test]

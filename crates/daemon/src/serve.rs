@@ -7,7 +7,6 @@
 //!                      whose directory must not hold the daemon's own files now
 //! ```
 
-use std::collections::HashMap;
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,6 +19,7 @@ use haul_net::{
     Door, DoorOptions, Identity, KeyGreeter, Listener, Policies, PublicKey, ShutdownHandle, Stream, Wanted,
 };
 use haul_transfer::class_policy::ClassPolicy;
+use haul_transfer::own::Weight;
 use haul_transfer::{Desk, Grant, Surroundings, Visit, trusted_keys};
 use haul_wire::lane::Hello;
 
@@ -30,8 +30,9 @@ use crate::limits;
 use crate::listening::{self, Handed, Port};
 use crate::log::{Form, Log, WriteLine, escaped};
 use crate::networks::NetworkFiles;
-use crate::own_files::OwnFiles;
+use crate::own_files::OwnPaths;
 use crate::registrar::{Registrar, Standing};
+use crate::revoked;
 use crate::sessions::{NoRoom, Sessions};
 use crate::web::{self, WebOptions};
 
@@ -83,18 +84,20 @@ pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> R
     };
     let list = list_file(options)?;
     let told = Arc::clone(&log);
-    let authority =
-        Arc::new(Authority::new(&list, &identity_file, Arc::new(move |text, matters| told.tell(text, matters))));
-    if check_list(&list, options, &log)? {
+    let surroundings = surroundings(options);
+    let own = Arc::new(own_paths(&identity_file, &list, &options.web, &surroundings));
+    let say = Arc::new(move |text: &str, matters| told.tell(text, matters));
+    let authority = Arc::new(Authority::new(&list, Arc::clone(&own), say));
+    if check_list(&list, &authority, options, &log)? {
         authority.list();
         if options.check {
             log.say(&format!("the list of keys {} can be used", list.display()));
         }
     }
-    check_class_policy(options, &log)?;
+    check_class_policy(options, &surroundings, &log)?;
     let mut networks = NetworkFiles::open(options.networks.as_ref(), &log)?;
     let mut handed = if options.check { Handed::default() } else { listening::handed()? };
-    let web = web::prepare(&options.web, (handed.http.take(), handed.https.take()), &identity_file, &authority)?;
+    let web = web::prepare(&options.web, (handed.http.take(), handed.https.take()), &own, &authority)?;
     if options.check {
         log.say("the settings are good");
         return Ok(());
@@ -104,12 +107,14 @@ pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> R
         Port::HandedOver(listener) => (listener, ", a socket that was handed over"),
     };
     let address = listener.local_addr();
-    let surroundings = surroundings(options);
+    if let Some(why) = surroundings.why_nothing_is_kept() {
+        log.warn(&format!("warning: {why}"));
+    }
     let house = Arc::new(House {
         port: address.port(),
         paths: options.paths.clone(),
         identity,
-        identity_file,
+        own,
         authority: Arc::clone(&authority),
         allowances: Allowances::open(
             surroundings.state.as_ref().map(|state| state.join("key-days")),
@@ -171,13 +176,23 @@ fn surroundings(options: &Options) -> Surroundings {
     surroundings
 }
 
+/// No key may reach these.
+fn own_paths(identity: &Path, list: &Path, web: &WebOptions, surroundings: &Surroundings) -> OwnPaths {
+    let of_certificate = web.certificate_key.as_ref().or(web.certificate.as_ref());
+    OwnPaths::new(identity, list)
+        .with_secret(of_certificate.map(PathBuf::as_path))
+        .with_obeyed(web.certificate.as_deref())
+        .with_obeyed(Some(&revoked::file_beside(list)))
+        .with_those_of(surroundings)
+}
+
 /// The policy that an option names has to be there.
-fn check_class_policy(options: &Options, log: &Log) -> Result<(), Error> {
+fn check_class_policy(options: &Options, surroundings: &Surroundings, log: &Log) -> Result<(), Error> {
     let bad = |why: String| Error::new(Fault::Usage, why).try_this("docs/classes.md shows what a policy may hold");
-    for file in surroundings(options).policy_files {
-        match ClassPolicy::check(&file) {
+    for file in &surroundings.policy_files {
+        match ClassPolicy::check(file) {
             Ok(Some(told)) => log.say(&format!("policy {told}")),
-            Ok(None) if options.class_policy.as_ref() == Some(&file) => {
+            Ok(None) if options.class_policy.as_ref() == Some(file) => {
                 return Err(bad(format!("there is no policy {}", file.display())));
             }
             Ok(None) => {}
@@ -192,7 +207,7 @@ struct House {
     port: u16,
     paths: AskedPaths,
     identity: Arc<Identity>,
-    identity_file: PathBuf,
+    own: Arc<OwnPaths>,
     authority: Arc<Authority>,
     allowances: Allowances,
     /// Of the account that the daemon runs as.
@@ -313,10 +328,7 @@ impl House {
     ) {
         let (start, key) = (Instant::now(), place.key);
         // Mounts and links may have changed since the list was read.
-        let standing = |house: &House, grant| Standing {
-            grant,
-            own: OwnFiles::find(&house.identity_file, house.authority.path()),
-        };
+        let standing = |house: &House, grant| Standing { grant, own: house.own.find() };
         let (house, class) = (Arc::clone(self), stream.class());
         // Each job of the session is asked for anew, and its network narrows it each time.
         let look = move || {
@@ -397,12 +409,8 @@ fn own_identity(path: &Path, log: &Log) -> Result<Arc<Identity>, Error> {
         log.say(&format!("making the daemon's own key, {}", path.display()));
         return Ok(Arc::new(trusted_keys::generate_identity(path, false)?));
     }
-    let identity = trusted_keys::load_identity(path)?;
     // Whoever can replace the key file makes clients trust a key of his own.
-    haul_transfer::planted::check(path).map_err(|error| {
-        Error::new(Fault::Authentication, format!("cannot use the key {}", path.display())).because(error)
-    })?;
-    Ok(Arc::new(identity))
+    Ok(Arc::new(trusted_keys::load_identity(path, Weight::Secret)?))
 }
 
 fn list_file(options: &Options) -> Result<PathBuf, Error> {
@@ -415,7 +423,7 @@ fn list_file(options: &Options) -> Result<PathBuf, Error> {
 
 /// The daemon refuses to start with a list that others may write. A line that is wrong lets nobody in, and the others hold; `--check`
 /// fails with it. A missing list may come later, unless an option named it. False: the list is missing.
-fn check_list(path: &Path, options: &Options, log: &Log) -> Result<bool, Error> {
+fn check_list(path: &Path, authority: &Authority, options: &Options, log: &Log) -> Result<bool, Error> {
     const LINE: &str = "a line is: ro root=/DIR ed25519:KEY NAME (or rw; what `haul key show` prints at the client; \
                         as root, user=NAME before it)";
     let failed = |cause: String| {
@@ -433,20 +441,7 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<bool, Error> 
                 .try_this(LINE))
         }
         Ok((list, _)) => {
-            // Each account is asked for once, and nobody after one for which there was no answer: it may take seconds.
-            let (mut users, mut is_silent) = (HashMap::new(), false);
-            for authorized in list.grants() {
-                let root = authorized.grant.root.as_deref().unwrap_or(Path::new("/"));
-                if let Some(why) = wrong_root(root) {
-                    let (root, name) = (escaped(root.as_os_str().as_encoded_bytes()), &authorized.comment);
-                    log.warn(&format!("warning: {root} {why}, for {name}"));
-                }
-                let user = authorized.grant.user.as_deref();
-                let why = users.entry(user).or_insert_with(|| wrong_user(user, &mut is_silent));
-                if let Some(why) = why {
-                    log.warn(&format!("warning: {why}, for {}", authorized.comment));
-                }
-            }
+            authority.warn_of(&list);
             Ok(true)
         }
         Err(error) if error.kind() == ErrorKind::NotFound && options.authorized_keys.is_none() => {
@@ -454,42 +449,6 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<bool, Error> 
             Ok(false)
         }
         Err(error) => Err(failed(error.to_string())),
-    }
-}
-
-/// Why the directory of a line cannot be used, as far as the start shows it. Links on the way are refused: another
-/// key may be able to write in the directory where a link stands.
-fn wrong_root(root: &Path) -> Option<String> {
-    match (haul_transfer::open_root(root), root.canonicalize()) {
-        (Ok(_), _) => None,
-        (Err(_), Ok(real)) if real.is_dir() && real != root => {
-            let real = escaped(real.as_os_str().as_encoded_bytes());
-            Some(format!("leads through a symbolic link, which is refused: name the directory itself, root={real}"))
-        }
-        (Err(_), _) => Some("is no directory (or out of reach)".into()),
-    }
-}
-
-/// Why the account of a line cannot be used, as far as the start shows it.
-fn wrong_user(user: Option<&str>, is_silent: &mut bool) -> Option<String> {
-    let Some(name) = user else {
-        return haul_transfer::is_root()
-            .then(|| "without user=NAME its client acts as root within its directory".into());
-    };
-    if *is_silent {
-        return None;
-    }
-    match haul_transfer::account_named(name) {
-        Ok(Some(account)) if account.uid == 0 => {
-            Some(format!("as {} its client acts as root within its directory", escaped(name.as_bytes())))
-        }
-        Ok(Some(account)) if haul_transfer::is_root() || account.uid == haul_transfer::effective_user() => None,
-        Ok(Some(_)) => Some(format!("only root can act as {}", escaped(name.as_bytes()))),
-        Ok(None) => Some(format!("there is no user {}", escaped(name.as_bytes()))),
-        Err(error) => {
-            *is_silent = true;
-            Some(format!("the user {} cannot be looked up: {error}", escaped(name.as_bytes())))
-        }
     }
 }
 

@@ -283,7 +283,7 @@ mod tests {
 
     use super::*;
     use crate::log::Form;
-    use crate::own_files::OwnFiles;
+    use crate::own_files::OwnPaths;
     use crate::registrar::Standing;
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
     }
 
     fn nobody_asks() -> Registrar {
-        let own = OwnFiles::find("/not-there/key".as_ref(), "/not-there/list".as_ref());
+        let own = OwnPaths::new("/not-there/key".as_ref(), "/not-there/list".as_ref()).find();
         Registrar::start(Standing { grant: Grant::default(), own }, || None).unwrap()
     }
 

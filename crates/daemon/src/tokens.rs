@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_job::{Error, Fault};
+use haul_transfer::own::Weight;
 use haul_transfer::{Surroundings, trusted_keys};
 use haul_web::token::{Condition, Number, Secret, Token, nonce};
 
@@ -57,7 +58,7 @@ pub fn issue(identity: Option<PathBuf>, who: &str, options: &TokenOptions) -> Re
         Error::new(Fault::Authentication, "there is no home directory to look for the daemon's key in")
             .try_this("--identity names the key file of the daemon")
     })?;
-    let identity = trusted_keys::load_identity(&file).map_err(|error| match file.exists() {
+    let identity = trusted_keys::load_identity(&file, Weight::NamedSecret).map_err(|error| match file.exists() {
         true => error,
         // Another key than the daemon's would make tokens that open nothing.
         false => {

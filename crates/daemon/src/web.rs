@@ -10,7 +10,7 @@ use std::time::Instant;
 use haul_job::{Error, Fault, ManifestLine};
 use haul_net::{ByFloor, Identity, Listener, Networks, Policies};
 use haul_store::Published;
-use haul_transfer::{Grant, Surroundings, manifest_file};
+use haul_transfer::{Surroundings, manifest_file};
 use haul_web::access::{Access, Asker, Shelf};
 use haul_web::limits::SHELF_KEPT;
 use haul_web::token::{Number, Secret};
@@ -22,7 +22,7 @@ use crate::bind_error::bind_error;
 use crate::certificate::CertificateFiles;
 use crate::limits::MAX_SHELVES_KEPT;
 use crate::log::{Log, escaped};
-use crate::own_files::{self, OwnFiles};
+use crate::own_files::OwnPaths;
 use crate::revoked::Revoked;
 use crate::tokens::SECRET_PURPOSE;
 
@@ -68,20 +68,20 @@ impl At {
 pub(crate) fn prepare(
     options: &WebOptions,
     (http, https): (Option<Listener>, Option<Listener>),
-    identity: &Path,
+    own: &Arc<OwnPaths>,
     authority: &Arc<Authority>,
 ) -> Result<Prepared, Error> {
     let cors = Cors::parse(&options.cors).map_err(|why| {
         Error::new(Fault::Usage, why).try_this("--cors https://viewer.example as a browser shows it, or --cors '*'")
     })?;
     let public = match &options.public {
-        Some(directory) => Some(public(directory, identity, authority.path())?),
+        Some(directory) => Some(public(directory, own)?),
         None => None,
     };
     let access = Arc::new(Directories {
         public,
         authority: Arc::clone(authority),
-        identity: identity.to_owned(),
+        own: Arc::clone(own),
         revoked: Revoked::beside(authority.path(), authority.say()),
         kept: Mutex::default(),
     });
@@ -91,10 +91,13 @@ pub(crate) fn prepare(
             let key = options.certificate_key.as_ref().unwrap_or(certificate);
             let config = haul_web::tls::config(certificate, key, Arc::clone(&access) as Arc<dyn Access>);
             let name = escaped(certificate.as_os_str().as_encoded_bytes());
-            let failed = |error| {
-                Error::new(Fault::Authentication, format!("cannot use the certificate {name}")).because(error).try_this(
+            let failed = |error: io::Error| {
+                let failed =
+                    Error::new(Fault::Authentication, format!("cannot use the certificate {name}")).because(&error);
+                let failed = failed.try_this(
                     "--certificate names a PEM file with the certificate and its chain, --certificate-key its key",
-                )
+                );
+                haul_transfer::advised(failed, &error)
             };
             let config = config.map_err(failed)?;
             let files = CertificateFiles::new(certificate.clone(), key.clone(), Arc::clone(&config));
@@ -201,7 +204,7 @@ type KeptShelf = (Instant, Authorized, Option<Arc<Shelf>>);
 struct Directories {
     public: Option<Arc<Shelf>>,
     authority: Arc<Authority>,
-    identity: PathBuf,
+    own: Arc<OwnPaths>,
     revoked: Revoked,
     /// By line, and when each was opened.
     kept: Mutex<HashMap<Holder, KeptShelf>>,
@@ -258,27 +261,23 @@ impl Directories {
     /// A line with an account needs a process with its rights, which the web does not have: it gives nothing here.
     fn open(&self, line: &Authorized) -> Option<Arc<Shelf>> {
         let root = line.grant.root.as_deref()?;
-        let own = OwnFiles::find(&self.identity, self.authority.path());
-        if line.grant.user.is_some() || own.within_reach(&line.grant, &mut own_files::uid_of).is_some() {
+        if line.grant.user.is_some() {
             return None;
         }
-        let directory = Published::open(root).ok()?;
+        let directory = Published::open(root).ok()?.hiding(self.own.find().hidden_in(root).ok()?);
         let name = if line.comment.is_empty() { format!("line {}", line.line) } else { line.comment.clone() };
         Some(Arc::new(Shelf { directory, name: escaped(name.as_bytes()) }))
     }
 }
 
-fn public(directory: &Path, identity: &Path, list: &Path) -> Result<Arc<Shelf>, Error> {
+fn public(directory: &Path, own: &OwnPaths) -> Result<Arc<Shelf>, Error> {
     let name = escaped(directory.as_os_str().as_encoded_bytes());
     let failed = || Error::new(Fault::FileIo, format!("cannot show the directory {name}"));
-    let grant =
-        Grant { root: Some(directory.to_owned()), read_only: true, clear: false, user: None, ..Grant::default() };
-    if let Some(why) = OwnFiles::find(identity, list).within_reach(&grant, &mut own_files::uid_of) {
-        return Err(failed().because(why));
-    }
+    let hidden = own.find().hidden_in(directory).map_err(|why| failed().because(why))?;
     let directory = Published::open(directory).map_err(|error| {
         failed().because(error).try_this("name the directory by its full path, without symbolic links: /data/public")
     })?;
+    let directory = directory.hiding(hidden);
     // Root would show what nobody else on this host may read.
     let directory = if haul_transfer::is_root() { directory.only_for_all() } else { directory };
     Ok(Arc::new(Shelf { directory, name: "anyone".to_owned() }))

@@ -33,6 +33,17 @@ pub fn parse_haul_name(name: &[u8]) -> Option<u64> {
     exact.then(|| u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()).flatten()
 }
 
+/// Whether this is a name of something that haul is writing: a part, its journal, a directory for them, or a file that gets its name when
+/// it is whole (`.NAME.haul-PROCESS`).
+pub(crate) fn is_draft_name(name: &[u8]) -> bool {
+    let ends_in_process = || {
+        let at = name.windows(BESIDE.len()).rposition(|part| part == BESIDE.as_bytes())?;
+        let process = &name[at + BESIDE.len()..];
+        Some(at > 1 && name[0] == b'.' && !process.is_empty() && process.iter().all(u8::is_ascii_digit))
+    };
+    name.starts_with(PREFIX.as_bytes()) || ends_in_process().unwrap_or(false)
+}
+
 /// The name of the journal that belongs to a part; `None` when `name` is not that of a part.
 pub(crate) fn journal_of_part(name: &[u8]) -> Option<Vec<u8>> {
     parse_haul_name(name)?;
@@ -84,6 +95,8 @@ pub(crate) fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 const PREFIX: &str = ".haul-";
+/// Between a name and the number of a process (`haul_sys::whole_file`).
+const BESIDE: &str = ".haul-";
 const PART_SUFFIX: &str = ".part";
 const JOURNAL_SUFFIX: &str = ".journal";
 

@@ -6,9 +6,9 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use haul_sys::beneath::{self, Links};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom};
@@ -18,6 +18,7 @@ use crate::kernel_files::KernelFiles;
 use crate::limits::LISTING_BUFFER_BYTES;
 use crate::local_file::LocalFile;
 use crate::meta::{Kind, Stat};
+use crate::name::is_draft_name;
 use crate::regular_file::READ_FLAGS;
 
 /// The directory.
@@ -28,6 +29,7 @@ pub struct Published {
     root_path: Vec<u8>,
     device: u64,
     only_for_all: bool,
+    hidden: Vec<PathBuf>,
 }
 
 /// How long a call may take.
@@ -53,6 +55,7 @@ pub enum Opened {
 pub struct OpenDirectory {
     fd: OwnedFd,
     stat: Stat,
+    hidden: Vec<Vec<u8>>,
 }
 
 /// One name in a directory.
@@ -70,7 +73,7 @@ impl Published {
         let root = KernelFiles::Refused.checked(beneath::open_root(path)?)?;
         let device = Stat::of_fd(&root)?.id.dev;
         let root_path = path.as_os_str().as_bytes().to_vec();
-        Ok(Published { root, root_path, device, only_for_all: false })
+        Ok(Published { root, root_path, device, only_for_all: false, hidden: Vec::new() })
     }
 
     /// Only what every user of this host may read. Root may read more, and no stranger is root.
@@ -79,9 +82,20 @@ impl Published {
         Self { only_for_all: true, ..self }
     }
 
+    /// Without these files and directories, which are named by their full paths without links. For readers they are not there.
+    #[must_use]
+    pub fn hiding(self, hidden: Vec<PathBuf>) -> Self {
+        Self { hidden, ..self }
+    }
+
     /// Opens the file or the directory of a path beneath this one. The empty path is this directory.
     pub fn find(&self, path: &[u8], patience: Patience) -> io::Result<Opened> {
+        // What is being written has no name for readers yet.
+        if path.split(|byte| *byte == b'/').any(is_draft_name) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let opened = self.open_beneath(path, READ_FLAGS, patience)?;
+        let hidden = self.hidden_in(&opened)?;
         let stat = Stat::of_fd(&opened)?;
         if self.only_for_all {
             self.check_all_may_read(path, &stat, patience)?;
@@ -91,7 +105,7 @@ impl Published {
         }
         match stat.kind {
             Kind::File => Ok(Opened::File(LocalFile::of_regular(opened), stat)),
-            Kind::Directory => Ok(Opened::Directory(OpenDirectory { fd: opened, stat })),
+            Kind::Directory => Ok(Opened::Directory(OpenDirectory { fd: opened, stat, hidden })),
             Kind::Symlink { .. } | Kind::Special => Err(io::ErrorKind::PermissionDenied.into()),
         }
     }
@@ -205,6 +219,22 @@ impl Published {
             || !rustix::fs::accessat(&directory.fd, name, access, AtFlags::EACCESS).is_err_and(refused)
     }
 
+    /// The hidden names in what was opened.
+    ///
+    /// # Errors
+    /// It is hidden itself, however it was reached.
+    fn hidden_in(&self, opened: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+        if self.hidden.is_empty() {
+            return Ok(Vec::new());
+        }
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))?;
+        if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let below = self.hidden.iter().filter(|hidden| hidden.parent() == Some(&path));
+        Ok(below.filter_map(|hidden| Some(hidden.file_name()?.as_encoded_bytes().to_vec())).collect())
+    }
+
     fn open_beneath(&self, path: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
         match patience {
             Patience::None => {
@@ -272,6 +302,9 @@ impl OpenDirectory {
             if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
                 continue;
             }
+            if is_draft_name(name) || self.hidden.iter().any(|hidden| hidden == name) {
+                continue;
+            }
             let kind = match entry.file_type() {
                 FileType::RegularFile => Some(NameKind::File),
                 FileType::Directory => Some(NameKind::Directory),
@@ -317,6 +350,33 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
+
+    #[test]
+    fn drafts_and_hidden_files_are_not_there_however_they_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("sub/state/deep")).unwrap();
+        let part = String::from_utf8(crate::name::part_name(b"file")).unwrap();
+        let own = ["sub/list", "sub/state/deep/file", &format!("sub/{part}"), "sub/.file.haul-4711"];
+        let shown = ["sub/file", "sub/list2", "list"];
+        own.iter().chain(&shown).for_each(|name| fs::write(top.join(name), name).unwrap());
+        let published = Published::open(&top).unwrap().hiding(vec![top.join("sub/list"), top.join("sub/state")]);
+        let find = |path: &str| published.find(path.as_bytes(), Patience::ForDisk);
+        for name in own.iter().chain(&["sub/state", "sub/state/deep"]) {
+            assert_eq!(find(name).unwrap_err().kind(), io::ErrorKind::NotFound, "{name}");
+        }
+        assert!(shown.iter().all(|name| find(name).is_ok()));
+        let Ok(Opened::Directory(sub)) = find("sub") else { panic!() };
+        let (mut names, _) = sub.names(10).unwrap();
+        names.sort_by(|a, b| a.name.cmp(&b.name));
+        let names: Vec<&[u8]> = names.iter().map(|found| found.name.as_slice()).collect();
+        assert_eq!(names, [b"file".as_slice(), b"list2"]);
+        // As long as nothing is hidden, only drafts are not there.
+        let all = Published::open(&top).unwrap();
+        assert!(
+            all.find(b"sub/list", Patience::ForDisk).is_ok() && all.find(own[2].as_bytes(), Patience::ForDisk).is_err()
+        );
+    }
 
     #[test]
     fn readers_reach_files_and_directories_beneath_and_nothing_else() {

@@ -3,11 +3,12 @@
 //! Nothing here uses the file position, so one descriptor serves many threads. All calls are repeated when a signal
 //! interrupts them and when the kernel moved fewer bytes than asked.
 
+use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 use std::path::Path;
 
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 /// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
@@ -172,16 +173,16 @@ pub fn flush_directory_of(path: &Path) -> io::Result<()> {
     flush_directory(rustix::io::retry_on_intr(|| rustix::fs::open(parent, flags, Mode::empty()))?.as_fd())
 }
 
-/// Gives a file that is held open another name. Fails if the old name before, or the new name after, leads to another
+/// Gives a file that is held open another name in its directory. Fails if the old name before, or the new name after, leads to another
 /// file: another user with write access to the directory has put it there.
-pub fn rename_held(file: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Result<()> {
+pub fn rename_held(file: BorrowedFd<'_>, directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
     let held = rustix::fs::fstat(file)?;
-    let check = |path: &Path| match rustix::fs::lstat(path) {
+    let check = |name: &OsStr| match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(now) if (now.st_dev, now.st_ino) == (held.st_dev, held.st_ino) => Ok(()),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "somebody else has put another file in its place")),
     };
     check(from)?;
-    std::fs::rename(from, to)?;
+    rustix::fs::renameat(directory, from, directory, to)?;
     check(to)
 }
 
@@ -286,10 +287,11 @@ mod tests {
     fn only_the_file_that_is_held_gets_another_name() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        let file = File::create(&from).unwrap();
-        rename_held(file.as_fd(), &from, &to).unwrap();
+        let (file, opened) = (File::create(&from).unwrap(), File::open(dir.path()).unwrap());
+        let rename = || rename_held(file.as_fd(), opened.as_fd(), "from".as_ref(), "to".as_ref());
+        rename().unwrap();
         std::fs::write(&from, b"somebody else's").unwrap();
-        assert!(rename_held(file.as_fd(), &from, &to).is_err());
+        assert!(rename().is_err());
         assert_eq!((std::fs::read(&to).unwrap(), from.exists()), (Vec::new(), true), "nothing was renamed");
     }
 

@@ -25,6 +25,7 @@ pub mod names;
 pub mod namespace;
 mod netlink;
 pub mod outgoing;
+pub mod own;
 #[cfg(any(test, feature = "intercept"))]
 pub mod own_network;
 pub mod poll;

@@ -4,22 +4,24 @@
 //! directory. A file without a name (open(2), O_TMPFILE) vanishes when the process dies. A walk over the directory
 //! finds only complete files.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, Stat};
+use rustix::io::Errno;
 
 /// A file that is being written. Dropped before [`WholeFile::publish`], it leaves no file.
 #[derive(Debug)]
 pub struct WholeFile {
     file: File,
-    path: PathBuf,
+    directory: OwnedFd,
+    name: OsString,
     /// Its temporary name in the same directory, which it may not have yet.
-    beside: PathBuf,
+    beside: OsString,
     is_named: bool,
     flush: bool,
 }
@@ -47,18 +49,22 @@ pub enum InTheWay {
 impl InTheWay {
     /// The entry at this path, if writing there would lose it. A link is not followed.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
-        let kind = match fs::symlink_metadata(path) {
-            Ok(found) => found.file_type(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let is_special = kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket();
-        Ok(match () {
-            () if kind.is_symlink() => Some(InTheWay::Link),
-            () if kind.is_dir() => Some(InTheWay::Directory),
-            () if is_special => Some(InTheWay::Special),
-            () => None,
-        })
+        match rustix::fs::lstat(path) {
+            Ok(found) => Ok(Self::of(&found)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn of(found: &Stat) -> Option<Self> {
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Symlink => Some(InTheWay::Link),
+            FileType::Directory => Some(InTheWay::Directory),
+            FileType::CharacterDevice | FileType::BlockDevice | FileType::Fifo | FileType::Socket => {
+                Some(InTheWay::Special)
+            }
+            FileType::RegularFile | FileType::Unknown => None,
+        }
     }
 
     /// Continues a sentence that names the path.
@@ -79,32 +85,43 @@ impl WholeFile {
     /// The system's, or [`InTheWay::why`] as [`io::ErrorKind::InvalidInput`].
     pub fn begin(path: &Path, mode: Mode) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"))?;
-        check(path)?;
-        let directory = directory_of(path);
-        let before = fs::symlink_metadata(path).ok();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = || rustix::fs::open(directory_of(path), flags, rustix::fs::Mode::empty());
+        Self::begin_in(rustix::io::retry_on_intr(opened)?, name, mode)
+    }
+
+    /// [`WholeFile::begin`] for a name in this directory, wherever that is moved meanwhile.
+    ///
+    /// # Errors
+    /// As [`WholeFile::begin`].
+    pub fn begin_in(directory: OwnedFd, name: &OsStr, mode: Mode) -> io::Result<Self> {
+        let before = free_or_file(&directory, name)?;
         if let Some(before) = &before {
-            check_sticky(directory, before)?;
+            check_sticky(&directory, before)?;
         }
         let mut beside = OsString::from(".");
         beside.push(name);
         beside.push(format!(".haul-{}", std::process::id()));
-        let beside = directory.join(beside);
         let bits = match mode {
             Mode::AsBefore => 0o666,
             Mode::Of(bits) => bits,
         };
         // Left by a process of the same number that was killed.
-        let _ = fs::remove_file(&beside);
-        let (file, is_named) = match open_nameless(directory, bits) {
+        let _ = rustix::fs::unlinkat(&directory, &beside, AtFlags::empty());
+        let (file, is_named) = match open_nameless(&directory, bits) {
             Some(file) => (file, false),
             // O_EXCL: an entry or link that appeared there meanwhile stays untouched.
-            None => (OpenOptions::new().write(true).create_new(true).mode(bits).open(&beside)?, true),
+            None => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                let bits = rustix::fs::Mode::from_raw_mode(bits);
+                (File::from(rustix::io::retry_on_intr(|| rustix::fs::openat(&directory, &beside, flags, bits))?), true)
+            }
         };
-        let begun = Self { file, path: path.to_owned(), beside, is_named, flush: true };
+        let begun = Self { file, directory, name: name.to_owned(), beside, is_named, flush: true };
         if let (Mode::AsBefore, Some(before)) = (mode, &before) {
             // A process that may not change the owner stays the owner.
-            let _ = std::os::unix::fs::fchown(&begun.file, Some(before.uid()), Some(before.gid()));
-            begun.file.set_permissions(fs::Permissions::from_mode(before.mode() & 0o777))?;
+            let _ = std::os::unix::fs::fchown(&begun.file, Some(before.st_uid), Some(before.st_gid));
+            begun.file.set_permissions(fs::Permissions::from_mode(before.st_mode & 0o777))?;
         }
         Ok(begun)
     }
@@ -124,9 +141,9 @@ impl WholeFile {
         if self.flush {
             self.file.sync_all()?;
         }
-        check(&self.path)?;
+        free_or_file(&self.directory, &self.name)?;
         self.name_beside()?;
-        crate::file::rename_held(self.file.as_fd(), &self.beside, &self.path)?;
+        crate::file::rename_held(self.file.as_fd(), self.directory.as_fd(), &self.beside, &self.name)?;
         self.is_named = false;
         self.flush_directory()
     }
@@ -139,21 +156,26 @@ impl WholeFile {
         self.file.sync_all()?;
         self.name_beside()?;
         // Unlike a rename this fails when the name is taken.
-        fs::hard_link(&self.beside, &self.path)?;
+        rustix::fs::linkat(&self.directory, &self.beside, &self.directory, &self.name, AtFlags::empty())?;
         self.flush_directory()
     }
 
     fn name_beside(&mut self) -> io::Result<()> {
         if !self.is_named {
             let nameless = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-            rustix::fs::linkat(CWD, nameless, CWD, &self.beside, AtFlags::SYMLINK_FOLLOW)?;
+            rustix::fs::linkat(CWD, nameless, &self.directory, &self.beside, AtFlags::SYMLINK_FOLLOW)?;
             self.is_named = true;
         }
         Ok(())
     }
 
     fn flush_directory(&self) -> io::Result<()> {
-        if self.flush { File::open(directory_of(&self.path))?.sync_all() } else { Ok(()) }
+        if !self.flush {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = || rustix::fs::openat(&self.directory, ".", flags, rustix::fs::Mode::empty());
+        File::from(rustix::io::retry_on_intr(opened)?).sync_all()
     }
 }
 
@@ -170,7 +192,7 @@ impl Write for WholeFile {
 impl Drop for WholeFile {
     fn drop(&mut self) {
         if self.is_named {
-            let _ = fs::remove_file(&self.beside);
+            let _ = rustix::fs::unlinkat(&self.directory, &self.beside, AtFlags::empty());
         }
     }
 }
@@ -185,28 +207,33 @@ pub fn write(path: &Path, bytes: &[u8], mode: Mode) -> io::Result<()> {
     file.publish()
 }
 
-fn check(path: &Path) -> io::Result<()> {
-    match InTheWay::at(path)? {
-        Some(other) => Err(io::Error::new(io::ErrorKind::InvalidInput, other.why())),
-        None => Ok(()),
+/// What a regular file of this name has, if there is one.
+fn free_or_file(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<Stat>> {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => match InTheWay::of(&found) {
+            Some(other) => Err(io::Error::new(io::ErrorKind::InvalidInput, other.why())),
+            None => Ok(Some(found)),
+        },
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// In a directory like /tmp, a file is replaced only by its owner, the owner of the directory, or root (inode(7), the
 /// sticky bit).
-fn check_sticky(directory: &Path, before: &fs::Metadata) -> io::Result<()> {
-    let around = fs::metadata(directory)?;
+fn check_sticky(directory: &OwnedFd, before: &Stat) -> io::Result<()> {
+    let around = rustix::fs::fstat(directory)?;
     let user = crate::process::effective_user();
-    if around.mode() & 0o1000 != 0 && user != 0 && user != before.uid() && user != around.uid() {
+    if around.st_mode & 0o1000 != 0 && user != 0 && user != before.st_uid && user != around.st_uid {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's, in a directory like /tmp"));
     }
     Ok(())
 }
 
 /// `None` if the file system has no files without a name, or `/proc` is missing to name one.
-fn open_nameless(directory: &Path, mode: u32) -> Option<File> {
-    let flags = OFlags::TMPFILE.bits().cast_signed();
-    let file = OpenOptions::new().read(true).write(true).mode(mode).custom_flags(flags).open(directory).ok()?;
+fn open_nameless(directory: &OwnedFd, mode: u32) -> Option<File> {
+    let (flags, mode) = (OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::from_raw_mode(mode));
+    let file = File::from(rustix::io::retry_on_intr(|| rustix::fs::openat(directory, ".", flags, mode)).ok()?);
     fs::metadata(format!("/proc/self/fd/{}", file.as_raw_fd())).is_ok().then_some(file)
 }
 
@@ -216,6 +243,8 @@ fn directory_of(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+
     use super::*;
 
     fn names(dir: &Path) -> Vec<String> {

@@ -1,12 +1,22 @@
 //! Errors that several rooms raise.
 
+use std::io;
 use std::time::Duration;
 
 use haul_job::{Error, Fault};
 use haul_net::NetError;
 use haul_store::StoreError;
 use haul_store::recording::RecordingError;
+use haul_sys::own::NotOurs;
 use haul_wire::control::Control;
+
+/// An error with what to type against a judgement of [`haul_sys::own`], if it was one.
+pub fn advised(error: Error, why: &io::Error) -> Error {
+    match NotOurs::of(why) {
+        Some(not_ours) => error.try_this(not_ours.remedy()),
+        None => error,
+    }
+}
 
 /// The person said stop.
 pub(crate) fn interrupted() -> Error {

@@ -26,6 +26,7 @@ mod run;
 mod session;
 mod sync;
 
+pub use faults::advised;
 pub use files::{bag, hash_list, manifest_file};
 pub use haul_engine::plan::NEAR_RTT_US;
 pub use haul_store::{drives_terminal, open_root};
@@ -34,10 +35,10 @@ pub use haul_sys::file::try_lock_surely;
 pub use haul_sys::process::{
     ask_to_end, effective_user, is_root, kill_group, leave_terminal, raise_open_file_limit, send_output_to,
 };
-pub use haul_sys::whole_file;
+pub use haul_sys::{own, whole_file};
 pub use haul_wire::PROTOCOL_VERSION;
 pub use kept::surroundings::Surroundings;
-pub use kept::{class_policy, network_classes, networks_observed, networks_shown, planted, trusted_keys};
+pub use kept::{class_policy, network_classes, networks_observed, networks_shown, trusted_keys};
 pub use place::{diff, verify};
 pub use reach::desk::Desk;
 pub use reach::over_ssh::log_in;

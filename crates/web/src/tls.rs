@@ -1,11 +1,12 @@
 //! TLS for the web: a certificate of the host, and readers' certificates where some are known.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use haul_net::policy::CipherFloor;
 use haul_net::{Cipher, preferred_ciphers};
+use haul_sys::own::{self, Weight};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::cipher_suite as suite;
@@ -16,6 +17,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme, SupportedCipherSuite};
 use tokio_rustls::TlsAcceptor;
+use zeroize::Zeroizing;
 
 use crate::access::Access;
 
@@ -55,10 +57,20 @@ pub fn config(certificate: &Path, key: &Path, access: Arc<dyn Access>) -> io::Re
 fn read(certificate: &Path, key: &Path) -> io::Result<Arc<CertifiedKey>> {
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(io::Error::other)?;
-    let key = PrivateKeyDer::from_pem_file(key).map_err(io::Error::other)?;
+    let key = private_key(key)?;
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     CertifiedKey::from_der(chain, key, &provider).map(Arc::new).map_err(io::Error::other)
 }
+
+/// A key that others may read is none: they can pose as this host.
+fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
+    let mut text = Zeroizing::new(Vec::new());
+    own::open(path, Weight::NamedSecret)?.take(MAX_KEY_BYTES).read_to_end(&mut text)?;
+    PrivateKeyDer::from_pem_slice(&text).map_err(io::Error::other)
+}
+
+/// With a certificate and its chain in the same file, a hundredth of it.
+const MAX_KEY_BYTES: u64 = 1 << 20;
 
 /// The certificate that holds now.
 #[derive(Debug)]

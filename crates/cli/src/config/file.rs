@@ -14,13 +14,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::ArgAction;
 use haul_job::{Endpoint, Error, Fault, Place};
+use haul_transfer::own::{self, Weight};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -122,21 +121,15 @@ impl Config {
     }
 }
 
-/// The text. As ssh with its configuration, we refuse a file that others may write: it can name programs to be started.
+/// The text. As ssh with its configuration, we refuse a file that others may write or replace: it can name programs to be started.
 fn text_of(path: &Path) -> Result<Option<String>, Error> {
     let named = || printable(path.as_os_str().as_encoded_bytes());
     let failed = |why: String| Error::new(Fault::Usage, format!("cannot use {}", named())).because(why);
-    let opened = match File::open(path) {
+    let opened = match own::open(path, Weight::Obeyed) {
         Ok(opened) => opened,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
-        Err(error) => return Err(failed(error.to_string())),
+        Err(error) => return Err(haul_transfer::advised(failed(error.to_string()), &error)),
     };
-    let facts: fs::Metadata = opened.metadata().map_err(|error| failed(error.to_string()))?;
-    if (facts.uid() != 0 && facts.uid() != haul_transfer::effective_user()) || facts.mode() & 0o022 != 0 {
-        return Err(
-            failed("others than its user may write to it".to_owned()).try_this(format!("chmod 644 {}", named()))
-        );
-    }
     let mut text = String::new();
     let read = opened.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
     if read as u64 > MAX_BYTES {
@@ -270,6 +263,7 @@ fn text_in(value: &DeValue<'_>) -> Option<String> {
 
 #[cfg(test)]
 pub mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -333,6 +327,11 @@ pub mod tests {
             assert_eq!(Config::read(&path, &cp()).is_ok(), is_fine, "{mode:o}");
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        // Others may put another file there.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let refused = Config::read(&path, &cp()).unwrap_err();
+        assert_eq!(refused.hint, Some(format!("chmod go-w {}", dir.path().display())));
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
         fs::write(&path, vec![b'#'; MAX_BYTES as usize + 1]).unwrap();
         assert!(Config::read(&path, &cp()).unwrap_err().cause.unwrap().contains("longer than"));
     }

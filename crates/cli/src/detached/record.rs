@@ -7,13 +7,12 @@
 //! ```
 //! Records name files and hosts. They hold neither keys nor passwords.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use haul_transfer::whole_file::{Mode, WholeFile};
+use haul_transfer::own::OwnDirectory;
 use serde::{Deserialize, Serialize};
 
 use crate::json::Named;
@@ -92,8 +91,8 @@ impl Records {
 
     /// Makes the record of a new copy, which gets its number here, and removes old ones at `now_s`.
     pub fn claim(&self, copy: Copy, now_s: u64) -> io::Result<(Record, Copy)> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
-        self.remove_old(now_s);
+        let all = OwnDirectory::make(&self.0)?;
+        self.remove_old(&all, now_s);
         let ids = self.ids()?;
         if ids.len() >= RECORDS_MAX {
             return Err(io::Error::other(format!("{RECORDS_MAX} detached copies run already")));
@@ -101,8 +100,8 @@ impl Records {
         let first = ids.first().map_or(1, |last| last.saturating_add(1));
         for id in first..=first.saturating_add(TRIES) {
             let record = self.record(id);
-            match DirBuilder::new().mode(0o700).create(&record.0) {
-                Ok(()) => {
+            match all.make_new_directory(&id.to_string()) {
+                Ok(_) => {
                     let copy = Copy { id, ..copy };
                     record.write(&copy)?;
                     return Ok((record, copy));
@@ -121,18 +120,18 @@ impl Records {
 
     /// All numbers, the newest first.
     pub fn ids(&self) -> io::Result<Vec<u32>> {
-        let entries = match fs::read_dir(&self.0) {
-            Ok(entries) => entries,
+        let names = match OwnDirectory::open(&self.0).and_then(|all| all.names(NAMES_MAX)) {
+            Ok(names) => names,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        let mut ids: Vec<u32> = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+        let mut ids: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
         ids.sort_unstable_by(|a, b| b.cmp(a));
         Ok(ids)
     }
 
     /// Removes what is over for more than a week, and more than [`ENDED_KEPT`] of those that are over.
-    fn remove_old(&self, now_s: u64) {
+    fn remove_old(&self, all: &OwnDirectory, now_s: u64) {
         let over = self.ids().unwrap_or_default().into_iter().filter_map(|id| {
             let record = self.record(id);
             if record.is_alive() {
@@ -140,11 +139,11 @@ impl Records {
             }
             let at_s = record.read().map_or(0, |copy| copy.over_at_s());
             // One that has just been made has no process yet.
-            (now_s.saturating_sub(at_s) >= START_S).then_some((record, at_s))
+            (now_s.saturating_sub(at_s) >= START_S).then_some((id, at_s))
         });
-        for (nth, (record, at_s)) in over.enumerate() {
+        for (nth, (id, at_s)) in over.enumerate() {
             if nth >= ENDED_KEPT || now_s.saturating_sub(at_s) > KEPT_S {
-                let _ = fs::remove_dir_all(&record.0);
+                let _ = all.remove_directory(&id.to_string(), FILES_MAX);
             }
         }
     }
@@ -166,14 +165,14 @@ impl Record {
 
     /// Replaces `copy.json`. Not flushed: a power cut ends the copy, too.
     pub fn write(&self, copy: &Copy) -> io::Result<()> {
-        let mut file = WholeFile::begin(&self.0.join("copy.json"), Mode::Of(0o600))?.without_flush();
+        let mut file = self.open()?.begin("copy.json", 0o600)?.without_flush();
         file.write_all(json_text::line(copy).as_bytes())?;
         file.publish()
     }
 
     pub fn read(&self) -> io::Result<Copy> {
         let mut text = String::new();
-        File::open(self.0.join("copy.json"))?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+        self.open()?.file("copy.json")?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
         let copy: Copy = serde_json::from_str(&text)?;
         match copy.schema {
             SCHEMA => Ok(copy),
@@ -183,13 +182,13 @@ impl Record {
 
     /// The lock of its process. `None`: another process has it.
     pub fn lock(&self) -> io::Result<Option<File>> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.0.join("lock"))?;
+        let file = self.open()?.make_file("lock")?;
         Ok(haul_transfer::try_lock_surely(file.as_fd()).then_some(file))
     }
 
     /// Whether its process lives.
     pub fn is_alive(&self) -> bool {
-        let Ok(file) = File::open(self.0.join("lock")) else { return false };
+        let Ok(file) = self.open().and_then(|directory| directory.file("lock")) else { return false };
         // Where locks do not work, a process of that number has to do.
         let is_there = || {
             let pid = self.read().ok().and_then(|copy| copy.pid);
@@ -200,14 +199,16 @@ impl Record {
 
     /// Sends what this process prints from now on to the log.
     pub fn print_to_log(&self) -> io::Result<()> {
-        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(self.log())?;
+        let mut log = self.open()?.make_file_to_append("log")?;
+        log.seek(io::SeekFrom::End(0))?;
         haul_transfer::send_output_to(log.as_fd())
     }
 
     /// Begins the log anew when it is long. The part before it stays.
     pub fn bound_log(&self) {
-        if fs::metadata(self.log()).is_ok_and(|log| log.len() > LOG_MAX_BYTES / 2)
-            && fs::rename(self.log(), self.0.join("log.1")).is_ok()
+        let Ok(directory) = self.open() else { return };
+        if directory.file("log").and_then(|log| log.metadata()).is_ok_and(|log| log.len() > LOG_MAX_BYTES / 2)
+            && directory.rename("log", "log.1").is_ok()
         {
             let _ = self.print_to_log();
         }
@@ -215,9 +216,9 @@ impl Record {
 
     /// All that is kept of the log.
     pub fn logged(&self) -> io::Result<Vec<u8>> {
-        let mut text = Vec::new();
+        let (directory, mut text) = (self.open()?, Vec::new());
         for name in ["log.1", "log"] {
-            match File::open(self.0.join(name)) {
+            match directory.file(name) {
                 Ok(file) => drop(file.take(LOG_MAX_BYTES).read_to_end(&mut text)?),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -226,8 +227,8 @@ impl Record {
         Ok(text)
     }
 
-    fn log(&self) -> PathBuf {
-        self.0.join("log")
+    fn open(&self) -> io::Result<OwnDirectory> {
+        OwnDirectory::open(&self.0)
     }
 }
 
@@ -243,9 +244,13 @@ const ENDED_KEPT: usize = 20;
 /// So long a process may take to begin.
 pub const START_S: u64 = 30;
 const TRIES: u32 = 100;
+/// More than there are records, and more than a record has files.
+const NAMES_MAX: usize = 10_000;
+const FILES_MAX: usize = 100;
 
 #[cfg(test)]
 pub mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

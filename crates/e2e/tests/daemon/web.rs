@@ -390,3 +390,31 @@ fn no_port_takes_what_is_meant_for_another_and_nobody_falls_back_to_clear() {
     let to_https = stage.haul("client").args(["ls", &format!("haul://{}/", web.https)]).run();
     assert_ne!(to_https.code(), code::OK, "{to_https}");
 }
+
+#[test]
+fn own_files_are_neither_shown_nor_listed_and_a_key_that_others_may_read_is_refused() {
+    needs!(Haul, Tool("openssl"), Tool("curl"));
+    let web = Web::new("");
+    let public = web.stage.at("public");
+    for name in ["data", ".haul-0123456789abcdef.part", ".haul-0123456789abcdef.journal", ".data.haul-17"] {
+        plant::text(&public.join(name), "words\n");
+    }
+    let get = |path: &str| web.curl().arg(format!("http://{}/{path}", web.http)).run().stdout_text();
+    assert!(get("data").contains("words"));
+    for name in [".haul-0123456789abcdef.part", ".haul-0123456789abcdef.journal", ".data.haul-17"] {
+        assert!(!get(name).contains("words") && !get("").contains(name), "{name}");
+    }
+    // A list of keys in the directory is there for nobody; a key in it ends the start.
+    let (certificate, key) = (web.stage.at("cert.pem"), web.stage.at("key.pem"));
+    let check = |key: &std::path::Path| {
+        let serve = web.stage.haul("server").args(["serve", "--check", "--https", "127.0.0.1:0", "--public"]);
+        serve.arg(&public).arg("--certificate").arg(&certificate).arg("--certificate-key").arg(key).run()
+    };
+    check(&key).expect(code::OK);
+    plant::set_mode(&key, 0o644);
+    let remedy = format!("chmod 600 {}", key.display());
+    check(&key).expect(code::AUTHENTICATION).says(&["others may read it", &remedy]);
+    plant::set_mode(&key, 0o600);
+    fs::copy(&key, public.join("key.pem")).expect("space");
+    check(&public.join("key.pem")).expect(code::FILE_IO).says(&["could read the daemon's own", "public/key.pem"]);
+}

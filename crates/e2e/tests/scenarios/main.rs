@@ -26,6 +26,7 @@ mod lists;
 mod memory;
 mod odd_disks;
 mod outlook;
+mod own_places;
 mod owners;
 mod pages;
 mod paths;

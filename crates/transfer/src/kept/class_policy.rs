@@ -266,8 +266,18 @@ impl ClassPolicy {
         self.levels.iter().any(|level| of(&level.file))
     }
 
+    /// The programs that these files name.
+    pub fn programs(&self) -> impl Iterator<Item = PathBuf> {
+        let hooks = self.levels.iter().filter_map(|level| level.file.hooks.as_ref());
+        let commands = hooks.flat_map(|hooks| [&hooks.on_raise, &hooks.on_release]);
+        commands.filter_map(|command| command.first().map(PathBuf::from))
+    }
+
     /// The hooks of the operator, else those of the user.
-    fn hooks(&self) -> Option<HookCommands> {
+    pub(crate) fn hooks(&self) -> Option<HookCommands> {
+        if self.broken.is_some() {
+            return None;
+        }
         let hooks = self.levels.iter().find_map(|level| level.file.hooks.as_ref())?;
         let time_limit = hooks.time_limit_s.map_or(HOOK_TIME, Duration::from_secs).min(MAX_HOOK_TIME);
         Some(HookCommands { on_raise: hooks.on_raise.clone(), on_release: hooks.on_release.clone(), time_limit })

@@ -2,41 +2,16 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use haul_net::Way;
 use serde::{Deserialize, Serialize};
 
-use super::class_policy::HookCommands;
-
-/// From a session to the keeper of its hooks.
+/// From a session to the keeper of its hooks, and what is kept of it. It names no program: the policy in force does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// The path, which the answer names.
     pub(crate) path: u16,
-    pub(crate) commands: Commands,
     pub(crate) request: Request,
-}
-
-/// [`HookCommands`], as they travel and are kept.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Commands {
-    pub(crate) on_raise: Vec<String>,
-    pub(crate) on_release: Vec<String>,
-    pub(crate) time_limit_ms: u64,
-}
-
-impl From<&HookCommands> for Commands {
-    fn from(commands: &HookCommands) -> Self {
-        let HookCommands { on_raise, on_release, time_limit } = commands.clone();
-        Self { on_raise, on_release, time_limit_ms: u64::try_from(time_limit.as_millis()).unwrap_or(u64::MAX) }
-    }
-}
-
-impl Commands {
-    pub(crate) fn time_limit(&self) -> Duration {
-        Duration::from_millis(self.time_limit_ms)
-    }
 }
 
 /// What a hook reads from its standard input.

@@ -13,8 +13,7 @@
 //! side says what it found, and may lie. Values that no honest peer would send are dropped. A line in the file that we cannot
 //! have written is ignored, and goes with the next write.
 
-use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
@@ -127,12 +126,8 @@ fn find_in(file: &Path, path: &PathName) -> Option<KnownPath> {
 
 /// The lines that can be ours.
 fn read(file: &Path) -> Vec<String> {
-    let mut text = String::new();
-    let read = fs::File::open(file).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
-    if read.is_err() {
-        return Vec::new();
-    }
-    ours(&text).map(str::to_owned).collect()
+    let text = own_files::read(file, MAX_FILE_BYTES).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    ours(&text.unwrap_or_default()).map(str::to_owned).collect()
 }
 
 fn ours(text: &str) -> impl Iterator<Item = &str> {
@@ -161,11 +156,8 @@ fn write(file: &Path, path: &PathName, known: &KnownPath) -> io::Result<()> {
     lines.retain(|line| !line.starts_with(&path.0));
     lines.push(format!("{}{}", path.0, line(&known)));
     let lines = &lines[lines.len().saturating_sub(MAX_PATHS)..];
-    own_files::write_whole(file, (lines.join("\n") + "\n").as_bytes(), PRIVATE_MODE, true)
+    own_files::write_whole(file, (lines.join("\n") + "\n").as_bytes())
 }
-
-/// With whom somebody speaks is for him alone.
-const PRIVATE_MODE: u32 = 0o600;
 
 /// What stands behind the name of a path.
 const FIRST_WORD: &str = " rtt_us ";
@@ -205,6 +197,8 @@ fn prefix(address: IpAddr) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn known(lanes: u16) -> KnownPath {

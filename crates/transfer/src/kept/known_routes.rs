@@ -8,15 +8,15 @@
 //! and writes in place. A far side makes no new file. The file is advice: if it is missing, torn or not ours, the next job
 //! measures again.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use haul_store::WriteRoute;
 use haul_sys::file;
+use haul_sys::own::OwnDirectory;
 
 use crate::kept::surroundings::Surroundings;
 
@@ -82,12 +82,12 @@ impl KnownRoutes {
 }
 
 fn open_in(directory: &Path, make: bool) -> Option<File> {
-    if make {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).ok()?;
+    const NAME: &str = "write-routes";
+    match make {
+        true => OwnDirectory::make(directory).and_then(|directory| directory.make_file(NAME)),
+        false => OwnDirectory::open(directory).and_then(|directory| directory.file_to_write(NAME)),
     }
-    let path = directory.join("write-routes");
-    let file = OpenOptions::new().read(true).write(true).create(make).truncate(false).mode(0o600).open(path);
-    file.ok().filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()))
+    .ok()
 }
 
 struct Line {

@@ -8,7 +8,6 @@ pub mod network_classes;
 pub mod networks_observed;
 pub mod networks_shown;
 pub(crate) mod own_files;
-pub mod planted;
 mod policy_file;
 pub(crate) mod priority_time;
 pub(crate) mod surroundings;

@@ -3,8 +3,7 @@
 //! The service adds what is new now and then. `haul networks --observed` reads it.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use haul_engine::rto_floor::{self, Seen};
@@ -41,7 +40,7 @@ pub fn add(path: &Path, new: &ObservedClasses) -> io::Result<()> {
             kept.entry(name.clone()).or_default().merge(observed);
         }
     }
-    own_files::write_whole(path, &written(&kept)?, 0o600, true)
+    own_files::write_whole(path, &written(&kept)?)
 }
 
 fn written(kept: &ObservedClasses) -> io::Result<Vec<u8>> {
@@ -50,14 +49,11 @@ fn written(kept: &ObservedClasses) -> io::Result<Vec<u8>> {
 }
 
 fn read(path: &Path) -> io::Result<ObservedClasses> {
-    let mut text = Vec::new();
-    let opened = match fs::File::open(path) {
-        Ok(opened) => opened,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ObservedClasses::new()),
-        Err(error) => return Err(error),
-    };
-    opened.take(MAX_BYTES).read_to_end(&mut text)?;
-    parse(&text)
+    match own_files::read(path, MAX_BYTES) {
+        Ok(text) => parse(&text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ObservedClasses::new()),
+        Err(error) => Err(error),
+    }
 }
 
 fn parse(text: &[u8]) -> io::Result<ObservedClasses> {
@@ -182,6 +178,8 @@ fn shown(name: String, observed: &Observed) -> ObservedClass {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

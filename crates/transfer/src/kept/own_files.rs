@@ -1,13 +1,11 @@
-//! How a file that haul keeps for its user is written.
+//! How a file that haul keeps for its user is written and read, in a directory that nobody else can change.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
-use std::io::{self, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use haul_sys::whole_file::{Mode, WholeFile};
+use haul_sys::own::{self, OwnDirectory, Weight};
 
 /// Temporary files of killed processes are removed after this time. A write takes milliseconds.
 const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
@@ -15,37 +13,50 @@ const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 /// Leftovers that are removed at once.
 const MAX_LEFTOVERS: usize = 64;
 
-/// Writes a file whole or not at all, with the directories above it: under another name in the same directory, flushed, then under its own.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+/// Names that are looked at for leftovers.
+const MAX_LOOKED_AT: usize = 10_000;
+
+/// With whom somebody speaks is for him alone.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// Writes what haul remembers whole or not at all, with the directories above it: under another name in the same directory, flushed, then
+/// under its own.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default();
+    let directory = OwnDirectory::make(path.parent().unwrap_or(Path::new("/")))?;
     let mut leftover = OsString::from(".");
-    leftover.push(path.file_name().unwrap_or_default());
+    leftover.push(name);
     leftover.push(".haul-");
-    remove_leftovers(dir, &leftover);
-    let mut file = WholeFile::begin(path, Mode::Of(mode))?;
+    remove_leftovers(&directory, &leftover);
+    let mut file = directory.begin(name, PRIVATE_MODE)?;
     file.write_all(bytes)?;
-    if replace { file.publish() } else { file.publish_new() }
+    file.publish()
+}
+
+/// The text of what haul remembers, at most so long.
+pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    own::open(path, Weight::Obeyed)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Removes temporary files of earlier processes. A failure does no harm.
-fn remove_leftovers(dir: &Path, prefix: &OsString) {
+fn remove_leftovers(directory: &OwnDirectory, prefix: &OsString) {
     let prefix = prefix.as_encoded_bytes();
     let is_ours =
         |name: &[u8]| name.strip_prefix(prefix).is_some_and(|id| !id.is_empty() && id.iter().all(u8::is_ascii_digit));
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| is_ours(entry.file_name().as_encoded_bytes())).take(MAX_LEFTOVERS) {
-        let modified = entry.metadata().and_then(|metadata| metadata.modified());
-        let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+    let names = directory.names(MAX_LOOKED_AT).unwrap_or_default();
+    for name in names.iter().filter(|name| is_ours(name.as_encoded_bytes())).take(MAX_LEFTOVERS) {
+        let age = directory.modified(name).ok().and_then(|modified| modified.elapsed().ok());
         if age.is_some_and(|age| age > LEFTOVER_AGE) {
-            let _ = fs::remove_file(entry.path());
+            let _ = directory.remove(name);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use std::fs::{self, File};
     use std::os::unix::fs::PermissionsExt as _;
     use std::time::SystemTime;
 
@@ -57,7 +68,7 @@ mod tests {
         let (file, victim) = (dir.path().join("paths"), dir.path().join("victim"));
         fs::write(&victim, "as it was").unwrap();
         std::os::unix::fs::symlink(&victim, dir.path().join(format!(".paths.haul-{}", std::process::id()))).unwrap();
-        write_whole(&file, b"new", 0o600, true).unwrap();
+        write_whole(&file, b"new").unwrap();
         assert_eq!((fs::read(&victim).unwrap(), fs::read(&file).unwrap()), (b"as it was".to_vec(), b"new".to_vec()));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
@@ -77,7 +88,7 @@ mod tests {
             File::options().write(true).open(leftover).unwrap().set_modified(long_ago).unwrap();
         }
         fs::create_dir(&file).unwrap();
-        assert!(write_whole(&file, b"new", 0o600, true).is_err(), "a directory has the name");
+        assert!(write_whole(&file, b"new").is_err(), "a directory has the name");
         let left = || {
             let mut names: Vec<_> = fs::read_dir(dir.path())
                 .unwrap()
@@ -87,5 +98,16 @@ mod tests {
             names
         };
         assert_eq!(left(), [".paths.haul-2", ".paths.haul-x", "paths"]);
+    }
+
+    #[test]
+    fn what_somebody_else_may_have_put_there_is_neither_read_nor_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("state/paths");
+        write_whole(&file, b"ours").unwrap();
+        assert_eq!(read(&file, 100).unwrap(), b"ours");
+        fs::set_permissions(file.parent().unwrap(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(read(&file, 100).is_err() && write_whole(&file, b"more").is_err());
+        assert_eq!(fs::read(&file).unwrap(), b"ours");
     }
 }

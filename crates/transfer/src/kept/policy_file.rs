@@ -1,9 +1,10 @@
 //! A file in which an operator, or a user, says how networks are used: read whole, with a bound, or not there.
 
 use std::fmt;
-use std::fs;
-use std::io::{ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
+
+use haul_sys::own::{self, NotOurs, Weight};
 
 /// A policy of a thousand rules takes a tenth of it.
 const MAX_BYTES: u64 = 1 << 20;
@@ -28,13 +29,20 @@ impl fmt::Display for BadPolicy {
     }
 }
 
-/// The text of a file. `None`: it is not there.
+fn why_not(error: &io::Error) -> String {
+    match NotOurs::of(error) {
+        Some(not_ours) => format!("{not_ours}; {}", not_ours.remedy()),
+        None => error.to_string(),
+    }
+}
+
+/// The text of a file. It can name programs and grants rights, so nobody else may write it. `None`: it is not there.
 pub(super) fn read(path: &Path) -> Result<Option<String>, BadPolicy> {
     let bad = |why: String| BadPolicy::of(path, why);
-    let opened = match fs::File::open(path) {
+    let opened = match own::open(path, Weight::Obeyed) {
         Ok(opened) => opened,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(bad(error.to_string())),
+        Err(error) => return Err(bad(why_not(&error))),
     };
     let mut text = String::new();
     let read = opened.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| bad(error.to_string()))?;

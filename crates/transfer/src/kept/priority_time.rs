@@ -6,15 +6,16 @@
 //! There is a file for each key of a daemon's client, and for each user. It is opened before a session gives up its rights, and written while
 //! it is locked, so that sessions at the same time count together. Where it cannot be kept, each session counts for itself.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use haul_sys::file;
+use haul_sys::own::OwnDirectory;
 
 /// What was used is forgotten after this time, in seconds.
 const DAY_S: u64 = 86_400;
@@ -48,10 +49,7 @@ impl PriorityTime {
 }
 
 fn open(directory: &Path, name: &str) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let mut options = fs::OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    options.open(directory.join(name))
+    OwnDirectory::make(directory)?.make_file(name)
 }
 
 fn add_at(file: &File, now_s: u64, used_us: u64) -> io::Result<u64> {

@@ -3,6 +3,7 @@
 //! ```text
 //!   $XDG_CONFIG_HOME/haul or ~/.config/haul        keys, known daemons
 //!   $XDG_STATE_HOME/haul  or ~/.local/state/haul   known paths and routes, last reports
+//!   $XDG_CACHE_HOME/haul  or ~/.cache              programs that were brought here
 //!   $XDG_RUNTIME_DIR/haul or the state's directory  sockets
 //! ```
 
@@ -10,6 +11,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
+
+use haul_sys::own::{self, NotOurs};
 
 use crate::kept::{class_policy, network_classes};
 
@@ -24,6 +27,8 @@ pub struct Surroundings {
     pub state: Option<PathBuf>,
     /// Where sockets lie. The system empties it when the user has logged out.
     pub runtime: Option<PathBuf>,
+    /// Programs that were brought here.
+    pub cache: Option<PathBuf>,
     /// The ssh session that the process was started from, as sshd tells it: address and port of both ends.
     pub ssh_connection: Option<String>,
     /// What may be asked of networks: the operator's file, then the user's.
@@ -90,9 +95,21 @@ impl Surroundings {
             runtime: absolute("XDG_RUNTIME_DIR")
                 .map(|base| base.join("haul"))
                 .or_else(|| directory("XDG_STATE_HOME", ".local/state")),
+            cache: directory("XDG_CACHE_HOME", ".cache"),
             ssh_connection: environment("SSH_CONNECTION").and_then(|words| words.into_string().ok()),
             environment: Environment::default(),
         }
+    }
+
+    /// Why haul remembers nothing: somebody else could have put there what it would find. `None`: it does, or has no place for it.
+    pub fn why_nothing_is_kept(&self) -> Option<String> {
+        let error = own::check_directory(self.state.as_deref()?).err()?;
+        let not_ours = NotOurs::of(&error)?;
+        let state = self.state.as_deref()?.display();
+        Some(format!(
+            "nothing is remembered in {state}, and what is there is not believed: {not_ours}; {}",
+            not_ours.remedy()
+        ))
     }
 
     /// A file of the user's configuration of haul.

@@ -7,19 +7,20 @@
 //! A file is written under another name first, so that it is never seen half-written, and a private key never readable
 //! by others.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{fs, io};
 
 use haul_job::{Error, Fault, SshOptions};
 use haul_net::{Identity, NetError, PublicKey};
+use haul_sys::own::{self, NotOurs, Weight};
+use haul_sys::whole_file::{Mode, WholeFile};
 use haul_wire::PROTOCOL_VERSION;
 use zeroize::Zeroizing;
 
 use crate::faults;
-use crate::kept::own_files::write_whole;
-use crate::kept::planted;
 use crate::kept::surroundings::Surroundings;
 
 /// Longest key or known-hosts file that is read.
@@ -33,9 +34,11 @@ pub(crate) struct ClientKeys {
 
 impl ClientKeys {
     pub(crate) fn load(options: &SshOptions, surroundings: &Surroundings) -> Result<Self, Error> {
-        let own = || surroundings.config_file("id_ed25519");
-        let identity = options.haul_identity.clone().or_else(own).ok_or_else(no_home)?;
-        Ok(Self { identity: Arc::new(load_identity(&identity)?), known: KnownHosts::of(options, surroundings)? })
+        let identity = match &options.haul_identity {
+            Some(named) => load_identity(named, Weight::NamedSecret)?,
+            None => load_identity(&surroundings.config_file("id_ed25519").ok_or_else(no_home)?, Weight::Secret)?,
+        };
+        Ok(Self { identity: Arc::new(identity), known: KnownHosts::of(options, surroundings)? })
     }
 }
 
@@ -45,22 +48,16 @@ fn no_home() -> Error {
 }
 
 /// Reads a private key. Refuses a key that others may read, as ssh does, and a key behind somebody else's link: others may know
-/// it.
-pub fn load_identity(path: &Path) -> Result<Identity, Error> {
+/// it. A key of [`Weight::Secret`] is refused where others could replace it, too.
+pub fn load_identity(path: &Path, weight: Weight) -> Result<Identity, Error> {
     let failed = |cause: String| {
         Error::new(Fault::Authentication, format!("cannot use the key {}", path.display())).because(cause)
     };
-    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+    let file = own::open(path, weight).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => failed(error.to_string()).try_this("make one with: haul key generate"),
-        _ => failed(error.to_string()),
+        _ => faults::advised(failed(error.to_string()), &error),
     })?;
-    let mode = metadata.permissions().mode();
-    if mode & 0o077 != 0 {
-        return Err(failed(format!("others may read it (mode {:03o})", mode & 0o777))
-            .try_this(format!("chmod 600 {}", path.display())));
-    }
-    planted::check_links(path).map_err(|error| failed(error.to_string()))?;
-    let text = Zeroizing::new(read_text(path)?);
+    let text = Zeroizing::new(read_text(path, file)?);
     Identity::from_pem(&text).map_err(|error| failed(error.to_string()))
 }
 
@@ -109,7 +106,11 @@ pub fn trust(path: &Path, host: &str, port: u16, key: &str, replace: bool) -> Re
     }
     // A list kept elsewhere through a link stays there.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let old = if path.exists() { read_text(path)? } else { String::new() };
+    let old = match File::open(path) {
+        Ok(file) => read_text(path, file)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(cannot_read(path).because(error)),
+    };
     let is_other = |line: &&str| !line.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case(&name));
     let mut text: String = old.lines().filter(is_other).flat_map(|line| [line, "\n"]).collect();
     text.push_str(&format!("{name} {key}\n"));
@@ -124,14 +125,27 @@ const PRIVATE_MODE: u32 = 0o600;
 /// Only the owner may say who is known.
 const LIST_MODE: u32 = 0o644;
 
-fn read_text(path: &Path) -> Result<String, Error> {
-    let failed =
-        |cause: String| Error::new(Fault::Authentication, format!("cannot read {}", path.display())).because(cause);
-    let size = fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
-    if size > MAX_FILE_BYTES {
+fn read_text(path: &Path, file: File) -> Result<String, Error> {
+    let failed = |cause: String| cannot_read(path).because(cause);
+    let mut text = String::new();
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
+    if text.len() as u64 > MAX_FILE_BYTES {
         return Err(failed("it is too long for a file of keys".into()));
     }
-    fs::read_to_string(path).map_err(|error| failed(error.to_string()))
+    Ok(text)
+}
+
+fn cannot_read(path: &Path) -> Error {
+    Error::new(Fault::Authentication, format!("cannot read {}", path.display()))
+}
+
+/// Writes a file where its user wants it, whole or not at all, with the directories above it.
+fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let mut file = WholeFile::begin(path, Mode::Of(mode))?;
+    file.write_all(bytes)?;
+    if replace { file.publish() } else { file.publish_new() }
 }
 
 /// The daemons of a list of known hosts, as `host:port`. None, when it cannot be read.
@@ -160,26 +174,28 @@ impl KnownHosts {
 
     /// The list that nobody has named is believed only where nobody else could put another (`XDG_CONFIG_HOME` may lie in `/tmp`).
     fn of_user(path: PathBuf) -> Result<Self, Error> {
-        if path.exists() {
-            let writable = |metadata: fs::Metadata| metadata.permissions().mode() & planted::OTHERS_WRITE != 0;
-            let checked = planted::check(&path).and_then(|()| match writable(fs::metadata(&path)?) {
-                true => Err(io::Error::other("others may write it")),
-                false => Ok(()),
-            });
-            checked.map_err(|error| {
-                Error::new(Fault::Authentication, format!("cannot believe the known daemons of {}", path.display()))
-                    .because(error)
-                    .try_this("chmod go-w it and its directory, or name a list with --known-hosts FILE")
-            })?;
+        let opened = own::open(&path, Weight::Obeyed);
+        if let Some(not_ours) = opened.as_ref().err().and_then(NotOurs::of) {
+            let what = format!("cannot believe the known daemons of {}", path.display());
+            let remedy = format!("{}, or name a list with --known-hosts FILE", not_ours.remedy());
+            return Err(Error::new(Fault::Authentication, what).because(not_ours).try_this(remedy));
         }
-        Self::load(path)
+        Self::read(path, opened)
     }
 
     fn load(path: PathBuf) -> Result<Self, Error> {
-        if !path.exists() {
-            return Ok(Self { path, is_named: false, entries: Vec::new() });
-        }
-        let text = read_text(&path)?;
+        let opened = File::open(&path);
+        Self::read(path, opened)
+    }
+
+    fn read(path: PathBuf, opened: io::Result<File>) -> Result<Self, Error> {
+        let text = match opened {
+            Ok(file) => read_text(&path, file)?,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(Self { path, is_named: false, entries: Vec::new() });
+            }
+            Err(error) => return Err(cannot_read(&path).because(error)),
+        };
         let entries = parse(&text).map_err(|line| {
             Error::new(Fault::Authentication, format!("line {line} of {} is no known host", path.display()))
                 .try_this("a line is: host:port ed25519:<64 hex digits>")
@@ -284,7 +300,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<(String, PublicKey)>, usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{lchown, symlink};
+    use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
 
     use super::*;
 
@@ -309,11 +325,11 @@ mod tests {
         let made = generate_identity(&path, false).unwrap().public();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(generate_identity(&path, false).unwrap_err().cause.as_deref(), Some("there is one already"));
-        assert_eq!(load_identity(&path).unwrap().public(), made);
+        assert_eq!(load_identity(&path, Weight::Secret).unwrap().public(), made);
         assert_ne!(generate_identity(&path, true).unwrap().public(), made);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(load_identity(&path).is_err());
+        assert!(load_identity(&path, Weight::Secret).is_err());
     }
 
     #[test]
@@ -322,13 +338,13 @@ mod tests {
         let (key, link) = (dir.path().join("key"), dir.path().join("link"));
         let made = generate_identity(&key, false).unwrap().public();
         symlink(&key, &link).unwrap();
-        assert_eq!(load_identity(&link).unwrap().public(), made, "a link of our own");
+        assert_eq!(load_identity(&link, Weight::Secret).unwrap().public(), made, "a link of our own");
         if lchown(&link, Some(haul_sys::process::effective_user() + 1), None).is_err() {
             return haul_sys::condition::unmet("only root gives links away");
         }
-        let error = load_identity(&link).unwrap_err();
+        let error = load_identity(&link, Weight::Secret).unwrap_err();
         assert!(error.cause.is_some_and(|cause| cause.contains("belongs to somebody else")));
-        assert_eq!(load_identity(&key).unwrap().public(), made);
+        assert_eq!(load_identity(&key, Weight::Secret).unwrap().public(), made);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Who is where, who sends, who receives.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use haul_job::{Error, Event, Fault, Job, Observer, Place, Report};
 use haul_wire::limits::MAX_MOVERS;
@@ -46,7 +46,14 @@ pub(crate) fn carry_out(
 ) -> Result<Report, Error> {
     // More files may then be open at once; with the old limit it still works.
     let _ = haul_sys::process::raise_open_file_limit();
-    hooks::give_back_what_is_left(surroundings.state.as_deref());
+    hooks::give_back_what_is_left(surroundings);
+    // Once, however many jobs this process carries out.
+    static TELLS: Once = Once::new();
+    TELLS.call_once(|| {
+        if let Some(text) = surroundings.why_nothing_is_kept() {
+            watch.tell(&Event::Warning { text });
+        }
+    });
     check(job)?;
     warn_of_one_host(job, watch);
     let (source, target) = (&job.sources[0].place, &job.target.place);

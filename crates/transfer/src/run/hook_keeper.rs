@@ -5,19 +5,22 @@
 //!   the input ends              the session is over, or its process died: what is raised is released
 //!   start                       records of keepers that died themselves are released
 //! ```
-//! A hook runs without a shell, for a bounded time, and its output is bounded. All of its process group is killed afterwards.
+//! A record says that something is raised, and for which path. What runs is what the policy in force says at that moment. A hook runs without a shell, for a bounded time, and its output is bounded. All of its process group is killed afterwards.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haul_sys::file::try_lock;
+use haul_sys::own::OwnDirectory;
 use haul_sys::process::kill_group;
 
+use crate::kept::class_policy::{ClassPolicy, HookCommands};
 use crate::kept::hook_words::{Answer, Answered, Event, Order};
 use crate::session::hooks::raised;
 
@@ -33,13 +36,15 @@ const MAX_LEFT: usize = 100;
 /// Releases are tried so often.
 const RELEASES: u32 = 3;
 
-/// Runs until its input ends. `state`: where records are kept; without it nothing survives this process.
-pub fn keep_hooks(state: Option<&Path>) -> u8 {
-    let directory = state.map(raised);
+/// Runs until its input ends. `state`: where records are kept; without it nothing survives this process. `policy_files` name the hooks.
+pub fn keep_hooks(state: Option<&Path>, policy_files: &[PathBuf]) -> u8 {
+    // Where somebody else could have put records, there are none, and none are made.
+    let directory = state.and_then(|state| OwnDirectory::make(&raised(state)).ok()).map(Arc::new);
+    let hooks = Hooks(policy_files.to_vec());
     if let Some(directory) = &directory {
-        release_left(directory);
+        release_left(directory, &hooks);
     }
-    let mut keeper = Keeper { directory, raised: Vec::new() };
+    let mut keeper = Keeper { directory, hooks, raised: Vec::new() };
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         let Ok(order) = serde_json::from_str::<Order>(&line) else { break };
@@ -55,8 +60,37 @@ pub fn keep_hooks(state: Option<&Path>) -> u8 {
     0
 }
 
+/// The policies that name the programs.
+struct Hooks(Vec<PathBuf>);
+
+impl Hooks {
+    fn in_force(&self) -> Result<HookCommands, String> {
+        ClassPolicy::load(&self.0).hooks().ok_or_else(|| "no policy in force names hooks".into())
+    }
+
+    fn raise(&self, order: &Order) -> Result<Answer, String> {
+        let commands = self.in_force()?;
+        run(&commands.on_raise, commands.time_limit, order)
+    }
+
+    /// A release that fails is tried again; its record stays for the next start.
+    fn release(&self, order: &mut Order) -> Result<Answer, String> {
+        order.request.event = Event::Release;
+        let commands = self.in_force()?;
+        let mut outcome = Err("nobody tried".to_owned());
+        for _ in 0..RELEASES {
+            outcome = run(&commands.on_release, commands.time_limit, order);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+}
+
 struct Keeper {
-    directory: Option<PathBuf>,
+    directory: Option<Arc<OwnDirectory>>,
+    hooks: Hooks,
     raised: Vec<Raised>,
 }
 
@@ -68,7 +102,8 @@ struct Raised {
 
 /// A file that is locked as long as its keeper lives.
 struct Record {
-    path: PathBuf,
+    directory: Arc<OwnDirectory>,
+    name: String,
     _file: File,
 }
 
@@ -81,9 +116,9 @@ impl Keeper {
                     return refused("it is raised already");
                 }
                 // Before the hook runs: it may have done half of its work when everything dies.
-                let record = self.directory.as_deref().and_then(|directory| Record::write(directory, &order).ok());
+                let record = self.directory.as_ref().and_then(|directory| Record::write(directory, &order).ok());
                 let raised = Raised { order, record };
-                match run(&raised.order.commands.on_raise, &raised.order) {
+                match self.hooks.raise(&raised.order) {
                     Ok(answer) if answer.granted => {
                         self.raised.push(raised);
                         answer
@@ -94,13 +129,13 @@ impl Keeper {
                     }
                     // It may have done a part of its work.
                     Err(why) => {
-                        raised.release();
+                        raised.release(&self.hooks);
                         refused(why)
                     }
                 }
             }
             Event::Release => match self.raised.iter().position(|raised| raised.order.path == order.path) {
-                Some(at) => self.raised.swap_remove(at).release(),
+                Some(at) => self.raised.swap_remove(at).release(&self.hooks),
                 None => refused("it is not raised"),
             },
         }
@@ -108,14 +143,14 @@ impl Keeper {
 
     fn release_all(&mut self) {
         for raised in self.raised.drain(..) {
-            raised.release();
+            raised.release(&self.hooks);
         }
     }
 }
 
 impl Raised {
-    fn release(mut self) -> Answer {
-        match release(&mut self.order) {
+    fn release(mut self, hooks: &Hooks) -> Answer {
+        match hooks.release(&mut self.order) {
             Ok(answer) => {
                 self.forget();
                 answer
@@ -126,40 +161,27 @@ impl Raised {
 
     fn forget(self) {
         if let Some(record) = self.record {
-            let _ = fs::remove_file(&record.path);
+            let _ = record.directory.remove(&record.name);
         }
     }
-}
-
-/// A release that fails is tried again; its record stays for the next start.
-fn release(order: &mut Order) -> Result<Answer, String> {
-    order.request.event = Event::Release;
-    let mut outcome = Err("nobody tried".to_owned());
-    for _ in 0..RELEASES {
-        outcome = run(&order.commands.on_release, order);
-        if outcome.is_ok() {
-            break;
-        }
-    }
-    outcome
 }
 
 impl Record {
-    fn write(directory: &Path, order: &Order) -> io::Result<Self> {
-        fs::create_dir_all(directory)?;
-        let path = directory.join(format!("{}-{}.json", std::process::id(), order.path));
-        let mut file = File::create(&path)?;
+    fn write(directory: &Arc<OwnDirectory>, order: &Order) -> io::Result<Self> {
+        let name = format!("{}-{}.json", std::process::id(), order.path);
+        let mut file = directory.make_file(&name)?;
         try_lock(file.as_fd())?;
+        // A process of the same number may have left one.
+        file.set_len(0)?;
         file.write_all(serde_json::to_string(order).unwrap_or_default().as_bytes())?;
         file.sync_all()?;
-        Ok(Self { path, _file: file })
+        Ok(Self { directory: Arc::clone(directory), name, _file: file })
     }
 }
 
-fn release_left(directory: &Path) {
-    let Ok(entries) = fs::read_dir(directory) else { return };
-    for path in entries.flatten().map(|entry| entry.path()).take(MAX_LEFT) {
-        let Ok(file) = File::open(&path) else { continue };
+fn release_left(directory: &OwnDirectory, hooks: &Hooks) {
+    for name in directory.names(MAX_LEFT).unwrap_or_default() {
+        let Ok(file) = directory.file(&name) else { continue };
         // Whoever holds the lock lives, and releases it.
         if !matches!(try_lock(file.as_fd()), Ok(true)) {
             continue;
@@ -168,8 +190,8 @@ fn release_left(directory: &Path) {
         let is_read = (&file).take(MAX_ANSWER_BYTES).read_to_string(&mut text).is_ok();
         let order = serde_json::from_str::<Order>(&text).ok().filter(|_| is_read);
         // One that cannot be read was not written to its end: its hook did not run.
-        if order.is_none_or(|mut order| release(&mut order).is_ok()) {
-            let _ = fs::remove_file(&path);
+        if order.is_none_or(|mut order| hooks.release(&mut order).is_ok()) {
+            let _ = directory.remove(&name);
         }
     }
 }
@@ -179,7 +201,7 @@ fn refused(why: impl Into<String>) -> Answer {
 }
 
 /// Runs one hook to its end, at most for its time. An error: it failed, and nobody knows what it did.
-fn run(command: &[String], order: &Order) -> Result<Answer, String> {
+fn run(command: &[String], time_limit: Duration, order: &Order) -> Result<Answer, String> {
     let Some((program, arguments)) = command.split_first() else { return Err("there is no program".into()) };
     let mut hook = Command::new(program);
     hook.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -190,7 +212,7 @@ fn run(command: &[String], order: &Order) -> Result<Answer, String> {
         Ok(hook) => hook,
         Err(error) => return Err(format!("{program} cannot be run: {error}")),
     };
-    let deadline = Instant::now() + order.commands.time_limit();
+    let deadline = Instant::now() + time_limit;
     if let Some(mut input) = hook.stdin.take() {
         // It fits into the pipe, so that nobody waits; a hook need not read it.
         let _ = writeln!(input, "{}", serde_json::to_string(&order.request).unwrap_or_default());
@@ -206,7 +228,7 @@ fn run(command: &[String], order: &Order) -> Result<Answer, String> {
         match hook.try_wait() {
             Ok(Some(status)) => break Ok(status),
             Ok(None) if Instant::now() >= deadline => {
-                break Err(format!("{program} took longer than {} s", order.commands.time_limit().as_secs_f64()));
+                break Err(format!("{program} took longer than {} s", time_limit.as_secs_f64()));
             }
             Ok(None) => std::thread::park_timeout(LOOK_EVERY),
             Err(error) => break Err(format!("{program} is lost: {error}")),
@@ -234,11 +256,14 @@ fn answer(program: &str, status: ExitStatus, output: &[u8]) -> Result<Answer, St
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::kept::hook_words::{Commands, Request};
+    use std::fs;
 
-    fn order(script: &str, time_limit_ms: u64) -> Order {
-        let command = vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()];
+    use super::*;
+    use crate::kept::hook_words::Request;
+
+    const LIMIT: Duration = Duration::from_secs(2);
+
+    fn order() -> Order {
         let request = Request {
             event: Event::Raise,
             class: "priority".into(),
@@ -248,13 +273,22 @@ mod tests {
             rate_bytes_per_s: Some(1_000_000),
             until_unix_s: None,
         };
-        let commands = Commands { on_raise: command.clone(), on_release: command, time_limit_ms };
-        Order { path: 0, commands, request }
+        Order { path: 0, request }
+    }
+
+    /// A policy with a hook of this script, and an own directory beside it.
+    fn place(script: &str) -> (tempfile::TempDir, Hooks, Arc<OwnDirectory>) {
+        let dir = tempfile::tempdir().unwrap();
+        let policy = dir.path().join("policy.toml");
+        let hook = format!("['/bin/sh', '-c', '''{script}''']");
+        fs::write(&policy, format!("[hooks]\non-raise = {hook}\non-release = {hook}\ntime-limit-s = 2\n")).unwrap();
+        let directory = Arc::new(OwnDirectory::make(&dir.path().join("state/raised")).unwrap());
+        (dir, Hooks(vec![policy]), directory)
     }
 
     fn answer_of(script: &str) -> Result<Answer, String> {
-        let order = order(script, 2_000);
-        run(&order.commands.on_raise, &order)
+        let command = ["/bin/sh", "-c", script].map(str::to_owned);
+        run(&command, LIMIT, &order())
     }
 
     #[test]
@@ -282,24 +316,38 @@ mod tests {
 
     #[test]
     fn what_a_dead_keeper_left_is_released_at_the_next_start_and_what_a_living_one_holds_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let said = dir.path().join("said");
-        let left = order(&format!("cat >> {}", said.display()), 2_000);
-        let held = Record::write(dir.path(), &left).unwrap();
-        release_left(dir.path());
-        assert!(!said.exists() && held.path.exists(), "its keeper lives");
-        let path = held.path.clone();
+        let said_in = tempfile::tempdir().unwrap();
+        let said = said_in.path().join("said");
+        let (_dir, hooks, raised) = place(&format!("cat >> {}", said.display()));
+        let held = Record::write(&raised, &order()).unwrap();
+        release_left(&raised, &hooks);
+        assert!(!said.exists() && raised.names(9).unwrap().len() == 1, "its keeper lives");
         drop(held);
-        release_left(dir.path());
-        assert!(fs::read_to_string(&said).unwrap().contains("\"event\":\"release\"") && !path.exists());
+        release_left(&raised, &hooks);
+        assert!(fs::read_to_string(&said).unwrap().contains("\"event\":\"release\""));
+        assert!(raised.names(9).unwrap().is_empty());
     }
 
     #[test]
     fn a_release_that_fails_leaves_its_record_for_the_next_start() {
-        let dir = tempfile::tempdir().unwrap();
-        let failing = order("exit 1", 2_000);
-        drop(Record::write(dir.path(), &failing).unwrap());
-        release_left(dir.path());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        let (_dir, hooks, raised) = place("exit 1");
+        drop(Record::write(&raised, &order()).unwrap());
+        release_left(&raised, &hooks);
+        assert_eq!(raised.names(9).unwrap().len(), 1);
+        // Nobody says how it is released: the policy may be on its way back.
+        release_left(&raised, &Hooks(Vec::new()));
+        assert_eq!(raised.names(9).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_record_names_no_program_and_one_that_does_runs_none() {
+        let (dir, _, raised) = place("exit 0");
+        let said = dir.path().join("said");
+        let command = ["/bin/sh", "-c", &format!("echo >> {}", said.display())].map(str::to_owned);
+        let mut record = serde_json::to_value(order()).unwrap();
+        record["commands"] = serde_json::json!({"on_raise": command, "on_release": command, "time_limit_ms": 2_000});
+        fs::write(raised.path().join("1-0.json"), record.to_string()).unwrap();
+        release_left(&raised, &Hooks(Vec::new()));
+        assert!(!said.exists());
     }
 }

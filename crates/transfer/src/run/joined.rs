@@ -213,7 +213,7 @@ impl Joined {
                 let permits =
                     Permits::of(&surroundings.policy_files, surroundings.state.as_deref(), Sending::default());
                 let hooks = permits.hooks().filter(|_| carriage.service != wire::Service::default());
-                let hooks = hooks.and_then(|commands| Hooks::begin(&commands, surroundings.state.clone()));
+                let hooks = hooks.and_then(|_| Hooks::begin(surroundings));
                 let job = SenderJob {
                     sources,
                     listed: job.selection.files_from.clone(),

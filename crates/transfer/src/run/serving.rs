@@ -88,8 +88,8 @@ pub fn serve_control(
     let permits = Permits::of(&surroundings.policy_files, surroundings.state.as_deref(), sending);
     // A file that became wrong is a matter for the log of the daemon, not for this session.
     let policies = network_classes::policies(&surroundings.network_files).unwrap_or_default();
-    let hooks = permits.hooks().and_then(|commands| Hooks::begin(&commands, surroundings.state.clone()));
-    hooks::give_back_what_is_left(surroundings.state.as_deref());
+    let hooks = permits.hooks().and_then(|_| Hooks::begin(surroundings));
+    hooks::give_back_what_is_left(surroundings);
     let served = Served { surroundings, permits, hooks };
     // First: the threads of the session inherit it.
     let entered = rights::enter(grant, visit.as_deref());

@@ -14,8 +14,10 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use crate::kept::class_policy::HookCommands;
-use crate::kept::hook_words::{Answer, Answered, Commands, Event, Order, Request};
+use haul_sys::own::OwnDirectory;
+
+use crate::kept::hook_words::{Answer, Answered, Event, Order, Request};
+use crate::kept::surroundings::Surroundings;
 use crate::sync::lock;
 
 /// This program, also where its file is gone.
@@ -26,25 +28,25 @@ const SELF: &str = "/proc/self/exe";
 pub(crate) struct Hooks(Arc<Desk>);
 
 struct Desk {
-    commands: Commands,
     orders: Mutex<Sender<Order>>,
     answers: Mutex<Receiver<Answered>>,
 }
 
 impl Hooks {
     /// `None`: they could not be begun, and whoever needs them asks for nothing.
-    pub(crate) fn begin(commands: &HookCommands, state: Option<PathBuf>) -> Option<Self> {
+    pub(crate) fn begin(surroundings: &Surroundings) -> Option<Self> {
         let (orders, ordered) = channel::<Order>();
         let (says, answers) = channel();
+        let keeper = Keeper::of(surroundings);
         let thread = std::thread::Builder::new().name("hooks".into());
-        thread.spawn(move || carry(&ordered, &says, state.as_deref())).ok()?;
-        let desk = Desk { commands: commands.into(), orders: Mutex::new(orders), answers: Mutex::new(answers) };
+        thread.spawn(move || carry(&ordered, &says, &keeper)).ok()?;
+        let desk = Desk { orders: Mutex::new(orders), answers: Mutex::new(answers) };
         Some(Self(Arc::new(desk)))
     }
 
     /// Orders a hook; its answer comes later.
     pub(crate) fn order(&self, request: Request) {
-        let order = Order { path: request.path, commands: self.0.commands.clone(), request };
+        let order = Order { path: request.path, request };
         // Without the thread there is no answer, and nothing is granted.
         let _ = lock(&self.0.orders).send(order);
     }
@@ -56,15 +58,18 @@ impl Hooks {
 }
 
 /// Gives back what programs raised that died without a keeper: at the start of the next one.
-pub(crate) fn give_back_what_is_left(state: Option<&Path>) {
-    let Some(state) = state.filter(|state| is_something_left(state)) else { return };
-    if let Ok(mut keeper) = keeper(Some(state)).stdin(Stdio::null()).stdout(Stdio::null()).spawn() {
+pub(crate) fn give_back_what_is_left(surroundings: &Surroundings) {
+    if !surroundings.state.as_deref().is_some_and(is_something_left) {
+        return;
+    }
+    let mut command = Keeper::of(surroundings).command();
+    if let Ok(mut keeper) = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn() {
         let _ = std::thread::Builder::new().name("hooks-left".into()).spawn(move || drop(keeper.wait()));
     }
 }
 
 fn is_something_left(state: &Path) -> bool {
-    std::fs::read_dir(raised(state)).is_ok_and(|mut entries| entries.next().is_some())
+    OwnDirectory::open(&raised(state)).and_then(|raised| raised.names(1)).is_ok_and(|names| !names.is_empty())
 }
 
 /// Where what is raised is kept.
@@ -72,26 +77,42 @@ pub(crate) fn raised(state: &Path) -> PathBuf {
     state.join("raised")
 }
 
-fn keeper(state: Option<&Path>) -> Command {
-    let mut command = Command::new(SELF);
-    command.args(["agent", "--hooks"]).arg0("haul");
-    if let Some(state) = state {
-        command.arg("--state").arg(state);
+/// Where the keeper keeps records, and the policies that name its hooks.
+struct Keeper {
+    state: Option<PathBuf>,
+    policy_files: Vec<PathBuf>,
+}
+
+impl Keeper {
+    fn of(surroundings: &Surroundings) -> Self {
+        Self { state: surroundings.state.clone(), policy_files: surroundings.policy_files.clone() }
     }
-    // A signal from the terminal ends this program, and not the keeper of what it raised.
-    command.process_group(0);
-    command
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(SELF);
+        command.args(["agent", "--hooks"]).arg0("haul");
+        if let Some(state) = &self.state {
+            command.arg("--state").arg(state);
+        }
+        for file in &self.policy_files {
+            command.arg("--policy").arg(file);
+        }
+        // A signal from the terminal ends this program, and not the keeper of what it raised.
+        command.process_group(0);
+        command
+    }
 }
 
 /// Orders one after the other, until the session is over.
-fn carry(orders: &Receiver<Order>, answers: &Sender<Answered>, state: Option<&Path>) {
+fn carry(orders: &Receiver<Order>, answers: &Sender<Answered>, keeper: &Keeper) {
     let Ok(mut next) = orders.recv() else { return };
     let failed = |order: &Order, why: String| Answered {
         path: order.path,
         event: order.request.event,
         answer: Answer { reason: Some(why), ..Answer::default() },
     };
-    let mut keeper = match keeper(state).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
+    let mut command = keeper.command();
+    let mut keeper = match command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
         Ok(keeper) => keeper,
         Err(error) => {
             let why = format!("the keeper of the hooks cannot be started: {error}");

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,7 +50,14 @@ pub fn serve_to(limits: Limits, cors: Option<Cors>) -> Served {
     let port = || Listener::bind_to(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let (listener, over_tls) = (port(), port());
     let (address, tls) = (listener.local_addr(), over_tls.local_addr());
-    let config = haul_web::tls::config(&stand_in("certificate.pem"), &stand_in("key.pem"), access.clone()).unwrap();
+    let key = top.join("key.pem");
+    std::fs::copy(stand_in("key.pem"), &key).unwrap();
+    let mode = |mode| std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o644);
+    let config = |access| haul_web::tls::config(&stand_in("certificate.pem"), &key, access);
+    assert!(config(access.clone()).is_err_and(|error| error.to_string().contains("others may read it")));
+    mode(0o600);
+    let config = config(access.clone()).unwrap();
     let log = Arc::new(Mutex::new(Vec::new()));
     let written = Arc::clone(&log);
     let policies = Arc::new(Policies::default());

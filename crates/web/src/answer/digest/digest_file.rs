@@ -7,20 +7,20 @@
 //! ```
 //! A record whose check does not hold counts as none: then the digest is computed again.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use haul_store::{FileId, Time, Version};
-use haul_sys::whole_file::{self, Mode};
+use haul_sys::own::OwnDirectory;
 
 use super::{Digests, State};
 
 /// The file.
 #[derive(Debug)]
 pub(crate) struct DigestFile {
-    path: PathBuf,
+    directory: OwnDirectory,
+    name: String,
     file: File,
     records: usize,
     most: usize,
@@ -29,17 +29,17 @@ pub(crate) struct DigestFile {
 impl DigestFile {
     /// Opens the file, and reads what it knows, the oldest first. It has at most twice as many records as are kept.
     pub(crate) fn open(path: &Path, most: usize) -> io::Result<(DigestFile, Vec<(State, Digests)>)> {
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(OWN).open(path)?;
+        // Digests that somebody else could have put there are no digests.
+        let directory = OwnDirectory::make(path.parent().unwrap_or(Path::new("/")))?;
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+        let mut file = directory.make_file_to_append(&name)?;
         let mut bytes = Vec::new();
         (&mut file).take((2 * most * RECORD_BYTES) as u64).read_to_end(&mut bytes)?;
         // A process that was killed may have left half a record.
         let whole = bytes.len() - bytes.len() % RECORD_BYTES;
         file.set_len(whole as u64)?;
         let known = bytes[..whole].chunks_exact(RECORD_BYTES).filter_map(parse).collect();
-        Ok((DigestFile { path: path.to_owned(), file, records: whole / RECORD_BYTES, most }, known))
+        Ok((DigestFile { directory, name, file, records: whole / RECORD_BYTES, most }, known))
     }
 
     /// Adds a digest. True: there are too many now, and [`DigestFile::rewrite`] is due.
@@ -52,8 +52,10 @@ impl DigestFile {
     /// Leaves only these.
     pub(crate) fn rewrite<'a>(&mut self, kept: impl Iterator<Item = (&'a State, &'a Digests)>) -> io::Result<()> {
         let bytes: Vec<u8> = kept.flat_map(|(state, digests)| record(state, digests)).collect();
-        whole_file::write(&self.path, &bytes, Mode::Of(OWN))?;
-        self.file = OpenOptions::new().append(true).open(&self.path)?;
+        let mut out = self.directory.begin(&self.name, OWN)?;
+        out.write_all(&bytes)?;
+        out.publish()?;
+        self.file = self.directory.make_file_to_append(&self.name)?;
         self.records = bytes.len() / RECORD_BYTES;
         Ok(())
     }
@@ -111,6 +113,8 @@ pub(crate) fn parse(record: &[u8]) -> Option<(State, Digests)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn one(number: u64) -> (State, Digests) {

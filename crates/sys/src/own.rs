@@ -1,0 +1,827 @@
+//! Opens what haul keeps for its user or obeys: settings, policies, lists, keys, memory, sockets. Nobody else may have put it there.
+//!
+//! Begin at `/` -> open the next name beneath the directory that is held -> judge it through that descriptor -> follow links the same way
+//! -> open the end, judge it, and hand out that descriptor. So nothing is looked at by one name and opened by another look.
+//!
+//! Each directory, link and file on the way belongs to root or to us. Nobody else may write it. Where others may make names and rename
+//! only their own (sticky, as `/tmp`), what comes next has to be ours all the same.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{self, Component, Path, PathBuf};
+use std::{error, fmt};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
+use rustix::io::Errno;
+
+use crate::whole_file::{self, WholeFile};
+use crate::{process, rights};
+
+/// What depends on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// It names programs, grants rights, or is remembered. Others may read it.
+    Obeyed,
+    /// It is a key of this host. Only its owner may read it; a key of root's also a group, without which we could not read it.
+    Secret,
+    /// It is a key that its user has named. As [`Weight::Secret`], in any directory: a file that its owner alone can read is one that its
+    /// owner made. Root may be told to use the file of any user.
+    NamedSecret,
+}
+
+/// Why something is not ours alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotOurs {
+    /// The file, link or directory that is to blame.
+    culprit: PathBuf,
+    fault: Fault,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// It belongs to another user.
+    Owner { of: u32, us: u32 },
+    /// Others may write it.
+    Writable { mode: u32 },
+    /// Others may read it.
+    Readable { mode: u32 },
+    /// Others may have given it this name.
+    Named,
+}
+
+impl NotOurs {
+    /// The judgement in an error of this module. `None`: the system's error.
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+
+    /// What to type.
+    pub fn remedy(&self) -> String {
+        let culprit = self.culprit.display();
+        match self.fault {
+            Fault::Owner { us, .. } => format!("if it is yours: chown {us} {culprit}; else have the files elsewhere"),
+            Fault::Writable { .. } => format!("chmod go-w {culprit}"),
+            Fault::Readable { .. } => format!("chmod 600 {culprit}"),
+            Fault::Named => "move it into a directory that others cannot write".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for NotOurs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let culprit = self.culprit.display();
+        match self.fault {
+            Fault::Owner { of, us } => write!(f, "{culprit} belongs to somebody else (user {of}, and we are {us})"),
+            Fault::Writable { mode } => write!(f, "others may write it: {culprit} has mode {:03o}", mode & 0o7777),
+            Fault::Readable { mode } => write!(f, "others may read it: {culprit} has mode {:03o}", mode & 0o7777),
+            Fault::Named => write!(
+                f,
+                "others may have given {culprit} this name: it has several, in a directory that they may write"
+            ),
+        }
+    }
+}
+
+impl error::Error for NotOurs {}
+
+/// Opens a file for reading.
+///
+/// # Errors
+/// The system's, or [`NotOurs`]. A missing file is [`io::ErrorKind::NotFound`], whoever owns its directory.
+pub fn open(path: &Path, weight: Weight) -> io::Result<File> {
+    let (mut walk, components) = Walk::from_root(path)?;
+    walk.judges_directories = weight != Weight::NamedSecret;
+    walk.file(components, OFlags::RDONLY, weight)
+}
+
+/// The owner of the directory at this path, or of where the next missing one would be made, is trusted with what it will hold.
+///
+/// # Errors
+/// As [`open`]. A missing directory is no error.
+pub fn check_directory(path: &Path) -> io::Result<()> {
+    let (mut walk, components) = Walk::from_root(path)?;
+    match walk.directory(components, None) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => walk.verdict(),
+        result => result,
+    }
+}
+
+/// The path of a file and that of each link that leads to it, none of which goes through a link.
+pub fn names_of(file: &Path) -> Vec<PathBuf> {
+    let mut names = Vec::new();
+    let mut rest = path::absolute(file).ok();
+    while let Some(path) = rest.take().filter(|_| names.len() <= MAX_LINKS) {
+        let (name, behind) = until_link(&path);
+        names.push(name);
+        rest = behind;
+    }
+    names
+}
+
+/// Goes along a full path to its first link: the path of that, and where it leads with what comes behind it. Without a link the path of the
+/// whole, with nothing behind it.
+fn until_link(path: &Path) -> (PathBuf, Option<PathBuf>) {
+    let mut name = PathBuf::new();
+    let mut components = path.components();
+    while let Some(component) = components.next() {
+        if component == Component::ParentDir {
+            // What comes before it is no link.
+            name.pop();
+            continue;
+        }
+        name.push(component);
+        if let Ok(target) = fs::read_link(&name) {
+            let behind = name.parent().unwrap_or(Path::new("/")).join(target).join(components.as_path());
+            return (name, Some(behind));
+        }
+    }
+    (name, None)
+}
+
+/// A directory that nobody else can change, held open.
+#[derive(Debug)]
+pub struct OwnDirectory {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl OwnDirectory {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Self::walk_to(path, None)
+    }
+
+    /// Opens a directory, and makes it and those above it where they are missing, for us alone.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn make(path: &Path) -> io::Result<Self> {
+        Self::walk_to(path, Some(PRIVATE_DIRECTORY))
+    }
+
+    fn walk_to(path: &Path, made: Option<Mode>) -> io::Result<Self> {
+        let (mut walk, components) = Walk::from_root(path)?;
+        walk.directory(components, made)?;
+        Ok(Self { fd: walk.here, path: path::absolute(path)? })
+    }
+
+    /// A directory in this one.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn directory(&self, name: &str) -> io::Result<Self> {
+        self.walk_below(name, None)
+    }
+
+    /// A directory in this one, made where it is missing.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn make_directory(&self, name: &str) -> io::Result<Self> {
+        self.walk_below(name, Some(PRIVATE_DIRECTORY))
+    }
+
+    /// Makes a directory in this one, for us alone.
+    ///
+    /// # Errors
+    /// As [`open`], or something has the name.
+    pub fn make_new_directory(&self, name: &str) -> io::Result<Self> {
+        check_name(OsStr::new(name))?;
+        rustix::fs::mkdirat(&self.fd, name, PRIVATE_DIRECTORY)?;
+        self.directory(name)
+    }
+
+    fn walk_below(&self, name: &str, made: Option<Mode>) -> io::Result<Self> {
+        let (mut walk, components) = self.begin_walk(OsStr::new(name))?;
+        walk.directory(components, made)?;
+        Ok(Self { fd: walk.here, path: self.path.join(name) })
+    }
+
+    /// Its path, for words to people.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a file in it for reading.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        let (mut walk, components) = self.begin_walk(name.as_ref())?;
+        walk.file(components, OFlags::RDONLY, Weight::Obeyed)
+    }
+
+    /// Opens a file in it for reading and writing.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn file_to_write(&self, name: &str) -> io::Result<File> {
+        let (mut walk, components) = self.begin_walk(OsStr::new(name))?;
+        walk.file(components, OFlags::RDWR, Weight::Obeyed)
+    }
+
+    /// [`OwnDirectory::file_to_write`], made where it is missing, for us alone.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn make_file(&self, name: &str) -> io::Result<File> {
+        self.make_file_with(name, OFlags::empty())
+    }
+
+    /// [`OwnDirectory::make_file`]: what is written comes behind what it has.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn make_file_to_append(&self, name: &str) -> io::Result<File> {
+        self.make_file_with(name, OFlags::APPEND)
+    }
+
+    fn make_file_with(&self, name: &str, more: OFlags) -> io::Result<File> {
+        check_name(OsStr::new(name))?;
+        let flags = more | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::io::retry_on_intr(|| rustix::fs::openat(&self.fd, name, flags, PRIVATE_FILE)) {
+            Ok(made) => Ok(File::from(made)),
+            Err(Errno::EXIST) => {
+                let (mut walk, components) = self.begin_walk(OsStr::new(name))?;
+                walk.file(components, OFlags::RDWR | more, Weight::Obeyed)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Begins a file that gets this name when it is whole.
+    ///
+    /// # Errors
+    /// As [`WholeFile::begin`].
+    pub fn begin(&self, name: impl AsRef<OsStr>, mode: u32) -> io::Result<WholeFile> {
+        check_name(name.as_ref())?;
+        WholeFile::begin_in(self.fd.try_clone()?, name.as_ref(), whole_file::Mode::Of(mode))
+    }
+
+    /// Its names, at most so many, in no order.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn names(&self, most: usize) -> io::Result<Vec<OsString>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let listed = rustix::io::retry_on_intr(|| rustix::fs::openat(&self.fd, ".", flags, Mode::empty()))?;
+        let mut buffer = vec![MaybeUninit::uninit(); LISTING_BUFFER_BYTES];
+        let (mut listing, mut names) = (RawDir::new(&listed, &mut buffer), Vec::new());
+        while let Some(entry) = listing.next().filter(|_| names.len() < most) {
+            match entry {
+                Ok(entry) if !matches!(entry.file_name().to_bytes(), b"." | b"..") => {
+                    names.push(OsString::from_vec(entry.file_name().to_bytes().to_vec()));
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(names)
+    }
+
+    /// When a name in it was last written. A link is not followed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn modified(&self, name: &OsStr) -> io::Result<std::time::SystemTime> {
+        let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let since = std::time::Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+        Ok(std::time::UNIX_EPOCH + since)
+    }
+
+    /// Removes a file in it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        check_name(name.as_ref())?;
+        Ok(rustix::fs::unlinkat(&self.fd, name.as_ref(), AtFlags::empty())?)
+    }
+
+    /// Gives a file in it another name in it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        check_name(OsStr::new(from)).and_then(|()| check_name(OsStr::new(to)))?;
+        Ok(rustix::fs::renameat(&self.fd, from, &self.fd, to)?)
+    }
+
+    /// Removes a directory in it with the files in that, at most so many.
+    ///
+    /// # Errors
+    /// The system's; it is not empty.
+    pub fn remove_directory(&self, name: &str, most: usize) -> io::Result<()> {
+        let directory = self.directory(name)?;
+        for name in directory.names(most)? {
+            directory.remove(name)?;
+        }
+        Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn begin_walk(&self, name: &OsStr) -> io::Result<(Walk, Vec<Step>)> {
+        check_name(name)?;
+        let walk = Walk { shown: self.path.clone(), ..Walk::new(self.fd.try_clone()?) };
+        Ok((walk, vec![Step::Down(name.to_owned())]))
+    }
+}
+
+impl AsFd for OwnDirectory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn check_name(name: &OsStr) -> io::Result<()> {
+    let is_name = !matches!(name.as_bytes(), b"" | b"." | b"..") && !name.as_bytes().contains(&b'/');
+    is_name.then_some(()).ok_or(io::Error::new(io::ErrorKind::InvalidInput, "it is no name in a directory"))
+}
+
+/// On the way from directory to directory.
+struct Walk {
+    here: OwnedFd,
+    /// The path of `here`, which goes through no link.
+    shown: PathBuf,
+    links: usize,
+    judges_directories: bool,
+    /// Others may make names in `here`.
+    is_shared: bool,
+    /// What the end has to answer for. A file that is missing answers for nothing.
+    faults: Vec<NotOurs>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Up,
+    Down(OsString),
+}
+
+impl Walk {
+    fn new(here: OwnedFd) -> Self {
+        let shown = PathBuf::from("/");
+        Self { here, shown, links: 0, judges_directories: true, is_shared: false, faults: Vec::new() }
+    }
+
+    /// The steps stand in reverse order.
+    fn from_root(path: &Path) -> io::Result<(Self, Vec<Step>)> {
+        let steps = steps(&path::absolute(path)?);
+        let mut walk = Self::new(open_root()?);
+        let root = rustix::fs::fstat(&walk.here)?;
+        walk.judge_directory(&root);
+        Ok((walk, steps))
+    }
+
+    /// Goes to the directory at the end. `made`: with this mode it is made where it is missing.
+    fn directory(&mut self, mut steps: Vec<Step>, made: Option<Mode>) -> io::Result<()> {
+        while let Some(step) = steps.pop() {
+            match self.step(&step, &mut steps) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let (Step::Down(name), Some(mode)) = (&step, made) else { return Err(error) };
+                    // Not in the directory of somebody else.
+                    self.verdict()?;
+                    match rustix::fs::mkdirat(&self.here, name, mode) {
+                        Ok(()) | Err(Errno::EXIST) => self.step(&step, &mut steps)?,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                result => result?,
+            }
+        }
+        // Others may put files beside ours, which a directory of ours never has.
+        let stat = rustix::fs::fstat(&self.here)?;
+        if self.is_shared {
+            self.faults.push(NotOurs { culprit: self.shown.clone(), fault: Fault::Writable { mode: stat.st_mode } });
+        }
+        self.judge_owner(&self.shown.clone(), &stat, false);
+        self.verdict()
+    }
+
+    /// Opens the file at the end.
+    fn file(&mut self, mut steps: Vec<Step>, flags: OFlags, weight: Weight) -> io::Result<File> {
+        loop {
+            let Some(step) = steps.pop() else { return Err(Errno::ISDIR.into()) };
+            let name = match step {
+                Step::Down(ref name) if steps.is_empty() => name,
+                _ => {
+                    self.step(&step, &mut steps)?;
+                    continue;
+                }
+            };
+            let looked_at = self.look(name)?;
+            let stat = rustix::fs::fstat(&looked_at)?;
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Symlink => {
+                    self.follow(name, &looked_at, &stat, &mut steps)?;
+                    continue;
+                }
+                FileType::RegularFile => {}
+                FileType::Directory => return Err(Errno::ISDIR.into()),
+                _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+            }
+            // Something else may have come to this name since: this descriptor is what counts.
+            let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+            let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(&self.here, name, flags, Mode::empty()));
+            let opened = match opened {
+                Ok(opened) => opened,
+                // Judge it all the same: an unreadable file of somebody else is, first of all, somebody else's.
+                Err(error) => {
+                    self.judge_file(name, &stat, weight);
+                    self.verdict()?;
+                    return Err(error.into());
+                }
+            };
+            let stat = rustix::fs::fstat(&opened)?;
+            if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+            }
+            self.judge_file(name, &stat, weight);
+            self.verdict()?;
+            return Ok(File::from(opened));
+        }
+    }
+
+    fn verdict(&self) -> io::Result<()> {
+        match self.faults.first() {
+            Some(fault) => Err(io::Error::new(io::ErrorKind::PermissionDenied, fault.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn step(&mut self, step: &Step, steps: &mut Vec<Step>) -> io::Result<()> {
+        let name = match step {
+            Step::Down(name) => name.as_os_str(),
+            Step::Up => OsStr::new(".."),
+        };
+        let next = self.look(name)?;
+        let stat = rustix::fs::fstat(&next)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Symlink => self.follow(name, &next, &stat, steps),
+            FileType::Directory => {
+                match step {
+                    Step::Down(name) => self.shown.push(name),
+                    Step::Up => drop(self.shown.pop()),
+                }
+                self.here = next;
+                self.judge_directory(&stat);
+                Ok(())
+            }
+            _ => Err(Errno::NOTDIR.into()),
+        }
+    }
+
+    /// The entry itself, without following a link. A directory that is mounted when it is needed is mounted here (`O_DIRECTORY`).
+    fn look(&self, name: &OsStr) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = |flags| rustix::io::retry_on_intr(|| rustix::fs::openat(&self.here, name, flags, Mode::empty()));
+        match open(flags | OFlags::DIRECTORY) {
+            Err(Errno::NOTDIR | Errno::LOOP) => Ok(open(flags)?),
+            result => Ok(result?),
+        }
+    }
+
+    fn follow(&mut self, name: &OsStr, link: &OwnedFd, stat: &Stat, steps: &mut Vec<Step>) -> io::Result<()> {
+        self.links += 1;
+        if self.links > MAX_LINKS {
+            return Err(Errno::LOOP.into());
+        }
+        self.judge_owner(&self.shown.join(name), stat, false);
+        let target = rustix::fs::readlinkat(link, "", Vec::new())?;
+        let target = Path::new(OsStr::from_bytes(target.as_bytes())).to_owned();
+        if target.is_absolute() {
+            self.here = open_root()?;
+            self.shown = PathBuf::from("/");
+            self.is_shared = false;
+        }
+        steps.extend(self::steps(&target));
+        Ok(())
+    }
+
+    fn judge_directory(&mut self, stat: &Stat) {
+        let is_sticky = stat.st_mode & STICKY != 0;
+        let others_write = stat.st_mode & OTHERS_WRITE != 0 && !self.is_of_our_group_alone(stat);
+        self.is_shared = others_write && is_sticky;
+        if self.judges_directories {
+            self.judge_owner(&self.shown.clone(), stat, true);
+            if others_write && !is_sticky {
+                let fault = Fault::Writable { mode: stat.st_mode };
+                self.faults.push(NotOurs { culprit: self.shown.clone(), fault });
+            }
+        }
+    }
+
+    fn judge_file(&mut self, name: &OsStr, stat: &Stat, weight: Weight) {
+        let (us, path) = (process::effective_user(), self.shown.join(name));
+        let is_secret = weight != Weight::Obeyed;
+        if weight == Weight::NamedSecret && us == 0 {
+            self.faults.retain(|fault| !matches!(fault.fault, Fault::Owner { of, .. } if of == stat.st_uid));
+        } else {
+            self.judge_owner(&path, stat, false);
+        }
+        let mut add = |fault| self.faults.push(NotOurs { culprit: path.clone(), fault });
+        let mode = stat.st_mode;
+        // A key of root's is there for a service that does not run as root: its group may read it (PostgreSQL has the same rule).
+        let unwanted = if stat.st_uid == 0 && us != 0 { 0o037 } else { 0o077 };
+        if is_secret && mode & unwanted != 0 {
+            add(Fault::Readable { mode });
+        }
+        if self.is_shared && self.judges_directories && stat.st_nlink > 1 {
+            add(Fault::Named);
+        }
+        if !is_secret && mode & OTHERS_WRITE != 0 {
+            self.faults.push(NotOurs { culprit: path, fault: Fault::Writable { mode } });
+        }
+    }
+
+    fn judge_owner(&mut self, path: &Path, stat: &Stat, is_directory: bool) {
+        let (of, us) = (stat.st_uid, process::effective_user());
+        if of != us && of != 0 && !(is_directory && is_hidden_root(of)) {
+            self.faults.push(NotOurs { culprit: path.to_owned(), fault: Fault::Owner { of, us } });
+        }
+    }
+
+    /// The group that may write it has our name and no other member, as with a umask of 002, and no list of rights adds others. Root has
+    /// no such umask.
+    fn is_of_our_group_alone(&self, stat: &Stat) -> bool {
+        let us = process::effective_user();
+        let may_be = us != 0 && stat.st_mode & 0o002 == 0 && stat.st_gid == rights::file_group();
+        may_be && is_private_group(stat.st_gid, us) && !has_list(self.here.as_fd())
+    }
+}
+
+fn open_root() -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::open("/", flags, Mode::empty()))?)
+}
+
+/// In reverse order: the last is taken first.
+fn steps(path: &Path) -> Vec<Step> {
+    let step = |component| match component {
+        Component::Normal(name) => Some(Step::Down(name.to_owned())),
+        Component::ParentDir => Some(Step::Up),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().rev().filter_map(step).collect()
+}
+
+/// As `/etc/passwd` and `/etc/group` have it: the group has the name of the user, whose first group it is, and nobody is added to it.
+fn is_private_group(gid: u32, uid: u32) -> bool {
+    let Some((users, groups)) = short_text("/etc/passwd").zip(short_text("/etc/group")) else { return false };
+    is_group_of_user_alone(&users, &groups, gid, uid)
+}
+
+fn is_group_of_user_alone(users: &str, groups: &str, gid: u32, uid: u32) -> bool {
+    let field = |line: &'_ str, nth| line.split(':').nth(nth).unwrap_or_default().to_owned();
+    let has = |line: &str, nth, id: u32| field(line, nth).parse() == Ok(id);
+    let Some(group) = groups.lines().find(|line| has(line, 2, gid)) else { return false };
+    let (name, members) = (field(group, 0), field(group, 3));
+    let is_user = |line: &str| field(line, 0) == name && has(line, 2, uid);
+    let mut of_group = users.lines().filter(|line| has(line, 3, gid)).peekable();
+    (members.is_empty() || members == name) && of_group.peek().is_some() && of_group.all(is_user)
+}
+
+fn short_text(path: &str) -> Option<String> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(MAX_ACCOUNTS_BYTES).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// Whether an access control list says more than the mode. Where that cannot be seen, it may.
+fn has_list(entry: BorrowedFd<'_>) -> bool {
+    let path = format!("/proc/self/fd/{}", entry.as_raw_fd());
+    let mut nothing: [u8; 0] = [];
+    match rustix::fs::getxattr(path, c"system.posix_acl_access", &mut nothing[..]) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
+        Ok(_) | Err(_) => true,
+    }
+}
+
+/// In a user namespace that does not know root (a container without privileges, bubblewrap), root's directories seem to belong to this
+/// user. Only directories above ours are believed so: what is in them has to be ours.
+fn is_hidden_root(uid: u32) -> bool {
+    let text = |path| fs::read_to_string(path).unwrap_or_default();
+    if text("/proc/sys/kernel/overflowuid").trim().parse() != Ok(uid) {
+        return false;
+    }
+    let map = text("/proc/self/uid_map");
+    let whole = map.split_whitespace().collect::<Vec<_>>() == ["0", "0", "4294967295"];
+    !map.is_empty() && !whole
+}
+
+/// As many links as the kernel follows (`path_resolution(7)`).
+const MAX_LINKS: usize = 40;
+
+/// Writable for the group or for all.
+pub const OTHERS_WRITE: u32 = 0o022;
+/// In such a directory nobody renames what belongs to others.
+const STICKY: u32 = 0o1000;
+
+const PRIVATE_DIRECTORY: Mode = Mode::RWXU;
+const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// 300 names of usual length at a time.
+const LISTING_BUFFER_BYTES: usize = 8 << 10;
+
+/// 100,000 accounts of usual length.
+const MAX_ACCOUNTS_BYTES: u64 = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+
+    use super::*;
+    use crate::condition::unmet;
+
+    struct Place(tempfile::TempDir);
+
+    impl Place {
+        fn new(directories: &[&str], files: &[&str]) -> Self {
+            let place = Self(tempfile::tempdir().unwrap());
+            directories.iter().for_each(|name| fs::create_dir_all(place.at(name)).unwrap());
+            files.iter().for_each(|name| place.write(name));
+            place
+        }
+
+        fn at(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn write(&self, name: &str) {
+            fs::write(self.at(name), name).unwrap();
+            self.set(name, 0o600);
+        }
+
+        fn set(&self, name: &str, mode: u32) {
+            fs::set_permissions(self.at(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+
+        /// False: we are not root.
+        fn give_away(&self, name: &str) -> bool {
+            lchown(self.at(name), Some(process::effective_user() + 1), None).is_ok()
+        }
+
+        fn take_back(&self, name: &str) {
+            lchown(self.at(name), Some(process::effective_user()), None).unwrap();
+        }
+
+        /// The words of the judgement; empty: it is ours.
+        fn judged(&self, name: &str, weight: Weight) -> String {
+            match open(&self.at(name), weight) {
+                Ok(mut file) => {
+                    file.read_to_string(&mut String::new()).unwrap();
+                    String::new()
+                }
+                Err(error) => NotOurs::of(&error).map(ToString::to_string).unwrap_or_else(|| panic!("{name}: {error}")),
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_else_puts_a_file_there_nor_a_directory_or_link_above_it() {
+        let place = Place::new(&["a/b/c", "other"], &["a/b/c/file", "other/file"]);
+        symlink("b/../b/c", place.at("a/way")).unwrap();
+        symlink(place.at("a/way/file"), place.at("other/link")).unwrap();
+        let names = ["a/b/c/file", "a/way/file", "other/link", "other/../a/b/c/./file"];
+        let all = |weight| names.map(|name| place.judged(name, weight));
+        assert_eq!(all(Weight::Obeyed), [""; 4]);
+        for above in ["a", "a/b", "a/b/c"] {
+            place.set(above, 0o777);
+            for name in names {
+                let told = place.judged(name, Weight::Obeyed);
+                assert!(told.contains("others may write it") && told.contains("mode 777"), "{name}: {told}");
+                assert_eq!(place.judged(name, Weight::NamedSecret), "", "wherever it stands");
+            }
+            // There others make names, and rename only what is theirs.
+            place.set(above, 0o1777);
+            assert_eq!(all(Weight::Obeyed), [""; 4], "{above}");
+            place.set(above, 0o755);
+        }
+        for above in ["a", "a/b", "a/b/c", "a/b/c/file"] {
+            if !place.give_away(above) {
+                return unmet("only root gives files away");
+            }
+            for name in names {
+                assert!(place.judged(name, Weight::Obeyed).contains("belongs to somebody else"), "{above}: {name}");
+            }
+            place.take_back(above);
+        }
+        for (link, through) in [("a/way", "a/way/file"), ("other/link", "other/link")] {
+            assert!(place.give_away(link));
+            assert!(place.judged(through, Weight::Obeyed).contains("belongs to somebody else"));
+            assert!(place.judged(through, Weight::NamedSecret).contains("belongs to somebody else"));
+            assert_eq!(place.judged("a/b/c/file", Weight::Obeyed), "");
+            place.take_back(link);
+        }
+    }
+
+    #[test]
+    fn a_file_is_obeyed_only_if_nobody_else_writes_it_and_a_key_only_if_nobody_else_reads_it() {
+        let place = Place::new(&["shared"], &["file", "shared/file"]);
+        for (mode, is_obeyed, is_key) in [
+            (0o600, true, true),
+            (0o400, true, true),
+            (0o644, true, false),
+            (0o640, true, false),
+            (0o606, false, false),
+            (0o666, false, false),
+        ] {
+            place.set("file", mode);
+            assert_eq!(place.judged("file", Weight::Obeyed).is_empty(), is_obeyed, "{mode:o}");
+            for weight in [Weight::Secret, Weight::NamedSecret] {
+                assert_eq!(place.judged("file", weight).is_empty(), is_key, "{mode:o}");
+            }
+        }
+        place.set("file", 0o644);
+        let error = open(&place.at("file"), Weight::Secret).unwrap_err();
+        assert_eq!(NotOurs::of(&error).unwrap().remedy(), format!("chmod 600 {}", place.at("file").display()));
+        // Others gave it a second name where they may make names.
+        place.set("shared", 0o1777);
+        assert_eq!(place.judged("shared/file", Weight::Obeyed), "");
+        fs::hard_link(place.at("shared/file"), place.at("shared/policy")).unwrap();
+        assert!(place.judged("shared/policy", Weight::Obeyed).contains("several"));
+        for (name, kind) in [
+            ("shared", io::ErrorKind::IsADirectory),
+            ("none", io::ErrorKind::NotFound),
+            ("file/x", io::ErrorKind::NotADirectory),
+        ] {
+            assert_eq!(open(&place.at(name), Weight::Obeyed).unwrap_err().kind(), kind, "{name}");
+        }
+        rustix::fs::mkfifoat(rustix::fs::CWD, place.at("fifo"), Mode::RUSR).unwrap();
+        assert!(open(&place.at("fifo"), Weight::Obeyed).unwrap_err().to_string().contains("no regular file"));
+        symlink("loop", place.at("loop")).unwrap();
+        assert!(open(&place.at("loop"), Weight::Obeyed).is_err());
+    }
+
+    #[test]
+    fn root_uses_the_key_of_a_user_when_told_to_but_nobody_elses_link_to_it() {
+        let place = Place::new(&["home"], &["home/key"]);
+        if !place.give_away("home/key") || !place.give_away("home") {
+            return unmet("only root gives files away");
+        }
+        assert_eq!(place.judged("home/key", Weight::NamedSecret), "");
+        assert!(place.judged("home/key", Weight::Secret).contains("somebody else"));
+        symlink("home/key", place.at("link")).unwrap();
+        assert_eq!(place.judged("link", Weight::NamedSecret), "");
+        lchown(place.at("link"), Some(process::effective_user() + 2), None).unwrap();
+        assert!(place.judged("link", Weight::NamedSecret).contains("somebody else"));
+    }
+
+    #[test]
+    fn a_directory_is_made_for_us_alone_and_never_in_that_of_somebody_else() {
+        let place = Place::new(&["base", "shared"], &[]);
+        let made = OwnDirectory::make(&place.at("base/state/haul")).unwrap();
+        for name in ["base/state", "base/state/haul"] {
+            assert_eq!(fs::metadata(place.at(name)).unwrap().permissions().mode() & 0o7777, 0o700, "{name}");
+        }
+        let mut whole = made.begin("whole", 0o600).unwrap();
+        io::Write::write_all(&mut whole, b"whole").unwrap();
+        whole.publish().unwrap();
+        made.make_file("file").unwrap();
+        made.make_directory("copies").unwrap().make_file("lock").unwrap();
+        // The directory that was judged counts, and not what has its name now.
+        fs::rename(place.at("base/state"), place.at("base/moved")).unwrap();
+        let mut text = String::new();
+        made.file("whole").unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "whole");
+        let mut names = made.names(10).unwrap();
+        names.sort();
+        assert_eq!(names, ["copies", "file", "whole"]);
+        made.remove_directory("copies", 10).unwrap();
+        assert!(made.directory("copies").is_err() && made.file("../moved").is_err() && made.make_file("..").is_err());
+        // Nobody knows who else is at home there.
+        place.set("shared", 0o1777);
+        assert!(OwnDirectory::open(&place.at("shared")).is_err());
+        assert!(OwnDirectory::make(&place.at("shared/haul")).is_ok());
+        place.set("shared", 0o777);
+        assert!(
+            check_directory(&place.at("shared/haul")).is_err() && check_directory(&place.at("shared/new")).is_err()
+        );
+        assert!(OwnDirectory::make(&place.at("shared/new/haul")).is_err() && !place.at("shared/new").exists());
+        assert!(check_directory(&place.at("base/new/haul")).is_ok());
+        if !place.give_away("base") {
+            return unmet("only root gives files away");
+        }
+        assert!(check_directory(&place.at("base/new/haul")).is_err());
+        assert!(OwnDirectory::make(&place.at("base/new/haul")).is_err() && !place.at("base/new").exists());
+        // What is missing there says nothing.
+        assert_eq!(open(&place.at("base/policy"), Weight::Obeyed).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_group_counts_as_ours_if_nobody_else_is_in_it() {
+        let users = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000:Ann:/home/ann:/bin/sh\nbob:x:1001:1001::/:\n";
+        let alone = |users: &str, groups: &str| is_group_of_user_alone(users, groups, 1000, 1000);
+        assert!(alone(users, "root:x:0:\nann:x:1000:\n") && alone(users, "ann:x:1000:ann\n"));
+        for groups in ["", "ann:x:1000:bob\n", "ann:x:1000:ann,bob\n", "users:x:1000:\n", "ann\n", "ann:x:10:\n"] {
+            assert!(!alone(users, groups), "{groups}");
+        }
+        assert!(!alone(&format!("{users}eve:x:1002:1000::/:\n"), "ann:x:1000:\n"), "her first group");
+        assert!(!alone("", "ann:x:1000:\n") && !alone("ann\n", "ann:x:1000:\n"));
+    }
+}
