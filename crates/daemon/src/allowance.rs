@@ -96,10 +96,8 @@ impl Allowances {
                 text.push_str(&format!("{key} {}\n", count.bytes));
             }
         }
-        if is_new {
-            if let Err(error) = write(file, &text) {
-                log.warn(&format!("warning: what keys have moved today cannot be kept in {}: {error}", file.display()));
-            }
+        if is_new && let Err(error) = write(file, &text) {
+            log.warn(&format!("warning: what keys have moved today cannot be kept in {}: {error}", file.display()));
         }
     }
 }

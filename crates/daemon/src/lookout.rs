@@ -125,7 +125,7 @@ fn warnings(list: &List, find_account: FindInTurn<'_>) -> Vec<String> {
     let mut lines: Vec<_> = list.grants().collect();
     lines.sort_by_key(|authorized| authorized.line);
     let mut is_silent = false;
-    let mut of_line = |authorized: &Authorized| {
+    let of_line = |authorized: &Authorized| {
         let root = authorized.grant.root.as_deref().unwrap_or(Path::new("/"));
         let name = escaped(root.as_os_str().as_encoded_bytes());
         let of_root = wrong_root(root).map(|why| format!("{name} {why}"));

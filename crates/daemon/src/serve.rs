@@ -94,7 +94,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> R
             log.say(&format!("the list of keys {} can be used", list.display()));
         }
     }
-    check_class_policy(options, &surroundings, &log)?;
+    check_class_policy(options, &log)?;
     let mut networks = NetworkFiles::open(options.networks.as_ref(), &log)?;
     let mut handed = if options.check { Handed::default() } else { listening::handed()? };
     let web = web::prepare(&options.web, (handed.http.take(), handed.https.take()), &own, &authority)?;
@@ -187,12 +187,12 @@ fn own_paths(identity: &Path, list: &Path, web: &WebOptions, surroundings: &Surr
 }
 
 /// The policy that an option names has to be there.
-fn check_class_policy(options: &Options, surroundings: &Surroundings, log: &Log) -> Result<(), Error> {
+fn check_class_policy(options: &Options, log: &Log) -> Result<(), Error> {
     let bad = |why: String| Error::new(Fault::Usage, why).try_this("docs/classes.md shows what a policy may hold");
-    for file in &surroundings.policy_files {
-        match ClassPolicy::check(file) {
+    for file in surroundings(options).policy_files {
+        match ClassPolicy::check(&file) {
             Ok(Some(told)) => log.say(&format!("policy {told}")),
-            Ok(None) if options.class_policy.as_ref() == Some(file) => {
+            Ok(None) if options.class_policy.as_ref() == Some(&file) => {
                 return Err(bad(format!("there is no policy {}", file.display())));
             }
             Ok(None) => {}

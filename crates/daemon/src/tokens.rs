@@ -99,7 +99,7 @@ pub struct Shown {
 /// Says what a token grants. Where the daemon's key is, also whether it counts.
 pub fn show(text: &str, identity: Option<PathBuf>, list: Option<PathBuf>) -> Result<Shown, Error> {
     let token = Token::parse(text.trim()).map_err(refused)?;
-    let key = identity_file(identity).and_then(|file| trusted_keys::load_identity(&file).ok());
+    let key = identity_file(identity).and_then(|file| trusted_keys::load_identity(&file, Weight::NamedSecret).ok());
     let secret = key.map(|identity| Secret::new(identity.secret_for(SECRET_PURPOSE)));
     let quiet: Say = Arc::new(|_: &str, _| {});
     let is_revoked = revoked_file(list).is_some_and(|list| Revoked::beside(&list, quiet).contains(token.number()));

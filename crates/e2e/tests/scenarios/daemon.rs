@@ -185,6 +185,18 @@ fn a_key_whose_directory_holds_the_daemons_own_files_does_not_come_in() {
         assert!(!got.exists());
         eventually(told, Duration::from_secs(10), || daemon.log().contains(told));
     }
+    // What haul obeys or remembers there would become code of the daemon's user.
+    let file = daemon.lab.data("home").join("file");
+    plant::text(&file, "words\n");
+    for own in ["config", "state", "cache", "run"] {
+        let root = alpha.dir.join(own);
+        fs::create_dir_all(&root).expect("own directory");
+        let roots = [&daemon.offered, &root].map(|root| format!("root={} ", root.display()));
+        fs::write(&list, good.replace(&roots[0], &roots[1])).expect("own file");
+        let run = daemon.cp().arg(&file).arg(daemon.url("haul/policy.toml")).run();
+        run.expect(code::AUTHENTICATION).says(&["does not let this key in", "files of the daemon's own"]);
+        assert!(!root.join("haul/policy.toml").exists());
+    }
     // A daemon that starts with such a line reports it at once.
     let serve = alpha.haul().args(["serve", "--port", &(PORT + 1).to_string(), "--identity"]).arg(&host_key);
     let starts = serve.arg("--authorized-keys").arg(&list).limit(Duration::from_secs(60)).start();

@@ -10,11 +10,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use haul_sys::file;
+use haul_sys::own::{self, Weight};
 use haul_sys::whole_file::{self, Mode};
 
 use super::{Roots, settings};
@@ -297,13 +298,15 @@ fn read_saved(roots: &Roots) -> Fallible<Option<BTreeMap<String, String>>> {
     let path = saved_file(roots);
     let failed = |error| (path.display().to_string(), error);
     let damaged = |why: &str| failed(io::Error::new(io::ErrorKind::InvalidData, why.to_owned()));
-    match fs::metadata(&path) {
-        Ok(metadata) if metadata.len() > limits::MAX_KEPT_BYTES => return Err(damaged("it is too long")),
+    let mut text = String::new();
+    match own::open(&path, Weight::Obeyed) {
+        Ok(file) => drop(file.take(limits::MAX_KEPT_BYTES + 1).read_to_string(&mut text).map_err(failed)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
-        Ok(_) => {}
     }
-    let text = fs::read_to_string(&path).map_err(failed)?;
+    if text.len() as u64 > limits::MAX_KEPT_BYTES {
+        return Err(damaged("it is too long"));
+    }
     parse_saved(&text).map(Some).map_err(damaged)
 }
 

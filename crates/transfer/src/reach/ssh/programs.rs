@@ -9,9 +9,12 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use haul_job::{Error, Fault};
+use haul_sys::own::OTHERS_WRITE;
+use haul_sys::process::effective_user;
 
 /// A program, to be copied to a far side.
 pub(super) struct Program {
@@ -108,9 +111,16 @@ fn beside(directory: &Path, own: &str) -> Vec<Other> {
     found
 }
 
+/// A program that others may have put beside ours is not brought to anybody. Who owns the program that runs is trusted already.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_PROGRAM_BYTES).read_to_end(&mut bytes)?;
+    let (mut bytes, file) = (Vec::new(), File::open(path)?);
+    let facts = file.metadata()?;
+    let ours = std::fs::metadata("/proc/self/exe")?;
+    let is_trusted = [effective_user(), 0, ours.uid()].contains(&facts.uid());
+    if !facts.is_file() || !is_trusted || facts.mode() & OTHERS_WRITE & !ours.mode() != 0 {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    file.take(MAX_PROGRAM_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -126,6 +136,8 @@ fn sha256_of(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn program(elf: u16, rest: &str) -> Vec<u8> {
@@ -157,5 +169,8 @@ mod tests {
         assert_eq!(find("x86_64").take_for("Linux", std::env::consts::ARCH).as_deref(), Some(&b"ours"[..]));
         assert_eq!(find("x86_64").take_for("FreeBSD", std::env::consts::ARCH), None);
         assert_eq!(find("x86_64").take_for("Linux", "ppc64le"), None);
+        // Somebody else may have put it there.
+        std::fs::set_permissions(bin.join("haul-aarch64"), std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(find("x86_64").take_for("Linux", "arm64"), None);
     }
 }
