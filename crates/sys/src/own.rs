@@ -172,6 +172,15 @@ impl OwnDirectory {
         Ok(Self { fd: walk.here, path: path::absolute(path)? })
     }
 
+    /// Whether it is ours and nobody else may look into it: sockets in it have no other guard.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn is_private(&self) -> io::Result<bool> {
+        let stat = rustix::fs::fstat(&self.fd)?;
+        Ok(stat.st_uid == process::effective_user() && stat.st_mode & 0o077 == 0)
+    }
+
     /// A directory in this one.
     ///
     /// # Errors

@@ -10,14 +10,15 @@
 //! Where the user's own configuration shares connections, or says that none are shared, nothing is kept here.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
+
+use haul_sys::own::OwnDirectory;
 
 use super::far_identity;
 use super::resolved::{Resolved, setting};
@@ -146,7 +147,7 @@ fn directory(surroundings: &Surroundings) -> Result<PathBuf, String> {
     let mut why = "there is no directory for its socket (HOME, XDG_RUNTIME_DIR)".to_owned();
     for place in places {
         let shown = place.display();
-        match make_private(&place) {
+        match OwnDirectory::make(&place).and_then(|made| made.is_private()).unwrap_or(false) {
             _ if place.as_os_str().len() + LONGER_BYTES > SOCKET_PATH_MAX_BYTES => {
                 why = format!("the path of its socket in {shown} would be too long");
             }
@@ -162,18 +163,6 @@ fn directory(surroundings: &Surroundings) -> Result<PathBuf, String> {
 fn is_plain(path: &Path) -> bool {
     let is_plain = |letter: u8| letter.is_ascii_graphic() && !b"\"'\\%$~#".contains(&letter) || letter >= 0x80;
     path.as_os_str().as_bytes().iter().copied().all(is_plain)
-}
-
-/// The directory is the user's own, and nobody else may look into it.
-fn make_private(directory: &Path) -> bool {
-    match DirBuilder::new().recursive(true).mode(0o700).create(directory) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(_) => return false,
-    }
-    let us = haul_sys::process::effective_user();
-    let is_private = |found: fs::Metadata| found.is_dir() && found.uid() == us && found.mode() & 0o077 == 0;
-    fs::symlink_metadata(directory).is_ok_and(is_private) && crate::kept::planted::check(directory).is_ok()
 }
 
 /// Removes what earlier logins left, and what earlier versions made. A failure does no harm.
