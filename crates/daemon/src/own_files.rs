@@ -22,6 +22,8 @@ pub(crate) struct OwnPaths(Vec<(PathBuf, Harm)>);
 enum Harm {
     /// Whoever reads it has a key.
     IfRead,
+    /// The same of a key that need not exist. Its directory counts for itself.
+    IfThere,
     /// Whoever replaces it decides what haul does. Whoever reads it learns what its mode hides from others.
     IfWritten,
 }
@@ -47,7 +49,7 @@ impl OwnPaths {
     /// Also what haul keeps for the account of the daemon: another copy of that account would obey it.
     pub(crate) fn with_those_of(mut self, surroundings: &Surroundings) -> Self {
         let Surroundings { config, state, runtime, cache, policy_files, network_files, .. } = surroundings;
-        self = self.with_secret(surroundings.config_file("id_ed25519").as_deref());
+        self.0.extend(surroundings.config_file("id_ed25519").map(|file| (file, Harm::IfThere)));
         for directory in [config, state, runtime, cache] {
             self = self.with_obeyed(directory.as_deref());
         }
@@ -63,7 +65,15 @@ impl OwnPaths {
 
     /// Looks up where the files are now.
     pub(crate) fn find(&self) -> OwnFiles {
-        OwnFiles(self.0.iter().map(|(path, harm)| (Whereabouts::of(path), *harm)).collect())
+        let found = self.0.iter().filter_map(|(path, harm)| {
+            let own = Whereabouts::of(path);
+            let is_there = own.owner.is_some() || own.unseen.is_some();
+            match harm {
+                Harm::IfThere => is_there.then_some((own, Harm::IfRead)),
+                harm => Some((own, *harm)),
+            }
+        });
+        OwnFiles(found.collect())
     }
 }
 
