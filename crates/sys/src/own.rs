@@ -340,8 +340,7 @@ impl OwnDirectory {
 
     fn begin_walk(&self, name: &OsStr) -> io::Result<(Walk, Vec<Step>)> {
         check_name(name)?;
-        let walk = Walk { shown: self.path.clone(), ..Walk::new(self.fd.try_clone()?) };
-        Ok((walk, vec![Step::Down(name.to_owned())]))
+        Ok((Walk::new(self.fd.try_clone()?, self.path.clone()), vec![Step::Down(name.to_owned())]))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{process, rights};
 pub(super) struct Walk {
     pub(super) here: OwnedFd,
     /// The path of `here`, which goes through no link.
-    pub(super) shown: PathBuf,
+    shown: PathBuf,
     links: usize,
     pub(super) judges_directories: bool,
     /// Others may make names in `here`.
@@ -33,15 +33,14 @@ pub(super) enum Step {
 }
 
 impl Walk {
-    pub(super) fn new(here: OwnedFd) -> Self {
-        let shown = PathBuf::from("/");
+    pub(super) fn new(here: OwnedFd, shown: PathBuf) -> Self {
         Self { here, shown, links: 0, judges_directories: true, is_shared: false, faults: Vec::new() }
     }
 
     /// The steps stand in reverse order.
     pub(super) fn from_root(path: &Path) -> io::Result<(Self, Vec<Step>)> {
         let steps = steps(&path::absolute(path)?);
-        let mut walk = Self::new(open_root()?);
+        let mut walk = Self::new(open_root()?, PathBuf::from("/"));
         let root = rustix::fs::fstat(&walk.here)?;
         walk.judge_directory(&root);
         Ok((walk, steps))
