@@ -22,6 +22,8 @@ mod session;
 mod words;
 
 use std::ffi::OsString;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -36,7 +38,7 @@ use crate::session::reporter::Watch;
 use kept_login::KeptLogin;
 pub(crate) use lanes::{SshKeeper, SshLanes};
 use programs::Programs;
-use resolved::Resolved;
+use resolved::{Resolved, setting};
 use script::{quoted, start_script};
 use session::{FirstWord, Sent, Silence, kill};
 pub(crate) use session::{SshChild, SshSession};
@@ -104,15 +106,24 @@ impl SshTarget {
     /// Adds what ssh's configuration says of the host, and where its login is kept. No login is kept where the user wants a new one.
     pub(crate) fn looked_up(mut self, surroundings: &Surroundings) -> Self {
         let is_batch = |resolved: &Resolved| resolved.is_set("batchmode");
-        // Another program may know other options.
         let asked = self.command();
-        let resolved = self.options.program.is_none().then(|| Resolved::ask(&asked)).flatten();
-        self.may_ask = can_ask(&surroundings.environment) && !resolved.as_ref().is_some_and(is_batch);
+        // Another program may know other options.
+        let may_tell = self.options.program.is_none() && self.options.config.as_deref().is_none_or(can_be_read_twice);
+        let resolved = may_tell.then(|| Resolved::ask(&asked)).flatten();
+        let typed_batch = self.options.options.iter().any(|option| {
+            let option = option.to_string_lossy();
+            let (name, value) = setting(&option);
+            name == "batchmode" && value == "yes"
+        });
+        let is_batch = typed_batch || resolved.as_ref().is_some_and(is_batch);
+        self.may_ask = can_ask(&surroundings.environment) && !is_batch;
         let Some(resolved) = resolved else {
-            let why = self.options.program.is_none().then(|| "ssh -G does not say what it would do".to_owned());
+            let why = self.options.program.is_none().then(|| "ssh -G does not say what ssh would do".to_owned());
             self.kept = Kept::No(why.filter(|_| !self.options.fresh_login));
             return self;
         };
+        // Over a connection that the user's own configuration shares, nobody is asked, and ssh does not say that a login is over.
+        self.may_ask &= resolved.value("controlpath").is_none_or(|socket| UnixStream::connect(socket).is_err());
         self.host_name = resolved.value("hostname").unwrap_or(&self.host).to_owned();
         self.is_indirect = resolved.is_indirect();
         // A proxy may ask, too.
@@ -363,7 +374,13 @@ impl SshTarget {
 }
 
 fn agent_of(program: &str, arguments: &str) -> String {
-    format!("exec {} agent {arguments}", quoted(program))
+    // The first byte is that of `start.sh`.
+    format!("echo; exec {} agent {arguments}", quoted(program))
+}
+
+/// Whether a second ssh finds the same in this configuration (`-F`). A pipe is empty then.
+fn can_be_read_twice(config: &Path) -> bool {
+    config.as_os_str() == "none" || std::fs::metadata(config).is_ok_and(|found| found.is_file())
 }
 
 /// Whether ssh finds somebody to ask: at a terminal, or by a program with a window (ssh(1), SSH_ASKPASS).

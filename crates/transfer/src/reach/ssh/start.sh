@@ -6,6 +6,9 @@
 # Nothing is trusted because of where it lies. A directory counts when nobody but root and us can change what is in it or put another in its place,
 # and a program when it is opened once, its owner, mode and hash are looked at through that descriptor, and that descriptor is run.
 
+# A first byte says that the shell runs. Who asks over a connection that may be dead waits for it, and not for the hash of a program.
+echo;
+
 # The hash and the size of our program come as one line, so that we compute them while ssh connects.
 # Programs for other machines may follow, three words each: the machine, the hash, the size.
 read -r w n o;
