@@ -20,9 +20,9 @@ fn main() -> ExitCode {
     let task = std::env::args().nth(1);
     match task.as_deref() {
         Some("tidy") => tidy::run(),
-        Some("zeros") => zeros::run(),
+        Some("zeros") => zeros::run(std::env::args().nth(2).as_deref()),
         _ => {
-            eprintln!("usage: cargo xtask tidy | zeros");
+            eprintln!("usage: cargo xtask tidy | zeros [TiB]");
             ExitCode::from(1)
         }
     }

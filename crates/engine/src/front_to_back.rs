@@ -1,7 +1,7 @@
 //! The BLAKE3 of a file that is read from front to back, and whose holes are not read.
 //!
-//! Blocks of 64 MiB are subtrees of the file's BLAKE3 tree. A finished block is merged with those before it as soon as something follows it, so that
-//! what is kept is one value for each level of the tree.
+//! Blocks of 64 MiB are subtrees of the file's BLAKE3 tree, and so are larger blocks of zeros. A finished block is merged with those before it as soon
+//! as something follows it, so that what is kept is one value for each level of the tree.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,7 +23,8 @@ pub struct FileHasher {
 enum Block {
     /// A file of data: its hasher, and the bytes that it has seen.
     Data(Box<blake3::Hasher>, u64),
-    Zeros,
+    /// So many bytes, a power of two and at least a block.
+    Zeros(u64),
 }
 
 impl Default for FileHasher {
@@ -46,14 +47,21 @@ impl FileHasher {
         }
     }
 
-    /// Takes a block of [`BLOCK_BYTES`] zeros.
+    /// How many zeros may be taken at once at this offset, at most. [`zeros::block_bytes`] of them cost nothing.
+    pub fn skippable(offset: u64) -> u64 {
+        let large = zeros::block_bytes(offset);
+        if offset.is_multiple_of(large) { large } else { BLOCK_BYTES }
+    }
+
+    /// Takes zeros: [`BLOCK_BYTES`], or [`FileHasher::skippable`].
     ///
     /// # Panics
-    /// When it does not begin at a multiple of [`BLOCK_BYTES`].
-    pub fn skip_block(&mut self) {
+    /// When they do not begin at a multiple of their number.
+    pub fn skip(&mut self, length: u64) {
         self.begin_block_if_full();
-        assert!(matches!(self.block, Block::Data(_, 0)), "blocks are aligned");
-        self.block = Block::Zeros;
+        let is_aligned = (self.blocks * BLOCK_BYTES).is_multiple_of(length) && length.is_power_of_two();
+        assert!(matches!(self.block, Block::Data(_, 0)) && is_aligned, "blocks are aligned");
+        self.block = Block::Zeros(length);
     }
 
     /// The file's BLAKE3.
@@ -62,7 +70,7 @@ impl FileHasher {
             let hasher = match self.block {
                 Block::Data(hasher, _) => *hasher,
                 // The table has nothing for what is a whole file.
-                Block::Zeros => zeros::hashed(0, BLOCK_BYTES),
+                Block::Zeros(length) => zeros::hashed(0, length),
             };
             return *hasher.finalize().as_bytes();
         };
@@ -78,9 +86,13 @@ impl FileHasher {
             return;
         }
         let mut value = self.value();
-        self.blocks += 1;
-        // As many subtrees are complete with this block as its number can be halved.
-        for _ in 0..self.blocks.trailing_zeros() {
+        let new = match self.block {
+            Block::Data(..) => 1,
+            Block::Zeros(length) => length / BLOCK_BYTES,
+        };
+        self.blocks += new;
+        // As many subtrees are complete with this block as the number of blocks can be halved, less those inside of it.
+        for _ in new.trailing_zeros()..self.blocks.trailing_zeros() {
             let left = self.left.pop().expect("an even number of blocks is a subtree and its neighbour");
             value = hazmat::merge_subtrees_non_root(&left, &value, Mode::Hash);
         }
@@ -94,7 +106,7 @@ impl FileHasher {
     fn value(&self) -> Hash {
         match &self.block {
             Block::Data(hasher, _) => hasher.finalize_non_root(),
-            Block::Zeros => zeros::subtree(self.blocks * BLOCK_BYTES, BLOCK_BYTES),
+            Block::Zeros(length) => zeros::subtree(self.blocks * BLOCK_BYTES, *length),
         }
     }
 }
@@ -121,7 +133,7 @@ mod tests {
             for (is_hole, bytes) in blocks.iter().map(|is_hole| (*is_hole, if *is_hole { &zeros } else { &data })) {
                 plain.update(bytes);
                 if is_hole {
-                    with_holes.skip_block();
+                    with_holes.skip(BLOCK_BYTES);
                 } else {
                     bytes.chunks(piece).for_each(|piece| with_holes.update(piece));
                 }
@@ -129,6 +141,39 @@ mod tests {
             plain.update(&data[..tail]);
             data[..tail].chunks(piece).for_each(|piece| with_holes.update(piece));
             prop_assert_eq!(with_holes.finish(), *plain.finalize().as_bytes());
+        }
+    }
+
+    /// Data at the beginning, and large blocks of zeros: the same as chunk by chunk.
+    #[test]
+    fn large_blocks_of_zeros_are_merged_as_chunks_are() {
+        use crate::integrity::{self, UnitHasher};
+        use crate::plan::ChunkLayout;
+        for size in [(1 << 40) + (3 << 30), (5 << 40) + (1 << 30)] {
+            let (layout, data) = (ChunkLayout::of(size), vec![7; BLOCK_BYTES as usize]);
+            let mut file = FileHasher::default();
+            file.update(&data);
+            let mut offset = BLOCK_BYTES;
+            while offset < size {
+                let length = FileHasher::skippable(offset);
+                file.skip(length);
+                offset += length;
+            }
+            let hashes: Vec<Hash> = (0..layout.count())
+                .map(|chunk| {
+                    let (offset, length) = layout.range(chunk).unwrap();
+                    let seen = data.len().saturating_sub(usize::try_from(offset).unwrap());
+                    if seen == 0 {
+                        return integrity::hole(&layout, chunk).expect("in a whole block").hash();
+                    }
+                    let mut hasher = UnitHasher::new(&layout, chunk);
+                    let length = usize::try_from(length).unwrap();
+                    hasher.update(&data[..length.min(seen)]);
+                    hasher.update(&vec![0; length - length.min(seen)]);
+                    hasher.finish()
+                })
+                .collect();
+            assert_eq!(file.finish(), integrity::file_hash(&layout, &hashes), "{size}");
         }
     }
 }

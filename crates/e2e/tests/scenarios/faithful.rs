@@ -4,6 +4,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 use haul_e2e::compare::names_below;
 use haul_e2e::{Facets, Lab, assert_same, at, code, contents_of, needs, plant};
@@ -131,6 +132,19 @@ fn holes_stay_holes_and_can_be_filled() {
     assert_same(&source, &to.join("full"), Facets::PLAIN);
     let blocks = fs::metadata(to.join("full")).expect("it was copied").blocks();
     assert!(blocks * 512 >= 100 << 20, "--no-sparse writes zeros, but only {blocks} blocks are taken");
+}
+
+/// To hash as many zeros takes a quarter of an hour.
+const HOLES_LIMIT: Duration = Duration::from_secs(60);
+
+#[test]
+fn holes_of_terabytes_are_copied_at_once() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, to) = (lab.data("home").join("sparse"), lab.data("alpha"));
+    plant::sparse(&source, (5 << 40) + 12_345, &[(0, 4096), (3 << 40, 4096)], 1);
+    let pushed = lab.cp().arg(&source).arg(at("alpha", to.join("there"))).limit(HOLES_LIMIT).run().expect(code::OK);
+    assert!(pushed.count("bytes_moved") < 8 << 20, "{pushed}");
 }
 
 #[test]

@@ -42,13 +42,19 @@ pub(crate) fn front_to_back(
     let sparse = sparse::is_sparse(&file.stat()?);
     let mut hasher = FileHasher::default();
     let mut offset = 0;
+    // Up to here nothing but a hole was found.
+    let mut hole_until = 0;
     // One byte more than expected is enough to know that a file grew; reading on might never end.
     while offset <= size {
-        let end = offset.saturating_add(zeros::BLOCK_BYTES);
-        let aligned = sparse && offset.is_multiple_of(zeros::BLOCK_BYTES) && end <= size;
-        let bytes = if aligned && file.next_data(offset, end)?.is_none() {
-            hasher.skip_block();
-            zeros::BLOCK_BYTES
+        if sparse && offset < size && hole_until <= offset && offset.is_multiple_of(zeros::BLOCK_BYTES) {
+            hole_until = file.next_data(offset, size)?.map_or(size, |(start, _)| start);
+        }
+        let hole = [FileHasher::skippable(offset), zeros::BLOCK_BYTES]
+            .into_iter()
+            .find(|length| offset.is_multiple_of(zeros::BLOCK_BYTES) && offset.saturating_add(*length) <= hole_until);
+        let bytes = if let Some(length) = hole {
+            hasher.skip(length);
+            length
         } else {
             // The next block begins with a look at whether it is a hole.
             let room = zeros::BLOCK_BYTES - offset % zeros::BLOCK_BYTES;
