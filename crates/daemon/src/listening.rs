@@ -13,16 +13,16 @@ use crate::bind_error::bind_error;
 pub(crate) enum Port {
     /// The daemon has opened it.
     Opened(Listener),
-    /// Another program holds it, and had it before this daemon began.
-    HandedOver(Listener),
+    /// Another program holds it, and had it before this daemon began: one socket, or one for each of some addresses.
+    HandedOver(Listener, Vec<Listener>),
 }
 
 /// The sockets that another program holds.
 #[derive(Debug, Default)]
 pub(crate) struct Handed {
-    pub(crate) haul: Option<Listener>,
-    pub(crate) http: Option<Listener>,
-    pub(crate) https: Option<Listener>,
+    pub(crate) haul: Vec<Listener>,
+    pub(crate) http: Vec<Listener>,
+    pub(crate) https: Vec<Listener>,
 }
 
 /// The sockets that this process was given, by their names. Any other name than `http` and `https` is haul's own port: a unit with one
@@ -35,31 +35,29 @@ pub(crate) fn handed() -> Result<Handed, Error> {
 
 fn by_name(mut sockets: ListenFd, names: &str) -> Result<Handed, Error> {
     let bad = |why: String| {
-        Error::new(Fault::Usage, "cannot take the sockets that were handed over")
-            .because(why)
-            .try_this("each unit has one ListenStream= with a TCP port, and FileDescriptorName= haul, http or https")
+        Error::new(Fault::Usage, "cannot take the sockets that were handed over").because(why).try_this(
+            "a unit has ListenStream= with a TCP port, and FileDescriptorName=http or https for readers of the web",
+        )
     };
     let (mut handed, mut names) = (Handed::default(), names.split(':'));
     for at in 0..sockets.len() {
-        let (port, name) = match names.next() {
-            Some("http") => (&mut handed.http, "http"),
-            Some("https") => (&mut handed.https, "https"),
-            _ => (&mut handed.haul, "haul"),
+        let port = match names.next() {
+            Some("http") => &mut handed.http,
+            Some("https") => &mut handed.https,
+            _ => &mut handed.haul,
         };
-        if port.is_some() {
-            return Err(bad(format!("more than one of them is for {name}")));
-        }
         let socket = sockets.take_tcp_listener(at).map_err(|error| bad(error.to_string()))?;
         let socket = socket.ok_or_else(|| bad("it is taken already".into()))?;
-        *port = Some(Listener::of_socket(socket).map_err(|error| bad(error.to_string()))?);
+        port.push(Listener::of_socket(socket).map_err(|error| bad(error.to_string()))?);
     }
     Ok(handed)
 }
 
-/// Takes the socket that was handed over, or opens this address. Without an address, it opens this port at every address.
-pub(crate) fn port(handed: Option<Listener>, listen: Option<SocketAddr>, port: u16) -> Result<Port, Error> {
-    match (handed, listen) {
-        (Some(listener), _) => Ok(Port::HandedOver(listener)),
+/// Takes the sockets that were handed over, or opens this address. Without an address, it opens this port at every address.
+pub(crate) fn port(handed: Vec<Listener>, listen: Option<SocketAddr>, port: u16) -> Result<Port, Error> {
+    let mut handed = handed.into_iter();
+    match (handed.next(), listen) {
+        (Some(first), _) => Ok(Port::HandedOver(first, handed.collect())),
         (None, Some(address)) => Listener::bind_to(address).map(Port::Opened).map_err(bind_error),
         (None, None) => Listener::bind(Some((port, port)), None).map(Port::Opened).map_err(bind_error),
     }

@@ -97,14 +97,15 @@ pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> R
     check_class_policy(options, &log)?;
     let mut networks = NetworkFiles::open(options.networks.as_ref(), &log)?;
     let mut handed = if options.check { Handed::default() } else { listening::handed()? };
-    let web = web::prepare(&options.web, (handed.http.take(), handed.https.take()), &own, &authority)?;
+    let for_web = (std::mem::take(&mut handed.http), std::mem::take(&mut handed.https));
+    let web = web::prepare(&options.web, for_web, &own, &authority)?;
     if options.check {
         log.say("the settings are good");
         return Ok(());
     }
-    let (listener, held_by) = match listening::port(handed.haul, options.listen, options.port)? {
-        Port::Opened(listener) => (listener, ""),
-        Port::HandedOver(listener) => (listener, ", a socket that was handed over"),
+    let (listener, others, held_by) = match listening::port(handed.haul, options.listen, options.port)? {
+        Port::Opened(listener) => (listener, Vec::new(), ""),
+        Port::HandedOver(listener, others) => (listener, others, ", a socket that was handed over"),
     };
     let address = listener.local_addr();
     if let Some(why) = surroundings.why_nothing_is_kept() {
@@ -126,12 +127,18 @@ pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> R
         log: Arc::clone(&log),
     });
     let policies = networks.policies();
-    let door = open_door(listener, &house, Arc::clone(&policies))?;
+    let mut addresses = vec![address];
+    addresses.extend(others.iter().map(Listener::local_addr));
+    let doors = std::iter::once(listener).chain(others);
+    let doors: Vec<Door> =
+        doors.map(|listener| open_door(listener, &house, Arc::clone(&policies))).collect::<Result<_, _>>()?;
     let mut web = web.open(policies, &house.identity, &log)?;
     if !options.quiet {
         introduce(&house.identity.public(), address, &list);
     }
-    log.say(&format!("listening on {address}{held_by}"));
+    for address in addresses {
+        log.say(&format!("listening on {address}{held_by}"));
+    }
     while !(signals.stop)() {
         std::thread::park_timeout(limits::STOP_POLL);
         let at_once = (signals.look)();
@@ -150,7 +157,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> R
         house.allowances.write_down(false, &log);
         log.flush();
     }
-    end(&door, &house, web);
+    end(&doors, &house, web);
     networks.write_down(true, &log);
     house.allowances.write_down(true, &log);
     Ok(())
@@ -382,9 +389,9 @@ fn no_room(why: NoRoom) -> Error {
 
 /// Stops accepting, lets sessions tell their peers, and cuts sessions that go on. Half of a copy stays for the next
 /// run.
-fn end(door: &Door, house: &House, web: Option<web::Web>) {
+fn end(doors: &[Door], house: &House, web: Option<web::Web>) {
     house.log.say("stopping");
-    door.close();
+    doors.iter().for_each(Door::close);
     house.sessions.stop();
     if let Some(web) = web {
         web.stop();

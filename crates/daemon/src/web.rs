@@ -54,20 +54,20 @@ pub(crate) struct Prepared {
 /// Where a port is.
 enum At {
     Address(SocketAddr),
-    /// Another program holds it.
-    HandedOver(Listener),
+    /// Another program holds it: a socket for each of its addresses.
+    HandedOver(Vec<Listener>),
 }
 
 impl At {
-    fn of(handed: Option<Listener>, address: Option<SocketAddr>) -> Option<At> {
-        handed.map(At::HandedOver).or(address.map(At::Address))
+    fn of(handed: Vec<Listener>, address: Option<SocketAddr>) -> Option<At> {
+        if handed.is_empty() { address.map(At::Address) } else { Some(At::HandedOver(handed)) }
     }
 }
 
 /// Judges the settings. `http` and `https` are ports that another program holds.
 pub(crate) fn prepare(
     options: &WebOptions,
-    (http, https): (Option<Listener>, Option<Listener>),
+    (http, https): (Vec<Listener>, Vec<Listener>),
     own: &Arc<OwnPaths>,
     authority: &Arc<Authority>,
 ) -> Result<Prepared, Error> {
@@ -131,10 +131,13 @@ impl Prepared {
                     (listeners, by_floor, "")
                 }
                 // It has one floor for all classes.
-                At::HandedOver(listener) => (vec![listener], None, ", a socket that was handed over"),
+                At::HandedOver(listeners) => (listeners, None, ", a socket that was handed over"),
             };
-            if let Some(first) = listeners.first() {
-                log.say(&format!("web: listening on {scheme}://{}{held_by}", first.local_addr()));
+            // Several sockets of one address are one to its readers.
+            let mut addresses: Vec<_> = listeners.iter().map(Listener::local_addr).collect();
+            addresses.dedup();
+            for address in addresses {
+                log.say(&format!("web: listening on {scheme}://{address}{held_by}"));
             }
             floors.extend(by_floor);
             Ok::<_, Error>(listeners)

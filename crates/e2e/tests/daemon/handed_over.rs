@@ -39,15 +39,19 @@ fn sockets_of_systemd_are_the_ports_that_their_names_say() {
     stage.stop(Signal::TERM).expect(code::OK);
     plant::text(&stage.at("offered/file"), "words\n");
     let haul = haul_e2e::binary::find().expect("asked for with needs!");
-    let http = format!("{}:8080", stage.address.ip());
-    let holder =
-        Run::new(program).env("HOME", stage.at("server")).arg("--listen").arg(&http).arg("--listen").arg(stage.host());
-    let holder = holder.args(["--fdname=http:haul", "--setenv=HOME"]).arg(haul).args(["serve", "--public"]);
+    let [http, also] = [8080, 8081].map(|port| format!("{}:{port}", stage.address.ip()));
+    let mut holder = Run::new(program).env("HOME", stage.at("server"));
+    for address in [&http, &stage.host(), &also] {
+        holder = holder.arg("--listen").arg(address);
+    }
+    let holder = holder.args(["--fdname=http:haul:http", "--setenv=HOME"]).arg(haul).args(["serve", "--public"]);
     let mut holder = holder.arg(stage.at("offered")).start();
     eventually("the port is held", Duration::from_secs(10), || TcpStream::connect(&http).is_ok());
     holder.when("it serves", |daemon| crate::said(daemon, "Z listening on"));
-    let got = Run::new("curl").args(["-s", &format!("http://{http}/file")]).run().expect(0);
-    assert_eq!(got.stdout_text(), "words\n");
+    for address in [http, also] {
+        let got = Run::new("curl").args(["-s", &format!("http://{address}/file")]).run().expect(0);
+        assert_eq!(got.stdout_text(), "words\n");
+    }
     stage.cp().args([&stage.url("file"), "."]).run().expect(code::OK);
     holder.signal(Signal::TERM);
     holder.wait().expect(code::OK);
