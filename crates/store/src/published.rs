@@ -206,17 +206,15 @@ impl Published {
 
     /// Whether readers may read a file or list a directory, as far as its mode and its access list tell.
     fn may_have(&self, directory: &OpenDirectory, name: &[u8], stat: &Stat) -> bool {
-        let (mode, is_directory) = (Mode::from_raw_mode(stat.mode), stat.kind == Kind::Directory);
-        let for_others = if is_directory { Mode::ROTH | Mode::XOTH } else { Mode::ROTH };
-        let for_all = if is_directory { FOR_ALL | SEARCH_FOR_ALL } else { FOR_ALL };
+        let is_directory = stat.kind == Kind::Directory;
         if self.only_for_all {
-            return mode.contains(for_others);
+            let for_others = if is_directory { Mode::ROTH | Mode::XOTH } else { Mode::ROTH };
+            return Mode::from_raw_mode(stat.mode).contains(for_others);
         }
-        // No user is refused where all three classes have the right: an access list cannot take away what its mask gives.
+        // The mode alone does not tell: an access list may refuse one account what all others may.
         let access = if is_directory { Access::READ_OK | Access::EXEC_OK } else { Access::READ_OK };
         let refused = |error| matches!(error, Errno::ACCESS | Errno::PERM);
-        mode.contains(for_all)
-            || !rustix::fs::accessat(&directory.fd, name, access, AtFlags::EACCESS).is_err_and(refused)
+        !rustix::fs::accessat(&directory.fd, name, access, AtFlags::EACCESS).is_err_and(refused)
     }
 
     /// The hidden names in what was opened.
@@ -340,9 +338,6 @@ fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
 
 /// As many links as the kernel follows (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
-
-const FOR_ALL: Mode = Mode::RUSR.union(Mode::RGRP).union(Mode::ROTH);
-const SEARCH_FOR_ALL: Mode = Mode::XUSR.union(Mode::XGRP).union(Mode::XOTH);
 
 #[cfg(test)]
 mod tests {
