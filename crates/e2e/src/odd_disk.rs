@@ -23,6 +23,10 @@ pub struct Oddities {
     pub one_case: bool,
     /// A composed accent and a decomposed one are the same (ZFS with `normalization`, HFS+).
     pub one_form: bool,
+    /// Dots and spaces at the end of a name are not part of it (FAT, and the servers of Windows).
+    pub strips_dots: bool,
+    /// A name is listed as it is compared, not as it was given (HFS+: decomposed).
+    pub respells: bool,
     /// Times have no fractions.
     pub whole_seconds: bool,
     /// The change time of an inode shows its modification time, even one that was set (FAT, exFAT, SFTP).
@@ -141,6 +145,11 @@ impl State {
 
     fn key(&self, name: &OsStr) -> OsString {
         let mut key = name.to_owned();
+        if self.oddities.strips_dots
+            && let Some(text) = key.to_str()
+        {
+            key = text.trim_end_matches(['.', ' ']).into();
+        }
         if self.oddities.one_case {
             key.make_ascii_lowercase();
         }
@@ -224,8 +233,9 @@ impl State {
 
     fn enter(&mut self, parent: INodeNo, name: &OsStr, id: u64) -> Result<()> {
         let (key, now) = (self.key(name), self.time(SystemTime::now()));
+        let shown = if self.oddities.respells { key.clone() } else { name.to_owned() };
         let directory = self.node(parent)?;
-        directory.children.insert(key, (name.to_owned(), id));
+        directory.children.insert(key, (shown, id));
         (directory.mtime, directory.ctime) = (now, now);
         Ok(())
     }

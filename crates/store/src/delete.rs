@@ -2,10 +2,12 @@
 //!
 //! Works on open directories and names in them, never follows a link, and goes on after a failure.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use haul_sys::beneath;
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{StoreError, is_missing, refusal};
@@ -14,18 +16,20 @@ use crate::listing::{Hint, Names};
 use crate::local_tree::LocalTree;
 use crate::meta::{self, Kind, Stat};
 use crate::name::{join, split};
+use crate::source_names::SourceNames;
 
 impl LocalTree {
-    /// Removes every entry of the directory `path` for which `keep(name, is_dir)` is false, and all that lies in such a
-    /// directory. Entries for which `spare(path, is_dir)` is true stay, and so do the directories above them. `deleted`
-    /// gets each path, and whether it is a directory, content before its directory; a dry run does only this.
+    /// Removes every entry of the directory `path` that the source lacks, and all that lies in such a directory. Entries
+    /// for which `spare(path, is_dir)` is true stay, and so do the directories above them. `deleted` gets each path, and
+    /// whether it is a directory, content before its directory; a dry run does only this.
     ///
-    /// `keep` is asked about the entries of `path` itself, also about parts and journals (see
-    /// [`crate::parse_haul_name`]). `spare` is asked about the entries beneath. A missing directory counts as empty.
+    /// An entry that the file system finds under a name of the source is that name's, however the directory spells it.
+    /// Parts and journals of the source's names stay (see [`crate::parse_haul_name`]). What is mounted stays, too, and
+    /// fails. A missing directory counts as empty.
     pub fn delete_extraneous(
         &self,
         path: &[u8],
-        keep: &mut dyn FnMut(&[u8], bool) -> bool,
+        has: &SourceNames,
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
         deleted: &mut dyn FnMut(Vec<u8>, bool),
@@ -34,14 +38,18 @@ impl LocalTree {
         if let Some(dir) = deletion.open(path)
             && let Some(top) = deletion.list(dir, path.to_vec())
         {
-            deletion.run(top, keep, spare);
+            let beyond = has.lacks(&top.names).and_then(|lacks| has.keep_respelled(top.dir.as_fd(), &top.names, lacks));
+            match beyond {
+                Ok(names) => deletion.run(Frame { names, ..top }, spare),
+                Err(error) => deletion.errors.push(StoreError::new("delete what the source lacks in", path, error)),
+            }
         }
         deletion.errors
     }
 
     /// Removes one entry, a directory with all that lies in it. Entries for which `spare(path, is_dir)` is true stay,
     /// and so do the directories above them. `spare` is asked about the entry itself first. `deleted` gets each path,
-    /// as in [`LocalTree::delete_extraneous`].
+    /// and what is mounted stays, as in [`LocalTree::delete_extraneous`].
     pub fn delete_entry(
         &self,
         path: &[u8],
@@ -54,7 +62,7 @@ impl LocalTree {
         if let Some(dir) = deletion.open(parent) {
             let top =
                 Frame { dir: Arc::new(dir), path: parent.to_vec(), names: Names::of(name), next: 0, spared: false };
-            deletion.run(top, &mut |_, is_dir| spare(path, is_dir), spare);
+            deletion.run(top, spare);
         }
         deletion.errors
     }
@@ -78,10 +86,9 @@ struct Frame {
 }
 
 impl Deletion<'_> {
-    fn run(&mut self, top: Frame, keep: &mut dyn FnMut(&[u8], bool) -> bool, spare: &dyn Fn(&[u8], bool) -> bool) {
+    fn run(&mut self, top: Frame, spare: &dyn Fn(&[u8], bool) -> bool) {
         let mut stack = vec![top];
         while !stack.is_empty() {
-            let depth_of_frame = stack.len();
             let Some(frame) = stack.last_mut() else { return };
             let Some((name, hint)) = frame.names.get(frame.next) else {
                 let Some(done) = stack.pop() else { return };
@@ -108,11 +115,7 @@ impl Deletion<'_> {
                     }
                 },
             };
-            let is_top = depth_of_frame == 1;
-            if is_top && keep(&name, is_dir) {
-                continue;
-            }
-            if !is_top && spare(&path, is_dir) {
+            if spare(&path, is_dir) {
                 frame.spared = true;
                 continue;
             }
@@ -124,18 +127,27 @@ impl Deletion<'_> {
                 let why = refusal(std::io::ErrorKind::InvalidInput, "directories are nested too deep");
                 self.errors.push(StoreError::new("delete", &path, why));
             } else {
-                if !self.dry_run {
-                    // A failure shows below, when the directory is opened.
-                    let _ = meta::open_up(frame.dir.as_fd(), &name);
-                }
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                match rustix::io::retry_on_intr(|| rustix::fs::openat(&frame.dir, &name, flags, Mode::empty())) {
+                match self.enter(frame.dir.as_fd(), &name) {
                     Ok(dir) => stack.extend(self.list(dir, path)),
-                    Err(Errno::NOENT) => {}
-                    Err(error) => self.fail("read directory", path, error),
+                    Err(error) if is_missing(&error) => {}
+                    Err(error) if is_on_other_mount(&error) => {
+                        frame.spared = true;
+                        self.errors.push(StoreError::mounted(&path));
+                    }
+                    Err(error) => self.errors.push(StoreError::new("read directory", &path, error)),
                 }
             }
         }
+    }
+
+    /// Opens a directory that is to be emptied. What is mounted there belongs to somebody else, who named it elsewhere.
+    fn enter(&self, dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
+        if !self.dry_run && !haul_sys::process::is_root() {
+            beneath::open_on_one_mount(dir, name, OFlags::PATH | OFlags::DIRECTORY)?;
+            // A failure shows below, when the directory is opened.
+            let _ = meta::open_up(dir, name);
+        }
+        beneath::open_on_one_mount(dir, name, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
     /// A missing directory has nothing to remove.
@@ -159,8 +171,13 @@ impl Deletion<'_> {
         }
     }
 
-    /// True: its backup stays beside it.
+    /// True: its backup stays beside it, or it stays itself.
     fn remove_file(&mut self, dir: &Arc<OwnedFd>, path: Vec<u8>) -> bool {
+        // The kernel refuses to remove a file on which another one is mounted.
+        if self.dry_run && beneath::is_mounted(dir.as_fd(), split(&path).1).unwrap_or(false) {
+            self.errors.push(StoreError::mounted(&path));
+            return true;
+        }
         let Some(backups) = self.tree.settings.backups.get().filter(|_| !self.dry_run) else {
             self.remove(dir, path, AtFlags::empty());
             return false;
@@ -181,6 +198,9 @@ impl Deletion<'_> {
                 Err(Errno::NOENT) => return,
                 // The entries that are still inside have their own errors.
                 Err(Errno::NOTEMPTY) if self.has_error_beneath(&path) => return,
+                Err(Errno::BUSY) if beneath::is_mounted(dir.as_fd(), name).unwrap_or(false) => {
+                    return self.errors.push(StoreError::mounted(&path));
+                }
                 Err(error) => return self.fail("delete", path, error),
             }
             if flags.contains(AtFlags::REMOVEDIR) {
@@ -198,3 +218,22 @@ impl Deletion<'_> {
         self.errors.push(StoreError::new(op, &path, error));
     }
 }
+
+fn is_on_other_mount(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::XDEV.raw_os_error())
+}
+
+impl StoreError {
+    /// Something is mounted at this path, or at the file: a deletion does not go into it.
+    fn mounted(path: &[u8]) -> StoreError {
+        StoreError::new("delete", path, refusal(io::ErrorKind::ResourceBusy, MOUNTED))
+    }
+
+    /// See [`LocalTree::delete_extraneous`]: what is mounted stays.
+    pub fn is_mounted(&self) -> bool {
+        self.source.raw_os_error().is_none() && self.source.to_string() == MOUNTED
+    }
+}
+
+/// Why it stays.
+const MOUNTED: &str = "something is mounted there, and stays with all that is in it; unmount it, or name what is in it";

@@ -55,7 +55,7 @@ pub const MAX_JOURNAL_BYTES: u64 = 64 << 20;
 pub const MAX_PART_ATTEMPTS: u32 = 8;
 
 /// Remembered entries of a job, to notice two names of one file. The limit is twice the items that may be open at once,
-/// so every open item is remembered. 32 Ki x about 64 bytes = 2 MiB.
+/// so every open item is remembered. 32 Ki x about 96 bytes = 3 MiB.
 pub const MAX_PLACED: usize = 32 << 10;
 
 /// Zeros written at a time where holes cannot be made.

@@ -135,6 +135,16 @@ impl Names {
         self.entries.get(index).map(|entry| (entry.name(&self.bytes), entry.hint))
     }
 
+    /// All names and their types, in order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&[u8], Hint)> {
+        self.entries.iter().map(|entry| (entry.name(&self.bytes), entry.hint))
+    }
+
+    /// Whether this name is among them, which are in their order.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.entries.binary_search_by(|entry| entry.name(&self.bytes).cmp(name)).is_ok()
+    }
+
     /// How much lies behind a name, as a guess: a directory holds more than a file.
     pub(crate) fn weight(&self, index: usize) -> u64 {
         self.entries.get(index).map_or(0, Entry::weight)

@@ -463,6 +463,14 @@ impl LocalTree {
         }
     }
 
+    /// Whether something is mounted between the root and this directory, or at the directory. What cannot be looked at
+    /// is on no other mount.
+    pub fn is_on_other_mount(&self, path: &[u8]) -> bool {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let opened = check_path(path).and_then(|()| beneath::open_on_one_mount(self.root()?, path, flags));
+        opened.is_err_and(|error| error.raw_os_error() == Some(Errno::XDEV.raw_os_error()))
+    }
+
     /// Opens a directory for reading its names.
     pub(crate) fn open_dir(&self, path: &[u8]) -> io::Result<OwnedFd> {
         check_path(path)?;

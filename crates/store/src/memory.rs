@@ -17,6 +17,7 @@ use crate::error::{Context, Result, StoreError, refusal};
 use crate::found::{EntryKind, Found, FoundEntry};
 use crate::meta::{FileId, Kind, Metadata, STAT_BLOCK_BYTES, Stat, Time, Version};
 use crate::name::{check_new_path, check_path, join};
+use crate::source_names::SourceNames;
 use crate::walk_options::WalkOptions;
 
 /// A tree in memory. Its clones are the same tree.
@@ -379,7 +380,7 @@ impl TargetTree for Memory {
     fn delete_extraneous(
         &self,
         path_of: &[u8],
-        keep: &mut dyn FnMut(&[u8], bool) -> bool,
+        has: &SourceNames,
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
         deleted: &mut dyn FnMut(Vec<u8>, bool),
@@ -389,7 +390,7 @@ impl TargetTree for Memory {
         let is_dir = |(entry, node): (&Key, &Node)| (entry.clone(), matches!(node.what, What::Directory));
         let names: Vec<(Key, bool)> = self.state().entries.iter().filter(is_in).map(is_dir).collect();
         for (entry, is_dir) in names {
-            if !entry.last().is_some_and(|name| keep(name, is_dir)) {
+            if !entry.last().is_some_and(|name| has.has(name)) && !spare(&path(&entry), is_dir) {
                 self.remove(&entry, spare, dry_run, deleted);
             }
         }

@@ -1,7 +1,7 @@
 //! Names: which paths may be used beneath a root, and what files in progress are called.
 //!
 //! A file being written is `.haul-<hash>.part` beside its final name, its journal `.haul-<hash>.journal`. The hash of
-//! the final name keeps these within 255 bytes however long that name is, and finds them again after a crash.
+//! the final name keeps these at 46 bytes at most however long that name is, and finds them again after a crash.
 
 use std::io;
 
@@ -11,26 +11,29 @@ use crate::error::refusal;
 
 /// Name of the file that holds the content of `file_name` until it is complete.
 pub fn part_name(file_name: &[u8]) -> Vec<u8> {
-    format!("{PREFIX}{:016x}{PART_SUFFIX}", name_hash(file_name)).into_bytes()
+    format!("{PREFIX}{:032x}{PART_SUFFIX}", name_hash(file_name)).into_bytes()
 }
 
 /// Name of the journal of an unfinished `file_name`.
 pub fn journal_name(file_name: &[u8]) -> Vec<u8> {
-    format!("{PREFIX}{:016x}{JOURNAL_SUFFIX}", name_hash(file_name)).into_bytes()
+    format!("{PREFIX}{:032x}{JOURNAL_SUFFIX}", name_hash(file_name)).into_bytes()
 }
 
-/// FNV-1a, 64 bit. It must never change: it finds the parts of earlier versions. The hash need not resist attacks: the
-/// lock refuses a second name with the same hash at the same time, and the journal names the file.
-pub fn name_hash(file_name: &[u8]) -> u64 {
-    file_name.iter().fold(FNV_OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
+/// Stands for a name or a path: the first 128 bits of its BLAKE3. Nobody can make two names with one hash, so that the
+/// part of one file is never taken for that of another. It should not change: it finds the parts of earlier versions.
+pub fn name_hash(name: &[u8]) -> u128 {
+    let hash = blake3::hash(name);
+    u128::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
-/// The hash inside the name of a part or a journal; `None` for every other name.
-pub fn parse_haul_name(name: &[u8]) -> Option<u64> {
+/// The hash inside the name of a part or a journal; `None` for every other name. What earlier
+/// versions left, with hashes of 64 bits, counts as well, and belongs to no name any more.
+pub fn parse_haul_name(name: &[u8]) -> Option<u128> {
     let rest = name.strip_prefix(PREFIX.as_bytes())?;
     let digits = rest.strip_suffix(PART_SUFFIX.as_bytes()).or_else(|| rest.strip_suffix(JOURNAL_SUFFIX.as_bytes()))?;
-    let exact = digits.len() == 16 && digits.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    exact.then(|| u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()).flatten()
+    let is_hash = HASH_DIGITS.contains(&digits.len());
+    let exact = is_hash && digits.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    exact.then(|| u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()).flatten()
 }
 
 /// Whether this is a name of something that haul is writing: a part, its journal, a directory for them, or a file that gets its name when
@@ -100,9 +103,8 @@ const BESIDE: &str = ".haul-";
 const PART_SUFFIX: &str = ".part";
 const JOURNAL_SUFFIX: &str = ".journal";
 
-/// Both numbers define FNV-1a.
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+/// 64 bits were too few: names with one hash can be made (FNV-1a).
+const HASH_DIGITS: [usize; 2] = [32, 16];
 
 #[cfg(test)]
 mod tests {
@@ -110,11 +112,13 @@ mod tests {
 
     #[test]
     fn names_of_parts_are_short_stable_and_recognised() {
-        assert_eq!(part_name(b"foobar"), b".haul-85944171f73967e8.part");
-        assert_eq!(journal_name(b"foobar"), b".haul-85944171f73967e8.journal");
-        assert_eq!(parse_haul_name(b".haul-85944171f73967e8.part"), Some(0x8594_4171_f739_67e8));
-        assert_eq!(parse_haul_name(b".haul-85944171f73967e8.journal"), Some(name_hash(b"foobar")));
-        assert!(part_name(&[b'x'; 255]).len() < 40);
+        assert_eq!(part_name(b"foobar"), b".haul-aa51dcd43d5c6c5203ee16906fd6b35d.part");
+        assert_eq!(journal_name(b"foobar"), b".haul-aa51dcd43d5c6c5203ee16906fd6b35d.journal");
+        for name in [part_name(b"foobar"), journal_name(b"foobar")] {
+            assert_eq!(parse_haul_name(&name), Some(name_hash(b"foobar")));
+        }
+        assert_eq!(parse_haul_name(b".haul-85944171f73967e8.part"), Some(0x8594_4171_f739_67e8), "of earlier versions");
+        assert!(journal_name(&[b'x'; 255]).len() <= 46);
         for other in
             [".haul-.part", ".haul-85944171F73967E8.part", ".haul-85944171f73967e8", ".haul-+5944171f73967e8.part"]
         {
@@ -123,6 +127,17 @@ mod tests {
         assert_eq!(journal_of_part(&part_name(b"foobar")), Some(journal_name(b"foobar")));
         assert_eq!(journal_of_part(&journal_name(b"foobar")), None);
         assert_eq!(journal_of_part(b".haul-x.part"), None);
+    }
+
+    #[test]
+    fn names_that_were_made_to_have_one_hash_have_two() {
+        // The same 64 bits by FNV-1a.
+        for (one, other) in [
+            (&b"8yn0iYCKYHlIj4-BwPqk"[..], &b"GReLUrM4wMqfg9yzV3KQ"[..]),
+            (b"gMPflVXtwGDXbIhP73TX", b"LtHf1prlU1bCeYZEdqWf"),
+        ] {
+            assert_ne!(part_name(one), part_name(other));
+        }
     }
 
     #[test]

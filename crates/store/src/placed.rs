@@ -17,7 +17,7 @@ type Inode = (u64, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Placed {
     /// With a hash of the path.
-    paths: HashMap<Inode, u64>,
+    paths: HashMap<Inode, u128>,
     order: VecDeque<Inode>,
 }
 

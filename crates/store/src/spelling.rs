@@ -51,13 +51,13 @@ impl Fold {
     }
 }
 
-/// The entries of one directory: 16 bytes each.
+/// The entries of one directory: 32 bytes each.
 #[derive(Debug)]
-pub struct Spellings(Vec<(u64, u64)>);
+pub struct Spellings(Vec<(u64, u128)>);
 
 impl Spellings {
     /// Hashes ([`name_hash`]) of the names that this inode has.
-    pub fn of(&self, inode: u64) -> impl Iterator<Item = u64> {
+    pub fn of(&self, inode: u64) -> impl Iterator<Item = u128> {
         let start = self.0.partition_point(|(other, _)| *other < inode);
         self.0[start..].iter().take_while(move |(other, _)| *other == inode).map(|(_, name)| *name)
     }
@@ -112,6 +112,15 @@ impl StoreError {
     }
 }
 
+/// Whether two names differ only in what some file system ignores: case, accents, dots and spaces at the end (FAT).
+pub(crate) fn looks_alike(one: &[u8], other: &[u8]) -> bool {
+    let folded = |name: &[u8]| {
+        let text: String = String::from_utf8_lossy(name).to_lowercase().nfkd().collect();
+        text.trim_end_matches(['.', ' ']).to_owned()
+    };
+    folded(one) == folded(other)
+}
+
 fn swapped(byte: u8) -> u8 {
     if byte.is_ascii_lowercase() { byte.to_ascii_uppercase() } else { byte.to_ascii_lowercase() }
 }
@@ -131,7 +140,7 @@ mod tests {
         let (tree, _) = LocalTree::open(dir.path().as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap();
         let spellings = tree.spellings(b"").unwrap();
         let names = |path: &[u8]| {
-            let mut names: Vec<u64> = spellings.of(tree.stat(path).unwrap().unwrap().id.ino).collect();
+            let mut names: Vec<u128> = spellings.of(tree.stat(path).unwrap().unwrap().id.ino).collect();
             names.sort_unstable();
             names
         };

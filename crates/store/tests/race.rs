@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime};
 
-use haul_store::{LocalTree, Metadata, StoreError, TargetOptions, Time};
+use haul_store::{LocalTree, Metadata, SourceNames, StoreError, TargetOptions, Time};
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Verdict, watch_this_thread};
 use rustix::io::Errno;
@@ -97,8 +97,8 @@ const OPERATIONS: [Operation; 16] = [
     ("mark_unfinished", |tree| met(&tree.mark_unfinished(b"a/stays", |_| b"journal".to_vec(), false))),
     ("open_up", |tree| met(&tree.open_up(b"a/sub"))),
     ("delete_extraneous", |tree| {
-        let mut keep = |name: &[u8], _is_dir: bool| name == b"stays" || name == b"sub";
-        let errors = tree.delete_extraneous(b"a", &mut keep, &|_, _| false, false, &mut |_, _| ());
+        let has = SourceNames::from_iter([&b"stays"[..], b"sub"]);
+        let errors = tree.delete_extraneous(b"a", &has, &|_, _| false, false, &mut |_, _| ());
         errors.first().map_or(Met::Directory, met_error)
     }),
 ];

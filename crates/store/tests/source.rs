@@ -333,7 +333,9 @@ fn trees_deeper_than_open_directories_and_paths_longer_than_the_kernel_takes() {
     // The temporary directory's own removal would meet the same limits.
     let tree = haul_store::LocalTree::open(&bytes(dir.path()), &Default::default()).unwrap().0;
     let mut deleted = 0;
-    assert!(tree.delete_extraneous(b"", &mut |_, _| false, &|_, _| false, false, &mut |_, _| deleted += 1).is_empty());
+    assert!(
+        tree.delete_extraneous(b"", &Default::default(), &|_, _| false, false, &mut |_, _| deleted += 1).is_empty()
+    );
     assert_eq!(deleted, 600);
 }
 

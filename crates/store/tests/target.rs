@@ -1,13 +1,14 @@
 //! Scenarios of writing: opening the target, making entries, finishing and resuming files, and planted ways out of the
 //! root.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use haul_store::{Kind, LocalTree, Metadata, StoreError, TargetOptions, Time, journal_name, part_name};
+use haul_store::{Kind, LocalTree, Metadata, SourceNames, StoreError, TargetOptions, Time, journal_name, part_name};
 use haul_sys::condition::unmet;
 
 fn bytes(path: impl AsRef<Path>) -> Vec<u8> {
@@ -340,8 +341,8 @@ fn a_planted_parent_link_is_refused_by_every_operation() {
         assert!(!matches!(tree.resume_part(b"link/file", inplace), Ok(Some(_))));
     }
     let mut deleted = Vec::new();
-    let errors =
-        tree.delete_extraneous(b"link", &mut |_, _| false, &|_, _| false, false, &mut |path, _| deleted.push(path));
+    let errors = tree
+        .delete_extraneous(b"link", &SourceNames::default(), &|_, _| false, false, &mut |path, _| deleted.push(path));
     assert_eq!((errors.len(), deleted.len()), (1, 0));
 
     assert_eq!(listing(&outside), before);
@@ -379,7 +380,7 @@ fn a_parent_swapped_for_a_link_between_steps_leads_nowhere() {
     let _ = tree.set_metadata(b"d/sub", &meta);
     let _ = tree.make_hard_link(b"taken", b"d/victim");
     let _ = tree.make_dir(b"d/made");
-    let _ = tree.delete_extraneous(b"d", &mut |_, _| false, &|_, _| false, false, &mut |_, _| ());
+    let _ = tree.delete_extraneous(b"d", &SourceNames::default(), &|_, _| false, false, &mut |_, _| ());
     assert_eq!(all(), before);
     assert_eq!(fs::read(outside.join("victim")).unwrap(), b"precious");
     assert_eq!(fs::read(root.join("moved/file")).unwrap(), b"x");
@@ -546,22 +547,28 @@ fn deletion_takes_what_is_not_kept_and_never_follows_links() {
     fs::write(root.join("d/kept/inner"), b"").unwrap();
     tree.stat(b"d/old/deep/file").unwrap();
     for dry_run in [true, false] {
-        let mut asked = Vec::new();
+        let asked = RefCell::new(Vec::new());
         let mut deleted = Vec::new();
-        let mut keep = |name: &[u8], is_dir: bool| {
-            asked.push((String::from_utf8(name.to_vec()).unwrap(), is_dir));
-            name == b"kept"
+        let spare = |path: &[u8], is_dir: bool| {
+            asked.borrow_mut().push((String::from_utf8(path.to_vec()).unwrap(), is_dir));
+            false
         };
-        let errors = tree.delete_extraneous(b"d", &mut keep, &|_, _| false, dry_run, &mut |path, _| {
-            deleted.push(String::from_utf8(path).unwrap())
-        });
+        let errors =
+            tree.delete_extraneous(b"d", &SourceNames::from_iter([&b"kept"[..]]), &spare, dry_run, &mut |path, _| {
+                deleted.push(String::from_utf8(path).unwrap())
+            });
         assert!(errors.is_empty(), "{errors:?}");
-        assert_eq!(asked, [("kept".into(), true), ("link".into(), false), ("old".into(), true)]);
+        let asked = asked.into_inner();
+        let all = ["d/link", "d/old", "d/old/deep", "d/old/deep/file", "d/old/link"];
+        assert!(asked.iter().map(|(path, _)| path.as_str()).eq(all), "{asked:?}");
+        assert!(asked.iter().all(|(path, is_dir)| *is_dir == (path.ends_with("old") || path.ends_with("deep"))));
         assert_eq!(deleted, ["d/link", "d/old/deep/file", "d/old/deep", "d/old/link", "d/old"]);
         assert_eq!(root.join("d/old").exists(), dry_run);
     }
     assert!(root.join("d/kept/inner").exists() && outside.join("precious").exists());
-    assert!(tree.delete_extraneous(b"missing", &mut |_, _| false, &|_, _| false, false, &mut |_, _| ()).is_empty());
+    assert!(
+        tree.delete_extraneous(b"missing", &SourceNames::default(), &|_, _| false, false, &mut |_, _| ()).is_empty()
+    );
     // A directory that was deleted and made again is not confused with the old one.
     tree.make_dir(b"d/old").unwrap();
     tree.make_dir(b"d/old/deep").unwrap();

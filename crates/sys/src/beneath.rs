@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 /// How a symbolic link on the way is treated.
@@ -26,13 +26,31 @@ pub enum Links {
 ///
 /// Paths longer than the kernel takes in one call are walked in pieces (only with [`Links::Refused`]).
 pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, links: Links) -> io::Result<OwnedFd> {
+    open_long(root, path, flags, mode, Way { links, one_mount: false })
+}
+
+/// [`open`] as long as nothing is mounted on the way or at the end, not even another directory of the same file system
+/// (a bind mount). Else the open fails with `EXDEV`. No component may be a link.
+pub fn open_on_one_mount(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+    open_long(root, path, flags, Mode::empty(), Way { links: Links::Refused, one_mount: true })
+}
+
+/// What may lie on the way.
+#[derive(Clone, Copy)]
+struct Way {
+    links: Links,
+    /// Nothing is mounted there.
+    one_mount: bool,
+}
+
+fn open_long(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, way: Way) -> io::Result<OwnedFd> {
     if path.first() == Some(&b'/') {
         return Err(Errno::XDEV.into());
     }
     let flags = flags | OFlags::CLOEXEC;
     let mut held: Option<OwnedFd> = None;
     let mut rest = path;
-    while links == Links::Refused && rest.len() > PIECE_BYTES {
+    while way.links == Links::Refused && rest.len() > PIECE_BYTES {
         let Some(cut) = rest[..PIECE_BYTES].iter().rposition(|&byte| byte == b'/') else { break };
         let piece = &rest[..cut];
         rest = &rest[cut + 1..];
@@ -44,11 +62,11 @@ pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, links:
             return Err(Errno::XDEV.into());
         }
         let from = held.as_ref().map_or(root, |fd| fd.as_fd());
-        let next = open_piece(from, piece, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), links)?;
+        let next = open_piece(from, piece, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), way)?;
         held = Some(next);
     }
     let rest = if rest.is_empty() { b".".as_slice() } else { rest };
-    Ok(open_piece(held.as_ref().map_or(root, |fd| fd.as_fd()), rest, flags, mode, links)?)
+    Ok(open_piece(held.as_ref().map_or(root, |fd| fd.as_fd()), rest, flags, mode, way)?)
 }
 
 /// Opens `path` beneath `root` from what the kernel has in memory: it waits for no disk. No component may be a link.
@@ -82,20 +100,15 @@ pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-fn open_piece(
-    root: BorrowedFd<'_>,
-    path: &[u8],
-    flags: OFlags,
-    mode: Mode,
-    links: Links,
-) -> rustix::io::Result<OwnedFd> {
+fn open_piece(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, way: Way) -> rustix::io::Result<OwnedFd> {
     if OPENAT2_MISSING.load(Ordering::Relaxed) {
-        return open_by_component(root, path, flags, mode);
+        return open_by_component(root, path, flags, mode, way.one_mount);
     }
-    let resolve = match links {
+    let links = match way.links {
         Links::Refused => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
         Links::Within => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
     };
+    let resolve = if way.one_mount { links | ResolveFlags::NO_XDEV } else { links };
     let mut attempts = 0;
     loop {
         match rustix::fs::openat2(root, path, flags, mode, resolve) {
@@ -104,18 +117,24 @@ fn open_piece(
             Err(Errno::AGAIN) if attempts < RACE_ATTEMPTS => attempts += 1,
             Err(Errno::NOSYS) => {
                 OPENAT2_MISSING.store(true, Ordering::Relaxed);
-                return open_by_component(root, path, flags, mode);
+                return open_by_component(root, path, flags, mode, way.one_mount);
             }
             // A container filter that does not know openat2 says EPERM, and so may an immutable file; only the
             // component walk can tell. It is as safe, so trying it costs nothing but time.
-            Err(Errno::PERM) => return open_by_component(root, path, flags, mode),
+            Err(Errno::PERM) => return open_by_component(root, path, flags, mode, way.one_mount),
             result => return result,
         }
     }
 }
 
 /// The same without `openat2`. Links are refused whatever was asked: following them safely needs the kernel.
-fn open_by_component(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+fn open_by_component(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    mode: Mode,
+    one_mount: bool,
+) -> rustix::io::Result<OwnedFd> {
     if has_parent_component(path) || path.first() == Some(&b'/') {
         return Err(Errno::XDEV);
     }
@@ -123,6 +142,9 @@ fn open_by_component(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mod
     let mut components = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".").peekable();
     while let Some(component) = components.next() {
         let from = held.as_ref().map_or(root, |fd| fd.as_fd());
+        if one_mount && is_mounted(from, component)? {
+            return Err(Errno::XDEV);
+        }
         if components.peek().is_none() {
             return rustix::io::retry_on_intr(|| rustix::fs::openat(from, component, flags | OFlags::NOFOLLOW, mode));
         }
@@ -131,6 +153,18 @@ fn open_by_component(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mod
         held = Some(next);
     }
     rustix::io::retry_on_intr(|| rustix::fs::openat(root, b".".as_slice(), flags, mode))
+}
+
+/// Whether something is mounted at this name of an open directory. Kernels before 5.8 tell only of another file system.
+pub fn is_mounted(dir: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<bool> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let look = |name: &[u8], flags| rustix::io::retry_on_intr(|| rustix::fs::statx(dir, name, flags, StatxFlags::TYPE));
+    let told = look(name, flags)?;
+    if told.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+        return Ok(told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    }
+    let own = look(b"", AtFlags::EMPTY_PATH)?;
+    Ok((own.stx_dev_major, own.stx_dev_minor) != (told.stx_dev_major, told.stx_dev_minor))
 }
 
 fn has_parent_component(path: &[u8]) -> bool {
@@ -162,7 +196,7 @@ mod tests {
     fn both_ways() -> [(&'static str, Opener); 2] {
         [
             ("openat2", |root, path| open(root, path, READ, Mode::empty(), Links::Refused).is_ok()),
-            ("components", |root, path| open_by_component(root, path, READ, Mode::empty()).is_ok()),
+            ("components", |root, path| open_by_component(root, path, READ, Mode::empty(), false).is_ok()),
         ]
     }
 

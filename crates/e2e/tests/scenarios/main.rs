@@ -24,6 +24,7 @@ mod lanes;
 mod limits;
 mod lists;
 mod memory;
+mod mounts;
 mod odd_disks;
 mod outlook;
 mod own_places;

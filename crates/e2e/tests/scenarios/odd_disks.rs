@@ -17,6 +17,8 @@ fn copy(source: &Path, target: &Path, flags: &[&str]) -> Run {
 const WEAK: Oddities = Oddities {
     one_case: true,
     one_form: false,
+    strips_dots: false,
+    respells: false,
     whole_seconds: true,
     one_time: true,
     no_locks: true,
@@ -26,6 +28,8 @@ const WEAK: Oddities = Oddities {
 const ONE_FORM: Oddities = Oddities {
     one_case: false,
     one_form: true,
+    strips_dots: false,
+    respells: false,
     whole_seconds: false,
     one_time: false,
     no_locks: false,
@@ -122,6 +126,77 @@ fn keeps_the_first_however_far_apart(oddities: Oddities, files: [&str; 2], direc
             assert_eq!(there.expect("it is there"), here.expect("own file"), "{first}");
         }
         assert_eq!(fs::read_dir(target.join(directories[0])).expect("it was made").count(), 1, "twins are not mixed");
+    }
+}
+
+/// The names that a directory lists, sorted.
+fn names(directory: &Path) -> Vec<String> {
+    let read = fs::read_dir(directory).expect("it was made");
+    let mut names: Vec<_> =
+        read.map(|entry| entry.expect("listed").file_name().into_string().expect("UTF-8")).collect();
+    names.sort();
+    names
+}
+
+/// What a run tells of deletions, sorted.
+fn deletions(run: &haul_e2e::Outcome) -> Vec<String> {
+    let path = |event: &serde_json::Value| event["path"].as_str().expect("a path").to_owned();
+    let mut deleted: Vec<String> = run.events_named("deleted").iter().map(path).collect();
+    deleted.sort();
+    deleted
+}
+
+#[test]
+fn what_is_spelt_otherwise_at_the_target_is_not_deleted() {
+    needs!(Haul, Fuse);
+    let one_case = Oddities { one_case: true, ..Oddities::default() };
+    let windows = Oddities { one_case: true, strips_dots: true, plain_renames_only: true, ..Oddities::default() };
+    let hfs = Oddities { one_form: true, one_case: true, respells: true, ..Oddities::default() };
+    // Names before and after, of a file, of a directory and of a link.
+    let renamed = [("Photo", "photo"), ("Pictures", "pictures"), ("Latest", "LATEST")];
+    spares_respelled(one_case, renamed);
+    spares_respelled(windows, renamed);
+    spares_respelled(windows, [("photo", "Photo. "), ("pictures", "pictures."), ("Latest", "latest...")]);
+    spares_respelled(hfs, [("caf\u{e9}", "cafe\u{301}"), ("\u{e9}t\u{e9}", "\u{e9}t\u{e9}"), ("Latest", "LATEST")]);
+}
+
+#[track_caller]
+fn spares_respelled(oddities: Oddities, renamed: [(&str, &str); 3]) {
+    let dir = scratch();
+    let (source, disk) = (dir.path().join("source"), OddDisk::mount(oddities));
+    let target = disk.path().join("to");
+    let [file, directory, link] = renamed;
+    plant::file(&source.join(file.0), 1000, 1);
+    plant::file(&source.join(directory.0).join("inner"), 1000, 2);
+    plant::file(&source.join("alone"), 1000, 3);
+    std::os::unix::fs::symlink("alone", source.join(link.0)).expect("own directory");
+    copy(&source, &target, &[]).run().expect(code::OK);
+    for (before, after) in renamed {
+        fs::rename(source.join(before), source.join(after)).expect("own directory");
+    }
+    for (path, size, seed) in [("extra", 10, 4), ("gone/extra", 10, 5)] {
+        plant::file(&target.join(path), size, seed);
+    }
+    plant::file(&target.join(directory.0).join("extra"), 10, 6);
+    plant::file(&source.join("new"), 1000, 7);
+    // The content changes, too, so that the name is given anew.
+    for changes in [false, true] {
+        if changes {
+            plant::file(&source.join(file.1), 2000, 8);
+            plant::file(&source.join(directory.1).join("inner"), 2000, 9);
+            plant::file(&target.join("extra"), 10, 4);
+        }
+        let foretold = deletions(&copy(&source, &target, &["--delete", "-n"]).run().expect(code::OK));
+        let run = copy(&source, &target, &["--delete"]).run().expect(code::OK);
+        assert_eq!(foretold, deletions(&run), "a dry run tells the same\n{run}");
+        assert_eq!(foretold.len(), if changes { 1 } else { 4 }, "{run}");
+        for (path, of) in [(Path::new(file.1), file.1), (&Path::new(directory.1).join("inner"), directory.1)] {
+            let (there, here) = (fs::read(target.join(path)), fs::read(source.join(path)));
+            assert_eq!(there.expect("it is there"), here.expect("own file"), "{of}");
+        }
+        assert_eq!(fs::read_link(target.join(link.1)).expect("it is there"), Path::new("alone"));
+        assert_eq!(names(&target).len(), 5, "{:?}", names(&target));
+        assert_eq!(names(&target.join(directory.1)).len(), 1);
     }
 }
 

@@ -13,6 +13,7 @@ use crate::local_tree::LocalTree;
 use crate::meta::{Metadata, Stat};
 use crate::part::Part;
 use crate::source::SourceSet;
+use crate::source_names::SourceNames;
 use crate::walk::Walk;
 use crate::walk_options::WalkOptions;
 
@@ -105,12 +106,12 @@ impl TargetTree for LocalTree {
     fn delete_extraneous(
         &self,
         path: &[u8],
-        keep: &mut dyn FnMut(&[u8], bool) -> bool,
+        has: &SourceNames,
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
         deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
-        self.delete_extraneous(path, keep, spare, dry_run, deleted)
+        self.delete_extraneous(path, has, spare, dry_run, deleted)
     }
 
     fn delete_entry(

@@ -7,6 +7,7 @@ use super::reading::SourceFile;
 use super::writing::{Draft, TargetTree};
 use crate::error::{Result, StoreError};
 use crate::meta::{Metadata, Stat};
+use crate::source_names::SourceNames;
 
 /// A tree that takes everything and keeps nothing. It says so in its [`Abilities`]: a session verifies what arrives, and
 /// makes nothing.
@@ -61,7 +62,7 @@ impl TargetTree for Nowhere {
     fn delete_extraneous(
         &self,
         _path: &[u8],
-        _keep: &mut dyn FnMut(&[u8], bool) -> bool,
+        _has: &SourceNames,
         _spare: &dyn Fn(&[u8], bool) -> bool,
         _dry_run: bool,
         _deleted: &mut dyn FnMut(Vec<u8>, bool),

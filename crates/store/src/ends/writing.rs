@@ -12,6 +12,7 @@ use crate::limits::ZERO_BUFFER_BYTES;
 use crate::local_tree::LocalTree;
 use crate::meta::{Metadata, Stat};
 use crate::part::Part;
+use crate::source_names::SourceNames;
 
 /// A tree to write. All paths are relative to it.
 pub trait TargetTree: Debug + Send + Sync {
@@ -56,16 +57,16 @@ pub trait TargetTree: Debug + Send + Sync {
     /// The draft of an interrupted transfer and its journal; `None` unless both are there and are ours.
     fn resume_draft(&self, path: &[u8], inplace: bool) -> Result<Option<(Draft, Vec<u8>)>>;
 
-    /// Removes every entry of the directory `path` for which `keep(name, is_dir)` is false, and all that lies in such a
-    /// directory. Entries for which `spare(path, is_dir)` is true stay, and so do the directories above them. `deleted`
-    /// gets each path, content before its directory; a dry run does only this.
+    /// Removes every entry of the directory `path` that the source lacks, and all that lies in such a directory. Entries
+    /// for which `spare(path, is_dir)` is true stay, and so do the directories above them. `deleted` gets each path,
+    /// content before its directory; a dry run does only this.
     ///
-    /// `keep` is asked about the entries of `path` itself, also about drafts and journals that stand there. `spare` is
-    /// asked about the entries beneath. A missing directory counts as empty.
+    /// Drafts and journals of the source's names stay. So does an entry that is found under a name of the source, however
+    /// it is listed. A missing directory counts as empty.
     fn delete_extraneous(
         &self,
         path: &[u8],
-        keep: &mut dyn FnMut(&[u8], bool) -> bool,
+        has: &SourceNames,
         spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
         deleted: &mut dyn FnMut(Vec<u8>, bool),

@@ -1,7 +1,7 @@
 //! Scenarios of a tree to write.
 
 use super::Bench;
-use crate::{Kind, Metadata, Time};
+use crate::{Kind, Metadata, SourceNames, Time};
 
 const OLD: Time = Time { s: 1_000_000_000, ns: 123_456_789 };
 
@@ -258,16 +258,16 @@ pub(crate) fn deletion_keeps_what_is_to_stay_and_tells_the_rest(bench: &Bench) {
     let before = bench.paths();
     let delete = |dry_run| {
         let mut told = Vec::new();
-        let mut keep = |name: &[u8], is_dir: bool| {
-            assert_eq!(is_dir, name.len() == 1, "{name:?}");
-            name == b"kept"
+        let has = SourceNames::from_iter([&b"absent"[..], b"kept"]);
+        let spare = |path: &[u8], is_dir: bool| {
+            assert_eq!(is_dir, path.len() == 1 || path == b"a/b", "{path:?}");
+            path == b"c/spared"
         };
-        let spare = |path: &[u8], _: bool| path == b"c/spared";
         let mut deleted = |path: Vec<u8>, is_dir| {
             let slash = if is_dir { "/" } else { "" };
             told.push(String::from_utf8(path).unwrap() + slash);
         };
-        let errors = target.delete_extraneous(b"", &mut keep, &spare, dry_run, &mut deleted);
+        let errors = target.delete_extraneous(b"", &has, &spare, dry_run, &mut deleted);
         assert!(errors.is_empty(), "{errors:?}");
         let at = |path: &str| told.iter().position(|other| other == path).unwrap();
         assert!(at("a/b/1") < at("a/b/") && at("a/b/") < at("a/") && at("a/2") < at("a/"), "{told:?}");
@@ -278,7 +278,7 @@ pub(crate) fn deletion_keeps_what_is_to_stay_and_tells_the_rest(bench: &Bench) {
     assert_eq!(bench.paths(), before, "a dry run deletes nothing");
     delete(false);
     assert_eq!(bench.paths(), ["c", "c/spared", "kept"]);
-    let errors = target.delete_extraneous(b"missing", &mut |_, _| false, &|_, _| false, false, &mut |_, _| ());
+    let errors = target.delete_extraneous(b"missing", &SourceNames::default(), &|_, _| false, false, &mut |_, _| ());
     assert!(errors.is_empty(), "{errors:?}");
     let mut told = Vec::new();
     let errors = target.delete_entry(b"c", &|_, _| false, false, &mut |path, _| told.push(path));

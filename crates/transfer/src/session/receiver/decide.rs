@@ -1,6 +1,5 @@
 //! Decides about each item of the manifest as it arrives: rsync's quick check, directories, links.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use haul_engine::compare::{self, Existing, FileDecision};
 use haul_engine::journal;
 use haul_engine::plan::ChunkLayout;
 use haul_job::Error;
-use haul_store::{Kind, Metadata, NO_DIRECTORY, Stat, StoreError, name_hash};
+use haul_store::{Kind, Metadata, NO_DIRECTORY, SourceNames, Stat, StoreError};
 use haul_wire::RelPath;
 use haul_wire::control::{Answer, LeftOut, Notice, OutcomeKind, Wanted};
 use haul_wire::limits::MAX_NESTING_BYTES;
@@ -63,7 +62,8 @@ struct Frame {
     failed: bool,
     /// The attributes at the source could not be read: those at the target stay.
     keeps_xattrs: bool,
-    names: Option<HashSet<u64>>,
+    /// Those of the source, when others are to be deleted.
+    names: Option<SourceNames>,
     /// The name that came last in it.
     last_name: Vec<u8>,
 }
@@ -288,10 +288,15 @@ impl Decider {
         if item.path.parent().as_ref() != Some(&frame.item.path) {
             return false;
         }
-        if let Some(names) = &mut frame.names {
-            names.insert(name_hash(item.path.name()));
+        let (fresh, directory) = (frame.fresh, &frame.item.path);
+        if let Some(names) = &mut frame.names
+            && let Err(error) = names.add(item.path.name())
+        {
+            let error = StoreError::new("delete what the source lacks in", directory.as_bytes(), error);
+            frame.names = None;
+            self.shared.failed_aside(directory.as_bytes(), &error);
         }
-        frame.fresh
+        fresh
     }
 
     /// Fails when the name is that of another entry of this job at the target.
@@ -309,7 +314,7 @@ impl Decider {
     /// `made`: whether it is new, or why it is none of ours: whether it is another one's twin.
     fn begin_directory(&mut self, item: &Arc<Item>, made: &Result<bool, bool>) {
         let (fresh, failed) = (*made == Ok(true), made.is_err());
-        let names = self.shared.job.selection.delete.then(HashSet::new);
+        let names = self.shared.job.selection.delete.then(SourceNames::default);
         self.stack_bytes += item.weight_bytes();
         let (item, last_name) = (Arc::clone(item), Vec::new());
         self.stack.push(Frame { item, fresh, failed, keeps_xattrs: false, names, last_name });
@@ -596,7 +601,10 @@ impl Decider {
             return self.shared.settle(index, OutcomeKind::Nothing);
         }
         // Why it is not, the sender tells.
-        let names = frame.names.filter(|_| complete);
+        let mut names = frame.names.filter(|_| complete);
+        if let Some(names) = &mut names {
+            names.seal();
+        }
         let (fresh, keeps_xattrs, unread) = (frame.fresh, frame.keeps_xattrs, frame.keeps_xattrs && !complete);
         let end = DirectoryEnd { path, directory: Some(frame.item), fresh, keeps_xattrs, unread, names };
         self.shared.in_order(index, InOrder::DirectoryEnd(Arc::new(end)));

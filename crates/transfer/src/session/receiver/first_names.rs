@@ -12,7 +12,7 @@ use haul_store::name_hash;
 use haul_wire::control::{LeftOut, OutcomeKind};
 use haul_wire::manifest::{Item, ItemKind};
 
-/// Files that are remembered because they failed or were replaced: about 16 MiB. After more of them no hard link is made.
+/// Files that are remembered because they failed or were replaced: about 32 MiB. After more of them no hard link is made.
 const MAX_BARRED: usize = 1 << 20;
 
 /// Why a file gets no further name.
@@ -32,12 +32,12 @@ pub(super) enum Bar {
 #[derive(Default)]
 pub(super) struct FirstNames {
     /// Open items.
-    open: HashMap<u64, u64>,
-    barred: HashSet<u64>,
+    open: HashMap<u64, u128>,
+    barred: HashSet<u128>,
     /// What stays at the target under these names is not the source's.
-    foreign: HashSet<u64>,
+    foreign: HashSet<u128>,
     /// What a rule leaves out.
-    left_out: HashMap<u64, LeftOut>,
+    left_out: HashMap<u128, LeftOut>,
     /// Most of each of them.
     max_foreign: usize,
     /// There are more that failed or were replaced than are remembered.
@@ -115,7 +115,7 @@ impl FirstNames {
         self.forgets_foreign.then_some(Bar::UnlessItHasTheTime)
     }
 
-    fn bar(&mut self, name: u64) {
+    fn bar(&mut self, name: u128) {
         if self.barred.len() < MAX_BARRED {
             self.barred.insert(name);
         } else {

@@ -1,8 +1,8 @@
 //! What a receiver does in the order of the manifest.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use haul_store::SourceNames;
 use haul_wire::RelPath;
 use haul_wire::manifest::{Item, Time};
 
@@ -32,6 +32,6 @@ pub(super) struct DirectoryEnd {
     pub(super) keeps_xattrs: bool,
     /// The source could not read the names in this directory. Its mode must not close the directory to its owner here.
     pub(super) unread: bool,
-    /// Hashes of the names that the source has, when others are to be deleted.
-    pub(super) names: Option<HashSet<u64>>,
+    /// The names that the source has, when others are to be deleted.
+    pub(super) names: Option<SourceNames>,
 }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use haul_engine::compare;
-use haul_store::{Asks, DirectoryRules, Kind, Stat, StoreError, parse_haul_name};
+use haul_store::{Asks, DirectoryRules, Kind, Stat, StoreError};
 use haul_wire::control::{Changes, LeftOut, Notice, OutcomeKind, Selection};
 use haul_wire::manifest::{Item, Time};
 
@@ -269,21 +269,24 @@ const WRITTEN_BY_ITSELF: Duration = Duration::from_secs(600);
 /// that the source has are kept: they hold what a later run goes on with.
 fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
     let Some(names) = end.names.as_ref().filter(|_| !shared.deletes_nothing()) else { return false };
+    if shared.job.selection.one_file_system && is_mounted_below_root(shared, &end.path) {
+        return false;
+    }
     let mut any = false;
     let deletions = Deletions::of(shared, &end.path);
-    let mut keep = |name: &[u8], is_dir: bool| {
-        let of_part = parse_haul_name(name).is_some_and(|hash| names.contains(&hash));
-        let path = if end.path.is_empty() { name.to_vec() } else { [&end.path, &b"/"[..], name].concat() };
-        of_part || names.contains(&haul_store::name_hash(name)) || deletions.spare(&path, is_dir)
-    };
     let mut deleted = |path: Vec<u8>, is_dir| {
         any = true;
         deletions.tell(path, is_dir);
     };
     let spare = |path: &[u8], is_dir: bool| deletions.spare(path, is_dir);
-    let errors = shared.tree().delete_extraneous(&end.path, &mut keep, &spare, dry_run, &mut deleted);
+    let errors = shared.tree().delete_extraneous(&end.path, names, &spare, dry_run, &mut deleted);
     deletions.end(&end.path, errors);
     any
+}
+
+/// `-x` holds at the target, too, as with rsync: what is mounted below its root is left as it is.
+fn is_mounted_below_root(shared: &Shared, path: &[u8]) -> bool {
+    shared.tree().local().is_some_and(|tree| tree.is_on_other_mount(path))
 }
 
 /// With `--delete`, deletes an entry of another kind: a directory in the place of a file, or a file in the place of a directory.
@@ -352,6 +355,12 @@ impl<'a> Deletions<'a> {
 
     fn end(&self, directory: &[u8], errors: Vec<StoreError>) {
         for error in errors {
+            // As with rsync, `-x` says that other file systems stay.
+            if error.is_mounted() && self.shared.job.selection.one_file_system {
+                let text = convert::bounded(error.seen_from(&self.shared.root));
+                self.shared.notice_in_time(Notice::Warning { text });
+                continue;
+            }
             self.shared.failed_aside(&error.path.clone(), &error);
         }
         let beyond = self.beyond.get();

@@ -4,7 +4,7 @@
 //! remembers the names that were placed last (`store/placed.rs`). This module finds twins that are further apart.
 //!
 //! The first entry with another spelling tells: once it stands, it is looked for under that spelling. Until then, and on such a
-//! file system, the names of the open directories are kept: 8 bytes each, as with `--delete`.
+//! file system, the names of the open directories are kept: 16 bytes each.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ const LOOK_EVERY: u64 = 256;
 /// Looks at one candidate. Then another candidate is taken: 64 x 256 items are as many as may be open at once.
 const LOOKS_MAX: u64 = MAX_OPEN_ITEMS as u64 / LOOK_EVERY;
 
-/// Names that are kept until the answer is known: 16 MiB. After that, only names that were placed last are compared.
+/// Names that are kept until the answer is known: 32 MiB. After that, only names that were placed last are compared.
 const NAMES_MAX: u64 = 1 << 20;
 
 pub(super) struct Twins {
@@ -43,7 +43,7 @@ struct Question {
 #[derive(Default)]
 struct Directory {
     /// Of the source, so far.
-    names: HashSet<u64>,
+    names: HashSet<u128>,
     listing: Option<Spellings>,
     /// It is another one's twin, and nothing is put into it.
     is_refused: bool,

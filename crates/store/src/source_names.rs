@@ -1,0 +1,128 @@
+//! The names that a directory has at the source. What the target has beyond them goes with `--delete`.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+
+use crate::error::refusal;
+use crate::listing::{Hint, Names};
+use crate::meta::{Kind, Stat};
+use crate::name::{name_hash, parse_haul_name};
+use crate::spelling::looks_alike;
+
+/// Names of one directory: 12 bytes and the name itself each.
+#[derive(Debug, Default)]
+pub struct SourceNames(Names);
+
+impl SourceNames {
+    /// Adds a name. Fails when there are more than a directory may have.
+    pub fn add(&mut self, name: &[u8]) -> io::Result<()> {
+        self.0.add(name, 0, Hint::Unknown)
+    }
+
+    /// After the last name.
+    pub fn seal(&mut self) {
+        self.0.sort();
+    }
+
+    /// What the names take in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+
+    /// Whether the source has this name, byte for byte.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.0.has(name)
+    }
+
+    /// Of the entries of a directory, those that the source lacks: neither its names nor drafts and journals of its
+    /// names, which a later run goes on with.
+    pub(crate) fn lacks(&self, listed: &Names) -> io::Result<Names> {
+        let mut drafts: Option<HashSet<u128>> = None;
+        let hashes = || self.0.all().map(|(name, _)| name_hash(name)).collect();
+        let mut beyond = Names::default();
+        for (name, hint) in listed.all() {
+            let of_draft = |hash| drafts.get_or_insert_with(hashes).contains(&hash);
+            if !self.has(name) && !parse_haul_name(name).is_some_and(of_draft) {
+                beyond.add(name, 0, hint)?;
+            }
+        }
+        beyond.sort();
+        Ok(beyond)
+    }
+
+    /// Takes out of `beyond` what the file system also finds under a name of the source: upper and lower case, accents,
+    /// dots at the end. The file system decides, because every one has its own rules. Until now `beyond` has the
+    /// entries of `dir` that the source lacks byte for byte, and `listed` has all entries.
+    ///
+    /// Fails where nobody can tell.
+    pub(crate) fn keep_respelled(&self, dir: BorrowedFd<'_>, listed: &Names, beyond: Names) -> io::Result<Names> {
+        if beyond.len() == 0 {
+            return Ok(beyond);
+        }
+        let mut found = Vec::new();
+        for (name, _) in self.0.all().filter(|(name, _)| !listed.has(name)) {
+            match Stat::of_name(dir, name) {
+                Ok(stat) => found.push((name, stat)),
+                // It is not here, or no name at all on this file system.
+                Err(Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if found.is_empty() {
+            return Ok(beyond);
+        }
+        let stats = look_at_all(dir, &beyond)?;
+        let mut stays = vec![false; beyond.len()];
+        for (name, standing) in &found {
+            let is_it = |at: &usize| stats[*at].as_ref().is_some_and(|stat| stat.is_same_inode(standing));
+            let mut same: Vec<usize> = (0..beyond.len()).filter(is_it).collect();
+            if same.is_empty() && !is_one_of(dir, listed, standing)? {
+                return Err(refusal(io::ErrorKind::InvalidData, UNLISTED));
+            }
+            // Another link to the same file is not the same name.
+            let several_links = standing.nlink > 1 && standing.kind != Kind::Directory;
+            let alike = |at: usize| beyond.get(at).is_some_and(|(other, _)| looks_alike(name, other));
+            if several_links && same.iter().any(|at| alike(*at)) {
+                same.retain(|at| alike(*at));
+            }
+            same.into_iter().for_each(|at| stays[at] = true);
+        }
+        let mut left = Names::default();
+        for ((name, hint), _) in beyond.all().zip(&stays).filter(|(_, stays)| !**stays) {
+            left.add(name, 0, hint)?;
+        }
+        left.sort();
+        Ok(left)
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for SourceNames {
+    /// # Panics
+    /// With more names than a directory may have.
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(names: I) -> Self {
+        let mut all = Self::default();
+        names.into_iter().for_each(|name| all.add(name).expect("a directory has fewer names"));
+        all.seal();
+        all
+    }
+}
+
+fn look_at_all(dir: BorrowedFd<'_>, names: &Names) -> io::Result<Vec<Option<Stat>>> {
+    let look = |(name, _): (&[u8], Hint)| match Stat::of_name(dir, name) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    };
+    names.all().map(look).collect()
+}
+
+/// Whether this entry stands in the directory under any name that the directory lists.
+fn is_one_of(dir: BorrowedFd<'_>, listed: &Names, standing: &Stat) -> io::Result<bool> {
+    Ok(look_at_all(dir, listed)?.iter().flatten().any(|stat| stat.is_same_inode(standing)))
+}
+
+/// Why nothing is deleted.
+const UNLISTED: &str = "the directory has entries of the source under names that it does not list, so nobody knows what the source lacks; nothing is deleted here";
