@@ -39,6 +39,7 @@ mod local_tree;
 pub mod memory;
 mod meta;
 mod name;
+mod occupied;
 mod own_file;
 mod parents;
 mod part;

@@ -25,6 +25,10 @@ pub const MAX_HARD_LINK_GROUPS: usize = 262_144;
 /// Parent directories kept open by a source or a target. Lanes work on neighbours, so few are needed at a time.
 pub const MAX_CACHED_PARENTS: usize = 64;
 
+/// Directories that a job writes into and that are held open, so that their inode numbers stay. The usual limit of a
+/// process is 1024 open files.
+pub const MAX_HELD_DIRECTORIES: usize = 128;
+
 /// One extended attribute. The kernel's own limit, so only a peer can exceed it.
 pub const MAX_XATTR_VALUE_BYTES: usize = 64 << 10;
 
@@ -57,6 +61,9 @@ pub const MAX_PART_ATTEMPTS: u32 = 8;
 /// Remembered entries of a job, to notice two names of one file. The limit is twice the items that may be open at once,
 /// so every open item is remembered. 32 Ki x about 96 bytes = 3 MiB.
 pub const MAX_PLACED: usize = 32 << 10;
+
+/// Remembered names of one such entry. With more, a name that the directory lists counts as its own.
+pub const MAX_PLACED_LINKS: usize = 64;
 
 /// Zeros written at a time where holes cannot be made.
 pub const ZERO_BUFFER_BYTES: usize = 64 << 10;

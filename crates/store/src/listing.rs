@@ -5,12 +5,13 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
-use rustix::fs::{FileType, RawDir};
+use rustix::fs::{FileType, Mode, OFlags, RawDir};
 
 use crate::error::refusal;
 use crate::limits::{LISTING_BUFFER_BYTES, MAX_DIRECTORY_BYTES};
+use crate::name::name_hash;
 
 /// How a directory goes on that is read name by name.
 pub(crate) type Flow = io::Result<ControlFlow<()>>;
@@ -161,6 +162,19 @@ impl Names {
     pub(crate) fn source(&self, index: usize) -> Option<u32> {
         self.entries.get(index).map(|entry| entry.source)
     }
+}
+
+/// Whether an open directory lists all names with these hashes, which differ.
+pub(crate) fn are_listed(dir: BorrowedFd<'_>, hashes: &[u128]) -> io::Result<bool> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(dir, ".", flags, Mode::empty()))?;
+    let mut missing = hashes.to_vec();
+    let _ = Names::each(opened.as_fd(), &mut |name, _| {
+        let hash = name_hash(name);
+        missing.retain(|other| *other != hash);
+        Ok(if missing.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok(missing.is_empty())
 }
 
 /// Entries of an average directory: between those of sources (10) and of data sets (1,000).

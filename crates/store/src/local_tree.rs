@@ -19,6 +19,7 @@ use crate::attributes::Namespaces;
 use crate::ends::reading::SourceFile;
 use crate::error::{Context, Result, StoreError, is_missing, printable, refusal};
 use crate::kernel_files::KernelFiles;
+use crate::listing::are_listed;
 use crate::local_file::LocalFile;
 use crate::meta::{self, Kind, Metadata, Stat};
 use crate::name::{check_new_path, check_path, part_name, split};
@@ -90,19 +91,24 @@ impl Settings {
         self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses an entry that another one of this job stands for already.
-    pub(crate) fn refuse_twin(&self, standing: &Stat, path: &[u8]) -> io::Result<()> {
-        if self.placed().is_twin(standing, path) {
-            return Err(refusal(io::ErrorKind::AlreadyExists, TWIN));
-        }
-        Ok(())
+    /// Refuses an entry that another one of this job stands for already. `dir` is the directory of the path.
+    pub(crate) fn refuse_twin(&self, dir: &OwnedFd, standing: &Stat, path: &[u8]) -> io::Result<()> {
+        check_twin(&self.placed(), dir, standing, path)
     }
 
     /// As above; else this is the entry at this path.
-    pub(crate) fn check_placed(&self, standing: &Stat, path: &[u8]) -> io::Result<()> {
-        self.refuse_twin(standing, path)?;
+    pub(crate) fn check_placed(&self, dir: &OwnedFd, standing: &Stat, path: &[u8]) -> io::Result<()> {
+        self.refuse_twin(dir, standing, path)?;
         self.placed().note(standing, path);
         Ok(())
+    }
+}
+
+/// See [`Settings::refuse_twin`].
+pub(crate) fn check_twin(placed: &Placed, dir: &OwnedFd, standing: &Stat, path: &[u8]) -> io::Result<()> {
+    match placed.is_twin(standing, path, &mut |names| are_listed(dir.as_fd(), names))? {
+        true => Err(refusal(io::ErrorKind::AlreadyExists, TWIN)),
+        false => Ok(()),
     }
 }
 
@@ -269,7 +275,11 @@ impl LocalTree {
 
     /// Fails when what stands at this path is another entry of this job, whose name the file system takes for the same.
     pub fn check_twin(&self, standing: &Stat, path: &[u8]) -> Result<()> {
-        self.settings.refuse_twin(standing, path).context("write", path)
+        let are_listed = &mut |names: &[u128]| are_listed(self.place(path)?.0.as_fd(), names);
+        match self.settings.placed().is_twin(standing, path, are_listed).context("write", path)? {
+            true => Err(StoreError::twin(path)),
+            false => Ok(()),
+        }
     }
 
     /// Counts the existing entry at this path as placed by this job.
@@ -293,12 +303,36 @@ impl LocalTree {
                     if standing.kind != Kind::Directory {
                         return Err(refusal(io::ErrorKind::NotADirectory, NO_DIRECTORY));
                     }
-                    self.settings.check_placed(&standing, path).map(|()| false)
+                    self.settings.check_placed(dir, &standing, path).map(|()| false)
                 }
                 Err(error) => Err(error.into()),
             })
         });
         made.context("make directory", path)
+    }
+
+    /// The job writes into this directory until [`LocalTree::leave`]. Meanwhile another directory in its place is an
+    /// error for everything that goes there.
+    pub fn enter(&self, path: &[u8]) -> Result<()> {
+        let entered = check_path(path).and_then(|()| {
+            // An open directory may be one that stood there before.
+            self.parents.occupied.leave(path);
+            self.parents.forget(ONLY_ROOT, path);
+            let dir = self.parents.open(ONLY_ROOT, self.root()?, path, Links::Refused)?;
+            self.parents.occupied.enter(path, &dir)
+        });
+        entered.context("use", path)
+    }
+
+    /// Ends [`LocalTree::enter`]. Fails when another directory stands there by now: what was written is not in its
+    /// place.
+    pub fn leave(&self, path: &[u8]) -> Result<()> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let opened = check_path(path)
+            .and_then(|()| beneath::open(self.root()?, path, flags, Mode::empty(), Links::Refused))
+            .and_then(|dir| self.parents.occupied.check(path, &dir));
+        self.parents.occupied.leave(path);
+        opened.context("find again, during the copy,", path)
     }
 
     /// Makes a symbolic link; false if it existed. Replaces a file or another link, but never a directory.
@@ -308,7 +342,7 @@ impl LocalTree {
                 Ok(()) => true,
                 Err(Errno::EXIST) => {
                     let standing = Stat::of_name(dir.as_fd(), name)?;
-                    self.settings.refuse_twin(&standing, path)?;
+                    self.settings.refuse_twin(dir, &standing, path)?;
                     let replaced = self.replace_by_symlink(dir, path, target)?;
                     if replaced {
                         // Its inode is free now.
@@ -371,7 +405,10 @@ impl LocalTree {
             self.within_parent(path, |dir, name| {
                 let link = |new: &[u8]| rustix::fs::linkat(&first_dir, first_name, dir, new, AtFlags::empty());
                 match link(name) {
-                    Ok(()) => return Ok(true),
+                    Ok(()) => {
+                        self.settings.placed().note_link(&origin, path);
+                        return Ok(true);
+                    }
                     Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -382,13 +419,17 @@ impl LocalTree {
                 if now.kind == Kind::Directory {
                     return Err(Errno::ISDIR.into());
                 }
+                self.settings.refuse_twin(dir, &now, path)?;
                 self.settings.keep_backup(dir, path)?;
                 replace(dir, name, link)?;
                 // Somebody else may have put another file in the place of the temporary name.
-                match Stat::of_name(dir.as_fd(), name)?.is_same_inode(&origin) {
-                    true => Ok(true),
-                    false => Err(Errno::STALE.into()),
+                if !Stat::of_name(dir.as_fd(), name)?.is_same_inode(&origin) {
+                    return Err(Errno::STALE.into());
                 }
+                let mut placed = self.settings.placed();
+                placed.forget(&now, path);
+                placed.note_link(&origin, path);
+                Ok(true)
             })
         });
         made.context("make hard link", path)
@@ -476,6 +517,7 @@ impl LocalTree {
         check_path(path)?;
         let opened =
             beneath::open(self.root()?, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), Links::Refused)?;
+        self.parents.occupied.check(path, &opened)?;
         self.settings.kernel_files.checked(opened)
     }
 

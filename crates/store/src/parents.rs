@@ -15,11 +15,13 @@ use rustix::io::Errno;
 use crate::kernel_files::KernelFiles;
 use crate::limits::MAX_CACHED_PARENTS;
 use crate::meta::Stat;
+use crate::occupied::Occupied;
 
 /// Most recently used first.
 #[derive(Debug)]
 pub(crate) struct Parents {
     kernel_files: KernelFiles,
+    pub(crate) occupied: Occupied,
     open: Mutex<VecDeque<Cached>>,
 }
 
@@ -32,7 +34,7 @@ struct Cached {
 
 impl Parents {
     pub(crate) fn new(kernel_files: KernelFiles) -> Self {
-        Self { kernel_files, open: Mutex::default() }
+        Self { kernel_files, occupied: Occupied::default(), open: Mutex::default() }
     }
 
     /// The directory at `path` beneath `root`; `root_number` tells several roots apart.
@@ -49,6 +51,7 @@ impl Parents {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let dir = beneath::open(root.as_fd(), path, flags, Mode::empty(), links)?;
         let dir = Arc::new(self.kernel_files.checked(dir)?);
+        self.occupied.check(path, &dir)?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_CACHED_PARENTS {
             open.pop_back();

@@ -1,14 +1,16 @@
 //! Remembers the entries that this job placed, to notice two source names that are one name at the target.
 //!
 //! Some file systems ignore upper and lower case, or the two spellings of an accent. There the entry of the first name
-//! also appears under the second name, and the second entry must not replace it. The sign: an inode with one link is
-//! found under two names.
+//! also appears under the second name, and the second entry must not replace it. The sign: an inode is found under a
+//! name that this job did not give it. An inode with several links may have both names. Then the directory tells: it
+//! lists them both.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 
-use crate::limits::MAX_PLACED;
+use crate::limits::{MAX_PLACED, MAX_PLACED_LINKS};
 use crate::meta::{Kind, Stat};
-use crate::name::name_hash;
+use crate::name::{name_hash, split};
 
 /// Device and inode.
 type Inode = (u64, u64);
@@ -16,42 +18,92 @@ type Inode = (u64, u64);
 /// The last entries that were placed.
 #[derive(Debug, Default)]
 pub(crate) struct Placed {
-    /// With a hash of the path.
-    paths: HashMap<Inode, u128>,
+    names: HashMap<Inode, Vec<Name>>,
     order: VecDeque<Inode>,
+}
+
+/// Hashes of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Name {
+    directory: u128,
+    name: u128,
+}
+
+impl Name {
+    fn of(path: &[u8]) -> Name {
+        let (directory, name) = split(path);
+        Name { directory: name_hash(directory), name: name_hash(name) }
+    }
 }
 
 impl Placed {
     /// This entry stands at this path.
     pub(crate) fn note(&mut self, stat: &Stat, path: &[u8]) {
-        let inode = (stat.id.dev, stat.id.ino);
-        if self.paths.insert(inode, name_hash(path)).is_some() {
+        match self.names.get_mut(&inode(stat)) {
+            // What is known of this number is of an entry that is gone.
+            Some(names) if has_one_name(stat) => *names = vec![Name::of(path)],
+            _ => self.note_link(stat, path),
+        }
+    }
+
+    /// This entry also stands at this path.
+    pub(crate) fn note_link(&mut self, stat: &Stat, path: &[u8]) {
+        let (inode, name) = (inode(stat), Name::of(path));
+        let names = self.names.entry(inode).or_default();
+        let is_new = names.is_empty();
+        if !names.contains(&name) && names.len() < MAX_PLACED_LINKS {
+            names.push(name);
+        }
+        if !is_new {
             return;
         }
         self.order.push_back(inode);
         if self.order.len() > MAX_PLACED
             && let Some(oldest) = self.order.pop_front()
         {
-            self.paths.remove(&oldest);
+            self.names.remove(&oldest);
         }
     }
 
     /// This entry was not placed there after all, or was replaced. Its inode number may soon belong to another entry.
     pub(crate) fn forget(&mut self, stat: &Stat, path: &[u8]) {
-        let inode = (stat.id.dev, stat.id.ino);
-        if self.paths.get(&inode) == Some(&name_hash(path)) {
-            self.paths.remove(&inode);
+        let (inode, name) = (inode(stat), Name::of(path));
+        let Some(names) = self.names.get_mut(&inode) else { return };
+        names.retain(|placed| *placed != name);
+        if names.is_empty() {
+            self.names.remove(&inode);
             self.order.retain(|placed| *placed != inode);
         }
     }
 
-    /// Whether the entry at this path was placed under another path. An entry with several hard links may have both
-    /// names, so the answer is no.
-    pub(crate) fn is_twin(&self, standing: &Stat, path: &[u8]) -> bool {
-        let has_one_name = standing.nlink == 1 || standing.kind == Kind::Directory;
-        let placed = self.paths.get(&(standing.id.dev, standing.id.ino));
-        has_one_name && placed.is_some_and(|placed| *placed != name_hash(path))
+    /// Whether the entry at this path was placed under another path, and this path is no name of its own. `are_listed`:
+    /// whether the directory of this path lists all names with these hashes.
+    pub(crate) fn is_twin(
+        &self,
+        standing: &Stat,
+        path: &[u8],
+        are_listed: &mut dyn FnMut(&[u128]) -> io::Result<bool>,
+    ) -> io::Result<bool> {
+        let Some(names) = self.names.get(&inode(standing)) else { return Ok(false) };
+        let own = Name::of(path);
+        if names.contains(&own) {
+            return Ok(false);
+        }
+        if has_one_name(standing) {
+            return Ok(true);
+        }
+        let beside = names.iter().filter(|placed| placed.directory == own.directory).map(|placed| placed.name);
+        let all: Vec<u128> = beside.chain([own.name]).collect();
+        are_listed(&all).map(|are_listed| !are_listed)
     }
+}
+
+fn inode(stat: &Stat) -> Inode {
+    (stat.id.dev, stat.id.ino)
+}
+
+fn has_one_name(stat: &Stat) -> bool {
+    stat.nlink == 1 || stat.kind == Kind::Directory
 }
 
 /// Why the second name fails.
@@ -71,18 +123,30 @@ mod tests {
     #[test]
     fn an_inode_under_another_name_is_a_twin_unless_it_has_several() {
         let mut placed = Placed::default();
+        let is_twin = |placed: &Placed, stat: Stat, path: &[u8], listed: &[&[u8]]| {
+            let has = |name: &u128| listed.iter().any(|listed| name_hash(listed) == *name);
+            placed.is_twin(&stat, path, &mut |names| Ok(names.iter().all(has))).unwrap()
+        };
         placed.note(&stat(1, 1, Kind::File), b"d/README");
-        assert!(placed.is_twin(&stat(1, 1, Kind::File), b"d/readme"));
-        assert!(!placed.is_twin(&stat(1, 1, Kind::File), b"d/README"), "the same name, from another source");
-        assert!(!placed.is_twin(&stat(2, 1, Kind::File), b"d/readme"), "another file");
-        assert!(!placed.is_twin(&stat(1, 2, Kind::File), b"d/readme"), "a hard link");
-        placed.forget(&stat(1, 1, Kind::File), b"d/README");
+        assert!(is_twin(&placed, stat(1, 1, Kind::File), b"d/readme", &[]));
+        assert!(!is_twin(&placed, stat(1, 1, Kind::File), b"d/README", &[]), "the same name, from another source");
+        assert!(!is_twin(&placed, stat(2, 1, Kind::File), b"d/readme", &[]), "another file");
+        assert!(!is_twin(&placed, stat(1, 2, Kind::File), b"d/readme", &[b"readme", b"README"]), "a hard link");
+        assert!(is_twin(&placed, stat(1, 2, Kind::File), b"d/readme", &[b"README", b"other"]), "with another link");
+        assert!(is_twin(&placed, stat(1, 2, Kind::File), b"d/readme", &[b"readme"]), "that is how it was spelt before");
+        placed.note_link(&stat(1, 2, Kind::File), b"d/other");
+        assert!(is_twin(&placed, stat(1, 2, Kind::File), b"d/OTHER", &[b"README", b"other"]));
+        assert!(!is_twin(&placed, stat(1, 2, Kind::File), b"e/other", &[b"other"]), "a link in another directory");
+        assert!(is_twin(&placed, stat(1, 2, Kind::File), b"e/Other", &[b"other"]));
+        for path in [b"d/README", &b"d/other"[..]] {
+            placed.forget(&stat(1, 1, Kind::File), path);
+        }
         assert!(
-            !placed.is_twin(&stat(1, 1, Kind::File), b"d/readme"),
+            !is_twin(&placed, stat(1, 1, Kind::File), b"d/readme", &[]),
             "it got no name, and its inode went to another file"
         );
         placed.note(&stat(3, 4, Kind::Directory), b"Dir");
-        assert!(placed.is_twin(&stat(3, 4, Kind::Directory), b"dir"));
+        assert!(is_twin(&placed, stat(3, 4, Kind::Directory), b"dir", &[]));
     }
 
     #[test]
@@ -93,8 +157,8 @@ mod tests {
             stat.id.ino = ino;
             placed.note(&stat, b"a");
         }
-        assert_eq!((placed.paths.len(), placed.order.len()), (MAX_PLACED, MAX_PLACED));
+        assert_eq!((placed.names.len(), placed.order.len()), (MAX_PLACED, MAX_PLACED));
         stat.id.ino = 0;
-        assert!(!placed.is_twin(&stat, b"A"));
+        assert!(!placed.is_twin(&stat, b"A", &mut |_| Ok(false)).unwrap());
     }
 }

@@ -1,6 +1,6 @@
 //! The names that a directory has at the source. What the target has beyond them goes with `--delete`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -8,9 +8,9 @@ use rustix::io::Errno;
 
 use crate::error::refusal;
 use crate::listing::{Hint, Names};
-use crate::meta::{Kind, Stat};
+use crate::meta::{FileId, Kind, Stat};
 use crate::name::{name_hash, parse_haul_name};
-use crate::spelling::looks_alike;
+use crate::spelling::folded;
 
 /// Names of one directory: 12 bytes and the name itself each.
 #[derive(Debug, Default)]
@@ -74,21 +74,29 @@ impl SourceNames {
         if found.is_empty() {
             return Ok(beyond);
         }
-        let stats = look_at_all(dir, &beyond)?;
         let mut stays = vec![false; beyond.len()];
-        for (name, standing) in &found {
-            let is_it = |at: &usize| stats[*at].as_ref().is_some_and(|stat| stat.is_same_inode(standing));
-            let mut same: Vec<usize> = (0..beyond.len()).filter(is_it).collect();
-            if same.is_empty() && !is_one_of(dir, listed, standing)? {
-                return Err(refusal(io::ErrorKind::InvalidData, UNLISTED));
-            }
+        let standing = Standing::of(dir, &beyond)?;
+        // All entries are looked at only where the others do not tell.
+        let mut all: Option<Standing> = None;
+        for (name, stat) in &found {
+            let mut same = standing.numbered(stat);
+            let alike = standing.alike(name);
             // Another link to the same file is not the same name.
-            let several_links = standing.nlink > 1 && standing.kind != Kind::Directory;
-            let alike = |at: usize| beyond.get(at).is_some_and(|(other, _)| looks_alike(name, other));
-            if several_links && same.iter().any(|at| alike(*at)) {
-                same.retain(|at| alike(*at));
+            let several_links = stat.nlink > 1 && stat.kind != Kind::Directory;
+            if same.is_empty() || (several_links && same.iter().any(|at| alike.contains(at))) {
+                // Many file systems of FUSE number names and not files: there the names themselves tell.
+                same = alike;
             }
-            same.into_iter().for_each(|at| stays[at] = true);
+            if same.is_empty() {
+                let all = match &mut all {
+                    Some(all) => all,
+                    none => none.insert(Standing::of(dir, listed)?),
+                };
+                if all.numbered(stat).is_empty() && all.alike(name).is_empty() {
+                    return Err(refusal(io::ErrorKind::InvalidData, UNLISTED));
+                }
+            }
+            same.iter().for_each(|at| stays[*at] = true);
         }
         let mut left = Names::default();
         for ((name, hint), _) in beyond.all().zip(&stays).filter(|(_, stays)| !**stays) {
@@ -110,18 +118,33 @@ impl<'a> FromIterator<&'a [u8]> for SourceNames {
     }
 }
 
-fn look_at_all(dir: BorrowedFd<'_>, names: &Names) -> io::Result<Vec<Option<Stat>>> {
-    let look = |(name, _): (&[u8], Hint)| match Stat::of_name(dir, name) {
-        Ok(stat) => Ok(Some(stat)),
-        Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(error.into()),
-    };
-    names.all().map(look).collect()
+/// Entries of a directory by what tells them from others: the places in their list.
+struct Standing {
+    by_number: HashMap<FileId, Vec<usize>>,
+    by_folded_name: HashMap<String, Vec<usize>>,
 }
 
-/// Whether this entry stands in the directory under any name that the directory lists.
-fn is_one_of(dir: BorrowedFd<'_>, listed: &Names, standing: &Stat) -> io::Result<bool> {
-    Ok(look_at_all(dir, listed)?.iter().flatten().any(|stat| stat.is_same_inode(standing)))
+impl Standing {
+    fn of(dir: BorrowedFd<'_>, names: &Names) -> io::Result<Standing> {
+        let mut standing = Standing { by_number: HashMap::new(), by_folded_name: HashMap::new() };
+        for (at, (name, _)) in names.all().enumerate() {
+            match Stat::of_name(dir, name) {
+                Ok(stat) => standing.by_number.entry(stat.id).or_default().push(at),
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            standing.by_folded_name.entry(folded(name)).or_default().push(at);
+        }
+        Ok(standing)
+    }
+
+    fn numbered(&self, stat: &Stat) -> &[usize] {
+        self.by_number.get(&stat.id).map_or(&[], Vec::as_slice)
+    }
+
+    fn alike(&self, name: &[u8]) -> &[usize] {
+        self.by_folded_name.get(&folded(name)).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Why nothing is deleted.

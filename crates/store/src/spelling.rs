@@ -1,17 +1,19 @@
 //! How a directory spells its names. Some file systems ignore upper and lower case, or the two spellings of an accent.
 //! There an entry is found under other names, too, and only a listing tells its real name.
 
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd as _;
 
-use rustix::fs::RawDir;
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir};
 use unicode_normalization::UnicodeNormalization as _;
 
-use crate::error::{Context, Result, StoreError, refusal};
+use crate::error::{Context, Result, StoreError, is_missing, refusal};
 use crate::limits::{LISTING_BUFFER_BYTES, MAX_DIRECTORY_BYTES};
+use crate::listing::are_listed;
 use crate::local_tree::LocalTree;
-use crate::meta::{Kind, Stat};
-use crate::name::name_hash;
+use crate::meta::Stat;
+use crate::name::{name_hash, part_name};
 use crate::placed::TWIN;
 
 /// Which differences between names a file system may ignore.
@@ -69,14 +71,34 @@ impl LocalTree {
     pub fn is_found_respelled(&self, path: &[u8], fold: Fold) -> Option<bool> {
         let (dir, name) = self.place(path).ok()?;
         let other = fold.respelled(name)?;
-        let standing = Stat::of_name(dir.as_fd(), name).ok()?;
-        // Two links to one file may well have such names.
-        let may_be_two = standing.nlink > 1 && standing.kind != Kind::Directory;
-        if may_be_two {
-            return None;
+        Stat::of_name(dir.as_fd(), name).ok()?;
+        // Inode numbers do not tell whether it is the same entry: FUSE may number names. Two entries are both listed.
+        let is_found = Stat::of_name(dir.as_fd(), &other).is_ok();
+        let are_two = || are_listed(dir.as_fd(), &[name_hash(name), name_hash(&other)]);
+        if is_found { are_two().ok().map(|are_two| !are_two) } else { Some(false) }
+    }
+
+    /// Whether a directory lists all names with these hashes ([`name_hash`]), which differ.
+    pub fn lists(&self, directory: &[u8], hashes: &[u128]) -> Result<bool> {
+        match self.open_dir(directory).and_then(|dir| are_listed(dir.as_fd(), hashes)) {
+            Err(error) if is_missing(&error) => Ok(false),
+            listed => listed.context("list", directory),
         }
-        let found = Stat::of_name(dir.as_fd(), &other);
-        Some(found.is_ok_and(|found| found.is_same_inode(&standing)))
+    }
+
+    /// Whether a directory takes upper and lower case for one, as a file of our own shows. `None`: none can be made.
+    pub fn ignores_case(&self, directory: &[u8]) -> Option<bool> {
+        let ask = || {
+            let dir = self.open_dir(directory)?;
+            let name = part_name(format!("case of {}", std::process::id()).as_bytes());
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            drop(rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, &name, flags, Mode::RUSR | Mode::WUSR))?);
+            let is_found = Stat::of_name(dir.as_fd(), &name.to_ascii_uppercase()).is_ok();
+            rustix::fs::unlinkat(&dir, &name, AtFlags::empty())?;
+            Ok::<bool, io::Error>(is_found)
+        };
+        // Whatever forbids it forbids the entries, too, and they say so.
+        ask().ok()
     }
 
     /// How a directory spells the names of its entries.
@@ -112,13 +134,11 @@ impl StoreError {
     }
 }
 
-/// Whether two names differ only in what some file system ignores: case, accents, dots and spaces at the end (FAT).
-pub(crate) fn looks_alike(one: &[u8], other: &[u8]) -> bool {
-    let folded = |name: &[u8]| {
-        let text: String = String::from_utf8_lossy(name).to_lowercase().nfkd().collect();
-        text.trim_end_matches(['.', ' ']).to_owned()
-    };
-    folded(one) == folded(other)
+/// A name without what some file system ignores: case, accents, dots and spaces at the end (FAT).
+pub(crate) fn folded(name: &[u8]) -> String {
+    let mut text: String = String::from_utf8_lossy(name).to_lowercase().nfkd().collect();
+    text.truncate(text.trim_end_matches(['.', ' ']).len());
+    text
 }
 
 fn swapped(byte: u8) -> u8 {
@@ -150,7 +170,10 @@ mod tests {
         assert_eq!(names(b"one"), both);
         assert_eq!(spellings.of(u64::MAX).count(), 0);
         assert_eq!(tree.is_found_respelled(b"README", Fold::Case), Some(false));
-        for untold in [&b"42"[..], b"one", b"missing"] {
+        assert_eq!(tree.is_found_respelled(b"one", Fold::Case), Some(false));
+        std::fs::hard_link(dir.path().join("one"), dir.path().join("ONE")).unwrap();
+        assert_eq!(tree.is_found_respelled(b"one", Fold::Case), Some(false), "a link of its own");
+        for untold in [&b"42"[..], b"missing"] {
             assert_eq!(tree.is_found_respelled(untold, Fold::Case), None);
         }
     }

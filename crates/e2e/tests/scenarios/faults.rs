@@ -341,3 +341,36 @@ fn hashing_that_takes_longer_than_the_time_limit_is_waited_for() {
     // Both ends hash the file, one after the other.
     assert!(run.elapsed > 2 * LIMIT, "{:?} are too little to show anything", run.elapsed);
 }
+
+#[test]
+fn a_directory_that_is_replaced_while_files_arrive_in_it_has_failed() {
+    needs!(Haul);
+    const FILES: u64 = 400;
+    let count = |path: &Path| fs::read_dir(path).map_or(0, Iterator::count) as u64;
+    for flags in [&[][..], &["--delete"], &["--remove-source-files"]] {
+        let dir = scratch();
+        let (source, target, away) = (dir.path().join("from/sub"), dir.path().join("to"), dir.path().join("away"));
+        fs::create_dir_all(&source).expect("own directory");
+        for number in 0..FILES {
+            plant::file(&source.join(format!("f{number}")), 20_000, number);
+        }
+        let program = haul_e2e::binary::find().expect("asked for with needs!");
+        let copy = Run::new(program).args(["cp", "-r", "--rate", "4MB"]).args(flags);
+        let mut running = copy.arg(contents_of(&dir.path().join("from"))).arg(&target).start();
+        running.when("some files have arrived", |_| count(&target.join("sub")) > 60);
+        fs::rename(target.join("sub"), &away).expect("it was made");
+        plant::text(&target.join("sub/precious"), "of somebody else\n");
+        let run = running.wait().expect(code::PARTIAL).says(&["another directory stands there"]);
+        assert_eq!(fs::read_to_string(target.join("sub/precious")).expect("it stays"), "of somebody else\n", "{run}");
+        for number in 0..FILES {
+            let name = format!("f{number}");
+            let is_somewhere = [&source, &away, &target.join("sub")].iter().any(|place| place.join(&name).exists());
+            assert!(is_somewhere, "{name} is lost\n{run}");
+        }
+        if !flags.contains(&"--remove-source-files") {
+            continue;
+        }
+        // What was not in its place any more was not taken from the source.
+        assert!(count(&source) > 0, "{run}");
+    }
+}

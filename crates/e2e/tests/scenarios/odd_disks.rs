@@ -201,6 +201,125 @@ fn spares_respelled(oddities: Oddities, renamed: [(&str, &str); 3]) {
 }
 
 #[test]
+fn twins_with_further_links_do_not_replace_each_other() {
+    needs!(Haul, Fuse);
+    for oddities in [Oddities { one_case: true, ..Oddities::default() }, ONE_FORM] {
+        let dir = scratch();
+        let (source, disk) = (dir.path().join("source"), OddDisk::mount(oddities));
+        let target = disk.path().join("to");
+        let [one, other] = if oddities.one_case { ["Data", "data"] } else { ["e\u{301}tat", "\u{e9}tat"] };
+        let (first, second) = (vec![1; 1000], vec![2; 1000]);
+        for (name, links, content) in [(one, ["Further", "deep/further"], &first), (other, ["m", "z"], &second)] {
+            plant::file(&source.join(name), 1, 1);
+            fs::write(source.join(name), content).expect("own file");
+            for link in links {
+                fs::create_dir_all(source.join(link).parent().expect("it has one")).expect("own directory");
+                fs::hard_link(source.join(name), source.join(link)).expect("own directory");
+            }
+        }
+        for flags in [&["-H"][..], &["-H", "-c"], &["-H", "--remove-source-files"]] {
+            let run = copy(&source, &target, flags).run().expect(code::PARTIAL).says(&["takes both for one"]);
+            for content in [&first, &second] {
+                let has = |name: &String| {
+                    target.join(name).is_file() && fs::read(target.join(name)).is_ok_and(|there| there == *content)
+                };
+                let stays = |name: &String| fs::read(source.join(name)).is_ok_and(|there| there == *content);
+                let (there, here) = (names(&target), names(&source));
+                assert!(
+                    there.iter().any(has) || here.iter().any(stays),
+                    "one content is lost: {there:?}, {here:?}\n{run}"
+                );
+            }
+            let there = fs::read(target.join(one)).expect("it is there");
+            assert!(there == first, "the second name replaced the first\n{run}");
+        }
+    }
+}
+
+/// exFAT by FUSE, where two spellings of one name have two inode numbers.
+struct ExFat {
+    dir: tempfile::TempDir,
+    device: String,
+}
+
+impl ExFat {
+    #[track_caller]
+    fn mount() -> Self {
+        let dir = scratch();
+        let (image, at) = (dir.path().join("image"), dir.path().join("disk"));
+        fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).expect("own directory");
+        fs::create_dir(&at).expect("own directory");
+        Run::new("mkfs.exfat").arg(&image).run().expect(0);
+        let device = Run::new("losetup").args(["-f", "--show"]).arg(&image).run().expect(0).stdout_text();
+        let device = device.trim().to_owned();
+        Run::new("mount.exfat-fuse").arg(&device).arg(&at).run().expect(0);
+        Self { dir, device }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.dir.path().join("disk")
+    }
+}
+
+impl Drop for ExFat {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.path()).status();
+        let _ = std::process::Command::new("losetup").arg("-d").arg(&self.device).status();
+    }
+}
+
+#[test]
+fn names_that_are_one_are_told_where_the_file_system_numbers_names() {
+    needs!(Haul, Fuse, LoopDevices, Tool("mkfs.exfat"), Tool("mount.exfat-fuse"));
+    let (dir, disk) = (scratch(), ExFat::mount());
+    let (source, target) = (dir.path().join("source"), disk.path().join("to"));
+    let write = |path: &Path, words: &str| {
+        fs::create_dir_all(path.parent().expect("it has one")).expect("own directory");
+        fs::write(path, words).expect("own directory");
+    };
+    write(&source.join("Photo"), "first");
+    write(&source.join("Pictures/inner"), "inner");
+    copy(&source, &target, &[]).run().expect(code::OK);
+    fs::rename(source.join("Photo"), source.join("photo")).expect("own directory");
+    fs::rename(source.join("Pictures"), source.join("pictures")).expect("own directory");
+    write(&target.join("extra"), "goes");
+    for flags in [&["--delete", "-n"][..], &["--delete"]] {
+        let run = copy(&source, &target, flags).run().expect(code::OK);
+        assert_eq!(deletions(&run), ["extra"], "{run}");
+    }
+    assert_eq!(fs::read_to_string(target.join("photo")).expect("it is there"), "first");
+    assert_eq!(fs::read_to_string(target.join("pictures/inner")).expect("it is there"), "inner");
+    // Two names of the source, one here: the first comes whole, and the other is not lost.
+    write(&source.join("Photo"), "second");
+    for flags in [&[][..], &["--remove-source-files"]] {
+        let run = copy(&source, &disk.path().join("twins"), flags).run().expect(code::PARTIAL);
+        run.says(&["takes both for one"]);
+        let there = fs::read_to_string(disk.path().join("twins/photo")).expect("it is there");
+        assert_eq!(there, "second", "the one that comes first in the order of names");
+        assert_eq!(fs::read_to_string(source.join("photo")).expect("it stays"), "first");
+    }
+}
+
+#[test]
+fn a_name_is_spelt_anew_where_both_spellings_are_one() {
+    needs!(Haul, Fuse);
+    let disk = OddDisk::mount(Oddities { one_case: true, ..Oddities::default() });
+    plant::file(&disk.path().join("Photo"), 10, 1);
+    plant::file(&disk.path().join("Pictures/inner"), 10, 2);
+    let program = haul_e2e::binary::find().expect("asked for with needs!");
+    for (from, to) in [("Photo", "photo"), ("Pictures", "pictures")] {
+        let run = Run::new(&program).args(["mv", from, to]).current_dir(disk.path()).run();
+        run.expect(code::OK);
+    }
+    assert_eq!(names(disk.path()), ["photo", "pictures"]);
+    assert_eq!(names(&disk.path().join("pictures")), ["inner"]);
+    // Two links to one file are two names.
+    fs::hard_link(disk.path().join("photo"), disk.path().join("other")).expect("own disk");
+    let run = Run::new(&program).args(["mv", "photo", "other"]).current_dir(disk.path()).run();
+    assert_ne!(run.says(&["the same file"]).code(), code::OK);
+}
+
+#[test]
 fn files_named_one_by_one_are_found_to_be_one_there_however_far_apart_they_come() {
     needs!(Haul, Fuse);
     let dir = scratch();

@@ -10,10 +10,10 @@ use rustix::io::Errno;
 
 use super::{Part, given_up};
 use crate::error::{Context, Result, StoreError, refusal};
+use crate::local_tree::check_twin;
 use crate::meta::{self, Metadata, Stat, Time};
 use crate::name::split;
 use crate::own_file::{is_still_there, unlink_if_there};
-use crate::placed::TWIN;
 
 impl Part {
     /// Finishes the file: metadata, flush if asked, rename over the final name, removal of the journal. The directory
@@ -108,8 +108,8 @@ impl Part {
         // The lock keeps the other threads of this job from renaming between the look and the rename.
         let mut placed = self.settings.placed();
         let standing = Stat::of_name(self.file.parent.as_fd(), name).ok();
-        if standing.as_ref().is_some_and(|standing| placed.is_twin(standing, &self.file.path)) {
-            return Err(refusal(io::ErrorKind::AlreadyExists, TWIN));
+        if let Some(standing) = &standing {
+            check_twin(&placed, &self.file.parent, standing, &self.file.path)?;
         }
         self.settings.keep_backup(&self.file.parent, &self.file.path)?;
         rustix::fs::renameat(&self.file.parent, &self.file.current_name, &self.file.parent, name)?;

@@ -82,7 +82,7 @@ impl LocalTree {
                 self.settings.kernel_files.check(&fd)?;
                 let file = PartFile { fd, opened, parent: dir.clone(), path: path.to_vec(), current_name, inplace };
                 if inplace {
-                    self.settings.check_placed(&file.opened, path)?;
+                    self.settings.check_placed(dir, &file.opened, path)?;
                     let name = journal_name(name);
                     let has_journal = Stat::of_name(dir.as_fd(), &name).is_ok();
                     let journal = || JournalFile::new(dir.clone(), name, self.settings.user, None, true);

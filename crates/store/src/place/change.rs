@@ -11,9 +11,11 @@ use rustix::io::Errno;
 use super::operand::DIRECTORY_MODE;
 use super::{Line, Operand, Site, Tell};
 use crate::error::{Context, Result, StoreError, is_missing, refusal};
+use crate::listing::are_listed;
 use crate::local_tree::{LocalTree, TargetOptions};
 use crate::meta::{Kind, Stat};
-use crate::name::check_new_path;
+use crate::name::{check_new_path, name_hash};
+use crate::spelling::folded;
 use crate::typed::{means_contents, parent_and_name};
 
 /// What became of an entry that was to get another name.
@@ -88,7 +90,8 @@ impl Site {
     pub fn rename(&self, operand: &Operand, to: &[u8], keep: bool) -> Result<Moved> {
         let (from, name) = self.parent(operand)?;
         let mut target = self.operand(to);
-        if self.is_directory(&target) {
+        let is_respelt = self.is_respelt(&from, &name, &target);
+        if !is_respelt && self.is_directory(&target) {
             let into = |path: &[u8]| [path, if path.ends_with(b"/") { b"" } else { b"/" }, &name].concat();
             target = Operand { shown: into(&target.shown), path: into(&target.path) };
         }
@@ -107,13 +110,17 @@ impl Site {
             if keep {
                 return Ok(Moved::Stays(target.shown));
             }
-            if there.is_same_inode(&old) {
+            if there.is_same_inode(&old) && !is_respelt {
                 let why = refusal(io::ErrorKind::AlreadyExists, "both names are the same file");
                 return Err(StoreError::new("move", &operand.shown, why));
             }
         }
         let flags = if keep { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
         match rustix::fs::renameat_with(&from, &name, &parent, &new_name, flags) {
+            Ok(()) if is_respelt => {
+                respell(&from, &name, &new_name).context("move", &operand.shown)?;
+                Ok(Moved::To(target.shown))
+            }
             Ok(()) => Ok(Moved::To(target.shown)),
             Err(Errno::EXIST) if keep => Ok(Moved::Stays(target.shown)),
             Err(Errno::XDEV) => {
@@ -129,6 +136,22 @@ impl Site {
             }
             Err(error) => Err(StoreError::new("move", &operand.shown, error)),
         }
+    }
+
+    /// Whether the new name is another spelling of the old one, which the file system takes for the same (upper and lower
+    /// case, accents). Two names that the directory lists are two.
+    fn is_respelt(&self, from: &OwnedFd, name: &[u8], target: &Operand) -> bool {
+        let Ok((parent, new_name)) = self.parent(target) else { return false };
+        let is_one = |one: io::Result<Stat>, other: io::Result<Stat>| {
+            one.is_ok_and(|one| other.is_ok_and(|other| one.is_same_inode(&other)))
+        };
+        let at = |name: &[u8]| Stat::of_name(from.as_fd(), name).map_err(io::Error::from);
+        !target.path.ends_with(b"/")
+            && name != new_name
+            && is_one(Stat::of_fd(from), Stat::of_fd(&parent))
+            && at(&new_name).is_ok()
+            && (folded(name) == folded(&new_name) || is_one(at(name), at(&new_name)))
+            && are_listed(from.as_fd(), &[name_hash(name), name_hash(&new_name)]).is_ok_and(|are_two| !are_two)
     }
 
     /// Whether this is a directory to move entries into.
@@ -191,6 +214,20 @@ impl Site {
         }
         Ok(if is_over.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
+}
+
+/// The kernel renames nothing where both names lead to one inode. Then the entry gets a name in between, which no sweep
+/// takes for a draft.
+fn respell(dir: &OwnedFd, name: &[u8], new_name: &[u8]) -> io::Result<()> {
+    if are_listed(dir.as_fd(), &[name_hash(new_name)])? {
+        return Ok(());
+    }
+    let between = format!(".haul-mv-{}", std::process::id()).into_bytes();
+    rustix::fs::renameat_with(dir, name, dir, &between, RenameFlags::empty())?;
+    rustix::fs::renameat(dir, &between, dir, new_name).or_else(|error| {
+        rustix::fs::renameat(dir, &between, dir, name)?;
+        Err(error.into())
+    })
 }
 
 /// Without slashes at its end; `/` stays.

@@ -308,7 +308,7 @@ impl Decider {
         let shared = Arc::clone(&self.shared);
         // Only where it matters: each name is looked at once more.
         let standing = if self.twins.takes_names_for_one() { self.stat(path, fresh)? } else { None };
-        self.twins.check(shared.tree().local(), path, standing.as_ref())
+        self.twins.check(shared.tree().local(), shared.makes_files(), path, standing.as_ref())
     }
 
     /// `made`: whether it is new, or why it is none of ours: whether it is another one's twin.
@@ -533,11 +533,13 @@ impl Decider {
         let made = if shared.job.selection.dry_run {
             self.would_make_directory(path, parent_fresh)
         } else {
-            shared.tree().make_dir(path).inspect(|is_new| {
+            shared.tree().make_dir(path).and_then(|is_new| {
+                let Some(tree) = shared.tree().local() else { return Ok(is_new) };
                 if !is_new {
                     // What then cannot be changed in it says why.
-                    let _ = shared.tree().local().map(|tree| tree.open_up(path));
+                    let _ = tree.open_up(path);
                 }
+                tree.enter(path).map(|()| is_new)
             })
         };
         self.begin_directory(item, &made.as_ref().copied().map_err(StoreError::is_twin));

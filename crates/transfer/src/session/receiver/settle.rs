@@ -219,6 +219,13 @@ fn is_foreign(shared: &Shared, link: &HardLink, standing: &Stat) -> bool {
 
 fn directory_end(shared: &Shared, end: &DirectoryEnd) {
     let dry_run = shared.job.selection.dry_run;
+    // Nothing is deleted in a directory that somebody else has put there.
+    if let Some(tree) = shared.tree().local().filter(|_| !dry_run)
+        && let Err(error) = tree.leave(&end.path)
+    {
+        shared.take_dirty(&end.path);
+        return shared.failed_aside(&end.path, &error);
+    }
     let deleted = delete(shared, end, dry_run);
     if dry_run {
         return;

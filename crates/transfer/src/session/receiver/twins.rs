@@ -4,9 +4,13 @@
 //! remembers the names that were placed last (`store/placed.rs`). This module finds twins that are further apart.
 //!
 //! The first entry with another spelling tells: once it stands, it is looked for under that spelling. Until then, and on such a
-//! file system, the names of the open directories are kept: 16 bytes each.
+//! file system, the names of the open directories are kept: 50 bytes each.
+//!
+//! Some file systems (FUSE, SMB) number names and not files: there the inode of a twin tells nothing. So a name that differs
+//! from an earlier one in case alone makes us ask the file system whether it tells them apart.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use haul_store::{Fold, LocalTree, Spellings, Stat, StoreError, name_hash};
 use haul_wire::limits::MAX_OPEN_ITEMS;
@@ -19,7 +23,7 @@ const LOOK_EVERY: u64 = 256;
 /// Looks at one candidate. Then another candidate is taken: 64 x 256 items are as many as may be open at once.
 const LOOKS_MAX: u64 = MAX_OPEN_ITEMS as u64 / LOOK_EVERY;
 
-/// Names that are kept until the answer is known: 32 MiB. After that, only names that were placed last are compared.
+/// Names that are kept until the answer is known: 50 MiB. After that, only names that were placed last are compared.
 const NAMES_MAX: u64 = 1 << 20;
 
 pub(super) struct Twins {
@@ -44,6 +48,8 @@ struct Question {
 struct Directory {
     /// Of the source, so far.
     names: HashSet<u128>,
+    /// The first name that is this one in lower case.
+    lower: HashMap<u128, u128>,
     listing: Option<Spellings>,
     /// It is another one's twin, and nothing is put into it.
     is_refused: bool,
@@ -73,10 +79,11 @@ impl Twins {
     }
 
     /// The next entry, whose name stands in the innermost directory, and what stands at its path. Fails when that is another entry of this
-    /// job. Only file systems take two names for one: elsewhere there is no `tree`.
+    /// job. Only file systems take two names for one: elsewhere there is no `tree`. `makes_files`: a file may be made to find out.
     pub(super) fn check(
         &mut self,
         tree: Option<&LocalTree>,
+        makes_files: bool,
         path: &[u8],
         standing: Option<&Stat>,
     ) -> Result<(), StoreError> {
@@ -93,6 +100,13 @@ impl Twins {
         }
         let takes_one = self.takes_names_for_one();
         let Some(directory) = self.directories.last_mut() else { return Ok(()) };
+        let [case, _] = &mut self.folds;
+        if case.answer != Some(false)
+            && let Some(first) = directory.first_in_other_case(last(path))
+            && case.is_twin(tree, makes_files, path, first)?
+        {
+            return Err(StoreError::twin(path));
+        }
         if let Some(standing) = standing.filter(|_| takes_one)
             && directory.has_another_name(tree, path, standing)?
         {
@@ -114,12 +128,26 @@ impl Twins {
             }
         }
         if self.folds.iter().all(|question| question.answer == Some(false)) {
-            self.directories.iter_mut().for_each(|directory| directory.names = HashSet::new());
+            let forget = |directory: &mut Directory| {
+                (directory.names, directory.lower) = (HashSet::new(), HashMap::new());
+            };
+            self.directories.iter_mut().for_each(forget);
         }
     }
 }
 
 impl Question {
+    /// Whether a name is the same as the `first` one, which differs in case alone. Both are names of the source.
+    fn is_twin(&mut self, tree: &LocalTree, makes_files: bool, path: &[u8], first: u128) -> Result<bool, StoreError> {
+        if tree.lists(parent(path), &[first, name_hash(last(path))])? {
+            return Ok(false);
+        }
+        if self.answer.is_none() && makes_files {
+            self.answer = tree.ignores_case(parent(path));
+        }
+        Ok(self.answer == Some(true))
+    }
+
     /// Takes this entry for its candidate if it has none, and looks at that when it is `time`.
     fn look(&mut self, tree: &LocalTree, path: &[u8], time: bool) {
         if self.candidate.is_none() && self.fold.respelled(last(path)).is_some() {
@@ -138,6 +166,18 @@ impl Question {
 }
 
 impl Directory {
+    /// A name of this directory that came before, and is another one in case alone.
+    fn first_in_other_case(&mut self, name: &[u8]) -> Option<u128> {
+        let own = name_hash(name);
+        match self.lower.entry(name_hash(String::from_utf8_lossy(name).to_lowercase().as_bytes())) {
+            Entry::Occupied(first) => Some(*first.get()).filter(|first| *first != own),
+            Entry::Vacant(free) => {
+                free.insert(own);
+                None
+            }
+        }
+    }
+
     /// Whether what stands at this path was given another name by this job: one that came before in this directory.
     fn has_another_name(&mut self, tree: &LocalTree, path: &[u8], standing: &Stat) -> Result<bool, StoreError> {
         // An older listing may lack what was made since, or have the name of another entry that had this inode.

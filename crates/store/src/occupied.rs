@@ -1,0 +1,72 @@
+//! The directories that a job writes into. Whoever replaces one meanwhile takes away what was copied into it, and an
+//! open directory goes with it. So each directory must be the same whenever it is opened anew, and at its end.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::refusal;
+use crate::limits::MAX_HELD_DIRECTORIES;
+use crate::meta::{FileId, Stat};
+
+/// By their paths, as long as the job writes into them.
+#[derive(Debug, Default)]
+pub(crate) struct Occupied(Mutex<Directories>);
+
+#[derive(Debug, Default)]
+struct Directories {
+    by_path: HashMap<Vec<u8>, Directory>,
+    held: usize,
+}
+
+#[derive(Debug)]
+struct Directory {
+    id: FileId,
+    /// An open directory keeps its inode number on every file system.
+    held: Option<Arc<OwnedFd>>,
+    /// Otherwise FAT and FUSE may give it another one, and its number proves nothing.
+    keeps_number: bool,
+}
+
+impl Occupied {
+    /// The job writes into this directory from now on.
+    pub(crate) fn enter(&self, path: &[u8], dir: &Arc<OwnedFd>) -> io::Result<()> {
+        let id = Stat::of_fd(dir)?.id;
+        let mut directories = self.lock();
+        directories.leave(path);
+        let held = (directories.held < MAX_HELD_DIRECTORIES).then(|| Arc::clone(dir));
+        let keeps_number = held.is_some() || haul_sys::file_system::keeps_inode_numbers(dir);
+        directories.held += usize::from(held.is_some());
+        directories.by_path.insert(path.to_vec(), Directory { id, held, keeps_number });
+        Ok(())
+    }
+
+    /// Fails when another directory stands at this path than the one that the job writes into.
+    pub(crate) fn check(&self, path: &[u8], dir: &OwnedFd) -> io::Result<()> {
+        let Some(id) = self.lock().by_path.get(path).filter(|there| there.keeps_number).map(|there| there.id) else {
+            return Ok(());
+        };
+        let now = Stat::of_fd(dir)?.id;
+        if now == id { Ok(()) } else { Err(refusal(io::ErrorKind::NotFound, REPLACED)) }
+    }
+
+    /// Nothing more is written into it.
+    pub(crate) fn leave(&self, path: &[u8]) {
+        self.lock().leave(path);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Directories> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Directories {
+    fn leave(&mut self, path: &[u8]) {
+        let left = self.by_path.remove(path);
+        self.held -= usize::from(left.is_some_and(|left| left.held.is_some()));
+    }
+}
+
+/// Why what was copied into it is not in its place.
+const REPLACED: &str = "another directory stands there now: it was renamed, replaced or unmounted during the copy, and what was copied went with it";

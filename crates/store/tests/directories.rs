@@ -1,0 +1,76 @@
+//! Which directory is written into, and which names are deleted.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use haul_store::{LocalTree, Metadata, SourceNames, TargetOptions, part_name};
+
+fn setup() -> (tempfile::TempDir, LocalTree) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let tree = LocalTree::open(root.as_os_str().as_bytes(), &TargetOptions::default()).unwrap().0;
+    (dir, tree)
+}
+
+fn on_disk(directory: &Path, name: &[u8]) -> std::path::PathBuf {
+    directory.join(OsStr::from_bytes(name))
+}
+
+#[test]
+fn a_directory_that_is_written_into_is_not_replaced_unseen() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    let write = |name: &[u8]| tree.new_part(name, false).and_then(|part| part.commit(&Metadata::default(), false));
+    let begin = || {
+        tree.make_dir(b"d").unwrap();
+        tree.enter(b"d").unwrap();
+        write(b"d/a").unwrap();
+    };
+    let replace = || {
+        fs::rename(root.join("d"), dir.path().join("away")).unwrap();
+        fs::create_dir(root.join("d")).unwrap();
+    };
+    begin();
+    tree.leave(b"d").unwrap();
+    begin();
+    replace();
+    assert!(tree.flush_dir(b"d").is_err(), "what is opened anew is another one");
+    assert!(!tree.delete_extraneous(b"d", &SourceNames::default(), &|_, _| false, false, &mut |_, _| ()).is_empty());
+    assert!(tree.leave(b"d").unwrap_err().to_string().contains("another directory stands there"));
+    // Removed, too: an open directory is of no use then, and the new one is not the job's.
+    fs::remove_dir_all(dir.path().join("away")).unwrap();
+    fs::remove_dir(root.join("d")).unwrap();
+    begin();
+    fs::remove_dir_all(root.join("d")).unwrap();
+    fs::create_dir(root.join("d")).unwrap();
+    assert!(write(b"d/b").is_err() && !root.join("d/b").exists());
+    assert!(tree.leave(b"d").is_err());
+    begin();
+    fs::remove_dir_all(root.join("d")).unwrap();
+    symlink("../away", root.join("d")).unwrap();
+    assert!(tree.leave(b"d").is_err());
+}
+
+#[test]
+fn names_that_were_made_to_have_one_hash_are_two_for_a_deletion() {
+    let (dir, tree) = setup();
+    // The same 64 bits by FNV-1a.
+    let (one, other) = ("8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ");
+    for name in [one, other] {
+        fs::write(dir.path().join("root").join(name), name).unwrap();
+    }
+    fs::write(on_disk(&dir.path().join("root"), &part_name(one.as_bytes())), "goes on").unwrap();
+    fs::write(on_disk(&dir.path().join("root"), &part_name(other.as_bytes())), "of no use").unwrap();
+    let has = SourceNames::from_iter([one.as_bytes()]);
+    let mut deleted = Vec::new();
+    assert!(tree.delete_extraneous(b"", &has, &|_, _| false, false, &mut |path, _| deleted.push(path)).is_empty());
+    deleted.sort();
+    assert_eq!(deleted, [part_name(other.as_bytes()), other.as_bytes().to_vec()]);
+    // Both are written at once.
+    let parts = [one, other].map(|name| tree.new_part(name.as_bytes(), false).unwrap());
+    parts.iter().for_each(|part| part.commit(&Metadata::default(), false).unwrap());
+}
