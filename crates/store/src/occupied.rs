@@ -1,5 +1,5 @@
-//! The directories that a job writes into. Whoever replaces one meanwhile takes away what was copied into it, and an
-//! open directory goes with it. So each directory must be the same whenever it is opened anew, and at its end.
+//! Remembers the directories that a job writes into. Who moves one away takes the copied files with it, and an open
+//! descriptor follows the moved directory. So each directory must be the same whenever it is opened anew, and at its end.
 
 use std::collections::HashMap;
 use std::io;
@@ -51,7 +51,7 @@ impl Occupied {
         if now == id { Ok(()) } else { Err(refusal(io::ErrorKind::NotFound, REPLACED)) }
     }
 
-    /// Nothing more is written into it.
+    /// The job writes nothing more into this directory.
     pub(crate) fn leave(&self, path: &[u8]) {
         self.lock().leave(path);
     }

@@ -27,7 +27,7 @@ impl SourceNames {
         self.0.sort();
     }
 
-    /// What the names take in memory.
+    /// Counts the memory that the names take.
     pub fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()
     }
@@ -37,8 +37,8 @@ impl SourceNames {
         self.0.has(name)
     }
 
-    /// Of the entries of a directory, those that the source lacks: neither its names nor drafts and journals of its
-    /// names, which a later run goes on with.
+    /// Returns the entries of a directory that the source lacks. Drafts and journals of the source's names are not among
+    /// them, because a later run goes on with them.
     pub(crate) fn lacks(&self, listed: &Names) -> io::Result<Names> {
         let mut drafts: Option<HashSet<u128>> = None;
         let hashes = || self.0.all().map(|(name, _)| name_hash(name)).collect();
@@ -54,10 +54,8 @@ impl SourceNames {
     }
 
     /// Takes out of `beyond` what the file system also finds under a name of the source: upper and lower case, accents,
-    /// dots at the end. The file system decides, because every one has its own rules. Until now `beyond` has the
-    /// entries of `dir` that the source lacks byte for byte, and `listed` has all entries.
-    ///
-    /// Fails where nobody can tell.
+    /// dots at the end. The file system decides, because each has its own rules. `beyond` has the entries of `dir` that
+    /// the source lacks byte for byte, `listed` has all entries. The call fails where nobody can tell.
     pub(crate) fn keep_respelled(&self, dir: BorrowedFd<'_>, listed: &Names, beyond: Names) -> io::Result<Names> {
         if beyond.len() == 0 {
             return Ok(beyond);
