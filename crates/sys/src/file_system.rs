@@ -29,16 +29,16 @@ pub fn flush_is_whole(file: BorrowedFd<'_>) -> bool {
     kind.is_ok_and(|kind| JOURNALED.contains(&(kind as u32)))
 }
 
-/// Whether an inode has the same number each time that it is read in. FAT, FUSE and network file systems may make up
-/// another number for one that nobody has open.
+/// Whether an inode has the same number each time that it is read in. FAT, FUSE, overlays and some network file systems
+/// may make up another number for one that nobody has open.
 pub fn keeps_inode_numbers(file: impl AsFd) -> bool {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file.as_fd())).map(|told| told.f_type);
     #[allow(clippy::unnecessary_cast)]
     kind.is_ok_and(|kind| !NUMBERED_ANEW.contains(&(kind as u32)))
 }
 
-/// FAT, exFAT, FUSE, SMB in two versions, 9P (statfs(2), linux/magic.h).
-const NUMBERED_ANEW: [u32; 6] = [0x4d44, 0x2011_bab0, 0x6573_5546, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
+/// FAT, exFAT, FUSE, SMB in two versions, 9P, overlayfs (statfs(2), linux/magic.h).
+const NUMBERED_ANEW: [u32; 7] = [0x4d44, 0x2011_bab0, 0x6573_5546, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x794c_7630];
 
 /// ext4 (`EXT4_SUPER_MAGIC`), XFS and btrfs (statfs(2)).
 const JOURNALED: [u32; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
