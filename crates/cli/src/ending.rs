@@ -21,7 +21,7 @@ pub fn failed(error: &Error, json: bool) -> ExitCode {
 
 /// The exit code of a command that ends with `code`. Lost output turns a success into an error; any other failure keeps its code.
 pub fn end(code: ExitCode) -> ExitCode {
-    output::note(io::stdout().lock().flush());
+    output::note(output::Out.flush());
     let Some(error) = output::lost() else { return code };
     let _ = write!(io::stderr(), "{}", failure::text(&error));
     if code == ExitCode::SUCCESS { ExitCode::from(failure::of_fault(error.fault).code) } else { code }

@@ -2,15 +2,16 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use haul_job::job::{DEFAULT_TIMEOUT, FileList, FileListBuilder, ListFault};
 use haul_job::{Carriage, Endpoint, Error, Family, Fault, Job, Place, Selection, Service, SshOptions};
+use haul_transfer::TypedFile;
+use haul_transfer::standard_streams::Input;
 
 use crate::args::{CipherName, Connections, Cp, Filter, Reach, VerifyWhere};
 use crate::endpoint;
@@ -336,9 +337,11 @@ impl Lists {
             if let Some(first) = self.stdin_taken_by.replace(flag) {
                 return Err(usage(format!("{first} and {flag} cannot both read standard input")));
             }
-            std::io::stdin().lock().take(MAX_LIST_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+            Input::open().and_then(|input| input.take(MAX_LIST_BYTES + 1).read_to_end(&mut bytes)).map_err(failed)?;
         } else {
-            File::open(file).and_then(|f| f.take(MAX_LIST_BYTES + 1).read_to_end(&mut bytes)).map_err(failed)?;
+            TypedFile::read(Path::new(file))
+                .and_then(|f| f.take(MAX_LIST_BYTES + 1).read_to_end(&mut bytes))
+                .map_err(failed)?;
         }
         if bytes.len() as u64 > MAX_LIST_BYTES {
             return Err(

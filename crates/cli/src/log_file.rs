@@ -1,10 +1,11 @@
 //! `--log-file`: a line for each entry that changes, as rsync writes them: time, process, letters and name.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 
 use haul_job::{Error, Event, Fault};
+use haul_transfer::TypedFile;
 use jiff::Zoned;
 
 use crate::itemise::{Direction, Format};
@@ -23,7 +24,7 @@ impl LogFile {
     /// # Errors
     /// [`Fault::FileIo`].
     pub fn open(path: &Path, direction: Direction) -> Result<Self, Error> {
-        let file = OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
+        let file = TypedFile::append(path).map_err(|error| {
             let shown = printable(path.as_os_str().as_encoded_bytes());
             Error::new(Fault::FileIo, format!("cannot open the log {shown}")).because(error)
         })?;

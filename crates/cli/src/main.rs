@@ -121,7 +121,8 @@ fn run() -> ExitCode {
                 let _ = printed;
                 usage_code()
             } else {
-                output::note(printed);
+                // The printer takes a stream that cannot be written for one that has read enough.
+                output::note(output::is_open().and(printed));
                 ExitCode::SUCCESS
             }
         }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use haul_job::{Error, Fault, ManifestLine};
+use haul_transfer::TypedFile;
 use haul_transfer::manifest_file::Writer;
 use haul_transfer::whole_file::{InTheWay, Mode, WholeFile};
 
@@ -26,32 +27,38 @@ pub struct ManifestOut {
 }
 
 fn open(file: &Path) -> Result<Writer<BufWriter<Sink>>, Error> {
-    let sink = if file == Path::new(STANDARD_OUTPUT) {
-        Ok(Sink::StandardOutput)
-    } else {
-        WholeFile::begin(file, Mode::AsBefore).map(Sink::File)
+    let begin = || {
+        if file == Path::new(STANDARD_OUTPUT) {
+            return Ok(Sink::StandardOutput);
+        }
+        let place = TypedFile::find(file)?;
+        let path = place.path();
+        let whole = WholeFile::begin(path.as_deref().unwrap_or(file), Mode::AsBefore)?;
+        Ok(Sink::File(whole, place))
     };
-    sink.and_then(|sink| Writer::start(BufWriter::with_capacity(BUFFER_BYTES, sink)))
+    begin()
+        .and_then(|sink| Writer::start(BufWriter::with_capacity(BUFFER_BYTES, sink)))
         .map_err(|error| failure(file, error))
 }
 
 /// Where it goes.
 enum Sink {
-    File(WholeFile),
+    /// The open directory leads to the file until it has its name.
+    File(WholeFile, TypedFile),
     StandardOutput,
 }
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Sink::File(file) => file.write(bytes),
+            Sink::File(file, _) => file.write(bytes),
             Sink::StandardOutput => Out.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Sink::File(file) => file.flush(),
+            Sink::File(file, _) => file.flush(),
             Sink::StandardOutput => Out.flush(),
         }
     }
@@ -90,7 +97,7 @@ impl ManifestOut {
             .and_then(Writer::finish)
             .and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error))
             .and_then(|sink| match sink {
-                Sink::File(file) => file.publish(),
+                Sink::File(file, _directory) => file.publish(),
                 Sink::StandardOutput => Out.flush(),
             })
             .map_err(|error| failure(&self.file, error))

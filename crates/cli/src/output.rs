@@ -1,10 +1,11 @@
 //! Standard output. A closed pipe is no error: the reader has read enough. Any other failed write is an error at the
 //! end of every command.
 
-use std::io::{self, Write};
+use std::io::{self, LineWriter, Write};
 use std::sync::{Mutex, PoisonError};
 
 use haul_job::{Error, Fault};
+use haul_transfer::standard_streams::Output;
 
 use crate::failure;
 
@@ -12,25 +13,37 @@ use crate::failure;
 #[derive(Debug)]
 pub struct Out;
 
+/// Lines that are not yet written.
+static OUTPUT: Mutex<Option<LineWriter<Output>>> = Mutex::new(None);
+
+fn write(act: impl FnOnce(&mut LineWriter<Output>) -> io::Result<()>) {
+    let mut output = OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
+    note(act(output.get_or_insert_with(|| LineWriter::new(Output))));
+}
+
 /// The first error.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
 
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        note(io::stdout().lock().write_all(bytes));
+        write(|output| output.write_all(bytes));
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        note(io::stdout().lock().flush());
+        write(LineWriter::flush);
         Ok(())
     }
 }
 
 /// Writes the text and flushes it.
 pub fn say(text: impl AsRef<[u8]>) {
-    let mut stdout = io::stdout().lock();
-    note(stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()));
+    write(|output| output.write_all(text.as_ref()).and_then(|()| output.flush()));
+}
+
+/// Whether standard output can be written at all.
+pub fn is_open() -> io::Result<()> {
+    Output.write(b"").map(drop)
 }
 
 /// Keeps the error of a write to standard output.

@@ -10,6 +10,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueHint};
 use haul_daemon::{Condition, Lifetime, Shown, TokenOptions};
 use haul_job::{Error, Fault};
+use haul_transfer::TypedFile;
+use haul_transfer::standard_streams::Input;
 use jiff::Timestamp;
 
 use crate::printable::printable;
@@ -187,8 +189,8 @@ const MAX_FILE_BYTES: u64 = 64 << 10;
 fn read(file: &Path) -> Result<String, Error> {
     let mut text = String::new();
     let done = match file == Path::new("-") {
-        true => io::stdin().lock().take(MAX_FILE_BYTES).read_to_string(&mut text),
-        false => std::fs::File::open(file).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text)),
+        true => Input::open().and_then(|input| input.take(MAX_FILE_BYTES).read_to_string(&mut text)),
+        false => TypedFile::read(file).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text)),
     };
     done.map_err(|error| {
         let name = printable(file.as_os_str().as_bytes());

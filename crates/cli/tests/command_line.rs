@@ -243,3 +243,95 @@ fn a_manifest_replaces_nothing_but_a_regular_file_and_can_go_to_standard_output(
     let names = |dir: &str| std::fs::read_dir(root.join(dir)).unwrap().count();
     assert_eq!((names("tree"), names("twin")), (2, 2));
 }
+
+/// A standard stream that is closed, or open the wrong way, is no empty list and has delivered nothing.
+#[test]
+fn closed_standard_streams_are_errors_of_every_command_that_needs_them() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path();
+    fs::create_dir(root.join("tree")).unwrap();
+    fs::write(root.join("tree/file"), "text").unwrap();
+    fs::write(root.join("file"), "as it was").unwrap();
+    fs::write(root.join("list"), "").unwrap();
+    let run = |args: &str, redirected: &str| {
+        let out = Command::new("sh")
+            .arg("-c")
+            .arg(format!("exec \"$0\" {args} {redirected}"))
+            .arg(env!("CARGO_BIN_EXE_haul"))
+            .current_dir(root)
+            .env("HOME", root)
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("XDG_CONFIG_HOME")
+            .output()
+            .unwrap();
+        (out.status.code(), stderr(&out))
+    };
+    for args in ["cp -q tree/ copy", "cp -q --manifest-out m file copy2", "hash file > list"] {
+        assert_eq!(run(args, "").0, Some(0));
+    }
+    for args in [
+        "cp - file",
+        "cp --files-from - tree/ file2",
+        "cp --files-from /dev/stdin tree/ file2",
+        "cp --files-from /dev/fd/0 tree/ file2",
+        "cp --exclude-from - tree/ file2",
+        "cp --batch -",
+        "cp --batch /dev/stdin",
+        "token --narrow -",
+        "token --narrow /dev/stdin",
+        "verify - tree",
+        "record recorded",
+        "agent",
+    ] {
+        for redirected in ["<&-", "0>>list"] {
+            // Whoever names a path opens it anew.
+            if redirected == "0>>list" && args.contains("/dev") {
+                continue;
+            }
+            let (code, words) = run(args, redirected);
+            assert!(code.is_some_and(|code| code != 0), "{args} {redirected}: {code:?} {words}");
+            let is_why = ["Bad file descriptor", "No such device or address"].iter().any(|why| words.contains(why));
+            assert!(is_why || args == "agent", "{args} {redirected}: {words}");
+            assert_eq!(fs::read(root.join("file")).unwrap(), b"as it was", "{args} {redirected}");
+            assert!(root.join("copy/file").exists() && !root.join("file2").exists(), "{args} {redirected}");
+        }
+    }
+    for args in [
+        "--help",
+        "--version",
+        "cp --help",
+        "cp file -",
+        "cp --json file copy3",
+        "cp -v file copy3",
+        "cp --manifest-out - file copy3",
+        "cp -n tree/ copy4",
+        "cp --list-only tree/",
+        "cat file",
+        "hash file",
+        "hash -m tree",
+        "ls",
+        "ls -l tree",
+        "du tree",
+        "stat file",
+        "diff tree copy",
+        "diff tree tree2",
+        "verify --json m .",
+        "why",
+        "why --json",
+        "status",
+        "status --json",
+        "config",
+        "networks",
+        "networks --json",
+        "completions bash",
+        "man",
+        "key",
+        "clean -n .",
+        "tune --json --rate 1Gbit --rtt 10ms",
+    ] {
+        for redirected in [">&-", "1<list", ">/dev/full"] {
+            let (code, words) = run(args, redirected);
+            assert!(code.is_some_and(|code| code != 0), "{args} {redirected}: {code:?} {words}");
+        }
+    }
+}

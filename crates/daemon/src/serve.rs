@@ -20,6 +20,7 @@ use haul_net::{
 };
 use haul_transfer::class_policy::ClassPolicy;
 use haul_transfer::own::Weight;
+use haul_transfer::standard_streams::Output;
 use haul_transfer::{Desk, Grant, Surroundings, Visit, trusted_keys};
 use haul_wire::lane::Hello;
 
@@ -477,7 +478,7 @@ fn introduce(key: &PublicKey, address: SocketAddr, list: &Path) {
         escaped(list.as_os_str().as_encoded_bytes()),
     );
     // Without standard output the daemon still serves.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    let _ = Output.write_all(text.as_bytes());
 }
 
 fn host_name() -> String {

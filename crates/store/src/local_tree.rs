@@ -47,6 +47,15 @@ pub struct TargetOptions {
     pub xattrs: bool,
     /// ACLs are kept.
     pub acls: bool,
+    /// The tree is only read, so that links of other users on the typed path are followed, as cp follows them.
+    pub read_only: bool,
+}
+
+impl TargetOptions {
+    fn typed(&self) -> Result<Typed> {
+        let typed = Typed::new(self.confine.as_deref(), self.home.as_deref())?;
+        Ok(if self.read_only { typed } else { typed.trusted() })
+    }
 }
 
 /// An open directory to write into.
@@ -114,7 +123,7 @@ pub(crate) fn check_twin(placed: &Placed, dir: &OwnedFd, standing: &Stat, path: 
 
 /// The typed path is the null device (null(4)), which takes everything and keeps nothing.
 pub fn is_null_device(path: &[u8], options: &TargetOptions) -> Result<bool> {
-    let typed = Typed::new(options.confine.as_deref(), options.home.as_deref())?;
+    let typed = options.typed()?;
     let Ok(entry) = typed.open(&typed.expand(path), OFlags::PATH | OFlags::NOFOLLOW) else { return Ok(false) };
     let stat = rustix::fs::fstat(&entry).context("look at", path)?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
@@ -139,7 +148,7 @@ impl LocalTree {
     /// and its parent is the tree. A name of a device, a FIFO or a socket is refused, because a file would replace it.
     /// The null device is a target of its own: see [`is_null_device`].
     pub fn open(path: &[u8], options: &TargetOptions) -> Result<(LocalTree, Option<Vec<u8>>)> {
-        let typed = Typed::new(options.confine.as_deref(), options.home.as_deref())?;
+        let typed = options.typed()?;
         let expanded = typed.expand(path);
         let tree = |root, shown: &[u8]| LocalTree::new(root, shown, options);
         let into_directory = means_contents(&expanded) || !options.single_file;
@@ -183,7 +192,7 @@ impl LocalTree {
 
     /// Another directory, for the same paths: one that is relative begins at this tree.
     pub(crate) fn beside(&self, path: &[u8], options: &TargetOptions) -> io::Result<LocalTree> {
-        let typed = Typed::new(options.confine.as_deref(), options.home.as_deref()).map_err(|error| error.source)?;
+        let typed = options.typed().map_err(|error| error.source)?;
         let path = match path {
             [b'/', ..] => typed.expand(path),
             // A dry run into what does not exist: the way out of it cannot be walked.
@@ -217,7 +226,7 @@ impl LocalTree {
         let Some(root) = &self.root else { return Ok(()) };
         let opened = Typed::new(self.confine.as_deref(), None)
             .map_err(|error| error.source)
-            .and_then(|typed| Stat::of_fd(typed.open(&self.display, ROOT_FLAGS)?));
+            .and_then(|typed| Stat::of_fd(typed.trusted().open(&self.display, ROOT_FLAGS)?));
         let why = match opened {
             Ok(now) if now.is_same_inode(&Stat::of_fd(root).context("look at", &self.display)?) => return Ok(()),
             Ok(_) => OTHER_DIRECTORY,

@@ -1,7 +1,9 @@
 //! Paths as a person types them: relative or absolute, with `~`, through links, or confined to a directory.
 
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -11,12 +13,23 @@ use rustix::io::Errno;
 
 use crate::error::{Context, Result, refusal};
 use crate::kernel_files::KernelFiles;
+use crate::trusted_path;
 
 /// Where typed paths begin.
 pub(crate) struct Typed {
     /// All paths are beneath this directory; links in it may not lead out of it.
     confine: Option<OwnedFd>,
     home: Option<PathBuf>,
+    links: LinksOf,
+}
+
+/// Whose links a typed path may lead through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LinksOf {
+    /// As cp and rsync read: whatever the kernel follows.
+    Anybody,
+    /// What nobody else can have planted: see [`trusted_path`].
+    Trusted,
 }
 
 impl Typed {
@@ -25,7 +38,12 @@ impl Typed {
             Some(path) => Some(open_root(path).context("open directory", path.as_os_str().as_bytes())?),
             None => None,
         };
-        Ok(Typed { confine, home: home.map(Path::to_path_buf) })
+        Ok(Typed { confine, home: home.map(Path::to_path_buf), links: LinksOf::Anybody })
+    }
+
+    /// For paths beneath which something is made, changed or taken for a copy: no link of another user leads there.
+    pub(crate) fn trusted(self) -> Typed {
+        Typed { links: LinksOf::Trusted, ..self }
     }
 
     pub(crate) fn is_confined(&self) -> bool {
@@ -50,6 +68,10 @@ impl Typed {
 
     /// Opens an expanded path, following links on the way (confined: only those that stay inside).
     pub(crate) fn open(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+        if self.links == LinksOf::Trusted {
+            let opened = trusted_path::open(self.confine.as_ref().map(AsFd::as_fd), path, flags, Mode::empty())?;
+            return if self.is_confined() { KernelFiles::Refused.checked(opened) } else { Ok(opened) };
+        }
         match &self.confine {
             Some(root) => beneath::open(root.as_fd(), path, flags, Mode::empty(), Links::Within)
                 .and_then(|opened| KernelFiles::Refused.checked(opened)),
@@ -58,6 +80,41 @@ impl Typed {
                 Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(CWD, path, flags, Mode::empty()))?)
             }
         }
+    }
+}
+
+/// A file that the command line names, for haul itself: a list, a log, a manifest.
+#[derive(Debug)]
+pub struct TypedFile {
+    directory: OwnedFd,
+    name: Vec<u8>,
+}
+
+impl TypedFile {
+    /// Opens it to read. A link of another user is not followed.
+    pub fn read(path: &Path) -> io::Result<File> {
+        let path = path.as_os_str().as_bytes();
+        trusted_path::open(None, path, OFlags::RDONLY, Mode::empty()).map(File::from)
+    }
+
+    /// Opens it to add to it, or makes it.
+    pub fn append(path: &Path) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        trusted_path::open(None, path.as_os_str().as_bytes(), flags, Mode::from_raw_mode(0o666)).map(File::from)
+    }
+
+    /// Opens its directory. The file need not exist.
+    pub fn find(path: &Path) -> io::Result<TypedFile> {
+        let path = path.as_os_str().as_bytes();
+        let (parent, name) = parent_and_name(path);
+        let directory = trusted_path::open(None, parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+        Ok(TypedFile { directory, name: name.to_vec() })
+    }
+
+    /// A path that leads through the open directory as long as this value lives; `None` without `/proc`.
+    pub fn path(&self) -> Option<PathBuf> {
+        let directory = PathBuf::from(format!("/proc/self/fd/{}", self.directory.as_raw_fd()));
+        directory.exists().then(|| directory.join(OsStr::from_bytes(&self.name)))
     }
 }
 

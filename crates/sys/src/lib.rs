@@ -38,6 +38,7 @@ pub mod routes;
 pub mod sendfile;
 pub mod socket;
 pub mod splice;
+pub mod standard_streams;
 pub mod tcp_info;
 pub mod tun;
 pub mod uring;

@@ -2,7 +2,6 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
@@ -67,12 +66,6 @@ pub fn leave_terminal() -> io::Result<()> {
         Err(error) => Err(error.into()),
         Ok(_) => Ok(()),
     }
-}
-
-/// From now on, standard output and standard error of this process go to this file.
-pub fn send_output_to(file: BorrowedFd<'_>) -> io::Result<()> {
-    rustix::stdio::dup2_stdout(file)?;
-    Ok(rustix::stdio::dup2_stderr(file)?)
 }
 
 /// A page of memory.

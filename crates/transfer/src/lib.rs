@@ -29,13 +29,11 @@ mod sync;
 pub use faults::advised;
 pub use files::{bag, hash_list, manifest_file};
 pub use haul_engine::plan::NEAR_RTT_US;
-pub use haul_store::{drives_terminal, open_root};
+pub use haul_store::{TypedFile, drives_terminal, open_root};
 pub use haul_sys::account::named as account_named;
 pub use haul_sys::file::try_lock_surely;
-pub use haul_sys::process::{
-    ask_to_end, effective_user, is_root, kill_group, leave_terminal, raise_open_file_limit, send_output_to,
-};
-pub use haul_sys::{own, whole_file};
+pub use haul_sys::process::{ask_to_end, effective_user, is_root, kill_group, leave_terminal, raise_open_file_limit};
+pub use haul_sys::{own, standard_streams, whole_file};
 pub use haul_wire::PROTOCOL_VERSION;
 pub use kept::surroundings::Surroundings;
 pub use kept::{class_policy, network_classes, networks_observed, networks_shown, trusted_keys};

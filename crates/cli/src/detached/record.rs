@@ -201,7 +201,7 @@ impl Record {
     pub fn print_to_log(&self) -> io::Result<()> {
         let mut log = self.open()?.make_file_to_append("log")?;
         log.seek(io::SeekFrom::End(0))?;
-        haul_transfer::send_output_to(log.as_fd())
+        haul_transfer::standard_streams::send_output_to(log.as_fd())
     }
 
     /// Begins the log anew when it is long. The part before it stays.

@@ -1,21 +1,22 @@
 //! Where an answer is written: standard output, until its reader has enough.
 
-use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write as _};
+use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
+use std::os::fd::AsFd as _;
+
+use haul_transfer::standard_streams::Output;
 
 use crate::output;
 
 /// Standard output.
 pub struct Paper {
-    out: BufWriter<StdoutLock<'static>>,
+    out: BufWriter<Output>,
     pub at_terminal: bool,
 }
 
 impl Paper {
     pub fn new() -> Self {
-        let out = io::stdout();
-        let at_terminal = out.is_terminal();
-        Self { out: BufWriter::new(out.lock()), at_terminal }
+        Self { out: BufWriter::new(Output), at_terminal: Output.as_fd().is_terminal() }
     }
 
     /// Writes it. [`ControlFlow::Break`]: nobody reads on, or it cannot be written; `output` remembers the latter.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use haul_job::{Error, Fault};
 use haul_transfer::Surroundings;
 use haul_transfer::place::{self, Answered, Piece, Told, Verb, Whole};
+use haul_transfer::standard_streams::Input;
 
 use super::paper::Paper;
 use super::{Asked, Person, requests};
@@ -61,7 +62,9 @@ fn write(typed: &Cp, to: &OsString) -> Result<(), Error> {
     let asked = Asked { verb: Verb::Write, json: false, reach: &typed.reach };
     let request = requests(std::slice::from_ref(to), &asked)?.remove(0);
     let observer = Arc::new(Person { interrupted: signals::watch() });
-    let whole = place::write(&request, io::stdin(), &Surroundings::of_process(), observer)?;
+    let input =
+        Input::open().map_err(|error| Error::new(Fault::FileIo, "cannot read standard input").because(error))?;
+    let whole = place::write(&request, input, &Surroundings::of_process(), observer)?;
     close(typed, &whole);
     Ok(())
 }

@@ -50,7 +50,7 @@ impl Site {
         // What exists at the beginning of the path, then one name after the other.
         let (mut missing, mut path) = (Vec::new(), trimmed(&operand.path));
         while !path.is_empty() && path != b"/" {
-            match self.typed.open(path, OFlags::PATH | OFlags::DIRECTORY) {
+            match self.changed.open(path, OFlags::PATH | OFlags::DIRECTORY) {
                 Ok(_) => break,
                 Err(error) if !is_missing(&error) => {
                     return Err(StoreError::new("make directory", &operand.shown, error));
@@ -71,7 +71,7 @@ impl Site {
             let (parent, name) = parent_and_name(path);
             check_new_path(name).context("make directory", &operand.shown)?;
             let make = || {
-                let parent = self.typed.open(parent, OFlags::PATH | OFlags::DIRECTORY)?;
+                let parent = self.changed.open(parent, OFlags::PATH | OFlags::DIRECTORY)?;
                 match rustix::fs::mkdirat(&self.kernel_files.checked(parent)?, name, DIRECTORY_MODE) {
                     // Somebody else made it meanwhile.
                     Err(Errno::EXIST) => Ok(false),

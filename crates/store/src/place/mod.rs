@@ -67,7 +67,10 @@ impl Default for SiteBounds {
 
 /// Where typed paths begin, and how they are understood.
 pub struct Site {
+    /// For what is looked at.
     typed: Typed,
+    /// For what is changed.
+    changed: Typed,
     kernel_files: KernelFiles,
     options: SiteOptions,
     /// Names that wildcards may still be compared with.
@@ -104,9 +107,10 @@ impl Site {
     /// Opens the directory that paths are confined to.
     pub fn open(options: SiteOptions) -> Result<Site> {
         let typed = Typed::new(options.confine.as_deref(), options.home.as_deref())?;
+        let changed = Typed::new(options.confine.as_deref(), options.home.as_deref())?.trusted();
         let is_confined = options.confine.is_some();
         // A user with an account may use the host for any time anyway.
         let names_left = if is_confined { options.limits.names_listed } else { usize::MAX };
-        Ok(Site { typed, kernel_files: KernelFiles::of(is_confined), options, names_left })
+        Ok(Site { typed, changed, kernel_files: KernelFiles::of(is_confined), options, names_left })
     }
 }

@@ -90,7 +90,7 @@ impl Site {
             return Err(StoreError::new("use", &operand.shown, why));
         }
         let (parent, name) = parent_and_name(path);
-        let opened = self.typed.open(parent, OFlags::PATH | OFlags::DIRECTORY);
+        let opened = self.changed.open(parent, OFlags::PATH | OFlags::DIRECTORY);
         let opened = opened.and_then(|parent| self.kernel_files.checked(parent)).context("access", &operand.shown)?;
         Ok((opened, name.to_vec()))
     }

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use haul_job::{Error, Fault};
+use haul_store::TypedFile;
 use haul_wire::RelPath;
 use haul_wire::hashed::Algorithm;
 
@@ -37,7 +38,7 @@ impl List {
     pub(super) fn open_here(path: &Path, style: Style) -> Result<Self, Error> {
         let name = escape(path.as_os_str().as_encoded_bytes());
         let failed = |error: io::Error| unusable(&name, error.into());
-        let mut file = File::open(path).map_err(failed)?;
+        let mut file = TypedFile::read(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         let listed = trailer_ahead(&mut file, &metadata).map_err(|error| unusable(&name, error))?;
         let id = Some((metadata.dev(), metadata.ino()));

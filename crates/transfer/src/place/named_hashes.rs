@@ -234,7 +234,8 @@ impl There {
 /// The tree of a question. Its files are opened beneath its root, and no symbolic link is followed on the way.
 fn open_tree(question: &Question, options: &TargetOptions) -> Result<LocalTree, Error> {
     let path = question.paths.first().map(Vec::as_slice).unwrap_or_default();
-    match LocalTree::open(path, options) {
+    let options = TargetOptions { read_only: true, ..options.clone() };
+    match LocalTree::open(path, &options) {
         Ok((tree, None)) => Ok(tree),
         Ok((_, Some(_))) => Err(Error::new(Fault::FileIo, format!("{} is no directory", haul_store::printable(path)))),
         Err(error) => {

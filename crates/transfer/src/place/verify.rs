@@ -7,7 +7,7 @@
 mod bags;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::io;
+use std::io::BufReader;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use haul_job::{Carriage, Endpoint, Error, Fault, Observer, SshOptions};
 use haul_store::{Kind, LocalTree, TargetOptions};
+use haul_sys::standard_streams::Input;
 use haul_wire::hashed::{Algorithm, FileFound, WantedFile};
 use haul_wire::place::{self as wire, Question, Told, Verb};
 
@@ -187,7 +188,12 @@ impl Context<'_> {
         let style = Style::Program { algorithm: self.options.algorithm, takes_absolute: is_root };
         match list {
             ListAt::Here(path) => List::open_here(path, style),
-            ListAt::Input => List::read(Box::new(io::stdin()), "from standard input", style),
+            ListAt::Input => {
+                let input = Input::open().map_err(|error| {
+                    Error::new(Fault::FileIo, "cannot read the list from standard input").because(error)
+                })?;
+                List::read(Box::new(BufReader::new(input)), "from standard input", style)
+            }
             ListAt::At(endpoint) => {
                 let request =
                     Request { place: endpoint.place.clone(), ..self.request(Verb::Read, endpoint.path.clone()) };
@@ -224,10 +230,12 @@ impl Context<'_> {
         let is_listed = |path: &[u8]| seen.iter().all(|seen| seen.contains(&short_hash(path)));
         let root = join(&self.options.tree.path, directory);
         if self.options.tree.place.is_here() {
-            let tree = LocalTree::open(&root, &TargetOptions::default()).map_err(|error| {
-                let what = format!("cannot look for extra files in {}", haul_store::printable(&root));
-                Error::new(Fault::FileIo, what).because(error.source)
-            })?;
+            let tree = LocalTree::open(&root, &TargetOptions { read_only: true, ..TargetOptions::default() }).map_err(
+                |error| {
+                    let what = format!("cannot look for extra files in {}", haul_store::printable(&root));
+                    Error::new(Fault::FileIo, what).because(error.source)
+                },
+            )?;
             let flow = tree.0.each_entry(|path, found| {
                 if watcher.interrupted() {
                     return ControlFlow::Break(());

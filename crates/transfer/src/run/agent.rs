@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use haul_job::{Error, Fault};
 use haul_net::{Door, Identity, Listener, Stream};
+use haul_sys::standard_streams::{Input, Output};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::AGENT;
 
@@ -54,22 +55,23 @@ fn serve(options: &AgentOptions) -> Result<(), Error> {
     let open = door.as_ref().map_or(0, Door::port);
     let relay = relay_door.as_ref().map_or(open, Door::port);
     let ports = Ports { open, relay, ..Ports::default() };
-    let mut output = io::stdout().lock();
-    writeln!(output, "{AGENT} {PROTOCOL_VERSION}")
-        .and_then(|()| output.flush())
-        .map_err(|error| Error::new(Fault::Protocol, "cannot write to standard output").because(error))?;
-    drop(output);
+    greet().map_err(|error| Error::new(Fault::Protocol, "cannot write to standard output").because(error))?;
     // Both ends are the same user's, who may send the own data as it pleases.
     let grant = Grant { clear: true, ..Grant::default() };
     serving::serve_control(standard_streams()?, &identity, &desk, ports, &grant, &Surroundings::of_process(), None)
+}
+
+/// The first line tells the other side where the shell's noise ends.
+fn greet() -> io::Result<()> {
+    Output.write_all(format!("{AGENT} {PROTOCOL_VERSION}\n").as_bytes())
 }
 
 fn standard_streams() -> Result<Stream, Error> {
     let own = |fd: io::Result<OwnedFd>| {
         fd.map_err(|error| Error::new(Fault::Protocol, "cannot use standard input and output").because(error))
     };
-    let input = own(io::stdin().as_fd().try_clone_to_owned())?;
-    let output = own(io::stdout().as_fd().try_clone_to_owned())?;
+    let input = own(Input::open().and_then(|input| input.as_fd().try_clone_to_owned()))?;
+    let output = own(Output.as_fd().try_clone_to_owned())?;
     Stream::plain_pipes(input, output, None)
         .map_err(|error| Error::new(Fault::Protocol, "cannot use standard input and output").because(error))
 }
@@ -79,21 +81,19 @@ fn standard_streams() -> Result<Stream, Error> {
 fn relay(port: u16) -> Result<(), Error> {
     let failed = |error: io::Error| Error::new(Fault::Network, "cannot relay a lane").because(error);
     let socket = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).map_err(failed)?;
-    // The reader of the lane must know where the shell's noise ends.
-    let mut output = io::stdout().lock();
-    writeln!(output, "{AGENT} {PROTOCOL_VERSION}").and_then(|()| output.flush()).map_err(failed)?;
-    drop(output);
+    let mut input = Input::open().map_err(failed)?;
+    greet().map_err(failed)?;
     let mut to_socket = socket.try_clone().map_err(failed)?;
     std::thread::Builder::new()
         .name("relay-in".into())
         .spawn(move || {
             // Whatever ended it, the agent has to see the end of this direction; the other goes on.
-            let _ = pump(&mut io::stdin().lock(), &mut to_socket);
+            let _ = pump(&mut input, &mut to_socket);
             let _ = to_socket.shutdown(Shutdown::Write);
         })
         .map_err(failed)?;
     // When the agent is done with the lane, so is this process: the thread above may wait for its input for ever.
-    pump(&mut &socket, &mut io::stdout().lock()).map_err(failed)
+    pump(&mut &socket, &mut Output).map_err(failed)
 }
 
 fn pump(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {

@@ -8,7 +8,7 @@
 //! A record says that something is raised, and for which path. What runs is what the policy in force says at that moment. A hook runs without a shell, for a bounded time, and its output is bounded. All of its process group is killed afterwards.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use haul_sys::file::try_lock;
 use haul_sys::own::OwnDirectory;
 use haul_sys::process::kill_group;
+use haul_sys::standard_streams::{Input, Output};
 
 use crate::kept::class_policy::{ClassPolicy, HookCommands};
 use crate::kept::hook_words::{Answer, Answered, Event, Order};
@@ -45,14 +46,14 @@ pub fn keep_hooks(state: Option<&Path>, policy_files: &[PathBuf]) -> u8 {
         release_left(directory, &hooks);
     }
     let mut keeper = Keeper { directory, hooks, raised: Vec::new() };
-    for line in io::stdin().lock().lines() {
+    let Ok(input) = Input::open() else { return 0 };
+    for line in BufReader::new(input).lines() {
         let Ok(line) = line else { break };
         let Ok(order) = serde_json::from_str::<Order>(&line) else { break };
         let (path, event) = (order.path, order.request.event);
         let answer = keeper.carry_out(order);
         let answered = serde_json::to_string(&Answered { path, event, answer }).unwrap_or_default();
-        let mut output = io::stdout().lock();
-        if writeln!(output, "{answered}").and_then(|()| output.flush()).is_err() {
+        if Output.write_all(format!("{answered}\n").as_bytes()).is_err() {
             break;
         }
     }

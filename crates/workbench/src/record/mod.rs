@@ -32,6 +32,7 @@ use haul_store::recording::{self, STRIPES_MAX};
 use haul_store::stripe_bytes;
 use haul_sys::file;
 use haul_sys::poll::{self, Interest};
+use haul_sys::standard_streams;
 use ring::Filling;
 use striped::Striping;
 
@@ -135,22 +136,26 @@ const LOOK_ROUND: Duration = Duration::from_millis(100);
 /// Records until the stream ends.
 pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Recorded, Error> {
     check(request)?;
-    let targets = Targets::create(request).map_err(unrecorded)?;
     match request.input {
         Input::Stdin => {
-            // A descriptor of our own: what the standard library reads ahead nobody could wait for.
-            let stream = io::stdin().as_fd().try_clone_to_owned();
+            // A descriptor of our own: what the standard library reads ahead nobody could wait for. It is opened before the
+            // targets are made.
+            let stream = standard_streams::Input::open().and_then(|input| input.as_fd().try_clone_to_owned());
             let failed = |error| unrecorded(Error::new(Fault::Network, "cannot read the stream").because(error));
             let stream = stream.map_err(failed)?;
+            let targets = Targets::create(request).map_err(unrecorded)?;
             record(request, File::from(stream), targets, watcher)
         }
-        Input::Listen(address) => match accept(address, watcher) {
-            Ok(stream) => record(request, File::from(OwnedFd::from(stream)), targets, watcher),
-            Err(error) => {
-                targets.remove();
-                Err(unrecorded(error))
+        Input::Listen(address) => {
+            let targets = Targets::create(request).map_err(unrecorded)?;
+            match accept(address, watcher) {
+                Ok(stream) => record(request, File::from(OwnedFd::from(stream)), targets, watcher),
+                Err(error) => {
+                    targets.remove();
+                    Err(unrecorded(error))
+                }
             }
-        },
+        }
     }
 }
 

@@ -335,6 +335,7 @@ fn open_target(
         dry_run: job.selection.dry_run,
         xattrs: job.selection.xattrs,
         acls: job.selection.acls,
+        read_only: false,
     };
     let failed = |error: StoreError| faults::store_error(&error);
     if haul_store::is_null_device(path, &options).map_err(failed)? {

@@ -143,6 +143,7 @@ fn open(job: &ReceiverJob, single_file: bool, root: &SharedRoot) -> Result<Local
         dry_run: false,
         xattrs: job.selection.xattrs,
         acls: job.selection.acls,
+        read_only: false,
     };
     let another = |why: &dyn std::fmt::Display| {
         Error::new(Fault::Usage, "this host does not have the files of the leading host at the target")
