@@ -42,7 +42,7 @@ fn change(part: &str, umask: u32) -> Option<ModeChange> {
             'u' => (0o100, 0o4000),
             'g' => (0o010, 0o2000),
             'o' => (0o001, 0),
-            'a' => (0o111, 0),
+            'a' => (0o111, 0o6000),
             _ => return None,
         };
         (places, special) = (places | place, special | bit);
@@ -103,6 +103,9 @@ mod tests {
         ] {
             assert_eq!((of_file(text, 0o664), of_directory(text, 0o777)), (file, directory), "{text}");
         }
+        // As chmod(1) and rsync 3.5.
+        assert_eq!(of_file("a+s", 0o755), 0o6755);
+        assert_eq!((of_file("a-s", 0o6755), of_file("a=rx", 0o6755), of_file("a=s", 0o755)), (0o755, 0o6555, 0o6000));
         assert_eq!(of_file("go+X", 0o700), 0o711, "it may be executed by somebody");
         for wrong in ["", "x", "u", "888", "D", "u+q", "z=r", "77777", ","] {
             assert!(parse(wrong).is_err(), "{wrong}");

@@ -109,8 +109,9 @@ impl Screen {
         match event {
             Event::Progress(_) => self.manner.show != Show::Nothing || self.manner.live,
             Event::Path(_) => self.manner.live,
-            Event::Failed { .. } => true,
-            Event::Warning { .. } | Event::Skipped { .. } | Event::Installing { .. } => !self.manner.quiet,
+            // What the target lacks is told whatever was asked for: the exit status does not say it.
+            Event::Failed { .. } | Event::Skipped { .. } => true,
+            Event::Warning { .. } | Event::Installing { .. } => !self.manner.quiet,
             Event::Chose { what: Subject::Class, .. } => self.manner.verbose || self.manner.live,
             Event::Connecting { .. } | Event::Chose { .. } => self.manner.verbose,
             Event::Deleted { .. } if self.itemises.is_some() => !self.manner.quiet,

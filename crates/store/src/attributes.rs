@@ -29,8 +29,8 @@ impl Namespaces {
         self.xattrs || self.acls
     }
 
-    /// SELinux labels belong to the host's policy, not to the data. Security attributes such as capabilities have an
-    /// effect like set-user bits, so a target takes them only together with ownership.
+    /// Security attributes such as capabilities and SELinux labels have an effect like set-user bits, so a target takes
+    /// them only together with ownership.
     fn covers(&self, name: &[u8], with_security: bool) -> bool {
         if name.starts_with(b"user.") {
             return self.xattrs;
@@ -38,36 +38,62 @@ impl Namespaces {
         if name == b"system.posix_acl_access" || name == b"system.posix_acl_default" {
             return self.acls;
         }
-        let privileged = name.starts_with(b"trusted.")
-            || (with_security && name.starts_with(b"security.") && name != b"security.selinux");
+        let privileged = name.starts_with(b"trusted.") || (with_security && name.starts_with(b"security."));
         self.xattrs && privileged && process::is_root()
     }
 }
 
-/// Where attributes are read.
+/// Where attributes are.
 pub(crate) enum Place<'a> {
     Open(BorrowedFd<'a>),
+    /// A name in an open directory; a link there is not followed.
     Name(BorrowedFd<'a>, &'a [u8]),
 }
+
+impl Place<'_> {
+    fn list(&self) -> io::Result<Vec<Vec<u8>>> {
+        match self {
+            Place::Open(fd) => xattr::list(*fd),
+            Place::Name(dir, name) => xattr::list_at(*dir, name),
+        }
+    }
+
+    fn get(&self, attribute: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        match self {
+            Place::Open(fd) => xattr::get(*fd, attribute),
+            Place::Name(dir, name) => xattr::get_at(*dir, name, attribute),
+        }
+    }
+
+    fn set(&self, attribute: &[u8], value: &[u8]) -> io::Result<()> {
+        match self {
+            Place::Open(fd) => xattr::set(*fd, attribute, value),
+            Place::Name(dir, name) => xattr::set_at(*dir, name, attribute, value),
+        }
+    }
+
+    fn remove(&self, attribute: &[u8]) -> io::Result<()> {
+        match self {
+            Place::Open(fd) => xattr::remove(*fd, attribute),
+            Place::Name(dir, name) => xattr::remove_at(*dir, name, attribute),
+        }
+    }
+}
+
+/// The label of SELinux. The kernel gives one to each new entry, by the host's policy, and lets nobody remove it.
+const LABEL: &[u8] = b"security.selinux";
 
 /// Reads the copied attributes in the order of their names. An attribute that cannot be read, or is too large to send,
 /// is an error: leaving it out would delete the target's own.
 pub(crate) fn read(place: &Place<'_>, namespaces: &Namespaces) -> io::Result<Vec<Attribute>> {
-    let mut names = match place {
-        Place::Open(fd) => xattr::list(*fd)?,
-        Place::Name(dir, name) => xattr::list_at(*dir, name)?,
-    };
+    let mut names = place.list()?;
     names.retain(|name| namespaces.covers(name, true));
     names.sort_unstable();
     let mut found = Vec::with_capacity(names.len());
     let mut total_bytes = 0;
     for name in names {
-        let value = match place {
-            Place::Open(fd) => xattr::get(*fd, &name),
-            Place::Name(dir, file) => xattr::get_at(*dir, file, &name),
-        };
         // It was removed after the listing.
-        let Some(value) = value? else { continue };
+        let Some(value) = place.get(&name)? else { continue };
         total_bytes += name.len() + value.len();
         if value.len() > MAX_XATTR_VALUE_BYTES || total_bytes > MAX_XATTR_BYTES {
             let name = printable(&name);
@@ -79,9 +105,9 @@ pub(crate) fn read(place: &Place<'_>, namespaces: &Namespaces) -> io::Result<Vec
     Ok(found)
 }
 
-/// Makes the copied attributes of an open file equal to `wanted`; true when something changed.
+/// Makes the copied attributes of an open entry, or of a link by its name, equal to `wanted`; true when something changed.
 pub(crate) fn apply(
-    fd: BorrowedFd<'_>,
+    place: &Place<'_>,
     wanted: &[Attribute],
     with_security: bool,
     namespaces: &Namespaces,
@@ -90,21 +116,27 @@ pub(crate) fn apply(
         return Ok(false);
     }
     let mut changed = false;
-    for name in xattr::list(fd)? {
+    for name in place.list()? {
         let keep = wanted.iter().any(|(wanted_name, _)| *wanted_name == name);
-        if !keep && namespaces.covers(&name, with_security) {
-            xattr::remove(fd, &name)?;
+        if !keep && name != LABEL && namespaces.covers(&name, with_security) {
+            place.remove(&name)?;
             changed = true;
         }
     }
-    for (name, value) in wanted.iter().filter(|(name, _)| namespaces.covers(name, with_security)) {
-        if xattr::get(fd, name)?.as_ref() == Some(value) {
+    // The kernel gives attributes of users and ACLs to files and directories alone (xattr(7)); a name here is a link's.
+    let takes = |name: &[u8]| {
+        let is_open = matches!(place, Place::Open(_));
+        is_open || name.starts_with(b"trusted.") || name.starts_with(b"security.")
+    };
+    for (name, value) in wanted.iter().filter(|(name, _)| takes(name) && namespaces.covers(name, with_security)) {
+        if place.get(name)?.as_ref() == Some(value) {
             continue;
         }
-        match xattr::set(fd, name, value) {
+        match place.set(name, value) {
             Ok(()) => changed = true,
-            // A file system without such attributes still holds the data. One warning is enough for all files.
-            Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
+            // A file system without such attributes still holds the data, and so does a host whose policy does not know
+            // a label. One warning is enough for all files.
+            Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) || name == LABEL => {
                 namespaces.unsupported.get_or_init(|| name.clone());
             }
             Err(error) => return Err(error),

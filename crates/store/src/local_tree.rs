@@ -366,7 +366,7 @@ impl LocalTree {
                 return Err(Errno::STALE.into());
             }
             self.settings.placed().note(&now, path);
-            Ok(meta::apply_to_link(dir.as_fd(), name, &now, meta)? || changed)
+            Ok(meta::apply_to_link(dir.as_fd(), name, &now, meta, &self.settings.namespaces)? || changed)
         };
         let made = check_new_path(path).and_then(|()| self.within_parent(path, make));
         made.context("make symbolic link", path)

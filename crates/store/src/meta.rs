@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use haul_sys::process;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
 
-use crate::attributes::{self, Namespaces};
+use crate::attributes::{self, Namespaces, Place};
 
 /// A moment as file systems keep it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -182,7 +182,7 @@ pub(crate) fn apply(fd: BorrowedFd<'_>, now: &Stat, meta: &Metadata, namespaces:
         mode_now = MODE_UNKNOWN;
     }
     if let Some(wanted) = &meta.xattrs
-        && attributes::apply(fd, wanted, meta.owner.is_some(), namespaces)?
+        && attributes::apply(&Place::Open(fd), wanted, meta.owner.is_some(), namespaces)?
     {
         mode_now = MODE_UNKNOWN;
     }
@@ -219,14 +219,23 @@ pub(crate) fn open_up(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
 /// Its owner reads, writes and enters a directory.
 const OWNER_ALL: u32 = 0o700;
 
-/// Applies owner and time to a link itself; a link has no other metadata.
-pub(crate) fn apply_to_link(dir: BorrowedFd<'_>, name: &[u8], now: &Stat, meta: &Metadata) -> io::Result<bool> {
+/// Applies owner, attributes and time to a link itself; a link has no other metadata.
+pub(crate) fn apply_to_link(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    now: &Stat,
+    meta: &Metadata,
+    namespaces: &Namespaces,
+) -> io::Result<bool> {
     let (owner, group) = ownership_to_set(now, meta);
     let mut changed = false;
     if owner.is_some() || group.is_some() {
         let (owner, group) = (owner.map(Uid::from_raw), group.map(Gid::from_raw));
         rustix::fs::chownat(dir, name, owner, group, AtFlags::SYMLINK_NOFOLLOW)?;
         changed = true;
+    }
+    if let Some(wanted) = &meta.xattrs {
+        changed |= attributes::apply(&Place::Name(dir, name), wanted, meta.owner.is_some(), namespaces)?;
     }
     if let Some(mtime) = meta.mtime
         && mtime != now.mtime

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use haul_sys::beneath::{self, Links};
 use rustix::fs::{Mode, OFlags};
@@ -14,7 +14,7 @@ use crate::held::Held;
 use crate::kernel_files::KernelFiles;
 use crate::local_file::LocalFile;
 use crate::meta::Stat;
-use crate::name::{check_path, split};
+use crate::name::{check_path, part_name, split};
 use crate::parents::Parents;
 use crate::regular_file::READ_FLAGS;
 
@@ -26,6 +26,8 @@ pub struct SourceSet {
     typed_alone: bool,
     pub(crate) parents: Parents,
     pub(crate) kernel_files: KernelFiles,
+    /// Name of a draft by which the target is known.
+    pub(crate) target: OnceLock<Vec<u8>>,
     /// Counts the directories behind `sources`.
     _held: Held,
 }
@@ -76,7 +78,8 @@ impl SourceSet {
     pub(crate) fn new(sources: Vec<Source>, typed_alone: bool, reach: Reach) -> SourceSet {
         let Reach { links, kernel_files } = reach;
         let parents = Parents::new(kernel_files);
-        SourceSet { sources, links, typed_alone, parents, kernel_files, _held: Held::default() }
+        let (target, held) = (OnceLock::new(), Held::default());
+        SourceSet { sources, links, typed_alone, parents, kernel_files, target, _held: held }
     }
 
     pub(crate) fn holding(self, held: Held) -> SourceSet {
@@ -125,6 +128,17 @@ impl SourceSet {
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// See [`SourceTree::seen_at`](crate::SourceTree::seen_at). A look needs no rights but those of the walk.
+    pub(crate) fn seen_at(&self, draft: &[u8]) -> Option<Vec<u8>> {
+        let name = self.target.get_or_init(|| part_name(draft));
+        let stands = |source: &&Source| {
+            // A directory under its own name lands beside the draft.
+            let above = if source.is_dir && !source.name.is_empty() { &b"../"[..] } else { b"" };
+            Stat::of_name(source.root.as_fd(), &[above, name].concat()).is_ok()
+        };
+        self.sources.iter().find(stands).map(|source| source.typed.clone())
     }
 
     fn open_file(&self, number: u32, path: &[u8]) -> io::Result<SourceFile> {

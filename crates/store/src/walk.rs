@@ -204,6 +204,11 @@ impl Walk {
     fn visit(&mut self, name: &[u8], wanted: Wanted) {
         let path = join(&self.path, name);
         self.read_merge_files(&path, &wanted);
+        if self.set.target.get().is_some_and(|target| target == name) {
+            let error = StoreError::new("copy", &self.path, refusal(io::ErrorKind::InvalidInput, IS_THE_TARGET));
+            self.pending.push_back(Found::Failed { path: self.path.clone(), error, hides: Hidden::Anything });
+            return;
+        }
         if parse_haul_name(name).is_some() {
             // Its type is unknown, but a rule may exclude it by its name.
             if self.filtered(&path, false, &wanted) > Extent::Nothing {
@@ -352,7 +357,14 @@ impl Walk {
                         EntryKind::File { .. } => EntryKind::Symlink { target: target.into_bytes() },
                         further => further,
                     };
-                    self.found(FoundEntry { kind, ..at.entry(&path, stat) });
+                    let xattrs = match kind {
+                        EntryKind::Symlink { .. } if self.namespaces.xattrs => at.attributes(&self.namespaces),
+                        _ => Ok(Vec::new()),
+                    };
+                    match xattrs {
+                        Ok(xattrs) => self.found(FoundEntry { kind, xattrs, ..at.entry(&path, stat) }),
+                        Err(error) => self.fail(READ_ATTRIBUTES, path, error),
+                    }
                 }
                 Err(error) => self.fail("read link", path, error.into()),
             },
@@ -548,6 +560,8 @@ const READ_ATTRIBUTES: &str = "read the attributes of";
 
 const CALLED_LIKE_A_PART: &str = "it is called like an unfinished file of haul; if a copy left it, run that one again or remove it, else rename it; \
     --exclude '.haul-*' leaves it out";
+
+const IS_THE_TARGET: &str = "it is the target itself, by another way (sshfs, bindfs, NFS): choose a target outside of the source, or exclude it";
 
 const LISTED_BEYOND_LINK: &str = "it is a symbolic link, and the list names what lies beyond it; -L follows links";
 

@@ -1,4 +1,8 @@
-//! How much processor time the calling thread has used: tells work from waiting inside one system call.
+//! How much processor time the calling thread has used: tells work from waiting inside one system call. And the steps of
+//! the clock that stamps files.
+
+use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Processor time (user and system) of the calling thread in microseconds. Source: clock_gettime(2),
 /// `CLOCK_THREAD_CPUTIME_ID`.
@@ -22,6 +26,22 @@ pub fn thread_delay_us() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_ascii_whitespace().nth(1).and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0) / 1_000
 }
+
+/// The steps of the clock that the kernel stamps files with: 1 to 10 ms. Source: clock_getres(2),
+/// `CLOCK_REALTIME_COARSE`.
+pub fn stamp_step() -> Duration {
+    static STEP: OnceLock<Duration> = OnceLock::new();
+    *STEP.get_or_init(|| {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel fills the struct that is passed, and keeps no pointer to it.
+        let result = unsafe { libc::clock_getres(libc::CLOCK_REALTIME_COARSE, &mut time) };
+        let step = Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
+        if result == 0 { step.min(LONGEST_STEP) } else { LONGEST_STEP }
+    })
+}
+
+/// A kernel with 100 ticks a second, the fewest that Linux has.
+const LONGEST_STEP: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {

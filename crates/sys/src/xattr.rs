@@ -61,6 +61,19 @@ pub fn get_at(dir: BorrowedFd<'_>, name: &[u8], attribute: &[u8]) -> io::Result<
     read_value(|buffer| rustix::fs::lgetxattr(&path, attribute, buffer))
 }
 
+/// Creates or replaces one attribute of `name` in the open directory, not following a link.
+pub fn set_at(dir: BorrowedFd<'_>, name: &[u8], attribute: &[u8], value: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::lsetxattr(proc_child_path(dir, name), attribute, value, XattrFlags::empty())?)
+}
+
+/// Removes one attribute of `name` in the open directory, not following a link; its absence is fine.
+pub fn remove_at(dir: BorrowedFd<'_>, name: &[u8], attribute: &[u8]) -> io::Result<()> {
+    match rustix::fs::lremovexattr(proc_child_path(dir, name), attribute) {
+        Err(Errno::NODATA) => Ok(()),
+        result => Ok(result?),
+    }
+}
+
 fn read_list(read: impl FnMut(&mut [u8]) -> Result<usize>) -> io::Result<Vec<Vec<u8>>> {
     let bytes = match read_growing(read) {
         Ok(bytes) => bytes,

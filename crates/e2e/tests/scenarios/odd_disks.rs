@@ -2,8 +2,9 @@
 //! The tests serve them from memory.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use haul_e2e::{Facets, OddDisk, Oddities, Run, assert_same, code, contents_of, eventually, needs, plant, scratch};
 
@@ -467,4 +468,43 @@ fn a_source_whose_storage_does_not_answer_is_named() {
     disk.hangs_beyond(None);
     copy(&disk.path().join("from"), &target, &[]).run().expect(code::OK);
     assert_same(&disk.path().join("from"), &target, Facets::PLAIN);
+}
+
+/// The second version comes within the second of the first one, so that size and times are the same.
+#[test]
+fn two_versions_of_one_second_are_not_mixed() {
+    needs!(Haul, Fuse);
+    let dir = scratch();
+    let disk = OddDisk::mount(Oddities { whole_seconds: true, ..Oddities::default() });
+    let (source, target) = (disk.path().join("from"), dir.path().join("to"));
+    fs::create_dir(&source).expect("the disk is ours");
+    let (first, second) = (vec![b'a'; 4 << 20], vec![b'b'; 4 << 20]);
+    let into_second = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").subsec_millis();
+    let mut tried = 0;
+    // On a slow host the second may end too early: then it is tried again.
+    while tried < 3 {
+        while into_second() > 100 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let begun = SystemTime::now();
+        fs::write(source.join("file"), &first).expect("the disk is ours");
+        // The file takes half a second.
+        let run = copy(&source, &target, &["-t", "--rate", "64Mbit", "--lanes", "1"]).start();
+        std::thread::sleep(Duration::from_millis(250));
+        fs::File::options()
+            .write(true)
+            .open(source.join("file"))
+            .and_then(|mut file| file.write_all(&second))
+            .expect("it is there");
+        let is_one_second = begun.elapsed().expect("forward").as_millis() < 850;
+        let ended = run.wait();
+        if let Ok(there) = fs::read(target.join("file")) {
+            assert!(there == first || there == second, "two versions are mixed, with exit status {:?}", ended.code());
+        }
+        let _ = fs::remove_dir_all(&target);
+        tried += u32::from(is_one_second);
+        if begun.elapsed().expect("forward") > Duration::from_secs(60) {
+            break;
+        }
+    }
 }

@@ -41,6 +41,10 @@ impl SourceTree for SourceSet {
     fn roots(&self) -> Option<Vec<BorrowedFd<'_>>> {
         self.roots()
     }
+
+    fn seen_at(&self, draft: &[u8]) -> Option<Vec<u8>> {
+        self.seen_at(draft)
+    }
 }
 
 impl ItemSource for Walk {

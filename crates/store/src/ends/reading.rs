@@ -37,6 +37,12 @@ pub trait SourceTree: Debug + Send + Sync {
         Err(StoreError::new("remove the source", source_path, error))
     }
 
+    /// The source that lies in the directory where a target has a draft of this path: source and target are one directory.
+    /// From now on the walk tells a failure where it finds that draft.
+    fn seen_at(&self, _draft: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
     /// The local directories beneath which files are opened. The process may give up its rights to all others. `None`
     /// where files are opened anywhere.
     fn roots(&self) -> Option<Vec<BorrowedFd<'_>>> {
@@ -122,6 +128,15 @@ impl SourceFile {
         match self {
             SourceFile::Local(file) => file.read_at(buffer, offset),
             SourceFile::Other(file) => file.read_at(buffer, offset),
+        }
+    }
+
+    /// Whether there are bytes at `end`, where the metadata say that the file ends.
+    pub fn reads_on_at(&self, end: u64) -> io::Result<bool> {
+        match self {
+            SourceFile::Local(file) => Ok(file.read_at(&mut [0], end)? > 0),
+            // The end itself makes such a file, and its size.
+            SourceFile::Other(_) => Ok(false),
         }
     }
 

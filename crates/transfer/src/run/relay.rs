@@ -293,6 +293,7 @@ impl Relay<'_> {
                 Control::Again { .. }
                 | Control::Void(_)
                 | Control::Repair { .. }
+                | Control::SharedRoot(_)
                 | Control::LaneLost { .. }
                 | Control::PathLost { .. },
             ) => {}

@@ -312,12 +312,18 @@ pub(crate) fn standing(stat: &Stat) -> Standing {
     Standing { size: stat.size, mtime: time(stat.mtime), mode: stat.mode & 0o7777, uid: stat.uid, gid: stat.gid }
 }
 
+/// Whether an entry gets its set-user-id, set-group-id and sticky bits. Those of the source are gone by then, unless modes
+/// are kept.
+fn sets_special_bits(selection: &wire::Selection) -> bool {
+    selection.special_bits || selection.chmod.iter().any(|change| change.add & 0o7000 != 0)
+}
+
 pub(crate) fn rules(selection: &wire::Selection) -> Rules {
     Rules {
         checksum: selection.checksum,
         update: selection.update,
         ignore_existing: selection.ignore_existing,
-        special_bits: selection.special_bits,
+        special_bits: sets_special_bits(selection),
         owner: selection.owner,
         group: selection.group,
         xattrs: selection.xattrs || selection.acls,
@@ -383,7 +389,7 @@ pub(crate) fn metadata(attributes: &Attributes, selection: &wire::Selection) -> 
     Metadata {
         mode: Some(attributes.mode),
         mtime: Some(store_time(attributes.mtime)),
-        special_bits: selection.special_bits,
+        special_bits: sets_special_bits(selection),
         owner: selection.owner.then_some(attributes.uid).filter(|uid| *uid != LEFT),
         group: selection.group.then_some(attributes.gid).filter(|gid| *gid != LEFT),
         xattrs,

@@ -111,3 +111,31 @@ fn a_key_that_may_only_read_moves_nothing_away() {
     assert!(run.stdout_text().contains("--remove-source-files") && daemon.offered.join("file").exists(), "{run}");
     daemon.cp().arg(daemon.url("file")).arg(&to).run().expect(code::OK);
 }
+
+/// A bind mount would show the same numbers; FUSE shows others.
+#[test]
+fn a_host_that_sees_the_tree_of_the_other_by_another_way_loses_nothing() {
+    needs!(Namespaces, Haul, Fuse);
+    if std::process::Command::new("bindfs").arg("--version").output().is_err() {
+        return eprintln!("skipped: there is no bindfs");
+    }
+    let lab = Lab::pair();
+    let (there, seen) = (lab.data("alpha").join("tree"), lab.data("home").join("seen"));
+    plant::many(&there, 5, 3_000, 1);
+    let whole = files(&there);
+    fs::create_dir(&seen).expect("own directory");
+    let mounted = std::process::Command::new("bindfs").args([&there, &seen]).status().expect("it is there");
+    assert!(mounted.success(), "{mounted}");
+    let runs = [
+        lab.cp_run(["--remove-source-files".into(), contents_of(&seen), at("alpha", &there)]),
+        lab.cp_run(["--remove-source-files".into(), at("alpha", contents_of(&there)), seen.clone().into()]),
+        lab.cp_run(["--remove-source-files".into(), at("alpha", contents_of(&there)), at("alpha", &seen)]),
+    ];
+    let left = files(&there);
+    let unmounted = std::process::Command::new("umount").arg(&seen).status().expect("it is there");
+    assert!(unmounted.success(), "{unmounted}");
+    for run in runs {
+        run.expect(code::USAGE).says(&["onto itself"]);
+    }
+    assert_eq!(left, whole);
+}

@@ -1,11 +1,14 @@
 //! What a receiver does for the other hosts of its end: it shows them its tree and its drafts, and enters what they wrote.
+//! It also shows its tree to a source that removes what was copied, because that source must be another place.
 
 use std::sync::Arc;
 
 use haul_engine::integrity;
 use haul_job::Error;
 use haul_store::StoreError;
-use haul_wire::control::{Control, MovedChunk, OpenDraft, Receipt};
+use haul_wire::control::{Control, MovedChunk, OpenDraft, Receipt, SharedRoot};
+
+use crate::faults;
 
 use super::claim::Claimed;
 use super::incoming::Incoming;
@@ -15,25 +18,45 @@ use super::token::Token;
 /// Stands for the lanes of other hosts where a lane of this one would stand.
 const LANE_OF_MOVERS: u16 = u16::MAX;
 
-/// Shows the tree to movers, if there are any and they can be of use.
-pub(super) fn show_tree(shared: &Shared) {
-    if shared.job.carriage.movers == 0 || shared.job.selection.inplace || !shared.makes_files() {
-        return;
+/// Shows the tree to movers, if there are any and they can be of use, and to a source that removes files or has others
+/// deleted: it waits for that.
+///
+/// # Errors
+/// The tree cannot be shown to a source that removes files.
+pub(super) fn show_tree(shared: &Shared) -> Result<(), Error> {
+    let selection = &shared.job.selection;
+    let has_movers = shared.job.carriage.movers > 0 && !selection.inplace && shared.makes_files();
+    let is_awaited = (selection.remove_source_files || selection.delete) && !selection.dry_run;
+    if !has_movers && !is_awaited {
+        return Ok(());
     }
-    match Token::make(shared.tree()) {
+    let made = if shared.makes_files() { Token::make(shared.tree(), has_movers) } else { Ok(None) };
+    let shown = match made {
         Ok(Some((token, root))) => {
-            shared.outbox.send(Control::SharedRoot(root));
             let _ = shared.token.set(token);
+            Some(root)
         }
         // Then this host does it alone, as the movers wait in vain.
-        Ok(None) => {}
-        Err(error) => shared.failed_aside(b"", &error),
+        Ok(None) => None,
+        Err(error) if selection.remove_source_files => return Err(faults::store_error(&error)),
+        Err(error) => {
+            // Where nothing can be made, nothing is deleted, either.
+            if has_movers {
+                shared.failed_aside(b"", &error);
+            }
+            None
+        }
+    };
+    let nowhere = || SharedRoot { path: Vec::new(), inode: 0, token: [0; 32] };
+    if let Some(root) = shown.or_else(|| is_awaited.then(nowhere)) {
+        shared.outbox.send(Control::SharedRoot(root));
     }
+    Ok(())
 }
 
 /// Tells movers of a large file that will be asked for.
 pub(super) fn show_draft(shared: &Shared, incoming: &Incoming) -> Result<(), StoreError> {
-    let Some(token) = shared.token.get() else { return Ok(()) };
+    let Some(token) = shared.token.get().filter(|_| shared.job.carriage.movers > 0) else { return Ok(()) };
     if incoming.layout.is_whole() || incoming.inplace {
         return Ok(());
     }

@@ -206,7 +206,7 @@ fn run_session(
     if let Some(notice) = shared.give_up_rights() {
         shared.notice(notice);
     }
-    leading::show_tree(&shared);
+    leading::show_tree(&shared)?;
     let no_thread = |error: std::io::Error| {
         // Those that were started end.
         shared.finish();

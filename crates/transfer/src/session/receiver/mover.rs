@@ -231,8 +231,8 @@ mod tests {
         let (ours, other) = (dir.path().join("ours"), dir.path().join("other"));
         std::fs::create_dir(&ours).unwrap();
         std::fs::create_dir(&other).unwrap();
-        let (token, root) = Token::make(&tree(&ours)).unwrap().unwrap();
-        let (_standing, of_other) = Token::make(&tree(&other)).unwrap().unwrap();
+        let (token, root) = Token::make(&tree(&ours), true).unwrap().unwrap();
+        let (_standing, of_other) = Token::make(&tree(&other), true).unwrap().unwrap();
         assert!(finds(&ours, &root));
         let with = |path: &[u8]| SharedRoot { path: path.to_vec(), ..root.clone() };
         let refused = [

@@ -75,14 +75,14 @@ impl Owners {
             | ItemKind::Failed { .. } => return told,
         };
         let attributes = &mut item.attributes;
+        if !self.special_bits {
+            // A directory that everybody may write to stays safe to use. What --chmod adds was asked for.
+            attributes.mode &= if is_dir { 0o1777 } else { 0o777 };
+        }
         // A link has no permissions of its own.
         if !matches!(item.kind, ItemKind::Symlink { .. }) {
             let change = |mode, change: &ModeChange| change.apply(mode, is_dir);
             attributes.mode = self.chmod.iter().fold(attributes.mode, change);
-        }
-        if !self.special_bits {
-            // A directory that everybody may write to stays safe to use.
-            attributes.mode &= if is_dir { 0o1777 } else { 0o777 };
         }
         let (uid, gid) = (attributes.uid, attributes.gid);
         let name =

@@ -226,13 +226,13 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
         shared.take_dirty(&end.path);
         return shared.failed_aside(&end.path, &error);
     }
+    if end.path.is_empty() {
+        // It is no extra entry, and the time of the tree is set below.
+        shared.discard_token();
+    }
     let deleted = delete(shared, end, dry_run);
     if dry_run {
         return;
-    }
-    if end.path.is_empty() {
-        // The time of the tree is set below.
-        shared.discard_token();
     }
     let swept = !end.fresh && shared.sweep(|tree| tree.sweep_drafts(&end.path));
     let dirty = shared.take_dirty(&end.path) || deleted || swept || (!end.fresh && changed_lately(shared, &end.path));

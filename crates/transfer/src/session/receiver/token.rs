@@ -1,4 +1,5 @@
-//! The token: a file of the leader with random contents. A mover that finds it, with the same inode and contents, sees the same tree.
+//! The token: a file of the leader with a random name and random contents. A mover that finds it, with the same inode and contents,
+//! sees the same tree. A source that finds the name sees it, too.
 
 use std::sync::Mutex;
 
@@ -16,7 +17,8 @@ pub(super) struct Token {
 }
 
 impl Token {
-    pub(super) fn make(tree: &dyn TargetTree) -> Result<Option<(Self, SharedRoot)>, StoreError> {
+    /// `flush`: other hosts of this end read it.
+    pub(super) fn make(tree: &dyn TargetTree, flush: bool) -> Result<Option<(Self, SharedRoot)>, StoreError> {
         let Some(root) = tree.local().and(tree.stat(b"").ok()).flatten() else { return Ok(None) };
         let Ok((name, first, second)) = id::random_id().and_then(|name| Ok((name, id::random_id()?, id::random_id()?)))
         else {
@@ -28,7 +30,9 @@ impl Token {
         let path = format!("haul-token-{:032x}", u128::from_le_bytes(name)).into_bytes();
         let draft = tree.new_draft(&path, false)?;
         draft.write_at(&token, 0)?;
-        draft.flush()?;
+        if flush {
+            draft.flush()?;
+        }
         let inode = draft.id().1;
         Ok(Some((Self { draft: Mutex::new(Some(draft)), dev: root.id.dev }, SharedRoot { path, inode, token })))
     }

@@ -568,9 +568,22 @@ fn look(open: &SourceFile, start: u64, end: u64) -> Result<Content, Stop> {
 }
 
 /// What was sent of a file counts when it is still the same as when it was listed.
+///
+/// Bytes behind the announced end are looked for first: then an honest file system tells of a file that has grown.
 pub(super) fn check_unchanged(file: &SourceItem, open: &SourceFile) -> Result<(), Stop> {
-    let stat = open.stat().map_err(|error| Stop::Source(error.to_string(), FailureKind::Io))?;
-    if convert::identity(&stat) == file.identity { Ok(()) } else { Err(changed()) }
+    let failed = |error: io::Error| Stop::Source(error.to_string(), FailureKind::Io);
+    let is_longer = open.reads_on_at(file.identity.size).map_err(failed)?;
+    let stat = open.stat().map_err(failed)?;
+    match convert::identity(&stat) == file.identity {
+        true if is_longer => Err(Stop::Source(longer_than(file.identity.size), FailureKind::Io)),
+        true => Ok(()),
+        false => Err(changed()),
+    }
+}
+
+/// As files of /proc are, and of some FUSE file systems.
+fn longer_than(size: u64) -> String {
+    format!("its size says {size} bytes, and more can be read: copy it as a stream, haul cp - TARGET < FILE")
 }
 
 pub(super) fn changed() -> Stop {

@@ -23,6 +23,7 @@ mod source_item;
 mod state;
 mod walk;
 mod walk_options;
+mod young_stamp;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -443,7 +444,7 @@ impl<'a> Session<'a> {
                     self.shared.remove_source(&outcome);
                 }
             }
-            Control::SharedRoot(root) if self.shared.job.movers.count() > 0 => self.shared.job.movers.shows(root),
+            Control::SharedRoot(root) if self.shared.is_shown_the_target() => self.shared.on_target(root)?,
             Control::OpenDraft(draft) if self.shared.job.movers.count() > 0 => self.shared.share(draft)?,
             Control::Named(name) if self.shared.sources.is_single_file() => self.watch.on_name(&name)?,
             Control::Again { index, chunk } => self.shared.again(index, chunk)?,

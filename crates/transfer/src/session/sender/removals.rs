@@ -3,12 +3,15 @@
 //! ```text
 //!   item -> expected here -> outcome: the target has it -> looked at again -> removed, if it is still what was announced
 //! ```
+//! The target first shows its tree, by a file with a random name. If that file stands in the source, too, both are one
+//! directory, by FUSE or a bind mount for example. Then what was copied would be gone from both, and the job is refused.
+//!
 //! As with rsync, what the target has is the target's word. The target flushes the file and its name before it says so. What
 //! a rule leaves out stays, and so do directories.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use haul_store::{AsCopied, Time};
 use haul_wire::control::{Outcome, OutcomeKind, Selection};
@@ -27,12 +30,30 @@ pub(super) struct Removals {
     /// At most as many as items are open.
     expected: Mutex<BTreeMap<u64, Origin>>,
     removed: AtomicU64,
+    /// The target has yet to show its tree.
+    awaits_target: AtomicBool,
 }
 
 impl Removals {
     pub(super) fn new(selection: &Selection) -> Self {
         let wanted = selection.remove_source_files && !selection.dry_run;
-        Self { wanted, only_new: selection.ignore_existing, ..Self::default() }
+        let awaits_target = AtomicBool::new(wanted || (selection.delete && !selection.dry_run));
+        Self { wanted, only_new: selection.ignore_existing, awaits_target, ..Self::default() }
+    }
+
+    /// Whether anything is to go.
+    pub(super) fn are_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// Whether the target has yet to show its tree.
+    pub(super) fn await_the_target(&self) -> bool {
+        self.awaits_target.load(Ordering::Relaxed)
+    }
+
+    /// The target has shown its tree.
+    pub(super) fn target_is_known(&self) {
+        self.awaits_target.store(false, Ordering::Relaxed);
     }
 
     /// An item is open now.

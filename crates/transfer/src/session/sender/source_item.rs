@@ -13,6 +13,7 @@ use crate::sync::lock;
 
 use super::changes::ChangesLeft;
 use super::early_look::{ChunkHasher, EarlyLook, FileHashes};
+use super::young_stamp;
 
 /// Where the store found a file.
 #[derive(Clone, Default)]
@@ -100,6 +101,7 @@ impl SourceItem {
         sources: &dyn SourceTree,
         direct_from_bytes: Option<u64>,
     ) -> haul_store::Result<Arc<SourceFile>> {
+        young_stamp::outlast(self.identity.ctime);
         if self.layout.is_whole() {
             return sources.open(self.origin.source, &self.origin.path).map(Arc::new);
         }

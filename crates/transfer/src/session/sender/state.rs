@@ -221,6 +221,22 @@ impl Shared {
         self.moved.load(Ordering::Relaxed)
     }
 
+    /// Waits until the target has shown its tree, if it has reason to. Nothing is listed or sent before: at its end the target hides
+    /// it. False when the session is over.
+    pub(super) fn await_target(&self) -> Result<bool, Error> {
+        let limit = Duration::from_millis(self.job.carriage.timeout_ms.into());
+        let waits = |state: &mut State| !state.finished && self.removals.await_the_target();
+        let (state, waited) =
+            self.room.wait_timeout_while(self.lock(), limit, waits).unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() && !state.finished {
+            let what = format!("the target has not shown its directory for {} s", limit.as_secs());
+            return Err(
+                Error::new(Fault::Timeout, what).try_this("look at its storage, then run the same command again")
+            );
+        }
+        Ok(!state.finished)
+    }
+
     /// Enters the next item of the manifest, as soon as the window has room. False when the session is over.
     pub(super) fn push(&self, item: Item, origin: Origin) -> Result<bool, Error> {
         let weight = item.weight_bytes() + origin.path.len();

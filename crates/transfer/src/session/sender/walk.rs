@@ -55,6 +55,9 @@ pub(super) fn start(shared: Arc<Shared>, search: Search) -> io::Result<()> {
 
 fn walk(shared: &Arc<Shared>, mut search: Search) -> Result<(), Error> {
     let checksum = shared.job.selection.checksum;
+    if !shared.await_target()? {
+        return Ok(());
+    }
     let mut deletions = Deletions::new(shared, search.missing);
     deletions.look_ahead(&shared.sources, search.ahead);
     let mut counting = Counting::new(shared, search.count);
