@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use haul_job::{Error, Fault, ManifestLine};
 use haul_net::{ByFloor, Identity, Listener, Networks, Policies};
 use haul_store::Published;
 use haul_transfer::{Surroundings, manifest_file};
-use haul_web::access::{Access, Asker, Shelf};
-use haul_web::limits::SHELF_KEPT;
+use haul_web::access::{Access, Asker, Lookup, Shelf};
+use haul_web::limits::{SHELF_AGED, SHELF_KEPT};
 use haul_web::token::{Number, Secret};
 use haul_web::{Cors, Limits, ManifestFile, ManifestFormat, Options, Service, Tell};
 
@@ -200,8 +200,21 @@ impl Web {
     }
 }
 
-/// When a shelf was opened, for whom, and the shelf; `None`: it could not be opened.
-type KeptShelf = (Instant, Authorized, Option<Arc<Shelf>>);
+/// What is known of a line's shelf.
+struct KeptShelf {
+    line: Authorized,
+    /// `None`: it was not yet opened.
+    opened: Option<OpenedShelf>,
+    /// The number of the thread that opens it.
+    opening: Option<u64>,
+}
+
+#[derive(Clone)]
+struct OpenedShelf {
+    at: Instant,
+    /// `None`: it could not be opened.
+    shelf: Option<Arc<Shelf>>,
+}
 
 /// Who may read what: anybody the public directory, and holders of certificates and tokens those of their lines.
 struct Directories {
@@ -209,28 +222,24 @@ struct Directories {
     authority: Arc<Authority>,
     own: Arc<OwnPaths>,
     revoked: Revoked,
-    /// By line, and when each was opened.
-    kept: Mutex<HashMap<Holder, KeptShelf>>,
+    /// Nobody waits for a disk while it is locked.
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    shelves: HashMap<Holder, KeptShelf>,
+    openings: u64,
 }
 
 impl Access for Directories {
-    fn shelf(&self, asker: &Asker) -> Option<Arc<Shelf>> {
-        match asker {
-            Asker::Anyone => self.public.clone(),
-            Asker::Certificate(print) => {
-                let holder = Holder::Certificate(*print);
-                // A stranger's certificate is worth as much as none.
-                match self.authority.list().line_for(&holder) {
-                    Some(line) => self.of_line(holder, line),
-                    None => self.public.clone(),
-                }
-            }
-            Asker::Token(who) => {
-                let holder = Holder::parse(who)?.ok()?;
-                let list = self.authority.list();
-                let line = list.line_for(&holder)?;
-                self.of_line(holder, line)
-            }
+    fn look_up(&self, asker: &Asker) -> Lookup {
+        let list = self.authority.list();
+        match (asker, self.holder(asker)) {
+            (_, Some(holder)) if let Some(line) = list.line_for(&holder) => self.known(&holder, line),
+            (Asker::Token(_), _) => Lookup::Found(None),
+            // A stranger's certificate is worth as much as none.
+            (Asker::Anyone | Asker::Certificate(_), _) => Lookup::Found(self.public.clone()),
         }
     }
 
@@ -238,38 +247,98 @@ impl Access for Directories {
         self.revoked.contains(number)
     }
 
+    fn open(self: Arc<Self>, asker: &Asker) -> Option<Box<dyn FnOnce() + Send>> {
+        let holder = self.holder(asker)?;
+        let line = self.authority.list().line_for(&holder)?.clone();
+        let mut kept = self.lock();
+        let number = kept.openings;
+        let found = kept.shelves.get_mut(&holder).filter(|found| found.line == line)?;
+        if found.opening.is_some() {
+            return None;
+        }
+        found.opening = Some(number);
+        kept.openings += 1;
+        drop(kept);
+        let mut opening = Opening { directories: self, holder, number, opened: None };
+        Some(Box::new(move || {
+            opening.carry_out(&line);
+        }))
+    }
+
     fn knows_certificates(&self) -> bool {
         self.authority.list().has_certificates()
     }
 }
 
+/// A line that is being opened. Also one that never was tells so at its end.
+struct Opening {
+    directories: Arc<Directories>,
+    holder: Holder,
+    number: u64,
+    opened: Option<OpenedShelf>,
+}
+
+impl Opening {
+    fn carry_out(&mut self, line: &Authorized) {
+        let shelf = self.directories.open_line(line);
+        self.opened = Some(OpenedShelf { at: Instant::now(), shelf });
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut kept = self.directories.lock();
+        // Meanwhile the line may have changed, and another thread opens it.
+        let found = kept.shelves.get_mut(&self.holder).filter(|found| found.opening == Some(self.number));
+        if let Some(found) = found {
+            found.opening = None;
+            found.opened = self.opened.take().or(found.opened.take());
+        }
+    }
+}
+
 impl Directories {
-    fn of_line(&self, holder: Holder, line: &Authorized) -> Option<Arc<Shelf>> {
-        let now = Instant::now();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((opened, of, shelf)) = kept.get(&holder)
-            && of == line
-            && now.duration_since(*opened) < SHELF_KEPT
-        {
-            return shelf.clone();
+    fn holder(&self, asker: &Asker) -> Option<Holder> {
+        match asker {
+            Asker::Anyone => None,
+            Asker::Certificate(print) => Some(Holder::Certificate(*print)),
+            Asker::Token(who) => Holder::parse(who)?.ok(),
         }
-        let shelf = self.open(line);
-        if kept.len() >= MAX_SHELVES_KEPT {
-            kept.clear();
+    }
+
+    fn known(&self, holder: &Holder, line: &Authorized) -> Lookup {
+        let mut kept = self.lock();
+        match kept.shelves.get(holder).filter(|found| found.line == *line).map(|found| found.opened.clone()) {
+            Some(Some(OpenedShelf { at, shelf })) => match at.elapsed() {
+                age if age < SHELF_KEPT => Lookup::Found(shelf),
+                // A directory that nobody has asked for lately may be another one by now.
+                age if age < SHELF_AGED && shelf.is_some() => Lookup::Aged(shelf),
+                _ => Lookup::Unopened,
+            },
+            Some(None) => Lookup::Unopened,
+            None => {
+                if kept.shelves.len() >= MAX_SHELVES_KEPT {
+                    kept.shelves.retain(|_, found| found.opening.is_some());
+                }
+                kept.shelves.insert(holder.clone(), KeptShelf { line: line.clone(), opened: None, opening: None });
+                Lookup::Unopened
+            }
         }
-        kept.insert(holder, (now, line.clone(), shelf.clone()));
-        shelf
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A line with an account needs a process with its rights, which the web does not have: it gives nothing here.
-    fn open(&self, line: &Authorized) -> Option<Arc<Shelf>> {
+    fn open_line(&self, line: &Authorized) -> Option<Arc<Shelf>> {
         let root = line.grant.root.as_deref()?;
         if line.grant.user.is_some() {
             return None;
         }
         let directory = Published::open(root).ok()?.hiding(self.own.find().hidden_in(root).ok()?);
         let name = if line.comment.is_empty() { format!("line {}", line.line) } else { line.comment.clone() };
-        Some(Arc::new(Shelf { directory, name: escaped(name.as_bytes()) }))
+        Some(Arc::new(Shelf::new(directory, escaped(name.as_bytes())).of_line()))
     }
 }
 
@@ -283,7 +352,7 @@ fn public(directory: &Path, own: &OwnPaths) -> Result<Arc<Shelf>, Error> {
     let directory = directory.hiding(hidden);
     // Root would show what nobody else on this host may read.
     let directory = if haul_transfer::is_root() { directory.only_for_all() } else { directory };
-    Ok(Arc::new(Shelf { directory, name: "anyone".to_owned() }))
+    Ok(Arc::new(Shelf::new(directory, "anyone".to_owned())))
 }
 
 /// The manifests that `haul verify` reads.

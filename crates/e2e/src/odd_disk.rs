@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
@@ -49,7 +49,7 @@ impl OddDisk {
     #[track_caller]
     pub fn mount(oddities: Oddities) -> Self {
         let dir = scratch();
-        let shared = Shared(Arc::new(Mutex::new(State::new(oddities))));
+        let shared = Shared { state: Arc::new(Mutex::new(State::new(oddities))), gate: Arc::default() };
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("haul-e2e".into()), MountOption::DefaultPermissions];
         let session = fuser::spawn_mount(shared.clone(), dir.path(), &config);
@@ -63,17 +63,17 @@ impl OddDisk {
 
     /// From now on all writes succeed, and each flush and close fails with this errno.
     pub fn fails_late(&self, error: Option<i32>) {
-        self.shared.lock().late = error;
+        self.shared.now().late = error;
     }
 
     /// A restart: open files and looked-up names are stale (ESTALE) until they are looked up again.
     pub fn starts_anew(&self) {
-        self.shared.lock().epoch += 1;
+        self.shared.now().epoch += 1;
     }
 
     /// From now on reads beyond this offset get no answer; with `None` all reads do.
     pub fn hangs_beyond(&self, offset: Option<u64>) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.now();
         state.hangs_beyond = offset;
         if offset.is_none() {
             for (reply, bytes) in state.held.drain(..) {
@@ -82,14 +82,21 @@ impl OddDisk {
         }
     }
 
+    /// Whether anything is answered. Without answers every call that the kernel cannot serve from its memory waits.
+    pub fn answers(&self, answers: bool) {
+        *self.shared.gate.is_shut.lock().unwrap_or_else(PoisonError::into_inner) = !answers;
+        self.shared.gate.opened.notify_all();
+    }
+
     /// The number of reads that wait for an answer.
     pub fn waiting(&self) -> usize {
-        self.shared.lock().held.len()
+        self.shared.now().held.len()
     }
 }
 
 impl Drop for OddDisk {
     fn drop(&mut self) {
+        self.answers(true);
         self.hangs_beyond(None);
         let _ = std::process::Command::new("umount").arg("-l").arg(self.dir.path()).status();
         // The thread ends when the last descriptor on it is closed. A killed program may take a moment for this.
@@ -98,11 +105,29 @@ impl Drop for OddDisk {
 }
 
 #[derive(Clone)]
-struct Shared(Arc<Mutex<State>>);
+struct Shared {
+    state: Arc<Mutex<State>>,
+    gate: Arc<Gate>,
+}
+
+/// What every answer passes through.
+#[derive(Default)]
+struct Gate {
+    is_shut: Mutex<bool>,
+    opened: Condvar,
+}
 
 impl Shared {
+    /// For an answer to the kernel.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let shut = self.gate.is_shut.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.gate.opened.wait_while(shut, |is_shut| *is_shut));
+        self.now()
+    }
+
+    /// For the test.
+    fn now(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::listing::{Hint, Names};
 use crate::local_tree::LocalTree;
 use crate::meta::{self, Kind, Stat};
 use crate::name::{join, split};
+use crate::parents::is_at_or_beneath;
 use crate::source_names::SourceNames;
 
 impl LocalTree {
@@ -211,7 +212,7 @@ impl Deletion<'_> {
     }
 
     fn has_error_beneath(&self, path: &[u8]) -> bool {
-        self.errors.iter().any(|error| error.path.starts_with(path))
+        self.errors.iter().any(|error| is_at_or_beneath(&error.path, path))
     }
 
     fn fail(&mut self, op: &'static str, path: Vec<u8>, error: Errno) {

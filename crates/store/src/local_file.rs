@@ -18,6 +18,8 @@ pub struct LocalFile {
     fd: Arc<OwnedFd>,
     /// It counts as full of data, whatever its holes are.
     is_full: bool,
+    /// Any call may wait for a server.
+    is_remote: bool,
     cold: Option<ColdMap>,
     /// The range of data that was found last. On tmpfs a look for a hole walks page by page to the end of the data: in
     /// a file of 2 GB, one look for each chunk took 20 s.
@@ -28,12 +30,23 @@ impl LocalFile {
     /// Accepts only regular files.
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
         regular_file::check(&Stat::of_fd(&fd)?)?;
-        Ok(Self { fd: Arc::new(fd), is_full: false, cold: None, known_data: Mutex::new((0, 0)) })
+        Ok(Self { fd: Arc::new(fd), is_full: false, is_remote: false, cold: None, known_data: Mutex::new((0, 0)) })
     }
 
     /// For a descriptor that is known to be a regular file's.
     pub(crate) fn of_regular(fd: OwnedFd) -> Self {
-        Self { fd: Arc::new(fd), is_full: true, cold: None, known_data: Mutex::new((0, 0)) }
+        Self { fd: Arc::new(fd), is_full: true, is_remote: false, cold: None, known_data: Mutex::new((0, 0)) }
+    }
+
+    /// The same, and says whether each call may wait for a server: see [`LocalFile::is_remote`].
+    pub(crate) fn remote(self, is_remote: bool) -> Self {
+        Self { is_remote, ..self }
+    }
+
+    /// Whether the file lies in a file system that may ask a server, also for what is in memory here. A thread that must not wait leaves it
+    /// alone.
+    pub fn is_remote(&self) -> bool {
+        self.is_remote
     }
 
     /// The file counts as full of data, whatever its holes are.

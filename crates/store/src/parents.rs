@@ -106,7 +106,8 @@ fn is_gone(error: &io::Error) -> bool {
     [Errno::NOENT, Errno::STALE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-fn is_at_or_beneath(path: &[u8], top: &[u8]) -> bool {
+/// Compared component by component: `ab` is not beneath `a`.
+pub(crate) fn is_at_or_beneath(path: &[u8], top: &[u8]) -> bool {
     match path.strip_prefix(top) {
         Some(rest) => rest.is_empty() || top.is_empty() || rest[0] == b'/',
         None => false,

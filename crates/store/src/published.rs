@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use haul_sys::beneath::{self, Links};
+use haul_sys::file_system::is_of_this_host;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 
@@ -28,6 +29,8 @@ pub struct Published {
     /// Its full path, which has no links: absolute links may name it.
     root_path: Vec<u8>,
     device: u64,
+    /// Its file system may ask a server for each call.
+    is_remote: bool,
     only_for_all: bool,
     hidden: Vec<PathBuf>,
 }
@@ -35,7 +38,8 @@ pub struct Published {
 /// How long a call may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// It waits for no disk: what the kernel does not have in memory is `WouldBlock`.
+    /// It waits for no disk and no server: what the kernel does not have in memory, and what lies in a file system that may ask a server,
+    /// is `WouldBlock`.
     None,
     /// It waits.
     ForDisk,
@@ -73,7 +77,8 @@ impl Published {
         let root = KernelFiles::Refused.checked(beneath::open_root(path)?)?;
         let device = Stat::of_fd(&root)?.id.dev;
         let root_path = path.as_os_str().as_bytes().to_vec();
-        Ok(Published { root, root_path, device, only_for_all: false, hidden: Vec::new() })
+        let is_remote = !is_of_this_host(root.as_fd());
+        Ok(Published { root, root_path, device, is_remote, only_for_all: false, hidden: Vec::new() })
     }
 
     /// Only what every user of this host may read. Root may read more, and no stranger is root.
@@ -100,11 +105,13 @@ impl Published {
         if self.only_for_all {
             self.check_all_may_read(path, &stat, patience)?;
         }
+        let mut is_remote = self.is_remote;
         if stat.id.dev != self.device {
             KernelFiles::Refused.check(&opened)?;
+            is_remote = !is_of_this_host(opened.as_fd());
         }
         match stat.kind {
-            Kind::File => Ok(Opened::File(LocalFile::of_regular(opened), stat)),
+            Kind::File => Ok(Opened::File(LocalFile::of_regular(opened).remote(is_remote), stat)),
             Kind::Directory => Ok(Opened::Directory(OpenDirectory { fd: opened, stat, hidden })),
             Kind::Symlink { .. } | Kind::Special => Err(io::ErrorKind::PermissionDenied.into()),
         }
@@ -235,6 +242,7 @@ impl Published {
 
     fn open_beneath(&self, path: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
         match patience {
+            Patience::None if self.is_remote => Err(io::ErrorKind::WouldBlock.into()),
             Patience::None => {
                 Ok(beneath::open_cached(self.root.as_fd(), path, flags)?.ok_or(io::ErrorKind::WouldBlock)?)
             }
@@ -250,10 +258,15 @@ impl Published {
         if !Mode::from_raw_mode(found.mode).contains(needed) {
             return refused();
         }
+        let passes = |stat: &Stat| Mode::from_raw_mode(stat.mode).contains(Mode::XOTH);
+        // The top counts, too: its mode may keep all others out.
+        if !path.is_empty() && !passes(&Stat::of_fd(&self.root)?) {
+            return refused();
+        }
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         for end in slashes.filter(|at| *at > 0) {
-            let above = Stat::of_fd(&self.open_beneath(&path[..end], OFlags::PATH | OFlags::CLOEXEC, patience)?)?;
-            if !Mode::from_raw_mode(above.mode).contains(Mode::XOTH) {
+            let above = self.open_beneath(&path[..end], OFlags::PATH | OFlags::CLOEXEC, patience)?;
+            if !passes(&Stat::of_fd(&above)?) {
                 return refused();
             }
         }
@@ -268,10 +281,15 @@ impl OpenDirectory {
     }
 
     /// Its names with their metadata, as the file system orders them: the first `most` of them, and whether there are
-    /// more. A name that vanishes during the call is left out.
-    pub fn names(&self, most: usize) -> io::Result<(Vec<FoundName>, bool)> {
+    /// more. A name that vanishes during the call is left out. `goes_on` is asked before each name, and its error ends the call.
+    pub fn names(
+        &self,
+        most: usize,
+        goes_on: &mut dyn FnMut() -> io::Result<()>,
+    ) -> io::Result<(Vec<FoundName>, bool)> {
         let (mut found, mut is_cut) = (Vec::new(), false);
         self.each_name(&mut |name, _| {
+            goes_on()?;
             is_cut = found.len() == most;
             match Stat::of_name(self.fd.as_fd(), name) {
                 _ if is_cut => return Ok(false),
@@ -362,7 +380,7 @@ mod tests {
         }
         assert!(shown.iter().all(|name| find(name).is_ok()));
         let Ok(Opened::Directory(sub)) = find("sub") else { panic!() };
-        let (mut names, _) = sub.names(10).unwrap();
+        let (mut names, _) = sub.names(10, &mut || Ok(())).unwrap();
         names.sort_by(|a, b| a.name.cmp(&b.name));
         let names: Vec<&[u8]> = names.iter().map(|found| found.name.as_slice()).collect();
         assert_eq!(names, [b"file".as_slice(), b"list2"]);
@@ -388,14 +406,20 @@ mod tests {
         let mut bytes = [0; 8];
         assert_eq!((file.read_at(&mut bytes, 1).unwrap(), stat.size), (4, 5));
         let Ok(Opened::Directory(root)) = published.find(b"", Patience::ForDisk) else { panic!() };
-        let (mut names, is_cut) = root.names(10).unwrap();
+        let (mut names, is_cut) = root.names(10, &mut || Ok(())).unwrap();
         names.sort_by(|a, b| a.name.cmp(&b.name));
         let names: Vec<&[u8]> = names.iter().map(|found| found.name.as_slice()).collect();
         assert_eq!((names, is_cut), (vec![b"fifo".as_slice(), b"near", b"out", b"sub"], false));
-        assert!(root.names(3).is_ok_and(|(names, is_cut)| names.len() == 3 && is_cut));
+        assert!(root.names(3, &mut || Err(io::ErrorKind::BrokenPipe.into())).is_err(), "nobody wants it");
+        assert!(root.names(3, &mut || Ok(())).is_ok_and(|(names, is_cut)| names.len() == 3 && is_cut));
         let mode = |path: &str, mode| fs::set_permissions(top.join(path), fs::Permissions::from_mode(mode)).unwrap();
         let for_all = Published::open(&top.join("root")).unwrap().only_for_all();
         let may = |path: &str| for_all.find(path.as_bytes(), Patience::ForDisk).is_ok();
+        mode("root", 0o750);
+        assert!(["", "sub", "sub/file"].iter().all(|path| !may(path)), "the top keeps others out");
+        mode("root", 0o711);
+        assert_eq!(["", "sub", "sub/file"].map(may), [false, true, true], "the top can be passed and not listed");
+        mode("root", 0o755);
         for (sub, file, is_there) in [
             (0o755, 0o644, (true, true)),
             (0o755, 0o640, (true, false)),

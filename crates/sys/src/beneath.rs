@@ -71,17 +71,23 @@ fn open_long(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, way: 
 
 /// Opens `path` beneath `root` from what the kernel has in memory: it waits for no disk. No component may be a link.
 ///
-/// `None`: the kernel has to look on the disk, or cannot tell (`RESOLVE_CACHED` is of Linux 5.12). Then [`open`] decides.
+/// It stays in the file system of `root`: another one may ask a server, even for what is in memory.
+///
+/// `None`: the kernel has to look on the disk, or cannot tell (`RESOLVE_CACHED` is of Linux 5.12), or the path leads into another file
+/// system. Then [`open`] decides.
 pub fn open_cached(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<Option<OwnedFd>> {
     if path.len() > PIECE_BYTES || path.first() == Some(&b'/') || OPENAT2_MISSING.load(Ordering::Relaxed) {
         return Ok(None);
     }
     let path = if path.is_empty() { b".".as_slice() } else { path };
-    let resolve =
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
+    let resolve = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV
+        | ResolveFlags::CACHED;
     match rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
         Ok(opened) => Ok(Some(opened)),
-        Err(Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::NOSYS | Errno::PERM) => Ok(None),
+        Err(Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::XDEV) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -43,6 +43,40 @@ const NUMBERED_ANEW: [u32; 7] = [0x4d44, 0x2011_bab0, 0x6573_5546, 0xff53_4d42, 
 /// ext4 (`EXT4_SUPER_MAGIC`), XFS and btrfs (statfs(2)).
 const JOURNALED: [u32; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 
+/// Whether this file system lies on a disk of this host, or in its memory. Another one, such as NFS or FUSE, may ask a server for each
+/// call, also for what is in memory here, and a dead server never answers. One that is not known counts as another.
+pub fn is_of_this_host(file: BorrowedFd<'_>) -> bool {
+    let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file)).map(|told| told.f_type);
+    // The type of `f_type` differs between architectures; the numbers have 32 bits.
+    #[allow(clippy::unnecessary_cast)]
+    kind.is_ok_and(|kind| OF_THIS_HOST.contains(&(kind as u32)))
+}
+
+/// Their numbers as statfs(2) and linux/magic.h have them; ZFS and bcachefs as they say themselves.
+const OF_THIS_HOST: [u32; 21] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // btrfs
+    0x0102_1994, // tmpfs
+    0x8584_58f6, // ramfs
+    0x794c_7630, // overlayfs
+    0x2fc1_2fc1, // ZFS
+    0xca45_1a4e, // bcachefs
+    0xf2f5_2010, // F2FS
+    0x7371_7368, // squashfs
+    0xe0f5_e1e2, // EROFS
+    0x9660,      // ISO 9660
+    0x1501_3346, // UDF
+    0x4d44,      // FAT
+    0x2011_bab0, // exFAT
+    0x7366_746e, // NTFS3
+    0x482b,      // HFS+
+    0x3153_464a, // JFS
+    0x5265_4973, // ReiserFS
+    0x3434,      // NILFS2
+    0x2405_1905, // UBIFS
+];
+
 /// The pages of the whole system that are dirty or under writeback, in bytes. Opened early: a thread that has given up
 /// rights may not open it.
 #[derive(Debug)]

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use haul_store::Published;
 
+use crate::budget::{Bounds, Budget};
+use crate::limits::{DISK_THREADS, HASH_JOBS, MAX_WAITING, STUCK_THREADS, TARS_AT_ONCE};
+
 use crate::token::Number;
 
 /// Who asks, as far as the connection and the request prove it.
@@ -24,12 +27,60 @@ pub struct Shelf {
     pub directory: Published,
     /// Who it is for, in the log.
     pub name: String,
+    /// It is for the holder of a line of the list, and not for anybody.
+    pub(crate) is_of_line: bool,
+    pub(crate) threads: ShelfThreads,
 }
 
-/// Says what is for whom. It is asked for each request, so it waits for nothing but a small file.
+/// Threads that may wait for a shelf's file systems at once, so that a dead one keeps only its own readers from work.
+#[derive(Clone, Debug)]
+pub(crate) struct ShelfThreads {
+    pub(crate) disk: Arc<Budget>,
+    pub(crate) listings: Arc<Budget>,
+    pub(crate) hashing: Arc<Budget>,
+    pub(crate) tars: Arc<Budget>,
+}
+
+impl Shelf {
+    /// A directory with its name for the log.
+    pub fn new(directory: Published, name: String) -> Shelf {
+        let half = |threads| {
+            let all = threads / 2;
+            Budget::new(Bounds { all, per_source: all, per_connection: all, waiting: MAX_WAITING })
+        };
+        let threads = ShelfThreads {
+            disk: half(DISK_THREADS),
+            listings: half(STUCK_THREADS),
+            hashing: half(HASH_JOBS),
+            tars: half(TARS_AT_ONCE),
+        };
+        Shelf { directory, name, is_of_line: false, threads }
+    }
+
+    /// It is for the holder of a line of the list.
+    #[must_use]
+    pub fn of_line(self) -> Shelf {
+        Shelf { is_of_line: true, ..self }
+    }
+}
+
+/// What is known of an asker's directory.
+pub enum Lookup {
+    /// It. `None`: this asker may read nothing.
+    Found(Option<Arc<Shelf>>),
+    /// The same, and it should be opened again, for the requests that follow.
+    Aged(Option<Arc<Shelf>>),
+    /// It has to be opened, or that is being done.
+    Unopened,
+}
+
+/// Says what is for whom.
 pub trait Access: Send + Sync + 'static {
-    /// The directory of an asker. `None`: this asker may read nothing.
-    fn shelf(&self, asker: &Asker) -> Option<Arc<Shelf>>;
+    /// The directory of an asker. It is asked for each request, so it waits for nothing but a small file.
+    fn look_up(&self, asker: &Asker) -> Lookup;
+
+    /// What opens the directory of an asker, and may wait for a disk. `None`: somebody else does it already.
+    fn open(self: Arc<Self>, asker: &Asker) -> Option<Box<dyn FnOnce() + Send>>;
 
     /// Whether the operator has revoked a token. It is asked for each request with a token, as above.
     fn is_revoked(&self, _: Number) -> bool {

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -14,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::access::Asker;
-use crate::house::Seat;
+use crate::house::{House, Seat};
 use crate::limits;
 use crate::respond::{Guest, respond};
 use crate::resting::Rested;
@@ -31,6 +32,14 @@ pub(crate) enum Arrived {
     Woken(Rested),
 }
 
+impl Arrived {
+    /// Whose it is, for the log.
+    pub(crate) fn whose(&self) -> (Arc<House>, SocketAddr, IpAddr) {
+        let (Arrived::New { seat, .. } | Arrived::Woken(Rested { seat, .. })) = self;
+        (Arc::clone(&seat.house), seat.from, seat.member.source())
+    }
+}
+
 /// Serves a connection until it ends, or rests. What waits for a reader holds little: each stage has its own memory, and
 /// gives it back.
 pub(crate) async fn serve(
@@ -40,7 +49,7 @@ pub(crate) async fn serve(
 ) -> io::Result<Option<Rested>> {
     let line = match &arrived {
         Arrived::New { tls, .. } => Line::new(watchdog, tls.is_none()),
-        Arrived::Woken(rested) => Line::again(watchdog, rested.due_ms),
+        Arrived::Woken(rested) => Line::again(watchdog, rested.due_ms, rested.has_asked),
     };
     let held = Arc::clone(&line);
     match line.within(Box::pin(greet(arrived, held))).await? {
@@ -96,7 +105,10 @@ async fn greet(arrived: Arrived, line: Arc<Line>) -> io::Result<Greeted> {
 
 /// Gives it the policy of its network class.
 fn tune(stream: std::net::TcpStream, seat: &Seat) -> io::Result<TcpStream> {
-    seat.house.policies.for_data(&stream, &Wanted::default(), NEAR_RTT_US);
+    // A reader that pauses closes its window, and the kernel counts that, too: it must not be quicker than our own deadline.
+    let wanted =
+        Wanted { user_timeout: Some(seat.house.limits.stall + limits::WATCH_EVERY_MAX * 2), ..Wanted::default() };
+    seat.house.policies.for_data(&stream, &wanted, NEAR_RTT_US);
     TcpStream::from_std(stream)
 }
 

@@ -12,10 +12,8 @@ use crate::access::Access;
 use crate::answer::Shared;
 use crate::cors::Cors;
 use crate::limits::{Limits, TOLD_EVERY, TURNED_AWAY_AT_ONCE};
+use crate::reader_log::ReaderLog;
 use crate::token::Secret;
-
-/// Takes a line for the log: its text, and whether it matters to an operator who reads only warnings.
-pub type Tell = Arc<dyn Fn(&str, bool) + Send + Sync>;
 
 pub(crate) struct House {
     pub(crate) access: Arc<dyn Access>,
@@ -24,8 +22,7 @@ pub(crate) struct House {
     pub(crate) cors: Option<Cors>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) limits: Limits,
-    /// `None`: requests are not logged.
-    pub(crate) tell: Option<Tell>,
+    pub(crate) log: ReaderLog,
     pub(crate) shared: Arc<Shared>,
     pub(crate) turning_away: TurningAway,
 }
@@ -49,10 +46,9 @@ impl House {
         let mut counted = self.turning_away.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         counted.0 += 1;
-        if counted.1.is_none_or(|told| now.saturating_duration_since(told) >= TOLD_EVERY)
-            && let Some(tell) = &self.tell
-        {
-            tell(&format!("web: no room for {from}: {over}; connections turned away so far: {}", counted.0), true);
+        if counted.1.is_none_or(|told| now.saturating_duration_since(told) >= TOLD_EVERY) {
+            let count = counted.0;
+            self.log.warn(&format!("web: no room for {from}: {over}; connections turned away so far: {count}"));
             counted.1 = Some(now);
         }
         drop(counted);

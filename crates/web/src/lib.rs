@@ -4,27 +4,31 @@
 //!   server      listens and accepts, on a few threads (`server.rs`)
 //!   connection  tuned by the policy of the caller's network, HTTP/1.1 or HTTP/2 (`connection.rs`)
 //!   resting     connections without a request: a descriptor and a seat each (`resting.rs`)
-//!   respond     for each request: check -> who asks -> answer -> a line of the log (`respond.rs`)
+//!   respond     for each request: check -> who asks -> answer -> a line of the log (`respond.rs`, `reader_log.rs`)
 //!   transport   the connection under hyper: a marker in its output becomes sendfile of a file's range
 //!   request     what was asked: path, range, conditions, wishes
 //!   token       what a bearer shows; `tls`: certificates
 //!   cors        which pages of other origins may read answers
 //!   access      who asks, and which directory that is
+//!   budget      memory and places, in turn; `pools`: threads for what may wait
 //!   answer      a file, a directory's page, or a short refusal
 //! ```
 //! HTTP itself is hyper's: parsing, chunking, HTTP/2. Async stays inside this crate. Only what the kernel has in memory
-//! is read in an async thread; what may wait for a disk runs in the bounded pool of blocking threads.
+//! is read in an async thread; what may wait for a disk, or takes a processor for long, runs in the pools.
 
 #![forbid(unsafe_code)]
 
 pub mod access;
 mod answer;
+mod budget;
 mod connection;
 mod cors;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod house;
 pub mod limits;
+mod pools;
+mod reader_log;
 mod request;
 mod respond;
 mod resting;
@@ -35,6 +39,6 @@ mod transport;
 
 pub use answer::manifest::{ManifestFile, ManifestFormat};
 pub use cors::Cors;
-pub use house::Tell;
 pub use limits::Limits;
+pub use reader_log::Tell;
 pub use server::{Options, Service};

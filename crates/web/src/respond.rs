@@ -12,13 +12,17 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Body as _;
 use hyper::body::Incoming;
 
-use crate::access::{Asker, Shelf};
+use crate::access::{Asker, Lookup, Shelf};
 use crate::answer::body::{Body, Given};
 use crate::answer::paced::Paced;
 use crate::answer::refusal::{Refusal, refusal};
 use crate::answer::{Asked, answer, check, check_frame};
+use crate::budget::Claimant;
 use crate::cors::Cors;
 use crate::house::Seat;
+use crate::limits::OPEN_DEADLINE;
+use crate::pools::Client;
+use crate::reader_log::About;
 use crate::request::target::Target;
 use crate::token::{Number, Reach, Refused, Token};
 use crate::transport::line::Line;
@@ -128,7 +132,8 @@ async fn attempt(
         return Err(Refusal::of(StatusCode::FORBIDDEN));
     }
     let (asker, reach) = asker(guest, request.headers(), &target, now, who)?;
-    let Some(shelf) = house.access.shelf(&asker) else {
+    let claimant = Claimant { source: guest.seat.member.source(), line: Arc::clone(&guest.line) };
+    let Some(shelf) = shelf(guest, &asker, &claimant).await? else {
         return Err(match asker {
             Asker::Anyone if house.secret.is_some() => Refusal::challenging("Bearer"),
             _ => Refusal::of(StatusCode::FORBIDDEN),
@@ -142,9 +147,42 @@ async fn attempt(
         header: std::mem::take(request.headers_mut()),
         now,
         files: guest.files.clone(),
+        is_http2: request.version() == Version::HTTP_2,
+        client: Client { claimant, threads: shelf.threads.clone() },
         shared: Arc::clone(&house.shared),
     };
     answer(asked, shelf, request.uri()).await
+}
+
+/// The directory of an asker. It is opened in a thread of its own, and waited for a while: one that does not answer holds up its own
+/// readers alone.
+async fn shelf(guest: &Guest, asker: &Asker, claimant: &Claimant) -> Result<Option<Arc<Shelf>>, Refusal> {
+    let (house, begun) = (&guest.seat.house, Instant::now());
+    let open = || {
+        let work = Arc::clone(&house.access).open(asker)?;
+        house.shared.pools.shelves.try_begin(claimant, move || {
+            work();
+            Ok(())
+        })
+    };
+    let mut pause = Duration::from_millis(1);
+    // Each round waits for longer than the one before.
+    loop {
+        match house.access.look_up(asker) {
+            Lookup::Found(shelf) => return Ok(shelf),
+            Lookup::Aged(shelf) => {
+                open();
+                return Ok(shelf);
+            }
+            Lookup::Unopened => {}
+        }
+        let left = OPEN_DEADLINE.checked_sub(begun.elapsed()).ok_or(Refusal::of(StatusCode::SERVICE_UNAVAILABLE))?;
+        match open() {
+            Some(opening) => drop(tokio::time::timeout(left, opening).await),
+            None => tokio::time::sleep(left.min(pause)).await,
+        }
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
 }
 
 /// Who asked, for the log.
@@ -213,27 +251,33 @@ fn at_end(guest: Arc<Guest>, request: &Request<()>, response: &mut Response<Body
     }
     response.body_mut().on_end(Box::new(move |Given { bytes, disk, rate: held }| {
         guest.line.ends();
-        let Some(tell) = &guest.seat.house.tell else { return };
-        let path = uri.path();
-        let path = path.get(..LOGGED_PATH_BYTES).unwrap_or(path);
-        let Who { shelf, token, refused } = &who;
-        let who = shelf.as_ref().map_or("nobody", |shelf| shelf.name.as_str());
-        let token = token.map(|number| format!(", token {number}")).unwrap_or_default();
-        let (class_word, class) = guest.seat.member.class().name().map_or(("", ""), |class| (" class ", class));
-        let (took, from) = (begun.elapsed(), guest.seat.from);
-        let ms = took.as_secs_f64() * 1e3;
-        let mut line = format!(
-            "web: {who} ({from}{token}){class_word}{class} {method} {path} {status}: {bytes} bytes in {ms:.1} ms"
-        );
-        if bytes >= RATED_BYTES {
-            let blocked = Duration::from_micros(guest.line.blocked_us().saturating_sub(blocked_before));
-            let rate = bytes as f64 / took.as_secs_f64() / 1e6;
-            let _ = write!(line, " at {rate:.0} MB/s, limited by {}", limit_of(took, blocked, disk, held));
-        }
-        if let Some(why) = refused {
-            let _ = write!(line, ", the token was refused: {why}");
-        }
-        tell(&line, false);
+        // Who has shown a token or a certificate of the list reads in a directory of a line.
+        let about = match who.shelf.as_ref().filter(|shelf| shelf.is_of_line) {
+            Some(shelf) => About::holder(&shelf.name),
+            None => About::Stranger(guest.seat.member.source()),
+        };
+        guest.seat.house.log.about(about, Instant::now(), || {
+            let path = uri.path();
+            let path = path.get(..LOGGED_PATH_BYTES).unwrap_or(path);
+            let Who { shelf, token, refused } = &who;
+            let who = shelf.as_ref().map_or("nobody", |shelf| shelf.name.as_str());
+            let token = token.map(|number| format!(", token {number}")).unwrap_or_default();
+            let (class_word, class) = guest.seat.member.class().name().map_or(("", ""), |class| (" class ", class));
+            let (took, from) = (begun.elapsed(), guest.seat.from);
+            let ms = took.as_secs_f64() * 1e3;
+            let mut line = format!(
+                "web: {who} ({from}{token}){class_word}{class} {method} {path} {status}: {bytes} bytes in {ms:.1} ms"
+            );
+            if bytes >= RATED_BYTES {
+                let blocked = Duration::from_micros(guest.line.blocked_us().saturating_sub(blocked_before));
+                let rate = bytes as f64 / took.as_secs_f64() / 1e6;
+                let _ = write!(line, " at {rate:.0} MB/s, limited by {}", limit_of(took, blocked, disk, held));
+            }
+            if let Some(why) = refused {
+                let _ = write!(line, ", the token was refused: {why}");
+            }
+            line
+        });
     }));
 }
 

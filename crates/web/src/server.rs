@@ -21,8 +21,9 @@ use crate::answer::digest::Kept;
 use crate::answer::manifest::ManifestFormat;
 use crate::connection::{Arrived, serve};
 use crate::cors::Cors;
-use crate::house::{House, Seat, Tell};
+use crate::house::{House, Seat};
 use crate::limits::{self, Limits};
+use crate::reader_log::{About, ReaderLog, Tell};
 use crate::resting::Resting;
 use crate::tls;
 use crate::token::Secret;
@@ -80,8 +81,8 @@ impl Service {
             cors: options.cors,
             policies: options.policies,
             limits: options.limits,
-            tell: options.tell,
-            shared: Arc::new(Shared::new(options.manifests, digests)),
+            log: ReaderLog::new(options.tell),
+            shared: Arc::new(Shared::new(options.manifests, digests)?),
             turning_away: Default::default(),
         });
         let clear = options.clear.into_iter().map(|listener| (listener, None));
@@ -92,11 +93,7 @@ impl Service {
         }
         let mut service = Service { threads: Vec::new(), shared: Vec::new(), stopping };
         for _ in 0..count {
-            let runtime = Builder::new_current_thread()
-                .max_blocking_threads(limits::BLOCKING_THREADS.div_ceil(count))
-                .enable_io()
-                .enable_time()
-                .build()?;
+            let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
             let ports = ports.iter().map(|(socket, tls)| Ok((socket.try_clone()?, tls.clone())));
             let ports = ports.collect::<io::Result<Vec<_>>>()?;
             let resting = {
@@ -145,7 +142,7 @@ fn run(runtime: Runtime, ports: Vec<Port>, house: &Arc<House>, thread: &Arc<Thre
     // Every task that is waited for has a sender until it ends.
     let (alive, mut ended) = mpsc::channel::<()>(1);
     runtime.block_on(async {
-        tokio::spawn(watch_over(Arc::clone(thread)));
+        tokio::spawn(watch_over(Arc::clone(thread), Arc::clone(house)));
         tokio::spawn(let_go(Arc::clone(thread)));
         tokio::spawn(wake(Arc::clone(thread), alive.clone()));
         let mut accepting = Vec::new();
@@ -170,12 +167,15 @@ struct ThreadOf {
 }
 
 /// Ends connections whose time is over, and when the service stops all without a request.
-async fn watch_over(thread: Arc<ThreadOf>) {
+async fn watch_over(thread: Arc<ThreadOf>, house: Arc<House>) {
     let (watchdog, mut stops) = (&thread.watchdog, thread.stops.clone());
     let mut looks = tokio::time::interval(watchdog.every());
     loop {
         tokio::select! {
-            _ = looks.tick() => watchdog.look(Instant::now()),
+            _ = looks.tick() => {
+                watchdog.look(Instant::now());
+                house.log.end_minute(Instant::now());
+            }
             // Without a sender the service has ended, too.
             _ = stops.wait_for(|stops| *stops), if !watchdog.is_stopping() => watchdog.stop(Instant::now()),
         }
@@ -218,12 +218,39 @@ async fn wake(thread: Arc<ThreadOf>, alive: mpsc::Sender<()>) {
 fn begin(arrived: Arrived, thread: &Arc<ThreadOf>, alive: &mpsc::Sender<()>) {
     let (thread, alive) = (Arc::clone(thread), alive.clone());
     tokio::spawn(async move {
+        let (house, from, source) = arrived.whose();
         // A connection that fails concerns its reader alone.
-        if let Ok(Some(rested)) = serve(arrived, &thread.watchdog, &thread.stops).await {
-            let _ = thread.resting.take(rested);
+        match serve(arrived, &thread.watchdog, &thread.stops).await {
+            Ok(Some(rested)) => drop(thread.resting.take(rested)),
+            Ok(None) => {}
+            Err(error) => {
+                if let Some(why) = reason(&error) {
+                    house.log.about(About::Stranger(source), Instant::now(), || format!("web: nobody ({from}) {why}"));
+                }
+            }
         }
         drop(alive);
     });
+}
+
+/// What a reader did wrong. `None`: it left, or its path was lost.
+fn reason(error: &io::Error) -> Option<String> {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut, UnexpectedEof};
+    if error.kind() == TimedOut {
+        return Some("was cut off: it neither asked nor took anything in time".to_owned());
+    }
+    let Some(of_hyper) = error.get_ref().and_then(|inner| inner.downcast_ref::<hyper::Error>()) else {
+        let has_left =
+            matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof);
+        return (!has_left).then(|| format!("was cut off: {error}"));
+    };
+    let is_of_the_path = std::error::Error::source(of_hyper).is_some_and(|inner| inner.is::<io::Error>());
+    let has_left = of_hyper.is_incomplete_message() || of_hyper.is_canceled() || of_hyper.is_closed();
+    match of_hyper.is_parse() || of_hyper.is_parse_too_large() {
+        true => Some(format!("sent a malformed request: {of_hyper}")),
+        false if is_of_the_path || has_left || of_hyper.is_user() || of_hyper.is_body_write_aborted() => None,
+        false => Some(format!("was cut off: {of_hyper}")),
+    }
 }
 
 async fn accept(

@@ -4,6 +4,7 @@
 
 mod allowance;
 mod browser;
+mod dead_mount;
 mod door;
 mod handed_over;
 mod harm;

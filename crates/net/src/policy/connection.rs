@@ -35,6 +35,8 @@ pub struct Wanted {
     pub congestion_control: Option<String>,
     /// Bytes that one connection may have under way.
     pub window_bytes: Option<u64>,
+    /// How long sent bytes may stay without an acknowledgement, where haul's own choice is too short.
+    pub user_timeout: Option<Duration>,
     /// The operator's table.
     pub policies: Arc<Policies>,
 }
@@ -141,7 +143,8 @@ impl Policies {
             ..Policy::default()
         };
         let (by_distance, why) = by_distance(&distance, stream);
-        let of_haul = of_haul(distance.class);
+        let mut of_haul = of_haul(distance.class);
+        of_haul.user_timeout = wanted.user_timeout.map(UserTimeout).or(of_haul.user_timeout);
         let found = self.found(stream, peer, distance.rtt_us);
         let mut layers = vec![Layer { policy: &of_user, source: Source::User }];
         layers.extend(self.layers(&found));
@@ -387,6 +390,10 @@ mod tests {
         assert_eq!(short.granted, socket::congestion_control(&other).unwrap());
         assert!(short.reason.contains("network class 127.0.2.0/24"), "{short}");
         // The user's choice and the distance come on top.
+        let patience = Wanted { user_timeout: Some(Duration::from_secs(62)), ..Wanted::default() };
+        policies.for_data(&other, &patience, NEAR_RTT_US);
+        assert_eq!(socket::user_timeout_ms(&other).unwrap(), 62_000, "readers of the web may pause for longer");
+        let _ = heard.try_recv();
         let wanted = Wanted { policies: Arc::new(policies), ..cc("reno") };
         let applied = wanted.apply(&other, NEAR_RTT_US);
         assert_eq!(congestion_control_of(&applied).granted, "reno", "the user's name wins");

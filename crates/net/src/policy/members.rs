@@ -197,6 +197,11 @@ fn shared(held: &mut Option<Weak<Budget>>, rate_bytes_per_s: u64) -> Arc<Budget>
 }
 
 impl Membership {
+    /// To whom it is counted: the address, or for IPv6 the network of a household.
+    pub fn source(&self) -> IpAddr {
+        self.source
+    }
+
     /// The classes that held when it came.
     pub fn class(&self) -> &Found {
         &self.found

@@ -8,14 +8,15 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, Bytes};
-use haul_store::LocalFile;
+use haul_store::{LocalFile, Opened, Patience, Stat};
 use http_body::{Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Receiver;
-use tokio::task::JoinHandle;
 
+use crate::access::Shelf;
 use crate::answer::paced::Paced;
-use crate::limits::{BLOCK_BYTES, RATED_WINDOW_BYTES, WINDOW_BYTES};
+use crate::budget::{NoShare, Share};
+use crate::limits::{BLOCK_BYTES, RATED_WINDOW_BYTES, SCARCE_BLOCK_BYTES, WINDOW_BYTES};
+use crate::pools::{Client, FOREVER, Job, KIB, Leaving, Pools};
 use crate::request::range::Part;
 use crate::transport::piece::{Piece, Queue, Range};
 
@@ -24,10 +25,10 @@ pub(crate) struct Body {
     segments: VecDeque<Segment>,
     left: u64,
     source: Option<Source>,
-    /// Made while it is sent.
-    stream: Option<Receiver<io::Result<Bytes>>>,
-    /// Its share of the memory for bodies, until it has been sent.
-    memory: Option<OwnedSemaphorePermit>,
+    /// Made while it is sent. Who makes it is told when the body is dropped.
+    stream: Option<(Receiver<io::Result<Bytes>>, Option<Leaving>)>,
+    /// Its shares of what all have together, until it has been sent.
+    held: Vec<Share>,
     /// `None`: no rate holds for its reader.
     paced: Option<Box<Paced>>,
     /// Is told what was given out, when the body is dropped.
@@ -59,19 +60,64 @@ pub(crate) enum Segment {
 
 /// The file, and how it gets to the reader.
 struct Source {
-    file: Arc<LocalFile>,
+    /// `None`: it is opened when the reader takes something.
+    file: Option<Arc<LocalFile>>,
+    reopening: Option<Box<Reopening>>,
+    file_to_come: Option<ToCome<io::Result<(Arc<LocalFile>, Share)>>>,
+    /// Of the files that streams have open.
+    stream: Option<Share>,
     queue: Option<Queue>,
     /// The first window is known to be in the page cache.
     is_cached: bool,
     /// Bytes that the kernel is asked to send at once.
     window: u64,
-    /// Bytes that are read at once, where they pass through this process.
-    block: usize,
-    work: Option<JoinHandle<io::Result<Fetched>>>,
+    supply: Supply,
+    /// The memory for the next block.
+    memory: Option<Share>,
+    memory_to_come: Option<ToCome<Result<Share, NoShare>>>,
+    work: Option<ToCome<io::Result<Fetched>>>,
     /// When that work began.
     work_since: Option<Instant>,
     /// How long the disk was waited for.
     disk: Duration,
+}
+
+/// Where memory and threads come from.
+pub(crate) struct Supply {
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) client: Client,
+}
+
+/// How a file is opened once more.
+pub(crate) struct Reopening {
+    pub(crate) shelf: Arc<Shelf>,
+    /// Without links.
+    pub(crate) path: Vec<u8>,
+    pub(crate) stat: Stat,
+}
+
+impl Reopening {
+    fn open(&self) -> io::Result<Arc<LocalFile>> {
+        let state = |stat: &Stat| (stat.id, stat.size, stat.version);
+        match self.shelf.directory.find(&self.path, Patience::ForDisk)? {
+            Opened::File(file, stat) if state(&stat) == state(&self.stat) => Ok(Arc::new(file)),
+            _ => Err(io::Error::other("the file has changed since its header was sent")),
+        }
+    }
+}
+
+type ToCome<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A block on its way. It has its share of the memory until it was sent.
+struct Block {
+    bytes: Vec<u8>,
+    _memory: Option<Share>,
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// The result of a wait for the disk.
@@ -92,22 +138,20 @@ impl Body {
     }
 
     /// One whose length is not known. It ends early where an error comes.
-    pub(crate) fn stream(blocks: Receiver<io::Result<Bytes>>) -> Body {
+    pub(crate) fn stream(blocks: Receiver<io::Result<Bytes>>, leaving: Option<Leaving>) -> Body {
         let mut body = Body::empty();
-        body.stream = Some(blocks);
+        body.stream = Some((blocks, leaving));
         body
     }
 
     fn of(segments: VecDeque<Segment>) -> Body {
         let left = segments.iter().map(Segment::len).sum();
-        Body { segments, left, source: None, stream: None, memory: None, paced: None, on_end: None, given: 0 }
+        Body { segments, left, source: None, stream: None, held: Vec::new(), paced: None, on_end: None, given: 0 }
     }
 
-    /// Keeps its share of the memory as long as it lives.
-    pub(crate) fn holding(self, memory: OwnedSemaphorePermit) -> Body {
-        let mut body = self;
-        body.memory = Some(memory);
-        body
+    /// Keeps a share as long as it lives.
+    pub(crate) fn hold(&mut self, share: Share) {
+        self.held.push(share);
     }
 
     /// Has the end of the body told.
@@ -124,14 +168,24 @@ impl Body {
     }
 
     /// Parts of a file and bytes between them. With a queue, the kernel sends the parts.
-    pub(crate) fn of_file(file: Arc<LocalFile>, segments: VecDeque<Segment>, queue: Option<Queue>) -> Body {
+    pub(crate) fn of_file(
+        file: Arc<LocalFile>,
+        segments: VecDeque<Segment>,
+        queue: Option<Queue>,
+        supply: Supply,
+    ) -> Body {
         let mut body = Body::of(segments);
         body.source = Some(Source {
-            file,
+            file: Some(file),
+            reopening: None,
+            file_to_come: None,
+            stream: None,
             queue,
             is_cached: false,
             window: WINDOW_BYTES,
-            block: BLOCK_BYTES,
+            supply,
+            memory: None,
+            memory_to_come: None,
             work: None,
             work_since: None,
             disk: Duration::ZERO,
@@ -146,13 +200,16 @@ impl Body {
         }
     }
 
-    /// So many bytes are read at once, where they pass through this process.
-    pub(crate) fn in_blocks_of(self, bytes: usize) -> Body {
-        let mut body = self;
-        if let Some(source) = &mut body.source {
-            source.block = bytes;
+    /// For a stream of HTTP/2. A connection may have a hundred of them and let all stand, so only some keep their file open until the reader
+    /// takes something, and nothing is read before.
+    pub(crate) fn for_stream(mut self, reopening: Reopening) -> Body {
+        if let Some(source) = &mut self.source {
+            match source.supply.pools.streams.try_take(&source.supply.client.claimant, 1) {
+                Some(stream) => source.stream = Some(stream.with_reader()),
+                None => (source.file, source.reopening) = (None, Some(Box::new(reopening))),
+            }
         }
-        body
+        self
     }
 
     /// The part, when the body is one part of a file and nothing else.
@@ -185,7 +242,7 @@ impl Body {
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
-        if let Some(stream) = &mut self.stream {
+        if let Some((stream, _)) = &mut self.stream {
             return Poll::Ready(ready!(stream.poll_recv(cx)).map(|block| block.map(Piece::Bytes)));
         }
         let (piece, count) = match self.segments.front_mut() {
@@ -253,8 +310,12 @@ impl Drop for Body {
 }
 
 impl Source {
-    fn begin_work(&mut self, work: impl FnOnce() -> io::Result<Fetched> + Send + 'static) {
-        self.work = Some(tokio::task::spawn_blocking(work));
+    fn begin_work(&mut self, work: impl FnOnce(&Job) -> io::Result<Fetched> + Send + 'static) {
+        let (pools, client) = (Arc::clone(&self.supply.pools), self.supply.client.clone());
+        self.work = Some(Box::pin(async move {
+            let outcome = pools.disk.run(&client, FOREVER, work).await;
+            outcome.unwrap_or_else(|_| Err(io::ErrorKind::ResourceBusy.into()))
+        }));
         self.work_since = Some(Instant::now());
     }
 
@@ -265,37 +326,82 @@ impl Source {
 
     /// The next piece of a part, and its length.
     fn poll_next(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<(Piece, u64)>> {
+        let file = ready!(self.poll_file(cx))?;
         match &self.queue {
-            Some(_) => self.poll_window(cx, part),
-            None => self.poll_block(cx, part),
+            Some(_) => self.poll_window(cx, &file, part),
+            None => self.poll_block(cx, &file, part),
         }
     }
 
-    fn poll_window(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<(Piece, u64)>> {
+    /// The file, opened once more if it was closed.
+    fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Arc<LocalFile>>> {
+        if let Some(file) = &self.file {
+            return Poll::Ready(Ok(Arc::clone(file)));
+        }
+        let to_come = self.file_to_come.get_or_insert_with(|| {
+            let reopening = self.reopening.take().expect("a closed file can be opened");
+            let (pools, client) = (Arc::clone(&self.supply.pools), self.supply.client.clone());
+            Box::pin(async move {
+                let busy = || io::Error::from(io::ErrorKind::ResourceBusy);
+                let stream = pools.streams.take(&client.claimant, 1, FOREVER).await.map_err(|_| busy())?;
+                let file = pools.disk.run(&client, FOREVER, move |_| reopening.open()).await.map_err(|_| busy())??;
+                Ok((file, stream.with_reader()))
+            })
+        });
+        let (file, stream) = ready!(to_come.as_mut().poll(cx))?;
+        self.file_to_come = None;
+        (self.file, self.stream) = (Some(Arc::clone(&file)), Some(stream));
+        Poll::Ready(Ok(file))
+    }
+
+    fn poll_window(&mut self, cx: &mut Context<'_>, of: &Arc<LocalFile>, part: Part) -> Poll<io::Result<(Piece, u64)>> {
         let len = part.len().min(self.window);
         let is_cached = match self.work.as_mut() {
             Some(work) => {
-                ready!(Pin::new(work).poll(cx)).map_err(io::Error::other)??;
+                ready!(work.as_mut().poll(cx))?;
                 self.end_work();
                 true
             }
-            None => std::mem::take(&mut self.is_cached) || self.file.has_cached(part.start, len),
+            None => std::mem::take(&mut self.is_cached) || of.has_cached(part.start, len),
         };
         if !is_cached {
-            let file = Arc::clone(&self.file);
-            self.begin_work(move || read_through(&file, part.start, len));
-            return self.poll_window(cx, part);
+            let file = Arc::clone(of);
+            self.begin_work(move |job| read_through(&file, part.start, len, job));
+            return self.poll_window(cx, of, part);
         }
-        let range = Range { file: Arc::clone(&self.file), offset: part.start, left: len };
+        let range = Range { file: Arc::clone(of), offset: part.start, left: len };
         let queue = self.queue.as_ref().expect("only a body with a queue has windows");
         Poll::Ready(Ok((queue.add(range), len)))
     }
 
-    fn poll_block(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<(Piece, u64)>> {
-        let len = usize::try_from(part.len()).unwrap_or(self.block).min(self.block);
-        let block = match self.work.as_mut() {
+    /// Memory for the next block of a part: its size.
+    fn poll_memory(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<usize>> {
+        let (blocks, claimant) = (&self.supply.pools.blocks, &self.supply.client.claimant);
+        let size = |most: usize| usize::try_from(part.len()).unwrap_or(most).min(most);
+        if let Some(memory) = &self.memory {
+            return Poll::Ready(Ok(size(memory.amount() * KIB)));
+        }
+        if self.memory_to_come.is_none() {
+            let is_scarce = blocks.is_scarce_for(claimant);
+            let amount = size(if is_scarce { SCARCE_BLOCK_BYTES } else { BLOCK_BYTES }).div_ceil(KIB);
+            if let Some(memory) = blocks.try_take(claimant, amount) {
+                self.memory = Some(memory);
+                return self.poll_memory(cx, part);
+            }
+            let (blocks, claimant) = (Arc::clone(blocks), claimant.clone());
+            self.memory_to_come = Some(Box::pin(async move { blocks.take(&claimant, amount, FOREVER).await }));
+        }
+        let to_come = self.memory_to_come.as_mut().expect("it was made just now");
+        let memory = ready!(to_come.as_mut().poll(cx));
+        self.memory_to_come = None;
+        self.memory = Some(memory.map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?);
+        self.poll_memory(cx, part)
+    }
+
+    fn poll_block(&mut self, cx: &mut Context<'_>, of: &Arc<LocalFile>, part: Part) -> Poll<io::Result<(Piece, u64)>> {
+        let bytes = match self.work.as_mut() {
             Some(work) => {
-                let fetched = ready!(Pin::new(work).poll(cx)).map_err(io::Error::other)??;
+                let fetched = ready!(work.as_mut().poll(cx))?;
                 self.end_work();
                 match fetched {
                     Fetched::Block(block) => block,
@@ -303,38 +409,44 @@ impl Source {
                 }
             }
             None => {
-                let mut block = vec![0; len];
-                match self.file.read_cached_at(&mut block, part.start)? {
+                let mut block = vec![0; ready!(self.poll_memory(cx, part))?];
+                let cached = match of.is_remote() {
+                    true => None,
+                    false => of.read_cached_at(&mut block, part.start)?,
+                };
+                match cached {
                     Some(count) => {
                         block.truncate(count);
                         block
                     }
                     None => {
-                        let file = Arc::clone(&self.file);
-                        self.begin_work(move || {
+                        let file = Arc::clone(of);
+                        self.begin_work(move |_| {
                             let count = file.read_at(&mut block, part.start)?;
                             block.truncate(count);
                             Ok(Fetched::Block(block))
                         });
-                        return self.poll_block(cx, part);
+                        return self.poll_block(cx, of, part);
                     }
                 }
             }
         };
-        if block.is_empty() {
+        if bytes.is_empty() {
             // The file has become shorter: the reader sees that bytes are missing.
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
-        let count = block.len() as u64;
-        Poll::Ready(Ok((Piece::Bytes(Bytes::from(block)), count)))
+        let count = bytes.len() as u64;
+        let block = Block { bytes, _memory: self.memory.take().map(Share::with_reader) };
+        Poll::Ready(Ok((Piece::Bytes(Bytes::from_owner(block)), count)))
     }
 }
 
 /// Brings a window into the page cache, and waits for it.
-fn read_through(file: &LocalFile, offset: u64, len: u64) -> io::Result<Fetched> {
+fn read_through(file: &LocalFile, offset: u64, len: u64, job: &Job) -> io::Result<Fetched> {
     let mut block = vec![0; BLOCK_BYTES];
     let mut at = offset;
     while at < offset + len {
+        job.goes_on()?;
         match file.read_at(&mut block, at)? {
             0 => break,
             count => at += count as u64,

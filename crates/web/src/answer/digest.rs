@@ -5,17 +5,19 @@ pub(crate) mod digest_file;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
 use aws_lc_rs::digest;
 use haul_store::{FileId, LocalFile, Stat, Version};
 use http::HeaderMap;
 use http::header::HeaderName;
 use simd_adler32::Adler32;
-use tokio::sync::Semaphore;
 
-use crate::limits::{DIGEST_AT_ONCE_BYTES, DIGEST_FILE_BYTES_MIN, DIGESTS_AT_ONCE, FRESH, MAX_DIGESTS_KEPT};
+use crate::limits::{
+    BACKGROUND_WANTED, DIGEST_AT_ONCE_BYTES, DIGEST_FILE_BYTES_MIN, FRESH, HASHING_TURN_BYTES, MAX_DIGESTS_KEPT,
+};
+use crate::pools::{Client, Job, Pools};
 use crate::request::condition::moment;
 use digest_file::DigestFile;
 
@@ -33,7 +35,15 @@ pub(crate) struct Kept {
     known: Mutex<Known>,
     /// `None`: the next process computes them again.
     file: Option<Mutex<DigestFile>>,
-    at_once: Arc<Semaphore>,
+    background: Mutex<Option<Background>>,
+}
+
+/// The digest of a long file that is computed while no reader waits for it.
+struct Background {
+    of: State,
+    /// When a reader asked for it last.
+    asked: Instant,
+    job: Weak<Job>,
 }
 
 #[derive(Default)]
@@ -65,7 +75,7 @@ impl Known {
 
 impl Default for Kept {
     fn default() -> Kept {
-        Kept { known: Mutex::default(), file: None, at_once: Arc::new(Semaphore::new(DIGESTS_AT_ONCE)) }
+        Kept { known: Mutex::default(), file: None, background: Mutex::default() }
     }
 }
 
@@ -97,13 +107,13 @@ impl Kept {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).digests.get(&state(stat)).copied()
     }
 
-    /// Computes them where they are not known. It reads the whole file, so it runs in the pool.
-    pub(crate) fn of(&self, file: &LocalFile, stat: &Stat) -> io::Result<Digests> {
+    /// Computes them where they are not known. It reads the whole file, in turn with other jobs, and only as long as somebody wants it.
+    pub(crate) fn of(&self, file: &LocalFile, stat: &Stat, job: &Job) -> io::Result<Digests> {
         if let Some(known) = self.known(stat) {
             return Ok(known);
         }
         let begun = SystemTime::now();
-        let digests = compute(file)?;
+        let digests = compute(file, job)?;
         if state(&file.stat()?) != state(stat) {
             return Err(io::Error::other("the file changed while it was read"));
         }
@@ -115,27 +125,65 @@ impl Kept {
     }
 
     /// For a reader who wants them. `None`: they are being computed, or cannot be.
-    pub(crate) async fn wanted(self: &Arc<Kept>, file: &Arc<LocalFile>, stat: &Stat) -> Option<Digests> {
+    pub(crate) async fn wanted(
+        self: &Arc<Kept>,
+        pools: &Arc<Pools>,
+        client: &Client,
+        (file, stat): (&Arc<LocalFile>, &Stat),
+    ) -> Option<Digests> {
         if let Some(known) = self.known(stat) {
             return Some(known);
         }
-        let place = Arc::clone(&self.at_once).try_acquire_owned().ok()?;
+        if stat.size > DIGEST_AT_ONCE_BYTES {
+            self.begin_behind(pools, client, file, stat);
+            return None;
+        }
+        let share = pools.hash_jobs.take(&client.claimant, 1, DIGEST_DEADLINE).await.ok()?;
         let (kept, file, stat) = (Arc::clone(self), Arc::clone(file), stat.clone());
-        let is_short = stat.size <= DIGEST_AT_ONCE_BYTES;
-        let work = tokio::task::spawn_blocking(move || {
-            let digests = kept.of(&file, &stat);
-            drop(place);
+        let work = move |job: &Job| {
+            let digests = kept.of(&file, &stat, job);
+            drop(share);
             digests
-        });
-        if is_short { work.await.ok()?.ok() } else { None }
+        };
+        pools.hashing.run(client, DIGEST_DEADLINE, work).await.ok()?.ok()
+    }
+
+    /// One such job runs at a time, in turn with those that readers wait for. When nobody has asked for its file for a while, it makes way.
+    fn begin_behind(self: &Arc<Kept>, pools: &Arc<Pools>, client: &Client, file: &Arc<LocalFile>, stat: &Stat) {
+        let (of, now) = (state(stat), Instant::now());
+        let mut background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = background.as_mut()
+            && let Some(job) = running.job.upgrade()
+        {
+            if running.of == of {
+                running.asked = now;
+                return;
+            }
+            if now.duration_since(running.asked) < BACKGROUND_WANTED {
+                return;
+            }
+            job.leave();
+        }
+        let Some(thread) = client.threads.hashing.try_take(&client.claimant, 1) else { return };
+        let job = pools.hashing.job(client.claimant.clone(), None);
+        *background = Some(Background { of, asked: now, job: Arc::downgrade(&job) });
+        let (kept, file, stat) = (Arc::clone(self), Arc::clone(file), stat.clone());
+        // A digest that fails is computed again when somebody asks for it.
+        drop(pools.hashing.begin(job, Some(thread), move |job| {
+            job.resumes()?;
+            kept.of(&file, &stat, job).map(drop)
+        }));
     }
 }
 
-fn compute(file: &LocalFile) -> io::Result<Digests> {
+/// A reader waits this long for a digest, with its turn. Then it gets its answer without one.
+const DIGEST_DEADLINE: Duration = Duration::from_secs(60);
+
+fn compute(file: &LocalFile, job: &Job) -> io::Result<Digests> {
     let (mut sha256, mut blake3) = (digest::Context::new(&digest::SHA256), blake3::Hasher::new());
     let mut adler32 = Adler32::new();
     let mut block = vec![0; READ_BYTES];
-    let mut at = 0;
+    let (mut at, mut turn_ends) = (0, HASHING_TURN_BYTES);
     // Each round takes at least one byte of the file.
     loop {
         let count = file.read_at(&mut block, at)?;
@@ -146,6 +194,11 @@ fn compute(file: &LocalFile) -> io::Result<Digests> {
         sha256.update(&block[..count]);
         blake3.update(&block[..count]);
         at += count as u64;
+        job.goes_on()?;
+        if at >= turn_ends {
+            job.takes_turns()?;
+            turn_ends = at + HASHING_TURN_BYTES;
+        }
     }
     let sha256 = sha256.finish().as_ref().try_into().expect("SHA-256 has 32 bytes");
     Ok(Digests { adler32: adler32.finish(), sha256, blake3: *blake3.finalize().as_bytes() })
@@ -295,17 +348,18 @@ mod tests {
             haul_store::Opened::Directory(_) => panic!("it is a file"),
         };
         std::fs::write(&path, vec![7; DIGEST_FILE_BYTES_MIN as usize]).unwrap();
+        let job = Job::for_test();
         let (file, stat) = found();
         while SystemTime::now().duration_since(moment(stat.version.changed())).is_ok_and(|age| age < FRESH) {
             std::thread::park_timeout(FRESH / 4);
         }
-        let digests = Kept::in_file(&top.join("digests")).unwrap().of(&file, &stat).unwrap();
+        let digests = Kept::in_file(&top.join("digests")).unwrap().of(&file, &stat, &job).unwrap();
         let next = Kept::in_file(&top.join("digests")).unwrap();
         assert_eq!(next.known(&stat), Some(digests));
         std::fs::write(&path, vec![8; DIGEST_FILE_BYTES_MIN as usize]).unwrap();
         let (file, stat) = found();
         assert_eq!(next.known(&stat), None);
-        assert_ne!(next.of(&file, &stat).unwrap(), digests);
+        assert_ne!(next.of(&file, &stat, &job).unwrap(), digests);
         assert_eq!(next.known(&stat), None, "it has just changed, and might change again and look alike");
     }
 }

@@ -23,9 +23,12 @@ use super::body::Body;
 use super::digest::hex;
 use super::file::set;
 use super::refusal::Refusal;
-use super::{Asked, in_pool, names};
+use super::{Asked, names};
 use crate::access::Shelf;
-use crate::limits::{LISTING_BLOCK_BYTES, LISTING_BYTES, MAX_NAMES_AT_ONCE, MAX_README_BYTES};
+use crate::limits::{
+    LISTING_BLOCK_BYTES, LISTING_BYTES, MAX_NAMES_AT_ONCE, MAX_README_BYTES, OPEN_DEADLINE, PAGE_DEADLINE,
+};
+use crate::pools::{FOREVER, Job};
 use crate::request::target::{Order, Wishes};
 use listing::{Entry, Listing, Place};
 use order::Key;
@@ -46,7 +49,8 @@ pub(crate) async fn answer(
     let mut response = Response::new(Body::empty());
     if !asked.is_head {
         // The memory comes before the work.
-        let mut share = asked.shared.memory(LISTING_BYTES).await?;
+        let pools = &asked.shared.pools;
+        let mut share = asked.share(&pools.pages, super::kib(LISTING_BYTES), PAGE_DEADLINE).await?;
         let place =
             Place { shelf, reach: asked.reach.clone(), directory, path, kept: Arc::clone(&asked.shared.digests) };
         // A program follows pages. What reads HTML may know no pages, as rclone: it gets all names.
@@ -66,7 +70,8 @@ pub(crate) async fn answer(
             is_first,
             begun: false,
         };
-        let told = in_pool(move || telling.next()).await.map_err(|error| Refusal::of(super::status_of(&error)))?;
+        let told = pools.listings.run(&asked.client, PAGE_DEADLINE, move |job| telling.next(job)).await?;
+        let told = told.map_err(|error| Refusal::of(super::status_of(&error)))?;
         let header = response.headers_mut();
         if let Some(next) = &told.next_page {
             set(header, LINK, &format!("<{next}>; rel=\"next\""));
@@ -74,12 +79,12 @@ pub(crate) async fn answer(
         match told.rest {
             None => {
                 header.insert(CONTENT_LENGTH, told.text.len().into());
-                let kept = super::kib(told.text.len()).min(share.num_permits());
-                drop(share.split(share.num_permits() - kept));
-                *response.body_mut() = Body::full(Bytes::from(told.text)).holding(share);
+                share.shrink_to(super::kib(told.text.len()));
+                *response.body_mut() = Body::full(Bytes::from(told.text));
             }
-            Some(rest) => *response.body_mut() = Body::stream(follow(told.text, rest)).holding(share),
+            Some(rest) => *response.body_mut() = Body::stream(follow(asked, told.text, rest), None),
         }
+        response.body_mut().hold(share.with_reader());
     }
     let header = response.headers_mut();
     set(header, CONTENT_TYPE, if wants_json { "application/json" } else { "text/html; charset=utf-8" });
@@ -92,7 +97,7 @@ pub(crate) async fn answer(
 }
 
 /// Answers with the directory and all beneath it as a tar file.
-pub(crate) fn packed(asked: &Asked, shelf: Arc<Shelf>, path: Vec<u8>) -> Result<Response<Body>, Refusal> {
+pub(crate) async fn packed(asked: &Asked, shelf: Arc<Shelf>, path: Vec<u8>) -> Result<Response<Body>, Refusal> {
     let name = match asked.target.name() {
         b"" => b"files.tar".to_vec(),
         name => [name, b".tar"].concat(),
@@ -100,10 +105,11 @@ pub(crate) fn packed(asked: &Asked, shelf: Arc<Shelf>, path: Vec<u8>) -> Result<
     let body = if asked.is_head {
         Body::empty()
     } else {
-        let busy = |_| Refusal::of(StatusCode::SERVICE_UNAVAILABLE);
-        let place = Arc::clone(&asked.shared.tars).try_acquire_owned().map_err(busy)?;
+        let of_shelf = asked.share(&asked.client.threads.tars, 1, OPEN_DEADLINE).await?;
+        let of_all = asked.share(&asked.shared.pools.tars, 1, OPEN_DEADLINE).await?;
         let packing = archive::Packing { shelf, reach: asked.reach.clone(), top: path };
-        Body::stream(archive::begin(packing, place).map_err(|error| Refusal::of(super::status_of(&error)))?)
+        let blocks = archive::begin(packing, vec![of_shelf, of_all]);
+        Body::stream(blocks.map_err(|error| Refusal::of(super::status_of(&error)))?, None)
     };
     let mut response = Response::new(body);
     let header = response.headers_mut();
@@ -150,10 +156,10 @@ struct Told {
 
 impl Telling {
     /// The next block. It reads the directory, so it runs in the pool.
-    fn next(mut self) -> io::Result<Told> {
+    fn next(mut self, job: &Job) -> io::Result<Told> {
         let mut text = String::new();
         loop {
-            let entries = self.listing.next_entries(ENTRIES_AT_ONCE)?;
+            let entries = self.listing.next_entries(ENTRIES_AT_ONCE, &|| job.goes_on())?;
             let is_end = entries.is_empty();
             let next_page = self.next_page();
             if !self.begun {
@@ -242,8 +248,9 @@ const README_NAMES: [&[u8]; 4] = [b"README", b"README.md", b"README.txt", b"read
 const ENTRIES_AT_ONCE: usize = 256;
 
 /// The first block, and then the others as the reader takes them. Between blocks no thread waits.
-fn follow(first: String, rest: Telling) -> Receiver<io::Result<Bytes>> {
+fn follow(asked: &Asked, first: String, rest: Telling) -> Receiver<io::Result<Bytes>> {
     let (blocks, reader) = channel(1);
+    let (pools, client) = (Arc::clone(&asked.shared.pools), asked.client.clone());
     tokio::spawn(async move {
         let mut told = Told { text: first, rest: Some(rest), next_page: None };
         loop {
@@ -253,7 +260,8 @@ fn follow(first: String, rest: Telling) -> Receiver<io::Result<Bytes>> {
                 return;
             }
             let Some(rest) = rest else { return };
-            match in_pool(move || rest.next()).await {
+            let next = pools.listings.run(&client, FOREVER, move |job| rest.next(job)).await;
+            match next.unwrap_or_else(|_| Err(io::ErrorKind::ResourceBusy.into())) {
                 Ok(next) => told = next,
                 Err(error) => return drop(blocks.send(Err(error)).await),
             }

@@ -7,16 +7,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use haul_store::{LocalFile, Stat};
 use http::header::{
-    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-    HeaderName, LAST_MODIFIED, RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED, RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use super::body::{Body, Segment};
+use super::body::{Body, Reopening, Segment, Supply};
 use super::coding::Coding;
 use super::digest::{Digests, OLD_DIGEST, OldWish, REPR_DIGEST, Wish};
 use super::refusal::{Refusal, refusal};
-use super::{Asked, in_pool, names};
+use super::{Asked, names};
 use crate::limits::{INLINE_BYTES, INLINE_BYTES_MAX};
 use crate::request::condition::{Outcome, Validators};
 use crate::request::range::{self, Part, Wanted};
@@ -27,6 +27,7 @@ pub(crate) async fn answer(
     file: Arc<LocalFile>,
     stat: &Stat,
     coding: Option<Coding>,
+    reopening: Reopening,
 ) -> Result<Response<Body>, Refusal> {
     let validators = Validators::of(stat, coding.map_or("", |coding| coding.name), asked.now);
     let with_ranges = match validators.judge(&asked.header) {
@@ -64,9 +65,16 @@ pub(crate) async fn answer(
         },
     };
     let digests = digests(asked, &file, stat, &validators).await;
-    let body = Body::of_file(Arc::clone(&file), segments, asked.files.clone());
+    // Only what this host has itself is sent by the kernel: it would wait for a server.
+    let files = asked.files.clone().filter(|_| !file.is_remote());
+    let supply = Supply { pools: Arc::clone(&asked.shared.pools), client: asked.client.clone() };
+    let body = Body::of_file(Arc::clone(&file), segments, files.clone(), supply);
     let length = body.len();
-    let body = if asked.is_head { Body::empty() } else { inline(asked, body, &file).await? };
+    let body = match asked.is_head {
+        true => Body::empty(),
+        false if asked.is_http2 => body.for_stream(reopening),
+        false => inline(asked, body, &file, files.is_some()).await?,
+    };
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let header = response.headers_mut();
@@ -74,6 +82,9 @@ pub(crate) async fn answer(
     header.insert(CONTENT_LENGTH, length.into());
     set(header, CONTENT_TYPE, &content_type);
     header.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if names::may_run(&content_type) {
+        header.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
+    }
     if let Some(range) = content_range {
         set(header, CONTENT_RANGE, &range);
     }
@@ -109,35 +120,30 @@ async fn digests(asked: &Asked, file: &Arc<LocalFile>, stat: &Stat, validators: 
     if !is_wanted || validators.is_weak {
         return None;
     }
-    asked.shared.digests.wanted(file, stat).await
+    asked.shared.digests.wanted(&asked.shared.pools, &asked.client, (file, stat)).await
 }
 
-/// A small part is read here, so that it leaves in one write with its header. A larger one that passes through this
-/// process gets its share of the memory.
-async fn inline(asked: &Asked, mut body: Body, file: &Arc<LocalFile>) -> Result<Body, Refusal> {
+/// A small part is read here, so that it leaves in one write with its header.
+async fn inline(asked: &Asked, mut body: Body, file: &Arc<LocalFile>, has_queue: bool) -> Result<Body, Refusal> {
     let small = body.only_part().filter(|part| part.len() <= INLINE_BYTES_MAX);
-    let is_cached = small.is_some_and(|part| file.is_surely_cached(part.start, part.len()));
-    let Some(part) = small.filter(|part| part.len() <= INLINE_BYTES || asked.files.is_none() || !is_cached) else {
-        if asked.files.is_some() || body.len() == 0 {
-            if is_cached {
-                body.is_cached();
-            }
-            return Ok(body);
+    let is_cached = !file.is_remote() && small.is_some_and(|part| file.is_surely_cached(part.start, part.len()));
+    let Some(part) = small.filter(|part| part.len() <= INLINE_BYTES || !has_queue || !is_cached) else {
+        if is_cached {
+            body.is_cached();
         }
-        let (memory, block) = asked.shared.blocks(body.len()).await?;
-        return Ok(body.holding(memory).in_blocks_of(block));
+        return Ok(body);
     };
     let mut bytes = vec![0; part.len() as usize];
-    let at_once = if is_cached {
-        file.read_at(&mut bytes, part.start).map(Some)
-    } else {
-        file.read_cached_at(&mut bytes, part.start)
+    let at_once = match is_cached {
+        true => file.read_at(&mut bytes, part.start).map(Some),
+        false if file.is_remote() => Ok(None),
+        false => file.read_cached_at(&mut bytes, part.start),
     };
     let read = match at_once {
         Ok(Some(count)) if count == bytes.len() => Ok((bytes, count)),
         _ => {
             let file = Arc::clone(file);
-            in_pool(move || file.read_at(&mut bytes, part.start).map(|count| (bytes, count))).await
+            asked.on_disk(move |_| file.read_at(&mut bytes, part.start).map(|count| (bytes, count))).await?
         }
     };
     Ok(match read {

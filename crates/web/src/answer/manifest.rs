@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use haul_store::{Kind, Opened, Patience, Time};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::digest::Kept;
 use crate::access::Shelf;
+use crate::budget::Share;
 use crate::limits::{MANIFEST_BLOCK_BYTES, MANIFEST_BLOCKS, MAX_MANIFEST_DEPTH, MAX_MANIFEST_NAMES};
+use crate::pools::{Job, Pool};
 
 /// One file of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,31 +41,33 @@ pub(super) struct Making {
     pub(super) format: Arc<dyn ManifestFormat>,
 }
 
-/// Begins a manifest in a thread of the pool. A file that cannot be read ends it without its last line.
-pub(super) fn begin(making: Making, place: OwnedSemaphorePermit) -> Receiver<io::Result<Bytes>> {
-    let (mut out, reader) = Out::to_reader();
-    tokio::task::spawn_blocking(move || {
-        let mut walk = Walk { making: &making, waiting: vec![(Vec::new(), Kind::Directory)] };
+/// Begins a manifest in a thread. It has its turn file by file, and ends when its reader leaves. A file that cannot be read ends it without
+/// its last line.
+pub(super) fn begin(making: Making, pool: &Arc<Pool>, job: Arc<Job>, mut out: Out) {
+    drop(pool.begin(job, None, move |job| {
+        let mut walk = Walk { making: &making, job, waiting: vec![(Vec::new(), Kind::Directory)] };
         let written = making.format.write(&mut || walk.next(), &mut out).and_then(|()| out.flush());
         if let Err(error) = written {
             // A reader that has left hears nothing.
             let _ = out.blocks.blocking_send(Err(error));
         }
-        drop(place);
-    });
-    reader
+        Ok(())
+    }));
 }
 
-/// Blocks on their way to the reader. A slow reader holds up the walk.
+/// Blocks on their way to the reader. A slow reader holds up the walk, and nobody else: the job has no place meanwhile.
 pub(super) struct Out {
     text: Vec<u8>,
     blocks: Sender<io::Result<Bytes>>,
+    /// What all readers share: it only waits for the reader while a block does.
+    shares: Vec<Share>,
+    job: Option<Arc<Job>>,
 }
 
 impl Out {
-    pub(super) fn to_reader() -> (Out, Receiver<io::Result<Bytes>>) {
+    pub(super) fn to_reader(shares: Vec<Share>, job: Option<Arc<Job>>) -> (Out, Receiver<io::Result<Bytes>>) {
         let (blocks, reader) = channel(MANIFEST_BLOCKS);
-        (Out { text: Vec::with_capacity(MANIFEST_BLOCK_BYTES), blocks }, reader)
+        (Out { text: Vec::with_capacity(MANIFEST_BLOCK_BYTES), blocks, shares, job }, reader)
     }
 
     /// Where the reader hears of an error, which ends the answer early.
@@ -74,6 +78,23 @@ impl Out {
     /// Sends what is left.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.flush()
+    }
+
+    fn send(&mut self, block: Bytes) -> io::Result<()> {
+        let left = || io::Error::from(io::ErrorKind::BrokenPipe);
+        match self.blocks.try_send(Ok(block)) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(left()),
+            Err(TrySendError::Full(block)) => {
+                if let Some(job) = &self.job {
+                    job.rests();
+                }
+                self.shares.iter_mut().for_each(|share| share.waits_for_reader(true));
+                let sent = self.blocks.blocking_send(block).map_err(|_| left());
+                self.shares.iter_mut().for_each(|share| share.waits_for_reader(false));
+                sent
+            }
+        }
     }
 }
 
@@ -91,12 +112,13 @@ impl Write for Out {
             return Ok(());
         }
         let block = std::mem::replace(&mut self.text, Vec::with_capacity(MANIFEST_BLOCK_BYTES));
-        self.blocks.blocking_send(Ok(Bytes::from(block))).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        self.send(Bytes::from(block))
     }
 }
 
 struct Walk<'a> {
     making: &'a Making,
+    job: &'a Job,
     /// Paths beneath the top that are still to be looked at, the next one last.
     waiting: Vec<(Vec<u8>, Kind)>,
 }
@@ -107,17 +129,18 @@ impl Walk<'_> {
             if !matches!(kind, Kind::File | Kind::Directory) {
                 continue;
             }
+            self.job.takes_turns()?;
             let whole = joined(&self.making.top, &path);
             match self.making.shelf.directory.find(&whole, Patience::ForDisk) {
                 Ok(Opened::File(file, stat)) => {
-                    let blake3 = self.making.kept.of(&file, &stat)?.blake3;
+                    let blake3 = self.making.kept.of(&file, &stat, self.job)?.blake3;
                     return Ok(Some(ManifestFile { path, size: stat.size, mtime: stat.mtime, blake3 }));
                 }
                 Ok(Opened::Directory(directory)) => {
                     if path.split(|byte| *byte == b'/').count() > MAX_MANIFEST_DEPTH {
                         return Err(io::Error::other("the directory is too deep for a manifest"));
                     }
-                    let (mut names, is_cut) = directory.names(MAX_MANIFEST_NAMES)?;
+                    let (mut names, is_cut) = directory.names(MAX_MANIFEST_NAMES, &mut || self.job.goes_on())?;
                     if is_cut {
                         return Err(io::Error::other("a directory has too many names for a manifest"));
                     }

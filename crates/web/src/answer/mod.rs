@@ -12,27 +12,25 @@ pub(crate) mod refusal;
 
 use std::io;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use haul_store::{LocalFile, Opened, Patience, Stat};
+use haul_store::{Opened, Patience};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
 use crate::access::Shelf;
-use crate::limits::{
-    BLOCK_BYTES, BODY_MEMORY_BYTES, BODY_MEMORY_DEADLINE, MANIFESTS_AT_ONCE, SCARCE_BLOCK_BYTES, TARS_AT_ONCE,
-};
+use crate::budget::{Budget, Share};
+use crate::limits::OPEN_DEADLINE;
+use crate::pools::{Client, Job, KIB, Leaving, Pools};
 use crate::request::target::{BadTarget, Target};
 use crate::token::Reach;
 use crate::transport::piece::Queue;
 
-use body::Body;
+use body::{Body, Reopening};
 use coding::Coding;
 use digest::Kept;
-use manifest::{Making, ManifestFormat};
+use manifest::{Making, ManifestFormat, Out};
 use refusal::{Refusal, refusal};
 
 /// A request, as far as answers need it.
@@ -45,53 +43,42 @@ pub(crate) struct Asked {
     pub(crate) now: SystemTime,
     /// Where ranges of files may go. `None`: their bytes pass through this process.
     pub(crate) files: Option<Queue>,
+    /// Its reader opens a window before it takes anything.
+    pub(crate) is_http2: bool,
+    /// Who work is done for.
+    pub(crate) client: Client,
     /// What all answers share.
     pub(crate) shared: Arc<Shared>,
 }
 
 /// What all answers share.
 pub(crate) struct Shared {
-    /// In KiB: see [`crate::limits::BODY_MEMORY_BYTES`].
-    memory: Arc<Semaphore>,
+    pub(crate) pools: Arc<Pools>,
     digests: Arc<Kept>,
-    manifests: Arc<Semaphore>,
-    tars: Arc<Semaphore>,
     format: Arc<dyn ManifestFormat>,
 }
 
 impl Shared {
-    pub(crate) fn new(format: Arc<dyn ManifestFormat>, digests: Kept) -> Shared {
-        Shared {
-            memory: Arc::new(Semaphore::new(BODY_MEMORY_BYTES / KIB)),
-            digests: Arc::new(digests),
-            manifests: Arc::new(Semaphore::new(MANIFESTS_AT_ONCE)),
-            tars: Arc::new(Semaphore::new(TARS_AT_ONCE)),
-            format,
-        }
-    }
-
-    /// A share of the memory for bodies. It waits for others to end, but not for long.
-    async fn memory(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
-        let wanted = u32::try_from(kib(bytes)).unwrap_or(u32::MAX);
-        let share = Arc::clone(&self.memory).acquire_many_owned(wanted);
-        match tokio::time::timeout(BODY_MEMORY_DEADLINE, share).await {
-            Ok(Ok(share)) => Ok(share),
-            _ => Err(Refusal::of(StatusCode::SERVICE_UNAVAILABLE)),
-        }
+    pub(crate) fn new(format: Arc<dyn ManifestFormat>, digests: Kept) -> io::Result<Shared> {
+        Ok(Shared { pools: Arc::new(Pools::new()?), digests: Arc::new(digests), format })
     }
 }
 
-impl Shared {
-    /// The share of a body of this length that goes block by block, and the size of its blocks.
-    async fn blocks(&self, length: u64) -> Result<(OwnedSemaphorePermit, usize), Refusal> {
-        let is_scarce = self.memory.available_permits() < BODY_MEMORY_BYTES / KIB / 2;
-        let block = if is_scarce { SCARCE_BLOCK_BYTES } else { BLOCK_BYTES };
-        let share = usize::try_from(length).unwrap_or(usize::MAX).min(2 * block);
-        Ok((self.memory(share).await?, block))
+impl Asked {
+    /// Runs what may wait for a disk.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Job) -> io::Result<T> + Send + 'static,
+    ) -> Result<io::Result<T>, Refusal> {
+        Ok(self.shared.pools.disk.run(&self.client, OPEN_DEADLINE, work).await?)
+    }
+
+    /// A share of a budget, when it is its turn.
+    async fn share(&self, budget: &Arc<Budget>, amount: usize, patience: Duration) -> Result<Share, Refusal> {
+        let share = budget.take(&self.client.claimant, amount, patience).await;
+        share.map_err(|_| Refusal::of(StatusCode::SERVICE_UNAVAILABLE))
     }
 }
-
-const KIB: usize = 1 << 10;
 
 /// What a share of the memory counts in.
 fn kib(bytes: usize) -> usize {
@@ -150,43 +137,88 @@ fn is_plain(host: &Authority) -> bool {
 
 /// Answers a request that may read in `shelf`.
 pub(crate) async fn answer(asked: Asked, shelf: Arc<Shelf>, uri: &Uri) -> Result<Response<Body>, Refusal> {
-    let opened = match shelf.directory.find(&asked.target.path, Patience::None) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => find(&asked, &shelf).await,
-        Err(error) if has_links(&error) => find(&asked, &shelf).await,
-        found => found.map(|opened| (opened, None)),
+    let asked = &asked;
+    let sought = Sought {
+        path: asked.target.path.clone(),
+        reach: asked.reach.clone(),
+        codings: coding::taken(&asked.header).collect(),
     };
-    let (opened, real) = opened.map_err(|error| Refusal::of(status_of(&error)))?;
+    let found = match sought.find(&shelf, Patience::None) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock || has_links(&error) => {
+            let shelf = Arc::clone(&shelf);
+            asked.on_disk(move |_| sought.find(&shelf, Patience::ForDisk)).await?
+        }
+        found => found,
+    };
+    let Found { opened, coding, real } = found.map_err(|error| Refusal::of(status_of(&error)))?;
     let path = real.unwrap_or_else(|| asked.target.path.clone());
     match opened {
         Opened::File(..) if asked.target.is_directory => Err(Refusal::of(StatusCode::NOT_FOUND)),
         Opened::File(file, stat) => {
-            let (file, stat, coding) = match neighbour(&asked, &shelf, &path, &stat) {
-                Some((file, stat, coding)) => (file, stat, Some(coding)),
-                None => (file, stat, None),
-            };
-            file::answer(&asked, Arc::new(file), &stat, coding).await
+            let path = [path.as_slice(), coding.map_or(b"".as_slice(), |coding| coding.suffix)].concat();
+            file::answer(asked, Arc::new(file), &stat, coding, Reopening { shelf, path, stat: stat.clone() }).await
         }
         Opened::Directory(_) if !asked.target.is_directory => Ok(to_the_slash(&asked.target.path, uri.query())),
-        Opened::Directory(_) if asked.target.wishes.tar => directory::packed(&asked, shelf, path),
-        Opened::Directory(_) if asked.target.wishes.manifest => manifest_of(&asked, shelf, path),
-        Opened::Directory(directory) => directory::answer(&asked, shelf, path, directory).await,
+        Opened::Directory(_) if asked.target.wishes.tar => directory::packed(asked, shelf, path).await,
+        Opened::Directory(_) if asked.target.wishes.manifest => manifest_of(asked, shelf, path).await,
+        Opened::Directory(directory) => directory::answer(asked, shelf, path, directory).await,
     }
 }
 
-/// Where the path leads, and its form without links where it has some. A link leads a reader only to where the reader may go.
-async fn find(asked: &Asked, shelf: &Arc<Shelf>) -> io::Result<(Opened, Option<Vec<u8>>)> {
-    let (shelf, path, reach) = (Arc::clone(shelf), asked.target.path.clone(), asked.reach.clone());
-    in_pool(move || match shelf.directory.find(&path, Patience::ForDisk) {
-        Err(error) if has_links(&error) => {
-            let real = shelf.directory.without_links(&path)?;
-            if !reach.includes(&real) {
-                return Err(io::ErrorKind::PermissionDenied.into());
+/// What a request looks for.
+struct Sought {
+    path: Vec<u8>,
+    reach: Reach,
+    codings: Vec<Coding>,
+}
+
+/// What it has found.
+struct Found {
+    opened: Opened,
+    /// It is a file's compressed neighbour.
+    coding: Option<Coding>,
+    /// The path without links, where the one that was asked for has some.
+    real: Option<Vec<u8>>,
+}
+
+impl Sought {
+    /// Where the path leads. A link leads a reader only to where the reader may go, and is not followed without patience.
+    fn find(&self, shelf: &Shelf, patience: Patience) -> io::Result<Found> {
+        let (opened, real) = match shelf.directory.find(&self.path, patience) {
+            Err(error) if has_links(&error) && patience == Patience::ForDisk => {
+                let real = shelf.directory.without_links(&self.path)?;
+                if !self.reach.includes(&real) {
+                    return Err(io::ErrorKind::PermissionDenied.into());
+                }
+                (shelf.directory.find(&real, patience)?, Some(real))
             }
-            Ok((shelf.directory.find(&real, Patience::ForDisk)?, Some(real)))
-        }
-        found => Ok((found?, None)),
-    })
-    .await
+            found => (found?, None),
+        };
+        let path = real.as_deref().unwrap_or(&self.path);
+        let (opened, coding) = match self.neighbour(shelf, path, &opened, patience) {
+            Some((neighbour, coding)) => (neighbour, Some(coding)),
+            None => (opened, None),
+        };
+        Ok(Found { opened, coding, real })
+    }
+
+    /// The file's compressed neighbour, if the reader takes and may read it, and it is not older than the file. One that the kernel does not
+    /// have in memory is not waited for, unless the file was.
+    fn neighbour(&self, shelf: &Shelf, path: &[u8], opened: &Opened, patience: Patience) -> Option<(Opened, Coding)> {
+        let Opened::File(_, stat) = opened else { return None };
+        self.codings.iter().find_map(|coding| {
+            let path = [path, coding.suffix].concat();
+            if !self.reach.includes(&path) {
+                return None;
+            }
+            match shelf.directory.find(&path, patience) {
+                Ok(Opened::File(file, found)) if found.mtime >= stat.mtime => {
+                    Some((Opened::File(file, found), *coding))
+                }
+                _ => None,
+            }
+        })
+    }
 }
 
 /// The kernel refused a link on the way. One without `openat2` says of a link in a directory's place that it is no directory.
@@ -194,41 +226,26 @@ fn has_links(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix_errno::LOOP) || error.kind() == io::ErrorKind::NotADirectory
 }
 
-/// The file's compressed neighbour, if the reader takes it, and it is not older than the file. One that the kernel does
-/// not have in memory is not waited for.
-fn neighbour(asked: &Asked, shelf: &Shelf, path: &[u8], stat: &Stat) -> Option<(LocalFile, Stat, Coding)> {
-    coding::taken(&asked.header).find_map(|coding| {
-        let path = [path, coding.suffix].concat();
-        if !asked.reach.includes(&path) {
-            return None;
-        }
-        match shelf.directory.find(&path, Patience::None) {
-            Ok(Opened::File(file, found)) if found.mtime >= stat.mtime => Some((file, found, coding)),
-            _ => None,
-        }
-    })
-}
-
-fn manifest_of(asked: &Asked, shelf: Arc<Shelf>, top: Vec<u8>) -> Result<Response<Body>, Refusal> {
+async fn manifest_of(asked: &Asked, shelf: Arc<Shelf>, top: Vec<u8>) -> Result<Response<Body>, Refusal> {
     let body = if asked.is_head {
         Body::empty()
     } else {
-        let busy = |_| Refusal::of(StatusCode::SERVICE_UNAVAILABLE);
-        let place = Arc::clone(&asked.shared.manifests).try_acquire_owned().map_err(busy)?;
+        let pools = &asked.shared.pools;
+        let of_shelf = asked.share(&asked.client.threads.hashing, 1, OPEN_DEADLINE).await?;
+        let of_all = asked.share(&pools.hash_jobs, 1, OPEN_DEADLINE).await?;
         let making =
             Making { shelf, top, kept: Arc::clone(&asked.shared.digests), format: Arc::clone(&asked.shared.format) };
-        Body::stream(manifest::begin(making, place))
+        let job = pools.hashing.job(asked.client.claimant.clone(), None);
+        let (out, blocks) = Out::to_reader(vec![of_shelf, of_all], Some(Arc::clone(&job)));
+        let leaving = Leaving::new(&job);
+        manifest::begin(making, &pools.hashing, job, out);
+        Body::stream(blocks, Some(leaving))
     };
     let mut response = Response::new(body);
     let header = response.headers_mut();
     header.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     header.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
-}
-
-/// Runs what may wait for a disk.
-pub(crate) async fn in_pool<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|failed| Err(io::Error::other(failed)))
 }
 
 fn status_of(error: &io::Error) -> StatusCode {
@@ -265,35 +282,4 @@ fn to_the_slash(path: &[u8], query: Option<&str>) -> Response<Body> {
         response.headers_mut().insert(LOCATION, location);
     }
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::Limits;
-
-    struct NoForm;
-
-    impl ManifestFormat for NoForm {
-        fn write(
-            &self,
-            _: &mut dyn FnMut() -> io::Result<Option<manifest::ManifestFile>>,
-            _: &mut dyn io::Write,
-        ) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn there_is_a_share_for_as_many_readers_as_there_are_connections() {
-        let shared = Shared::new(Arc::new(NoForm), Kept::default());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let shares: Vec<_> = (0..Limits::default().connections)
-            .map(|_| runtime.block_on(shared.blocks(u64::MAX)).expect("a share"))
-            .collect();
-        let large = shares.iter().filter(|(_, block)| *block == BLOCK_BYTES).count();
-        assert!((1024..2048).contains(&large), "{large}");
-        drop(shares);
-        assert_eq!(runtime.block_on(shared.blocks(9)).map(|(_, block)| block), Ok(BLOCK_BYTES));
-    }
 }

@@ -91,6 +91,28 @@ pub(crate) fn media_type(name: &[u8]) -> String {
     }
 }
 
+/// Whether a browser might run what is in a document of this type. Somebody else than the operator may have written the document, and its
+/// scripts would act with the rights of this site. A type that we do not know counts as one.
+pub(crate) fn may_run(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let is_passive = match essence.split_once('/') {
+        Some(("image", kind)) => !kind.ends_with("+xml"),
+        Some(("audio" | "video" | "font", _)) => true,
+        _ => PASSIVE_TYPES.contains(&essence.as_str()),
+    };
+    !is_passive
+}
+
+/// Browsers show or save these, and have their own sandbox for PDF: with ours they would not show it.
+const PASSIVE_TYPES: [&str; 6] = [
+    "text/plain",
+    "application/octet-stream",
+    "application/pdf",
+    "application/gzip",
+    "application/zip",
+    "application/json",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +128,17 @@ mod tests {
             disposition("ü \"x\"\r\n%41.txt".as_bytes()),
             "attachment; filename=\"_ _22x_22_0D_0A_2541.txt\"; filename*=UTF-8''%C3%BC%20%22x%22%0D%0A%2541.txt"
         );
+    }
+
+    #[test]
+    fn what_a_browser_may_run_is_known_by_its_type() {
+        for name in ["a.html", "a.HTM", "a.xhtml", "a.svg", "a.svgz", "a.xml", "a.rss", "a.xsl", "a.js"] {
+            assert!(may_run(&media_type(name.as_bytes())), "{name}");
+        }
+        for name in ["a.txt", "a", "a.png", "a.pdf", "a.mp4", "a.tar.gz", "a.json", "a.fits"] {
+            assert!(!may_run(&media_type(name.as_bytes())), "{name}");
+        }
+        assert!(may_run("TEXT/HTML;charset=x") && may_run("application/atom+xml") && may_run(""));
     }
 
     #[test]

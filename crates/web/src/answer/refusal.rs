@@ -8,6 +8,7 @@ use http::{HeaderValue, Response, StatusCode};
 
 use super::body::Body;
 use crate::limits::RETRY_AFTER_S;
+use crate::pools::Busy;
 use crate::token::Refused;
 
 /// A refusal.
@@ -20,6 +21,12 @@ pub(crate) struct Refusal {
     pub(crate) challenge: Option<Cow<'static, str>>,
     /// What the reader may know beyond the status.
     pub(crate) reason: Option<String>,
+}
+
+impl From<Busy> for Refusal {
+    fn from(_: Busy) -> Refusal {
+        Refusal::of(StatusCode::SERVICE_UNAVAILABLE)
+    }
 }
 
 impl Refusal {

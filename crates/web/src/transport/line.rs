@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 
 use watchdog::Watchdog;
 
-use crate::limits::MIN_STREAM_BYTES;
+use crate::limits::{MIN_STREAM_BYTES, SILENT_LOOKS, SILENT_LOOKS_OF_BUSY, STANDS_STILL};
 
 /// Shared by a connection and those who answer on it. All run in one thread at a time, so the order of the single
 /// marks does not matter.
@@ -29,6 +29,8 @@ pub(crate) struct Line {
     blocked_us: AtomicU64,
     /// Bytes written since the last [`Line::takes_little`].
     sent: AtomicU64,
+    /// When something was last written, or a request came, in milliseconds of the watchdog's clock.
+    moved_ms: AtomicU64,
     /// Requests whose answers are not yet given out.
     in_flight: AtomicU32,
     /// Those whose next bytes wait for a rate of ours.
@@ -46,12 +48,17 @@ pub(crate) struct Line {
     may_leave: bool,
     /// The watchdog's look before its reader fell silent: see [`Watchdog::look_at_silent`].
     silent_since: AtomicU32,
+    /// Requests that it has brought so far, as far as that matters: more than one makes it one that asks again and again.
+    asked: AtomicU32,
     /// The watchdog has it in its list of silent ones.
     is_listed: AtomicBool,
     /// Its reader has been silent for more than a moment, so its task should end.
     leaves: AtomicBool,
     task: Mutex<Option<Waker>>,
 }
+
+/// The answers to several pings or settings in one write.
+const LITTLE_BYTES: usize = 512;
 
 /// A moment that does not come.
 const NEVER: u64 = u64::MAX;
@@ -79,6 +86,7 @@ impl Line {
             blocked_since_us: AtomicU64::new(NEVER),
             blocked_us: AtomicU64::new(0),
             sent: AtomicU64::new(0),
+            moved_ms: AtomicU64::new(watchdog.now_ms()),
             in_flight: AtomicU32::new(0),
             held_back: AtomicU32::new(0),
             phase: AtomicU8::new(phase::SILENT),
@@ -88,6 +96,7 @@ impl Line {
             is_cut: AtomicBool::new(false),
             may_leave,
             silent_since: AtomicU32::new(0),
+            asked: AtomicU32::new(0),
             is_listed: AtomicBool::new(false),
             leaves: AtomicBool::new(false),
             task: Mutex::new(None),
@@ -124,8 +133,9 @@ impl Line {
     }
 
     /// For a connection that has rested without a task. Its deadline stays.
-    pub(crate) fn again(watchdog: &Arc<Watchdog>, due_ms: u64) -> Arc<Line> {
+    pub(crate) fn again(watchdog: &Arc<Watchdog>, due_ms: u64, has_asked: bool) -> Arc<Line> {
         let line = Line::new(watchdog, true);
+        line.asked.store(has_asked.into(), Ordering::Relaxed);
         line.reading_due.store(due_ms, Ordering::Relaxed);
         line
     }
@@ -177,6 +187,8 @@ impl Line {
     // ---- Requests ----
 
     pub(crate) fn begins(&self) {
+        let asked = self.asked.load(Ordering::Relaxed);
+        self.asked.store(asked.saturating_add(1), Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         if self.phase.load(Ordering::Relaxed) != phase::HTTP2 {
             self.phase.store(phase::ASKED, Ordering::Relaxed);
@@ -250,6 +262,20 @@ impl Line {
 
     pub(crate) fn sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        if self.counts_as_moving(bytes) {
+            self.moved_ms.store(self.watchdog.now_ms(), Ordering::Relaxed);
+        }
+    }
+
+    /// Over HTTP/2 a reader that takes nothing may still have pings answered.
+    fn counts_as_moving(&self, bytes: usize) -> bool {
+        bytes > LITTLE_BYTES || self.phase.load(Ordering::Relaxed) != phase::HTTP2
+    }
+
+    /// Whether its reader has taken nothing for a while, and not for our own sake.
+    pub(crate) fn stands_still(&self) -> bool {
+        let since_ms = self.watchdog.now_ms().saturating_sub(self.moved_ms.load(Ordering::Relaxed));
+        u128::from(since_ms) >= STANDS_STILL.as_millis() && self.held_back.load(Ordering::Relaxed) == 0
     }
 
     // ---- The watchdog ----
@@ -262,11 +288,20 @@ impl Line {
             || self.writing_due.load(Ordering::Relaxed) <= now_ms
     }
 
+    /// Looks of the watchdog until its silence counts. To leave and come back costs as much as two small requests, so one that asks again
+    /// and again has longer.
+    pub(super) fn silent_looks(&self) -> u32 {
+        match self.asked.load(Ordering::Relaxed) {
+            0 | 1 => SILENT_LOOKS,
+            _ => SILENT_LOOKS_OF_BUSY,
+        }
+    }
+
     pub(super) fn is_silent(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == phase::SILENT
     }
 
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
         self.wake();
     }
@@ -379,12 +414,28 @@ mod tests {
         assert!(!watchdog.look_at_silent(), "nobody is left to look at");
         assert_eq!([&busy, &over_tls].map(|line| line.leaves()), [None; 2]);
         let due_ms = line.leaves().expect("it was silent");
-        assert_eq!(Line::again(&watchdog, due_ms - 1).reading_due.load(Ordering::Relaxed), due_ms - 1);
+        assert_eq!(Line::again(&watchdog, due_ms - 1, false).reading_due.load(Ordering::Relaxed), due_ms - 1);
         busy.rests();
         assert!(watchdog.look_at_silent() && busy.leaves().is_none(), "its silence has just begun");
         assert!(!watchdog.look_at_silent() && busy.leaves().is_some());
         busy.rests();
         assert_eq!(busy.leaves(), None, "it could not leave, and rests on");
+    }
+
+    #[test]
+    fn a_reader_that_asks_again_and_again_keeps_its_task_through_short_pauses() {
+        let (watchdog, line) = line();
+        for has_asked in [false, true] {
+            let busy = Line::again(&watchdog, NEVER, has_asked);
+            asked_and_answered(&busy);
+            busy.rests();
+            let looks = (1..100).find(|_| {
+                watchdog.look_at_silent();
+                busy.leaves().is_some()
+            });
+            assert_eq!(looks, Some(if has_asked { SILENT_LOOKS_OF_BUSY } else { SILENT_LOOKS }));
+        }
+        drop(line);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use haul_net::{Listener, Policies};
 use haul_store::Published;
-use haul_web::access::{Access, Asker, Shelf};
+use haul_web::access::{Access, Asker, Lookup, Shelf};
 use haul_web::token::Secret;
 use haul_web::{Cors, Limits, ManifestFile, ManifestFormat, Options, Service};
 
@@ -44,7 +44,7 @@ pub fn serve_to(limits: Limits, cors: Option<Cors>) -> Served {
     std::os::unix::fs::symlink("/etc/passwd", top.join("public/link")).unwrap();
     let shelf = |name: &str| {
         let directory = Published::open(&top.join(name)).unwrap();
-        Arc::new(Shelf { directory, name: name.to_owned() })
+        Arc::new(Shelf::new(directory, name.to_owned()))
     };
     let access = Arc::new(TwoShelves { public: shelf("public"), private: shelf("private") });
     let port = || Listener::bind_to(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
@@ -93,11 +93,15 @@ struct TwoShelves {
 }
 
 impl Access for TwoShelves {
-    fn shelf(&self, asker: &Asker) -> Option<Arc<Shelf>> {
-        match asker {
+    fn look_up(&self, asker: &Asker) -> Lookup {
+        Lookup::Found(match asker {
             Asker::Token(who) => (who == "token:lab").then(|| Arc::clone(&self.private)),
             _ => Some(Arc::clone(&self.public)),
-        }
+        })
+    }
+
+    fn open(self: Arc<Self>, _: &Asker) -> Option<Box<dyn FnOnce() + Send>> {
+        None
     }
 }
 
@@ -151,7 +155,18 @@ impl Answer {
 /// GET with further fields, on a connection of its own.
 pub fn get(address: SocketAddr, target: &str, fields: &str) -> Answer {
     let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
-    let said = answers(address, request.as_bytes());
+    parsed(answers(address, request.as_bytes()))
+}
+
+/// GET on this connection, which ends with the answer.
+pub fn get_on(mut stream: TcpStream, target: &str) -> Answer {
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    parsed(said)
+}
+
+fn parsed(said: Vec<u8>) -> Answer {
     let end = said.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer");
     let head = String::from_utf8(said[..end].to_vec()).unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();

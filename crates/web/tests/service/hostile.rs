@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use haul_web::Limits;
 
-use crate::harness::{connect, get, serve};
+use crate::harness::{answers, connect, get, serve};
 use crate::http2::{CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PREFACE, RST_STREAM, SETTINGS, asks_for, frame};
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -179,4 +179,26 @@ fn a_header_that_goes_on_in_frame_after_frame_ends_its_connection() {
     let ended = stream.read_to_end(&mut said);
     assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
     assert_eq!(get(served.address, "/ten", "").status, 200);
+}
+
+#[test]
+fn malformed_requests_leave_a_line() {
+    let served = serve(Limits::default());
+    for (bytes, expected) in [
+        (&b"GET / HTTP/9.9\r\n\r\n"[..], "malformed request"),
+        (b"\x16\x03\x01 no clear text\r\n\r\n", "malformed request"),
+        (b"GET /ten HTTP/1.1\r\nBad Field: x\r\nHost: h\r\n\r\n", "malformed request"),
+        (b"GET /../x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", "GET /../x 400"),
+        (b"GET /ten HTTP/1.1\r\nConnection: close\r\n\r\n", "GET /ten 400"),
+        (b"DELETE /ten HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", "DELETE /ten 405"),
+    ] {
+        served.log.lock().unwrap().clear();
+        answers(served.address, bytes);
+        let told = (0..200).find_map(|_| {
+            let log = served.log.lock().unwrap().join("\n");
+            std::thread::park_timeout(Duration::from_millis(10));
+            log.contains(expected).then_some(log)
+        });
+        assert!(told.is_some_and(|log| log.contains("127.0.0.1:")), "{}", bytes.escape_ascii());
+    }
 }

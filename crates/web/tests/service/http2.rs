@@ -38,6 +38,14 @@ pub fn asks_for(path: &str) -> Vec<u8> {
     [&[0x82, 0x86, 0x41, 1, b'h', 0x44, path.len() as u8], path.as_bytes()].concat()
 }
 
+/// The same with another method: `0` is HEAD, as a literal.
+pub fn asks_with(method: u8, path: &str) -> Vec<u8> {
+    match method {
+        0 => [&[0x02, 4], &b"HEAD"[..], &asks_for(path)[1..]].concat(),
+        indexed => [&[indexed], &asks_for(path)[1..]].concat(),
+    }
+}
+
 /// A connection on which both have said what they can.
 struct Spoken {
     stream: TcpStream,

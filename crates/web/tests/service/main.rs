@@ -2,6 +2,7 @@
 
 mod conformance;
 mod directories;
+mod floods;
 mod harness;
 mod hostile;
 mod http2;

@@ -99,6 +99,50 @@ fn digests_and_a_manifest_are_those_of_the_bytes() {
 
 /// FAULTS.md A20: nobody reads in the directory of another.
 #[test]
+fn a_token_for_a_path_opens_no_neighbour_of_it() {
+    let served = serve(Limits::default());
+    for name in ["x", "x.gz", "x.zst"] {
+        fs::write(served.top.join("../private").join(name), name).unwrap();
+    }
+    fs::create_dir(served.top.join("../private/d")).unwrap();
+    for name in ["d/y", "d/y.gz"] {
+        fs::write(served.top.join("../private").join(name), name).unwrap();
+    }
+    let wide = secret().issue("token:lab", [1; 16]).unwrap();
+    let ask = |target: &str, path: &str| {
+        let token = wide.clone().narrowed(Condition::path(path.as_bytes())).unwrap();
+        let fields = format!("Accept-Encoding: zstd, gzip\r\nAuthorization: Bearer {}\r\n", *token.to_text());
+        get(served.address, target, &fields).body
+    };
+    assert_eq!(ask("/x", "/x"), b"x");
+    assert_eq!(ask("/x", ""), b"x.zst", "a token for all opens it");
+    assert_eq!(ask("/d/y", "/d"), b"d/y.gz", "and so does one for the directory of both");
+    assert_eq!(ask("/d/y", "/d/y"), b"d/y");
+}
+
+#[test]
+fn what_a_browser_could_run_is_in_a_sandbox() {
+    let served = serve(Limits::default());
+    for (name, policy) in [
+        ("a.html", Some("sandbox")),
+        ("a.svg", Some("sandbox")),
+        ("a.xml", Some("sandbox")),
+        ("a.txt", None),
+        ("a.pdf", None),
+    ] {
+        fs::write(served.top.join(name), "<script>alert(1)</script>").unwrap();
+        for field in ["", "Range: bytes=0-3\r\n"] {
+            let answer = get(served.address, &format!("/{name}"), field);
+            assert_eq!(answer.field("content-security-policy"), policy, "{name}");
+            assert_eq!(answer.field("x-content-type-options"), Some("nosniff"), "{name}");
+        }
+    }
+    assert!(
+        get(served.address, "/", "").field("content-security-policy").is_some_and(|policy| !policy.contains("sandbox"))
+    );
+}
+
+#[test]
 fn a_token_opens_its_path_and_stands_in_no_log() {
     let served = serve(Limits::default());
     let wide = secret().issue("token:lab", [1; 16]).unwrap();

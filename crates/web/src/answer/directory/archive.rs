@@ -12,12 +12,12 @@ use std::thread;
 use bytes::Bytes;
 use haul_store::{Kind, LocalFile, Opened, Patience, Stat};
 use tar::{Builder, EntryType, Header};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Receiver;
 
 use super::order::by_value;
 use crate::access::Shelf;
 use crate::answer::manifest::Out;
+use crate::budget::Share;
 use crate::limits::{BLOCK_BYTES, MAX_MANIFEST_DEPTH, MAX_MANIFEST_NAMES};
 use crate::token::Reach;
 
@@ -31,15 +31,14 @@ pub(super) struct Packing {
 }
 
 /// Begins in a thread of its own, which waits for a slow reader, and ends when the reader leaves.
-pub(super) fn begin(packing: Packing, place: OwnedSemaphorePermit) -> io::Result<Receiver<io::Result<Bytes>>> {
-    let (out, reader) = Out::to_reader();
+pub(super) fn begin(packing: Packing, shares: Vec<Share>) -> io::Result<Receiver<io::Result<Bytes>>> {
+    let (out, reader) = Out::to_reader(shares, None);
     thread::Builder::new().name("tar".to_owned()).spawn(move || {
         let errors = out.errors();
         if let Err(error) = packing.write(out) {
             // A reader that has left hears nothing.
             let _ = errors.blocking_send(Err(error));
         }
-        drop(place);
     })?;
     Ok(reader)
 }
@@ -65,7 +64,7 @@ impl Packing {
                         let name = [path.as_slice(), b"/"].concat();
                         tar.append_data(&mut header(directory.stat(), EntryType::Directory), of(&name), io::empty())?;
                     }
-                    let (mut names, is_cut) = directory.names(MAX_MANIFEST_NAMES)?;
+                    let (mut names, is_cut) = directory.names(MAX_MANIFEST_NAMES, &mut || Ok(()))?;
                     if is_cut {
                         return Err(io::Error::other("a directory has too many names for a tar file"));
                     }

@@ -35,6 +35,9 @@ pub(super) struct Place {
     pub(super) kept: Arc<Kept>,
 }
 
+/// Fails when nobody wants the listing any more.
+pub(super) type GoesOn<'a> = dyn Fn() -> io::Result<()> + 'a;
+
 /// How many entries were listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
@@ -90,16 +93,17 @@ impl Listing {
     }
 
     /// The next entries. None: that was all.
-    pub(super) fn next_entries(&mut self, most: usize) -> io::Result<Vec<Entry>> {
+    pub(super) fn next_entries(&mut self, most: usize, goes_on: &GoesOn<'_>) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         while entries.len() < most {
             let Some(Ranked { key, .. }) = self.ready.next() else {
                 if self.is_done {
                     break;
                 }
-                self.pass()?;
+                self.pass(goes_on)?;
                 continue;
             };
+            goes_on()?;
             if let Some(stat) = self.place.shown(&key.name)? {
                 match stat.kind {
                     Kind::Directory => self.counts.directories += 1,
@@ -115,11 +119,12 @@ impl Listing {
     }
 
     /// Looks at all names once.
-    fn pass(&mut self) -> io::Result<()> {
+    fn pass(&mut self, goes_on: &GoesOn<'_>) -> io::Result<()> {
         let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
         let (place, order, after, most) = (&self.place, self.order, self.after.as_ref(), self.most);
         let mut has_more = false;
         place.directory.each_name(&mut |name, kind| {
+            goes_on()?;
             // Where the directory itself tells a file from a directory, the metadata of the names that are not listed now stays unread.
             let (is_directory, number) = match (kind, order.by) {
                 (Some(NameKind::Special), _) => return Ok(true),
@@ -196,7 +201,7 @@ mod tests {
     use super::*;
 
     fn place(top: &std::path::Path) -> Place {
-        let shelf = Arc::new(Shelf { directory: Published::open(top).unwrap(), name: "test".to_owned() });
+        let shelf = Arc::new(Shelf::new(Published::open(top).unwrap(), "test".to_owned()));
         let Ok(Opened::Directory(directory)) = shelf.directory.find(b"", Patience::ForDisk) else { panic!() };
         Place { shelf, reach: Reach::default(), directory, path: Vec::new(), kept: Arc::default() }
     }
@@ -222,7 +227,7 @@ mod tests {
             let mut all = Listing::of_all(place(&top), Order::default(), most);
             let mut found = Vec::new();
             loop {
-                let entries = all.next_entries(11).unwrap();
+                let entries = all.next_entries(11, &|| Ok(())).unwrap();
                 if entries.is_empty() {
                     break;
                 }
@@ -236,7 +241,7 @@ mod tests {
         loop {
             let after = marker.as_deref().map(|marker| Key::parse(marker, by_size).unwrap());
             let mut page = Listing::page(place(&top), by_size, 50, after);
-            found.extend(names(page.next_entries(1000).unwrap()));
+            found.extend(names(page.next_entries(1000, &|| Ok(())).unwrap()));
             marker = page.next_page();
             if marker.is_none() {
                 break;

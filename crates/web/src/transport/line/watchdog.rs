@@ -92,7 +92,8 @@ impl Watchdog {
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         silent.retain(|line| {
             let Some(line) = line.upgrade() else { return false };
-            let stays = line.is_silent() && look.wrapping_sub(line.silent_since.load(Ordering::Relaxed)) < 2;
+            let stays =
+                line.is_silent() && look.wrapping_sub(line.silent_since.load(Ordering::Relaxed)) < line.silent_looks();
             if !stays {
                 line.is_listed.store(false, Ordering::Relaxed);
                 if line.is_silent() {

@@ -1,0 +1,521 @@
+//! Something bounded that all readers share: the places of a pool, or memory. It is handed out in turn.
+//!
+//! ```text
+//! ask      a request asks for a share before any work is done for it
+//! bounds   all together, one source (an address, see haul-net), and one connection have only so much
+//! turn     who waits gets its turn after all others: first the source that was served longest ago, then its connection
+//! leave    a reader who leaves no longer waits; a share that is dropped goes to the next
+//! scarce   where somebody waits, a connection whose reader has what it asked for and takes nothing is ended
+//! ```
+//! So a connection with a hundred streams, or an address with a thousand connections, waits for itself.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::transport::line::Line;
+
+/// The reader who asks for a share.
+#[derive(Clone, Debug)]
+pub(crate) struct Claimant {
+    /// The address, as connections are counted.
+    pub(crate) source: IpAddr,
+    /// The connection.
+    pub(crate) line: Arc<Line>,
+}
+
+/// How much there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) all: usize,
+    pub(crate) per_source: usize,
+    pub(crate) per_connection: usize,
+    /// Requests that wait at once. One more takes the place of the newest of the source that has the most of them.
+    pub(crate) waiting: usize,
+}
+
+/// The budget.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    bounds: Bounds,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: usize,
+    waiting: usize,
+    turns: u64,
+    sources: HashMap<IpAddr, Source>,
+}
+
+#[derive(Debug, Default)]
+struct Source {
+    held: usize,
+    waiting: usize,
+    last_turn: u64,
+    connections: HashMap<ConnectionId, Connection>,
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    line: Weak<Line>,
+    held: usize,
+    /// The part that only waits for the reader.
+    with_reader: usize,
+    last_turn: u64,
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    amount: usize,
+    tells: oneshot::Sender<Share>,
+}
+
+/// The address of its line. A line lives as long as somebody holds or waits for a share.
+type ConnectionId = usize;
+
+/// A part of the budget. It is given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    claimant: Claimant,
+    amount: usize,
+    is_with_reader: bool,
+}
+
+/// Why there is no share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoShare {
+    /// Its turn did not come in time.
+    Late,
+    /// Too many wait, or so much is never given.
+    TooMany,
+}
+
+impl Claimant {
+    fn id(&self) -> ConnectionId {
+        Arc::as_ptr(&self.line).addr()
+    }
+}
+
+impl Budget {
+    pub(crate) fn new(bounds: Bounds) -> Arc<Budget> {
+        Arc::new(Budget { bounds, state: Mutex::default() })
+    }
+
+    /// Whether less than half is left of all, or of what its source may have.
+    pub(crate) fn is_scarce_for(&self, claimant: &Claimant) -> bool {
+        let state = self.lock();
+        let of_source = state.sources.get(&claimant.source).map_or(0, |source| source.held);
+        state.held * 2 > self.bounds.all || of_source * 2 > self.bounds.per_source
+    }
+
+    /// A share now, if nobody has to wait.
+    pub(crate) fn try_take(self: &Arc<Self>, claimant: &Claimant, amount: usize) -> Option<Share> {
+        let mut state = self.lock();
+        let has_room = state.waiting == 0 && state.has_room(&self.bounds, claimant.source, claimant.id(), amount);
+        has_room.then(|| {
+            state.take(claimant, amount);
+            Share::new(self, claimant.clone(), amount)
+        })
+    }
+
+    /// A share, when it is its turn.
+    pub(crate) async fn take(
+        self: &Arc<Self>,
+        claimant: &Claimant,
+        amount: usize,
+        patience: Duration,
+    ) -> Result<Share, NoShare> {
+        if let Some(share) = self.try_take(claimant, amount) {
+            return Ok(share);
+        }
+        let mut turn = self.queue(claimant, amount).ok_or(NoShare::TooMany)?;
+        let begun = std::time::Instant::now();
+        // Each round but the first and the last ends a connection.
+        loop {
+            let left = patience.checked_sub(begun.elapsed()).ok_or(NoShare::Late)?;
+            match tokio::time::timeout(left.min(SCARCE_AFTER), &mut turn).await {
+                Ok(share) => return share.map_err(|_| NoShare::TooMany),
+                Err(_) => self.cut_one_that_stands_still(),
+            }
+        }
+    }
+
+    /// Whether anybody waits.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.lock().waiting > 0
+    }
+
+    /// A share when it is its turn, for a thread that may wait. `None`: too many wait.
+    pub(crate) fn wait(self: &Arc<Self>, claimant: &Claimant, amount: usize) -> Option<Share> {
+        match self.try_take(claimant, amount) {
+            Some(share) => Some(share),
+            None => self.queue(claimant, amount)?.blocking_recv().ok(),
+        }
+    }
+
+    fn queue(self: &Arc<Self>, claimant: &Claimant, amount: usize) -> Option<oneshot::Receiver<Share>> {
+        if amount > self.bounds.per_connection.min(self.bounds.per_source).min(self.bounds.all) {
+            return None;
+        }
+        let (tells, turn) = oneshot::channel();
+        let mut state = self.lock();
+        if state.waiting >= self.bounds.waiting {
+            state.forget_who_left();
+        }
+        let evicted = if state.waiting >= self.bounds.waiting { Some(state.evict(claimant.source)?) } else { None };
+        state.waiting += 1;
+        let source = state.sources.entry(claimant.source).or_default();
+        source.waiting += 1;
+        source.connection(claimant).waiting.push_back(Waiting { amount, tells });
+        drop(state);
+        drop(evicted);
+        self.serve();
+        Some(turn)
+    }
+
+    /// Gives what is free to those whose turn it is.
+    fn serve(self: &Arc<Self>) {
+        // Each round serves one that waits, or drops one that has left.
+        loop {
+            let mut state = self.lock();
+            let Some((tells, claimant, amount)) = state.next(&self.bounds) else { return };
+            drop(state);
+            // One that has left meanwhile gives it back.
+            let share = Share::new(self, claimant, amount);
+            if let Err(unwanted) = tells.send(share) {
+                unwanted.give_back();
+            }
+        }
+    }
+
+    /// Ends the connection that holds the most of the source that holds the most, if it has taken nothing for a while.
+    fn cut_one_that_stands_still(&self) {
+        let state = self.lock();
+        let mut sources: Vec<&Source> = state.sources.values().filter(|source| source.held > 0).collect();
+        sources.sort_by_key(|source| std::cmp::Reverse(source.held));
+        let cut = sources.into_iter().find_map(|source| {
+            let lines = source.connections.values().filter(|connection| connection.with_reader > 0);
+            let still = lines.filter_map(|connection| Some((connection.held, connection.line.upgrade()?)));
+            still.filter(|(_, line)| line.stands_still()).max_by_key(|(held, _)| *held).map(|(_, line)| line)
+        });
+        drop(state);
+        if let Some(line) = cut {
+            line.cut();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn has_room(&self, bounds: &Bounds, source: IpAddr, connection: ConnectionId, amount: usize) -> bool {
+        let source = self.sources.get(&source);
+        let of_connection = source.and_then(|source| source.connections.get(&connection)).map_or(0, |it| it.held);
+        self.held + amount <= bounds.all
+            && source.map_or(0, |source| source.held) + amount <= bounds.per_source
+            && of_connection + amount <= bounds.per_connection
+    }
+
+    fn take(&mut self, claimant: &Claimant, amount: usize) {
+        self.held += amount;
+        self.turns += 1;
+        let turns = self.turns;
+        let source = self.sources.entry(claimant.source).or_default();
+        source.held += amount;
+        source.last_turn = turns;
+        let connection = source.connection(claimant);
+        connection.held += amount;
+        connection.last_turn = turns;
+    }
+
+    fn give_back(&mut self, claimant: &Claimant, amount: usize, is_with_reader: bool) {
+        self.held -= amount;
+        let Some(source) = self.sources.get_mut(&claimant.source) else { return };
+        source.held -= amount;
+        if let Some(connection) = source.connections.get_mut(&claimant.id()) {
+            connection.held -= amount;
+            connection.with_reader -= if is_with_reader { amount } else { 0 };
+        }
+        self.tidy(claimant.source, claimant.id());
+    }
+
+    /// Forgets a connection and a source that hold nothing and wait for nothing.
+    fn tidy(&mut self, source: IpAddr, connection: ConnectionId) {
+        let Some(of_source) = self.sources.get_mut(&source) else { return };
+        let is_over = |it: &Connection| it.held == 0 && it.waiting.is_empty();
+        if of_source.connections.get(&connection).is_some_and(is_over) {
+            of_source.connections.remove(&connection);
+        }
+        if of_source.connections.is_empty() {
+            self.sources.remove(&source);
+        }
+    }
+
+    /// Whose turn it is, and the share is counted as taken.
+    fn next(&mut self, bounds: &Bounds) -> Option<(oneshot::Sender<Share>, Claimant, usize)> {
+        // Each round serves one, or drops one whose reader has left.
+        loop {
+            let (_, _, source, id) = self
+                .sources
+                .iter()
+                .filter(|(_, source)| source.waiting > 0 && source.held < bounds.per_source)
+                .flat_map(|(address, source)| {
+                    let waiting = source.connections.iter().filter(|(_, it)| !it.waiting.is_empty());
+                    waiting.map(|(id, it)| (source.last_turn, it.last_turn, *address, *id))
+                })
+                .filter(|(_, _, address, id)| {
+                    let first = self.sources[address].connections[id].waiting.front();
+                    first.is_some_and(|first| self.has_room_but_for_all(bounds, *address, *id, first.amount))
+                })
+                .min()?;
+            let of_source = self.sources.get_mut(&source)?;
+            let connection = of_source.connections.get_mut(&id)?;
+            let first = connection.waiting.front()?;
+            let (amount, has_left) = (first.amount, first.tells.is_closed());
+            let line = connection.line.upgrade().filter(|_| !has_left);
+            // Who needs more than is free now is not overtaken by others: it would wait for ever.
+            if line.is_some() && self.held + amount > bounds.all {
+                return None;
+            }
+            let first = connection.waiting.pop_front()?;
+            of_source.waiting -= 1;
+            self.waiting -= 1;
+            match line {
+                Some(line) => {
+                    let claimant = Claimant { source, line };
+                    self.take(&claimant, amount);
+                    return Some((first.tells, claimant, amount));
+                }
+                None => self.tidy(source, id),
+            }
+        }
+    }
+
+    fn has_room_but_for_all(&self, bounds: &Bounds, source: IpAddr, connection: ConnectionId, amount: usize) -> bool {
+        self.has_room(&Bounds { all: usize::MAX, ..*bounds }, source, connection, amount)
+    }
+
+    fn forget_who_left(&mut self) {
+        let mut gone = 0;
+        for source in self.sources.values_mut() {
+            for connection in source.connections.values_mut() {
+                let before = connection.waiting.len();
+                connection.waiting.retain(|waiting| !waiting.tells.is_closed());
+                let left = before - connection.waiting.len();
+                source.waiting -= left;
+                gone += left;
+            }
+            source.connections.retain(|_, it| it.held > 0 || !it.waiting.is_empty());
+        }
+        self.sources.retain(|_, source| !source.connections.is_empty());
+        self.waiting -= gone;
+    }
+
+    /// Takes out the newest that waits of the source with the most. `None`: that is the source of the newcomer.
+    fn evict(&mut self, newcomer: IpAddr) -> Option<Waiting> {
+        let (address, most) = self.sources.iter().max_by_key(|(_, source)| source.waiting)?;
+        let address = *address;
+        if address == newcomer || most.waiting <= self.sources.get(&newcomer).map_or(0, |source| source.waiting) + 1 {
+            return None;
+        }
+        let source = self.sources.get_mut(&address)?;
+        let (id, connection) = source.connections.iter_mut().max_by_key(|(_, it)| it.waiting.len())?;
+        let (id, evicted) = (*id, connection.waiting.pop_back()?);
+        source.waiting -= 1;
+        self.waiting -= 1;
+        self.tidy(address, id);
+        Some(evicted)
+    }
+}
+
+impl Source {
+    fn connection(&mut self, claimant: &Claimant) -> &mut Connection {
+        let connection = self.connections.entry(claimant.id()).or_default();
+        if connection.line.strong_count() == 0 {
+            connection.line = Arc::downgrade(&claimant.line);
+        }
+        connection
+    }
+}
+
+impl Share {
+    fn new(budget: &Arc<Budget>, claimant: Claimant, amount: usize) -> Share {
+        Share { budget: Arc::clone(budget), claimant, amount, is_with_reader: false }
+    }
+
+    /// How much it is.
+    pub(crate) fn amount(&self) -> usize {
+        self.amount
+    }
+
+    /// Keeps only so much.
+    pub(crate) fn shrink_to(&mut self, amount: usize) {
+        let less = self.amount.saturating_sub(amount);
+        if less > 0 {
+            self.amount -= less;
+            self.budget.lock().give_back(&self.claimant, less, self.is_with_reader);
+            self.budget.serve();
+        }
+    }
+
+    /// From now on it only waits for the reader, who should not let it stand.
+    pub(crate) fn with_reader(mut self) -> Share {
+        self.waits_for_reader(true);
+        self
+    }
+
+    /// Says whether the share only waits for the reader.
+    pub(crate) fn waits_for_reader(&mut self, waits: bool) {
+        if std::mem::replace(&mut self.is_with_reader, waits) == waits {
+            return;
+        }
+        let mut state = self.budget.lock();
+        let source = state.sources.get_mut(&self.claimant.source);
+        if let Some(connection) = source.and_then(|source| source.connections.get_mut(&self.claimant.id())) {
+            match waits {
+                true => connection.with_reader += self.amount,
+                false => connection.with_reader -= self.amount,
+            }
+        }
+    }
+
+    /// Without serving the next: the caller does.
+    fn give_back(mut self) {
+        self.budget.lock().give_back(&self.claimant, self.amount, self.is_with_reader);
+        self.amount = 0;
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.amount > 0 {
+            self.budget.lock().give_back(&self.claimant, self.amount, self.is_with_reader);
+            self.budget.serve();
+        }
+    }
+}
+
+/// A request that has waited this long for a share shows that there is too little. Then a connection that stands still is ended for it.
+const SCARCE_AFTER: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::net::Ipv4Addr;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::limits::Limits;
+    use crate::transport::line::watchdog::Watchdog;
+
+    fn claimants<const N: usize>(last: [u8; N]) -> [Claimant; N] {
+        let watchdog = Arc::new(Watchdog::new(Limits::default()));
+        last.map(|last| Claimant { source: Ipv4Addr::new(192, 0, 2, last).into(), line: Line::new(&watchdog, false) })
+    }
+
+    fn bounds(all: usize) -> Bounds {
+        Bounds { all, per_source: all, per_connection: all, waiting: 100 }
+    }
+
+    type Turn = oneshot::Receiver<Share>;
+
+    fn is_served(turn: &mut Turn) -> Option<Share> {
+        match Pin::new(turn).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(share) => Some(share.expect("it is not evicted")),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn sources_and_their_connections_take_turns() {
+        let budget = Budget::new(bounds(1));
+        let [flood, flood_too, other] = claimants([1, 1, 2]);
+        let mut held = Some(budget.try_take(&flood, 1).expect("it is free"));
+        let mut turns: Vec<(&str, Turn)> = Vec::new();
+        for _ in 0..3 {
+            turns.push(("flood", budget.queue(&flood, 1).unwrap()));
+        }
+        turns.push(("flood, too", budget.queue(&flood_too, 1).unwrap()));
+        for _ in 0..2 {
+            turns.push(("other", budget.queue(&other, 1).unwrap()));
+        }
+        let mut order = Vec::new();
+        while let Some(ended) = held.take() {
+            drop(ended);
+            let found = turns.iter_mut().enumerate().find_map(|(at, (_, turn))| Some((at, is_served(turn)?)));
+            if let Some((at, share)) = found {
+                order.push(turns.remove(at).0);
+                held = Some(share);
+            }
+        }
+        assert_eq!(order, ["other", "flood, too", "other", "flood", "flood", "flood"]);
+        assert!(budget.lock().sources.is_empty(), "nothing is remembered of who has left");
+    }
+
+    #[test]
+    fn a_source_and_a_connection_have_only_so_much() {
+        let budget = Budget::new(Bounds { all: 10, per_source: 6, per_connection: 4, waiting: 100 });
+        let [one, two, three, other] = claimants([1, 1, 1, 2]);
+        let held = budget.try_take(&one, 4).unwrap();
+        assert!(budget.try_take(&one, 1).is_none(), "its connection has enough");
+        let more = budget.try_take(&two, 2).unwrap();
+        assert!(budget.try_take(&three, 1).is_none(), "its address has enough");
+        let mut waits = budget.queue(&three, 4).unwrap();
+        assert!(is_served(&mut waits).is_none());
+        // Who waits for its own address holds nobody else up.
+        let mut others = budget.queue(&other, 4).unwrap();
+        let others = is_served(&mut others).expect("there is room for another address");
+        drop(held);
+        let share = is_served(&mut waits).expect("its turn has come");
+        assert_eq!(budget.lock().held, 10);
+        drop((more, others, share));
+        assert_eq!(budget.lock().held, 0);
+        assert!(budget.queue(&one, 5).is_none(), "that much is never given");
+    }
+
+    #[test]
+    fn who_left_is_passed_over_and_a_crowd_makes_way_for_others() {
+        let budget = Budget::new(Bounds { waiting: 3, ..bounds(1) });
+        let [flood, other, third] = claimants([1, 2, 3]);
+        let held = budget.try_take(&third, 1).unwrap();
+        let turns: Vec<Turn> = (0..3).map(|_| budget.queue(&flood, 1).unwrap()).collect();
+        assert!(budget.queue(&flood, 1).is_none(), "it waits often enough");
+        let others = budget.queue(&other, 1).expect("one of the crowd makes way");
+        let mut turns = turns.into_iter();
+        let (left, stays, mut evicted) = (turns.next(), turns.next().unwrap(), turns.next().unwrap());
+        assert!(evicted.try_recv().is_err_and(|why| why == oneshot::error::TryRecvError::Closed));
+        drop(left);
+        drop(held);
+        let mut turns = vec![stays, others];
+        for _ in 0..2 {
+            let served = turns.iter_mut().enumerate().find_map(|(at, turn)| Some((at, is_served(turn)?)));
+            let (at, share) = served.expect("somebody is served");
+            turns.remove(at);
+            drop(share);
+        }
+        let state = budget.lock();
+        assert_eq!((state.waiting, state.held), (0, 0));
+    }
+
+    #[test]
+    fn a_share_that_shrinks_serves_the_next() {
+        let budget = Budget::new(bounds(10));
+        let [one, two] = claimants([1, 2]);
+        let mut share = budget.try_take(&one, 10).unwrap();
+        let mut waits = budget.queue(&two, 6).unwrap();
+        share.shrink_to(5);
+        assert!(is_served(&mut waits).is_none());
+        share.shrink_to(4);
+        assert!(is_served(&mut waits).is_some());
+    }
+}

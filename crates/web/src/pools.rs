@@ -1,0 +1,346 @@
+//! Threads for what may wait: for a disk, or for a processor that others need, too.
+//!
+//! ```text
+//! disk      opens paths and reads blocks: many threads, for each waits for one call
+//! listings  pages of directories: as many as there is memory for, and few at a time
+//! hashing   digests and manifests: a few at a time, in turns of some hundred megabytes
+//! ```
+//! Each has threads of its own, so that what waits in one keeps nobody in another from work. A job has a place before it begins. It is
+//! told when its reader leaves, and asks so between two entries or blocks. A job of which nothing was heard for long, because a file
+//! system does not answer, keeps its thread and loses its place.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinHandle;
+
+use crate::access::ShelfThreads;
+use crate::budget::{Bounds, Budget, Claimant, NoShare, Share};
+use crate::limits;
+
+/// All of them.
+pub(crate) struct Pools {
+    pub(crate) disk: Arc<Pool>,
+    pub(crate) listings: Arc<Pool>,
+    pub(crate) hashing: Arc<Pool>,
+    /// Directories of lines.
+    pub(crate) shelves: Arc<Pool>,
+    /// Digests and manifests that were begun, or wait. Each may hold a thread.
+    pub(crate) hash_jobs: Arc<Budget>,
+    /// Tar files that are made. Each has a thread of its own.
+    pub(crate) tars: Arc<Budget>,
+    /// Memory for pages, in KiB.
+    pub(crate) pages: Arc<Budget>,
+    /// Memory for blocks on their way to readers, in KiB.
+    pub(crate) blocks: Arc<Budget>,
+    /// Files that streams of HTTP/2 have open.
+    pub(crate) streams: Arc<Budget>,
+}
+
+/// One pool.
+pub(crate) struct Pool {
+    places: Arc<Budget>,
+    /// The bound for one directory.
+    of_shelf: fn(&ShelfThreads) -> &Arc<Budget>,
+    threads: Option<Runtime>,
+    begun: Instant,
+    running: Mutex<Vec<Weak<Job>>>,
+}
+
+/// There was no place in time, or the job took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Busy;
+
+/// A job in a thread.
+pub(crate) struct Job {
+    pool: Weak<Pool>,
+    claimant: Claimant,
+    has_left: AtomicBool,
+    /// When it was last heard of, in milliseconds of the pool's clock.
+    heard_ms: AtomicU64,
+    place: Mutex<Option<Share>>,
+}
+
+/// The reader that a job is for, and the directory whose file system the job may wait for.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) claimant: Claimant,
+    pub(crate) threads: ShelfThreads,
+}
+
+impl Pools {
+    pub(crate) fn new() -> io::Result<Pools> {
+        let in_kib = |bytes: usize| bytes / KIB;
+        let memory = |bytes: usize, of_connection: usize| {
+            Budget::new(Bounds {
+                all: in_kib(bytes),
+                per_source: in_kib(bytes) / limits::SOURCES_SHARE,
+                per_connection: in_kib(of_connection),
+                waiting: limits::MAX_WAITING,
+            })
+        };
+        let places = |all: usize, per_source: usize, per_connection: usize| Bounds {
+            all,
+            per_source,
+            per_connection,
+            waiting: limits::MAX_WAITING,
+        };
+        let of = limits::DISK_THREADS / 3;
+        let listings = limits::LISTINGS_AT_ONCE;
+        let hashing = limits::HASHING_AT_ONCE;
+        let (jobs, tars) = (limits::HASH_JOBS, limits::TARS_AT_ONCE);
+        // Half of the descriptors are for connections and all else.
+        let files = haul_sys::process::open_file_limit().and_then(|limit| usize::try_from(limit / 2).ok());
+        let files = files.unwrap_or(MAX_STREAM_FILES).clamp(MIN_STREAM_FILES, MAX_STREAM_FILES);
+        Ok(Pools {
+            disk: Pool::new("web-disk", places(limits::DISK_THREADS, of, of / 2), limits::DISK_THREADS, |it| &it.disk)?,
+            shelves: Pool::new("web-open", places(limits::SHELF_THREADS, of, of), limits::SHELF_THREADS, |it| {
+                &it.disk
+            })?,
+            listings: Pool::new(
+                "web-list",
+                places(listings, listings, listings),
+                listings + limits::STUCK_THREADS,
+                |it| &it.listings,
+            )?,
+            hashing: Pool::new("web-hash", places(hashing, hashing, hashing), jobs + limits::STUCK_THREADS, |it| {
+                &it.hashing
+            })?,
+            hash_jobs: Budget::new(places(jobs, jobs / limits::SOURCES_SHARE, jobs / limits::SOURCES_SHARE / 2)),
+            tars: Budget::new(places(tars, tars / limits::SOURCES_SHARE, tars / limits::SOURCES_SHARE / 2)),
+            pages: memory(limits::PAGE_MEMORY_BYTES, limits::PAGE_MEMORY_OF_CONNECTION_BYTES),
+            blocks: memory(limits::BODY_MEMORY_BYTES, limits::BODY_MEMORY_OF_CONNECTION_BYTES),
+            streams: Budget::new(places(files, files / 2, limits::MAX_STREAMS as usize)),
+        })
+    }
+}
+
+pub(crate) const KIB: usize = 1 << 10;
+
+/// With fewer descriptors than twice this the service would be of little use.
+const MIN_STREAM_FILES: usize = 256;
+/// Four times as many as there are connections. One address has half of them: 327 connections with all of their streams.
+const MAX_STREAM_FILES: usize = 65_536;
+
+impl Pool {
+    fn new(
+        name: &str,
+        places: Bounds,
+        threads: usize,
+        of_shelf: fn(&ShelfThreads) -> &Arc<Budget>,
+    ) -> io::Result<Arc<Pool>> {
+        // Nobody runs this runtime: it has only threads for blocking work, one for each waiting job.
+        let runtime = Builder::new_current_thread().max_blocking_threads(threads).thread_name(name).build()?;
+        Ok(Arc::new(Pool {
+            places: Budget::new(places),
+            of_shelf,
+            threads: Some(runtime),
+            begun: Instant::now(),
+            running: Mutex::default(),
+        }))
+    }
+
+    /// Carries work out when it is its turn, and waits for it. The job is told when this future is dropped.
+    pub(crate) async fn run<T: Send + 'static>(
+        self: &Arc<Pool>,
+        client: &Client,
+        patience: Duration,
+        work: impl FnOnce(&Job) -> io::Result<T> + Send + 'static,
+    ) -> Result<io::Result<T>, Busy> {
+        let begun = Instant::now();
+        let of_shelf = (self.of_shelf)(&client.threads);
+        let thread = of_shelf.take(&client.claimant, 1, patience).await.map_err(|_| Busy)?;
+        let place = self.place(&client.claimant, patience).await.ok_or(Busy)?;
+        let job = self.job(client.claimant.clone(), Some(place));
+        let guard = Leaving(Arc::clone(&job));
+        let work = self.begin(job, Some(thread), work);
+        let left = patience.saturating_sub(begun.elapsed()).max(MIN_PATIENCE);
+        let outcome = tokio::time::timeout(left, work).await.map_err(|_| Busy)?;
+        drop(guard);
+        Ok(outcome.unwrap_or_else(|failed| Err(io::Error::other(failed))))
+    }
+
+    /// Begins work that has its place.
+    pub(crate) fn begin<T: Send + 'static>(
+        &self,
+        job: Arc<Job>,
+        thread: Option<Share>,
+        work: impl FnOnce(&Job) -> io::Result<T> + Send + 'static,
+    ) -> JoinHandle<io::Result<T>> {
+        self.handle().spawn_blocking(move || {
+            let outcome = match job.goes_on() {
+                Ok(()) => work(&job),
+                // Its reader left while it had no thread.
+                Err(left) => Err(left),
+            };
+            drop(thread);
+            outcome
+        })
+    }
+
+    /// Begins work now, if there is a place.
+    pub(crate) fn try_begin<T: Send + 'static>(
+        self: &Arc<Pool>,
+        claimant: &Claimant,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Option<JoinHandle<io::Result<T>>> {
+        let place = self.places.try_take(claimant, 1)?;
+        Some(self.begin(self.job(claimant.clone(), Some(place)), None, move |_| work()))
+    }
+
+    /// A place, when it is its turn.
+    async fn place(&self, claimant: &Claimant, patience: Duration) -> Option<Share> {
+        let begun = Instant::now();
+        // Each round waits for a while, and then looks for jobs that do not answer.
+        loop {
+            self.pass_over_silent_jobs();
+            let left = patience.checked_sub(begun.elapsed())?;
+            match self.places.take(claimant, 1, left.min(limits::JOB_SILENT)).await {
+                Ok(place) => return Some(place),
+                Err(NoShare::TooMany) => return None,
+                Err(NoShare::Late) => {}
+            }
+        }
+    }
+
+    pub(crate) fn job(self: &Arc<Pool>, claimant: Claimant, place: Option<Share>) -> Arc<Job> {
+        let job = Arc::new(Job {
+            pool: Arc::downgrade(self),
+            claimant,
+            has_left: AtomicBool::new(false),
+            heard_ms: AtomicU64::new(self.now_ms()),
+            place: Mutex::new(place),
+        });
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.len() >= 2 * limits::DISK_THREADS {
+            running.retain(|job| job.strong_count() > 0);
+        }
+        running.push(Arc::downgrade(&job));
+        job
+    }
+
+    fn pass_over_silent_jobs(&self) {
+        let now_ms = self.now_ms();
+        let mut silent = Vec::new();
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).retain(|job| {
+            let Some(job) = job.upgrade() else { return false };
+            let heard = Duration::from_millis(now_ms.saturating_sub(job.heard_ms.load(Ordering::Relaxed)));
+            if heard >= limits::JOB_SILENT {
+                silent.push(job);
+            }
+            true
+        });
+        for job in silent {
+            drop(job.lock().take());
+        }
+    }
+
+    fn handle(&self) -> &Handle {
+        self.threads.as_ref().expect("it is there until it is dropped").handle()
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A runtime that is dropped waits for its threads, and one of them may wait for a dead disk.
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(threads) = self.threads.take() {
+            threads.shutdown_background();
+        }
+    }
+}
+
+/// For work whose reader waits as long as it takes: a century.
+pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// A job that got its place in the last moment may try.
+const MIN_PATIENCE: Duration = Duration::from_millis(100);
+
+impl Job {
+    /// To be asked between two steps of work.
+    ///
+    /// # Errors
+    /// Nobody wants the outcome any more.
+    pub(crate) fn goes_on(&self) -> io::Result<()> {
+        if let Some(pool) = self.pool.upgrade() {
+            self.heard_ms.store(pool.now_ms(), Ordering::Relaxed);
+        }
+        match self.has_left.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::BrokenPipe.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// One that runs in the test's own thread.
+    #[cfg(test)]
+    pub(crate) fn for_test() -> Job {
+        let watchdog = Arc::new(crate::transport::line::watchdog::Watchdog::new(limits::Limits::default()));
+        let line = crate::transport::line::Line::new(&watchdog, false);
+        Job {
+            pool: Weak::new(),
+            claimant: Claimant { source: std::net::Ipv4Addr::LOCALHOST.into(), line },
+            has_left: AtomicBool::new(false),
+            heard_ms: AtomicU64::new(0),
+            place: Mutex::new(None),
+        }
+    }
+
+    /// The reader has left.
+    pub(crate) fn leave(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets others have their turn, if somebody waits for one.
+    ///
+    /// # Errors
+    /// Too many wait, or nobody wants the outcome any more.
+    pub(crate) fn takes_turns(&self) -> io::Result<()> {
+        if self.pool.upgrade().is_some_and(|pool| pool.places.is_wanted()) {
+            self.rests();
+        }
+        self.resumes()
+    }
+
+    /// Gives the place back: the job waits for its reader.
+    pub(crate) fn rests(&self) {
+        drop(self.lock().take());
+    }
+
+    /// Has its place again.
+    ///
+    /// # Errors
+    /// Too many wait, or nobody wants the outcome any more.
+    pub(crate) fn resumes(&self) -> io::Result<()> {
+        let has_place = self.lock().is_some();
+        if !has_place && let Some(pool) = self.pool.upgrade() {
+            let place = pool.places.wait(&self.claimant, 1);
+            *self.lock() = Some(place.ok_or(io::ErrorKind::ResourceBusy)?);
+        }
+        self.goes_on()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Share>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells a job that its reader has left.
+pub(crate) struct Leaving(Arc<Job>);
+
+impl Leaving {
+    pub(crate) fn new(job: &Arc<Job>) -> Leaving {
+        Leaving(Arc::clone(job))
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}

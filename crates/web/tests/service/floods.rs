@@ -1,0 +1,173 @@
+//! Readers who ask for much and take nothing, or leave: others are served meanwhile.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use haul_web::Limits;
+
+use crate::harness::{connect, get, get_on, serve};
+use crate::http2::{END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, asks_for, asks_with, frame};
+
+/// Most names that a page has.
+const NAMES: usize = 20_000;
+const STREAMS: u32 = 100;
+
+fn large_directory(path: &Path) {
+    fs::create_dir(path).unwrap();
+    for number in 0..NAMES {
+        File::create(path.join(format!("{number:06}-observation.fits"))).unwrap();
+    }
+}
+
+/// From another address of this host.
+fn connect_from(last: u8, to: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), 0)).into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// A connection of HTTP/2 that asks for the same on all of its streams. `window`: what the reader opens of each at first.
+fn asks_on_all_streams(to: SocketAddr, method: u8, path: &str, window: Option<u32>) -> TcpStream {
+    let mut stream = connect(to);
+    let window = window.map(|window| [&[0, 4], &window.to_be_bytes()[..]].concat()).unwrap_or_default();
+    let mut said = [PREFACE, &frame(SETTINGS, 0, 0, &window)].concat();
+    for number in 0..STREAMS {
+        said.extend(frame(HEADERS, END_STREAM | END_HEADERS, 2 * number + 1, &asks_with(method, path)));
+    }
+    stream.write_all(&said).unwrap();
+    stream
+}
+
+/// Heads of answers on a connection, until there are so many. Each is one frame.
+fn heads(stream: &mut TcpStream, count: u32) -> Vec<Vec<u8>> {
+    let mut heads = Vec::new();
+    while heads.len() < count as usize {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).unwrap();
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut payload).unwrap();
+        if head[3] == HEADERS {
+            heads.push(payload);
+        }
+    }
+    heads
+}
+
+/// `:status 200`, and `:status 503`, as the first field of an answer begins.
+const OK: u8 = 0x88;
+
+fn memory_kib() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+fn quickly<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let outcome = work();
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(5), "{what} took {took:?}");
+    outcome
+}
+
+const GET: u8 = 0x82;
+/// `:method` as a literal.
+const HEAD: u8 = 0;
+
+#[test]
+fn a_hundred_heads_of_a_large_directory_make_no_page() {
+    let served = serve(Limits::default());
+    large_directory(&served.top.join("large"));
+    let begun = Instant::now();
+    assert_eq!(get(served.address, "/large/", "").status, 200);
+    let one = begun.elapsed();
+    let begun = Instant::now();
+    let mut flood = asks_on_all_streams(served.address, HEAD, "/large/", None);
+    assert!(heads(&mut flood, STREAMS).iter().all(|head| head[0] == OK));
+    let all = begun.elapsed();
+    assert!(all < one * 10, "{all:?} for all heads, {one:?} for one page");
+}
+
+#[test]
+fn a_crowd_that_asks_for_large_pages_holds_up_nobody_else() {
+    let served = serve(Limits::default());
+    large_directory(&served.top.join("large"));
+    get(served.address, "/large/", "");
+    let before = memory_kib();
+    let flood: Vec<_> = (0..8).map(|_| asks_on_all_streams(served.address, GET, "/large/", Some(0))).collect();
+    std::thread::park_timeout(Duration::from_millis(300));
+    for _ in 0..3 {
+        quickly("a file", || assert_eq!(get_on(connect_from(2, served.address), "/ten").body, b"0123456789"));
+        quickly("a page", || assert_eq!(get_on(connect_from(2, served.address), "/sub/").status, 200));
+        quickly("a large page", || assert_eq!(get_on(connect_from(3, served.address), "/large/").status, 200));
+    }
+    let more = memory_kib().saturating_sub(before);
+    assert!(more < 400 << 10, "{more} KiB");
+    // The readers leave, and their pages are made no more.
+    drop(flood);
+    quickly("a file", || assert_eq!(get(served.address, "/ten", "").body, b"0123456789"));
+    quickly("a page", || assert_eq!(get(served.address, "/sub/", "").status, 200));
+}
+
+#[test]
+fn streams_that_stand_still_hold_next_to_nothing() {
+    haul_sys::process::raise_open_file_limit().unwrap();
+    let served = serve(Limits::default());
+    File::create(served.top.join("data")).unwrap().set_len(100 << 20).unwrap();
+    let before = memory_kib();
+    let mut flood: Vec<_> = (0..190).map(|_| asks_on_all_streams(served.address, GET, "/data", Some(0))).collect();
+    for connection in &mut flood {
+        assert!(heads(connection, 1).iter().all(|head| head[0] == OK));
+    }
+    for last in [1, 2] {
+        let mut other = connect_from(last, served.address);
+        other.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, b"")].concat()).unwrap();
+        other.write_all(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &asks_for("/data"))).unwrap();
+        quickly("a stream", || assert_eq!(heads(&mut other, 1)[0][0], OK));
+        quickly("a file", || assert_eq!(get_on(connect_from(last, served.address), "/ten").body, b"0123456789"));
+    }
+    let more = memory_kib().saturating_sub(before);
+    assert!(more < 250 << 10, "{more} KiB for 19,000 streams");
+}
+
+#[test]
+fn who_leaves_has_nothing_hashed_any_more_and_others_have_their_turn() {
+    let served = serve(Limits::default());
+    fs::create_dir(served.top.join("long")).unwrap();
+    for name in ["a", "b", "c"] {
+        // Zeros: no test has to write them, and hashing them takes hours.
+        File::create(served.top.join("long").join(name)).unwrap().set_len(4 << 40).unwrap();
+    }
+    let ask = |target: &str, fields: &str| {
+        let mut stream = connect(served.address);
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").unwrap();
+        let mut some = [0; 15];
+        stream.read_exact(&mut some).unwrap();
+        stream
+    };
+    let stays: Vec<_> = (0..2).map(|_| ask("/long/?manifest", "")).collect();
+    for _ in 0..6 {
+        drop(ask("/long/?manifest", ""));
+    }
+    for name in ["a", "b", "c"] {
+        drop(ask(&format!("/long/{name}"), "Want-Repr-Digest: sha-256=1\r\nRange: bytes=0-9\r\n"));
+    }
+    fs::write(served.top.join("sub/one"), vec![7; 3 << 20]).unwrap();
+    quickly("a manifest", || {
+        let answer = get(served.address, "/sub/?manifest", "");
+        assert!(answer.status == 200 && answer.body.windows(3).any(|three| three == b"end"), "{}", answer.status);
+    });
+    // Its state has to be older than a tick of the clock.
+    std::thread::park_timeout(Duration::from_millis(200));
+    quickly("a digest", || {
+        let answer = get(served.address, "/sub/one", "Want-Repr-Digest: sha-256=1\r\n");
+        assert!(answer.field("repr-digest").is_some(), "{}", answer.head);
+    });
+    drop(stays);
+}
