@@ -23,7 +23,7 @@ use crate::place::flags::{AlgorithmName, DiffArgs, PlaceCommand};
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
 use crate::reach::{REACH, TRAVEL, parse_own_paths, parse_port_range, whole};
 use crate::record::flags::Record;
-use crate::rsync_rules::{RsyncLines, RsyncRules, RsyncStops};
+use crate::rsync_rules::{RsyncDrafts, RsyncLines, RsyncRules, RsyncStops};
 use crate::service::ServiceFlags;
 use crate::token::TokenArgs;
 use crate::tune::flags::Tune;
@@ -131,6 +131,8 @@ pub struct Cp {
     pub max_delete: Option<u64>,
     #[command(flatten)]
     pub rules: RsyncRules,
+    #[command(flatten)]
+    pub drafts: RsyncDrafts,
     /// Copy what symbolic links point to, instead of the links
     #[arg(short = 'L', long, help_heading = WHAT)]
     pub copy_links: bool,

@@ -167,7 +167,7 @@ pub fn carry_out(job: &Job, view: &Arc<View>, carry: Carry<'_>) -> Result<Done, 
     if let Err(error) = listed {
         view.manifest_failed(&error);
     }
-    view.close(&report, code, typed.quiet);
+    view.close(&report, code, typed.quiet || typed.lines.list_only);
     Ok(Done { code, report: Some(report) })
 }
 
@@ -249,7 +249,7 @@ fn manner(typed: &Cp) -> Manner {
         verbose: typed.verbose > 0,
         very_verbose: typed.verbose > 1,
         stats: typed.lines.stats,
-        dry_run: typed.dry_run,
+        dry_run: typed.dry_run || typed.lines.list_only,
         live: typed.live,
         aside: manifest_aside(typed),
         show: Show::choose(typed.progress, typed.no_progress, typed.quiet, std::io::stderr().is_terminal()),

@@ -35,6 +35,9 @@ pub enum Direction {
 /// The letters of rsync's log formats that haul knows.
 const LETTERS: &str = "nfilbLMBUGotp";
 
+/// All of an entry, as `--list-only` shows it. No letter that a format may have.
+const LISTED: char = 'Y';
+
 /// No column is wider.
 const MAX_WIDTH: usize = 1_000;
 
@@ -74,6 +77,11 @@ impl Format {
         Self(vec![escape('i'), Part::Words(" ".to_owned()), escape('n'), escape('L')])
     }
 
+    /// The form of `--list-only`.
+    pub fn listing() -> Self {
+        Self(vec![Part::Escape { letter: LISTED, width: 0, left: false }])
+    }
+
     /// Whether an entry gets a line: as in rsync, one whose metadata alone changed only where the letters are asked for.
     pub fn shows(&self, item: &ItemTold) -> bool {
         let has_letters = self.0.iter().any(|part| matches!(part, Part::Escape { letter: 'i', .. }));
@@ -98,6 +106,7 @@ impl Format {
             'U' => number(item.uid),
             'G' => number(item.gid),
             'o' => (if direction == Direction::Hither { "recv" } else { "send" }).to_owned(),
+            LISTED => listed(item),
             _ => of_process(letter),
         })
     }
@@ -110,7 +119,7 @@ impl Format {
             'n' | 'f' => shown(path),
             'o' => "del.".to_owned(),
             'l' | 'b' => "0".to_owned(),
-            'L' | 'M' | 'B' | 'U' | 'G' => String::new(),
+            'L' | 'M' | 'B' | 'U' | 'G' | LISTED => String::new(),
             _ => of_process(letter),
         })
     }
@@ -169,6 +178,30 @@ pub fn letters(item: &ItemTold, direction: Direction) -> String {
         true => letter,
         false => '.',
     }));
+    text
+}
+
+/// `-rw-r--r--         12,345 2026/11/25 10:15:00 name`
+fn listed(item: &ItemTold) -> String {
+    let (kind, link) = match (item.kind, &item.link) {
+        (EntryType::Directory, _) => ('d', String::new()),
+        (EntryType::Symlink, Some(link)) => ('l', format!(" -> {}", shown(link))),
+        (EntryType::Symlink, None) => ('l', String::new()),
+        (EntryType::File | EntryType::HardLink, _) => ('-', String::new()),
+    };
+    let (permissions, time) = (permissions(item.mode), local_time(item.mtime_s, ' '));
+    format!("{kind}{permissions} {:>14} {time} {}{link}", with_commas(item.size), shown(or_dot(&item.path)))
+}
+
+fn with_commas(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
     text
 }
 
@@ -277,6 +310,9 @@ pub mod tests {
             assert!(Format::parse(wrong).unwrap_err().contains("%n"), "{wrong}");
         }
         assert_eq!(Format::itemized().deleted(b"x\n", false), "*deleting   x\\#012\n");
+        let listed = Format::listing().line(&ItemTold { size: 1_234_567, ..file(Changed::default()) }, Direction::Here);
+        assert!(listed.starts_with("-rwsr-x---      1,234,567 ") && listed.ends_with(" d/a\n"), "{listed}");
+        assert_eq!([0, 999, 1_000, 1_000_000].map(with_commas), ["0", "999", "1,000", "1,000,000"]);
         assert_eq!(Format::itemized().deleted(b"x", true), "*deleting   x/\n", "as rsync");
     }
 }

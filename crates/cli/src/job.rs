@@ -1,5 +1,6 @@
 //! From the command line to the job: `Cp` becomes a [`Job`]. Flags are unknown past this point.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haul_job::job::{DEFAULT_TIMEOUT, FileList, FileListBuilder, ListFault};
-use haul_job::{Carriage, Endpoint, Error, Family, Fault, Job, Place, Selection, Service, SshOptions};
+use haul_job::{Carriage, Drafts, Endpoint, Error, Family, Fault, Job, Place, Selection, Service, SshOptions};
 use haul_transfer::TypedFile;
 use haul_transfer::standard_streams::Input;
 
@@ -22,7 +23,7 @@ use crate::relative;
 
 /// The job that `haul cp` describes. Reads the lists that its flags name.
 pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
-    let Ends { mut sources, target, movers } = endpoints(&typed.paths).map_err(|error| {
+    let Ends { mut sources, target, movers } = endpoints(&paths(typed)).map_err(|error| {
         // rsync's `-i` would have taken the source for a key.
         if typed.paths.len() == 1 && !typed.reach.ssh_identity.is_empty() {
             return error.try_this("-i takes the file of an ssh key, as in scp; rsync's letters are --itemize-changes");
@@ -51,6 +52,11 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
         let (base, list) = relative::list(&sources, !dirs(typed))?;
         (sources, selection.files_from) = (vec![base], Some(list));
     }
+    if !movers.is_empty() && selection.drafts != Drafts::default() {
+        return Err(usage("several hosts of one end write beside the places of files alone")
+            .because("they find each other's unfinished files there")
+            .try_this("leave out --partial-dir, --temp-dir and --delay-updates, or name one host"));
+    }
     if selection.files_from.is_some() && sources.len() != 1 {
         return Err(usage("--files-from needs exactly one source")
             .because("the listed paths are relative to it")
@@ -64,6 +70,17 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
         carriage: Carriage { service: service(typed)?, ..carriage(typed, ssh_family) },
         ssh,
     })
+}
+
+/// The operands. What is only listed goes nowhere: as with rsync, the last of several is a target that is not looked at.
+fn paths(typed: &Cp) -> Cow<'_, [OsString]> {
+    match &typed.paths[..] {
+        [sources @ .., _] if typed.lines.list_only => {
+            let sources = if sources.is_empty() { &typed.paths[..] } else { sources };
+            sources.iter().cloned().chain([OsString::from("null:")]).collect()
+        }
+        paths => paths.into(),
+    }
 }
 
 const BATCH: &str = "--batch";
@@ -128,8 +145,12 @@ fn endpoints(paths: &[OsString]) -> Result<Ends, Error> {
 }
 
 fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Selection, Error> {
+    let drafts = typed.drafts.drafts()?;
+    let filters: Vec<Filter> =
+        filters.iter().cloned().chain(typed.drafts.rules()?.into_iter().map(Filter::Written)).collect();
     let selection = Selection {
-        rules: filter_rules::rules(filters, typed.from0, typed.rules.cvs_exclude, &mut |flag, file| {
+        drafts,
+        rules: filter_rules::rules(&filters, typed.from0, typed.rules.cvs_exclude, &mut |flag, file| {
             lists.read(flag, file)
         })?,
         files_from: typed
@@ -142,13 +163,14 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
         group: typed.archive || typed.group,
         special_bits: typed.archive || typed.perms,
         numeric_ids: typed.numeric_ids,
-        hard_links: typed.hard_links,
+        // A list shows each name with its size.
+        hard_links: typed.hard_links && !typed.lines.list_only,
         xattrs: typed.xattrs,
         acls: typed.acls,
         sparse: !typed.no_sparse,
-        delete: typed.delete,
+        delete: typed.delete && !typed.lines.list_only,
         max_delete: typed.max_delete,
-        dry_run: typed.dry_run,
+        dry_run: typed.dry_run || typed.lines.list_only,
         inplace: typed.inplace,
         no_resume: typed.no_resume,
         flush: !typed.no_flush,
@@ -163,7 +185,7 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
 
 /// As with rsync, a flag for all that lies in directories wins.
 fn dirs(typed: &Cp) -> bool {
-    typed.rules.dirs && !typed.habits.recursive && !typed.archive
+    (typed.rules.dirs || typed.lines.list_only) && !typed.habits.recursive && !typed.archive
 }
 
 fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {

@@ -15,12 +15,6 @@ const WORDS: &[Word] = &[
     ),
     (&["--no-motd", "--motd"], "a daemon of haul sends no message of the day"),
     (
-        &["--append", "--append-verify", "--partial-dir"],
-        "an interrupted file goes on by itself: run the same command again",
-    ),
-    (&["--delay-updates"], "each file gets its name when it is verified and flushed; none shows half of its data"),
-    (&["--temp-dir", "-T"], "a file is written beside its place, so that its name can follow in one step"),
-    (
         &["--fuzzy", "-y", "--no-whole-file", "--block-size", "-B"],
         "haul has no rolling delta: a file that differs is sent whole; --size-only and -c say what differs",
     ),
@@ -44,7 +38,6 @@ const WORDS: &[Word] = &[
     (&["--address"], "--paths names the interfaces and addresses of this host"),
     (&["--password-file", "--early-input"], "haul:// logs in with a key: haul key generate"),
     (&["--daemon", "--config", "--dparam"], "haul serve is the daemon"),
-    (&["--list-only"], "-n shows what would be done, and makes no change"),
     (
         &["--write-batch", "--only-write-batch", "--read-batch"],
         "haul keeps no batches; name several targets one after the other",
@@ -89,7 +82,6 @@ const WORDS: &[Word] = &[
         &["--ignore-missing-args", "--delete-missing-args"],
         "a source that is missing fails, and the rest is copied (exit status 23)",
     ),
-    (&["--delete-before"], "--delete removes what a directory has too much after its entries have come"),
     (&["--ignore-errors"], "nothing is deleted while a directory of the source cannot be listed"),
     (&["--force"], "--delete also replaces a directory where a file comes"),
     (&["--copy-as"], "`user=NAME` beside a key of haul serve says as whom its files are written"),

@@ -355,6 +355,7 @@ fn why_left_out(rule: LeftOut) -> &'static str {
         LeftOut::TooLarge => "it is larger than --max-size",
         LeftOut::TooSmall => "it is smaller than --min-size",
         LeftOut::Itself => "it is the source itself, and is not removed",
+        LeftOut::NotShorter => "the target's is not shorter (--append-verify)",
         LeftOut::UnsafeLink => "it is a link that leads out of the tree (--safe-links)",
     }
 }

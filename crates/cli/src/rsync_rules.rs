@@ -1,16 +1,19 @@
 //! Flags that carry rsync's names and rsync's meaning: which entries are left out, and what becomes of a source.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueHint};
-use haul_job::{AccountRule, Accounts, Backup, Entries, Error, Fault, OfReference, Place, References, Selection};
+use haul_job::{
+    AccountRule, Accounts, Backup, Drafts, Entries, Error, Fault, OfReference, Place, References, Selection,
+};
 use jiff::Zoned;
 
 use crate::account_map::{AccountMap, Ownership};
 use crate::due::{self, Due};
+use crate::headings::WRITE;
 use crate::itemise::Format;
 use crate::{account_map, chmod, rate};
 
@@ -29,6 +32,10 @@ pub struct RsyncRules {
     /// Leave files alone that exist at the target
     #[arg(long, help_heading = WHAT)]
     pub ignore_existing: bool,
+    /// Files only grow: one that is as long at the target, or longer, stays as it is. One that has grown is sent whole, and
+    /// verified whole
+    #[arg(long, visible_alias = "append", conflicts_with_all = ["partial_dir", "delay_updates"], help_heading = WHAT)]
+    pub append_verify: bool,
     /// Compare by size alone, not by time
     #[arg(long, conflicts_with = "checksum", help_heading = WHAT)]
     pub size_only: bool,
@@ -61,7 +68,7 @@ pub struct RsyncRules {
     #[arg(long, conflicts_with_all = ["delete", "delete_after", "delete_excluded", "no_flush"], help_heading = WHAT)]
     pub remove_source_files: bool,
     /// As --delete, which removes in each directory after its entries have come
-    #[arg(long, visible_aliases = ["del", "delete-during", "delete-delay"], conflicts_with = "files_from", help_heading = WHAT)]
+    #[arg(long, visible_aliases = ["del", "delete-during", "delete-delay", "delete-before"], conflicts_with = "files_from", help_heading = WHAT)]
     pub delete_after: bool,
     /// As --delete, and also delete at the target what --exclude leaves out
     #[arg(long, conflicts_with = "files_from", help_heading = WHAT)]
@@ -111,6 +118,58 @@ pub struct RsyncRules {
     pub groupmap: Option<AccountMap>,
 }
 
+/// Where data stands until its file has its name.
+#[derive(Debug, Args)]
+pub struct RsyncDrafts {
+    /// Keep unfinished files in directories of this name beside their places, made at need and removed when empty; or all in
+    /// one, if DIR is absolute. The next run goes on with them
+    #[arg(long, value_name = "DIR", conflicts_with = "inplace", help_heading = WRITE)]
+    pub partial_dir: Option<OsString>,
+    /// Write unfinished files into DIR; a relative one begins at the target. If DIR is on another file system than its
+    /// place, a file is written beside its place, so that its name follows in one step
+    #[arg(short = 'T', long, value_name = "DIR", conflicts_with = "inplace", help_heading = WRITE)]
+    pub temp_dir: Option<OsString>,
+    /// Give all files their names at the end, once all have arrived. Until then they wait in .~tmp~ beside their places, or in
+    /// --partial-dir
+    #[arg(long, conflicts_with_all = ["inplace", "remove_source_files"], help_heading = WRITE)]
+    pub delay_updates: bool,
+}
+
+/// Where files wait for their names, as with rsync.
+const DELAYED_IN: &str = ".~tmp~";
+
+impl RsyncDrafts {
+    /// What they mean for a job.
+    ///
+    /// # Errors
+    /// [`Fault::Usage`]: a directory is none.
+    pub fn drafts(&self) -> Result<Drafts, Error> {
+        let partial = self.partial_dir.as_ref().map(|dir| dir.as_bytes()).filter(|dir| !matches!(*dir, b"" | b"."));
+        let name = partial.filter(|dir| !dir.starts_with(b"/"));
+        let name = name.map(|dir| dir.strip_suffix(b"/").unwrap_or(dir));
+        if name.is_some_and(|name| name.contains(&b'/') || name == b"..") {
+            return Err(Error::new(Fault::Usage, "--partial-dir takes one name, or an absolute path")
+                .try_this("--partial-dir=.partial puts a directory of this name beside each unfinished file"));
+        }
+        let temporary = self.temp_dir.as_ref().map(|dir| dir.as_bytes()).filter(|dir| !dir.is_empty());
+        let delayed_in = if self.delay_updates { name.unwrap_or(DELAYED_IN.as_bytes()).to_vec() } else { Vec::new() };
+        let directory = name.or(partial).or(temporary).unwrap_or_default().to_vec();
+        Ok(Drafts { directory, in_each: name.is_some(), delayed_in })
+    }
+
+    /// The rules that keep such directories out of the copy, and at the target, also with --delete-excluded. They come after
+    /// all others, as with rsync.
+    ///
+    /// # Errors
+    /// [`Fault::Usage`]: see [`RsyncDrafts::drafts`].
+    pub fn rules(&self) -> Result<Vec<OsString>, Error> {
+        let drafts = self.drafts()?;
+        let name = if drafts.in_each { drafts.directory } else { drafts.delayed_in };
+        let rule = |kind: &[u8]| OsString::from_vec([kind, &name[..], b"/"].concat());
+        Ok(if name.is_empty() { Vec::new() } else { vec![rule(b"Hp "), rule(b"Pp ")] })
+    }
+}
+
 /// When a copy ends before all is there.
 #[derive(Debug, Args)]
 pub struct RsyncStops {
@@ -142,6 +201,10 @@ pub struct RsyncLines {
     /// A table of all totals at the end
     #[arg(long, conflicts_with_all = ["json", "quiet"], help_heading = SAID)]
     pub stats: bool,
+    /// List what would be copied, with type, permissions, size and time, and copy nothing; without a target, too. Directories
+    /// come without their contents, unless -r or -a asks for them
+    #[arg(long, conflicts_with_all = ["stats", "itemize_changes", "out_format"], help_heading = SAID)]
+    pub list_only: bool,
     /// A line for each entry that changes, with rsync's letters: '>f.st...... name'. (-i is an ssh key, as in scp)
     #[arg(long, help_heading = SAID)]
     pub itemize_changes: bool,
@@ -182,6 +245,7 @@ impl RsyncRules {
             existing: self.existing,
             ignore_existing: self.ignore_existing,
             size_only: self.size_only,
+            append: self.append_verify,
             max_size_bytes: self.max_size,
             min_size_bytes: self.min_size,
             one_file_system: self.one_file_system,
@@ -247,11 +311,14 @@ impl RsyncRules {
 impl RsyncLines {
     /// Whether each entry gets a line.
     pub fn itemises(&self) -> bool {
-        self.itemize_changes || self.out_format.is_some() || self.log_file.is_some()
+        self.list_only || self.itemize_changes || self.out_format.is_some() || self.log_file.is_some()
     }
 
     /// The form of these lines.
     pub fn format(&self) -> Option<Format> {
+        if self.list_only {
+            return Some(Format::listing());
+        }
         self.out_format.clone().or_else(|| self.itemize_changes.then(Format::itemized))
     }
 }

@@ -60,6 +60,8 @@ pub struct Rules {
     pub min_size_bytes: Option<u64>,
     /// The source goes once it is there: it must not be what stands at the target.
     pub removes_sources: bool,
+    /// Keep what is as long as the source's file, or longer: files only grow (`--append-verify`).
+    pub append: bool,
     /// Times that differ by so many seconds are equal; less than 0: to the nanosecond (`--modify-window`).
     pub modify_window_s: Option<i32>,
 }
@@ -67,7 +69,7 @@ pub struct Rules {
 impl Rules {
     /// Whether a file may stay that is not like the source's. Then it matters whether it is one that was never finished.
     pub fn may_keep_others(&self) -> bool {
-        self.update || self.ignore_existing
+        self.update || self.ignore_existing || self.append
     }
 
     /// Whether an entry that stands at the target has the time of the source's.
@@ -128,16 +130,24 @@ pub fn file(identity: &Identity, attributes: &Attributes, existing: &Existing, r
     if rules.update && rules.is_newer(standing.mtime, identity.mtime) {
         return FileDecision::LeaveOut(LeftOut::Newer);
     }
-    if standing.size != identity.size {
+    if standing.size < identity.size {
         return FileDecision::Send;
+    }
+    if standing.size > identity.size {
+        return other_data(rules);
     }
     if rules.checksum {
         return FileDecision::CompareContents;
     }
     if !rules.size_only && !rules.same_time(standing.mtime, identity.mtime) {
-        return FileDecision::Send;
+        return other_data(rules);
     }
     same_data(attributes, standing, rules)
+}
+
+/// What to do with a file that stands there with other data, and is not shorter.
+pub fn other_data(rules: &Rules) -> FileDecision {
+    if rules.append { FileDecision::LeaveOut(LeftOut::NotShorter) } else { FileDecision::Send }
 }
 
 /// The rule that leaves out what does not exist, or what a link or device stands for.
@@ -298,6 +308,20 @@ mod tests {
         let size_only = Rules { size_only: true, ..Rules::default() };
         assert_eq!(decide(standing(10, Time { s: 1, ns: 0 }, 0o644), size_only), Touch);
         assert_eq!(decide(standing(11, AT, 0o644), size_only), Send);
+    }
+
+    #[test]
+    fn a_file_that_only_grows_is_sent_when_it_is_longer_than_at_the_target() {
+        use FileDecision::{CompareContents, Keep, LeaveOut, Send};
+        let append = Rules { append: true, ..Rules::default() };
+        let other = Time { s: 7, ns: 0 };
+        let left = LeaveOut(LeftOut::NotShorter);
+        let of = |size, mtime| decide(standing(size, mtime, 0o644), append);
+        assert_eq!([of(9, AT), of(10, AT), of(10, other), of(11, AT)], [Send, Keep, left, left]);
+        assert_eq!(decide(Existing::Missing, append), Send);
+        let by_content = Rules { checksum: true, ..append };
+        assert_eq!(decide(standing(10, other, 0o644), by_content), CompareContents);
+        assert_eq!(other_data(&by_content), left);
     }
 
     #[test]

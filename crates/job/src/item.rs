@@ -17,6 +17,8 @@ pub enum LeftOut {
     Itself,
     /// A symbolic link that leads out of the tree (`--safe-links`).
     UnsafeLink,
+    /// What stands at the target is not shorter (`--append-verify`).
+    NotShorter,
 }
 
 impl LeftOut {
@@ -30,6 +32,7 @@ impl LeftOut {
             Self::TooSmall => "min-size",
             Self::Itself => "itself",
             Self::UnsafeLink => "safe-links",
+            Self::NotShorter => "append-verify",
         }
     }
 }

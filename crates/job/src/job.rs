@@ -17,7 +17,7 @@ pub use haul_store::{
     CVS_PATTERNS, FileList, FileListBuilder, FilterRule, ListFault, MergeFile, MergeFormat, PatternRule, ReadRule,
     RuleTraits, Sides, WriteRoute, read_rule,
 };
-pub use haul_wire::control::{AccountRule, Accounts, Backup, Entries, ModeChange, OfReference, References};
+pub use haul_wire::control::{AccountRule, Accounts, Backup, Drafts, Entries, ModeChange, OfReference, References};
 
 /// One copy job: any number of sources, one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,6 +151,10 @@ pub struct Selection {
     pub itemise: bool,
     /// Which entries of the sources come, beyond the rules.
     pub entries: Entries,
+    /// Where data stands until its file has its name.
+    pub drafts: Drafts,
+    /// Files only grow: one that is not shorter at the target stays (`--append-verify`).
+    pub append: bool,
     /// Times that differ by so many seconds are equal, as with rsync's `--modify-window`; less than 0: to the nanosecond.
     /// `None`: to the nanosecond, or to the second where the target keeps no more.
     pub modify_window_s: Option<i32>,
@@ -318,6 +322,8 @@ impl Default for Selection {
             remove_source_files: false,
             itemise: false,
             entries: Entries::default(),
+            drafts: Drafts::default(),
+            append: false,
             modify_window_s: None,
             dry_run: false,
             inplace: false,

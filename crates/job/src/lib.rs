@@ -26,7 +26,7 @@ pub use haul_wire::summary::{
 };
 pub use item::{Changed, EntryType, ItemTold, LeftOut};
 pub use job::{
-    AccountRule, Accounts, AskedClass, AskedPath, AskedPaths, Backup, Carriage, Cipher, Endpoint, Entries, Family,
-    FilterRule, Job, ModeChange, OfReference, Place, References, Selection, Service, ServiceClass, SshOptions,
+    AccountRule, Accounts, AskedClass, AskedPath, AskedPaths, Backup, Carriage, Cipher, Drafts, Endpoint, Entries,
+    Family, FilterRule, Job, ModeChange, OfReference, Place, References, Selection, Service, ServiceClass, SshOptions,
     Transport,
 };

@@ -4,6 +4,9 @@
 //! others are made under a temporary name and renamed, so a name never shows something half made.
 
 mod backup;
+mod delayed;
+mod drafts;
+mod final_name;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,6 +32,9 @@ use crate::regular_file::READ_FLAGS;
 use crate::typed::{Typed, means_contents, parent_and_name};
 
 use self::backup::Backups;
+use self::delayed::Delayed;
+pub(crate) use self::drafts::{DraftPlace, Drafts};
+pub(crate) use self::final_name::take_name;
 
 /// How a typed target path is understood, and what is kept.
 #[derive(Debug, Clone, Default)]
@@ -81,9 +87,24 @@ pub(crate) struct Settings {
     pub lost_set_group: OnceLock<Vec<u8>>,
     /// Where what is replaced or deleted stays, if it does.
     pub backups: OnceLock<Backups>,
+    /// Where parts stand, if not beside their files.
+    pub drafts: OnceLock<Drafts>,
+    /// What waits for its name, if names are given at the end.
+    pub delayed: OnceLock<Delayed>,
 }
 
 impl Settings {
+    /// Where the part of `name` in the open directory `parent` stands. What is written in place has its journal beside it.
+    pub(crate) fn draft_place(
+        &self,
+        parent: &Arc<OwnedFd>,
+        name: &[u8],
+        inplace: bool,
+        make: bool,
+    ) -> io::Result<DraftPlace> {
+        Drafts::place(self.drafts.get().filter(|_| !inplace), parent, name, make)
+    }
+
     /// Remembers the first entry that did not get its whole mode.
     pub(crate) fn note_applied(&self, is_whole: bool, path: &[u8]) {
         if !is_whole {
@@ -185,7 +206,9 @@ impl LocalTree {
         let (umask, user) = (process::umask(), process::effective_user());
         let kernel_files = KernelFiles::of(options.confine.is_some());
         let (placed, lost_set_group, backups) = (Mutex::default(), OnceLock::new(), OnceLock::new());
-        let settings = Settings { namespaces, umask, user, kernel_files, placed, lost_set_group, backups };
+        let (drafts, delayed) = (OnceLock::new(), OnceLock::new());
+        let settings =
+            Settings { namespaces, umask, user, kernel_files, placed, lost_set_group, backups, drafts, delayed };
         let (display, confine, parents) = (display.to_vec(), options.confine.clone(), Parents::new(kernel_files));
         LocalTree { root, display, confine, parents, settings: Arc::new(settings) }
     }

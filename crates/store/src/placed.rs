@@ -76,6 +76,11 @@ impl Placed {
         }
     }
 
+    /// Whether this entry is known to stand at this path.
+    pub(crate) fn is_noted(&self, standing: &Stat, path: &[u8]) -> bool {
+        self.names.get(&inode(standing)).is_some_and(|names| names.contains(&Name::of(path)))
+    }
+
     /// Whether the entry at this path was placed under another path, and this path is no name of its own. `are_listed`:
     /// whether the directory of this path lists all names with these hashes.
     pub(crate) fn is_twin(

@@ -5,15 +5,16 @@
 //! not sent again, and only a sweep finds the part.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use haul_sys::file;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::listing::{Hint, Names};
-use crate::local_tree::LocalTree;
+use crate::local_tree::{Drafts, LocalTree};
 use crate::meta::Stat;
-use crate::name::{journal_name, journal_of_part, part_name, split};
+use crate::name::{join, journal_name, journal_of_part, part_name, split};
 use crate::own_file::{WRITE_FLAGS, is_own, is_still_there};
 use crate::regular_file::READ_FLAGS;
 
@@ -21,6 +22,14 @@ impl LocalTree {
     /// Removes the parts in the directory `path` that have no journal and no writer. True when there were any. Entries
     /// that cannot be listed, locked or removed stay: they do no harm.
     pub fn sweep_parts(&self, path: &[u8]) -> bool {
+        let in_each = match self.settings.drafts.get() {
+            Some(Drafts::InEach(name)) => self.sweep_in(&join(path, name)),
+            _ => false,
+        };
+        self.sweep_in(path) || in_each
+    }
+
+    fn sweep_in(&self, path: &[u8]) -> bool {
         let Ok(dir) = self.open_dir(path) else { return false };
         let Ok(names) = Names::read_only(dir.as_fd(), |name| journal_of_part(name).is_some()) else { return false };
         let mut any = false;
@@ -35,23 +44,36 @@ impl LocalTree {
     /// [`LocalTree::sweep_parts`] for the part of one file, in a directory that may be too large to list for it.
     pub fn sweep_part_of(&self, path: &[u8]) -> bool {
         let (parent, name) = split(path);
-        self.open_dir(parent).is_ok_and(|dir| self.sweep(&dir, &part_name(name)))
+        let Ok(dir) = self.open_dir(parent).map(Arc::new) else { return false };
+        match self.settings.draft_place(&dir, name, false, false) {
+            Ok(place) if !Arc::ptr_eq(&place.dir, &dir) && self.sweep(&place.dir, &place.part) => true,
+            _ => self.sweep(&dir, &part_name(name)),
+        }
     }
 
     /// Removes the journal of a file that is complete: a crash between the file's final name and the removal leaves it.
     /// As long as there is a part, or somebody writes into the file, it stays.
     pub fn remove_left_journal(&self, path: &[u8]) {
-        let Ok((dir, name)) = self.place(path) else { return };
-        let (journal, part) = (journal_name(name), part_name(name));
-        if !Stat::of_name(dir.as_fd(), &journal).is_ok_and(|stat| is_own(&stat, self.settings.user)) {
+        let Ok((parent, name)) = self.place(path) else { return };
+        self.remove_left_journal_in(&parent, name, &parent, &journal_name(name), &part_name(name));
+        match self.settings.draft_place(&parent, name, false, false) {
+            Ok(place) if !Arc::ptr_eq(&place.dir, &parent) => {
+                self.remove_left_journal_in(&parent, name, &place.dir, &place.journal, &place.part);
+            }
+            _ => {}
+        }
+    }
+
+    fn remove_left_journal_in(&self, parent: &OwnedFd, name: &[u8], dir: &OwnedFd, journal: &[u8], part: &[u8]) {
+        if !Stat::of_name(dir.as_fd(), journal).is_ok_and(|stat| is_own(&stat, self.settings.user)) {
             return;
         }
         // The lock of a part goes with it to its final name; in place, the file itself is the part.
-        let open = || rustix::fs::openat(&dir, name, READ_FLAGS, Mode::empty());
+        let open = || rustix::fs::openat(parent, name, READ_FLAGS, Mode::empty());
         let unused = rustix::io::retry_on_intr(open).is_ok_and(|file| file::try_lock_surely(file.as_fd()));
-        if unused && matches!(Stat::of_name(dir.as_fd(), &part), Err(Errno::NOENT)) {
+        if unused && matches!(Stat::of_name(dir.as_fd(), part), Err(Errno::NOENT)) {
             // A journal that cannot be removed does no harm.
-            let _ = rustix::fs::unlinkat(&dir, &journal, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(dir, journal, AtFlags::empty());
         }
     }
 

@@ -61,7 +61,7 @@ use crate::path::RelPath;
 use crate::place::PlaceWord;
 pub use crate::probe::{ProbeArrived, ProbeSent};
 pub use crate::role::Role;
-pub use crate::rsync_rules::{AccountRule, Accounts, Backup, Entries, OfReference, References};
+pub use crate::rsync_rules::{AccountRule, Accounts, Backup, Drafts, Entries, OfReference, References};
 use crate::service::CODE_POINTS;
 pub use crate::service::{AskedClass, Service};
 use crate::summary::{HostLimits, KnownPath, PathNow};
@@ -317,6 +317,9 @@ pub struct Selection {
     /// What changes is told with each outcome.
     pub itemise: bool,
     pub entries: Entries,
+    pub drafts: Drafts,
+    /// Files only grow: what is not shorter at the target stays.
+    pub append: bool,
     /// Times that differ by so many seconds are equal; less than 0: to the nanosecond.
     pub modify_window_s: Option<i32>,
 }

@@ -128,6 +128,14 @@ pub struct Item {
 }
 
 impl Item {
+    /// Whether it is an entry of the tree, and not a word about one.
+    pub fn makes_entry(&self) -> bool {
+        match self.kind {
+            ItemKind::File { .. } | ItemKind::Directory | ItemKind::Symlink { .. } | ItemKind::HardLink { .. } => true,
+            ItemKind::DirectoryEnd { .. } | ItemKind::Skipped { .. } | ItemKind::Failed { .. } => false,
+        }
+    }
+
     /// Bytes that the item keeps in memory on both sides beyond what every item does.
     pub fn weight_bytes(&self) -> usize {
         self.path.as_bytes().len() + owned_bytes(&self.kind, &self.attributes)

@@ -111,6 +111,8 @@ pub enum LeftOut {
     Itself,
     /// A symbolic link that leads out of the tree (`--safe-links`).
     UnsafeLink,
+    /// What stands at the target is not shorter (`--append-verify`).
+    NotShorter,
 }
 
 /// In what an item differed from what stood at the target: the columns of rsync's `--itemize-changes`.

@@ -29,6 +29,21 @@ pub struct Entries {
     pub safe_links: bool,
 }
 
+/// Where data stands until its file has its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drafts {
+    /// The directory of unfinished files; empty: each stands beside its place.
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_PATH_BYTES>")]
+    pub directory: Vec<u8>,
+    /// `directory` is a name, and each directory of the target has one (`--partial-dir`). Otherwise it is one for all; a
+    /// relative path begins at the target (`--temp-dir`).
+    pub in_each: bool,
+    /// Files get their names at the end; until then they wait in directories of this name, if it is not empty
+    /// (`--delay-updates`).
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_TEXT_BYTES>")]
+    pub delayed_in: Vec<u8>,
+}
+
 /// Trees beside the target that may have a file already (`--link-dest`, `--copy-dest`, `--compare-dest`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct References {

@@ -1,16 +1,15 @@
 //! How a part ends: with its metadata and its final name, or discarded.
 
 use std::io;
-use std::os::fd::AsFd;
-use std::sync::PoisonError;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
-use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
-use super::{Part, given_up};
+use super::{Part, PartFile, given_up};
 use crate::error::{Context, Result, StoreError, refusal};
-use crate::local_tree::check_twin;
+use crate::local_tree::take_name;
 use crate::meta::{self, Metadata, Stat, Time};
 use crate::name::split;
 use crate::own_file::{is_still_there, unlink_if_there};
@@ -54,8 +53,9 @@ impl Part {
             return Err(StoreError::new("rename to", &self.file.path, given_up()));
         }
         if !self.file.inplace {
-            self.check_before_rename().and_then(|()| self.rename()).context("rename to", &self.file.path)?;
-            self.check_after_rename().context("rename to", &self.file.path)?;
+            let renamed = self.check_before_rename().and_then(|()| self.rename());
+            let place = renamed.context("rename to", &self.file.path)?;
+            self.check_after_rename(&place).context("rename to", &self.file.path)?;
         }
         self.remove_journal().context("remove the journal of", &self.file.path)
     }
@@ -63,7 +63,7 @@ impl Part {
     /// The temporary name must still lead to the file that was written, with the size that was written. Other users
     /// with write access to the directory could have replaced it.
     fn check_before_rename(&self) -> io::Result<()> {
-        let standing = match Stat::of_name(self.file.parent.as_fd(), &self.file.current_name) {
+        let standing = match Stat::of_name(self.file.drafts.as_fd(), &self.file.current_name) {
             Err(Errno::NOENT) => return Err(refusal(io::ErrorKind::NotFound, REMOVED)),
             standing => standing?,
         };
@@ -77,47 +77,22 @@ impl Part {
     }
 
     /// Somebody may have replaced the file between the look and the rename.
-    fn check_after_rename(&self) -> io::Result<()> {
-        match is_still_there(&self.file.parent, split(&self.file.path).1, &self.file.opened) {
+    fn check_after_rename(&self, place: &Arc<OwnedFd>) -> io::Result<()> {
+        match is_still_there(place, split(&self.file.path).1, &self.file.opened) {
             true => Ok(()),
             false => Err(refusal(io::ErrorKind::InvalidData, OTHER_UNDER_NAME)),
         }
     }
 
-    /// Renames over the final name, unless another entry of this job stands there: then the file system takes both
-    /// names for one.
-    fn rename(&self) -> io::Result<()> {
-        self.settings.placed().note(&self.file.opened, &self.file.path);
-        let renamed = self.rename_noted();
-        if renamed.is_err() {
-            self.settings.placed().forget(&self.file.opened, &self.file.path);
-        }
-        renamed
-    }
-
-    fn rename_noted(&self) -> io::Result<()> {
-        let name = split(&self.file.path).1;
-        // A free name needs no check. Of two entries that take the name at once, one gets `EXIST` here.
-        let free = RenameFlags::NOREPLACE;
-        match rustix::fs::renameat_with(&self.file.parent, &self.file.current_name, &self.file.parent, name, free) {
-            Ok(()) => return Ok(()),
-            // Not every file system has such a call.
-            Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
-            Err(error) => return Err(error.into()),
-        }
-        // The lock keeps the other threads of this job from renaming between the look and the rename.
-        let mut placed = self.settings.placed();
-        let standing = Stat::of_name(self.file.parent.as_fd(), name).ok();
-        if let Some(standing) = &standing {
-            check_twin(&placed, &self.file.parent, standing, &self.file.path)?;
-        }
-        self.settings.keep_backup(&self.file.parent, &self.file.path)?;
-        rustix::fs::renameat(&self.file.parent, &self.file.current_name, &self.file.parent, name)?;
-        // Its inode is free now.
-        if let Some(standing) = standing {
-            placed.forget(&standing, &self.file.path);
-        }
-        Ok(())
+    /// Renames over the final name, or to where it waits for it. Returns the directory in which it stands then.
+    fn rename(&self) -> io::Result<Arc<OwnedFd>> {
+        let PartFile { parent, drafts, path, current_name, opened, .. } = &self.file;
+        let delayed = self.settings.delayed.get();
+        let place =
+            delayed.map_or_else(|| Ok(Arc::clone(parent)), |delayed| delayed.stage(&self.settings, parent, path))?;
+        let (from, to) = ((drafts, &current_name[..]), (&place, split(path).1));
+        take_name(&self.settings, from, opened, to, path, delayed.is_none())?;
+        Ok(place)
     }
 
     /// Gives the file up: removes part and journal. A file written in place stays, and so does its journal, which marks
@@ -130,8 +105,8 @@ impl Part {
         }
         let journal = self.remove_journal();
         // Only if the name is still ours: after a commit another file may have it.
-        if is_still_there(&self.file.parent, &self.file.current_name, &self.file.opened) {
-            unlink_if_there(&self.file.parent, &self.file.current_name).context("discard", &self.file.path)?;
+        if is_still_there(&self.file.drafts, &self.file.current_name, &self.file.opened) {
+            unlink_if_there(&self.file.drafts, &self.file.current_name).context("discard", &self.file.path)?;
         }
         journal.context("remove the journal of", &self.file.path)
     }

@@ -1,13 +1,15 @@
 //! The journal of a part: which ranges are on the medium, so that another run can resume.
 
 use std::io;
-use std::sync::PoisonError;
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, PoisonError};
+
+use haul_sys::file;
 
 use super::{Part, given_up};
 use crate::ends::journal::Journal as _;
 use crate::error::{Context, Result};
 use crate::journal_file::JournalFile;
-use crate::name::{journal_name, split};
 
 impl Part {
     /// Begins a journal that holds only `header`, and makes it and the part findable after a crash. Fails when the part
@@ -23,7 +25,12 @@ impl Part {
         }
         // `discard` may run from when the journal exists; it waits for the journal and removes it after the flush.
         let mut discarded = Some(discarded);
-        self.journal().begin(header, &mut || discarded = None)
+        self.journal().begin(header, &mut || discarded = None)?;
+        // A directory that was made for parts has to be found again, too.
+        match Arc::ptr_eq(&self.file.parent, &self.file.drafts) {
+            true => Ok(()),
+            false => file::flush_directory(self.file.parent.as_fd()),
+        }
     }
 
     /// See [`Journal::append`](crate::Journal::append).
@@ -42,7 +49,7 @@ impl Part {
     }
 
     pub(crate) fn journal(&self) -> &JournalFile {
-        let name = || journal_name(split(&self.file.path).1);
-        self.journal.get_or_init(|| JournalFile::new(self.file.parent.clone(), name(), self.settings.user, None, false))
+        let name = || self.file.journal_name.clone();
+        self.journal.get_or_init(|| JournalFile::new(self.file.drafts.clone(), name(), self.settings.user, None, false))
     }
 }

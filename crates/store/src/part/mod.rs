@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::error::{Context, Result, StoreError, is_missing, refusal};
 use crate::journal_file::{self, JournalFile};
 use crate::limits::{MAX_JOURNAL_BYTES, ZERO_BUFFER_BYTES};
-use crate::local_tree::{LocalTree, Settings};
+use crate::local_tree::{DraftPlace, LocalTree, Settings};
 use crate::meta::{STAT_BLOCK_BYTES, Stat};
 use crate::name::{check_new_path, journal_name, part_name, split};
 use crate::own_file::{begin_journal, is_still_there, lock, open_journal, open_new, open_own, unlink_if_there};
@@ -62,6 +62,10 @@ struct PartFile {
     /// Inode and mode when it was opened.
     opened: Stat,
     parent: Arc<OwnedFd>,
+    /// The directory of the temporary name and of the journal: mostly the parent.
+    drafts: Arc<OwnedFd>,
+    /// The name of its journal.
+    journal_name: Vec<u8>,
     /// For messages; its last component is the final name.
     path: Vec<u8>,
     /// The name of the open file: the temporary name, or the final name when written in place.
@@ -77,18 +81,20 @@ impl LocalTree {
     pub fn new_part(&self, path: &[u8], inplace: bool) -> Result<Part> {
         let made = check_new_path(path).and_then(|()| {
             self.within_parent(path, |dir, name| {
-                let current_name = if inplace { name.to_vec() } else { part_name(name) };
-                let (fd, opened) = open_new(dir, &current_name, inplace, self.settings.user)?;
+                let DraftPlace { dir: drafts, part, journal } = self.settings.draft_place(dir, name, inplace, true)?;
+                let (current_name, journal_name) = (if inplace { name.to_vec() } else { part }, journal);
+                let (fd, opened) = open_new(&drafts, &current_name, inplace, self.settings.user)?;
                 self.settings.kernel_files.check(&fd)?;
-                let file = PartFile { fd, opened, parent: dir.clone(), path: path.to_vec(), current_name, inplace };
+                let (parent, path) = (Arc::clone(dir), path.to_vec());
+                let file = PartFile { fd, opened, parent, drafts, journal_name, path, current_name, inplace };
                 if inplace {
-                    self.settings.check_placed(dir, &file.opened, path)?;
-                    let name = journal_name(name);
+                    self.settings.check_placed(dir, &file.opened, &file.path)?;
+                    let name = file.journal_name.clone();
                     let has_journal = Stat::of_name(dir.as_fd(), &name).is_ok();
                     let journal = || JournalFile::new(dir.clone(), name, self.settings.user, None, true);
                     return Ok(Part::new(self, file, has_journal.then(journal)));
                 }
-                let had_journal = unlink_if_there(dir, &journal_name(name))?;
+                let had_journal = unlink_if_there(&file.drafts, &file.journal_name)?;
                 let part = Part::new(self, file, None);
                 // The journal of an earlier part describes content that this part lacks. Some file systems (btrfs)
                 // flush a file without earlier changes of names, so a power cut could bring the journal back beside new
@@ -144,15 +150,17 @@ impl LocalTree {
     pub fn share_part(&self, path: &[u8], inode: u64) -> Result<Part> {
         let shared = check_new_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
-            let current_name = part_name(name);
+            let DraftPlace { dir: drafts, part: current_name, journal: journal_name } =
+                self.settings.draft_place(&dir, name, false, false)?;
             let missing = || refusal(io::ErrorKind::NotFound, "the draft of the leading host does not stand here");
-            let (fd, opened) = open_own(&dir, &current_name, self.settings.user)?.ok_or_else(missing)?;
+            let (fd, opened) = open_own(&drafts, &current_name, self.settings.user)?.ok_or_else(missing)?;
             self.settings.kernel_files.check(&fd)?;
             let root = self.root_directory().ok_or_else(missing)?;
             if opened.id.ino != inode || opened.id.dev != Stat::of_fd(root)?.id.dev {
                 return Err(missing());
             }
-            let file = PartFile { fd, opened, parent: dir, path: path.to_vec(), current_name, inplace: false };
+            let path = path.to_vec();
+            let file = PartFile { fd, opened, parent: dir, drafts, journal_name, path, current_name, inplace: false };
             Ok(Part::new(self, file, None))
         });
         shared.context("write", path)
@@ -162,15 +170,16 @@ impl LocalTree {
     pub fn resume_part(&self, path: &[u8], inplace: bool) -> Result<Option<(Part, Vec<u8>)>> {
         let resumed = check_new_path(path).and_then(|()| {
             let (_, name) = split(path);
-            let (dir, _) = self.place(path)?;
-            let own_journal = journal_name(name);
+            let (parent, _) = self.place(path)?;
+            let DraftPlace { dir, part, journal: own_journal } =
+                self.settings.draft_place(&parent, name, inplace, false)?;
             let Some((journal, journal_stat)) = open_own(&dir, &own_journal, self.settings.user)? else {
                 return Ok(None);
             };
             if journal_stat.size > MAX_JOURNAL_BYTES {
                 return Ok(None);
             }
-            let current_name = if inplace { name.to_vec() } else { part_name(name) };
+            let current_name = if inplace { name.to_vec() } else { part };
             let Some((fd, opened)) = open_own(&dir, &current_name, self.settings.user)? else { return Ok(None) };
             self.settings.kernel_files.check(&fd).and_then(|()| lock(&fd))?;
             // The last holder of the lock may have finished: then the file has its final name, or the journal is gone.
@@ -178,8 +187,10 @@ impl LocalTree {
                 return Ok(None);
             }
             let Some(bytes) = journal_file::read(&journal, &journal_stat)? else { return Ok(None) };
+            let journal_name = own_journal.clone();
             let journal = JournalFile::new(dir.clone(), own_journal, self.settings.user, Some(journal), true);
-            let file = PartFile { fd, opened, parent: dir, path: path.to_vec(), current_name, inplace };
+            let (drafts, path) = (dir, path.to_vec());
+            let file = PartFile { fd, opened, parent, drafts, journal_name, path, current_name, inplace };
             Ok(Some((Part::new(self, file, Some(journal)), bytes)))
         });
         match resumed {
@@ -245,7 +256,7 @@ impl Part {
     /// file by now, so the inode is compared.
     fn reopen_direct(&self, access: OFlags) -> Option<OwnedFd> {
         let flags = access | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat(&self.file.parent, &self.file.current_name, flags, Mode::empty());
+        let open = || rustix::fs::openat(&self.file.drafts, &self.file.current_name, flags, Mode::empty());
         let direct = rustix::io::retry_on_intr(open).ok()?;
         Stat::of_fd(&direct).is_ok_and(|now| now.is_same_inode(&self.file.opened)).then_some(direct)
     }
@@ -384,7 +395,7 @@ impl Part {
 
     /// Measures which way of writing is quicker in its directory.
     pub fn try_routes(&self) -> Result<Trial> {
-        trial::try_in(self.file.parent.as_fd()).context("try ways to write beside", &self.file.path)
+        trial::try_in(self.file.drafts.as_fd()).context("try ways to write beside", &self.file.path)
     }
 
     /// Asks the kernel to begin writing a range to the medium. Only a hint; errors show at the flush.
@@ -427,7 +438,7 @@ impl Part {
     }
 
     fn flush_parent(&self) -> io::Result<()> {
-        file::flush_directory(self.file.parent.as_fd())
+        file::flush_directory(self.file.drafts.as_fd())
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         remove_source_files: selection.remove_source_files,
         itemise: selection.itemise,
         entries: selection.entries,
+        drafts: selection.drafts.clone(),
+        append: selection.append,
         modify_window_s: selection.modify_window_s,
     }
 }
@@ -333,6 +335,7 @@ pub(crate) fn rules(selection: &wire::Selection) -> Rules {
         min_size_bytes: selection.min_size_bytes,
         removes_sources: selection.remove_source_files,
         modify_window_s: selection.modify_window_s,
+        append: selection.append,
     }
 }
 
@@ -345,6 +348,7 @@ pub(crate) fn left_out(rule: wire::LeftOut) -> LeftOut {
         wire::LeftOut::TooLarge => LeftOut::TooLarge,
         wire::LeftOut::TooSmall => LeftOut::TooSmall,
         wire::LeftOut::Itself => LeftOut::Itself,
+        wire::LeftOut::NotShorter => LeftOut::NotShorter,
         wire::LeftOut::UnsafeLink => LeftOut::UnsafeLink,
     }
 }

@@ -137,11 +137,11 @@ fn a_daemon_is_led_to_no_directory_outside_of_its_own() {
 }
 
 /// Unmounted when dropped.
-struct Mounted(PathBuf);
+pub struct Mounted(pub PathBuf);
 
 impl Mounted {
     #[track_caller]
-    fn at(path: &Path) -> Self {
+    pub fn at(path: &Path) -> Self {
         fs::create_dir_all(path).expect("own directory");
         Run::new("mount").args(["-t", "tmpfs", "-o", "size=1m,mode=755", "haul-e2e"]).arg(path).run().expect(0);
         Self(path.to_owned())

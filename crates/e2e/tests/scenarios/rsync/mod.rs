@@ -3,6 +3,7 @@
 //! `matrix` has a row for each flag. Its comparisons make `docs/rsync.md`. `moving` has what `--remove-source-files` must
 //! never lose.
 
+mod drafts;
 mod entries;
 mod far;
 mod matrix;

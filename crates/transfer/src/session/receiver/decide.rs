@@ -9,7 +9,7 @@ use haul_engine::plan::ChunkLayout;
 use haul_job::Error;
 use haul_store::{Kind, Metadata, NO_DIRECTORY, SourceNames, Stat, StoreError};
 use haul_wire::RelPath;
-use haul_wire::control::{Answer, LeftOut, Notice, OutcomeKind, Wanted};
+use haul_wire::control::{Answer, Changes, LeftOut, Notice, OutcomeKind, Wanted};
 use haul_wire::limits::MAX_NESTING_BYTES;
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
@@ -22,7 +22,7 @@ use super::owners::Owners;
 use super::references::Sought;
 use super::state::{Shared, Task};
 use super::twins::Twins;
-use super::{from_reference, itemise, leading, left_out, reread, settle};
+use super::{delayed, from_reference, itemise, leading, left_out, reread, settle};
 
 /// Walks along with the manifest.
 pub(super) struct Decider {
@@ -219,6 +219,10 @@ impl Decider {
     /// Files are sent and verified; of all else nothing is left to do.
     fn let_go(&self, index: u64, item: Item) {
         let shared = &self.shared;
+        // A list of the sources is a dry run to nowhere.
+        if item.makes_entry() {
+            shared.note_changes(index, Changes::NEW);
+        }
         let ItemKind::File { identity, .. } = item.kind else { return shared.settle(index, OutcomeKind::Nothing) };
         if shared.job.selection.dry_run {
             return shared.settle(index, OutcomeKind::WouldCopy);
@@ -230,6 +234,9 @@ impl Decider {
 
     /// When all is settled: what is done at the ends of directories, for files outside of them.
     pub(super) fn end_loose(&self) {
+        if let (Some(tree), true) = (self.shared.tree().local(), self.shared.makes_files()) {
+            tree.tidy_drafts(b"");
+        }
         let swept = match &self.loose {
             Loose::None => false,
             Loose::One(path) => self.shared.sweep(|tree| tree.sweep_draft_of(path)),
@@ -344,7 +351,7 @@ impl Decider {
             }
             decision = match (&existing, hash.is_some() && hash == blake3) {
                 (Existing::File(standing), true) => compare::same_data(&item.attributes, standing, &shared.rules),
-                _ => FileDecision::Send,
+                _ => compare::other_data(&shared.rules),
             };
         }
         if let (FileDecision::Keep | FileDecision::Touch | FileDecision::LeaveOut(_), Some(stat)) = (&decision, &stat) {
@@ -373,6 +380,11 @@ impl Decider {
         }
         match decision {
             FileDecision::Send | FileDecision::CompareContents => {
+                match delayed::waits(shared, &path, &identity) {
+                    Ok(false) => {}
+                    Ok(true) => return self.keep(index, item, path, identity, KeptAs::Touched, None),
+                    Err(error) => return shared.fail_item(index, &error),
+                }
                 // What is written in place appears under all names of the file, also of one that was found right.
                 let has_other_names = stat.is_some_and(|stat| stat.nlink > 1);
                 // What was begun in place is finished there.
@@ -382,7 +394,7 @@ impl Decider {
             FileDecision::Conflict => {
                 shared.failed_item(index, settle::conflict(shared, &path));
             }
-            FileDecision::LeaveOut(rule @ (LeftOut::Exists | LeftOut::Newer)) => {
+            FileDecision::LeaveOut(rule @ (LeftOut::Exists | LeftOut::Newer | LeftOut::NotShorter)) => {
                 // Before a second name of it can come to its turn. The source's hash is not that of what stays.
                 shared.stays_foreign(item, compare::has_time(&existing, item.attributes.mtime));
                 self.forget_journal(&path, identity.size);

@@ -17,6 +17,7 @@ mod claim;
 mod claims;
 mod confirming;
 mod decide;
+mod delayed;
 mod exposure;
 mod first_names;
 mod flushing;
@@ -345,6 +346,7 @@ fn open_target(
         return shared(Arc::new(Nowhere), None, job);
     }
     let (tree, rename_to) = LocalTree::open(path, &options).map_err(failed)?;
+    let warning = delayed::prepare(&tree, &job.selection, &options).map_err(failed)?;
     if let Some(backup) = job.selection.backup.as_ref().filter(|_| !options.dry_run) {
         tree.keep_backups(&backup.suffix, &backup.directory, &options).map_err(failed)?;
     }
@@ -360,7 +362,8 @@ fn open_target(
     let mut shared = shared(Arc::new(tree), rename_to, job)?;
     shared.references = references;
     shared.root = root;
-    notices.into_iter().for_each(|notice| shared.notice(notice));
+    let warning = warning.map(|text| wire::Notice::Warning { text: convert::bounded(text) });
+    notices.into_iter().chain(warning).for_each(|notice| shared.notice(notice));
     Ok(shared)
 }
 
@@ -624,6 +627,7 @@ impl Session<'_> {
     }
 
     fn summarise(&mut self) -> Result<(), Error> {
+        delayed::give_names(&self.shared)?;
         self.decider.end_loose();
         self.shared.discard_token();
         self.shared.flush_remaining_directories()?;

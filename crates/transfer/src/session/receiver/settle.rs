@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use haul_engine::compare;
-use haul_store::{Asks, DirectoryRules, Kind, Stat, StoreError};
+use haul_store::{Asks, DirectoryRules, Kind, Stat, StoreError, TargetTree};
 use haul_wire::control::{Changes, LeftOut, Notice, OutcomeKind, Selection};
 use haul_wire::manifest::{Item, Time};
 
@@ -169,7 +169,12 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
             Err(error) => shared.fail_item(index, &error),
         };
     }
-    match shared.tree().make_hard_link(path, first) {
+    // The first name may be one of those that are given at the end.
+    let make = |tree: &dyn TargetTree| match tree.local().filter(|tree| tree.delays_names()) {
+        Some(local) => local.delay_hard_link(path, first).map(|()| true),
+        None => tree.make_hard_link(path, first),
+    };
+    match make(shared.tree()) {
         Ok(true) => {
             if shared.rules.may_keep_others() {
                 // Of what was begun in place under this name.
@@ -235,6 +240,7 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
         return;
     }
     let swept = !end.fresh && shared.sweep(|tree| tree.sweep_drafts(&end.path));
+    shared.tree().local().into_iter().for_each(|tree| tree.tidy_drafts(&end.path));
     let dirty = shared.take_dirty(&end.path) || deleted || swept || (!end.fresh && changed_lately(shared, &end.path));
     if let Some(directory) = &end.directory
         && let Err(error) = set_directory_metadata(shared, end, directory)

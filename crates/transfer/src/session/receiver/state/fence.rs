@@ -12,7 +12,8 @@ impl Shared {
     /// Keeps a far side within its tree. What to tell of it.
     pub(in super::super) fn give_up_rights(&self) -> Option<Notice> {
         let tree = self.tree.local();
-        let roots = [tree.and_then(LocalTree::root_directory), tree.and_then(LocalTree::backup_directory)];
+        let roots = [LocalTree::root_directory, LocalTree::backup_directory, LocalTree::draft_directory];
+        let roots = roots.map(|root| tree.and_then(root));
         // A hard link needs the rights of its new place at the old one, too.
         let roots = roots.into_iter().flatten().chain(self.references.roots());
         let trees: Vec<_> = roots.map(|root| (root, Access::Write)).collect();
