@@ -98,7 +98,7 @@ pub struct Cp {
     pub paths: Vec<OsString>,
 
     // ---- What is copied ----
-    /// Archive mode as in rsync, -rlptgoD: also owner and group, when the target runs as root (devices are skipped)
+    /// Archive mode as in rsync, -rlptgoD: also owner and group, when the target runs as root (devices and FIFOs with -D alone)
     #[arg(short = 'a', long, help_heading = WHAT)]
     pub archive: bool,
     /// Leave out what matches; rsync's patterns, and the first rule that matches decides
@@ -308,9 +308,6 @@ pub struct Habits {
     /// Symbolic links are always copied as links, unless -L
     #[arg(long, hide = true)]
     pub links: bool,
-    /// Devices and sockets are skipped, with a message
-    #[arg(short = 'D', hide = true)]
-    pub devices: bool,
     /// Files are always sent whole
     #[arg(short = 'W', long, hide = true)]
     pub whole_file: bool,

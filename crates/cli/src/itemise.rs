@@ -144,6 +144,8 @@ pub fn letters(item: &ItemTold, direction: Direction) -> String {
         EntryType::File | EntryType::HardLink => 'f',
         EntryType::Directory => 'd',
         EntryType::Symlink => 'L',
+        EntryType::Device => 'D',
+        EntryType::Special => 'S',
     };
     let what = match item.kind {
         _ if item.data_moved => {
@@ -156,7 +158,7 @@ pub fn letters(item: &ItemTold, direction: Direction) -> String {
         EntryType::HardLink if item.made => 'h',
         // One that is there, and gets another owner or time, is not made anew.
         EntryType::Symlink if item.changed.new || item.changed.content => 'c',
-        EntryType::Directory | EntryType::File if item.made => 'c',
+        EntryType::Directory | EntryType::File | EntryType::Device | EntryType::Special if item.made => 'c',
         _ => '.',
     };
     let changed = &item.changed;
@@ -188,6 +190,8 @@ fn listed(item: &ItemTold) -> String {
         (EntryType::Symlink, Some(link)) => ('l', format!(" -> {}", shown(link))),
         (EntryType::Symlink, None) => ('l', String::new()),
         (EntryType::File | EntryType::HardLink, _) => ('-', String::new()),
+        (EntryType::Device, _) => ('c', String::new()),
+        (EntryType::Special, _) => ('p', String::new()),
     };
     let (permissions, time) = (permissions(item.mode), local_time(item.mtime_s, ' '));
     format!("{kind}{permissions} {:>14} {time} {}{link}", with_commas(item.size), shown(or_dot(&item.path)))

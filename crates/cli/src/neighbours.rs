@@ -51,8 +51,8 @@ const WORDS: &[Word] = &[
     (&["--trust-sender"], "a sender brings only what was asked for, and that is always checked"),
     (&["--8-bit-output", "-8"], "names in valid UTF-8 are shown as they are"),
     (
-        &["--devices", "--specials", "--copy-devices", "--write-devices", "--super", "--fake-super"],
-        "devices, FIFOs and sockets are skipped, and named",
+        &["--copy-devices", "--write-devices", "--super", "--fake-super"],
+        "--devices and --specials copy devices, FIFOs and sockets as they are; without them they are skipped, and named",
     ),
     (&["--preallocate"], "room for a large file is taken before its data comes"),
     (&["--fsync"], "every file is flushed before it counts; --no-flush does not wait"),
@@ -67,7 +67,7 @@ const WORDS: &[Word] = &[
     ),
     (
         &["--no-owner", "--no-o", "--no-group", "--no-g", "--no-D", "--no-devices", "--no-specials"],
-        "-a is -r -l -p -t -g --owner -D: name the parts that you want instead",
+        "-a is -r -l -p -t -g --owner: name the parts that you want instead",
     ),
     (&["--omit-dir-times", "-O", "--omit-link-times"], "times of directories and links are always kept"),
     (

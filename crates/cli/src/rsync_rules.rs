@@ -63,6 +63,15 @@ pub struct RsyncRules {
     /// Leave out symbolic links that are absolute or lead out of the tree that is copied
     #[arg(long, help_heading = WHAT)]
     pub safe_links: bool,
+    /// Copy devices, too, which only root can make; without this flag they are skipped, and named
+    #[arg(long, help_heading = WHAT)]
+    pub devices: bool,
+    /// Copy FIFOs and the names of sockets, too
+    #[arg(long, help_heading = WHAT)]
+    pub specials: bool,
+    /// The same as --devices --specials
+    #[arg(short = 'D', help_heading = WHAT)]
+    pub devices_and_specials: bool,
     /// Remove each file and link of the source once it is verified and flushed at the target. What changed since is kept,
     /// and so are directories and what a rule leaves out
     #[arg(long, conflicts_with_all = ["delete", "delete_after", "delete_excluded", "no_flush"], help_heading = WHAT)]
@@ -250,7 +259,13 @@ impl RsyncRules {
             min_size_bytes: self.min_size,
             one_file_system: self.one_file_system,
             remove_source_files: self.remove_source_files,
-            entries: Entries { dirs, prune_empty_dirs: self.prune_empty_dirs, safe_links: self.safe_links },
+            entries: Entries {
+                dirs,
+                prune_empty_dirs: self.prune_empty_dirs,
+                safe_links: self.safe_links,
+                devices: self.devices || self.devices_and_specials,
+                specials: self.specials || self.devices_and_specials,
+            },
             modify_window_s: self.modify_window,
             ..selection
         }

@@ -351,7 +351,8 @@ impl Tally {
                 | ItemKind::Directory
                 | ItemKind::DirectoryEnd { .. }
                 | ItemKind::Symlink { .. }
-                | ItemKind::HardLink { .. } => {}
+                | ItemKind::HardLink { .. }
+                | ItemKind::Special(_) => {}
             },
             OutcomeKind::Failed { why, kind } => {
                 totals.failed += 1;

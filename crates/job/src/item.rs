@@ -48,6 +48,10 @@ pub enum EntryType {
     Symlink,
     /// A further name of a file.
     HardLink,
+    /// A device.
+    Device,
+    /// A FIFO or socket.
+    Special,
 }
 
 /// In what an entry differed from what stood at the target.

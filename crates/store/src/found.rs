@@ -4,6 +4,7 @@ use std::io;
 
 use crate::error::{StoreError, refusal};
 use crate::meta::Stat;
+use crate::special::Special;
 
 /// One step of a walk.
 #[derive(Debug)]
@@ -93,6 +94,8 @@ pub enum EntryKind {
         /// Where it points, byte for byte.
         target: Vec<u8>,
     },
+    /// A device, FIFO or socket, where they are asked for.
+    Special(Special),
     /// Another name of a file or symbolic link that was yielded before.
     HardLink {
         /// Target-relative path of the first name.

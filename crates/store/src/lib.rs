@@ -54,6 +54,7 @@ mod resolve;
 pub mod scratch;
 mod source;
 mod source_names;
+mod special;
 mod spelling;
 mod striped;
 mod sweep;
@@ -91,6 +92,7 @@ pub use published::{FoundName, NameKind, OpenDirectory, Opened, Patience, Publis
 pub use resolve::{ResolveOptions, SourceLimits};
 pub use source::SourceSet;
 pub use source_names::SourceNames;
+pub use special::Special;
 pub use spelling::{Fold, Spellings};
 pub use striped::{Striped, stripe_bytes};
 pub use trial::{Trial, WriteRoute};

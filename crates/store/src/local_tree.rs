@@ -7,6 +7,7 @@ mod backup;
 mod delayed;
 mod drafts;
 mod final_name;
+mod nodes;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

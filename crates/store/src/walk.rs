@@ -29,6 +29,7 @@ use crate::listing::{Hint, Names};
 use crate::meta::{Kind, Stat};
 use crate::name::{join, parse_haul_name};
 use crate::source::{Source, SourceLinks, SourceSet};
+use crate::special::Special;
 use crate::walk_options::WalkOptions;
 
 /// An iterator over everything in a [`SourceSet`].
@@ -45,6 +46,8 @@ pub struct Walk {
     one_file_system: bool,
     dirs: bool,
     prunes: bool,
+    devices: bool,
+    specials: bool,
     listing_only: bool,
     /// Of each file system that was met, by its device number, whether it keeps times of changes.
     change_times: HashMap<u64, bool>,
@@ -100,6 +103,8 @@ impl Walk {
             one_file_system: options.one_file_system,
             dirs: options.dirs,
             prunes: options.prune_empty_dirs,
+            devices: options.devices,
+            specials: options.specials,
             listing_only: options.listing_only,
             change_times: HashMap::new(),
             has_begun: false,
@@ -345,11 +350,14 @@ impl Walk {
         let path = path.to_vec();
         match &stat.kind {
             Kind::Directory => {}
-            Kind::Special => {
-                let why = "is a FIFO, a socket or a device".to_string();
-                self.announce();
-                self.pending.push_back(Found::Skipped { path, why });
-            }
+            Kind::Special if self.devices || self.specials => match self.special(at) {
+                Ok(Some(special)) => {
+                    self.found(FoundEntry { kind: EntryKind::Special(special), ..at.entry(&path, stat) })
+                }
+                Ok(None) => self.skip_special(path),
+                Err(error) => self.fail("look at", path, error),
+            },
+            Kind::Special => self.skip_special(path),
             Kind::Symlink { .. } => match rustix::fs::readlinkat(at.dir, at.name, Vec::new()) {
                 Ok(target) => {
                     // Links have names, too.
@@ -385,6 +393,18 @@ impl Walk {
                 }
             }
         }
+    }
+
+    fn skip_special(&mut self, path: Vec<u8>) {
+        let why = "is a FIFO, a socket or a device".to_string();
+        self.announce();
+        self.pending.push_back(Found::Skipped { path, why });
+    }
+
+    /// Which one it is, if that kind is asked for.
+    fn special(&self, at: At<'_>) -> io::Result<Option<Special>> {
+        let found = Special::of_name(at.dir, at.name, at.set.links != SourceLinks::Copied)?;
+        Ok(found.filter(|found| if found.is_device() { self.devices } else { self.specials }))
     }
 
     /// Yields the directory at `self.path` and puts it on the stack. An unreadable directory is yielded, too, so that

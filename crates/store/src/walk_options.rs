@@ -25,6 +25,10 @@ pub struct WalkOptions {
     pub dirs: bool,
     /// Yield no directory in which nothing is yielded, but for the root and for what a rule protects at the target.
     pub prune_empty_dirs: bool,
+    /// Yield devices; else they are skipped.
+    pub devices: bool,
+    /// Yield FIFOs and sockets; else they are skipped.
+    pub specials: bool,
     /// Only check that all directories can be listed. Files are skipped where their directory reports their type.
     pub listing_only: bool,
 }

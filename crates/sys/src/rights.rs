@@ -59,8 +59,8 @@ pub fn drop_capabilities() -> io::Result<()> {
 }
 
 /// Keeps only the capabilities of this thread that copying files and tuning connections may need. A thread without
-/// capabilities is unchanged. `attributes`: also extended attributes that only root sees.
-pub fn keep_file_capabilities(attributes: bool) -> io::Result<()> {
+/// capabilities is unchanged. `attributes`: also extended attributes that only root sees. `devices`: also making devices.
+pub fn keep_file_capabilities(attributes: bool, devices: bool) -> io::Result<()> {
     let mut wanted = CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE
         | CapabilitySet::DAC_READ_SEARCH
@@ -71,6 +71,9 @@ pub fn keep_file_capabilities(attributes: bool) -> io::Result<()> {
         | CapabilitySet::NET_ADMIN;
     if attributes {
         wanted |= CapabilitySet::SYS_ADMIN;
+    }
+    if devices {
+        wanted |= CapabilitySet::MKNOD;
     }
     keep_capabilities(wanted)
 }
@@ -172,6 +175,11 @@ fn rights(access: Access) -> BitFlags<AccessFs> {
                 | AccessFs::MakeReg
                 | AccessFs::MakeDir
                 | AccessFs::MakeSym
+                | AccessFs::MakeFifo
+                | AccessFs::MakeSock
+                // These need a capability, which a session has only where devices are asked for.
+                | AccessFs::MakeChar
+                | AccessFs::MakeBlock
                 | AccessFs::RemoveFile
                 | AccessFs::RemoveDir
                 | AccessFs::Refer
@@ -321,7 +329,7 @@ mod tests {
     #[test]
     fn what_copying_needs_no_capability_for_is_given_up() {
         apart(|| {
-            keep_file_capabilities(false).unwrap();
+            keep_file_capabilities(false, false).unwrap();
             let left = rustix::thread::capabilities(None).unwrap();
             let gone = CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_PTRACE | CapabilitySet::SETUID;
             assert!((left.permitted & gone).is_empty() && (left.effective & gone).is_empty());

@@ -71,6 +71,36 @@ pub struct Attributes {
     pub xattrs: Vec<Xattr>,
 }
 
+/// A device, FIFO or socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Special {
+    /// A FIFO.
+    Fifo,
+    /// The name of a socket.
+    Socket,
+    /// A character device.
+    Character {
+        /// Its major number.
+        major: u32,
+        /// Its minor number.
+        minor: u32,
+    },
+    /// A block device.
+    Block {
+        /// Its major number.
+        major: u32,
+        /// Its minor number.
+        minor: u32,
+    },
+}
+
+impl Special {
+    /// Whether it leads to a device of the host.
+    pub fn is_device(&self) -> bool {
+        matches!(self, Special::Character { .. } | Special::Block { .. })
+    }
+}
+
 /// The kind of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ItemKind {
@@ -114,6 +144,8 @@ pub enum ItemKind {
         /// True if it had been listed and is gone.
         vanished: bool,
     },
+    /// A device, FIFO or socket.
+    Special(Special),
 }
 
 /// One item of the manifest.
@@ -131,7 +163,11 @@ impl Item {
     /// Whether it is an entry of the tree, and not a word about one.
     pub fn makes_entry(&self) -> bool {
         match self.kind {
-            ItemKind::File { .. } | ItemKind::Directory | ItemKind::Symlink { .. } | ItemKind::HardLink { .. } => true,
+            ItemKind::File { .. }
+            | ItemKind::Directory
+            | ItemKind::Symlink { .. }
+            | ItemKind::HardLink { .. }
+            | ItemKind::Special(_) => true,
             ItemKind::DirectoryEnd { .. } | ItemKind::Skipped { .. } | ItemKind::Failed { .. } => false,
         }
     }
@@ -148,7 +184,7 @@ fn owned_bytes(kind: &ItemKind, attributes: &Attributes) -> usize {
         ItemKind::Symlink { target } => target.len(),
         ItemKind::HardLink { first } => first.as_bytes().len(),
         ItemKind::Skipped { why } | ItemKind::Failed { why, .. } => why.len(),
-        ItemKind::File { .. } | ItemKind::Directory | ItemKind::DirectoryEnd { .. } => 0,
+        ItemKind::File { .. } | ItemKind::Directory | ItemKind::DirectoryEnd { .. } | ItemKind::Special(_) => 0,
     };
     let xattrs: usize = attributes.xattrs.iter().map(|x| size_of_val(x) + x.name.len() + x.value.len()).sum();
     let names =
@@ -251,6 +287,7 @@ fn check_kind(kind: &ItemKind, path: &RelPath) -> Result<(), ItemFault> {
             }
             not_root(path)
         }
+        ItemKind::Special(_) => not_root(path),
         ItemKind::HardLink { first } => {
             if first.is_root() {
                 return Err(ItemFault::Field("hard link"));

@@ -27,6 +27,10 @@ pub struct Entries {
     pub prune_empty_dirs: bool,
     /// Symbolic links that lead out of the tree are left out (`--safe-links`).
     pub safe_links: bool,
+    /// Devices come, too (`--devices`).
+    pub devices: bool,
+    /// FIFOs and sockets come, too (`--specials`).
+    pub specials: bool,
 }
 
 /// Where data stands until its file has its name.

@@ -43,7 +43,7 @@ pub(crate) fn serve(
     if !question.writes()
         && let Ok(root) = haul_store::open_root(grant.root.as_deref().unwrap_or(Path::new("/")))
     {
-        rights::stay_within(&[(root.as_fd(), Access::Read)], false);
+        rights::stay_within(&[(root.as_fd(), Access::Read)], false, false);
     }
     if question.verb == Verb::HashNamed {
         let result = named_hashes::serve(question, &options, (&events, channel, watch), timeout_ms);

@@ -164,7 +164,7 @@ pub(super) fn run_role(
         }
         // A key that may only read may probe both ways, too: what it sends goes nowhere, and its time is bounded.
         Role::Probe { time_ms } => {
-            rights::stay_within(&[], false);
+            rights::stay_within(&[], false, false);
             return probe::serve(time_ms, carriage, permits, wiring);
         }
         role @ (Role::Receiver { .. } | Role::Mover { .. }) => {

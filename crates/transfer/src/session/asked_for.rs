@@ -1,6 +1,6 @@
 //! Holds a sender on another host to what the job asks for: names, filter rules, kinds of entries.
 
-use haul_job::{Error, Job};
+use haul_job::{Entries, Error, Job};
 use haul_store::{Extent, printable};
 use haul_wire::manifest::{Item, ItemKind};
 
@@ -11,6 +11,7 @@ pub(crate) struct AskedFor {
     paths: haul_store::AskedFor,
     hard_links: bool,
     symlinks: bool,
+    entries: Entries,
 }
 
 impl AskedFor {
@@ -24,6 +25,7 @@ impl AskedFor {
                 .dirs(selection.entries.dirs),
             hard_links: selection.hard_links,
             symlinks: !selection.follow_links,
+            entries: selection.entries,
         })
     }
 
@@ -40,6 +42,9 @@ impl AskedFor {
             ItemKind::Directory | ItemKind::DirectoryEnd { complete: false } => covers(path, true),
             // Else `--delete` would take what lies beside the paths of a list for gone.
             ItemKind::DirectoryEnd { complete: true } => self.paths.may_be_complete(path),
+            ItemKind::Special(special) => {
+                (if special.is_device() { self.entries.devices } else { self.entries.specials }) && covers(path, false)
+            }
             ItemKind::HardLink { first } => {
                 let first = first.as_bytes();
                 self.hard_links && first != path && covers(first, false) && covers(path, false)

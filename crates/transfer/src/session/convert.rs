@@ -15,7 +15,7 @@ use haul_wire::control::{
     self as wire, Abort, AbortFault, Address, Candidate, Changes, FailureKind, Notice, OutcomeKind,
 };
 use haul_wire::limits::MAX_TEXT_BYTES;
-use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time, Xattr};
+use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Special, Time, Xattr};
 use haul_wire::path::{PathFault, RelPath};
 use haul_wire::summary::{self, HeldBy, HostLimits};
 
@@ -286,11 +286,31 @@ pub(crate) fn item(entry: FoundEntry) -> Result<Item, PathFault> {
             further_names: u32::try_from(further_names).unwrap_or(u32::MAX),
         },
         haul_store::EntryKind::Directory => ItemKind::Directory,
+        haul_store::EntryKind::Special(special) => ItemKind::Special(special_to_wire(special)),
         haul_store::EntryKind::Symlink { target } => ItemKind::Symlink { target },
         haul_store::EntryKind::HardLink { first } => ItemKind::HardLink { first: RelPath::new(first)? },
     };
     let attributes = attributes(&entry.stat, xattrs(entry.xattrs));
     Ok(Item { path: RelPath::new(entry.path)?, kind, attributes })
+}
+
+fn special_to_wire(special: haul_store::Special) -> Special {
+    match special {
+        haul_store::Special::Fifo => Special::Fifo,
+        haul_store::Special::Socket => Special::Socket,
+        haul_store::Special::Character(major, minor) => Special::Character { major, minor },
+        haul_store::Special::Block(major, minor) => Special::Block { major, minor },
+    }
+}
+
+/// As the store makes it.
+pub(crate) fn special(special: Special) -> haul_store::Special {
+    match special {
+        Special::Fifo => haul_store::Special::Fifo,
+        Special::Socket => haul_store::Special::Socket,
+        Special::Character { major, minor } => haul_store::Special::Character(major, minor),
+        Special::Block { major, minor } => haul_store::Special::Block(major, minor),
+    }
 }
 
 pub(crate) fn xattrs(found: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<Xattr> {
@@ -357,6 +377,8 @@ pub(crate) fn left_out(rule: wire::LeftOut) -> LeftOut {
 pub(crate) fn item_told(item: &Item, result: &OutcomeKind, changes: Changes) -> ItemTold {
     let (kind, size, link) = match &item.kind {
         ItemKind::Directory | ItemKind::DirectoryEnd { .. } => (EntryType::Directory, 0, None),
+        ItemKind::Special(special) if special.is_device() => (EntryType::Device, 0, None),
+        ItemKind::Special(_) => (EntryType::Special, 0, None),
         ItemKind::Symlink { target } => (EntryType::Symlink, target.len() as u64, Some(target.clone())),
         ItemKind::HardLink { first } => (EntryType::HardLink, 0, Some(first.as_bytes().to_vec())),
         ItemKind::File { identity, .. } => (EntryType::File, identity.size, None),

@@ -41,7 +41,7 @@ pub(crate) fn enter(grant: &Grant, visit: Option<&dyn Visit>) -> Result<(), Erro
         act_as(name)?;
     }
     // Which attributes are asked for is not known yet. A failure leaves what was there.
-    let _ = rights::keep_file_capabilities(true);
+    let _ = rights::keep_file_capabilities(true, true);
     if let Some(root) = &grant.root {
         // As the user: a file server may deny it to root.
         let directory = open_root(root)?;
@@ -92,8 +92,8 @@ fn act_as(name: &str) -> Result<(), Error> {
 }
 
 /// For the thread of a session that knows its trees. Returns what to tell.
-pub(crate) fn stay_within(trees: &[(BorrowedFd<'_>, Access)], attributes: bool) -> Notice {
-    let _ = rights::keep_file_capabilities(attributes);
+pub(crate) fn stay_within(trees: &[(BorrowedFd<'_>, Access)], attributes: bool, devices: bool) -> Notice {
+    let _ = rights::keep_file_capabilities(attributes, devices);
     let (choice, reason) = match whole(rights::fence(trees)) {
         Ok(Fence::Whole) => ("nothing outside of the tree", "Landlock".to_owned()),
         Ok(_) => ("nothing outside of the tree, as far as this kernel goes", "an older Landlock".to_owned()),

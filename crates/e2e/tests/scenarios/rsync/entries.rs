@@ -213,3 +213,70 @@ fn check(source: &Path, target: &Path) {
     let time = |dir: &Path| fs::metadata(dir.join("deep/f")).expect("copied").mtime();
     assert_eq!(time(source), time(target));
 }
+
+#[test]
+fn devices_fifos_and_sockets_come_where_they_are_asked_for() {
+    needs!(Root, Haul, Tool("rsync"));
+    let node = |path: &Path, kind: &[&str]| {
+        Run::new("mknod").arg(path).args(kind).run().expect(0);
+    };
+    let plant = |dir: &Path| {
+        fs::create_dir_all(dir.join("src/d")).expect("own directory");
+        fs::create_dir_all(dir.join("to")).expect("own directory");
+        node(&dir.join("src/d/null"), &["c", "1", "3"]);
+        node(&dir.join("src/zero"), &["c", "1", "5"]);
+        node(&dir.join("src/loop"), &["b", "7", "9"]);
+        node(&dir.join("src/fifo"), &["p"]);
+        drop(std::os::unix::net::UnixListener::bind(dir.join("src/socket")).expect("own directory"));
+        // What stands there is another device, a file, and the same with another mode.
+        node(&dir.join("to/zero"), &["c", "1", "8"]);
+        plant::text(&dir.join("to/loop"), "a file\n");
+        node(&dir.join("to/fifo"), &["p"]);
+        plant::set_mode(&dir.join("to/fifo"), 0o600);
+        node(&dir.join("to/extra"), &["p"]);
+    };
+    let facts = |dir: &Path| {
+        let mut facts = Vec::new();
+        for name in names_below(dir) {
+            let stat = fs::symlink_metadata(dir.join(haul_e2e::compare::path_of(&name))).expect("it stands there");
+            facts.push((name, stat.mode(), stat.rdev(), if stat.is_dir() { 0 } else { stat.mtime() }));
+        }
+        facts
+    };
+    for (ours_flags, theirs_flags) in [
+        (&["-D"][..], &["-D"][..]),
+        (&["--specials", "--delete"], &["--specials", "--delete"]),
+        (&["--devices"], &["--devices"]),
+    ] {
+        let stage = Stage::new();
+        let (ours, theirs) = (stage.path().join("o"), stage.path().join("t"));
+        [&ours, &theirs].map(|dir| plant(dir));
+        for name in ["d/null", "zero", "loop", "fifo", "socket"] {
+            [&ours, &theirs].map(|dir| {
+                Run::new("touch").args(["-d", "@1700000000"]).arg(dir.join("src").join(name)).run().expect(0)
+            });
+        }
+        for _ in 0..2 {
+            let run = stage.haul().args(["cp", "--itemize-changes"]).args(ours_flags);
+            let said =
+                run.arg(contents_of(&ours.join("src"))).arg(ours.join("to")).run().expect(code::OK).stdout_text();
+            let run = Run::new("rsync").args(["-rlpti"]).args(theirs_flags);
+            let expected =
+                run.arg(contents_of(&theirs.join("src"))).arg(theirs.join("to")).run().expect(0).stdout_text();
+            let nodes = |text: String| {
+                let is_node = |line: &&str| line.len() > 11 && matches!(line.as_bytes()[1], b'D' | b'S');
+                let mut lines: Vec<String> = text.lines().filter(is_node).map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            assert_eq!(nodes(said), nodes(expected), "{ours_flags:?}");
+            assert_eq!(facts(&ours.join("to")), facts(&theirs.join("to")), "{ours_flags:?}");
+        }
+    }
+    let stage = Stage::new();
+    plant(stage.path());
+    let run =
+        stage.haul().args(["cp", "-a"]).arg(contents_of(&stage.path().join("src"))).arg(stage.path().join("plain"));
+    let run = run.run().expect(code::OK);
+    assert!(run.stderr_text().contains("skipped: zero") && !stage.path().join("plain/zero").exists(), "{run}");
+}

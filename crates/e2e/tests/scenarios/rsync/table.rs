@@ -181,7 +181,11 @@ pub const ROWS: &[Row] = &[
     row("--info, --debug", NotOurs("--stats the totals"), Refused(&["--info=progress2"])),
     row("--compress-choice, --compress-level", NotOurs("zstd"), Refused(&["--compress-level=3"])),
     row("--checksum-choice", NotOurs("BLAKE3"), Refused(&["--checksum-choice=md5"])),
-    row("--devices, --specials", NotOurs("skipped, and named"), Refused(&["--devices"])),
+    row(
+        "-D, --devices, --specials",
+        Other("not part of -a; who may not make a device is told of each"),
+        Both(&["-D", "--delete"]),
+    ),
     row("--safe-links", Better("further names of a link are judged, too"), Both(&["--safe-links", "--delete"])),
     row("--copy-unsafe-links, --munge-links, -k, -K", NotOurs("never followed at the target"), Refused(&["-k"])),
     row("-O, --omit-dir-times", NotOurs("always kept"), Refused(&["--omit-dir-times"])),

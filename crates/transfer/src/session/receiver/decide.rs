@@ -22,7 +22,7 @@ use super::owners::Owners;
 use super::references::Sought;
 use super::state::{Shared, Task};
 use super::twins::Twins;
-use super::{delayed, from_reference, itemise, leading, left_out, reread, settle};
+use super::{delayed, from_reference, itemise, leading, left_out, reread, settle, special};
 
 /// Walks along with the manifest.
 pub(super) struct Decider {
@@ -122,6 +122,7 @@ impl Decider {
             ItemKind::Directory => self.directory(index, &item, &path, fresh),
             ItemKind::DirectoryEnd { complete } => self.directory_end(index, &item, path, *complete),
             ItemKind::Symlink { target } => self.symlink(index, &item, &path, target, fresh),
+            ItemKind::Special(special) => special::bring(&self.shared, index, &item, &path, *special, fresh)?,
             ItemKind::HardLink { first } => {
                 let link = HardLink { path, first: first.clone(), mtime: item.attributes.mtime };
                 self.shared.in_order(index, InOrder::HardLink(Arc::new(link)));
@@ -203,7 +204,9 @@ impl Decider {
     fn makes_way(&self, item: &Item, path: &[u8]) -> bool {
         let is_dir = match item.kind {
             ItemKind::Directory => true,
-            ItemKind::File { .. } | ItemKind::Symlink { .. } | ItemKind::HardLink { .. } => false,
+            ItemKind::File { .. } | ItemKind::Symlink { .. } | ItemKind::HardLink { .. } | ItemKind::Special(_) => {
+                false
+            }
             ItemKind::DirectoryEnd { .. } | ItemKind::Skipped { .. } | ItemKind::Failed { .. } => return false,
         };
         // What cannot be looked at fails by itself.
@@ -308,7 +311,7 @@ impl Decider {
 
     /// Fails when the name is that of another entry of this job at the target.
     fn check_twin(&mut self, item: &Item, path: &[u8], fresh: bool) -> Result<(), StoreError> {
-        let makes_a_name = matches!(item.kind, ItemKind::File { .. } | ItemKind::Directory | ItemKind::Symlink { .. });
+        let makes_a_name = item.makes_entry() && !matches!(item.kind, ItemKind::HardLink { .. });
         if !makes_a_name || path.is_empty() {
             return Ok(());
         }

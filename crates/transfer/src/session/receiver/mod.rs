@@ -42,6 +42,7 @@ mod references;
 mod reread;
 mod rereads;
 mod settle;
+mod special;
 mod state;
 mod token;
 mod twins;

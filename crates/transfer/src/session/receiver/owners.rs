@@ -68,7 +68,7 @@ impl Owners {
         let names = item.attributes.names.take();
         let is_dir = match item.kind {
             ItemKind::Directory => true,
-            ItemKind::File { .. } | ItemKind::Symlink { .. } => false,
+            ItemKind::File { .. } | ItemKind::Symlink { .. } | ItemKind::Special(_) => false,
             ItemKind::HardLink { .. }
             | ItemKind::DirectoryEnd { .. }
             | ItemKind::Skipped { .. }

@@ -532,7 +532,7 @@ fn give_up_rights(job: &SenderJob, sources: &dyn SourceTree) -> Option<Notice> {
     let roots = sources.roots().filter(|_| job.far)?;
     let access = if job.selection.remove_source_files { Access::Write } else { Access::Read };
     let trees: Vec<_> = roots.into_iter().map(|root| (root, access)).collect();
-    Some(rights::stay_within(&trees, job.selection.xattrs))
+    Some(rights::stay_within(&trees, job.selection.xattrs, false))
 }
 
 /// How the user's own paths on this machine are understood.

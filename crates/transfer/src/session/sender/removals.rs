@@ -72,7 +72,8 @@ impl Removals {
             ItemKind::Directory
             | ItemKind::DirectoryEnd { .. }
             | ItemKind::Skipped { .. }
-            | ItemKind::Failed { .. } => return,
+            | ItemKind::Failed { .. }
+            | ItemKind::Special(_) => return,
         };
         lock(&self.expected).insert(index, Origin { copied, ..origin.clone() });
     }

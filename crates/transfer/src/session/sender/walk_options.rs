@@ -19,6 +19,8 @@ pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>
         one_file_system: selection.one_file_system,
         dirs: selection.entries.dirs,
         prune_empty_dirs: selection.entries.prune_empty_dirs,
+        devices: selection.entries.devices,
+        specials: selection.entries.specials,
         listing_only: false,
     })
 }

@@ -17,6 +17,6 @@ impl Shared {
         // A hard link needs the rights of its new place at the old one, too.
         let roots = roots.into_iter().flatten().chain(self.references.roots());
         let trees: Vec<_> = roots.map(|root| (root, Access::Write)).collect();
-        self.job.far.then(|| rights::stay_within(&trees, self.job.selection.xattrs))
+        self.job.far.then(|| rights::stay_within(&trees, self.job.selection.xattrs, self.job.selection.entries.devices))
     }
 }

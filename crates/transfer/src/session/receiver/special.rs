@@ -1,0 +1,82 @@
+//! Devices, FIFOs and sockets (`--devices`, `--specials`).
+//!
+//! A device leads into the host: only the words of the own job ask for one, whoever sends it, and only root can make it.
+
+use haul_engine::compare::{self, Existing};
+use haul_job::Error;
+use haul_store::{Kind, Stat};
+use haul_wire::control::{Changes, LeftOut, OutcomeKind};
+use haul_wire::manifest::{Item, Special};
+
+use crate::session::convert;
+
+use super::settle;
+use super::state::Shared;
+
+/// Makes one, or gives one that stands there its metadata. `fresh`: nothing can stand there.
+///
+/// # Errors
+/// [`haul_job::Fault::Protocol`]: it was not asked for.
+pub(super) fn bring(
+    shared: &Shared,
+    index: u64,
+    item: &Item,
+    path: &[u8],
+    special: Special,
+    fresh: bool,
+) -> Result<(), Error> {
+    let selection = &shared.job.selection;
+    let asked_for = if special.is_device() { selection.entries.devices } else { selection.entries.specials };
+    if !asked_for {
+        return Err(Error::broke_the_protocol("it sends a device, FIFO or socket, which was not asked for"));
+    }
+    let standing = if fresh { Ok(None) } else { shared.tree().stat(path) };
+    let standing = match standing {
+        Ok(Some(stat)) if stat.kind == Kind::Directory => {
+            shared.failed_item(index, settle::conflict(shared, path));
+            return Ok(());
+        }
+        Ok(standing) => standing,
+        Err(error) => {
+            shared.fail_item(index, &error);
+            return Ok(());
+        }
+    };
+    let rule = match &standing {
+        None if selection.existing => Some(LeftOut::Missing),
+        Some(_) if selection.ignore_existing => Some(LeftOut::Exists),
+        Some(stat) if selection.update && convert::time(stat.mtime) > item.attributes.mtime => Some(LeftOut::Newer),
+        _ => None,
+    };
+    if let Some(rule) = rule {
+        shared.leave_out(index, item, rule);
+        return Ok(());
+    }
+    let Some(tree) = shared.tree().local() else {
+        shared.settle(index, OutcomeKind::Nothing);
+        return Ok(());
+    };
+    let made_of = convert::special(special);
+    let is_there = |stat: &Stat| stat.kind == Kind::Special && tree.special(path).is_ok_and(|now| now == Some(made_of));
+    let kept = standing.as_ref().filter(|stat| is_there(stat));
+    let changes = kept.map_or(Changes::NEW, |stat| {
+        let as_file = Existing::File(convert::standing(stat));
+        compare::changes(Some(stat.size), &item.attributes, &as_file, &shared.rules)
+    });
+    shared.note_changes(index, changes);
+    let outcome = if kept.is_none() { OutcomeKind::Made } else { OutcomeKind::Nothing };
+    if selection.dry_run || changes.is_empty() {
+        shared.settle(index, outcome);
+        return Ok(());
+    }
+    match tree.make_special(path, made_of, &shared.metadata(item)) {
+        Ok(made) => {
+            if made {
+                shared.name_changed(path);
+            }
+            shared.settle(index, outcome);
+        }
+        Err(error) => shared.fail_item(index, &error),
+    }
+    Ok(())
+}
