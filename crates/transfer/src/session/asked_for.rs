@@ -62,6 +62,8 @@ impl AskedFor {
 #[cfg(test)]
 pub(crate) mod tests {
     use haul_job::{Carriage, Endpoint, Place, Selection, SshOptions};
+    use haul_wire::RelPath;
+    use haul_wire::manifest::Special;
 
     use super::*;
 
@@ -81,5 +83,31 @@ pub(crate) mod tests {
             ssh: SshOptions::default(),
         };
         AskedFor::of(&job).unwrap()
+    }
+
+    #[test]
+    fn no_device_and_no_contents_of_a_directory_come_unless_the_job_asks() {
+        let item = |path: &str, kind| Item {
+            path: RelPath::new(path.into()).unwrap(),
+            kind,
+            attributes: haul_wire::manifest::Attributes::default(),
+        };
+        let device = item("d/null", ItemKind::Special(Special::Character { major: 1, minor: 3 }));
+        let fifo = item("d/fifo", ItemKind::Special(Special::Fifo));
+        let comes = |entries: Entries, item: &Item| asked_for("d", |job| job.entries = entries).check(item).is_ok();
+        let (none, devices) = (Entries::default(), Entries { devices: true, ..Entries::default() });
+        let specials = Entries { specials: true, ..none };
+        assert_eq!([none, devices, specials].map(|entries| comes(entries, &device)), [false, true, false]);
+        assert_eq!([none, devices, specials].map(|entries| comes(entries, &fifo)), [false, false, true]);
+        let dirs = Entries { dirs: true, ..specials };
+        assert!(!comes(dirs, &fifo) && comes(dirs, &item("d", ItemKind::Directory)));
+        // The end of what was not listed must not make the target delete what it has there.
+        let end = item("d", ItemKind::DirectoryEnd { complete: true });
+        assert!(comes(none, &end) && !comes(dirs, &end));
+        let mut contents = asked_for("d/", |job| job.entries = dirs);
+        assert!(contents.check(&item("", ItemKind::DirectoryEnd { complete: true })).is_ok());
+        assert!(contents.check(&item("sub", ItemKind::Directory)).is_ok());
+        assert!(contents.check(&item("sub/fifo", ItemKind::Special(Special::Fifo))).is_err());
+        assert!(contents.check(&item("sub", ItemKind::DirectoryEnd { complete: true })).is_err());
     }
 }
