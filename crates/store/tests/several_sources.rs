@@ -42,6 +42,7 @@ fn found(set: &Arc<SourceSet>, options: WalkOptions) -> (Vec<String>, u64) {
                 EntryKind::Directory => format!("d {path}"),
                 EntryKind::Symlink { .. } => format!("l {path}"),
                 EntryKind::HardLink { first } => format!("h {path} = {}", printable(&first)),
+                EntryKind::Special(_) => format!("n {path}"),
             }
         }
         Found::DirEnd { path, complete } => format!("{} {}", if complete { "." } else { "!" }, printable(&path)),

@@ -34,6 +34,7 @@ fn lines<T: SourceTree + ?Sized>(set: &Arc<T>, options: WalkOptions) -> Vec<Stri
             EntryKind::Directory => format!("d {}", printable(&entry.path)),
             EntryKind::Symlink { target } => format!("l {} -> {}", printable(&entry.path), printable(&target)),
             EntryKind::HardLink { first } => format!("h {} = {}", printable(&entry.path), printable(&first)),
+            EntryKind::Special(special) => format!("n {} {special:?}", printable(&entry.path)),
         },
         Found::DirEnd { path, complete } => format!("{} {}", if complete { "." } else { "!" }, printable(&path)),
         Found::Skipped { path, why } => format!("s {} {why}", printable(&path)),
