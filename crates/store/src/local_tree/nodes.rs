@@ -47,7 +47,7 @@ impl LocalTree {
     fn replace_by_special(&self, dir: &Arc<OwnedFd>, path: &[u8], special: Special) -> io::Result<bool> {
         let name = split(path).1;
         let standing = Stat::of_name(dir.as_fd(), name)?;
-        self.settings.refuse_twin(&standing, path)?;
+        self.settings.refuse_twin(dir, &standing, path)?;
         if standing.kind == Kind::Directory {
             return Err(Errno::ISDIR.into());
         }

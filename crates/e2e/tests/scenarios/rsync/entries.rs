@@ -250,11 +250,13 @@ fn devices_fifos_and_sockets_come_where_they_are_asked_for() {
     ] {
         let stage = Stage::new();
         let (ours, theirs) = (stage.path().join("o"), stage.path().join("t"));
-        [&ours, &theirs].map(|dir| plant(dir));
+        for dir in [&ours, &theirs] {
+            plant(dir);
+        }
         for name in ["d/null", "zero", "loop", "fifo", "socket"] {
-            [&ours, &theirs].map(|dir| {
-                Run::new("touch").args(["-d", "@1700000000"]).arg(dir.join("src").join(name)).run().expect(0)
-            });
+            for dir in [&ours, &theirs] {
+                Run::new("touch").args(["-d", "@1700000000"]).arg(dir.join("src").join(name)).run().expect(0);
+            }
         }
         for _ in 0..2 {
             let run = stage.haul().args(["cp", "--itemize-changes"]).args(ours_flags);
