@@ -1,5 +1,7 @@
 //! Decides about each item of the manifest as it arrives: rsync's quick check, directories, links.
 
+mod order;
+
 use std::io;
 use std::sync::Arc;
 
@@ -8,9 +10,7 @@ use haul_engine::journal;
 use haul_engine::plan::ChunkLayout;
 use haul_job::Error;
 use haul_store::{Kind, Metadata, NO_DIRECTORY, SourceNames, Stat, StoreError};
-use haul_wire::RelPath;
 use haul_wire::control::{Answer, Changes, LeftOut, Notice, OutcomeKind, Wanted};
-use haul_wire::limits::MAX_NESTING_BYTES;
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
 use crate::session::asked_for::AskedFor;
@@ -249,44 +249,6 @@ impl Decider {
         if swept || (stands && settle::changed_lately(&self.shared, b"")) {
             self.shared.root_changed();
         }
-    }
-
-    /// Directories are nested like their paths. A sender that opens one after the other and ends none would fill our memory.
-    fn check_nesting(&self, item: &Item) -> Result<(), Error> {
-        if item.kind != ItemKind::Directory {
-            return Ok(());
-        }
-        let nested = self.stack.last().is_none_or(|frame| is_beneath(&item.path, &frame.item.path));
-        if nested && self.stack_bytes + item.weight_bytes() <= MAX_NESTING_BYTES {
-            return Ok(());
-        }
-        let why =
-            if nested { "it opens more directories than agreed" } else { "it leaves a directory without its end" };
-        Err(Error::broke_the_protocol(why))
-    }
-
-    /// The names of a directory come sorted, each once, and before its end: a listing that repeats itself would never end.
-    fn check_order(&mut self, item: &Item) -> Result<(), Error> {
-        let stray_end = matches!(item.kind, ItemKind::DirectoryEnd { .. })
-            && self.stack.last().is_none_or(|frame| frame.item.path != item.path);
-        let leaves_nothing = matches!(item.kind, ItemKind::Skipped { .. } | ItemKind::Failed { .. });
-        let broken = |why| Err(Error::broke_the_protocol(why));
-        match self.stack.last_mut() {
-            _ if leaves_nothing || stray_end => self.idle_items += 1,
-            None => self.idle_items += 1,
-            Some(_) if matches!(item.kind, ItemKind::DirectoryEnd { .. }) => {}
-            Some(frame) if item.path.parent().as_ref() != Some(&frame.item.path) => {
-                return broken("it leaves a directory without its end");
-            }
-            Some(frame) if *item.path.name() <= *frame.last_name => {
-                return broken("it lists a directory out of order, or a name twice");
-            }
-            Some(frame) => frame.last_name = item.path.name().to_vec(),
-        }
-        if self.idle_items > self.shared.job.bounds.idle_items {
-            return broken("it lists more that is not to be copied than agreed");
-        }
-        Ok(())
     }
 
     /// Notes that the source has this name. True when its directory is new, so that nothing can stand under it.
@@ -698,12 +660,4 @@ impl Decider {
         let file = self.shared.tree().open_file(path).ok()?;
         crate::files::hash::whole_file(&file, size, &|| self.shared.is_over()).ok()
     }
-}
-
-/// Whether a path lies in the tree of a directory, and is not the directory itself.
-fn is_beneath(path: &RelPath, directory: &RelPath) -> bool {
-    if directory.is_root() {
-        return !path.is_root();
-    }
-    path.as_bytes().strip_prefix(directory.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'/'))
 }
