@@ -229,7 +229,7 @@ fn messages() -> Vec<Control> {
         ..Carriage::default()
     };
     let start = |role| {
-        Control::Start(Start {
+        Control::Start(Box::new(Start {
             session: [1; 16],
             peer_session: [9; 16],
             peer_key: [2; 32],
@@ -238,7 +238,7 @@ fn messages() -> Vec<Control> {
             role,
             selection: selection.clone(),
             carriage: carriage.clone(),
-        })
+        }))
     };
     let failed = OutcomeKind::Failed { why: "no space".into(), kind: FailureKind::Space };
     let outcomes =

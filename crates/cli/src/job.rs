@@ -47,6 +47,16 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
     let mut lists = Lists { from0: typed.from0, stdin_taken_by };
     let (ssh, ssh_family) = ssh_options(&typed.reach)?;
     let mut selection = selection(typed, filters, &mut lists)?;
+    let listed = typed.files_from.as_deref().map(|file| files_from(file, typed.habits.recursive, &mut lists));
+    if let Some((base, list)) = listed.transpose()? {
+        selection.files_from = Some(list);
+        if let [source] = &mut sources[..]
+            && !base.is_empty()
+        {
+            let slash: &[u8] = if source.path.is_empty() || source.path.ends_with(b"/") { b"" } else { b"/" };
+            source.path = [&source.path[..], slash, &base[..]].concat();
+        }
+    }
     // A list keeps paths by itself.
     if typed.rules.relative && selection.files_from.is_none() {
         let (base, list) = relative::list(&sources, !dirs(typed))?;
@@ -153,11 +163,6 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
         rules: filter_rules::rules(&filters, typed.from0, typed.rules.cvs_exclude, &mut |flag, file| {
             lists.read(flag, file)
         })?,
-        files_from: typed
-            .files_from
-            .as_deref()
-            .map(|file| files_from(file, typed.habits.recursive, lists))
-            .transpose()?,
         follow_links: typed.copy_links,
         owner: typed.archive || typed.owner,
         group: typed.archive || typed.group,
@@ -313,14 +318,25 @@ pub fn split_words(text: &str) -> Result<Vec<String>, String> {
 
 /// Paths of `--files-from`, relative to the source, as in rsync. A slash in front has no meaning. Lines that begin with
 /// `#` or `;` are comments, except with NUL separators. `dir` is the directory alone; `dir/` adds its entries, and `-r`
-/// adds everything below.
-fn files_from(file: &OsStr, recursive: bool, lists: &mut Lists) -> Result<Arc<FileList>, Error> {
+/// adds everything below. Of `a/./b`, only `b` is kept at the target: then all paths begin in `a`, which comes first.
+fn files_from(file: &OsStr, recursive: bool, lists: &mut Lists) -> Result<(Vec<u8>, Arc<FileList>), Error> {
     let mut list = FileListBuilder::default();
+    let mut bases: Option<Vec<u8>> = None;
     for line in split_lines(&lists.read("--files-from", file)?, lists.from0) {
         if !lists.from0 && (line.starts_with(b"#") || line.starts_with(b";")) {
             continue;
         }
-        list.add(line).map_err(|fault| {
+        let (base, path) = relative::at_dot(line).unwrap_or((b"", line));
+        let is_upwards = base.split(|byte| *byte == b'/').any(|name| name == b"..");
+        let names = base.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+        let base = names.collect::<Vec<_>>().join(&b'/');
+        if bases.get_or_insert_with(|| base.clone()) != &base {
+            return Err(usage(format!("--files-from lists '{}'", printable(line)))
+                .because("its path begins in another directory than that of the first line ('a/./b' begins in 'a')")
+                .try_this("a list for each directory"));
+        }
+        let added = if is_upwards { Err(ListFault::Upwards) } else { list.add(path) };
+        added.map_err(|fault| {
             // Without `-0`, a list with NUL separators would be one long line.
             let shown = &line[..line.len().min(SHOWN_BYTES)];
             let dots = if shown.len() < line.len() { "…" } else { "" };
@@ -332,7 +348,7 @@ fn files_from(file: &OsStr, recursive: bool, lists: &mut Lists) -> Result<Arc<Fi
             }
         })?;
     }
-    Ok(Arc::new(list.finish(recursive)))
+    Ok((bases.unwrap_or_default(), Arc::new(list.finish(recursive))))
 }
 
 /// Bytes of a bad line that an error message shows.
@@ -540,7 +556,7 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             format!("--files-from={}", file.display())
         };
-        let lines = job(&[&write("lines", b"a\n/b//c/\r\n#no\n;no\n./d/./e\n\nx\xffy")]).selection.files_from.unwrap();
+        let lines = job(&[&write("lines", b"a\n/b//c/\r\n#no\n;no\n./d//e\n\nx\xffy")]).selection.files_from.unwrap();
         assert_eq!(lines.paths().collect::<Vec<_>>(), [b"".as_slice(), b"a", b"b/c/", b"d/e", b"x\xffy"]);
         assert!(!lines.is_recursive());
         assert!(job(&["-r", &write("lines", b"a\n")]).selection.files_from.unwrap().is_recursive());
@@ -550,6 +566,12 @@ mod tests {
         assert!(refused(&[&write("up", b"a/../../b\n")]).contains(".."));
         assert!(refused(&["second", &write("two", b"a\n")]).contains("exactly one source"));
         assert!(refused(&["--delete", &write("del", b"a\n")]).contains("--delete"));
+        let base = job(&[&write("dots", b"x//y/./a\nx/y/./\n/x/y/./b/./c\n")]);
+        assert_eq!(base.sources[0].path, b"a/x/y");
+        let paths: Vec<_> = base.selection.files_from.unwrap().paths().collect();
+        assert_eq!(paths, [b"./".as_slice(), b"a", b"b/c"]);
+        assert!(refused(&[&write("bases", b"x/./a\ny/./a\n")]).contains("another directory"));
+        assert!(refused(&[&write("upwards", b"x/../../y/./a\n")]).contains(".."));
     }
 
     #[test]

@@ -83,7 +83,6 @@ const WORDS: &[Word] = &[
         "a source that is missing fails, and the rest is copied (exit status 23)",
     ),
     (&["--ignore-errors"], "nothing is deleted while a directory of the source cannot be listed"),
-    (&["--force"], "--delete also replaces a directory where a file comes"),
     (&["--copy-as"], "`user=NAME` beside a key of haul serve says as whom its files are written"),
     (&["--max-alloc"], "memory does not grow with files; there is no limit to set"),
     (&["--log-file-format"], "--out-format is the form of lines on standard output"),

@@ -41,16 +41,21 @@ pub fn list(sources: &[Endpoint], recursive: bool) -> Result<(Endpoint, Arc<File
 
 /// The directory, and the path that is kept: behind the first `/./`, or all of it.
 fn split(path: &[u8]) -> (Vec<u8>, &[u8]) {
-    if let Some(dot) = path.windows(3).position(|part| part == b"/./") {
-        let rest = &path[dot + 3..];
-        let directory = [&path[..dot], b"/"].concat();
-        return (directory, if rest.is_empty() { b"./" } else { rest });
+    if let Some((directory, kept)) = at_dot(path) {
+        return ([directory, b"/"].concat(), kept);
     }
     match path {
         [b'/', ..] => (b"/".to_vec(), path),
         [b'~', b'/', rest @ ..] => (b"~/".to_vec(), rest),
         _ => (b".".to_vec(), path),
     }
+}
+
+/// What stands before the first `/./` of a path, and what is kept of the path.
+pub fn at_dot(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let dot = path.windows(3).position(|part| part == b"/./")?;
+    let kept = &path[dot + 3..];
+    Some((&path[..dot], if kept.is_empty() { b"./" } else { kept }))
 }
 
 #[cfg(test)]

@@ -43,6 +43,12 @@ pub struct RsyncRules {
     /// the nanosecond, or to the second where the target keeps no more
     #[arg(short = '@', long, value_name = "SECONDS", allow_hyphen_values = true, help_heading = WHAT)]
     pub modify_window: Option<i32>,
+    /// Send files also where size and time are equal
+    #[arg(short = 'I', long, help_heading = WHAT)]
+    pub ignore_times: bool,
+    /// Replace a directory with all that is in it where a file or link comes, also without --delete
+    #[arg(long, help_heading = WHAT)]
+    pub force: bool,
     /// Leave out files that are larger, such as 1.5M or 100MB: K M G T P are powers of 1024, KB MB of 1000, and '+1' or
     /// '-1' behind adds a byte or takes one away. They stay at the target, also with --delete
     #[arg(long, value_name = "SIZE", value_parser = rate::parse_rsync_size, allow_hyphen_values = true, help_heading = WHAT)]
@@ -255,6 +261,8 @@ impl RsyncRules {
             ignore_existing: self.ignore_existing,
             size_only: self.size_only,
             append: self.append_verify,
+            ignore_times: self.ignore_times,
+            force: self.force,
             max_size_bytes: self.max_size,
             min_size_bytes: self.min_size,
             one_file_system: self.one_file_system,

@@ -54,6 +54,8 @@ pub struct Rules {
     pub existing: bool,
     /// Compare size alone.
     pub size_only: bool,
+    /// An equal time proves nothing.
+    pub ignore_times: bool,
     /// Leave out files that are larger.
     pub max_size_bytes: Option<u64>,
     /// Leave out files that are smaller.
@@ -139,7 +141,7 @@ pub fn file(identity: &Identity, attributes: &Attributes, existing: &Existing, r
     if rules.checksum {
         return FileDecision::CompareContents;
     }
-    if !rules.size_only && !rules.same_time(standing.mtime, identity.mtime) {
+    if !rules.size_only && (rules.ignore_times || !rules.same_time(standing.mtime, identity.mtime)) {
         return other_data(rules);
     }
     same_data(attributes, standing, rules)
@@ -154,7 +156,8 @@ pub fn other_data(rules: &Rules) -> FileDecision {
 fn by_existence(existing: &Existing, rules: &Rules) -> Option<LeftOut> {
     match existing {
         Existing::Missing if rules.existing => Some(LeftOut::Missing),
-        Existing::Other if rules.ignore_existing => Some(LeftOut::Exists),
+        // A directory that stands in the way exists, too.
+        Existing::Other | Existing::Directory(_) if rules.ignore_existing => Some(LeftOut::Exists),
         _ => None,
     }
 }
@@ -305,6 +308,10 @@ mod tests {
         // What stands there is left alone by the size of the source's file, too.
         let large = Rules { max_size_bytes: Some(9), ..Rules::default() };
         assert_eq!(decide(standing(3, AT, 0o644), large), LeaveOut(LeftOut::TooLarge));
+        let anew = Rules { ignore_times: true, ..Rules::default() };
+        assert_eq!(decide(standing(10, AT, 0o644), anew), Send);
+        // As in rsync, what compares contents or sizes alone has nothing to do with times.
+        assert_eq!(decide(standing(10, AT, 0o644), Rules { size_only: true, ..anew }), Touch);
         let size_only = Rules { size_only: true, ..Rules::default() };
         assert_eq!(decide(standing(10, Time { s: 1, ns: 0 }, 0o644), size_only), Touch);
         assert_eq!(decide(standing(11, AT, 0o644), size_only), Send);

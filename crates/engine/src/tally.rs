@@ -235,6 +235,7 @@ impl Tally {
     pub fn on_answer(&mut self, index: u64, wanted: &Wanted) {
         // Its outcome may have overtaken it.
         let Some(open) = self.open.get_mut(index).filter(|open| !open.settled) else { return };
+        self.totals.on_file(open);
         let (ItemKind::File { identity, .. }, Wanted::Chunks(ranges)) = (&open.item.kind, wanted) else { return };
         let layout = ChunkLayout::of(identity.size);
         let wanted_bytes = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(bytes_of(&layout, range)));
@@ -271,6 +272,12 @@ impl Tally {
         }
         open.settled = true;
         let totals = &mut self.totals;
+        let of_a_file =
+            matches!(result, OutcomeKind::Copied { .. } | OutcomeKind::WouldCopy | OutcomeKind::Kept { .. })
+                || matches!(result, OutcomeKind::Touched { .. } | OutcomeKind::Brought { .. });
+        if of_a_file {
+            totals.on_file(open);
+        }
         let size = match &open.item.kind {
             ItemKind::File { identity, .. } => identity.size,
             _ => 0,
@@ -289,7 +296,7 @@ impl Tally {
                 }
                 content
             }
-            ItemKind::HardLink { first } => {
+            ItemKind::HardLink { first } | ItemKind::FurtherName { first, .. } => {
                 // It comes to its turn after all that stands before it.
                 let content = further_name(&mut self.first_names, key(first));
                 content.filter(|_| matches!(result, OutcomeKind::Made | OutcomeKind::Nothing))
@@ -352,6 +359,7 @@ impl Tally {
                 | ItemKind::DirectoryEnd { .. }
                 | ItemKind::Symlink { .. }
                 | ItemKind::HardLink { .. }
+                | ItemKind::FurtherName { .. }
                 | ItemKind::Special(_) => {}
             },
             OutcomeKind::Failed { why, kind } => {
@@ -421,6 +429,19 @@ pub struct ToCome {
 }
 
 impl Totals {
+    /// A further name of a file turns out to be sent for itself.
+    fn on_file(&mut self, open: &mut Open) {
+        if matches!(open.item.kind, ItemKind::FurtherName { .. })
+            && let Some(kind) = open.item.kind.as_file()
+            && let ItemKind::File { identity, .. } = kind
+        {
+            self.files_found += 1;
+            add(&mut self.bytes_found, identity.size);
+            open.data_bytes = identity.size;
+            open.item.kind = kind;
+        }
+    }
+
     /// The remaining part of what is listed; and of what is not, as far as a count of the sources tells.
     fn left(&self, counted: Option<&Counted>) -> ToCome {
         let files = self.files_found.saturating_sub(self.files_left_out);

@@ -139,6 +139,10 @@ pub struct Selection {
     pub existing: bool,
     /// Compare by size alone.
     pub size_only: bool,
+    /// Send files also where size and time are equal.
+    pub ignore_times: bool,
+    /// Replace a directory with all that is in it where a file or link comes, also without `delete`.
+    pub force: bool,
     /// Leave out files that are larger than this.
     pub max_size_bytes: Option<u64>,
     /// Leave out files that are smaller than this.
@@ -316,6 +320,8 @@ impl Default for Selection {
             group_map: Vec::new(),
             existing: false,
             size_only: false,
+            ignore_times: false,
+            force: false,
             max_size_bytes: None,
             min_size_bytes: None,
             one_file_system: false,

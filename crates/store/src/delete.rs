@@ -183,7 +183,8 @@ impl Deletion<'_> {
             self.remove(dir, path, AtFlags::empty());
             return false;
         };
-        match backups.keep_deleted(dir, &path) {
+        let kept = backups.keep_deleted(&self.tree.settings.placed(), dir, &path);
+        match kept {
             Ok(true) => (self.deleted)(path, false),
             Ok(false) => self.remove(dir, path, AtFlags::empty()),
             Err(error) => self.errors.push(StoreError::new("keep a backup of", &path, error)),

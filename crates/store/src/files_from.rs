@@ -207,6 +207,12 @@ impl FileList {
         (extent, beneath)
     }
 
+    /// Whether all beneath this directory is listed: itself or a directory above it, in a recursive list.
+    pub fn selects_all_in(&self, path: &[u8]) -> bool {
+        let ends = (0..path.len()).filter(|at| path[*at] == b'/').chain([0, path.len()]);
+        ends.into_iter().any(|end| self.extent_of(&path[..end]).0 == Extent::All)
+    }
+
     fn extent(&self, index: usize) -> Extent {
         match self.spans.get(index) {
             None => Extent::Nothing,
@@ -319,6 +325,16 @@ mod tests {
             assert_eq!(again.paths().collect::<Vec<_>>(), list.paths().collect::<Vec<_>>());
             assert_eq!(again.extent_of(path), list.extent_of(path));
         }
+    }
+
+    #[test]
+    fn a_directory_is_listed_whole_with_itself_or_one_above_it() {
+        let list = FileList::of(["a/b", "c/"]).unwrap().recursive();
+        let whole = |path: &[u8]| list.selects_all_in(path);
+        assert!(whole(b"a/b") && whole(b"a/b/x/y") && whole(b"c/d"));
+        assert!(!whole(b"a") && !whole(b"a/bb") && !whole(b"x") && !whole(b""));
+        assert!(!FileList::of(["a/b", "c/"]).unwrap().selects_all_in(b"c/d"), "its entries alone");
+        assert!(FileList::of(["./"]).unwrap().recursive().selects_all_in(b"x"));
     }
 
     #[test]

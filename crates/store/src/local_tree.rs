@@ -114,8 +114,8 @@ impl Settings {
     }
 
     /// An entry is about to be replaced.
-    pub(crate) fn keep_backup(&self, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<()> {
-        self.backups.get().map_or(Ok(()), |backups| backups.keep(dir, path).map(drop))
+    pub(crate) fn keep_backup(&self, placed: &Placed, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<()> {
+        self.backups.get().map_or(Ok(()), |backups| backups.keep(placed, dir, path).map(drop))
     }
 
     pub(crate) fn placed(&self) -> MutexGuard<'_, Placed> {
@@ -405,8 +405,8 @@ impl LocalTree {
             }
             _ => {}
         }
-        self.settings.keep_backup(dir, path)?;
-        replace(dir, name, |temporary| rustix::fs::symlinkat(target, dir, temporary))?;
+        self.settings.keep_backup(&self.settings.placed(), dir, path)?;
+        replace(dir, name, &part_name(name), |temporary| rustix::fs::symlinkat(target, dir, temporary))?;
         // Somebody else may have put another link in the place of the temporary name.
         match rustix::fs::readlinkat(dir, name, Vec::new())?.as_bytes() == target {
             true => Ok(true),
@@ -453,8 +453,8 @@ impl LocalTree {
                     return Err(Errno::ISDIR.into());
                 }
                 self.settings.refuse_twin(dir, &now, path)?;
-                self.settings.keep_backup(dir, path)?;
-                replace(dir, name, link)?;
+                self.settings.keep_backup(&self.settings.placed(), dir, path)?;
+                replace(dir, name, &part_name(name), link)?;
                 // Somebody else may have put another file in the place of the temporary name.
                 if !Stat::of_name(dir.as_fd(), name)?.is_same_inode(&origin) {
                     return Err(Errno::STALE.into());
@@ -598,19 +598,19 @@ fn is_no_directory(error: &io::Error) -> bool {
 pub(crate) fn replace(
     dir: &Arc<OwnedFd>,
     name: &[u8],
+    temporary: &[u8],
     make: impl Fn(&[u8]) -> rustix::io::Result<()>,
 ) -> io::Result<()> {
-    let temporary = part_name(name);
-    match make(&temporary) {
+    match make(temporary) {
         // A crash left it behind, or it is the part of a file that is no longer a file at the source.
         Err(Errno::EXIST) => {
-            rustix::fs::unlinkat(dir, &temporary, AtFlags::empty())?;
-            make(&temporary)?;
+            rustix::fs::unlinkat(dir, temporary, AtFlags::empty())?;
+            make(temporary)?;
         }
         made => made?,
     }
-    if let Err(error) = rustix::fs::renameat(dir, &temporary, dir, name) {
-        let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
+    if let Err(error) = rustix::fs::renameat(dir, temporary, dir, name) {
+        let _ = rustix::fs::unlinkat(dir, temporary, AtFlags::empty());
         return Err(error.into());
     }
     Ok(())

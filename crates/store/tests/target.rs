@@ -244,6 +244,22 @@ fn parts_that_nobody_will_go_on_with_are_swept() {
 }
 
 #[test]
+fn writing_in_place_removes_what_a_run_beside_the_file_left() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    let left = tree.new_part(b"file", false).unwrap();
+    left.write_at(b"half", 0).unwrap();
+    left.journal_start(b"header").unwrap();
+    drop(left);
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 2, "the part and its journal");
+    let part = tree.new_part(b"file", true).unwrap();
+    part.write_at(b"whole", 0).unwrap();
+    part.commit(&Metadata::default(), true).unwrap();
+    let names: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["file"]);
+}
+
+#[test]
 fn in_place_writes_into_the_file_itself() {
     let (dir, tree) = setup();
     let root = dir.path().join("root");

@@ -73,7 +73,7 @@ pub enum Control {
     /// Agent to initiator, first.
     AgentHello(AgentHello),
     /// Initiator to agent: take this role.
-    Start(Start),
+    Start(Box<Start>),
     /// Initiator to agent: connect this many lanes to the peer at one of these addresses.
     Dial(Dial),
     /// Agent to initiator: no lane could be connected.
@@ -309,6 +309,10 @@ pub struct Selection {
     pub existing: bool,
     /// Compare by size alone.
     pub size_only: bool,
+    /// Send files also where size and time are equal.
+    pub ignore_times: bool,
+    /// A directory makes way with all that is in it where a file or link comes.
+    pub force: bool,
     pub max_size_bytes: Option<u64>,
     pub min_size_bytes: Option<u64>,
     pub one_file_system: bool,
@@ -611,7 +615,7 @@ mod tests {
     fn start(role: Role, carriage: Carriage) -> Control {
         let (session, peer_session, peer_key) = ([1; 16], [3; 16], [2; 32]);
         let (selection, links, stays) = (Selection::default(), true, false);
-        Control::Start(Start { session, peer_session, peer_key, links, stays, role, selection, carriage })
+        Control::Start(Box::new(Start { session, peer_session, peer_key, links, stays, role, selection, carriage }))
     }
 
     #[test]

@@ -146,6 +146,31 @@ pub enum ItemKind {
     },
     /// A device, FIFO or socket.
     Special(Special),
+    /// Another name of a regular file sent before, with what it takes to send the file under this name. A rule may leave the
+    /// first name alone (`--update`, `--ignore-existing`, `--existing`), and not this one.
+    FurtherName {
+        /// The first name.
+        first: RelPath,
+        /// See [`ItemKind::File`].
+        identity: Identity,
+        /// See [`ItemKind::File`].
+        hole_bytes: u64,
+        /// See [`ItemKind::File`].
+        blake3: Option<[u8; 32]>,
+    },
+}
+
+impl ItemKind {
+    /// The regular file that is sent under this name, if it is one.
+    pub fn as_file(&self) -> Option<ItemKind> {
+        match *self {
+            ItemKind::File { .. } => Some(self.clone()),
+            ItemKind::FurtherName { identity, hole_bytes, blake3, .. } => {
+                Some(ItemKind::File { identity, hole_bytes, blake3, further_names: 0 })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// One item of the manifest.
@@ -182,7 +207,7 @@ impl Item {
 fn owned_bytes(kind: &ItemKind, attributes: &Attributes) -> usize {
     let kind = match kind {
         ItemKind::Symlink { target } => target.len(),
-        ItemKind::HardLink { first } => first.as_bytes().len(),
+        ItemKind::HardLink { first } | ItemKind::FurtherName { first, .. } => first.as_bytes().len(),
         ItemKind::Skipped { why } | ItemKind::Failed { why, .. } => why.len(),
         ItemKind::File { .. } | ItemKind::Directory | ItemKind::DirectoryEnd { .. } | ItemKind::Special(_) => 0,
     };
@@ -272,15 +297,7 @@ impl Packer {
 
 fn check_kind(kind: &ItemKind, path: &RelPath) -> Result<(), ItemFault> {
     match kind {
-        ItemKind::File { identity, .. } => {
-            check_time(identity.mtime)?;
-            check_time(identity.ctime)?;
-            // A file offset is an off_t: nothing is larger than 2^63 - 1.
-            if identity.size > i64::MAX as u64 {
-                return Err(ItemFault::Field("size"));
-            }
-            not_root(path)
-        }
+        ItemKind::File { identity, .. } => check_identity(identity).and_then(|()| not_root(path)),
         ItemKind::Symlink { target } => {
             if target.is_empty() || target.len() > MAX_LINK_TARGET_BYTES || target.contains(&0) {
                 return Err(ItemFault::Field("link target"));
@@ -294,6 +311,10 @@ fn check_kind(kind: &ItemKind, path: &RelPath) -> Result<(), ItemFault> {
             }
             not_root(path)
         }
+        ItemKind::FurtherName { first, identity, .. } => {
+            check_identity(identity)?;
+            check_kind(&ItemKind::HardLink { first: first.clone() }, path)
+        }
         ItemKind::Skipped { why } | ItemKind::Failed { why, .. } if why.len() > MAX_TEXT_BYTES => {
             Err(ItemFault::Field("reason"))
         }
@@ -301,6 +322,13 @@ fn check_kind(kind: &ItemKind, path: &RelPath) -> Result<(), ItemFault> {
             Ok(())
         }
     }
+}
+
+fn check_identity(identity: &Identity) -> Result<(), ItemFault> {
+    check_time(identity.mtime)?;
+    check_time(identity.ctime)?;
+    // A file offset is an off_t: nothing is larger than 2^63 - 1.
+    if identity.size > i64::MAX as u64 { Err(ItemFault::Field("size")) } else { Ok(()) }
 }
 
 fn not_root(path: &RelPath) -> Result<(), ItemFault> {
@@ -386,6 +414,12 @@ mod tests {
             let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 };
             packed(b"x", kind, plain())
         };
+        let further = |first: &[u8], change: fn(&mut Identity)| {
+            let mut identity = Identity { size: 1, mtime: Time::default(), ctime: Time::default(), inode: 1 };
+            change(&mut identity);
+            let first = RelPath::new(first.to_vec()).unwrap();
+            packed(b"x", ItemKind::FurtherName { first, identity, hole_bytes: 0, blake3: None }, plain())
+        };
         let xattr = |name: Vec<u8>, value: usize| {
             let xattrs = vec![Xattr { name, value: vec![0; value] }];
             packed(b"x", ItemKind::Directory, Attributes { xattrs, ..plain() })
@@ -422,6 +456,9 @@ mod tests {
             packed(b"x", ItemKind::Skipped { why: "w".repeat(MAX_TEXT_BYTES + 1) }, plain()),
             packed(b"x", ItemKind::Failed { why: "w".repeat(MAX_TEXT_BYTES + 1), vanished: false }, plain()),
             packed(b"x", ItemKind::HardLink { first: RelPath::default() }, plain()),
+            further(b"", |_| {}),
+            further(b"first", |identity| identity.size = u64::MAX),
+            further(b"first", |identity| identity.ctime.ns = 1_000_000_000),
             packed(b"../x", ItemKind::Directory, plain()),
             packed(b"x", ItemKind::Symlink { target: vec![] }, plain()),
             packed(b"x", ItemKind::Symlink { target: b"a\0".to_vec() }, plain()),

@@ -134,6 +134,8 @@ impl Changes {
     pub const OWNER: Self = Self(1 << 5);
     /// The group changed.
     pub const GROUP: Self = Self(1 << 6);
+    /// Nothing that was looked at: its data is sent because equal times prove nothing.
+    pub const UNSEEN: Self = Self(1 << 7);
 
     /// Whether all of these are among them.
     pub fn has(self, changes: Self) -> bool {

@@ -186,6 +186,32 @@ fn further_names_are_told_with_the_hash_of_their_file_where_they_are_made_or_the
     assert_eq!((tally.totals().files_moved, tally.totals().files_kept, tally.totals().others_made), (2, 0, 1));
 }
 
+#[test]
+fn a_further_name_counts_as_a_file_only_where_it_is_sent_or_kept_for_itself() {
+    let further = |path: &str| {
+        let ItemKind::File { identity, hole_bytes, blake3, .. } = file(path, 10).kind else { unreachable!() };
+        let kind = ItemKind::FurtherName { first: file("a", 0).path, identity, hole_bytes, blake3 };
+        Item { kind, ..file(path, 0) }
+    };
+    let mut tally = Tally::default();
+    for item in [linked("a", 3), further("b"), further("c"), further("d")] {
+        tally.on_item(&item).unwrap();
+    }
+    assert_eq!((tally.totals().files_found, tally.totals().bytes_found), (1, 10));
+    tally.on_answer(1, &Wanted::All);
+    tally.on_receipt(&Receipt { index: 1, chunk: 0, data_bytes: 10 }).unwrap();
+    let outcomes = [
+        (0, OutcomeKind::LeftOut { rule: LeftOut::Newer }),
+        (1, OutcomeKind::Copied { blake3: [2; 32] }),
+        (2, OutcomeKind::Made),
+        (3, OutcomeKind::Kept { blake3: None }),
+    ];
+    assert_eq!(listed(&mut tally, &outcomes), [("b".to_string(), 2)]);
+    let totals = tally.totals();
+    assert_eq!((totals.files_found, totals.bytes_found), (3, 30));
+    assert_eq!((totals.files_moved, totals.files_kept, totals.others_made), (1, 1, 1));
+}
+
 /// A file that changed while it was read is announced anew, behind the other names that wait for it.
 #[test]
 fn a_further_name_of_a_file_that_was_sent_again_has_the_hash_of_what_it_is_now() {

@@ -13,7 +13,8 @@ use rustix::io::Errno;
 use crate::error::{Context, Result, StoreError, is_missing, refusal};
 use crate::limits::MAX_DEPTH;
 use crate::meta::{Kind, Metadata, Stat};
-use crate::name::{parse_haul_name, split};
+use crate::name::{parse_haul_name, part_name, split};
+use crate::placed::Placed;
 
 use super::{LocalTree, TargetOptions, replace};
 
@@ -54,9 +55,15 @@ impl Backups {
         self.elsewhere.is_none()
     }
 
+    /// Whether an entry with this path could be a backup of another one beside it.
+    pub(crate) fn may_be_backup(&self, path: &[u8]) -> bool {
+        let name = split(path).1;
+        self.stand_beside() && name.len() > self.suffix.len() && name.ends_with(&self.suffix)
+    }
+
     /// Gives the entry its second name. True: it has lost the first one. Directories have no backups, nor have our own
     /// temporary files.
-    pub(crate) fn keep(&self, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<bool> {
+    pub(crate) fn keep(&self, placed: &Placed, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<bool> {
         let name = split(path).1;
         if parse_haul_name(name).is_some() {
             return Ok(false);
@@ -67,20 +74,38 @@ impl Backups {
             Err(error) => return Err(error.into()),
         };
         let entry = Entry { dir, name, standing };
-        let Some(tree) = &self.elsewhere else { return entry.set_aside(dir, &[name, &self.suffix].concat()) };
+        let Some(tree) = &self.elsewhere else {
+            return entry.set_aside(dir, &self.free_of_ours(placed, dir, path)?);
+        };
         let path = [path, &self.suffix].concat();
         tree.make_parents_like(&path, dir)?;
         tree.within_parent(&path, |to, name| entry.set_aside(to, name))
     }
 
+    /// The name of the backup beside an entry. The source may have an entry with the name of a backup, too: what this job
+    /// has placed there stays, and the suffix comes once more behind it. rsync, which goes by name, comes to the same.
+    fn free_of_ours(&self, placed: &Placed, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<Vec<u8>> {
+        let mut backup = path.to_vec();
+        for _ in 0..MAX_SUFFIXES {
+            backup.extend_from_slice(&self.suffix);
+            let name = split(&backup).1;
+            let standing = Stat::of_name(dir.as_fd(), name).ok();
+            if !standing.is_some_and(|standing| placed.is_noted(&standing, &backup)) {
+                return Ok(name.to_vec());
+            }
+        }
+        Err(refusal(io::ErrorKind::AlreadyExists, "entries of this copy have all names that its backup could get"))
+    }
+
     /// Keeps an entry that is about to be deleted: see [`Backups::keep`]. A backup of an earlier run that stands beside
     /// its entry gets none of its own.
-    pub(crate) fn keep_deleted(&self, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<bool> {
-        let name = split(path).1;
-        let is_backup = name.len() > self.suffix.len() && name.ends_with(&self.suffix);
-        if self.stand_beside() && is_backup { Ok(false) } else { self.keep(dir, path) }
+    pub(crate) fn keep_deleted(&self, placed: &Placed, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<bool> {
+        if self.may_be_backup(path) { Ok(false) } else { self.keep(placed, dir, path) }
     }
 }
+
+/// `f`, `f~`, `f~~` and so on may all come from the source; more than a few do not.
+const MAX_SUFFIXES: usize = 16;
 
 struct Entry<'a> {
     dir: &'a Arc<OwnedFd>,
@@ -100,7 +125,8 @@ impl Entry<'_> {
         }
         let link = |new: &[u8]| rustix::fs::linkat(self.dir, self.name, to, new, AtFlags::empty());
         let linked = match link(backup) {
-            Err(Errno::EXIST) => replace(to, backup, link),
+            // No file can have this name: so it is not the part of a file that has the name of the backup.
+            Err(Errno::EXIST) => replace(to, backup, &part_name(&[b"/", backup].concat()), link),
             linked => Ok(linked?),
         };
         match linked {

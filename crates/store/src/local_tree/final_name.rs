@@ -51,7 +51,7 @@ fn rename_noted(
         check_twin(&placed, parent, standing, path)?;
     }
     if is_final {
-        settings.keep_backup(parent, path)?;
+        settings.keep_backup(&placed, parent, path)?;
     }
     rustix::fs::renameat(drafts, current_name, parent, name)?;
     // Its inode is free now.

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::error::{Context, Result};
 use crate::meta::{self, Kind, Metadata, Stat};
-use crate::name::{check_new_path, split};
+use crate::name::{check_new_path, part_name, split};
 use crate::special::Special;
 
 use super::{LocalTree, replace};
@@ -54,8 +54,8 @@ impl LocalTree {
         if Special::of_name(dir.as_fd(), name, false)? == Some(special) {
             return Ok(false);
         }
-        self.settings.keep_backup(dir, path)?;
-        replace(dir, name, |temporary| special.make(dir, temporary))?;
+        self.settings.keep_backup(&self.settings.placed(), dir, path)?;
+        replace(dir, name, &part_name(name), |temporary| special.make(dir, temporary))?;
         // Its inode is free now.
         self.settings.placed().forget(&standing, path);
         Ok(true)

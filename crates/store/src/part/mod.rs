@@ -88,6 +88,8 @@ impl LocalTree {
                 let (parent, path) = (Arc::clone(dir), path.to_vec());
                 let file = PartFile { fd, opened, parent, drafts, journal_name, path, current_name, inplace };
                 if inplace {
+                    // A run that wrote beside the file may have left it.
+                    self.remove_left_part(dir, name);
                     self.settings.check_placed(dir, &file.opened, &file.path)?;
                     let name = file.journal_name.clone();
                     let has_journal = Stat::of_name(dir.as_fd(), &name).is_ok();

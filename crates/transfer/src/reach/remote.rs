@@ -149,7 +149,7 @@ impl Remote {
         }
         let (session, peer_key) = (self.session, peer_key.0);
         let start = Start { session, peer_session, peer_key, links, stays, role, selection, carriage };
-        let start = Control::Start(start);
+        let start = Control::Start(Box::new(start));
         if start.check_limits().and_then(|()| codec::encode(&start, &mut Vec::new())).is_err() {
             let mib = MAX_CONTROL_FRAME_BYTES >> 20;
             let what = format!(

@@ -122,7 +122,7 @@ impl FarJobs<'_> {
                         self.events.drop_lanes_back();
                     }
                 }
-                Some(SessionEvent::Control(Control::Start(start))) if has_ended => return Ok(Some(start)),
+                Some(SessionEvent::Control(Control::Start(start))) if has_ended => return Ok(Some(*start)),
                 Some(SessionEvent::Control(Control::Leave)) if has_ended => return Ok(None),
                 Some(SessionEvent::Control(Control::Abort(abort))) if has_ended => {
                     return Err(convert::error_of(abort));

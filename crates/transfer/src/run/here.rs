@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_job::{Error, Fault, Job, LanePath, Place};
+use haul_job::{Endpoint, Error, Fault, Job, LanePath, Place};
 use haul_net::Stream;
 use haul_wire::control::Control;
 
@@ -43,8 +43,10 @@ fn refuse_into_itself(job: &Job) -> Result<(), Error> {
     let path_of = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
     let typed_target = path_of(&job.target.path);
     // What does not exist yet lies where its nearest existing ancestor does.
-    let ancestors = std::path::absolute(&typed_target).unwrap_or_else(|_| typed_target.clone());
-    let Some(target) = ancestors.ancestors().find_map(|path| path.canonicalize().ok()) else { return Ok(()) };
+    let absolute = std::path::absolute(&typed_target).unwrap_or_else(|_| typed_target.clone());
+    let ancestors = absolute.ancestors();
+    let nearest = |path: &Path| Some((path.canonicalize().ok()?, absolute.strip_prefix(path).ok()?.to_owned()));
+    let Some((target, missing)) = ancestors.clone().find_map(nearest) else { return Ok(()) };
     for source in &job.sources {
         let typed = path_of(&source.path);
         let Ok(path) = typed.canonicalize() else { continue };
@@ -63,12 +65,31 @@ fn refuse_into_itself(job: &Job) -> Result<(), Error> {
             return Err(Error::new(Fault::Usage, format!("cannot move {shown} onto itself"))
                 .because("--remove-source-files would remove what was to be kept")
                 .try_this("choose another target"));
-        } else if path.is_dir() && target.starts_with(&path) {
+        } else if path.is_dir() && target.starts_with(&path) && selects(job, source, &path, &target.join(&missing)) {
             return Err(Error::new(Fault::Usage, format!("cannot copy {shown} into itself"))
-                .try_this("choose a target outside of the source"));
+                .try_this("choose a target outside of the source, or leave it out with --exclude"));
         }
     }
     Ok(())
+}
+
+/// Whether the job copies what lies in a directory beneath one of its sources. As in rsync, a list of paths or a rule may leave
+/// that directory out: then the copy does not find itself.
+fn selects(job: &Job, source: &Endpoint, source_path: &Path, directory: &Path) -> bool {
+    let Ok(beneath) = directory.strip_prefix(source_path) else { return true };
+    let beneath = beneath.as_os_str().as_bytes();
+    if let Some(list) = &job.selection.files_from
+        && !list.selects_all_in(beneath)
+    {
+        return false;
+    }
+    let Ok(filter) = convert::filter(&job.selection.rules) else { return true };
+    // Rules see the path at the target.
+    let has_own_name = !source.path.ends_with(b"/") && job.selection.files_from.is_none();
+    let name = source_path.file_name().filter(|_| has_own_name).map(OsStr::as_bytes).unwrap_or_default();
+    let path = [name, beneath].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b'/');
+    let ends = (0..path.len()).filter(|at| path[*at] == b'/').chain([path.len()]);
+    ends.into_iter().all(|end| filter.selects(&path[..end], true))
 }
 
 /// Whether a source without a slash at its end lands where it is.

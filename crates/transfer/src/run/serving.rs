@@ -200,7 +200,7 @@ fn await_start(events: &Events, channel: &Channel, of_daemon: bool) -> Result<St
     loop {
         // Often enough to find a silence.
         match events.next(PING_EVERY) {
-            Some(SessionEvent::Control(Control::Start(start))) => return Ok(start),
+            Some(SessionEvent::Control(Control::Start(start))) => return Ok(*start),
             Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
             Some(SessionEvent::Control(other)) => return Err(faults::unexpected(&other)),
             Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),

@@ -45,7 +45,7 @@ impl AskedFor {
             ItemKind::Special(special) => {
                 (if special.is_device() { self.entries.devices } else { self.entries.specials }) && covers(path, false)
             }
-            ItemKind::HardLink { first } => {
+            ItemKind::HardLink { first } | ItemKind::FurtherName { first, .. } => {
                 let first = first.as_bytes();
                 self.hard_links && first != path && covers(first, false) && covers(path, false)
             }

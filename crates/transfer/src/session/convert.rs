@@ -57,10 +57,12 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         chmod: selection.chmod.clone(),
         backup: selection.backup.clone().map(Box::new),
         references: selection.references.clone().map(Box::new),
-        user_map: selection.user_map.clone(),
-        group_map: selection.group_map.clone(),
+        user_map: by_number(&selection.user_map, selection.numeric_ids),
+        group_map: by_number(&selection.group_map, selection.numeric_ids),
         existing: selection.existing,
         size_only: selection.size_only,
+        ignore_times: selection.ignore_times,
+        force: selection.force,
         max_size_bytes: selection.max_size_bytes,
         min_size_bytes: selection.min_size_bytes,
         one_file_system: selection.one_file_system,
@@ -71,6 +73,19 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         append: selection.append,
         modify_window_s: selection.modify_window_s,
     }
+}
+
+/// As with rsync, no account has a name with `--numeric-ids`: an empty name matches all, and other names match none.
+fn by_number(rules: &[wire::AccountRule], numeric_ids: bool) -> Vec<wire::AccountRule> {
+    let seen = |rule: &wire::AccountRule| match &rule.from {
+        wire::Accounts::Named(name) if name.is_empty() => {
+            let from = wire::Accounts::Numbers { first: 0, last: u32::MAX };
+            Some(wire::AccountRule { from, ..rule.clone() })
+        }
+        wire::Accounts::Named(name) if name.iter().any(|byte| *byte != b'*') => None,
+        _ => Some(rule.clone()),
+    };
+    if numeric_ids { rules.iter().filter_map(seen).collect() } else { rules.to_vec() }
 }
 
 /// Rules as the store matches them.
@@ -351,6 +366,7 @@ pub(crate) fn rules(selection: &wire::Selection) -> Rules {
         xattrs: selection.xattrs || selection.acls,
         existing: selection.existing,
         size_only: selection.size_only,
+        ignore_times: selection.ignore_times,
         max_size_bytes: selection.max_size_bytes,
         min_size_bytes: selection.min_size_bytes,
         removes_sources: selection.remove_source_files,
@@ -380,7 +396,9 @@ pub(crate) fn item_told(item: &Item, result: &OutcomeKind, changes: Changes) -> 
         ItemKind::Special(special) if special.is_device() => (EntryType::Device, 0, None),
         ItemKind::Special(_) => (EntryType::Special, 0, None),
         ItemKind::Symlink { target } => (EntryType::Symlink, target.len() as u64, Some(target.clone())),
-        ItemKind::HardLink { first } => (EntryType::HardLink, 0, Some(first.as_bytes().to_vec())),
+        ItemKind::HardLink { first } | ItemKind::FurtherName { first, .. } => {
+            (EntryType::HardLink, 0, Some(first.as_bytes().to_vec()))
+        }
         ItemKind::File { identity, .. } => (EntryType::File, identity.size, None),
         ItemKind::Skipped { .. } | ItemKind::Failed { .. } => (EntryType::File, 0, None),
     };

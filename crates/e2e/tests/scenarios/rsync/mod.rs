@@ -6,6 +6,7 @@
 mod drafts;
 mod entries;
 mod far;
+mod in_the_way;
 mod matrix;
 mod moving;
 mod stage;

@@ -87,9 +87,11 @@ impl Decider {
         if let Some(asked_for) = &mut self.asked_for {
             asked_for.check(&item)?;
         }
-        if matches!(item.kind, ItemKind::HardLink { .. }) && self.shared.is_renamed() {
+        let is_further = matches!(item.kind, ItemKind::HardLink { .. } | ItemKind::FurtherName { .. });
+        if is_further && self.shared.is_renamed() {
             return Err(Error::broke_the_protocol("it sends a second name of a single file"));
         }
+        self.shared.resolve_further_name(&mut item);
         self.check_nesting(&item)?;
         self.check_order(&item)?;
         let index = self.shared.open_item(&item)?;
@@ -134,7 +136,8 @@ impl Decider {
                 }
                 self.shared.settle(index, OutcomeKind::Nothing);
             }
-            ItemKind::Skipped { .. } => self.shared.settle(index, OutcomeKind::Nothing),
+            // A further name is a file or a link by now.
+            ItemKind::Skipped { .. } | ItemKind::FurtherName { .. } => self.shared.settle(index, OutcomeKind::Nothing),
         }
         Ok(())
     }
@@ -207,7 +210,7 @@ impl Decider {
             ItemKind::File { .. } | ItemKind::Symlink { .. } | ItemKind::HardLink { .. } | ItemKind::Special(_) => {
                 false
             }
-            ItemKind::DirectoryEnd { .. } | ItemKind::Skipped { .. } | ItemKind::Failed { .. } => return false,
+            _ => return false,
         };
         // What cannot be looked at fails by itself.
         let standing = self.shared.tree().stat(path).ok().flatten();
@@ -318,6 +321,9 @@ impl Decider {
                 (Existing::File(standing), true) => compare::same_data(&item.attributes, standing, &shared.rules),
                 _ => compare::other_data(&shared.rules),
             };
+        }
+        if decision == FileDecision::Conflict && settle::clear_directory(shared, &path) {
+            decision = FileDecision::Send;
         }
         if let (FileDecision::Keep | FileDecision::Touch | FileDecision::LeaveOut(_), Some(stat)) = (&decision, &stat) {
             shared.keep(stat, &path);
@@ -600,9 +606,6 @@ impl Decider {
                 Ok(existing) => existing,
                 Err(error) => return shared.fail_item(index, &error),
             };
-            if existing.as_ref().is_some_and(|stat| stat.kind == Kind::Directory) {
-                return shared.failed_item(index, settle::conflict(shared, path));
-            }
             let is_same = |stat: &Stat| matches!(&stat.kind, Kind::Symlink { target: now } if now == target);
             match &existing {
                 None if selection.existing => return shared.leave_out(index, item, LeftOut::Missing),
@@ -612,6 +615,9 @@ impl Decider {
                     return shared.settle(index, OutcomeKind::LeftOut { rule: LeftOut::Exists });
                 }
                 Some(_) if selection.ignore_existing => return shared.settle(index, OutcomeKind::Nothing),
+                Some(stat) if stat.kind == Kind::Directory && !settle::clear_directory(shared, path) => {
+                    return shared.failed_item(index, settle::conflict(shared, path));
+                }
                 _ => {}
             }
             shared.note_changes(index, itemise::of_link(item, existing.as_ref(), target, &shared.rules));
@@ -621,7 +627,8 @@ impl Decider {
                 return shared.settle(index, made);
             }
         }
-        match shared.tree().make_symlink(path, target, &shared.metadata(item)) {
+        let make = || shared.tree().make_symlink(path, target, &shared.metadata(item));
+        match make().or_else(|error| if settle::clear_directory(shared, path) { make() } else { Err(error) }) {
             Ok(true) => {
                 shared.name_changed(path);
                 self.settle_made(index, path);

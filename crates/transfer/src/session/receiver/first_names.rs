@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use haul_store::name_hash;
+use haul_wire::RelPath;
 use haul_wire::control::{LeftOut, OutcomeKind};
 use haul_wire::manifest::{Item, ItemKind};
 
@@ -36,6 +37,8 @@ pub(super) struct FirstNames {
     barred: HashSet<u128>,
     /// What stays at the target under these names is not the source's.
     foreign: HashSet<u128>,
+    /// The name that later names are linked to, where a rule leaves the first one alone.
+    stand_ins: HashMap<u128, RelPath>,
     /// What a rule leaves out.
     left_out: HashMap<u128, LeftOut>,
     /// Most of each of them.
@@ -98,6 +101,23 @@ impl FirstNames {
         } else {
             self.bar(name);
         }
+    }
+
+    /// The name that a further name is to be linked to. `None`: a rule leaves the first name alone, and the file is sent under
+    /// this one, to which later ones are linked. As with rsync, a rule that goes by what stands under a name holds for that name.
+    pub(super) fn link_instead(&mut self, first: &RelPath, name: &RelPath) -> Option<RelPath> {
+        let is_left = |names: &Self, name: &RelPath| {
+            matches!(names.bars(name.as_bytes()), Some(Bar::Foreign | Bar::LeftOut(LeftOut::Missing)))
+        };
+        if !is_left(self, first) {
+            return Some(first.clone());
+        }
+        let key = name_hash(first.as_bytes());
+        let stand_in = self.stand_ins.get(&key).filter(|stand_in| !is_left(self, stand_in)).cloned();
+        if stand_in.is_none() && (self.stand_ins.len() < self.max_foreign || self.stand_ins.contains_key(&key)) {
+            self.stand_ins.insert(key, name.clone());
+        }
+        stand_in
     }
 
     /// Why the file with this first name may get no other.

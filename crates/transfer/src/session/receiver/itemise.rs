@@ -15,7 +15,8 @@ pub(super) fn of_entry(size: Option<u64>, item: &Item, existing: &Existing, rule
 /// The same for a file that is sent. As in rsync, only a comparison of contents tells that they differ.
 pub(super) fn of_sent(size: u64, item: &Item, existing: &Existing, rules: &Rules) -> Changes {
     let changes = of_entry(Some(size), item, existing, rules);
-    changes.with(Changes::CONTENT, rules.checksum && !changes.has(Changes::NEW))
+    let changes = changes.with(Changes::CONTENT, rules.checksum && !changes.has(Changes::NEW));
+    changes.with(Changes::UNSEEN, changes.is_empty())
 }
 
 /// The same for a file that is there.

@@ -70,6 +70,7 @@ impl Owners {
             ItemKind::Directory => true,
             ItemKind::File { .. } | ItemKind::Symlink { .. } | ItemKind::Special(_) => false,
             ItemKind::HardLink { .. }
+            | ItemKind::FurtherName { .. }
             | ItemKind::DirectoryEnd { .. }
             | ItemKind::Skipped { .. }
             | ItemKind::Failed { .. } => return told,

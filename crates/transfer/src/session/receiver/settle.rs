@@ -132,7 +132,11 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
             Ok(None) if selection.existing => {
                 return shared.settle(index, OutcomeKind::LeftOut { rule: LeftOut::Missing });
             }
-            Ok(Some(stat)) if stat.kind == Kind::Directory => return shared.failed_item(index, conflict(shared, path)),
+            Ok(Some(stat))
+                if stat.kind == Kind::Directory && !shared.rules.ignore_existing && !clear_directory(shared, path) =>
+            {
+                return shared.failed_item(index, conflict(shared, path));
+            }
             Ok(Some(stat)) if stays(shared, path, link.mtime, &stat) => {
                 return match is_one(&stat) {
                     Ok(true) => shared.settle(index, OutcomeKind::Nothing),
@@ -174,7 +178,8 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
         Some(local) => local.delay_hard_link(path, first).map(|()| true),
         None => tree.make_hard_link(path, first),
     };
-    match make(shared.tree()) {
+    let made = make(shared.tree());
+    match made.or_else(|error| if clear_directory(shared, path) { make(shared.tree()) } else { Err(error) }) {
         Ok(true) => {
             if shared.rules.may_keep_others() {
                 // Of what was begun in place under this name.
@@ -192,13 +197,30 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
     }
 }
 
+/// As with rsync, an empty directory makes way for a file or link, also without `--delete`; with `--force`, any directory.
+/// False: none stands here, something in it stays, a rule protects it, or it is another entry of this job.
+pub(super) fn clear_directory(shared: &Shared, path: &[u8]) -> bool {
+    let is_ours = |stat: &Stat| shared.check_twin(stat, path).is_err();
+    let standing = shared.tree().stat(path).ok().flatten();
+    if standing.is_none_or(|stat| stat.kind != Kind::Directory || is_ours(&stat)) {
+        return false;
+    }
+    let deletions = Deletions::of(shared, parent(path));
+    let force = shared.job.selection.force;
+    let spare = |entry: &[u8], is_dir: bool| (entry != path && !force) || deletions.is_protected(entry, is_dir);
+    let mut gone = false;
+    let mut deleted = |deleted: Vec<u8>, _| gone |= deleted == path;
+    // A failure shows where the entry is made.
+    let _ = shared.tree().delete_entry(path, &spare, shared.job.selection.dry_run, &mut deleted);
+    gone
+}
+
 /// Why what is no directory fails where one stands.
 pub(super) fn conflict(shared: &Shared, path: &[u8]) -> String {
     let selection = &shared.job.selection;
-    let why = match (selection.ignore_existing, selection.delete) {
-        (true, _) => "it is a directory, which --ignore-existing leaves as it is",
-        (false, true) => "it is a directory, and something in it stays",
-        (false, false) => "it is a directory, which only --delete replaces",
+    let why = match selection.delete || selection.force {
+        true => "it is a directory, and something in it stays",
+        false => "it is a directory that is not empty, which only --delete or --force replaces",
     };
     format!("cannot replace {}: {why}", shown(path))
 }

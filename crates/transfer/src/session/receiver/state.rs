@@ -4,6 +4,7 @@
 pub(super) mod tests;
 
 mod fence;
+mod further_names;
 mod left_out;
 
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -21,7 +21,7 @@ pub(super) struct ReadAgain {
 impl ReadAgain {
     /// The target may have a part of this.
     pub(super) fn offer(&self, item: &Item) {
-        if let ItemKind::File { identity, .. } = &item.kind {
+        if let ItemKind::File { identity, .. } | ItemKind::FurtherName { identity, .. } = &item.kind {
             let add = |bytes: u64| Some(bytes.saturating_add(identity.size));
             let _ = self.offered_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
         }

@@ -68,7 +68,7 @@ impl Removals {
                 mtime: Time { s: identity.mtime.s, ns: identity.mtime.ns },
                 file: identity.inode,
             },
-            ItemKind::Symlink { .. } | ItemKind::HardLink { .. } => origin.copied,
+            ItemKind::Symlink { .. } | ItemKind::HardLink { .. } | ItemKind::FurtherName { .. } => origin.copied,
             ItemKind::Directory
             | ItemKind::DirectoryEnd { .. }
             | ItemKind::Skipped { .. }

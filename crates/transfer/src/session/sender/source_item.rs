@@ -58,14 +58,15 @@ impl SourceItem {
         early: Option<&EarlyLook>,
         changes_left: ChangesLeft,
     ) -> Option<Arc<Self>> {
-        let ItemKind::File { identity, hole_bytes, .. } = &item.kind else { return None };
+        let listed = Item { kind: item.kind.as_file()?, ..item.clone() };
+        let ItemKind::File { identity, hole_bytes, .. } = &listed.kind else { return None };
         Some(Arc::new(SourceItem {
             index,
             identity: *identity,
             layout: ChunkLayout::of(identity.size),
             sparse: *hole_bytes > 0,
             origin,
-            listed: Some(item.clone()),
+            listed: Some(listed.clone()),
             changes_left,
             hash_only: AtomicBool::new(false),
             repairs: AtomicU32::new(0),

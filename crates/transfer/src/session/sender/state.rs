@@ -267,14 +267,20 @@ impl Shared {
         Ok(true)
     }
 
+    /// Whether a rule may leave the first name of a file alone, and not its further names.
+    pub(super) fn may_leave_first_names(&self) -> bool {
+        let selection = &self.job.selection;
+        selection.update || selection.ignore_existing || selection.existing
+    }
+
     /// The item as the target hears of it. Where the file may have changed unseen, its time of change is now: so no later run goes on
     /// with a part whose beginning could be of another version.
     fn as_told<'a>(&self, item: &'a Item, origin: &Origin) -> Cow<'a, Item> {
-        if origin.tells_changes || !matches!(item.kind, ItemKind::File { .. }) {
+        if origin.tells_changes || !matches!(item.kind, ItemKind::File { .. } | ItemKind::FurtherName { .. }) {
             return Cow::Borrowed(item);
         }
         let mut told = item.clone();
-        if let ItemKind::File { identity, .. } = &mut told.kind {
+        if let ItemKind::File { identity, .. } | ItemKind::FurtherName { identity, .. } = &mut told.kind {
             identity.ctime = self.began;
             if identity.size > MIN_CHUNK_BYTES && !self.told_of_changes.swap(true, Ordering::Relaxed) {
                 let (what, choice) = (Subject::Resume, "from the beginning of a file".to_owned());

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use haul_job::{Error, Subject};
-use haul_store::{AsCopied, FileList, Found, FoundEntry, ItemSource, SourceTree, WalkOptions, printable};
+use haul_store::{AsCopied, FileList, Found, FoundEntry, ItemSource, Kind, SourceTree, WalkOptions, printable};
 use haul_wire::control::{self as wire, Notice};
 use haul_wire::manifest::{Attributes, Item, ItemKind};
 use haul_wire::path::RelPath;
@@ -127,7 +127,16 @@ fn entry_item(shared: &Shared, entry: FoundEntry, checksum: bool) -> Option<Item
         *holes = sparse::look(&stat, || shared.sources.open(source, &source_path).ok());
     }
     shared.name_owners(&mut item.attributes, true);
-    if checksum && let ItemKind::File { identity, blake3, .. } = &mut item.kind {
+    if let ItemKind::HardLink { first } = &item.kind
+        && shared.may_leave_first_names()
+        && stat.kind == Kind::File
+    {
+        let (first, identity, hole_bytes) = (first.clone(), convert::identity(&stat), sparse::hole_bytes(&stat));
+        item.kind = ItemKind::FurtherName { first, identity, hole_bytes, blake3: None };
+    }
+    if checksum
+        && let ItemKind::File { identity, blake3, .. } | ItemKind::FurtherName { identity, blake3, .. } = &mut item.kind
+    {
         match hash_source(shared, source, &source_path, identity.size) {
             Ok(hash) => *blake3 = Some(hash),
             Err(why) => {

@@ -55,7 +55,7 @@ fn watched(role: Role, carriage: wire::Carriage, selection: wire::Selection, vis
     let (input, control) = ours.split();
     let mut peer = Peer::new(control, heard(input), lane, end);
     peer.hears(|message| matches!(message, Control::AgentHello(_)).then_some(()));
-    peer.says(&Control::Start(Start {
+    peer.says(&Control::Start(Box::new(Start {
         session: [3; 16],
         peer_session: [5; 16],
         peer_key: [4; 32],
@@ -64,7 +64,7 @@ fn watched(role: Role, carriage: wire::Carriage, selection: wire::Selection, vis
         role,
         selection,
         carriage,
-    }));
+    })));
     peer
 }
 

@@ -76,7 +76,7 @@ fn far_side_of(
     });
     let (input, control) = ours.split();
     let mut peer = Peer::new(control, heard(input), lane, end);
-    peer.says(&Control::Start(Start {
+    peer.says(&Control::Start(Box::new(Start {
         session: [3; 16],
         peer_session: [5; 16],
         peer_key: [4; 32],
@@ -85,7 +85,7 @@ fn far_side_of(
         role,
         selection,
         carriage: wire::Carriage { ciphers: vec![1], ..carriage(20_000) },
-    }));
+    })));
     (peer, counted, watcher)
 }
 
