@@ -87,8 +87,7 @@ impl Decider {
         if let Some(asked_for) = &mut self.asked_for {
             asked_for.check(&item)?;
         }
-        let is_further = matches!(item.kind, ItemKind::HardLink { .. } | ItemKind::FurtherName { .. });
-        if is_further && self.shared.is_renamed() {
+        if matches!(item.kind, ItemKind::HardLink { .. } | ItemKind::FurtherName { .. }) && self.shared.is_renamed() {
             return Err(Error::broke_the_protocol("it sends a second name of a single file"));
         }
         self.shared.resolve_further_name(&mut item);
@@ -136,7 +135,6 @@ impl Decider {
                 }
                 self.shared.settle(index, OutcomeKind::Nothing);
             }
-            // A further name is a file or a link by now.
             ItemKind::Skipped { .. } | ItemKind::FurtherName { .. } => self.shared.settle(index, OutcomeKind::Nothing),
         }
         Ok(())
