@@ -192,6 +192,7 @@ impl Item {
             | ItemKind::Directory
             | ItemKind::Symlink { .. }
             | ItemKind::HardLink { .. }
+            | ItemKind::FurtherName { .. }
             | ItemKind::Special(_) => true,
             ItemKind::DirectoryEnd { .. } | ItemKind::Skipped { .. } | ItemKind::Failed { .. } => false,
         }
