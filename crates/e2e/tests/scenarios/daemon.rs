@@ -185,6 +185,12 @@ fn a_key_whose_directory_holds_the_daemons_own_files_does_not_come_in() {
         assert!(!got.exists());
         eventually(told, Duration::from_secs(10), || daemon.log().contains(told));
     }
+    // A daemon that starts with such a line reports it at once.
+    let serve = alpha.haul().args(["serve", "--port", &(PORT + 1).to_string(), "--identity"]).arg(&host_key);
+    let starts = serve.arg("--authorized-keys").arg(&list).limit(Duration::from_secs(60)).start();
+    let said = || String::from_utf8_lossy(&starts.stderr_so_far()).contains(wrong[1].1);
+    eventually("it is said at the start", Duration::from_secs(10), said);
+    drop(starts);
     // What haul obeys or remembers there would become code of the daemon's user.
     let file = daemon.lab.data("home").join("file");
     plant::text(&file, "words\n");
@@ -197,12 +203,6 @@ fn a_key_whose_directory_holds_the_daemons_own_files_does_not_come_in() {
         run.expect(code::AUTHENTICATION).says(&["does not let this key in", "files of the daemon's own"]);
         assert!(!root.join("haul/policy.toml").exists());
     }
-    // A daemon that starts with such a line reports it at once.
-    let serve = alpha.haul().args(["serve", "--port", &(PORT + 1).to_string(), "--identity"]).arg(&host_key);
-    let starts = serve.arg("--authorized-keys").arg(&list).limit(Duration::from_secs(60)).start();
-    let said = || String::from_utf8_lossy(&starts.stderr_so_far()).contains(wrong[1].1);
-    eventually("it is said at the start", Duration::from_secs(10), said);
-    drop(starts);
     fs::write(&list, &good).expect("own file");
     plant::text(&daemon.offered.join("theirs"), "their words\n");
     daemon.cp().arg(daemon.url("theirs")).arg(&got).run().expect(code::OK);
