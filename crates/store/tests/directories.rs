@@ -20,38 +20,44 @@ fn on_disk(directory: &Path, name: &[u8]) -> std::path::PathBuf {
     directory.join(OsStr::from_bytes(name))
 }
 
+/// A job that has written `d/a`. Each case has a tree of its own: a number of an inode that somebody has freed comes again.
+fn begun() -> (tempfile::TempDir, LocalTree) {
+    let (dir, tree) = setup();
+    tree.make_dir(b"d").unwrap();
+    tree.enter(b"d").unwrap();
+    write(&tree, b"d/a").unwrap();
+    (dir, tree)
+}
+
+fn write(tree: &LocalTree, name: &[u8]) -> Result<(), haul_store::StoreError> {
+    tree.new_part(name, false).and_then(|part| part.commit(&Metadata::default(), false)).map(drop)
+}
+
 #[test]
 fn a_directory_that_is_written_into_is_not_replaced_unseen() {
-    let (dir, tree) = setup();
-    let root = dir.path().join("root");
-    let write = |name: &[u8]| tree.new_part(name, false).and_then(|part| part.commit(&Metadata::default(), false));
-    let begin = || {
-        tree.make_dir(b"d").unwrap();
-        tree.enter(b"d").unwrap();
-        write(b"d/a").unwrap();
-    };
-    let replace = || {
-        fs::rename(root.join("d"), dir.path().join("away")).unwrap();
-        fs::create_dir(root.join("d")).unwrap();
-    };
-    begin();
+    let (_dir, tree) = begun();
     tree.leave(b"d").unwrap();
-    begin();
-    replace();
+
+    let (dir, tree) = begun();
+    let directory = dir.path().join("root/d");
+    fs::rename(&directory, dir.path().join("away")).unwrap();
+    fs::create_dir(&directory).unwrap();
     assert!(tree.flush_dir(b"d").is_err(), "what is opened anew is another one");
     assert!(!tree.delete_extraneous(b"d", &SourceNames::default(), &|_, _| false, false, &mut |_, _| ()).is_empty());
     assert!(tree.leave(b"d").unwrap_err().to_string().contains("another directory stands there"));
-    // Removed, too: an open directory is of no use then, and the new one is not the job's.
-    fs::remove_dir_all(dir.path().join("away")).unwrap();
-    fs::remove_dir(root.join("d")).unwrap();
-    begin();
-    fs::remove_dir_all(root.join("d")).unwrap();
-    fs::create_dir(root.join("d")).unwrap();
-    assert!(write(b"d/b").is_err() && !root.join("d/b").exists());
+
+    // An open directory that was removed is of no use, and the new one is not the job's.
+    let (dir, tree) = begun();
+    let directory = dir.path().join("root/d");
+    fs::remove_dir_all(&directory).unwrap();
+    fs::create_dir(&directory).unwrap();
+    assert!(write(&tree, b"d/b").is_err() && !directory.join("b").exists());
     assert!(tree.leave(b"d").is_err());
-    begin();
-    fs::remove_dir_all(root.join("d")).unwrap();
-    symlink("../away", root.join("d")).unwrap();
+
+    let (dir, tree) = begun();
+    let directory = dir.path().join("root/d");
+    fs::rename(&directory, dir.path().join("away")).unwrap();
+    symlink("../away", &directory).unwrap();
     assert!(tree.leave(b"d").is_err());
 }
 
