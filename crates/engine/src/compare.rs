@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn rules_of_size_and_existence_leave_out_what_they_name() {
-        use FileDecision::{LeaveOut, Send, Touch};
+        use FileDecision::{Keep, LeaveOut, Send, Touch};
         let rule = |rules| decide(Existing::Missing, rules);
         assert_eq!(rule(Rules { existing: true, ..Rules::default() }), LeaveOut(LeftOut::Missing));
         assert_eq!(rule(Rules { max_size_bytes: Some(9), ..Rules::default() }), LeaveOut(LeftOut::TooLarge));
@@ -311,7 +311,7 @@ mod tests {
         let anew = Rules { ignore_times: true, ..Rules::default() };
         assert_eq!(decide(standing(10, AT, 0o644), anew), Send);
         // As in rsync, what compares contents or sizes alone has nothing to do with times.
-        assert_eq!(decide(standing(10, AT, 0o644), Rules { size_only: true, ..anew }), Touch);
+        assert_eq!(decide(standing(10, AT, 0o644), Rules { size_only: true, ..anew }), Keep);
         let size_only = Rules { size_only: true, ..Rules::default() };
         assert_eq!(decide(standing(10, Time { s: 1, ns: 0 }, 0o644), size_only), Touch);
         assert_eq!(decide(standing(11, AT, 0o644), size_only), Send);
