@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn flags_of_habit_change_nothing() {
-        let line = ["-rtDW", "--partial", "--times", "--recursive", "--links", "--sparse", "-h", "--mkpath"];
+        let line = ["-rtW", "--partial", "--times", "--recursive", "--links", "--sparse", "-h", "--mkpath"];
         assert_eq!(job(&line), job(&[]));
     }
 
