@@ -39,7 +39,7 @@ fn attributes_of_links_and_labels_come_along() {
     let target = fs::File::open(&root).unwrap();
     let target = target.as_fd();
     let copy = |with_label: bool| {
-        let set = SourceSet::resolve(&[bytes(&from.join(""))], &Default::default()).unwrap();
+        let set = SourceSet::resolve(&[bytes(from.join(""))], &Default::default()).unwrap();
         for found in Arc::new(set).walk(WalkOptions { xattrs: true, ..Default::default() }) {
             let Found::Entry(entry) = found else { continue };
             let mut xattrs = entry.xattrs.clone();
