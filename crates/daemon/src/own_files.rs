@@ -21,35 +21,35 @@ pub(crate) struct OwnPaths(Vec<(PathBuf, Harm)>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Harm {
     /// Whoever reads it has a key.
-    IfRead,
+    Read,
     /// The same of a key that need not exist. Its directory counts for itself.
-    IfThere,
+    ReadWhereThere,
     /// Whoever replaces it decides what haul does. Whoever reads it learns what its mode hides from others.
-    IfWritten,
+    Written,
 }
 
 impl OwnPaths {
     /// The daemon's private key and its list of keys.
     pub(crate) fn new(identity: &Path, list: &Path) -> Self {
-        Self(vec![(identity.to_owned(), Harm::IfRead), (list.to_owned(), Harm::IfWritten)])
+        Self(vec![(identity.to_owned(), Harm::Read), (list.to_owned(), Harm::Written)])
     }
 
     /// Also the key of a certificate.
     pub(crate) fn with_secret(mut self, file: Option<&Path>) -> Self {
-        self.0.extend(file.map(|file| (file.to_owned(), Harm::IfRead)));
+        self.0.extend(file.map(|file| (file.to_owned(), Harm::Read)));
         self
     }
 
     /// Also a file that the daemon obeys.
     pub(crate) fn with_obeyed(mut self, file: Option<&Path>) -> Self {
-        self.0.extend(file.map(|file| (file.to_owned(), Harm::IfWritten)));
+        self.0.extend(file.map(|file| (file.to_owned(), Harm::Written)));
         self
     }
 
     /// Also what haul keeps for the account of the daemon: another copy of that account would obey it.
     pub(crate) fn with_those_of(mut self, surroundings: &Surroundings) -> Self {
         let Surroundings { config, state, runtime, cache, policy_files, network_files, .. } = surroundings;
-        self.0.extend(surroundings.config_file("id_ed25519").map(|file| (file, Harm::IfThere)));
+        self.0.extend(surroundings.config_file("id_ed25519").map(|file| (file, Harm::ReadWhereThere)));
         for directory in [config, state, runtime, cache] {
             self = self.with_obeyed(directory.as_deref());
         }
@@ -69,7 +69,7 @@ impl OwnPaths {
             let own = Whereabouts::of(path);
             let is_there = own.owner.is_some() || own.unseen.is_some();
             match harm {
-                Harm::IfThere => is_there.then_some((own, Harm::IfRead)),
+                Harm::ReadWhereThere => is_there.then_some((own, Harm::Read)),
                 harm => Some((own, *harm)),
             }
         });
@@ -123,7 +123,7 @@ impl OwnFiles {
         for (own, harm) in &self.0 {
             match own.is_beneath(root, opened) {
                 false => {}
-                true if *harm == Harm::IfRead => return Err(own.told("read", &grant)),
+                true if *harm == Harm::Read => return Err(own.told("read", &grant)),
                 // Mounted there under another path: its path does not say what has to be hidden.
                 true if !own.names.iter().any(|name| name.starts_with(root)) => return Err(own.told("read", &grant)),
                 true => hidden.extend(own.names.iter().cloned()),
@@ -138,7 +138,7 @@ impl OwnFiles {
             if !own.is_beneath(root, opened) {
                 return None;
             }
-            let (reads, writes) = (*harm == Harm::IfRead || own.is_private, !grant.read_only);
+            let (reads, writes) = (*harm == Harm::Read || own.is_private, !grant.read_only);
             match (reads, writes) {
                 (true, true) => Some(own.told("read and replace", grant)),
                 (true, false) => Some(own.told("read", grant)),

@@ -63,7 +63,7 @@ struct Source {
     /// `None`: it is opened when the reader takes something.
     file: Option<Arc<LocalFile>>,
     reopening: Option<Box<Reopening>>,
-    file_to_come: Option<ToCome<io::Result<(Arc<LocalFile>, Share)>>>,
+    file_to_come: Option<ToCome<io::Result<OpenFile>>>,
     /// Of the files that streams have open.
     stream: Option<Share>,
     queue: Option<Queue>,
@@ -107,6 +107,9 @@ impl Reopening {
 }
 
 type ToCome<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A file that a stream has opened, with its share of such files.
+type OpenFile = (Arc<LocalFile>, Share);
 
 /// A block on its way. It has its share of the memory until it was sent.
 struct Block {

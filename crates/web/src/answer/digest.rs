@@ -31,6 +31,7 @@ pub(crate) struct Digests {
 }
 
 /// The digests of many files.
+#[derive(Default)]
 pub(crate) struct Kept {
     known: Mutex<Known>,
     /// `None`: the next process computes them again.
@@ -70,12 +71,6 @@ impl Known {
         {
             self.digests.remove(&oldest);
         }
-    }
-}
-
-impl Default for Kept {
-    fn default() -> Kept {
-        Kept { known: Mutex::default(), file: None, background: Mutex::default() }
     }
 }
 
