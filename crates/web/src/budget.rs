@@ -5,17 +5,18 @@
 //! bounds   all together, one source (an address, see haul-net), and one connection have only so much
 //! turn     who waits gets its turn after all others: first the source that was served longest ago, then its connection
 //! leave    a reader who leaves no longer waits; a share that is dropped goes to the next
-//! scarce   where somebody waits, a connection whose reader has what it asked for and takes nothing is ended
+//! scarce   where somebody waits, a connection whose reader has what it asked for and takes nothing is ended, if that helps who waits
 //! ```
 //! So a connection with a hundred streams, or an address with a thousand connections, waits for itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use crate::limits::MAX_STREAMS;
 use crate::transport::line::Line;
 
 /// The reader who asks for a share.
@@ -49,6 +50,8 @@ struct State {
     held: usize,
     waiting: usize,
     turns: u64,
+    /// When a connection was last ended for those who wait.
+    cut_at: Option<Instant>,
     sources: HashMap<IpAddr, Source>,
 }
 
@@ -108,11 +111,13 @@ impl Budget {
         Arc::new(Budget { bounds, state: Mutex::default() })
     }
 
-    /// Whether less than half is left of all, or of what its source may have.
+    /// Whether less than half is left of all, or of what its source or its connection may have.
     pub(crate) fn is_scarce_for(&self, claimant: &Claimant) -> bool {
         let state = self.lock();
-        let of_source = state.sources.get(&claimant.source).map_or(0, |source| source.held);
-        state.held * 2 > self.bounds.all || of_source * 2 > self.bounds.per_source
+        let (of_source, of_connection) = state.held_of(claimant.source, claimant.id());
+        state.held * 2 > self.bounds.all
+            || of_source * 2 > self.bounds.per_source
+            || of_connection * 2 > self.bounds.per_connection
     }
 
     /// A share now, if nobody has to wait.
@@ -136,13 +141,13 @@ impl Budget {
             return Ok(share);
         }
         let mut turn = self.queue(claimant, amount).ok_or(NoShare::TooMany)?;
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         // Each round but the first and the last ends a connection.
         loop {
             let left = patience.checked_sub(begun.elapsed()).ok_or(NoShare::Late)?;
             match tokio::time::timeout(left.min(SCARCE_AFTER), &mut turn).await {
                 Ok(share) => return share.map_err(|_| NoShare::TooMany),
-                Err(_) => self.cut_one_that_stands_still(),
+                Err(_) => self.cut_one_that_stands_still(claimant, amount),
             }
         }
     }
@@ -169,11 +174,15 @@ impl Budget {
         if state.waiting >= self.bounds.waiting {
             state.forget_who_left();
         }
-        let evicted = if state.waiting >= self.bounds.waiting { Some(state.evict(claimant.source)?) } else { None };
+        let evicted = if state.waiting >= self.bounds.waiting { Some(state.evict(claimant)?) } else { None };
         state.waiting += 1;
         let source = state.sources.entry(claimant.source).or_default();
         source.waiting += 1;
-        source.connection(claimant).waiting.push_back(Waiting { amount, tells });
+        let connection = source.connection(claimant);
+        let gone = connection.forget_who_left();
+        connection.waiting.push_back(Waiting { amount, tells });
+        source.waiting -= gone;
+        state.waiting -= gone;
         drop(state);
         drop(evicted);
         self.serve();
@@ -195,16 +204,29 @@ impl Budget {
         }
     }
 
-    /// Ends the connection that holds the most of the source that holds the most, if it has taken nothing for a while.
-    fn cut_one_that_stands_still(&self) {
-        let state = self.lock();
-        let mut sources: Vec<&Source> = state.sources.values().filter(|source| source.held > 0).collect();
+    /// Ends a connection that has taken nothing for a while, if who waits can have what it held: the one that holds the most, of the source
+    /// that holds the most.
+    fn cut_one_that_stands_still(&self, waits: &Claimant, amount: usize) {
+        let mut state = self.lock();
+        let (of_source, of_connection) = state.held_of(waits.source, waits.id());
+        let is_next = state.held + amount <= self.bounds.all && of_source + amount <= self.bounds.per_source;
+        if is_next || of_connection + amount > self.bounds.per_connection {
+            return;
+        }
+        // What one held is given to those who wait before the next is ended.
+        if state.cut_at.is_some_and(|at| at.elapsed() < CUT_EVERY) {
+            return;
+        }
+        let is_of_source = of_source + amount > self.bounds.per_source;
+        let sources = state.sources.iter().filter(|(address, _)| !is_of_source || **address == waits.source);
+        let mut sources: Vec<&Source> = sources.map(|(_, source)| source).filter(|source| source.held > 0).collect();
         sources.sort_by_key(|source| std::cmp::Reverse(source.held));
         let cut = sources.into_iter().find_map(|source| {
             let lines = source.connections.values().filter(|connection| connection.with_reader > 0);
             let still = lines.filter_map(|connection| Some((connection.held, connection.line.upgrade()?)));
             still.filter(|(_, line)| line.stands_still()).max_by_key(|(held, _)| *held).map(|(_, line)| line)
         });
+        state.cut_at = cut.is_some().then(Instant::now).or(state.cut_at);
         drop(state);
         if let Some(line) = cut {
             line.cut();
@@ -218,11 +240,16 @@ impl Budget {
 
 impl State {
     fn has_room(&self, bounds: &Bounds, source: IpAddr, connection: ConnectionId, amount: usize) -> bool {
-        let source = self.sources.get(&source);
-        let of_connection = source.and_then(|source| source.connections.get(&connection)).map_or(0, |it| it.held);
+        let (of_source, of_connection) = self.held_of(source, connection);
         self.held + amount <= bounds.all
-            && source.map_or(0, |source| source.held) + amount <= bounds.per_source
+            && of_source + amount <= bounds.per_source
             && of_connection + amount <= bounds.per_connection
+    }
+
+    /// What a source holds, and what its connection does.
+    fn held_of(&self, source: IpAddr, connection: ConnectionId) -> (usize, usize) {
+        let Some(source) = self.sources.get(&source) else { return (0, 0) };
+        (source.held, source.connections.get(&connection).map_or(0, |it| it.held))
     }
 
     fn take(&mut self, claimant: &Claimant, amount: usize) {
@@ -320,20 +347,36 @@ impl State {
         self.waiting -= gone;
     }
 
-    /// Takes out the newest that waits of the source with the most. `None`: that is the source of the newcomer.
-    fn evict(&mut self, newcomer: IpAddr) -> Option<Waiting> {
+    /// Takes out the newest that waits, of the connection with the most of the source with the most. `None`: that is the newcomer's own.
+    fn evict(&mut self, newcomer: &Claimant) -> Option<Waiting> {
         let (address, most) = self.sources.iter().max_by_key(|(_, source)| source.waiting)?;
-        let address = *address;
-        if address == newcomer || most.waiting <= self.sources.get(&newcomer).map_or(0, |source| source.waiting) + 1 {
-            return None;
-        }
+        let (address, most) = (*address, most.waiting);
+        let of_newcomer = self.sources.get(&newcomer.source);
+        let of_connection = of_newcomer.and_then(|source| source.connections.get(&newcomer.id()));
+        let (of_newcomer, of_connection) =
+            (of_newcomer.map_or(0, |source| source.waiting), of_connection.map_or(0, |it| it.waiting.len()));
+        let address = if most <= of_newcomer + 1 { newcomer.source } else { address };
         let source = self.sources.get_mut(&address)?;
         let (id, connection) = source.connections.iter_mut().max_by_key(|(_, it)| it.waiting.len())?;
+        if address == newcomer.source && connection.waiting.len() <= of_connection + 1 {
+            return None;
+        }
         let (id, evicted) = (*id, connection.waiting.pop_back()?);
         source.waiting -= 1;
         self.waiting -= 1;
         self.tidy(address, id);
         Some(evicted)
+    }
+}
+
+impl Connection {
+    /// Streams that are asked for and given up again and again leave no crowd behind. Returns how many have left.
+    fn forget_who_left(&mut self) -> usize {
+        let before = self.waiting.len();
+        if before >= MAX_STREAMS as usize {
+            self.waiting.retain(|waiting| !waiting.tells.is_closed());
+        }
+        before - self.waiting.len()
     }
 }
 
@@ -406,6 +449,9 @@ impl Drop for Share {
 
 /// A request that has waited this long for a share shows that there is too little. Then a connection that stands still is ended for it.
 const SCARCE_AFTER: Duration = Duration::from_millis(500);
+
+/// At most one connection in this time is ended for those who wait.
+const CUT_EVERY: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -505,6 +551,35 @@ mod tests {
         }
         let state = budget.lock();
         assert_eq!((state.waiting, state.held), (0, 0));
+    }
+
+    #[test]
+    fn a_connection_of_the_crowds_own_address_has_its_place_too() {
+        let budget = Budget::new(Bounds { waiting: 3, ..bounds(1) });
+        let [flood, other] = claimants([1, 1]);
+        let _held = budget.try_take(&flood, 1).unwrap();
+        let mut turns: Vec<Turn> = (0..3).map(|_| budget.queue(&flood, 1).unwrap()).collect();
+        let _others = budget.queue(&other, 1).expect("the newest of the crowd makes way");
+        assert!(turns.pop().unwrap().try_recv().is_err_and(|why| why == oneshot::error::TryRecvError::Closed));
+        assert!(budget.queue(&other, 1).is_none() && budget.queue(&flood, 1).is_none(), "each has enough");
+    }
+
+    #[test]
+    fn what_stands_still_is_ended_for_those_whom_it_keeps_waiting_alone() {
+        let budget = Budget::new(Bounds { all: 10, per_source: 4, per_connection: 3, waiting: 100 });
+        let watchdog = Arc::new(Watchdog::new(Limits::default()));
+        let [own, flood, other, third] = [1, 1, 2, 3]
+            .map(|last| Claimant { source: Ipv4Addr::new(192, 0, 2, last).into(), line: Line::new(&watchdog, false) });
+        let holds = |of: &Claimant, amount| budget.try_take(of, amount).unwrap().with_reader();
+        let _held = [holds(&own, 1), holds(&flood, 3), holds(&other, 3)];
+        watchdog.look(Instant::now() + 2 * crate::limits::STANDS_STILL);
+        let cut = || [&own, &flood, &other].map(|claimant| claimant.line.is_cut());
+        budget.cut_one_that_stands_still(&third, 1);
+        assert_eq!(cut(), [false; 3], "there is enough for it");
+        budget.cut_one_that_stands_still(&other, 1);
+        assert_eq!(cut(), [false; 3], "it waits for its own connection");
+        budget.cut_one_that_stands_still(&own, 1);
+        assert_eq!(cut(), [false, true, false], "it waits for its own address");
     }
 
     #[test]

@@ -97,6 +97,9 @@ pub const SOURCES_SHARE: usize = 4;
 /// Requests that wait for one of the shared things. Each takes about 200 bytes.
 pub const MAX_WAITING: usize = 4_096;
 
+/// Bodies that wait: each of all streams. A stream has some kilobytes anyway, and one that has begun is not refused.
+pub const MAX_WAITING_BODIES: usize = 16_384 * MAX_STREAMS as usize;
+
 /// A reader that has taken nothing for so long stands still. Where others wait for what it holds, its connection ends.
 pub const STANDS_STILL: Duration = Duration::from_secs(2);
 
@@ -130,6 +133,10 @@ pub const INLINE_BYTES_MAX: u64 = 32 << 10;
 /// One read of a body that is encrypted or goes over HTTP/2.
 pub const BLOCK_BYTES: usize = 128 << 10;
 
+/// The first piece of a file over HTTP/2. A stream whose reader opens no window holds it: 19,000 of them 19 MiB, of 128 that one address
+/// may have.
+pub const FIRST_PIECE_BYTES: usize = 1 << 10;
+
 /// Streams at once in one connection of HTTP/2.
 pub const MAX_STREAMS: u32 = 100;
 
@@ -144,11 +151,12 @@ pub const MAX_RESET_STREAMS: usize = 20;
 pub const STREAM_SEND_BYTES: usize = 256 << 10;
 
 /// Memory for blocks of files that wait for their readers, over TLS and HTTP/2. One address has a quarter. A block has its share while it is
-/// read and sent, so a stream that its reader stopped holds none.
+/// read and sent, so a stream that its reader stopped holds one block.
 pub const BODY_MEMORY_BYTES: usize = 512 << 20;
 
-/// Of one connection: 32 blocks.
+/// Of one connection: 32 blocks. When less than half of that is left, its blocks are small, so that each of its streams has one.
 pub const BODY_MEMORY_OF_CONNECTION_BYTES: usize = 32 * BLOCK_BYTES;
+const _: () = assert!(MAX_STREAMS as usize * SCARCE_BLOCK_BYTES <= BODY_MEMORY_OF_CONNECTION_BYTES / 2 - BLOCK_BYTES);
 
 /// Memory for pages of directories, from before they are made until they were sent.
 pub const PAGE_MEMORY_BYTES: usize = 256 << 20;

@@ -74,14 +74,15 @@ pub(crate) struct Client {
 impl Pools {
     pub(crate) fn new() -> io::Result<Pools> {
         let in_kib = |bytes: usize| bytes / KIB;
-        let memory = |bytes: usize, of_connection: usize| {
+        let memory = |bytes: usize, of_connection: usize, waiting: usize| {
             Budget::new(Bounds {
                 all: in_kib(bytes),
                 per_source: in_kib(bytes) / limits::SOURCES_SHARE,
                 per_connection: in_kib(of_connection),
-                waiting: limits::MAX_WAITING,
+                waiting,
             })
         };
+        let (waiting, bodies) = (limits::MAX_WAITING, limits::MAX_WAITING_BODIES);
         let places = |all: usize, per_source: usize, per_connection: usize| Bounds {
             all,
             per_source,
@@ -111,9 +112,9 @@ impl Pools {
             })?,
             hash_jobs: Budget::new(places(jobs, jobs / limits::SOURCES_SHARE, jobs / limits::SOURCES_SHARE / 2)),
             tars: Budget::new(places(tars, tars / limits::SOURCES_SHARE, tars / limits::SOURCES_SHARE / 2)),
-            pages: memory(limits::PAGE_MEMORY_BYTES, limits::PAGE_MEMORY_OF_CONNECTION_BYTES),
-            blocks: memory(limits::BODY_MEMORY_BYTES, limits::BODY_MEMORY_OF_CONNECTION_BYTES),
-            streams: Budget::new(places(files, files / 2, limits::MAX_STREAMS as usize)),
+            pages: memory(limits::PAGE_MEMORY_BYTES, limits::PAGE_MEMORY_OF_CONNECTION_BYTES, waiting),
+            blocks: memory(limits::BODY_MEMORY_BYTES, limits::BODY_MEMORY_OF_CONNECTION_BYTES, bodies),
+            streams: Budget::new(Bounds { waiting: bodies, ..places(files, files / 2, limits::MAX_STREAMS as usize) }),
         })
     }
 }

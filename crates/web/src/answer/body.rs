@@ -15,7 +15,7 @@ use tokio::sync::mpsc::Receiver;
 use crate::access::Shelf;
 use crate::answer::paced::Paced;
 use crate::budget::{NoShare, Share};
-use crate::limits::{BLOCK_BYTES, RATED_WINDOW_BYTES, SCARCE_BLOCK_BYTES, WINDOW_BYTES};
+use crate::limits::{BLOCK_BYTES, FIRST_PIECE_BYTES, RATED_WINDOW_BYTES, SCARCE_BLOCK_BYTES, WINDOW_BYTES};
 use crate::pools::{Client, FOREVER, Job, KIB, Leaving, Pools};
 use crate::request::range::Part;
 use crate::transport::piece::{Piece, Queue, Range};
@@ -204,8 +204,13 @@ impl Body {
     }
 
     /// For a stream of HTTP/2. A connection may have a hundred of them and let all stand, so only some keep their file open until the reader
-    /// takes something, and nothing is read before.
+    /// takes something. hyper asks for a piece before it knows whether the reader takes one, so the first piece is small.
     pub(crate) fn for_stream(mut self, reopening: Reopening) -> Body {
+        self.read_first_piece();
+        let has_parts = self.segments.iter().any(|segment| matches!(segment, Segment::Part(_)));
+        if !has_parts {
+            self.source = None;
+        }
         if let Some(source) = &mut self.source {
             match source.supply.pools.streams.try_take(&source.supply.client.claimant, 1) {
                 Some(stream) => source.stream = Some(stream.with_reader()),
@@ -213,6 +218,27 @@ impl Body {
             }
         }
         self
+    }
+
+    /// Only what the kernel has in memory: nothing is waited for before the header leaves.
+    fn read_first_piece(&mut self) {
+        let (Some(source), Some(Segment::Part(part))) = (&self.source, self.segments.front_mut()) else { return };
+        let Some(file) = source.file.as_ref().filter(|file| !file.is_remote()) else { return };
+        let Some(memory) = source.supply.pools.blocks.try_take(&source.supply.client.claimant, FIRST_PIECE_BYTES / KIB)
+        else {
+            return;
+        };
+        let count = usize::try_from(part.len()).unwrap_or(FIRST_PIECE_BYTES).min(FIRST_PIECE_BYTES);
+        let mut bytes = vec![0; count];
+        if !matches!(file.read_cached_at(&mut bytes, part.start), Ok(Some(read)) if read == count) {
+            return;
+        }
+        part.start += count as u64;
+        if part.start == part.end {
+            self.segments.pop_front();
+        }
+        let block = Block { bytes, _memory: Some(memory.with_reader()) };
+        self.segments.push_front(Segment::Bytes(Bytes::from_owner(block)));
     }
 
     /// The part, when the body is one part of a file and nothing else.

@@ -112,7 +112,7 @@ impl Line {
     pub(crate) async fn within<T>(&self, future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         let mut future = pin!(future);
         poll_fn(|cx| {
-            if self.is_cut.load(Ordering::Relaxed) {
+            if self.is_cut() {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
             let polled = future.as_mut().poll(cx);
@@ -301,6 +301,11 @@ impl Line {
         self.phase.load(Ordering::Relaxed) == phase::SILENT
     }
 
+    /// Whether it ends.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
         self.wake();
@@ -456,6 +461,6 @@ mod tests {
         working.read(false);
         working.begins();
         watchdog.stop(Instant::now());
-        assert!(line.is_cut.load(Ordering::Relaxed) && !working.is_cut.load(Ordering::Relaxed));
+        assert!(line.is_cut() && !working.is_cut());
     }
 }
