@@ -14,6 +14,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::printable;
+use crate::kernel_files::KernelFiles;
 use crate::meta::{Kind, Stat};
 
 /// Opens `path`. With `confine` it begins there and stays beneath; else it is absolute or begins at the current
@@ -145,9 +146,10 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Lets the kernel follow a link.
+    /// Lets the kernel follow a link of its own. A confined path does not: such a link may lead anywhere.
     fn follow(&self, name: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-        if self.confine.is_some() { Err(Errno::XDEV.into()) } else { openat(&self.at, name, flags, mode) }
+        KernelFiles::of(self.confine.is_some()).check(&self.at)?;
+        openat(&self.at, name, flags, mode)
     }
 }
 

@@ -173,7 +173,7 @@ fn what_cannot_be_done_to_a_root_is_told_with_the_path_that_was_typed() {
     std::os::unix::fs::chown(&nobody.target, Some(0), Some(0)).expect("root may");
     says(&["-a"], &nobody.target, "cannot set metadata of");
     plant::set_mode(&nobody.target, 0o700);
-    says(&["-a"], &nobody.target, "cannot look at");
+    says(&["-a"], &nobody.target, "cannot use");
     says(&["-a", "--delete"], &nobody.target, "cannot read directory");
     plant::set_mode(&nobody.source, 0o000);
     says(&["-a"], &nobody.source, "cannot read directory");
