@@ -138,13 +138,29 @@ fn holes_stay_holes_and_can_be_filled() {
 const HOLES_LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
-fn holes_of_terabytes_are_copied_at_once() {
+fn holes_of_terabytes_are_copied_hashed_and_verified_at_once() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();
-    let (source, to) = (lab.data("home").join("sparse"), lab.data("alpha"));
+    let (source, to, back) = (lab.data("home").join("sparse"), lab.data("alpha"), lab.data("home").join("back"));
     plant::sparse(&source, (5 << 40) + 12_345, &[(0, 4096), (3 << 40, 4096)], 1);
     let pushed = lab.cp().arg(&source).arg(at("alpha", to.join("there"))).limit(HOLES_LIMIT).run().expect(code::OK);
+    let hash = pushed.report()["only_blake3"].as_str().expect("one file has a hash").to_owned();
     assert!(pushed.count("bytes_moved") < 8 << 20, "{pushed}");
+    // The one merges the hashes of chunks, the other reads from front to back.
+    let list =
+        lab.haul().arg("hash").arg("sparse").current_dir(lab.data("home")).limit(HOLES_LIMIT).run().expect(code::OK);
+    assert_eq!(list.stdout_text(), format!("{hash}  sparse\n"));
+    plant::text(&lab.data("home").join("list"), &list.stdout_text().replace("sparse", "there"));
+    let verified = lab.haul().arg("verify").arg(lab.data("home").join("list")).arg(&to).limit(HOLES_LIMIT);
+    verified.run().expect(code::OK);
+    let pulled = lab.cp().arg(at("alpha", to.join("there"))).arg(&back).limit(HOLES_LIMIT).run().expect(code::OK);
+    assert_eq!(pulled.report()["only_blake3"], hash.as_str());
+    let local = lab.cp().arg(&back).arg(to.join("local")).limit(HOLES_LIMIT).run().expect(code::OK);
+    assert_eq!(local.report()["only_blake3"], hash.as_str());
+    for copy in [to.join("there"), back, to.join("local")] {
+        let found = fs::metadata(&copy).expect("it was copied");
+        assert!(found.len() == (5 << 40) + 12_345 && found.blocks() * 512 < 1 << 20, "{found:?}");
+    }
 }
 
 #[test]

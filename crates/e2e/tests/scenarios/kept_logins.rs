@@ -195,6 +195,18 @@ fn a_kept_login_serves_no_account_but_its_own() {
 }
 
 #[test]
+fn a_configuration_that_can_be_read_only_once_is_ssh_s_alone() {
+    needs!(Namespaces, Haul, Tool("bash"), Tool("mkfifo"));
+    let logins = Logins::with(Lab::pair(), "");
+    let (haul, target) = (haul_e2e::binary::find().expect("needs!(Haul)"), logins.lab.data("alpha").join("copy"));
+    let (haul, config, file, to) = (haul.display(), logins.config.display(), logins.file.display(), target.display());
+    let command = format!("mkfifo pipe; cat {config} >pipe & {haul} cp --retry 0 -F pipe {file} alpha:{to}");
+    let home = logins.lab.data("home");
+    logins.lab.home().run("bash").args(["-c", &command]).current_dir(home).run().expect(code::OK);
+    assert_same(&logins.file, &target, Facets::PLAIN);
+}
+
+#[test]
 fn a_home_with_a_long_name_keeps_logins_and_one_that_is_too_long_is_told() {
     needs!(Namespaces, Haul);
     let logins = Logins::with(Lab::pair(), "");

@@ -12,6 +12,8 @@ use haul_wire::place::{Algorithm, Facts, Kind, List, Moment, PAGE_BYTES, Questio
 
 use super::Hearer;
 use crate::files::digest::Hasher;
+use crate::files::hash::{Found, front_to_back};
+use crate::files::sparse::is_sparse;
 use crate::session::convert;
 
 /// Answers it to its end, or until no more is wanted.
@@ -211,7 +213,16 @@ fn hash_of(
     busy: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> std::io::Result<Option<(Vec<u8>, u64, Moment)>> {
     let mut hasher = Hasher::new(algorithm);
-    let modified = moment(file.stat()?.mtime);
+    let stat = file.stat()?;
+    let modified = moment(stat.mtime);
+    if algorithm == Algorithm::Blake3 && is_sparse(&stat) {
+        match front_to_back(file, stat.size, buffer, |_| busy().is_continue())? {
+            Found::All(hash) => return Ok(Some((hash.to_vec(), stat.size, modified))),
+            Found::Stopped => return Ok(None),
+            // It grows or shrinks: what it is at its end counts.
+            Found::OtherSize(_) => {}
+        }
+    }
     let mut offset = 0;
     loop {
         let read = file.read_at(buffer, offset)?;
