@@ -174,7 +174,7 @@ fn what_cannot_be_done_to_a_root_is_told_with_the_path_that_was_typed() {
     says(&["-a"], &nobody.target, "cannot set metadata of");
     plant::set_mode(&nobody.target, 0o700);
     says(&["-a"], &nobody.target, "cannot use");
-    says(&["-a", "--delete"], &nobody.target, "cannot read directory");
+    says(&["-a", "--delete"], &nobody.target, "cannot use");
     plant::set_mode(&nobody.source, 0o000);
     says(&["-a"], &nobody.source, "cannot read directory");
 }

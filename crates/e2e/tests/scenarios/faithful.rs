@@ -150,7 +150,8 @@ fn holes_of_terabytes_are_copied_hashed_and_verified_at_once() {
     let list =
         lab.haul().arg("hash").arg("sparse").current_dir(lab.data("home")).limit(HOLES_LIMIT).run().expect(code::OK);
     assert_eq!(list.stdout_text(), format!("{hash}  sparse\n"));
-    plant::text(&lab.data("home").join("list"), &list.stdout_text().replace("sparse", "there"));
+    // A list that names its algorithm: 64 digits may be SHA-256, too, which has to read holes.
+    plant::text(&lab.data("home").join("list"), &format!("BLAKE3 (there) = {hash}\n"));
     let verified = lab.haul().arg("verify").arg(lab.data("home").join("list")).arg(&to).limit(HOLES_LIMIT);
     verified.run().expect(code::OK);
     let pulled = lab.cp().arg(at("alpha", to.join("there"))).arg(&back).limit(HOLES_LIMIT).run().expect(code::OK);
