@@ -82,10 +82,14 @@ impl Format {
         Self(vec![Part::Escape { letter: LISTED, width: 0, left: false }])
     }
 
+    fn is_listing(&self) -> bool {
+        self.0.iter().any(|part| matches!(part, Part::Escape { letter: LISTED, .. }))
+    }
+
     /// Whether an entry gets a line: as in rsync, one whose metadata alone changed only where the letters are asked for.
     pub fn shows(&self, item: &ItemTold) -> bool {
         let has_letters = self.0.iter().any(|part| matches!(part, Part::Escape { letter: 'i', .. }));
-        has_letters || item.data_moved || item.made || item.kind == EntryType::Directory
+        self.is_listing() || has_letters || item.data_moved || item.made || item.kind == EntryType::Directory
     }
 
     /// The line of an entry, with its newline.

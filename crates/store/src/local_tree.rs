@@ -103,7 +103,12 @@ impl Settings {
         inplace: bool,
         make: bool,
     ) -> io::Result<DraftPlace> {
-        Drafts::place(self.drafts.get().filter(|_| !inplace), parent, name, make)
+        Drafts::place(self.drafts(inplace), parent, name, make)
+    }
+
+    /// Where parts stand that do not stand beside their files.
+    pub(crate) fn drafts(&self, inplace: bool) -> Option<&Drafts> {
+        self.drafts.get().filter(|_| !inplace)
     }
 
     /// Remembers the first entry that did not get its whole mode.

@@ -29,14 +29,25 @@ impl LocalTree {
         self.sweep_in(path) || in_each
     }
 
+    /// The same in the one directory that has the parts of all files, if there is one. What is gone from the source is no name of
+    /// any directory that this run looks into.
+    pub fn sweep_one_directory(&self) {
+        if let Some(Drafts::InOne(dir)) = self.settings.drafts.get() {
+            self.sweep_all_in(dir);
+        }
+    }
+
     fn sweep_in(&self, path: &[u8]) -> bool {
-        let Ok(dir) = self.open_dir(path) else { return false };
+        self.open_dir(path).is_ok_and(|dir| self.sweep_all_in(&dir))
+    }
+
+    fn sweep_all_in(&self, dir: &OwnedFd) -> bool {
         let Ok(names) = Names::read_only(dir.as_fd(), |name| journal_of_part(name).is_some()) else { return false };
         let mut any = false;
         let mut next = 0;
         while let Some((name, hint)) = names.get(next) {
             next += 1;
-            any |= matches!(hint, Hint::Other | Hint::Unknown) && self.sweep(&dir, name);
+            any |= matches!(hint, Hint::Other | Hint::Unknown) && self.sweep(dir, name);
         }
         any
     }

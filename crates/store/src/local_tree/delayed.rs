@@ -52,12 +52,21 @@ impl Delayed {
         Ok(())
     }
 
-    /// Where a complete file waits.
-    pub(crate) fn stage(&self, settings: &Settings, parent: &OwnedFd, path: &[u8]) -> io::Result<Arc<OwnedFd>> {
+    /// Has a complete file wait: `put` gives it its place in an open directory. Only what stands there then is noted: an earlier
+    /// run may have left another version, which nobody asked for.
+    pub(crate) fn stage(
+        &self,
+        settings: &Settings,
+        parent: &OwnedFd,
+        path: &[u8],
+        put: impl FnOnce(&Arc<OwnedFd>) -> io::Result<()>,
+    ) -> io::Result<Arc<OwnedFd>> {
         let staged = open_own_directory(parent, &self.directory, true).map(Arc::new)?;
         // A file that changed while it was read comes twice.
         let standing = Stat::of_name(staged.as_fd(), split(path).1).ok();
-        if !standing.is_some_and(|standing| settings.placed().is_noted(&standing, path)) {
+        let is_listed = standing.is_some_and(|standing| settings.placed().is_noted(&standing, path));
+        put(&staged)?;
+        if !is_listed {
             self.note(path, b"")?;
         }
         Ok(staged)

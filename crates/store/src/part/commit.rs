@@ -87,12 +87,14 @@ impl Part {
     /// Renames over the final name, or to where it waits for it. Returns the directory in which it stands then.
     fn rename(&self) -> io::Result<Arc<OwnedFd>> {
         let PartFile { parent, drafts, path, current_name, opened, .. } = &self.file;
-        let delayed = self.settings.delayed.get();
-        let place =
-            delayed.map_or_else(|| Ok(Arc::clone(parent)), |delayed| delayed.stage(&self.settings, parent, path))?;
-        let (from, to) = ((drafts, &current_name[..]), (&place, split(path).1));
-        take_name(&self.settings, from, opened, to, path, delayed.is_none())?;
-        Ok(place)
+        let rename = |place: &Arc<OwnedFd>, is_final| {
+            let (from, to) = ((drafts, &current_name[..]), (place, split(path).1));
+            take_name(&self.settings, from, opened, to, path, is_final)
+        };
+        match self.settings.delayed.get() {
+            Some(delayed) => delayed.stage(&self.settings, parent, path, |place| rename(place, false)),
+            None => rename(parent, true).map(|()| Arc::clone(parent)),
+        }
     }
 
     /// Gives the file up: removes part and journal. A file written in place stays, and so does its journal, which marks

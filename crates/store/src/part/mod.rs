@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::error::{Context, Result, StoreError, is_missing, refusal};
 use crate::journal_file::{self, JournalFile};
 use crate::limits::{MAX_JOURNAL_BYTES, ZERO_BUFFER_BYTES};
-use crate::local_tree::{DraftPlace, LocalTree, Settings};
+use crate::local_tree::{DraftPlace, Drafts, LocalTree, Settings};
 use crate::meta::{STAT_BLOCK_BYTES, Stat};
 use crate::name::{check_new_path, journal_name, part_name, split};
 use crate::own_file::{begin_journal, is_still_there, lock, open_journal, open_new, open_own, unlink_if_there};
@@ -79,9 +79,18 @@ impl LocalTree {
     /// In place means writing into the final file itself, whose content stays until it is overwritten. The journal of
     /// an earlier run stays as well, and marks the file as unfinished until a new journal begins.
     pub fn new_part(&self, path: &[u8], inplace: bool) -> Result<Part> {
+        self.part_in(self.settings.drafts(inplace), path, inplace)
+    }
+
+    /// An empty part beside `path`, wherever others stand: one that is looked for in this tree.
+    pub fn new_part_beside(&self, path: &[u8]) -> Result<Part> {
+        self.part_in(None, path, false)
+    }
+
+    fn part_in(&self, drafts: Option<&Drafts>, path: &[u8], inplace: bool) -> Result<Part> {
         let made = check_new_path(path).and_then(|()| {
             self.within_parent(path, |dir, name| {
-                let DraftPlace { dir: drafts, part, journal } = self.settings.draft_place(dir, name, inplace, true)?;
+                let DraftPlace { dir: drafts, part, journal } = Drafts::place(drafts, dir, name, true)?;
                 let (current_name, journal_name) = (if inplace { name.to_vec() } else { part }, journal);
                 let (fd, opened) = open_new(&drafts, &current_name, inplace, self.settings.user)?;
                 self.settings.kernel_files.check(&fd)?;
@@ -168,13 +177,21 @@ impl LocalTree {
         shared.context("write", path)
     }
 
-    /// The part of an interrupted transfer and its journal; `None` unless both are there and are ours.
+    /// The part of an interrupted transfer and its journal; `None` unless both are there and are ours. Where parts stand in a
+    /// directory of their own, one beside the file is of a run without that directory.
     pub fn resume_part(&self, path: &[u8], inplace: bool) -> Result<Option<(Part, Vec<u8>)>> {
+        let drafts = self.settings.drafts(inplace);
+        match self.resume_in(drafts, path, inplace)? {
+            None if drafts.is_some() => self.resume_in(None, path, inplace),
+            resumed => Ok(resumed),
+        }
+    }
+
+    fn resume_in(&self, drafts: Option<&Drafts>, path: &[u8], inplace: bool) -> Result<Option<(Part, Vec<u8>)>> {
         let resumed = check_new_path(path).and_then(|()| {
             let (_, name) = split(path);
             let (parent, _) = self.place(path)?;
-            let DraftPlace { dir, part, journal: own_journal } =
-                self.settings.draft_place(&parent, name, inplace, false)?;
+            let DraftPlace { dir, part, journal: own_journal } = Drafts::place(drafts, &parent, name, false)?;
             let Some((journal, journal_stat)) = open_own(&dir, &own_journal, self.settings.user)? else {
                 return Ok(None);
             };

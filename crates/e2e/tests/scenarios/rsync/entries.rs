@@ -258,6 +258,9 @@ fn devices_fifos_and_sockets_come_where_they_are_asked_for() {
                 Run::new("touch").args(["-d", "@1700000000"]).arg(dir.join("src").join(name)).run().expect(0);
             }
         }
+        for dir in [&ours, &theirs] {
+            Run::new("touch").args(["-d", "@1600000000"]).arg(dir.join("to/extra")).run().expect(0);
+        }
         for _ in 0..2 {
             let run = stage.haul().args(["cp", "--itemize-changes"]).args(ours_flags);
             let said =

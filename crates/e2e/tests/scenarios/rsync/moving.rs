@@ -126,10 +126,13 @@ fn a_host_that_sees_the_tree_of_the_other_by_another_way_loses_nothing() {
     fs::create_dir(&seen).expect("own directory");
     let mounted = std::process::Command::new("bindfs").args([&there, &seen]).status().expect("it is there");
     assert!(mounted.success(), "{mounted}");
-    let runs = [
-        lab.cp_run(["--remove-source-files".into(), contents_of(&seen), at("alpha", &there)]),
-        lab.cp_run(["--remove-source-files".into(), at("alpha", contents_of(&there)), seen.clone().into()]),
-    ];
+    let mut runs = Vec::new();
+    // Wherever unfinished data stands.
+    for flag in ["--no-sparse", "--temp-dir=../drafts", "--partial-dir=.partial"] {
+        let cp = || lab.cp().args(["--remove-source-files", flag]);
+        runs.push(cp().arg(contents_of(&seen)).arg(at("alpha", &there)).run());
+        runs.push(cp().arg(at("alpha", contents_of(&there))).arg(&seen).run());
+    }
     let left = files(&there);
     let unmounted = std::process::Command::new("umount").arg(&seen).status().expect("it is there");
     assert!(unmounted.success(), "{unmounted}");

@@ -162,8 +162,8 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "--append, --append-verify",
-        Better("a file that has grown is sent and verified whole, and replaced in one step"),
-        Both(&["--append-verify"]),
+        Better("a file that has grown is sent and verified whole, once, and replaced in one step"),
+        Trees(&["--append-verify"]),
     ),
     row(
         "--partial-dir",
@@ -178,7 +178,7 @@ pub const ROWS: &[Row] = &[
     row(
         "-T, --temp-dir",
         Other("on another file system it is not used, with a warning: rsync copies into the final name"),
-        Both(&["--temp-dir=../reference"]),
+        Both(&["--temp-dir=DIR/reference"]),
     ),
     row("-y, --fuzzy", NotOurs("no rolling delta"), Refused(&["--fuzzy"])),
     row("--info, --debug", NotOurs("--stats the totals"), Refused(&["--info=progress2"])),
@@ -205,7 +205,7 @@ pub const ROWS: &[Row] = &[
     row("--password-file", NotOurs("haul key generate"), Refused(&["--password-file=x"])),
     row(
         "--list-only",
-        Other("in the order of names, links with where they lead, directories without a size"),
+        Other("in the order of names, links with where they lead, directories without a size, devices with -D"),
         Taken(&["--list-only"]),
     ),
     row("--write-batch, --read-batch", NotOurs("no batches"), Refused(&["--write-batch=x"])),

@@ -239,6 +239,7 @@ impl Decider {
     /// When all is settled: what is done at the ends of directories, for files outside of them.
     pub(super) fn end_loose(&self) {
         if let (Some(tree), true) = (self.shared.tree().local(), self.shared.makes_files()) {
+            tree.sweep_one_directory();
             tree.tidy_drafts(b"");
         }
         let swept = match &self.loose {
@@ -349,7 +350,7 @@ impl Decider {
         }
         match decision {
             FileDecision::Send | FileDecision::CompareContents => {
-                match delayed::waits(shared, &path, &identity) {
+                match delayed::waits(shared, item, &path, &identity) {
                     Ok(false) => {}
                     Ok(true) => return self.keep(index, item, path, identity, KeptAs::Touched, None),
                     Err(error) => return shared.fail_item(index, &error),

@@ -3,7 +3,7 @@
 use haul_job::Error;
 use haul_store::{LocalTree, Stat, StoreError, TargetOptions};
 use haul_wire::control::Selection;
-use haul_wire::manifest::Identity;
+use haul_wire::manifest::{Identity, Item};
 
 use crate::faults;
 use crate::session::convert;
@@ -27,15 +27,18 @@ pub(super) fn prepare(
 }
 
 /// Whether an earlier run has left this file where it waits for its name. It counts as it would under its name: by size and
-/// time. Then it gets its name with the others.
-pub(super) fn waits(shared: &Shared, path: &[u8], identity: &Identity) -> Result<bool, StoreError> {
+/// time. Then it gets its name with the others, and the metadata that the source has by now.
+pub(super) fn waits(shared: &Shared, item: &Item, path: &[u8], identity: &Identity) -> Result<bool, StoreError> {
     let Some(tree) = shared.tree().local() else { return Ok(false) };
     if shared.rules.checksum || shared.job.selection.no_resume {
         return Ok(false);
     }
     let is_it = |stat: &Stat| stat.size == identity.size && convert::time(stat.mtime) == identity.mtime;
     match tree.delayed(path).filter(is_it) {
-        Some(waiting) => tree.delay_again(path, &waiting).map(|()| true),
+        Some(waiting) => {
+            tree.set_delayed_metadata(path, &shared.metadata(item))?;
+            tree.delay_again(path, &waiting).map(|()| true)
+        }
         None => Ok(false),
     }
 }

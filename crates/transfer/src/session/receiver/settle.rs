@@ -175,7 +175,16 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
     }
     // The first name may be one of those that are given at the end.
     let make = |tree: &dyn TargetTree| match tree.local().filter(|tree| tree.delays_names()) {
-        Some(local) => local.delay_hard_link(path, first).map(|()| true),
+        Some(local) => {
+            // Unless the first name gets another file.
+            if local.delayed(first).is_none()
+                && stands(path)?.is_some_and(|stat| is_one(&stat).is_ok_and(|is_one| is_one))
+            {
+                return Ok(false);
+            }
+            clear_directory(shared, path);
+            local.delay_hard_link(path, first).map(|()| true)
+        }
         None => tree.make_hard_link(path, first),
     };
     let made = make(shared.tree());

@@ -45,7 +45,6 @@ pub(super) fn bring(
     let rule = match &standing {
         None if selection.existing => Some(LeftOut::Missing),
         Some(_) if selection.ignore_existing => Some(LeftOut::Exists),
-        Some(stat) if selection.update && convert::time(stat.mtime) > item.attributes.mtime => Some(LeftOut::Newer),
         _ => None,
     };
     if let Some(rule) = rule {
@@ -57,14 +56,17 @@ pub(super) fn bring(
         return Ok(());
     };
     let made_of = convert::special(special);
-    let is_there = |stat: &Stat| stat.kind == Kind::Special && tree.special(path).is_ok_and(|now| now == Some(made_of));
-    let kept = standing.as_ref().filter(|stat| is_there(stat));
-    let changes = kept.map_or(Changes::NEW, |stat| {
-        let as_file = Existing::File(convert::standing(stat));
-        compare::changes(Some(stat.size), &item.attributes, &as_file, &shared.rules)
+    let special_there = |stat: Stat| Some((tree.special(path).ok().flatten()?, stat));
+    // As in rsync, a device in the place of another one has changed; in the place of a FIFO it is new.
+    let there = standing.and_then(special_there).filter(|(now, _)| now.is_device() == made_of.is_device());
+    let is_kept = there.as_ref().is_some_and(|(now, _)| *now == made_of);
+    let changes = there.map_or(Changes::NEW, |(_, stat)| {
+        let as_file = Existing::File(convert::standing(&stat));
+        let changes = compare::changes(Some(stat.size), &item.attributes, &as_file, &shared.rules);
+        changes.with(Changes::CONTENT, !is_kept)
     });
     shared.note_changes(index, changes);
-    let outcome = if kept.is_none() { OutcomeKind::Made } else { OutcomeKind::Nothing };
+    let outcome = if is_kept { OutcomeKind::Nothing } else { OutcomeKind::Made };
     if selection.dry_run || changes.is_empty() {
         shared.settle(index, outcome);
         return Ok(());

@@ -19,7 +19,7 @@ pub(super) struct Token {
 impl Token {
     /// `flush`: other hosts of this end read it.
     pub(super) fn make(tree: &dyn TargetTree, flush: bool) -> Result<Option<(Self, SharedRoot)>, StoreError> {
-        let Some(root) = tree.local().and(tree.stat(b"").ok()).flatten() else { return Ok(None) };
+        let (Some(local), Some(root)) = (tree.local(), tree.stat(b"").ok().flatten()) else { return Ok(None) };
         let Ok((name, first, second)) = id::random_id().and_then(|name| Ok((name, id::random_id()?, id::random_id()?)))
         else {
             return Ok(None);
@@ -28,7 +28,8 @@ impl Token {
         token[..16].copy_from_slice(&first);
         token[16..].copy_from_slice(&second);
         let path = format!("haul-token-{:032x}", u128::from_le_bytes(name)).into_bytes();
-        let draft = tree.new_draft(&path, false)?;
+        // Whoever sees the tree finds it there, wherever unfinished data stands.
+        let draft = Draft::Local(local.new_part_beside(&path)?);
         draft.write_at(&token, 0)?;
         if flush {
             draft.flush()?;
