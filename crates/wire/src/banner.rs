@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn a_chatty_login_shell_does_not_hide_the_agent() {
         assert_eq!(scan(b"HAUL-AGENT 1\n"), Ok(Some(Banner::Agent { version: 1 })));
-        let noisy = b"Welcome to DTN-1!\r\n\x1b]0;title\x07You have mail.\nprompt> HAUL-AGENT 12\r\n";
-        assert_eq!(scan(noisy), Ok(Some(Banner::Agent { version: 12 })));
+        let noisy = b"Welcome to DTN-1!\r\n\x1b]0;title\x07You have mail.\nprompt> HAUL-AGENT 13\r\n";
+        assert_eq!(scan(noisy), Ok(Some(Banner::Agent { version: 13 })));
     }
 
     #[test]

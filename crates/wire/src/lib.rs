@@ -43,4 +43,4 @@ pub use manifest::{Item, ItemKind};
 pub use path::{PathFault, RelPath};
 
 /// Both ends must speak exactly this version; a far side with another one gets our own program copied over.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 13;
