@@ -234,9 +234,10 @@ struct Kept {
 
 impl Access for Directories {
     fn look_up(&self, asker: &Asker) -> Lookup {
-        let list = self.authority.list();
-        match (asker, self.holder(asker)) {
-            (_, Some(holder)) if let Some(line) = list.line_for(&holder) => self.known(&holder, line),
+        // The list's file and all above it are looked at anew each time: not for those who have nothing that could stand in it.
+        let listed = self.holder(asker).map(|holder| (holder, self.authority.list()));
+        match (asker, &listed) {
+            (_, Some((holder, list))) if let Some(line) = list.line_for(holder) => self.known(holder, line),
             (Asker::Token(_), _) => Lookup::Found(None),
             // A stranger's certificate is worth as much as none.
             (Asker::Anyone | Asker::Certificate(_), _) => Lookup::Found(self.public.clone()),
