@@ -92,7 +92,11 @@ impl AskedFor {
         if above == Extent::Nothing {
             return above;
         }
-        let (named, leads_on) = self.named.extent_of(path);
+        let (named, leads_on) = match &self.named {
+            // With `--dirs`, an entry of the contents comes by the extent of the tree alone, and nothing beneath it.
+            Named::Contents if self.dirs => (Extent::Nothing, false),
+            named => named.extent_of(path),
+        };
         let extent = self.bounded(named, Extent::Itself).max(above.of_entry());
         // Rules say nothing about directories on the way to what is listed.
         if extent > Extent::OnTheWay && self.filter.selects(path, is_dir) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use haul_e2e::{Facets, Run, Running, assert_same, code, contents_of, needs, plant};
+use haul_e2e::{Facets, Run, Running, assert_same, code, contents_of, eventually, needs, plant};
 
 use crate::{Stage, said};
 
@@ -318,11 +318,10 @@ fn tokens_and_certificates_open_the_directories_of_their_lines_and_no_others() {
     let revoked = "401 unauthorized because of the token: it was revoked\n401";
     assert_eq!((get(&token, "/runs/data").as_str(), get(&narrow, "/runs/data").as_str()), (revoked, revoked));
     assert_eq!(get(&other, "/runs/data"), "lab\n200");
-    let said = String::from_utf8_lossy(&web.daemon.stderr_so_far()).into_owned();
-    assert!(
-        said.contains(&format!("token {number}) ")) && said.contains("the token was refused: it was revoked"),
-        "{said}"
-    );
+    eventually("the log tells of the revoked token", Duration::from_secs(10), || {
+        let said = String::from_utf8_lossy(&web.daemon.stderr_so_far()).into_owned();
+        said.contains(&format!("token {number}) ")) && said.contains("the token was refused: it was revoked")
+    });
     let token = other;
     // Who leaves the list is out, with all tokens.
     stage.write_list("");
