@@ -6,7 +6,7 @@ set -euo pipefail
 wanted=(
     sshd:openssh-server ssh:openssh-client scp:openssh-client ssh-keygen:openssh-client
     ip:iproute2 nft:nftables mount:mount setpriv:util-linux rsync:rsync cc:gcc ping:iputils-ping linux.uml:user-mode-linux tc:iproute2
-    mkfs.ext4:e2fsprogs losetup:mount perl:perl-base mkfs.exfat:exfatprogs mount.exfat-fuse:exfat-fuse
+    mkfs.ext4:e2fsprogs losetup:mount perl:perl-base mkfs.exfat:exfatprogs mount.exfat-fuse:exfat-fuse bindfs:bindfs
     # A port that systemd holds, and the packages of `make dist`.
     systemd-socket-activate:systemd systemd-analyze:systemd dpkg-deb:dpkg rpmbuild:rpm rpm:rpm pip3:python3-pip
     # What the lab's adapters are tried with.
