@@ -10,6 +10,8 @@ use haul_job::{EntryType, ItemTold};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
+use crate::figures;
+
 /// A line of `--out-format`: words, and what stands for a property of the entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format(Vec<Part>);
@@ -198,19 +200,7 @@ fn listed(item: &ItemTold) -> String {
         (EntryType::Special, _) => ('p', String::new()),
     };
     let (permissions, time) = (permissions(item.mode), local_time(item.mtime_s, ' '));
-    format!("{kind}{permissions} {:>14} {time} {}{link}", with_commas(item.size), shown(or_dot(&item.path)))
-}
-
-fn with_commas(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    format!("{kind}{permissions} {:>14} {time} {}{link}", figures::count(item.size), shown(or_dot(&item.path)))
 }
 
 fn or_dot(path: &[u8]) -> &[u8] {
@@ -320,7 +310,7 @@ pub mod tests {
         assert_eq!(Format::itemized().deleted(b"x\n", false), "*deleting   x\\#012\n");
         let listed = Format::listing().line(&ItemTold { size: 1_234_567, ..file(Changed::default()) }, Direction::Here);
         assert!(listed.starts_with("-rwsr-x---      1,234,567 ") && listed.ends_with(" d/a\n"), "{listed}");
-        assert_eq!([0, 999, 1_000, 1_000_000].map(with_commas), ["0", "999", "1,000", "1,000,000"]);
+        assert_eq!([0, 999, 1_000, 1_000_000].map(figures::count), ["0", "999", "1,000", "1,000,000"]);
         assert_eq!(Format::itemized().deleted(b"x", true), "*deleting   x/\n", "as rsync");
     }
 }
