@@ -17,7 +17,7 @@ import time
 import zipfile
 
 
-def wheel(program: bytes, version: str, arch: str, out: pathlib.Path, when: int, level: int) -> None:
+def wheel(program: bytes, man: pathlib.Path, version: str, arch: str, out: pathlib.Path, when: int, level: int) -> None:
     # The program is static: it runs with any C library, old or new.
     platforms = f"manylinux2014_{arch}.musllinux_1_1_{arch}"
     info = f"haul-{version}.dist-info"
@@ -30,6 +30,8 @@ def wheel(program: bytes, version: str, arch: str, out: pathlib.Path, when: int,
         ).encode(),
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: haul\nRoot-Is-Purelib: false\n{tags}".encode(),
     }
+    for page in sorted(man.glob("man?/*")):
+        files[f"haul-{version}.data/data/share/man/{page.relative_to(man)}"] = page.read_bytes()
     record = "".join(f"{name},sha256={digest(data)},{len(data)}\n" for name, data in files.items())
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
     # A zip has no times before 1980.
@@ -96,14 +98,14 @@ def image(program: bytes, version: str, arch: str, out: pathlib.Path, when: int,
 
 def main() -> None:
     flags = argparse.ArgumentParser()
-    for name in ["program", "version", "arch", "out"]:
+    for name in ["program", "man", "version", "arch", "out"]:
         flags.add_argument(f"--{name}", required=True)
     flags.add_argument("--level", type=int, default=9)
     asked = flags.parse_args()
     when = int(os.environ["SOURCE_DATE_EPOCH"])
     program = pathlib.Path(asked.program).read_bytes()
     out = pathlib.Path(asked.out)
-    wheel(program, asked.version, asked.arch, out, when, asked.level)
+    wheel(program, pathlib.Path(asked.man), asked.version, asked.arch, out, when, asked.level)
     image(program, asked.version, asked.arch, out, when, asked.level)
 
 

@@ -26,6 +26,6 @@ if [[ ${1:-} == --check ]]; then exit 0; fi
 
 export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
-cargo build --release --locked -p haul-cli --target "$target"
+cargo build --release --locked -p haul-cli -p haul-lab --target "$target"
 here=${HAUL_HERE:-${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release/haul}
 HAUL_BIN=${CARGO_TARGET_DIR:-target}/$target/release/haul HAUL_HERE=$here scripts/dist.sh

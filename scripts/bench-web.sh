@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # haul serve --http beside nginx: the same files, as many workers as processors, both on this machine, in turn, in one run.
-# Prints Markdown. One command repeats the table "Measured beside nginx" in docs/web.md: make bench-web
+# Prints Markdown. One command repeats the table "Readers of the web" in docs/proof/measured.md: make bench-web
 #
 #   REPEAT=5            rounds; in each one server follows the other, and the order changes from round to round
 #   CASES="small tls_small big tls_big idle"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # haul against scp, rsync and globus-url-copy: whole commands, start included, both ends on this machine, data in memory.
-# Prints Markdown. One command repeats the table "On one host" in docs/measured.md: make bench
+# Prints Markdown. One command repeats the table "In memory" in docs/proof/measured.md: make bench
 #
 #   REPEAT=5            timed runs of each tool, interleaved
 #   BIG_MB=2000         size of the one large file, in MB of 10^6 bytes

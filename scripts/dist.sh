@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what people install, into target/dist: a tarball, .deb, .rpm, a Python wheel, and the directory of a container image.
 #
-#   HAUL_BIN=target/…/release/haul    the program; its architecture is that of the packages
+#   HAUL_BIN=target/…/release/haul    the program; its architecture is that of the packages; haul-lab lies beside it
 #   HAUL_HERE=target/…/release/haul   where that is another architecture: one that runs here, for the manual pages
 #   DIST_DIR=target/dist              where they go
 #   DIST_LEVEL=9                      how hard to pack, from 1 to 9
@@ -34,9 +34,11 @@ trap 'rm -rf "$work"' EXIT
 # ---- What is in each ----
 root=$work/root
 install -D -m 755 "$haul" "$root/usr/bin/haul"
-mkdir -p "$root/usr/share/man/man1"
-"$runs" man "$root/usr/share/man/man1"
-gzip "-${level}n" "$root"/usr/share/man/man1/*
+install -m 755 "$haul-lab" "$root/usr/bin/haul-lab"
+mkdir "$work/man"
+"$runs" man "$work/man"
+gzip "-${level}n" "$work"/man/*
+for section in 1 5; do install -D -m 644 -t "$root/usr/share/man/man$section" "$work"/man/*."$section".gz; done
 mkdir -p "$root"/usr/share/{bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d}
 "$runs" completions bash >"$root/usr/share/bash-completion/completions/haul"
 "$runs" completions zsh >"$root/usr/share/zsh/vendor-completions/_haul"
@@ -44,7 +46,10 @@ mkdir -p "$root"/usr/share/{bash-completion/completions,zsh/vendor-completions,f
 install -D -m 644 -t "$root/usr/lib/systemd/system" packaging/haul-serve.service packaging/haul-serve.socket
 install -D -m 644 packaging/haul.sysusers "$root/usr/lib/sysusers.d/haul.conf"
 install -D -m 644 packaging/authorized_keys "$root/etc/haul/authorized_keys"
-install -D -m 644 -t "$root/usr/share/doc/haul" README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE docs/operators.md
+install -D -m 644 -t "$root/usr/share/doc/haul" README.md CHANGELOG.md SECURITY.md GLOSSARY.md LICENSE-MIT LICENSE-APACHE
+# The pages that hints of the program name, where the links of the README lead.
+cp -r docs "$root/usr/share/doc/haul/docs"
+chmod -R u=rwX,go=rX "$root/usr/share/doc/haul"
 install -m 644 packaging/copyright "$root/usr/share/doc/haul/copyright"
 find "$root" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 
@@ -71,7 +76,7 @@ else
 fi
 
 # ---- The wheel and the image ----
-python3 packaging/wheel_and_image.py --program "$haul" --version "$version" --arch "$arch" --out "$out" --level "$level"
+python3 packaging/wheel_and_image.py --program "$haul" --man "$root/usr/share/man" --version "$version" --arch "$arch" --out "$out" --level "$level"
 
 (cd "$out" && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >"$work/sums" && mv "$work/sums" SHA256SUMS)
 ls -l "$out"

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Floods of readers at `haul serve --http`, and at nginx beside it; what another reader meets meanwhile. Prints Markdown.
 
-    HAUL_BIN=target/release/haul scripts/flood-web.py [heads pages windows pauses]
+    HAUL_BIN=target/release/haul scripts/flood-web.py [heads pages windows pauses tls_pauses]
 
   heads    one connection of HTTP/2 asks with 100 HEADs for a directory of 20,000 names
   pages    four connections ask with 100 GETs each for it, and take what comes
   windows  190 connections ask with 100 GETs each for a file of 100 MB, and never open a window
-  pauses   1,000 connections of HTTP/1.1 ask for a small file each 0.1 s: processor time of the server for a request
+  pauses   1,000 connections of HTTP/1.1 ask for a small file each 0.1 s: processor time of the server for a request, both without
+           a log, REPEAT (5) rounds in turn: median, smallest and largest, and the ratio round by round
+  tls_pauses  the same over TLS 1.3
 
 The other reader comes from another address, asks for a small file and for the page of a small directory, again and again, and each time on
-a connection of its own. Packages: nginx-light, python3. As root, or with as many descriptors as there are connections.
+a connection of its own. Packages: nginx-light, openssl, python3. As root, or with as many descriptors as there are connections.
 """
 
 import os
@@ -17,6 +19,8 @@ import resource
 import select
 import shutil
 import socket
+import ssl
+import statistics
 import struct
 import subprocess
 import sys
@@ -27,6 +31,8 @@ import time
 NAMES = 20_000
 STREAMS = 100
 FLOOD, OTHER = "127.0.0.1", "127.0.0.2"
+# The port of TLS is so far behind the clear one.
+TLS = 10
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADERS, SETTINGS, WINDOW_UPDATE = 1, 4, 8
 GET, HEAD = b"\x82", b"\x02\x04HEAD"
@@ -124,6 +130,10 @@ class Servers:
         with open(os.path.join(public, "data"), "wb") as file:
             file.truncate(100_000_000)
         os.chmod(work, 0o755)
+        self.key, self.certificate = os.path.join(work, "key.pem"), os.path.join(work, "cert.pem")
+        made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+        made += ["-subj", "/CN=localhost", "-keyout", self.key, "-out", self.certificate]
+        subprocess.run(made, check=True, stderr=subprocess.DEVNULL)
 
     def start(self, name):
         port = {"haul": 18_080, "nginx": 18_081}[name]
@@ -132,8 +142,9 @@ class Servers:
             os.makedirs(home, exist_ok=True)
             environment = {**os.environ, "HOME": home, "XDG_STATE_HOME": home + "/state", "XDG_CONFIG_HOME": home + "/config"}
             haul = os.environ.get("HAUL_BIN", "target/release/haul")
-            command = [haul, "serve", "--listen", "127.0.0.1:18082", "--http", f"127.0.0.1:{port}"]
-            command += ["--public", os.path.join(self.work, "public")]
+            command = [haul, "serve", "--quiet", "--listen", "127.0.0.1:18082", "--http", f"127.0.0.1:{port}"]
+            command += ["--https", f"127.0.0.1:{port + TLS}", "--public", os.path.join(self.work, "public")]
+            command += ["--certificate", self.certificate, "--certificate-key", self.key]
             server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         else:
             configuration = os.path.join(self.work, "nginx.conf")
@@ -142,7 +153,8 @@ class Servers:
                     f"worker_processes 2; daemon off; pid {self.work}/nginx.pid; error_log /dev/null;\n"
                     f"worker_rlimit_nofile 65536; events {{ worker_connections 16384; }}\n"
                     f"http {{ access_log off; sendfile on; keepalive_requests 1000000;\n"
-                    f"server {{ listen 127.0.0.1:{port} http2; listen 127.0.0.1:{port + 2};\n"
+                    f"server {{ listen 127.0.0.1:{port} http2; listen 127.0.0.1:{port + 2}; listen 127.0.0.1:{port + TLS} ssl;\n"
+                    f"ssl_certificate {self.certificate}; ssl_certificate_key {self.key}; ssl_protocols TLSv1.3;\n"
                     f"root {self.work}/public; autoindex on; }} }}\n"
                 )
             nginx = shutil.which("nginx") or "/usr/sbin/nginx"
@@ -187,8 +199,12 @@ def run_flood(case, server, port, plain):
     return outcome
 
 
-def run_pauses(server, plain, count=1_000, pause=0.1, seconds=10.0):
-    held = [connect(OTHER, plain) for _ in range(count)]
+def run_pauses(server, port, is_tls, count=1_000, pause=0.1, seconds=10.0):
+    held = [connect(OTHER, port) for _ in range(count)]
+    if is_tls:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        held = [context.wrap_socket(connection) for connection in held]
     request = b"GET /file HTTP/1.1\r\nHost: h\r\n\r\n"
     asked, done, before = 0, 0, 0.0
     begun, measured = time.monotonic(), False
@@ -212,8 +228,29 @@ def run_pauses(server, plain, count=1_000, pause=0.1, seconds=10.0):
     return used / done * 1e6
 
 
+def spread(values, digits):
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}..{max(values):.{digits}f})"
+
+
+def compare_pauses(servers, case):
+    used = {"haul": [], "nginx": []}
+    for number in range(int(os.environ.get("REPEAT", "5"))):
+        for name in sorted(used, reverse=number % 2 == 1):
+            server, port, plain = servers.start(name)
+            try:
+                is_tls = case == "tls_pauses"
+                used[name].append(run_pauses(server, port + TLS if is_tls else plain, is_tls))
+            finally:
+                server.terminate()
+                server.wait()
+    for name, each in used.items():
+        print(f"| {case} | {name} | {spread(each, 1)} µs of processor a request | | | |", flush=True)
+    ratios = [haul / nginx for haul, nginx in zip(used["haul"], used["nginx"])]
+    print(f"| {case} | haul / nginx | {spread(ratios, 2)} | | | |", flush=True)
+
+
 def main():
-    cases = sys.argv[1:] or ["heads", "pages", "windows", "pauses"]
+    cases = sys.argv[1:] or ["heads", "pages", "windows", "pauses", "tls_pauses"]
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory(prefix="haul-flood-", dir=os.environ.get("DATA", "/dev/shm")) as work:
@@ -221,14 +258,14 @@ def main():
         print("| flood | server | another's file, longest | its page, longest | answers that failed | memory, most |")
         print("|---|---|---|---|---|---|")
         for case in cases:
+            if case.endswith("pauses"):
+                compare_pauses(servers, case)
+                continue
             for name in ("haul", "nginx"):
                 server, port, plain = servers.start(name)
                 try:
-                    if case == "pauses":
-                        print(f"| pauses | {name} | {run_pauses(server, plain):.1f} µs of processor a request | | | |", flush=True)
-                    else:
-                        file, page, failed, most = run_flood(case, server, port, plain)
-                        print(f"| {case} | {name} | {file:.2f} s | {page:.2f} s | {failed} | {most} MiB |", flush=True)
+                    file, page, failed, most = run_flood(case, server, port, plain)
+                    print(f"| {case} | {name} | {file:.2f} s | {page:.2f} s | {failed} | {most} MiB |", flush=True)
                 finally:
                     server.terminate()
                     server.wait()

@@ -12,6 +12,8 @@ wanted=(
     # What the lab's adapters are tried with.
     globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs nginx:nginx-light
     aria2c:aria2 curl:curl lftp:lftp vsftpd:vsftpd rclone:rclone xrootd:xrootd-server xrdcp:xrootd-client
+    # The shell and the tools of small systems, which take our program in their own way.
+    busybox:busybox
     # Completion, and scp's beside it.
     zsh:zsh fish:fish
     iperf3:iperf3 b3sum:b3sum jsonschema:python3-jsonschema mptcpize:mptcpize wget:wget openssl:openssl chromium:chromium

@@ -100,6 +100,9 @@ else
     quietly unshare --map-root-user chroot "$work/debian" /bin/sh -c "dpkg --force-not-root -i /tmp/haul_${version}_*.deb"
     copies_a_file "$work/debian" /usr/bin/haul "the .deb, installed by dpkg"
     test -s "$work/debian/etc/haul/authorized_keys"
+    test -s "$work/debian/usr/share/doc/haul/docs/use/errors.md"
+    test -s "$work/debian/usr/share/man/man5/haul-policy.5.gz"
+    quietly unshare --map-root-user chroot "$work/debian" /usr/bin/haul-lab --version
     quietly unshare --map-root-user chroot "$work/debian" /bin/sh -c "dpkg --force-not-root -r haul && ! test -e /usr/bin/haul"
     # What an administrator wrote stays.
     test -s "$work/debian/etc/haul/authorized_keys"
@@ -125,6 +128,8 @@ else
     for goal in all install; do make_there "$work/bare" "$goal"; done
     copies_a_file "$work/bare" /usr/local/bin/haul "make, make install"
     test -s "$work/bare/usr/local/share/man/man1/haul-cp.1"
+    test -s "$work/bare/usr/local/share/man/man5/haul-config.5"
+    test -s "$work/bare/usr/local/share/doc/haul/docs/use/errors.md"
     make_there "$work/bare" uninstall
     left=$(find "$work/bare/usr/local" -name '*haul*')
     if [[ -n $left ]]; then echo "make uninstall leaves: $left" >&2; exit 1; fi
@@ -138,6 +143,7 @@ if has rpm; then
     # Debian's rpm asks for the flag. The empty root has no shell for the script that makes the account.
     quietly unshare --map-root-user rpm --root "$work/rpm" --force-debian --noscripts --nodeps -i "$dist"/haul-"$version"-1.*.rpm ||
         quietly rpm --root "$work/rpm" --noscripts --nodeps -i "$dist"/haul-"$version"-1.*.rpm
+    test -s "$work/rpm/usr/share/man/man5/haul-networks.5.gz"
     copies_a_file "$work/rpm" /usr/bin/haul "the .rpm, installed by rpm"
 else
     skipped "the .rpm: rpm is not installed"
@@ -146,6 +152,7 @@ fi
 # ---- The wheel ----
 if python3 -m pip --version >"$work/out" 2>&1; then
     quietly python3 -m pip install -q --no-index --no-deps --no-compile --disable-pip-version-check --target "$work/wheel" "$dist"/haul-"$version"-py3-*.whl
+    test -s "$work/wheel/share/man/man1/haul-cp.1.gz"
     copies_a_file "$work/wheel" /bin/haul "the wheel, installed by pip"
 else
     skipped "the wheel: python3 has no pip (package python3-pip)"

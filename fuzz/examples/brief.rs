@@ -19,7 +19,7 @@ use std::{env, fs, io, panic, thread};
 use haul_fuzz::{TARGETS, Target, begins_with, changes};
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
-/// All together. `make test` has forty minutes.
+/// `make test` has forty minutes; all decoders together take this long.
 const WALL: Duration = Duration::from_secs(150);
 
 /// A decoder has this long at most, and those of strangers at least.
@@ -28,7 +28,7 @@ const FULL_TURN: Duration = Duration::from_secs(30);
 /// Any other decoder has this long at least.
 const SHORT_TURN: Duration = Duration::from_secs(1);
 
-/// The decoders of the web and of networks, and of what is read before anybody has proved a key.
+/// Decoders of the web and of networks, and of what is read before a peer has proved a key.
 const OF_STRANGERS: [&str; 4] = ["handshake", "networks", "web", "web_digests"];
 
 /// Cases between two looks at the clock.
@@ -95,7 +95,7 @@ struct Turn {
     time: Duration,
 }
 
-/// The longest first, so that the workers end together.
+/// The longest turns come first, so that the workers end together.
 fn turns(processors: usize) -> VecDeque<Turn> {
     let (full, others): (Vec<_>, Vec<_>) = TARGETS.into_iter().partition(|(name, _)| OF_STRANGERS.contains(name));
     let left = (WALL * processors as u32).saturating_sub(FULL_TURN * full.len() as u32);
@@ -118,7 +118,7 @@ fn pop(turns: &Mutex<VecDeque<Turn>>) -> Option<Turn> {
 }
 
 impl Turn {
-    /// Whether nothing was found.
+    /// Returns whether nothing was found.
     fn run(&self, seed: u64, under_way: &UnderWay) -> bool {
         let (name, target) = self.target;
         let (begun, cases) = (Instant::now(), Cell::new(0u64));
@@ -161,7 +161,7 @@ fn seed_of_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Where the input is, and how it is run again.
+/// Keeps the input in a file, and prints how to run it again.
 fn tell(name: &str, why: &str, input: &[u8]) {
     let file = env::temp_dir().join(format!("haul-fuzz-{name}-{:08x}", crc32fast::hash(input)));
     println!("{name}: {why}\n{:?}", String::from_utf8_lossy(input));

@@ -10,7 +10,7 @@ const CHANGES_MAX: usize = 8;
 /// Longest piece that is put in or repeated.
 const PIECE_BYTES_MAX: usize = 64;
 
-/// Longest changed input. The longest kept ones have about as much.
+/// The longest kept inputs have about as much.
 const INPUT_BYTES_MAX: usize = 128 << 10;
 
 #[derive(Clone, Debug)]
@@ -63,7 +63,6 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// At the edges of types.
 fn edge_number() -> impl Strategy<Value = u64> + Clone {
     select(vec![0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, u32::MAX.into(), 1 << 32, i64::MAX as u64, u64::MAX])
 }

@@ -16,7 +16,7 @@ pub fn kept(target: &str) -> io::Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Keeps these instead.
+/// Writes these inputs in the place of the kept ones.
 pub fn keep(target: &str, inputs: &[Vec<u8>]) -> io::Result<()> {
     fs::write(file(target), pack(inputs)?)
 }

@@ -280,7 +280,7 @@ pub fn receiver(bytes: &[u8]) {
 /// A decoder with the name of its target.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All of them.
+/// Every target, by name.
 pub const TARGETS: [Target; 22] = [
     ("authorized_keys", authorized_keys),
     ("bag", bag),

@@ -18,9 +18,10 @@ use haul_wire::control::{
 };
 use haul_wire::lane::{BlockHeader, Encoding, Hello, LaneHello, Trailer, UnitHeader, UnitKind};
 use haul_wire::manifest::{Attributes, Identity as FileIdentity, Item, ItemKind, PackedItem, Packer, Time, Xattr};
+use haul_wire::standing::{MIN_MEAN_BYTES, Piece, Standing};
 use haul_wire::summary::{HostLimits, KnownPath, PathNow};
 
-/// For the target of this name; none for a name that is none.
+/// Seeds for the target of this name; none for a name that is none.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "authorized_keys" => texts(&[
@@ -126,7 +127,7 @@ fn a_web_request() -> Vec<u8> {
     [text.as_bytes(), b"\0/x\0bytes=5-1\0sha-256=3, gzip;q=0.5\0haul1.00"].concat()
 }
 
-/// Keys and hashes would be most of each text.
+/// Keys and hashes would be most of each text: short names stand for them.
 fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
     let (one, two) = ("ab".repeat(32), "cd".repeat(32));
     texts
@@ -217,7 +218,6 @@ fn messages() -> Vec<Control> {
             perishable: false,
             merge: None,
         }],
-        listed: Listed::Trees,
         max_delete: Some(3),
         ..Selection::default()
     };
@@ -235,8 +235,11 @@ fn messages() -> Vec<Control> {
             peer_key: [2; 32],
             links: true,
             stays: true,
+            job: 1,
             role,
             selection: selection.clone(),
+            listed: Listed::Trees,
+            hash_kept: false,
             carriage: carriage.clone(),
         }))
     };
@@ -261,6 +264,7 @@ fn messages() -> Vec<Control> {
         Control::Dialled { lanes: 4, rtt_us: 9000 },
         Control::Admit { key: [8; 32] },
         Control::WantLanes { path: 1, lanes: 8 },
+        Control::SmallerSegments { path: 0, segment_bytes: 1220 },
         Control::PathLost { path: 7 },
         Control::Addresses(vec![address]),
         Control::PathNow(PathNow::default()),
@@ -274,7 +278,14 @@ fn messages() -> Vec<Control> {
             retry: packed().into_iter().nth(1),
         }),
         Control::Answers((0..).zip(answers).map(|(index, wanted)| Answer { index, wanted }).collect()),
-        Control::Receipts(vec![Receipt { index: 300, chunk: 7, data_bytes: 1 << 22 }; 2]),
+        Control::Receipts(vec![Receipt { index: 300, chunk: 7, data_bytes: 1 << 22, matched_bytes: 0 }; 2]),
+        Control::Standing(Standing {
+            index: 300,
+            mean_bytes: MIN_MEAN_BYTES,
+            in_place: false,
+            pieces: vec![Piece { bytes: MIN_MEAN_BYTES, digest: [7; 8] }; 2],
+            is_last: true,
+        }),
         Control::Again { index: 1, chunk: 2 },
         Control::Void(Void { index: 1, chunk: 2, lane: 3 }),
         Control::Outcomes((0..).zip(outcomes).map(|(index, result)| Outcome::of(index, result)).collect()),
@@ -294,6 +305,8 @@ fn messages() -> Vec<Control> {
         Control::Repair { index: 1, chunk: 2 },
         Control::Counted(haul_wire::control::Counted { files: 3, data_bytes: 1 << 20, share_ppm: 400_000 }),
         Control::ReadAgain { bytes: 1 << 30 },
+        Control::Rate { bytes_per_s: None },
+        Control::Rate { bytes_per_s: Some(25_000_000) },
         Control::Listed(vec![b"a".to_vec(), b"d/e".to_vec()]),
         Control::Named(RelPath::new(b"new name".to_vec()).expect("it is one")),
     ]
@@ -308,8 +321,15 @@ fn lane_heads() -> Vec<Vec<u8>> {
     let kinds = [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::End, UnitKind::JobEnd, UnitKind::Hole];
     heads.extend(kinds.map(|kind| UnitHeader { kind, index: 300, chunk: 2 }.encode().to_vec()));
     heads.extend(
-        [Encoding::Plain, Encoding::Zstd, Encoding::Zeros, Encoding::PlainWithHoles, Encoding::ZstdWithHoles]
-            .map(|encoding| BlockHeader { bytes: 9, encoding }.encode().to_vec()),
+        [
+            Encoding::Plain,
+            Encoding::Zstd,
+            Encoding::Zeros,
+            Encoding::PlainWithHoles,
+            Encoding::ZstdWithHoles,
+            Encoding::Standing,
+        ]
+        .map(|encoding| BlockHeader { bytes: 9, encoding }.encode().to_vec()),
     );
     heads.extend([Trailer::Void, Trailer::Complete([9; 32])].map(|trailer| trailer.encode().to_vec()));
     heads
@@ -405,7 +425,7 @@ fn handshakes() -> Vec<Vec<u8>> {
         std::thread::spawn(move || {
             let me = Identity::generate().expect("the kernel has random numbers");
             let ciphers = haul_net::preferred_ciphers(None);
-            // Nobody answers them to the end.
+            // Nobody answers the handshakes to the end.
             match server_side {
                 true => drop(haul_net::server(end, &me, |_| true, &ciphers)),
                 false => drop(haul_net::client(end, &me, |_| true, &ciphers)),

@@ -14,7 +14,7 @@ use crate::plan::{HostPlan, Plan, WireKind};
 pub enum DeviceKind {
     /// `netem` gave the neighbours known hardware addresses, so hosts of a link need not ask for them.
     Ethernet,
-    /// TUN: no hardware addresses.
+    /// TUN devices, which have no hardware addresses.
     PointToPoint,
 }
 
@@ -27,8 +27,8 @@ pub enum Kernel {
     Own,
 }
 
-/// Brings the existing devices of all hosts up, and writes the settings. Returns, in words, the settings that a kernel
-/// has only once for all hosts and that could not be set for all.
+/// Brings the existing devices of all hosts up, and writes the settings. Returns, in words, the settings that the
+/// kernel has only once and that could not be set.
 pub fn configure(plan: &Plan, hosts: &Hosts, devices: DeviceKind, kernel: Kernel) -> io::Result<Vec<String>> {
     let mut left_out = Vec::new();
     for host in &plan.hosts {
@@ -66,8 +66,8 @@ pub fn configure(plan: &Plan, hosts: &Hosts, devices: DeviceKind, kernel: Kernel
     Ok(left_out)
 }
 
-/// Even with nodad an IPv6 address stays tentative until a kernel worker has looked at it. Packets that arrive for it
-/// before are lost. Source: addrconf.c; the flags are the fifth column of if_inet6.
+/// Even with nodad an IPv6 address stays tentative until a kernel worker has looked at it; packets that arrive before
+/// are lost. Source: addrconf.c; the flags are the fifth column of if_inet6.
 fn await_addresses() -> io::Result<()> {
     const TENTATIVE: u8 = 0x40;
     let start = Instant::now();
@@ -83,13 +83,12 @@ fn await_addresses() -> io::Result<()> {
         if start.elapsed() > limits::ADDRESS_LIMIT {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel does not take an IPv6 address into use"));
         }
-        // The kernel announces this only to rtnetlink listeners.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Only an unrestricted congestion control may be the default of a namespace (tcp_cong.c). A route may name any one
-/// (ip-route(8), congctl), so all routes do.
+/// Only an unrestricted congestion control may be a namespace's default (tcp_cong.c), but a route may name any
+/// (ip-route(8), congctl).
 fn congestion_control_by_route(plan: &Plan, host: &HostPlan, name: &str) -> String {
     let mut lines = String::new();
     for device in &host.devices {
@@ -112,7 +111,6 @@ fn congestion_control_by_route(plan: &Plan, host: &HostPlan, name: &str) -> Stri
     lines
 }
 
-/// The two networks of a wire.
 fn networks(plan: &Plan, wire: usize) -> (String, String) {
     let (host, device) = plan.wires[wire].ends[0];
     let there = &plan.hosts[host].devices[device];
@@ -124,7 +122,7 @@ fn networks(plan: &Plan, wire: usize) -> (String, String) {
 
 const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
-/// Settings below net.core belong to the machine, or are read-only in a host, depending on the kernel.
+/// Settings below net.core belong to the machine, or are read-only in a host: it depends on the kernel.
 fn is_shared(name: &str, error: &io::Error) -> bool {
     name.starts_with("net.core.") && matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }
@@ -166,7 +164,6 @@ fn ip_batch(plan: &Plan, host: &HostPlan, devices: DeviceKind) -> String {
 /// RFC 8200.
 const LEAST_MTU_OF_V6: u32 = 1280;
 
-/// Writes a setting of the calling thread's namespace.
 fn set(name: &str, value: &str) -> io::Result<()> {
     // Topology::check has made sure that this is a setting of the network.
     std::fs::write(path(name), value)

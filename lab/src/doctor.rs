@@ -9,26 +9,26 @@ use crate::uml::kernel;
 /// One checked part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What.
+    /// The name of the part.
     pub what: &'static str,
-    /// How it stands.
+    /// Whether the part is there.
     pub state: State,
-    /// In words.
+    /// The finding in words.
     pub words: String,
 }
 
-/// How something stands.
+/// Whether a part is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There.
+    /// The part is there.
     Good,
-    /// Missing, but only some features need it.
+    /// The part is missing, but only some features need it.
     Lacking,
-    /// Missing, and every lab needs it.
+    /// The part is missing, and every lab needs it.
     Missing,
 }
 
-/// Looks at everything.
+/// Checks every part.
 pub fn examine() -> Vec<Finding> {
     vec![
         user(),

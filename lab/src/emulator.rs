@@ -1,8 +1,8 @@
 //! Carries packets between TUN devices, with one thread for each link or segment.
 //!
 //! Send packets that are due -> read the devices -> wait for a device or for the next due time -> repeat. `shape`
-//! decides what happens to a packet, to the nanosecond, whenever this thread runs. This thread only adds its own
-//! lateness and counts it, so that a lab without enough processor time is known to be invalid.
+//! decides what happens to a packet, whenever this thread runs. The thread counts its own lateness, so that a lab
+//! without enough processor time is known to be invalid.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,7 +33,7 @@ impl LabClock {
         LabClock { start: Instant::now(), start_since_epoch }
     }
 
-    /// Since the start.
+    /// The time since the start.
     pub fn now(&self) -> Nanos {
         Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
@@ -49,14 +49,14 @@ pub enum Wire {
     Link {
         /// The directions.
         directions: Box<[Direction<Frame>; 2]>,
-        /// The events, in the order of their times, which count from `began`.
+        /// The events in the order of their times, which count from `began`.
         changes: VecDeque<Change>,
         /// The time when the command began. Before it no event happens.
         began: Arc<OnceLock<Nanos>>,
     },
     /// A medium that all devices share. The function finds the receiver of a packet.
     Segment {
-        /// Who sends when.
+        /// The medium: who sends when.
         medium: Box<Segment<Frame>>,
         /// The receiver of a packet.
         route: Box<RouteOnSegment>,
@@ -66,11 +66,11 @@ pub enum Wire {
 /// A timed change of a link and of its devices.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// Since the command began.
+    /// The time since the command began.
     pub at: Nanos,
-    /// Of both directions.
+    /// The change of both directions.
     pub link: LinkChange,
-    /// Of both devices: whether they have a carrier from now on.
+    /// Whether both devices have a carrier from now on.
     pub carrier: Option<bool>,
 }
 
@@ -87,19 +87,19 @@ pub struct Watched {
     counters: Mutex<Vec<Counters>>,
 }
 
-/// The lateness of a wire's packets since the last look.
+/// The lateness of a wire's packets since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     /// Packets handed out.
     pub delivered: u64,
     /// Packets that were late by more than [`limits::LATE`].
     pub late: u64,
-    /// The latest.
+    /// The largest lateness.
     pub latest_us: u64,
 }
 
 impl Watched {
-    /// Lateness since the last look.
+    /// Takes the lateness since the last call.
     pub fn take_lateness(&self) -> Lateness {
         Lateness {
             delivered: self.delivered.swap(0, Ordering::Relaxed),
@@ -130,15 +130,15 @@ impl Watched {
 
 /// A wire with its devices, ready to run.
 pub struct Emulated {
-    /// In the order of the wire's ends.
+    /// The devices, in the order of the wire's ends.
     pub devices: Vec<Tun>,
     /// Devices put a virtio header in front of each packet.
     pub has_header: bool,
     /// The rule for packets.
     pub wire: Wire,
-    /// Packets are recorded here as they enter.
+    /// The file that records packets as they enter.
     pub capture: Option<Capture>,
-    /// Shared with the watcher.
+    /// The counters shared with the watcher.
     pub watched: Arc<Watched>,
 }
 
@@ -147,9 +147,8 @@ impl Emulated {
     pub fn run(mut self, clock: LabClock, stop: &AtomicBool) -> io::Result<()> {
         // Ends waits on time and not up to 50 us later (prctl(2), PR_SET_TIMERSLACK). Without it the lab is less exact.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        // Runs before the measured tools, if the rights allow it: otherwise a tool's time slice becomes delay of the
-        // link. Not SCHED_RR: on an idle machine the kernel moves such a thread to another processor at each wake-up,
-        // which costs 0.07 ms.
+        // Runs before the measured tools, whose time slices would be delay of the link. Not SCHED_RR: on an idle
+        // machine the kernel moves such a thread to another processor at each wake-up, which costs 0.07 ms.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), limits::MOST_URGENT);
         let mut spare = Spare::default();
         let mut scratch = vec![0; limits::DEVICE_READ_BYTES];
@@ -176,7 +175,7 @@ impl Emulated {
         let now = clock.now();
         let (devices, watched) = (&self.devices, &self.watched);
         let mut deliver = |device: usize, due: Nanos, frame: Frame| {
-            // A host whose queue is full loses the packet, as with a real device. So does a host whose device is down.
+            // A host whose queue is full, or whose device is down, loses the packet, as with a real device.
             if devices[device].write(frame.device_bytes()).is_err() {
                 watched.refused.fetch_add(1, Ordering::Relaxed);
             }
@@ -189,7 +188,7 @@ impl Emulated {
                     if let Some(change) = changes.pop_front() {
                         directions.iter_mut().for_each(|direction| direction.change(at, &change.link));
                         if let Some(has_carrier) = change.carrier {
-                            // A kernel before 5.0 keeps the carrier: then the packets stop, and no host hears of it.
+                            // A kernel before 5.0 keeps the carrier: the packets stop, and no host hears of it.
                             devices.iter().for_each(|device| drop(device.set_carrier(has_carrier)));
                         }
                     }
@@ -282,7 +281,7 @@ impl Payload for Frame {
     }
 }
 
-/// Buffers for reuse: a link in steady state allocates no memory.
+/// Buffers for reuse, so that a link in steady state allocates no memory.
 #[derive(Default)]
 struct Spare {
     buffers: Vec<Vec<u8>>,

@@ -23,7 +23,7 @@ pub enum LabError {
     /// The request or its topology.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The kernel, or a program that is needed.
+    /// The kernel, or a needed program.
     #[error("cannot {what}: {cause}{}", hint(.cause))]
     Os {
         /// The failed act.

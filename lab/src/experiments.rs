@@ -1,4 +1,4 @@
-//! Runs an experiment in labs of its own: one for each point of its sweep, calibrated before the measurements.
+//! Runs an experiment in labs of its own: one for each point, calibrated before the measurements.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -16,8 +16,8 @@ use crate::request::ExperimentJob;
 use crate::topology::Topology;
 use crate::units::Size;
 
-/// Runs the experiment or the rest of it, and sums up. `names` is the file over `/etc/hosts`; `columns` is the width of
-/// the user's terminal.
+/// Runs the experiment or the rest of it. `names` is the file over `/etc/hosts`; `columns` is the width of the user's
+/// terminal.
 pub fn run(
     engine: Engine,
     columns: Option<u16>,
@@ -81,7 +81,7 @@ pub fn run(
     Ok(Ended { code, text, figures: Vec::new() })
 }
 
-/// The properties that hosts lack, as Markdown; empty if they have all.
+/// The properties that hosts lack, as Markdown; empty if they lack none.
 fn not_as_asked<'a>(left_out: impl IntoIterator<Item = &'a String>) -> String {
     let lines: String = left_out.into_iter().map(|line| format!("- {line}\n")).collect();
     match lines.is_empty() {

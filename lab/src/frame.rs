@@ -2,7 +2,7 @@
 
 use haul_sys::tun::VNET_HEADER_BYTES;
 
-/// Bytes as the device gave them.
+/// The bytes of the device.
 #[derive(Clone, Debug)]
 pub struct Frame {
     bytes: Vec<u8>,
@@ -82,8 +82,8 @@ impl Frame {
         }
     }
 
-    /// The last 2 bytes of the network and of the host in the destination address: the number of the wire, and the
-    /// number on the wire. `None` for a destination outside of the lab.
+    /// The last 2 bytes of the network and of the host in the destination: the number of the wire, and the number on
+    /// it. `None` for a destination outside of the lab.
     pub fn destination(&self) -> Option<(usize, usize)> {
         match (self.version(), self.ip()) {
             (4, [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, 10, 99, wire, number, ..]) => {

@@ -1,7 +1,5 @@
-//! The hosts of a lab: a network namespace each. A thread lives in it and keeps it alive.
-//!
-//! Nothing has a name in the file system. When the process ends in any way, the kernel removes namespaces, devices and
-//! routes.
+//! The hosts of a lab: a network namespace each, which a thread keeps alive. Nothing has a name in the file system:
+//! when the process ends in any way, the kernel removes namespaces, devices and routes.
 
 use std::io;
 use std::path::PathBuf;
@@ -59,8 +57,7 @@ impl Hosts {
         })
     }
 
-    /// Runs a setup program of the host to its end, with all rights of the lab, and returns its output. An error has
-    /// its message.
+    /// Runs a setup program on the host with all rights of the lab, and returns its output. An error has its message.
     pub fn set_up(&self, host: &str, program: &str, args: &[&str], input: &str) -> io::Result<String> {
         let mut command = Command::new(program);
         command.args(args);
@@ -116,7 +113,7 @@ impl Namespaces for Hosts {
     }
 }
 
-/// The name of the thread of the host with this number; other programs find the namespace by it.
+/// Other programs find the namespace by the name of the host's thread.
 pub fn thread_name(number: usize) -> String {
     format!("host-{number}")
 }

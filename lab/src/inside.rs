@@ -20,8 +20,8 @@ use crate::request::{CalibrateJob, LabJob, Request, Task, Word};
 use crate::sandbox;
 use crate::topology::Topology;
 
-/// Process 1 of the sandbox. It starts the lab, reaps orphans, and ends with the lab. The kernel then kills all
-/// remaining processes.
+/// Process 1 of the sandbox. It starts the lab, reaps orphans, and ends with the lab; then the kernel kills what
+/// remains.
 pub fn first_process(request: &Path) -> Result<ExitCode, LabError> {
     let program = std::env::current_exe().map_err(|cause| os("find our own program", cause))?;
     let lab = Command::new(program).arg("lab").arg(request).spawn().map_err(|cause| os("start the lab", cause))?;
@@ -70,7 +70,7 @@ pub fn lab(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Ended, LabEr
     Ok(Ended { code, text, figures })
 }
 
-/// Makes and measures labs one after the other. The caller makes a table of the lines of JSON.
+/// Measures labs one after the other. The caller makes a table of the lines of JSON.
 fn calibrate(
     request: &Request,
     job: &CalibrateJob,
@@ -104,8 +104,8 @@ fn make(request: &Request, topology: &str, names: &Path, tell: &mut dyn FnMut(&s
     Ok(lab)
 }
 
-/// Makes the names of hosts resolve in the whole lab, and only there: the mount namespace is the lab's own. Returns the
-/// file of names, which is filled when the hosts are known.
+/// Makes the names of hosts resolve in the lab only: the mount namespace is the lab's own. Returns the file of names,
+/// which is filled when the hosts are known.
 fn resolve_names(request: &Request) -> Result<PathBuf, LabError> {
     let file = request.directory.join("hosts");
     fs::write(&file, "").map_err(|cause| os("write the names of the hosts", cause))?;

@@ -11,10 +11,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
 use crate::address::{self, DeviceKind, Kernel};
 use crate::calibrate::{self, Effort, Table};
+pub use crate::engine::Engine;
 use crate::experiment::{ByteCounters, Testbed};
 use crate::hosts::Hosts;
 use crate::netem::{self, WIRES};
@@ -22,35 +21,6 @@ use crate::network::Network;
 use crate::plan::Plan;
 use crate::topology::Topology;
 use crate::traffic::Traffic;
-
-/// The engine that carries the packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Engine {
-    /// Our own emulator over TUN devices, on this machine's kernel, in real time
-    #[default]
-    Emulated,
-    /// A User Mode Linux kernel whose clock stands still while programs compute: exact, says nothing about processor time
-    Virtual,
-    /// The same in real time, with the packaged kernel
-    Uml,
-}
-
-impl Engine {
-    /// The engine of this name; `None` for other names, such as `loopback`, which needs no lab.
-    pub fn from_word(word: &str) -> Option<Engine> {
-        [Engine::Emulated, Engine::Virtual, Engine::Uml].into_iter().find(|engine| engine.word() == word)
-    }
-
-    /// The name beside results.
-    pub fn word(self) -> &'static str {
-        match self {
-            Engine::Emulated => "emulated",
-            Engine::Virtual => "virtual",
-            Engine::Uml => "uml",
-        }
-    }
-}
 
 /// Hosts and links that live until this is dropped.
 pub struct Lab {
@@ -97,7 +67,7 @@ impl Lab {
         Ok(Lab { traffic: None, links, hosts, topology, plan, engine, left_out, disbelief: None })
     }
 
-    /// Traffic starts.
+    /// Starts the traffic.
     pub fn start_traffic(&mut self) -> io::Result<()> {
         self.traffic = Some(Traffic::start(&self.topology, &self.plan, &self.hosts)?);
         // Forgets faults from the time when the lab was made.
@@ -105,7 +75,7 @@ impl Lab {
         Ok(())
     }
 
-    /// The command begins: the times of events count from now. A second call changes nothing.
+    /// Notes that the command begins: the times of events count from now. A second call changes nothing.
     pub fn begin(&self) -> io::Result<()> {
         match &self.links {
             Links::Emulated(network) => network.begin(),
@@ -158,7 +128,7 @@ impl Lab {
         self.hosts.spawn(host, command)
     }
 
-    /// Its namespaces.
+    /// The namespaces of the hosts.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }

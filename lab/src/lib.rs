@@ -1,9 +1,9 @@
 //! A network in a box: hosts are network namespaces, links are emulated, and any command runs in it.
 //!
 //! `units`, `topology` and `plan` describe the network. `shape` decides what happens to each packet, with time and
-//! chance as arguments. `hosts`, `network` and `emulator` make the network real within the `sandbox`; `netem` and `uml`
-//! make it real inside another kernel. `lab` is the running network, `calibrate` measures it, and `experiment` compares
-//! tools in it. The lab knows nothing of haul: it runs built programs and reads their output.
+//! chance as arguments. `hosts`, `network` and `emulator` make the network real within the `sandbox`, `netem` and `uml`
+//! inside another kernel. `calibrate` measures it, `experiment` compares tools in it. The lab knows nothing of haul: it
+//! runs built programs and reads their output.
 #![forbid(unsafe_code)]
 
 pub mod address;
@@ -12,6 +12,7 @@ pub mod calibrate;
 pub mod doctor;
 pub mod emulator;
 pub mod ending;
+pub mod engine;
 pub mod experiment;
 pub mod experiments;
 pub mod frame;

@@ -23,8 +23,8 @@ pub const MAX_QUEUE_BYTES: u64 = 1 << 30;
 pub const DEFAULT_QUEUE_TIME: Duration = Duration::from_millis(100);
 /// A link without a rate has no queue, so this limits the bytes in flight.
 pub const UNLIMITED_LINK_QUEUE_BYTES: u64 = 256 << 20;
-/// Above this rate segments pass whole, unless the topology says otherwise. It is one packet of 1500 bytes every 12 us,
-/// about as fast as one processor can read, queue and write packets.
+/// Above this rate, one packet of 1500 bytes every 6 us, segments pass whole, unless the topology says otherwise: one
+/// processor hardly reads, queues and writes packets faster.
 pub const LARGE_SEGMENTS_FROM_BITS_PER_S: u64 = 2_000_000_000;
 /// Packets of any size in one queue: each costs memory in addition to its bytes. 2^20 packets of 1500 bytes are 12.9 s
 /// at 1 Gbit/s, more than [`MAX_QUEUE_BYTES`] holds.
@@ -35,8 +35,8 @@ pub const MAX_IN_FLIGHT_PACKETS: usize = 1 << 20;
 pub const MAX_IN_FLIGHT_BYTES: u64 = 1 << 30;
 /// Classes of DiffServ: each has an equal part of the direction's queue.
 pub const DIFFSERV_QUEUES: u64 = 4;
-/// EF may send this much time of its rate at once. A TCP flow marked EF needs about a round trip of its rate as a burst
-/// to fill the rate. With EF at half of the link, others wait at most 25 ms for such a burst.
+/// EF may send this much time of its rate at once: a TCP flow marked EF needs about a round trip of its rate as a burst
+/// to fill the rate. With EF at half of the link, others wait at most 25 ms for it.
 pub const EF_BURST_TIME: Duration = Duration::from_millis(50);
 /// The default delay of packets chosen for reordering: 12 packets of 1500 bytes pass at 150 Mbit/s, 81 at 1 Gbit/s.
 pub const DEFAULT_REORDER_TIME: Duration = Duration::from_millis(1);
@@ -45,8 +45,8 @@ pub const MAX_ATTEMPTS_ON_SEGMENT: u32 = 16;
 /// After so many collisions the range of the random pause stops doubling: at most 1023 slots, 52 ms at 10 Mbit/s (IEEE
 /// 802.3, backoffLimit).
 pub const MAX_BACKOFF_DOUBLINGS: u32 = 10;
-/// Packets that may wait in a TUN device for the emulator: 240 ms at 1 Gbit/s with 1500 bytes. An emulator further
-/// behind is short of processor time, and reports it.
+/// Packets that may wait in a TUN device for the emulator: 240 ms at 1 Gbit/s. An emulator further behind is short of
+/// processor time.
 pub const DEVICE_QUEUE_PACKETS: u32 = 20_000;
 /// One read of a device: the largest packet and its headers.
 pub const DEVICE_READ_BYTES: usize = 68 * 1024;
@@ -55,10 +55,11 @@ pub const DEVICE_READ_BYTES: usize = 68 * 1024;
 pub const FRAMES_AT_ONCE: usize = 64;
 /// Buffers kept for reuse: enough for 100 ms at 1 Gbit/s.
 pub const SPARE_BUFFERS: usize = 8192;
-/// A packet sent so much after its due time is late. Delays must be exact to 0.2 ms. A time slice of another process (4
-/// ms at HZ=250) may delay single packets by more, so the number of late packets counts.
+/// A packet sent so much after its due time is late. A time slice of another process (4 ms at HZ=250) may delay single
+/// packets by more, so the number of late packets counts.
 pub const LATE: Duration = Duration::from_millis(1);
-/// Packets have priority over the measured tools, if the rights allow it. setpriority(2); only root may.
+/// The nice value of threads that carry packets: they have priority over the measured tools, if the rights allow it
+/// (setpriority(2)).
 pub const MOST_URGENT: i32 = -20;
 /// Share of late packets above which a measurement is invalid.
 pub const MOST_LATE_SHARE: f64 = 0.01;
@@ -86,7 +87,7 @@ pub const ADDRESS_LIMIT: Duration = Duration::from_secs(5);
 pub const ETHERNET_HEADER_BYTES: u32 = 14;
 /// Framing of a packet on the wire: 14 header, 4 check sum, 8 preamble, 12 gap.
 pub const WIRE_OVERHEAD_BYTES: u32 = 38;
-/// The part of the framing that netem and htb must add to each packet: they already count 14 of the 38 bytes.
+/// netem and htb must add this to each packet: they already count 14 of the 38 bytes of framing.
 pub const NETEM_OVERHEAD_BYTES: u32 = WIRE_OVERHEAD_BYTES - ETHERNET_HEADER_BYTES;
 /// Lower effort is sure of this part of the rate that EF and AF leave: 1 %, so that it never starves entirely.
 pub const LOWER_EFFORT_PART: u64 = 100;
@@ -98,8 +99,8 @@ pub const HTB_BURST_TIME: Duration = Duration::from_micros(100);
 /// A delay differs from the mean by at most so many standard deviations. One of 30,000 would differ by more.
 pub const SPREADS_MOST: u32 = 4;
 
-/// netem counts packets, not bytes. So a queue gets the number of full packets that hold its bytes on the wire, at
-/// least one. 14 MB at an MTU of 1500 are 14,000,000 / 1538, rounded up, 9103.
+/// netem counts packets, not bytes: a queue gets as many full packets as hold its bytes on the wire. 14 MB at an MTU of
+/// 1500 are 14,000,000 / 1538, rounded up, 9103.
 pub fn netem_packets(bytes: u64, mtu: u32) -> u32 {
     let packets = bytes.div_ceil(u64::from(mtu + WIRE_OVERHEAD_BYTES));
     u32::try_from(packets).unwrap_or(u32::MAX).max(1)
@@ -109,14 +110,14 @@ pub fn netem_packets(bytes: u64, mtu: u32) -> u32 {
 pub const UML_BASE_BYTES: u64 = 1 << 30;
 /// Memory for each byte that queues and links hold: 2 for packets in the kernel, and one in the buffers of each end.
 pub const UML_BYTES_PER_BYTE_HELD: u64 = 4;
-/// With less, ordinary commands fail.
+/// The least memory: with less, ordinary commands fail.
 pub const MIN_UML_BYTES: u64 = 2 << 30;
-/// 100 Gbit/s x 100 ms hold 1.25 GB each way in links and as much in queues: 4 x 5 GB + 1 GiB are 21 GB. A request for
-/// more is a mistake.
+/// The most memory. 100 Gbit/s x 100 ms hold 1.25 GB each way in links and as much in queues: 4 x 5 GB + 1 GiB are 21
+/// GB.
 pub const MAX_UML_BYTES: u64 = 64 << 30;
 /// How often boot checks for output of the guest.
 pub const UML_POLL: Duration = Duration::from_millis(10);
-/// The keeper of a kernel has this long to kill the kernel and its helpers.
+/// The time for the keeper of a kernel to kill the kernel and its helpers.
 pub const UML_STOP_TIME: Duration = Duration::from_secs(2);
 /// Bytes of the kernel's console that an error quotes.
 pub const UML_CONSOLE_LINES: usize = 20;
@@ -156,8 +157,8 @@ pub const SERVER_LOOK_EVERY: Duration = Duration::from_millis(20);
 pub const SETUP_MAX: Duration = Duration::from_secs(30);
 /// How often a running tool is interrupted to check whether the user has cancelled.
 pub const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Passes over all processes that stop the descendants of a server before they are killed. Each pass finds the
-/// processes made during the pass before; a stopped process makes none.
+/// Passes over all processes that stop a server's descendants before they are killed. Each pass finds the processes
+/// made during the one before.
 pub const FREEZE_PASSES: usize = 8;
 /// Bytes of a tool's output that are kept with a failed sample.
 pub const OUTPUT_TAIL_BYTES: u64 = 2000;
@@ -168,13 +169,12 @@ pub const COMPARE_BLOCK_BYTES: usize = 1 << 20;
 /// Directories of results with the same date and host.
 pub const MAX_RUNS_PER_DAY: u32 = 1000;
 /// Eighths of the guest's memory for TCP: from where it saves, from where it is under pressure, and the most. The last
-/// quarter is for programs. [`UML_BASE_BYTES`] and [`UML_BYTES_PER_BYTE_HELD`] make six eighths enough for the bytes on
-/// the links.
+/// quarter is for programs.
 pub const UML_TCP_MEMORY_EIGHTHS: [u64; 3] = [4, 5, 6];
 /// Probes of one stream in a guest kernel. Each packet takes up to 100 us of real time: 3 s.
 pub const MAX_PROBES_IN_GUEST: u64 = 30_000;
-/// The same if the clock stands still meanwhile, so that only patience limits it. A flood of twice 1 Gbit/s fills the
-/// 28.5 MB of 228 ms with 37,000 packets, and then shows a full queue.
+/// The same if the clock stands still meanwhile. A flood of twice 1 Gbit/s fills the 28.5 MB of 228 ms with 37,000
+/// packets, and then shows a full queue.
 pub const MAX_PROBES_IN_VIRTUAL_TIME: u64 = 60_000;
 /// Labs of one grid of calibrations: 64 labs with three engines take an hour in real time.
 pub const MAX_CELLS: usize = 64;

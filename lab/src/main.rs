@@ -44,14 +44,14 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// To standard output.
+/// Prints to standard output.
 fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
 }
 
-/// A message for the user, beside the output. Nothing is lost if nobody reads it.
+/// Prints a message for the user beside the output. A missing reader is no error.
 fn note(line: &str) {
     let _ = writeln!(io::stderr(), "haul-lab: {line}");
 }
@@ -107,7 +107,7 @@ fn run(action: Action) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Inside: makes the lab and does its task.
+/// Makes the lab inside the sandbox, and does its task.
 fn lab(request: &str) -> Result<ExitCode, Failure> {
     let ended = inside::lab(&Request::from_json(request)?, &mut note)?;
     print(&ended.text)?;
@@ -117,7 +117,7 @@ fn lab(request: &str) -> Result<ExitCode, Failure> {
     Ok(ended.code)
 }
 
-/// All labs with one engine after the other, and a comparison of the engines.
+/// Runs all labs with one engine after the other, and compares the engines.
 fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
     let labs = match &typed.topology {
         Some(path) => vec![LabJob { asked: vec![path.display().to_string()], topology: read(path)? }],
@@ -223,7 +223,7 @@ fn request(topology: String, task: Task) -> Request {
     }
 }
 
-/// Does the task with its engine. `kept` gets its standard output; without `kept` the output is ours.
+/// Does the task with its engine. `kept` gets its standard output, or ours if `None`.
 fn start(mut request: Request, engine: &EngineArgs, kept: Option<&mut Vec<u8>>) -> Result<ExitCode, Failure> {
     request.engine = engine.engine.unwrap_or_default();
     let clock = match request.engine {
@@ -291,5 +291,5 @@ fn code(status: ExitStatus) -> ExitCode {
 /// Data and copies of experiments lie in memory, so that no disk is measured.
 const WORK: &str = "/dev/shm";
 
-/// The lab itself failed, as in env(1) and timeout(1). Lower statuses are those of commands.
+/// The status for a failure of the lab itself, as in env(1) and timeout(1). Lower statuses are those of commands.
 const EXIT_FAILED: u8 = 125;

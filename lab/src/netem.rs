@@ -21,8 +21,7 @@
 mod diffserv;
 mod medium;
 mod qdisc;
-
-use std::fmt;
+mod step;
 
 use crate::plan::{Plan, WireKind};
 use crate::topology::{DirectionSpec, EventSpec, LinkSpec, Topology};
@@ -30,9 +29,8 @@ use crate::units::Probability;
 use qdisc::OneWay;
 
 pub use diffserv::FourRates;
-
-/// The name of the namespace with the middle of the wires, as [`Namespaces`] knows it. No host has it.
-pub const WIRES: &str = "(wires)";
+pub use step::{NetemError, Step, WIRES};
+use step::{middle, redirect, up};
 
 /// Where commands of the host's own tools (ip, tc, sysctl) run.
 pub trait Namespaces {
@@ -43,64 +41,6 @@ pub trait Namespaces {
     fn reference(&self, host: &str) -> String;
 }
 
-/// Why a network cannot be made by the kernel.
-#[derive(Debug, thiserror::Error)]
-pub enum NetemError {
-    /// A tool ran and failed.
-    #[error("{command} failed in {host}: {stderr}{}", hint(stderr))]
-    Failed {
-        /// Host, or [`WIRES`].
-        host: String,
-        /// With its arguments.
-        command: String,
-        /// What it said.
-        stderr: String,
-    },
-    /// A tool could not be started.
-    #[error("cannot run {program} in {host}: {error}; it comes with the package {}", package(program))]
-    NotStarted {
-        /// Host, or [`WIRES`].
-        host: String,
-        /// Without arguments.
-        program: String,
-        /// From the system.
-        error: std::io::Error,
-    },
-    /// The kernel cannot do this.
-    #[error("{what}: {why}")]
-    Unsupported {
-        /// Part of the topology.
-        what: String,
-        /// The alternative.
-        why: String,
-    },
-}
-
-/// A command and its namespace. Shown as it would be typed there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Host, or [`WIRES`].
-    pub host: String,
-    /// `ip`, `tc` or `sysctl`.
-    pub program: &'static str,
-    /// Its arguments.
-    pub args: Vec<String>,
-}
-
-impl Step {
-    /// A command with words separated by single spaces: none of our words contains one.
-    pub(crate) fn new(host: &str, program: &'static str, words: impl AsRef<str>) -> Step {
-        let args = words.as_ref().split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
-        Step { host: host.to_owned(), program, args }
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} {}", self.host, self.program, self.args.join(" "))
-    }
-}
-
 /// Makes all wires. The namespaces exist and are empty; the devices get addresses afterwards.
 pub fn make_wires(namespaces: &dyn Namespaces, topology: &Topology, plan: &Plan) -> Result<(), NetemError> {
     let seed = seed_of(namespaces, topology)?;
@@ -108,7 +48,7 @@ pub fn make_wires(namespaces: &dyn Namespaces, topology: &Topology, plan: &Plan)
 }
 
 /// Removes the middle of all wires, and so the hosts' devices. The kernel removes an ended namespace only later, and
-/// until then the names of a lab are taken: the next point of a sweep could not be made.
+/// until then the next point of a sweep could not use the names.
 pub fn remove_wires(namespaces: &dyn Namespaces, topology: &Topology, plan: &Plan) {
     let Ok(steps) = wires(topology, plan, None, &|host| namespaces.reference(host)) else { return };
     for step in steps {
@@ -183,7 +123,7 @@ pub fn wires(
     Ok(steps)
 }
 
-/// Fate, queue and rate must apply to packets, and not to a sender's segments of 64 KiB, unless segments pass whole.
+/// Fate, queue and rate apply to packets, and not to a sender's segments of 64 KiB, unless segments pass whole.
 fn single_packets(topology: &Topology, plan: &Plan, wire: usize) -> Vec<Step> {
     if let WireKind::Link(link) = plan.wires[wire].kind
         && qdisc::segments_stay_whole(&topology.links[link])
@@ -198,7 +138,6 @@ fn single_packets(topology: &Topology, plan: &Plan, wire: usize) -> Vec<Step> {
     .collect()
 }
 
-/// The parts of a link's middle besides its devices.
 fn link_steps(wire: usize, link: &LinkSpec, stages: Stages, seed: Option<u64>) -> Vec<Step> {
     let mut steps = Vec::new();
     let (near, far) = (middle(wire, 0), middle(wire, 1));
@@ -229,7 +168,7 @@ enum Stages {
     RateThenFate,
 }
 
-/// The same for a link before and after its events.
+/// The number of queues, the same before and after the link's events.
 fn stages(topology: &Topology, link: &LinkSpec) -> Stages {
     let happens = |share: Option<Probability>| share.is_some_and(|share| !share.is_never());
     let name = link.name();
@@ -248,11 +187,11 @@ fn stages(topology: &Topology, link: &LinkSpec) -> Stages {
 /// The state of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// It is new.
+    /// The direction is new.
     Made,
-    /// It carries packets as described now.
+    /// The direction carries packets as described now.
     Up,
-    /// It loses all packets.
+    /// The direction loses all packets.
     Down,
 }
 
@@ -353,32 +292,14 @@ fn change(link: &mut LinkSpec, event: &EventSpec) {
     link.back = back;
 }
 
-/// The device in the middle at this end of a wire.
-fn middle(wire: usize, end: usize) -> String {
-    format!("w{wire}.{end}")
-}
-
-/// The device of the inner pair next to this end.
 fn inner(wire: usize, end: usize) -> String {
     format!("w{wire}.{end}i")
 }
 
-/// The hardware address of the device at this end of a wire, locally administered. It is known in advance, so that
-/// hosts of a link need not ask for each other's.
+/// The hardware address of the device at this end of a wire, locally administered, so that hosts of a link need not ask
+/// for it.
 pub fn hardware_address(wire: usize, end: usize) -> String {
     format!("02:00:10:99:{wire:02x}:{:02x}", end + 1)
-}
-
-fn up(device: &str) -> Step {
-    Step::new(WIRES, "ip", format!("link set dev {device} up"))
-}
-
-/// All frames that enter one device leave by the other.
-fn redirect(from: &str, to: &str) -> [Step; 2] {
-    let filter = format!(
-        "filter add dev {from} parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev {to}"
-    );
-    [Step::new(WIRES, "tc", format!("qdisc add dev {from} handle ffff: ingress")), Step::new(WIRES, "tc", filter)]
 }
 
 /// The topology's seed, if `tc` can give it to netem: since iproute2 6.7. With an older `tc` the kernel chooses.
@@ -391,28 +312,6 @@ fn takes_seed(version: &str) -> bool {
     let number = version.split("iproute2-").nth(1).unwrap_or_default();
     let mut parts = number.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (6, 7)
-}
-
-fn hint(stderr: &str) -> &'static str {
-    match stderr {
-        _ if stderr.contains("Specified qdisc kind is unknown") || stderr.contains("Specified qdisc not found") => {
-            "\n  hint:  this kernel has no such queue; the engine emulated needs none"
-        }
-        _ if stderr.contains("cannot mix duplicating netems") => {
-            "\n  hint:  this kernel cannot double packets on a link that also reorders them, or has bursts of losses; the engine \
-             emulated can"
-        }
-        _ if stderr.contains("Unknown device type") => "\n  hint:  this kernel has no such device: load its module",
-        _ if stderr.contains("Operation not permitted") => "\n  hint:  this needs root in a namespace",
-        _ => "",
-    }
-}
-
-fn package(program: &str) -> &'static str {
-    match program {
-        "sysctl" => "procps",
-        _ => "iproute2",
-    }
 }
 
 #[cfg(test)]

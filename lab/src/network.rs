@@ -55,15 +55,14 @@ impl Network {
             let stop = Arc::clone(&network.stop);
             let name = format!("wire-{}", network.threads.len());
             network.threads.push(std::thread::Builder::new().name(name).spawn(move || {
-                // The thread ends early only if a device is gone, that is, at the end of the lab. Senders notice the
-                // missing packets.
+                // The thread ends early only if a device is gone, at the end of the lab.
                 drop(wire.run(clock, &stop));
             })?);
         }
         Ok(network)
     }
 
-    /// The command begins: the times of events count from now.
+    /// Notes that the command begins: the times of events count from now.
     pub fn begin(&self) {
         // A second begin changes nothing.
         let _ = self.began.set(self.clock.now());
@@ -118,7 +117,6 @@ impl Drop for Network {
     }
 }
 
-/// The parts from which the emulator makes its wires.
 struct Parts<'a> {
     topology: &'a Topology,
     plan: &'a Plan,
@@ -127,7 +125,6 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Makes the devices of a wire in its hosts, and the wire between them.
     fn emulated(&self, planned: &WirePlan, seed: u64, capture: Option<Capture>) -> io::Result<Emulated> {
         let offload = match planned.kind {
             WireKind::Link(index) => {
@@ -190,7 +187,6 @@ fn check_held(link: &str, direction: &DirectionSpec) -> io::Result<()> {
     }
 }
 
-/// The events of a link, in the order of time.
 fn changes(topology: &Topology, link: &str) -> VecDeque<Change> {
     let events = topology.events.iter().filter(|event| event.link == link);
     let mut changes: Vec<_> = events
@@ -224,7 +220,7 @@ fn routing(plan: &Plan, segment: &WirePlan) -> impl Fn(usize, &Frame) -> Option<
     }
 }
 
-/// Counters of zero are left out.
+/// The counters of a direction as a line, without those of zero.
 fn line(counters: &Counters) -> String {
     let mut text = format!("{} packets in, {} out", counters.offered, counters.delivered);
     let told = [

@@ -1,7 +1,7 @@
 //! Directories that are removed at the end of their process, or else by the next lab.
 //!
-//! The name of each directory has the process id of its owner. A file in it is locked by the owner. The lock ends with
-//! the owner in any case, so a later process with the same id is not taken for the owner.
+//! The name has the process id of the owner, who locks a file in it. The lock ends with the owner in any case, so a
+//! later process with the same id is not taken for the owner.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -17,7 +17,7 @@ use haul_sys::file;
 pub struct OwnDirectoryError {
     /// The file or directory.
     pub path: PathBuf,
-    /// Why.
+    /// The cause.
     pub cause: io::Error,
 }
 
@@ -30,15 +30,15 @@ pub struct OwnDirectory {
 }
 
 impl OwnDirectory {
-    /// For data and copies of an experiment, in a directory that others may use, too. Servers that give up their rights
-    /// must reach it.
+    /// Makes one for data and copies, in a directory that others may use: servers that give up their rights must reach
+    /// it.
     pub fn for_work(parent: &Path) -> Result<OwnDirectory, OwnDirectoryError> {
         fs::create_dir_all(parent).map_err(|cause| failed(parent, cause))?;
         drop(those_alive(parent, WORK));
         OwnDirectory::make(parent, WORK, 0o755)
     }
 
-    /// For the files of a lab, below a directory of this user alone.
+    /// Makes one for the files of a lab, below a directory of this user alone.
     pub(crate) fn for_lab(parent: &Path) -> Result<OwnDirectory, OwnDirectoryError> {
         DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|cause| failed(parent, cause))?;
         // In a shared directory, another user may have made it first.
@@ -50,7 +50,7 @@ impl OwnDirectory {
         OwnDirectory::make(parent, LAB, 0o700)
     }
 
-    /// Its path.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -95,7 +95,7 @@ fn those_alive(parent: &Path, prefix: &str) -> Vec<(u32, PathBuf)> {
         let owner = name.to_str().and_then(|name| name.strip_prefix(prefix)?.parse::<u32>().ok());
         let Some(owner) = owner.filter(|_| is_ours(&path)) else { continue };
         match is_orphaned(owner, &path) {
-            // Its owner was killed; only files are left of it.
+            // The owner was killed; only files are left of it.
             true => drop(fs::remove_dir_all(&path)),
             false => alive.push((owner, path)),
         }
@@ -103,13 +103,13 @@ fn those_alive(parent: &Path, prefix: &str) -> Vec<(u32, PathBuf)> {
     alive
 }
 
-/// A directory of this user, and no link to one.
+/// Whether the path is a directory of this user, and no link to one.
 fn is_ours(path: &Path) -> bool {
     let ours = rustix::process::getuid().as_raw();
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == ours)
 }
 
-/// Whether the owner is dead: there is no such process, or another process has its id. The owner would hold the lock.
+/// Whether there is no such process, or another process has its id: the owner would hold the lock.
 fn is_orphaned(owner: u32, directory: &Path) -> bool {
     let lock = File::options().write(true).open(directory.join(LOCK_FILE));
     !Path::new(&format!("/proc/{owner}")).exists()

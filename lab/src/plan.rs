@@ -12,22 +12,22 @@ use crate::topology::{Topology, TopologyError};
 /// All parts of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// In the order of [`Topology::hosts`].
+    /// The hosts, in the order of [`Topology::hosts`].
     pub hosts: Vec<HostPlan>,
-    /// Links first, then segments.
+    /// The links, and then the segments.
     pub wires: Vec<WirePlan>,
 }
 
 /// One host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPlan {
-    /// As in the topology.
+    /// The name in the topology.
     pub name: String,
-    /// In the order of their wires.
+    /// The devices, in the order of their wires.
     pub devices: Vec<Device>,
     /// Routes to all networks that the host itself is not on.
     pub routes: Vec<Route>,
-    /// Name and value, for `/proc/sys`; dots separate.
+    /// The settings by name for `/proc/sys`; dots separate.
     pub sysctls: Vec<(String, String)>,
 }
 
@@ -38,11 +38,11 @@ pub struct Device {
     pub name: String,
     /// Index in [`Plan::wires`].
     pub wire: usize,
-    /// Which end of the wire: 0 or 1 on a link, the number of the host on a segment.
+    /// The end of the wire: 0 or 1 on a link, the number of the host on a segment.
     pub end: usize,
-    /// In a network of 24 bits.
+    /// The address, in a network of 24 bits.
     pub v4: Ipv4Addr,
-    /// In a network of 64 bits.
+    /// The address, in a network of 64 bits.
     pub v6: Ipv6Addr,
     /// Bytes of the largest IP packet.
     pub mtu: u32,
@@ -53,16 +53,16 @@ pub struct Device {
 pub struct Route {
     /// The network of this wire.
     pub to_wire: usize,
-    /// Through this neighbour.
+    /// The neighbour's address.
     pub via_v4: Ipv4Addr,
-    /// Through this neighbour.
+    /// The neighbour's address.
     pub via_v6: Ipv6Addr,
 }
 
 /// A link or a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WirePlan {
-    /// As in the topology.
+    /// The name in the topology.
     pub name: String,
     /// A link, by its index in [`Topology::links`], or a segment, by its index there.
     pub kind: WireKind,
@@ -137,7 +137,6 @@ impl Plan {
         text
     }
 
-    /// Whether packets of one host reach another's own address.
     fn way(&self, from: usize, to: usize) -> Option<()> {
         let wire = self.hosts[to].devices.first()?.wire;
         let near = self.hosts[from].devices.iter().any(|device| device.wire == wire);

@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Directories of programs: those of the path, and those for daemons and administrators, which are often missing on the
-/// path of a user.
+/// Directories of the path, and those for daemons and administrators, which are often missing on the path of a user.
 pub fn directories() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -22,8 +21,8 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Listening TCP ports in the network namespace of a process or thread, given its directory in `/proc`. This makes no
-/// connection: a probe would be the first client, and some servers accept only one. Source: proc(5), net/tcp.
+/// Listening TCP ports in the network namespace of a process, given its directory in `/proc` (proc(5), net/tcp). A
+/// probe would be the first client, and some servers accept only one.
 pub fn listening_ports(process: &str) -> Vec<u16> {
     const LISTEN: &str = "0A";
     let mut ports = Vec::new();

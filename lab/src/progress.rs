@@ -1,7 +1,7 @@
 //! The progress of an experiment for a person: on a terminal a bar with messages above it, in a log only the messages.
 //!
-//! The lab may live in a guest kernel, where standard error is a pipe to the user's terminal. So the terminal is looked
-//! up outside ([`terminal_columns`]), and its width travels with the request.
+//! In a guest kernel standard error is a pipe to the user's terminal. So the terminal is looked up outside
+//! ([`terminal_columns`]), and its width travels with the request.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ pub struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     /// With a width: a bar on a terminal. Without: lines for `tell`. `beats`: the bar's clock moves between events,
-    /// which it cannot where time is skipped.
+    /// which is impossible where time is skipped.
     pub fn new(columns: Option<u16>, beats: bool, tell: &'a mut dyn FnMut(&str)) -> Progress<'a> {
         let bar = match columns {
             Some(columns) => bar(Ansi { columns, out: Mutex::new(Box::new(io::stderr())) }, beats),
@@ -37,7 +37,7 @@ impl<'a> Progress<'a> {
         Progress { bar, tell }
     }
 
-    /// What happened.
+    /// Shows an event.
     pub fn event(&mut self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Started { samples, present, .. } => {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lab::Engine;
+use crate::engine::Engine;
 
 /// One run of a lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,9 +18,9 @@ pub struct Request {
     /// The engine that carries the packets.
     #[serde(default)]
     pub engine: Engine,
-    /// Where the command runs.
+    /// The host of the command.
     pub host: String,
-    /// What to do there.
+    /// The act there.
     pub task: Task,
     /// Hosts, and the commands that are started there first by `sh -c`.
     #[serde(default)]
@@ -56,9 +56,9 @@ pub enum Task {
 /// A calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CalibrateJob {
-    /// In order.
+    /// The labs in order.
     pub labs: Vec<LabJob>,
-    /// How often each lab may be measured until its values are right.
+    /// The most measurements of each lab until its values are right.
     pub tries: u32,
 }
 
@@ -84,7 +84,7 @@ pub struct ExperimentJob {
     pub work: PathBuf,
     /// Overrides the number of repetitions.
     pub repeat: Option<u32>,
-    /// Only these tools.
+    /// The only tools to run; empty: all.
     pub tools: Vec<String>,
     /// Overrides the data: files, and bytes of each.
     pub data: Option<(u64, u64)>,
@@ -104,7 +104,7 @@ impl Request {
         serde_json::to_string(self).expect("strings, paths and numbers have a form in JSON")
     }
 
-    /// From a file.
+    /// Reads a request from a file.
     pub fn from_json(text: &str) -> Result<Request, serde_json::Error> {
         serde_json::from_str(text)
     }
@@ -117,7 +117,7 @@ impl From<OsString> for Word {
 }
 
 impl Word {
-    /// As an argument.
+    /// The word as an argument.
     pub fn as_os_str(&self) -> &std::ffi::OsStr {
         std::ffi::OsStr::from_bytes(&self.0)
     }

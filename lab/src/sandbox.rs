@@ -29,7 +29,7 @@ pub enum SandboxError {
     /// The program that makes the namespaces.
     #[error("cannot start {program}: {cause}; it is in the package util-linux")]
     Start {
-        /// Which.
+        /// The program.
         program: &'static str,
         /// Why.
         cause: io::Error,
@@ -45,7 +45,7 @@ pub enum SandboxError {
 /// A lab as seen from outside.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Running {
-    /// Its name.
+    /// The name of the lab.
     pub name: String,
     /// The process whose threads are the hosts.
     pub pid: u32,
@@ -53,8 +53,7 @@ pub struct Running {
     pub hosts: Vec<String>,
 }
 
-/// Runs a lab to its end. The exit status is that of its command. `kept` gets its standard output; without `kept` the
-/// output is ours.
+/// Runs a lab to its end. The exit status is that of its command. `kept` gets its standard output, or ours if `None`.
 pub fn run(request: &mut Request, kept: Option<&mut Vec<u8>>) -> Result<ExitStatus, SandboxError> {
     let directory = OwnDirectory::for_lab(&parent())?;
     request.directory = directory.path().to_owned();

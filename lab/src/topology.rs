@@ -1,6 +1,5 @@
-//! The network in the box: hosts, links between two of them, shared segments, traffic, and timed events.
-//!
-//! Read from TOML or made from the flags of `haul-lab run`. After [`Topology::check`] it is possible.
+//! The network in the box: hosts, links between two of them, shared segments, traffic, and timed events, from TOML or
+//! from the flags of `haul-lab run`.
 //!
 //! ```toml
 //! name = "transatlantic"
@@ -46,12 +45,12 @@ pub struct Topology {
     /// Name for titles and files.
     #[serde(default = "default_name")]
     pub name: String,
-    /// Seed of all chance: the same seed loses the same packets (if the same packets are sent).
+    /// Seed of all chance: the same seed loses the same packets, if the same packets are sent.
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// By name; the order is that of the names.
+    /// The hosts by name; the order is that of the names.
     pub hosts: BTreeMap<String, HostSpec>,
-    /// Between two hosts each.
+    /// The links, each between two hosts.
     #[serde(default)]
     pub links: Vec<LinkSpec>,
     /// Half-duplex Ethernets that several hosts share.
@@ -130,7 +129,7 @@ pub struct LinkSpec {
 pub struct DirectionSpec {
     /// Bits per second on the wire, Ethernet framing included (38 bytes a packet).
     pub rate: Option<Rate>,
-    /// One way.
+    /// The delay one way.
     pub delay: Option<Time>,
     /// Each packet gets a random additional delay of up to this; packets keep their order.
     pub jitter: Option<Time>,
@@ -145,7 +144,7 @@ pub struct DirectionSpec {
     pub burst: Option<BurstSpec>,
     /// Share of packets that are held back, so that packets behind overtake them.
     pub reorder: Option<Probability>,
-    /// How long those are held back; 1 ms by default.
+    /// The additional delay of these packets; 1 ms by default.
     pub reorder_by: Option<Time>,
     /// Share of packets that arrive twice.
     pub duplicate: Option<Probability>,
@@ -155,8 +154,7 @@ pub struct DirectionSpec {
     pub diffserv: Option<DiffServSpec>,
 }
 
-/// A direction in a table of its own, which refuses unknown words. (Within a link, the words of the link stand beside
-/// those of the direction, and the link refuses others.)
+/// A direction in a table of its own, which refuses unknown words.
 fn nothing_else<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<DirectionSpec, D::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -191,9 +189,9 @@ pub struct DiffServSpec {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SegmentSpec {
-    /// For events, captures and messages.
+    /// The name for events, captures and messages.
     pub name: String,
-    /// At least two.
+    /// The hosts, at least two.
     pub hosts: Vec<String>,
     /// Bits per second, shared by all.
     pub rate: Rate,
@@ -214,9 +212,9 @@ pub struct SegmentSpec {
 pub enum TrafficSpec {
     /// Datagrams at a constant rate.
     Udp {
-        /// Host.
+        /// The sending host.
         from: String,
-        /// Host.
+        /// The receiving host.
         to: String,
         /// IP bytes on the wire.
         rate: Rate,
@@ -229,15 +227,15 @@ pub enum TrafficSpec {
     },
     /// Datagrams at a constant rate for a while, then none for a while. Both times are means of random ones.
     OnOff {
-        /// Host.
+        /// The sending host.
         from: String,
-        /// Host.
+        /// The receiving host.
         to: String,
-        /// While on.
+        /// The rate while on.
         rate: Rate,
-        /// Mean.
+        /// The mean time on.
         on: Time,
-        /// Mean.
+        /// The mean time off.
         off: Time,
         /// Bytes of payload each; 1000 when not given.
         #[serde(default)]
@@ -245,9 +243,9 @@ pub enum TrafficSpec {
     },
     /// TCP connections that send as fast as they may.
     Tcp {
-        /// Host.
+        /// The sending host.
         from: String,
-        /// Host.
+        /// The receiving host.
         to: String,
         /// Number of connections; 0 for a point of a sweep without them.
         #[serde(default = "one")]
@@ -290,7 +288,7 @@ pub enum TopologyError {
     /// The text is well formed, but the network is impossible.
     #[error("{what}: {why}")]
     Impossible {
-        /// Which part.
+        /// The part.
         what: String,
         /// The mistake.
         why: String,
@@ -412,18 +410,18 @@ impl Topology {
 }
 
 impl LinkSpec {
-    /// Its given name, or the name made of its ends.
+    /// The given name, or the name made of its ends.
     pub fn name(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.ends.join("-"))
     }
 
-    /// From the first end to the second.
+    /// The direction from the first end to the second.
     pub fn forth(&self) -> DirectionSpec {
         let half = self.rtt.map(|rtt| Time(rtt.0 / 2));
         DirectionSpec { delay: self.both.delay.or(half), ..self.both.clone() }
     }
 
-    /// From the second end to the first.
+    /// The direction from the second end to the first.
     pub fn back(&self) -> DirectionSpec {
         let (back, forth) = (self.back.clone(), self.forth());
         DirectionSpec {
@@ -442,7 +440,7 @@ impl LinkSpec {
         }
     }
 
-    /// Both ways together.
+    /// The delays of both ways together.
     pub fn rtt(&self) -> Time {
         Time(self.forth().delay.unwrap_or_default().0 + self.back().delay.unwrap_or_default().0)
     }
@@ -498,7 +496,7 @@ impl DirectionSpec {
 }
 
 impl TrafficSpec {
-    /// From and to.
+    /// The sending and the receiving host.
     pub fn ends(&self) -> (&str, &str) {
         match self {
             TrafficSpec::Udp { from, to, .. }

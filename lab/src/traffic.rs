@@ -25,9 +25,9 @@ pub struct Traffic {
 
 /// Datagrams at a rate.
 struct Stream {
-    /// Which, in words.
+    /// The stream in words.
     name: String,
-    /// True if it fell behind its rate since the last look.
+    /// Whether it fell behind its rate since the last call.
     fell_behind: Arc<AtomicBool>,
 }
 
@@ -112,7 +112,6 @@ impl Traffic {
         })
     }
 
-    /// Starts a thread that lives on a host.
     fn run(
         &mut self,
         hosts: &Hosts,
@@ -139,7 +138,7 @@ impl Drop for Traffic {
 /// A stream of datagrams.
 struct Datagrams {
     target: SocketAddr,
-    /// Of IP packets.
+    /// The rate of IP packets.
     rate: Rate,
     payload_bytes: usize,
     dscp: u8,
@@ -174,8 +173,8 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Sends due datagrams each millisecond. Missed datagrams follow at once, but only those of the last
-    /// [`limits::MOST_TRAFFIC_BEHIND`]: a sender that is too slow would never catch up.
+    /// Sends due datagrams each millisecond, and of the missed ones those of the last [`limits::MOST_TRAFFIC_BEHIND`]:
+    /// a sender that is too slow would never catch up.
     fn send_for(&self, socket: &UdpSocket, time: Duration, stop: &AtomicBool) {
         let payload = vec![0; self.payload_bytes];
         let each = self.rate.time_of((self.payload_bytes + UDP_AND_IP_BYTES) as u64);
@@ -237,7 +236,7 @@ fn swallow_streams(listener: &TcpListener, flows: u16, bytes: &AtomicU64, stop: 
     Ok(())
 }
 
-/// One greedy connection.
+/// Sends over one connection as fast as it may.
 fn pour(target: SocketAddr, stop: &AtomicBool) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&target, CONNECT_LIMIT)?;
     stream.set_write_timeout(Some(STOP_CHECK))?;

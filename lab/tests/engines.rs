@@ -1,8 +1,7 @@
 //! Our emulator against netem: the same links, measured with the same probes, one after the other.
 //!
-//! netem runs in the packaged kernel in real time (`--engine uml`), at rates that this engine can carry. This test is
-//! alone in its file, so that no other test takes processor time. A missing need is printed, and is a failure under
-//! `CI`.
+//! netem runs in the packaged kernel in real time (`--engine uml`). This test is alone in its file, so that no other
+//! test takes processor time. A missing need is printed, and is a failure under `CI`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,18 +13,17 @@ use serde_json::Value;
 /// Few packets a second for a busy machine, and a loss that 2000 packets show. Some 20 seconds with each engine.
 const LINKS: [&str; 6] = ["--rate", "5Mbit,10Mbit", "--rtt", "60ms", "--loss", "5e-2"];
 
-/// A disturbed measurement is repeated; a quiet machine needs one round. A busy machine spoils another figure each
-/// time, a wrong engine always the same. So each figure has to agree once, and not all at the same time.
+/// A busy machine spoils another figure each time, a wrong engine always the same. So each figure has to agree once,
+/// and not all at the same time.
 const MOST_ROUNDS: usize = 6;
 
 /// Limit of one round: a hang fails its test, not the whole run.
 const LIMIT_S: &str = "200";
 
-/// A busy machine delays packets of both engines. `haul-lab calibrate` judges the exactness of one engine on a quiet
-/// machine. A wrong engine differs by far more than this: a delay by half of 60 ms.
+/// A busy machine delays packets of both engines; a wrong engine differs by far more, such as half of 60 ms.
 const DELAY_ALLOWED_S: f64 = 2e-3;
 
-/// As above: a wrong queue or rate differs by a factor, and a guest without processor time carries less.
+/// The allowed share: a wrong queue or rate differs by a factor, and a guest without processor time carries less.
 const RATE_AND_QUEUE_ALLOWED: f64 = 0.25;
 
 /// Other figures may differ by so many times the allowance of a quiet machine.

@@ -70,7 +70,6 @@ impl Experiment {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The entries of the directory for data and copies.
     fn left(&self) -> Vec<PathBuf> {
         std::fs::read_dir(&self.work).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     }
@@ -149,7 +148,7 @@ fn an_interrupted_experiment_leaves_no_data_and_goes_on() {
     let stopped = Experiment::new(directory.path(), "stopped", &script);
     let mut lab = stopped.command(&[]).stdout(Stdio::piped()).process_group(0).spawn().unwrap();
     eventually("the tool starts", || stopped.directory.join("started").exists());
-    // To all processes, as a terminal sends Ctrl-C.
+    // The signal goes to all processes, as a terminal sends Ctrl-C.
     Command::new("kill").args(["-INT", "--", &format!("-{}", lab.id())]).status().unwrap();
     let said: Vec<String> = BufReader::new(lab.stdout.take().unwrap()).lines().map_while(Result::ok).collect();
     assert_eq!(lab.wait().unwrap().code(), Some(130), "{said:?}");

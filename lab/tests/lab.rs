@@ -59,7 +59,6 @@ fn fastest(words: &str) -> Vec<f64> {
     found
 }
 
-/// Processes with this word among their arguments, or at the beginning of their environment.
 fn processes_with(word: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -72,7 +71,6 @@ fn processes_with(word: &str) -> Vec<String> {
     found
 }
 
-/// A word that no other process has.
 fn mark(name: &str) -> String {
     format!("mark-{name}-{}", std::process::id())
 }
@@ -202,7 +200,7 @@ fn a_calibration_ends_soon_after_ctrl_c() {
     let mut child = child.spawn().unwrap();
     eventually("the lab stands", || run(&["exec", "--lab", &name, "client", "--", "true"]).status.success());
     let start = Instant::now();
-    // To all processes, as a terminal sends it.
+    // The signal goes to all processes, as a terminal sends it.
     Command::new("kill").args(["-INT", "--", &format!("-{}", child.id())]).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());

@@ -1,7 +1,7 @@
-//! Adapters of tools that no distribution packages. Stand-ins take exactly the arguments of the real tools.
+//! Adapters of tools that no distribution packages. Stand-ins on the PATH take exactly the arguments of the real tools,
+//! reach the other host as they do, and move the data.
 //!
-//! The stand-ins lie on the PATH, reach the other host as the real tools do, and move the data. Needs a lab, perl and
-//! OpenSSH. A missing need is printed, and is a failure under `CI`.
+//! Needs a lab, perl and OpenSSH. A missing need is printed, and is a failure under `CI`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn possible() -> bool {
     false
 }
 
-/// Copies so many files with all four tools. Returns the output, and the samples.
+/// Copies `files` files with all four tools. Returns the output, and the samples.
 fn experiment(directory: &Path, path: &str, files: u32) -> (String, Vec<serde_json::Value>) {
     let tools: Vec<String> = TOOLS.iter().map(|tool| format!("{{ rival = '{tool}' }}")).collect();
     let text = format!(

@@ -111,7 +111,6 @@ fn a_command_that_cannot_run_and_one_that_hangs_are_told_apart() {
     let Some(said) = run(WAN, "exec nothing-of-this-name", Duration::from_secs(120), false) else { return };
     assert_eq!(said.status.unwrap(), GuestStatus::Exited(127));
     let started = Instant::now();
-    // The command waits for ever.
     let Some(said) = run(WAN, "read < <(sleep infinity)", Duration::from_secs(5), false) else { return };
     assert!(matches!(said.status, Err(UmlError::TooLong(_))), "{:?}", said.status);
     assert!(started.elapsed() < Duration::from_secs(60));

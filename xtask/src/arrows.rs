@@ -14,7 +14,6 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The crates that each crate uses, by short name.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// Findings: an arrow or a crate that ARCHITECTURE.md does not list.
@@ -39,7 +38,6 @@ fn parse(text: &str) -> Option<Arrows> {
     Some(arrows)
 }
 
-/// The arrows in the manifests.
 fn drawn(metadata: &Value) -> Arrows {
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut arrows = Arrows::new();

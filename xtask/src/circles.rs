@@ -1,13 +1,14 @@
 //! Which file of a crate may use which: no circle of files, and only the listed arrows between the rooms of a crate.
 //!
 //! A file uses another file if a `use` or a path of it leads there, also through a name that a third file passes on.
-//! A parent and its children may know each other. Tests may use everything.
+//! A parent and its child that use each other are a circle, too. Tests may use everything.
 //!
 //! A room is a folder or a file directly below `src`. A crate whose rooms are listed in ARCHITECTURE.md is held to them:
 //! ````text
 //! ```rooms
-//! transfer: run -> reach session files
-//! transfer: files ->
+//! cli: cp -> report text
+//! cli: report -> text
+//! cli: text ->
 //! ```
 //! ````
 
@@ -63,7 +64,6 @@ fn check_files(rooms: &Rooms, files: &[Source]) -> Vec<String> {
     findings
 }
 
-/// The product files of a crate.
 struct Crate {
     files: BTreeMap<Module, Named>,
 }
@@ -167,13 +167,13 @@ fn circles(uses: &Uses) -> Vec<String> {
     findings
 }
 
-/// The shortest way to each module that can be reached, as steps. Steps between a parent and its children do not count.
+/// The shortest way to each module that can be reached, as steps.
 fn ways_from<'a>(uses: &'a Uses, start: &'a Module) -> BTreeMap<&'a Module, Vec<(&'a Module, &'a Module)>> {
     let mut ways: BTreeMap<&Module, Vec<(&Module, &Module)>> = BTreeMap::new();
     let mut queue = VecDeque::from([start]);
     while let Some(at) = queue.pop_front() {
         let way = if at == start { Vec::new() } else { ways[at].clone() };
-        for to in uses[at].keys().filter(|to| !to.starts_with(at) && !at.starts_with(to)) {
+        for to in uses[at].keys() {
             if !ways.contains_key(to) {
                 ways.insert(to, way.iter().copied().chain([(at, to)]).collect());
                 if to != start {
@@ -199,7 +199,8 @@ fn parse_rooms(text: &str) -> Rooms {
 }
 
 fn check_rooms(name: &str, allowed: &BTreeMap<String, BTreeSet<String>>, uses: &Uses) -> Vec<String> {
-    let mut findings = Vec::new();
+    let mut findings: Vec<String> =
+        room_in_a_circle(allowed).map(|room| circle_of_rooms(name, room)).into_iter().collect();
     let rooms: BTreeSet<&String> = uses.keys().filter_map(|module| module.first()).collect();
     for room in rooms.iter().filter(|room| !allowed.contains_key(**room)) {
         findings.push(format!("ARCHITECTURE.md: the rooms of {name} do not mention {room}"));
@@ -221,6 +222,22 @@ fn check_rooms(name: &str, allowed: &BTreeMap<String, BTreeSet<String>>, uses: &
         }
     }
     findings
+}
+
+/// A room from which listed arrows lead back to it, if there is one.
+fn room_in_a_circle(allowed: &BTreeMap<String, BTreeSet<String>>) -> Option<&String> {
+    allowed.keys().find(|start| {
+        let mut reached: BTreeSet<&String> = BTreeSet::new();
+        let mut queue = vec![*start];
+        while let Some(at) = queue.pop() {
+            queue.extend(allowed.get(at).into_iter().flatten().filter(|to| reached.insert(to)));
+        }
+        reached.contains(start)
+    })
+}
+
+fn circle_of_rooms(name: &str, room: &str) -> String {
+    format!("ARCHITECTURE.md: the rooms of {name} make a circle: arrows lead from {room} back to {room}")
 }
 
 #[cfg(test)]
@@ -251,9 +268,16 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_and_its_children_may_know_each_other() {
+    fn a_parent_and_its_child_that_use_each_other_are_a_circle() {
         let found = check(&[("a/mod.rs", "mod b; use self::b::B;"), ("a/b.rs", "use super::A; use crate::a::C;")]);
-        assert_eq!(found, [""; 0]);
+        assert_eq!(found, ["crate net: a circle of files: a uses a::b (B), a::b uses a (C)"]);
+        assert_eq!(check(&[("a/mod.rs", "mod b; use self::b::B;"), ("a/b.rs", "")]), [""; 0]);
+    }
+
+    #[test]
+    fn the_root_of_a_crate_is_a_parent_too() {
+        let found = check(&[("lib.rs", "pub fn f() { a::g(); }"), ("a.rs", "use crate::f;")]);
+        assert_eq!(found.len(), 1, "{found:?}");
     }
 
     #[test]
@@ -308,12 +332,13 @@ mod tests {
         let check =
             |lines: &str| -> Vec<String> { check_files(&rooms(lines), &texts).into_iter().filter(is_arrow).collect() };
         assert_eq!(check(""), [""; 0], "nothing is listed, nothing is held");
-        assert_eq!(check("net: run -> files\nnet: files -> run"), [""; 0]);
+        let found = check("net: run -> files\nnet: files -> run");
+        assert_eq!(found, ["ARCHITECTURE.md: the rooms of net make a circle: arrows lead from files back to files"]);
         let found = check("net: run -> files\nnet: files ->");
         let expected = "files::hash uses run (go), an arrow between rooms that ARCHITECTURE.md does not list";
         assert_eq!(found, [format!("crate net: {expected}")]);
         assert_eq!(check("net: run -> files").len(), 1, "a room without a line");
-        assert_eq!(check("net: run -> files\nnet: files -> run gone").len(), 1, "a room that does not exist");
+        assert_eq!(check("net: run -> files gone\nnet: files ->").len(), 2, "a room that does not exist");
         assert_eq!(check("new: run ->").len(), 1, "a crate that does not exist");
     }
 }

@@ -1,23 +1,22 @@
-//! `docs/faults.md` names the tests that show each row; a name without its test would be a promise that nobody keeps.
+//! `docs/proof/faults.md` names the tests that show each row; a name without its test would be a promise that nobody keeps.
 
 use std::fs;
 use std::path::Path;
 
 use crate::source::Source;
 
-/// The states that a row may have, and whether it then has to name a test.
-const STATES: [(&str, bool); 4] = [("shown", true), ("partly: ", true), ("open", false), ("does not apply: ", false)];
+/// A row's state, and whether the row has to name a test. Without a state its tests show all of it.
+const STATES: [(&str, bool); 4] = [("", true), ("partly: ", true), ("open", false), ("does not apply: ", false)];
 
-/// Columns of a row: its name, what is injected, what is expected, tests, state.
-const COLUMNS: usize = 5;
+/// Columns of a row: its name, what is injected, what is expected, tests.
+const COLUMNS: usize = 4;
 
-const TABLE: &str = "docs/faults.md";
+const TABLE: &str = "docs/proof/faults.md";
 
 /// Rows that have to stand in the table, so that none is forgotten: letter, last number, and the numbers that were never given.
 const ROWS: [(char, u32, &[u32]); 6] =
     [('N', 22, &[5, 17]), ('P', 8, &[]), ('S', 16, &[8, 11]), ('F', 18, &[13]), ('A', 23, &[]), ('D', 11, &[5])];
 
-/// Findings in the table.
 pub fn check(root: &Path, files: &[Source]) -> Vec<String> {
     match fs::read_to_string(root.join(TABLE)) {
         Ok(text) => check_table(&text, files, &expected_rows()),
@@ -45,7 +44,7 @@ fn check_table(text: &str, files: &[Source], expected: &[String]) -> Vec<String>
             continue;
         }
         let place = format!("{TABLE}:{}", at + 1);
-        let [row, _, _, tests, state] = cells[..] else {
+        let [row, _, _, shown_by] = cells[..] else {
             findings.push(format!("{place}: {} columns, not {COLUMNS}", cells.len()));
             continue;
         };
@@ -53,13 +52,13 @@ fn check_table(text: &str, files: &[Source], expected: &[String]) -> Vec<String>
             findings.push(format!("{place}: {row} stands there twice"));
         }
         rows.push(row);
-        let tests: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        let tests: Vec<&str> = shown_by.split('`').skip(1).step_by(2).collect();
+        let state = shown_by.split('`').step_by(2).collect::<String>();
+        let state = state.trim();
         let says = |name: &str| if name.ends_with(": ") { state.starts_with(name) } else { state == name };
         match STATES.iter().find(|(name, _)| says(name)) {
-            None => findings.push(format!("{place}: {row} has no state: shown, partly, open, or does not apply")),
-            Some((name, true)) if tests.is_empty() => {
-                findings.push(format!("{place}: {row} is {} and names no test", name.trim_end_matches(": ")));
-            }
+            None => findings.push(format!("{place}: {row} names tests, or says partly, open, or does not apply")),
+            Some((_, true)) if tests.is_empty() => findings.push(format!("{place}: {row} names no test")),
             Some(_) => {}
         }
         let missing = tests.iter().filter(|test| !exists(test, files));
@@ -79,7 +78,7 @@ pub fn exists(test: &str, files: &[Source]) -> bool {
     files.iter().filter(|file| file.crate_name() == name_of_crate).any(|file| has_test(&file.text, name))
 }
 
-/// The function has `#[test]` among the attributes above it, also inside `proptest!`.
+/// Looks for `#[test]` among the attributes above the function, also inside `proptest!`.
 fn has_test(text: &str, name: &str) -> bool {
     let declaration = format!("fn {name}(");
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -95,7 +94,7 @@ mod tests {
 
     fn check(rows: &str) -> Vec<String> {
         let text = "//! Tests.\n#[test]\n/// Why.\n#[cfg(unix)]\nfn holds() {}\nfn no_test() {}\n";
-        let table = format!("| row | injected | expected | tests | state |\n|---|---|---|---|---|\n{rows}");
+        let table = format!("| row | injected | expected | tests |\n|---|---|---|---|\n{rows}");
         check_table(&table, &[Source::new("crates/net/tests/a.rs", text)], &[])
     }
 
@@ -103,32 +102,33 @@ mod tests {
     fn no_row_is_forgotten() {
         let expected = expected_rows();
         assert_eq!(expected.len(), 20 + 8 + 14 + 17 + 23 + 10);
-        let row = |name: &String| format!("| {name} | a | b | | open |\n");
+        let row = |name: &String| format!("| {name} | a | b | open |\n");
         let table = |rows: &[String]| format!("| row |\n|---|\n{}", rows.iter().map(row).collect::<String>());
         assert_eq!(check_table(&table(&expected), &[], &expected).len(), 0);
         let without_the_last = check_table(&table(&expected[..expected.len() - 1]), &[], &expected);
-        assert_eq!(without_the_last, ["docs/faults.md: D11 is not in the table"]);
+        assert_eq!(without_the_last, ["docs/proof/faults.md: D11 is not in the table"]);
     }
 
     #[test]
     fn a_row_names_tests_that_exist() {
-        assert_eq!(check("| N1 | a | b | `net/holds` | shown |\n").len(), 0);
+        assert_eq!(check("| N1 | a | b | `net/holds` |\n").len(), 0);
         for missing in ["net/other", "net/no_test", "store/holds", "holds"] {
-            let found = check(&format!("| N1 | a | b | `{missing}` | shown |\n"));
-            assert_eq!(found, [format!("docs/faults.md:3: there is no test {missing}")]);
+            let found = check(&format!("| N1 | a | b | `{missing}` |\n"));
+            assert_eq!(found, [format!("docs/proof/faults.md:3: there is no test {missing}")]);
         }
     }
 
     #[test]
     fn a_row_has_a_state_with_what_belongs_to_it() {
-        assert_eq!(check("| N1 | a | b | | open |\n| N2 | | | | does not apply: no clocks |\n").len(), 0);
-        assert_eq!(check("| N1 | a | b | | shown |\n").len(), 1);
-        assert_eq!(check("| N1 | a | b | `net/holds` | partly |\n").len(), 1);
-        assert_eq!(check("| N1 | a | b | `net/holds` | fine |\n").len(), 1);
-        assert_eq!(check("| N1 | a | b | open |\n").len(), 2, "too few columns, and so no row");
-        assert_eq!(check("| N1 | a | b | | open |\n| N1 | a | b | | open |\n").len(), 1);
+        assert_eq!(check("| N1 | a | b | open |\n| N2 | | | does not apply: no clocks |\n").len(), 0);
+        assert_eq!(check("| N1 | a | b | `net/holds` partly: not all |\n").len(), 0);
+        assert_eq!(check("| N1 | a | b | |\n").len(), 1);
+        assert_eq!(check("| N1 | a | b | `net/holds` partly |\n").len(), 1);
+        assert_eq!(check("| N1 | a | b | `net/holds` fine |\n").len(), 1);
+        assert_eq!(check("| N1 | a | open |\n").len(), 2, "too few columns, and so no row");
+        assert_eq!(check("| N1 | a | b | open |\n| N1 | a | b | open |\n").len(), 1);
         assert_eq!(check("").len(), 1);
-        let beside = check("| N1 | a | b | | open |\n\n| other | table |\n|---|---|\n| a | b |\n");
+        let beside = check("| N1 | a | b | open |\n\n| other | table |\n|---|---|\n| a | b |\n");
         assert_eq!(beside.len(), 0, "{beside:?}");
     }
 }

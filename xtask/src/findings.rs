@@ -1,4 +1,4 @@
-//! `docs/findings.md` names the tests of what strangers found; `scripts/findings.sh` runs them, and would pass over a name that is gone.
+//! `docs/proof/findings.md` names the tests of what strangers found; `scripts/findings.sh` runs them, and would pass over a name that is gone.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::faults::exists;
 use crate::source::Source;
 
-const PAGE: &str = "docs/findings.md";
+const PAGE: &str = "docs/proof/findings.md";
 
 /// Findings: a row without a test, or with a test that does not exist.
 pub fn check(root: &Path, files: &[Source]) -> Vec<String> {

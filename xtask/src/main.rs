@@ -1,4 +1,4 @@
-//! Chores of the repository. `cargo xtask tidy` checks what the compiler cannot: the arrows between crates and between files, and
+//! Chores of the repository. `cargo xtask tidy` checks what the compiler cannot: the arrows between crates and between files, links, and
 //! the house style; it runs as a test, too. `cargo xtask zeros` computes a table that is committed.
 #![forbid(unsafe_code)]
 
@@ -6,6 +6,7 @@ mod arrows;
 mod circles;
 mod faults;
 mod findings;
+mod links;
 mod paths;
 mod ratchet;
 mod rules;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, ImplItem, Item, ItemMod, ItemUse, Macro, Path, UseTree};
+use syn::{Attribute, ImplItem, Item, ItemMod, ItemUse, Macro, Meta, Path, UseTree};
 
 /// A path as it is written: `["crate", "shape", "Packet"]`. It holds `*` where a `use` takes everything.
 pub type Names = Vec<String>;
@@ -141,6 +141,14 @@ impl<'ast> Visit<'ast> for Reader {
         visit::visit_path(self, path);
     }
 
+    /// The arguments of an attribute are tokens, too: `#[arg(value_parser = crate::rate::parse)]`.
+    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
+        if let Meta::List(list) = &attribute.meta {
+            self.add_tokens(list.tokens.clone());
+        }
+        visit::visit_attribute(self, attribute);
+    }
+
     fn visit_macro(&mut self, call: &'ast Macro) {
         self.add_tokens(call.tokens.clone());
     }
@@ -194,6 +202,11 @@ mod tests {
     fn paths_are_found_in_code_types_and_arguments_of_macros() {
         let text = "fn f(x: super::T<crate::a::U>) -> u8 { a::b(); write!(x, \"{}\", crate::c::D::new(e::f(), g)) }";
         assert_eq!(paths(text), ["a::b", "crate::a::U", "crate::c::D::new", "e::f", "super::T"]);
+    }
+
+    #[test]
+    fn paths_are_found_in_arguments_of_attributes() {
+        assert_eq!(paths("#[arg(value_parser = crate::rate::parse, long)] struct S;"), ["crate::rate::parse"]);
     }
 
     #[test]

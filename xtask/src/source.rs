@@ -3,12 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-/// One Rust file.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Path from the root of the repository, with `/`.
     pub path: String,
-    /// The text of the file.
     pub text: String,
     /// Only compiled for tests and benchmarks.
     pub is_test: bool,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{arrows, circles, faults, findings, ratchet, rules, source, toolchain};
+use crate::{arrows, circles, faults, findings, links, ratchet, rules, source, toolchain};
 
 /// Prints the findings; fails when there are any.
 pub fn run() -> ExitCode {
@@ -29,11 +29,11 @@ fn findings(root: &Path) -> Vec<String> {
     findings.extend(ratchet::check(root, &files));
     findings.extend(faults::check(root, &files));
     findings.extend(findings::check(root, &files));
+    findings.extend(links::check(root, &files));
     findings.extend(toolchain::check(root));
     findings
 }
 
-/// The directory of the repository.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("xtask lies in the repository").to_owned()

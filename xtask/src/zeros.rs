@@ -14,12 +14,12 @@ use crate::tidy::root;
 
 const PATH: &str = "crates/engine/src/zeros.bin";
 
-/// What `haul-engine::zeros` expects: 64 MiB, and 1 TiB of them.
+/// `haul-engine::zeros` expects blocks of 64 MiB for the first TiB.
 const BLOCK_BYTES: usize = 64 << 20;
 const BLOCKS: usize = 16_384;
-/// Behind that 1 GiB.
+/// Behind the first TiB a block has 1 GiB.
 const LARGE_BLOCK_BYTES: usize = 1 << 30;
-/// Of a TiB.
+/// Large blocks of a TiB.
 const LARGE_BLOCKS: usize = 1024;
 
 /// ext4 has no longer files.

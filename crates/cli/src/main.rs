@@ -1,77 +1,48 @@
-//! `haul`: the command line. `args.rs` has the flags, `job.rs` turns them into a job, `failure.rs` has the exit codes.
+//! `haul`: the command line. `commands.rs` has the commands, each in its folder. `cp/job.rs` turns flags into a job, and
+//! `text/failure.rs` has the exit codes.
 
 #![forbid(unsafe_code)]
 
-mod account_map;
-mod after;
 mod agent;
-mod args;
-mod batch;
-mod batch_flag;
-mod batch_lines;
 mod bench;
-mod chmod;
-mod class;
+mod commands;
 mod complete;
 mod config;
-mod config_flags;
-mod copy;
-mod cp_help;
+mod cp;
 mod detached;
 mod diff;
-mod due;
-mod ending;
-mod endpoint;
-mod examples;
-mod failure;
-mod figures;
-mod filter_rules;
-mod headings;
-mod itemise;
-mod job;
+mod far_side;
+mod flags;
 mod json;
-mod json_text;
-mod kept;
 mod key;
-mod limit;
-mod live;
-mod log_file;
-mod manifest_out;
-mod neighbours;
 mod networks;
-mod notify;
-mod outlook;
-mod output;
 mod pages;
-mod place;
-mod printable;
+mod places;
 mod probe;
+mod process;
 mod progress;
-mod reach;
 mod record;
-mod relative;
 mod report;
-mod retry;
-mod rsync_rules;
 mod serve;
-mod service;
-mod signals;
-mod speaker;
-mod stats;
+mod text;
 mod token;
 mod tune;
-mod usual;
 mod verify;
 mod why;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use args::Command;
-use config::Refused;
-use haul_job::rate;
+use config::settings::Refused;
+use cp::foreign_flags;
+use process::{ending, output};
+use text::failure;
 
 fn main() -> ExitCode {
+    // ssh asks, and nobody is there.
+    if haul_transfer::question::refused() {
+        return ExitCode::FAILURE;
+    }
     ending::end(run())
 }
 
@@ -85,34 +56,11 @@ fn usage_code() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    match config::parse(std::env::args_os()) {
-        Ok((typed, filters)) => match &typed.command {
-            Command::Cp(cp) if cp.batch.batch.is_some() => batch::run(cp),
-            Command::Cp(cp) => copy::run(cp, &filters),
-            Command::Place(typed) => place::run(typed),
-            Command::Status(typed) => detached::commands::status(typed),
-            Command::Stop(typed) => detached::commands::stop(typed),
-            Command::Log(typed) => detached::commands::log(typed),
-            Command::Why(typed) => why::run(typed),
-            Command::Verify(typed) => verify::run(typed),
-            Command::Diff(typed) => diff::run(typed, &filters),
-            Command::Key(typed) => key::run(typed),
-            Command::Serve(typed) => serve::run(typed),
-            Command::Token(typed) => token::run(typed),
-            Command::Networks(typed) => networks::run(typed),
-            Command::Probe(typed) => probe::run(typed),
-            Command::Bench(typed) => bench::run(typed),
-            Command::Record(typed) => record::run(typed),
-            Command::Tune(typed) => tune::run(typed),
-            Command::Config(typed) => config::run(typed),
-            Command::Agent(typed) => agent::run(typed),
-            Command::Completions(typed) => pages::completions(typed.shell),
-            Command::Complete(typed) => complete::run(typed),
-            Command::Man(typed) => pages::man(typed.directory.as_deref()),
-        },
+    match commands::parse(std::env::args_os()) {
+        Ok((typed, filters)) => typed.command.run(&filters),
         Err(Refused::Settings { error, json }) => ending::failed(&error, json),
         Err(Refused::CommandLine(error)) => {
-            let printed = match neighbours::words(&error) {
+            let printed = match foreign_flags::words(&error) {
                 Some(words) => std::io::stderr().write_all(words.as_bytes()),
                 None => error.print(),
             };

@@ -110,7 +110,7 @@ fn completions_and_manual_pages_know_the_flags() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(code(&["man", dir.path().to_str().unwrap()]), 0);
     assert!(fs::read_to_string(dir.path().join("haul-cp.1")).unwrap().contains("TRAILING SLASH"));
-    assert!(stdout(&haul(&["man"])).contains(".TH haul-verify 1"));
+    assert!(stdout(&haul(&["man"])).contains(".TH HAUL-VERIFY 1"));
     assert_eq!(code(&["man", "/nonexistent"]), 11);
 }
 

@@ -11,7 +11,7 @@ struct Scene {
     dir: tempfile::TempDir,
 }
 
-/// What happened at the terminal.
+/// The state of the terminal after the keys.
 struct Seen {
     /// The arguments of each haul that was run.
     runs: Vec<Vec<String>>,

@@ -40,7 +40,7 @@ impl Scene {
         String::from_utf8(output.stdout).unwrap().replace(self.dir.path().to_str().unwrap(), "~")
     }
 
-    /// What ssh was called with.
+    /// The arguments that ssh was called with.
     fn ssh_arguments(&self) -> String {
         fs::read_to_string(self.dir.path().join("arguments")).unwrap()
     }

@@ -63,7 +63,7 @@ impl Scene {
 }
 
 impl Drop for Scene {
-    /// Nothing of a test that failed goes on.
+    /// Ends the copies of a test that failed.
     fn drop(&mut self) {
         for id in ["1", "2"] {
             self.haul(&["stop", id]);
@@ -96,6 +96,53 @@ fn a_detached_copy_has_no_terminal_and_is_seen_stopped_and_resumed() {
 }
 
 #[test]
+fn the_rate_of_a_copy_is_shown_changed_and_lifted_while_it_runs() {
+    let scene = Scene::new();
+    scene.slow();
+    scene.until("1", "running");
+    assert_eq!(scene.says(&["rate", "1"]), "copy 1: at most 8.00 kbit/s\n");
+    assert!(scene.says(&["status"]).contains(", at most 8.00 kbit/s"));
+    assert_eq!(scene.says(&["rate", "1", "16kbit"]), "copy 1: at most 16.0 kbit/s from now on\n");
+    assert_eq!(scene.status("1")["rate"]["limit_bytes_per_s"], 2000);
+    let table = "00:00-24:00 32kbit, else 5Gbit";
+    assert_eq!(scene.says(&["rate", "1", table]), format!("copy 1: at most 32.0 kbit/s from now on ({table})\n"));
+    let shown: serde_json::Value = serde_json::from_str(&scene.says(&["rate", "--json", "1"])).unwrap();
+    assert_eq!((&shown["asked"], &shown["limit_bytes_per_s"]), (&table.into(), &4000.into()), "{shown}");
+    for wrong in ["fast", "16", "08:00-18:00 1Mbit, 17:00-19:00 2Mbit"] {
+        assert_eq!(scene.haul(&["rate", "1", wrong]).status.code(), Some(1), "{wrong}");
+    }
+    assert_eq!(scene.says(&["rate", "1", "none"]), "copy 1: no limit from now on\n");
+    scene.says(&["wait", "1"]);
+    assert_eq!(fs::read(scene.path("slow/large")).unwrap(), vec![7; 4 << 20]);
+    let log = scene.says(&["log", "1"]);
+    assert!(log.contains("the rate limit is 16.0 kbit/s from now on"), "{log}");
+    assert!(log.contains("there is no rate limit from now on"), "{log}");
+    for line in [&["rate", "1", "1Mbit"][..], &["rate", "1"]] {
+        let output = scene.haul(line);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("copy 1 has ended"), "{output:?}");
+    }
+    let offered = scene.says(&["complete", "zsh", "--", "haul", "rate", ""]);
+    assert!(offered.lines().any(|line| line.starts_with("1\tdone: large -> slow/")), "{offered}");
+}
+
+/// What another user put into the state directory is not taken for a wish.
+#[test]
+fn only_the_user_of_a_copy_changes_its_rate() {
+    let scene = Scene::new();
+    scene.slow();
+    scene.until("1", "running");
+    let record = scene.path(".local/state/haul/copies/1");
+    std::os::unix::fs::symlink(scene.path("small"), record.join("rate")).unwrap();
+    let mode = |mode| fs::set_permissions(&record, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    mode(0o777);
+    let output = scene.haul(&["rate", "1", "none"]);
+    assert_ne!(output.status.code(), Some(0), "others may write there: {output:?}");
+    mode(0o700);
+    assert_eq!(scene.status("1")["rate"]["limit_bytes_per_s"], 1000);
+}
+
+#[test]
 fn a_copy_whose_process_was_killed_is_named_as_such() {
     let scene = Scene::new();
     scene.slow();
@@ -121,10 +168,44 @@ fn a_copy_that_is_over_at_once_says_how_it_ended_and_notifies() {
     // A failure is seen before the user goes, with its own exit code.
     fs::create_dir(scene.path("dir")).unwrap();
     let output = scene.haul(&["cp", "--detach", "missing", "to"]);
-    assert!([11, 23].contains(&output.status.code().unwrap()), "{output:?}");
+    assert!(output.status.code() == Some(23), "{output:?}");
     assert!(String::from_utf8(output.stderr).unwrap().contains("missing"));
     let output = scene.haul(&["cp", "--detach", "--files-from", "-", "dir", "to"]);
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn copies_are_waited_for_and_their_log_is_followed() {
+    let scene = Scene::new();
+    scene.slow();
+    scene.until("1", "running");
+    let haul = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        command.current_dir(scene.dir.path()).env("HOME", scene.dir.path()).env_remove("XDG_STATE_HOME");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let mut waiting = haul().args(["wait"]).spawn().unwrap();
+    let mut following = haul().args(["log", "-f", "1"]).spawn().unwrap();
+    let offered = scene.says(&["complete", "zsh", "--", "haul", "log", "-f", ""]);
+    assert!(offered.lines().any(|line| line.starts_with("1\trunning: large -> slow/")), "{offered}");
+    let done = scene.says(&["cp", "--detach", "small", "to"]);
+    assert!(done.contains("copied 1 file") || done.contains("goes on by itself"), "{done}");
+    assert!(scene.says(&["wait", "2"]).contains("  2  done"));
+    let both = scene.says(&["status", "2", "1"]);
+    assert!(both.find("  2  done").unwrap() < both.find("  1  running").unwrap(), "{both}");
+    assert!(waiting.try_wait().unwrap().is_none() && following.try_wait().unwrap().is_none(), "copy 1 goes on");
+    assert!(scene.says(&["stop", "1"]).contains("has stopped"));
+    let waited = waiting.wait_with_output().unwrap();
+    assert_eq!(waited.status.code(), Some(20), "as the copy ended: {waited:?}");
+    assert!(String::from_utf8(waited.stdout).unwrap().contains("  1  stopped"));
+    let followed = following.wait_with_output().unwrap();
+    assert_eq!(followed.status.code(), Some(0));
+    assert_eq!(String::from_utf8(followed.stdout).unwrap(), scene.says(&["log", "1"]), "to its last word");
+    let shown: serde_json::Value = serde_json::from_slice(&scene.haul(&["wait", "--json", "1", "2"]).stdout).unwrap();
+    assert_eq!((&shown["copies"][0]["state"], &shown["copies"][1]["id"]), (&"ended".into(), &2.into()));
+    assert_eq!(scene.haul(&["wait", "7"]).status.code(), Some(1));
+    assert_eq!(scene.says(&["wait"]), "", "nothing goes on");
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn lines_of_the_far_side_stay_lines() {
     assert_eq!(output.status.code(), Some(14), "{said:?}");
 }
 
-/// What the start script prints where haul is missing, and what it then reads.
+/// The part of the start script that asks for haul where haul is missing. `TAKE` reads it.
 const ASK: &str = r#"printf 'HAUL-NEED Linux %s\n' "$(uname -m)""#;
 const TAKE: &str = r#"head -c "$n" >/dev/null"#;
 

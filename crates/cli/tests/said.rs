@@ -41,6 +41,39 @@ impl Scene {
 }
 
 #[test]
+fn names_that_two_sources_share_are_told() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("other")).unwrap();
+    fs::write(scene.path("other/a"), "another").unwrap();
+    for (line, is_told) in [
+        (&["cp", "-r", "source/", "other/", "to"][..], true),
+        (&["cp", "-rq", "source/", "other/", "quiet"], false),
+        (&["cp", "-r", "source", "other", "apart"], false),
+    ] {
+        let output = scene.haul(line);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let expected = "warning: 1 entry has its name from an earlier source (a); the first that has a name counts";
+        assert_eq!((output.status.code(), said.contains(expected)), (Some(0), is_told), "{line:?}: {said}");
+    }
+    assert_eq!(fs::read_to_string(scene.path("to/a")).unwrap(), "source/a");
+}
+
+#[test]
+fn a_source_that_is_not_there_has_the_exit_status_of_rsync() {
+    let scene = Scene::new();
+    for line in [
+        &["cp", "nosuch", "to"][..],
+        &["cp", "nosuch", "source", "to/"],
+        &["cp", "nosuch/", "to"],
+        &["cp", "nosuch*", "host:to"],
+    ] {
+        let output = scene.haul(line);
+        assert_eq!(output.status.code(), Some(23), "{line:?}: {output:?}");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("cannot find nosuch"), "{line:?}");
+    }
+}
+
+#[test]
 fn links_to_an_earlier_copy_are_counted_as_such() {
     let scene = Scene::new();
     scene.says(&["cp", "-a", "source/", "monday"]);

@@ -92,7 +92,9 @@ fn sources_that_are_the_target_by_another_way_are_not_removed() {
                 assert_eq!(below(path).as_deref(), Some(content.as_bytes()), "{path}: {shown}");
             }
             let names = fs::read_dir(home.path().join("tree")).unwrap().map(|entry| entry.unwrap().file_name());
-            assert!(names.into_iter().all(|name| !name.to_string_lossy().starts_with('.')), "{shown}");
+            // FUSE keeps an open file that was removed as .fuse_hidden, and may drop it a moment after the copy has ended.
+            let is_left = |name: &str| name.starts_with('.') && !name.starts_with(".fuse_hidden");
+            assert!(names.into_iter().all(|name| !is_left(&name.to_string_lossy())), "{shown}");
         }
     }
 }

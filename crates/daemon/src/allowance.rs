@@ -1,10 +1,10 @@
-//! What each key has moved, held to the limits of its line: a rate, and bytes in a day.
+//! Counts what each key has moved, and keeps it to the limits of its line: a rate, and bytes in a day.
 //!
 //! ```text
 //!   ~/.local/state/haul/key-days     "day N", then "KEY BYTES" for each key that has a limit and moved something that day
 //! ```
-//! A day begins at midnight UTC. All sessions of a key count together, whichever way the data goes. The file is written every few
-//! seconds, so that a daemon that starts anew goes on counting.
+//! A day begins at midnight UTC. All sessions of a key count together, in both directions. The file is written every
+//! few seconds: a restarted daemon goes on counting.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
@@ -22,40 +22,37 @@ use crate::log::Log;
 /// The limits of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyLimits {
-    /// What all sessions of the key move together, in bytes per second.
+    /// Bytes per second of all sessions of the key together.
     pub rate_bytes_per_s: Option<u64>,
     /// Sessions at once.
     pub sessions: Option<usize>,
-    /// Bytes that all sessions of the key move in a day.
+    /// Bytes in a day of all sessions of the key together.
     pub day_bytes: Option<u64>,
 }
 
-/// What the keys have moved today.
 pub(crate) struct Allowances {
     keys: Mutex<HashMap<PublicKey, Arc<Allowance>>>,
     file: Option<PathBuf>,
     written: Mutex<Instant>,
 }
 
-/// What one key has moved.
 #[derive(Default)]
 pub(crate) struct Allowance(Mutex<Count>);
 
 #[derive(Clone, Copy, Default)]
 struct Count {
     limits: KeyLimits,
-    /// All that was moved is paid for by then.
+    /// The time at which all bytes so far are paid for.
     spent_until: Option<Instant>,
     /// Days since 1970.
     day: u64,
-    /// Moved on that day.
     bytes: u64,
-    /// There is more than the file says.
+    /// The file does not have the newest count.
     is_new: bool,
 }
 
 impl Allowances {
-    /// With what an earlier daemon has counted today. `file`: where it is kept; `None`: nowhere.
+    /// Continues what an earlier daemon has counted today. `file`: where the counts are kept; `None`: nowhere.
     pub(crate) fn open(file: Option<PathBuf>, now: SystemTime) -> Self {
         let mut keys = HashMap::new();
         let text = file.as_deref().and_then(|file| read(file).ok()).unwrap_or_default();
@@ -72,14 +69,14 @@ impl Allowances {
         Self { keys: Mutex::new(keys), file, written: Mutex::new(Instant::now()) }
     }
 
-    /// That of a key, with the limits that its line has now.
+    /// The allowance of a key, with the limits that its line has now.
     pub(crate) fn of(&self, key: &PublicKey, limits: KeyLimits) -> Arc<Allowance> {
         let allowance = Arc::clone(lock(&self.keys).entry(*key).or_default());
         lock(&allowance.0).limits = limits;
         allowance
     }
 
-    /// Keeps the counts, now and then, or with `now` at once.
+    /// Writes the counts, now and then, or `at_once`.
     pub(crate) fn write_down(&self, at_once: bool, log: &Log) {
         let Some(file) = &self.file else { return };
         let mut written = lock(&self.written);
@@ -116,7 +113,7 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
 }
 
 impl Allowance {
-    /// Counts bytes that are about to be moved, and says how long to wait first.
+    /// Counts bytes that are about to be moved, and returns how long to wait first.
     ///
     /// # Errors
     /// The key has moved all that it may today.
@@ -128,27 +125,17 @@ impl Allowance {
             count.bytes = count.bytes.saturating_add(bytes);
             count.is_new = true;
             if count.bytes > most {
-                return Err(spent(most));
+                return Err(spent(most, time));
             }
         }
         let Some(rate) = rate_bytes_per_s else { return Ok(Duration::ZERO) };
         let cost_ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
         let cost = Duration::from_nanos(u64::try_from(cost_ns).unwrap_or(u64::MAX));
-        // What a late timer has lost may be made up for.
+        // A late timer may catch up.
         let earliest = now.checked_sub(RATE_BURST).unwrap_or(now);
         let until = count.spent_until.map_or(now, |until| until.max(earliest)) + cost;
         count.spent_until = Some(until);
         Ok(until.saturating_duration_since(now))
-    }
-
-    /// Fails where a new session could move nothing.
-    pub(crate) fn check(&self, time: SystemTime) -> Result<(), Error> {
-        let mut count = lock(&self.0);
-        count.turn_to(day(time));
-        match count.limits.day_bytes {
-            Some(most) if count.bytes >= most => Err(spent(most)),
-            _ => Ok(()),
-        }
     }
 }
 
@@ -160,14 +147,27 @@ impl Count {
     }
 }
 
-fn spent(most: u64) -> Error {
-    Error::new(Fault::Busy, "this key has moved all the bytes that it may in a day")
+fn spent(most: u64, time: SystemTime) -> Error {
+    let left_min = (DAY_S - seconds(time) % DAY_S).div_ceil(60);
+    let left = match (left_min / 60, left_min % 60) {
+        (0, minutes) => format!("{minutes} min"),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    };
+    Error::new(Fault::Allowance, "this key has moved all the bytes that it may in a day")
         .because(format!("the daemon lets it move {most} bytes a day"))
-        .try_this("run the same command again after midnight UTC: what is verified is not sent again")
+        .try_this(format!(
+            "run the same command again after midnight UTC (in {left}): what is verified is not sent again"
+        ))
 }
 
+const DAY_S: u64 = 24 * 60 * 60;
+
 fn day(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400)
+    seconds(time) / DAY_S
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -183,7 +183,7 @@ mod tests {
     const KEY: PublicKey = PublicKey([7; 32]);
 
     fn at(day: u64) -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(day * 86_400 + 5)
+        UNIX_EPOCH + Duration::from_secs((day + 1) * DAY_S - 76 * 60)
     }
 
     #[test]
@@ -205,20 +205,18 @@ mod tests {
         let limits = KeyLimits { day_bytes: Some(1000), ..KeyLimits::default() };
         let today = day(SystemTime::now());
         let allowances = Allowances::open(Some(file.clone()), at(today));
-        let spend = |of: &Allowances, bytes, day| {
-            let allowance = of.of(&KEY, limits);
-            allowance.check(at(day)).and_then(|()| allowance.spend(bytes, Instant::now(), at(day)))
-        };
+        let spend = |of: &Allowances, bytes, day| of.of(&KEY, limits).spend(bytes, Instant::now(), at(day));
         assert_eq!(spend(&allowances, 600, today), Ok(Duration::ZERO));
         let log = Log::new(true, crate::log::Form::Text, Box::new(drop));
         allowances.write_down(true, &log);
         let next = Allowances::open(Some(file.clone()), at(today));
         assert_eq!(spend(&next, 400, today), Ok(Duration::ZERO), "what it may, to the last byte");
         let refused = spend(&next, 1, today).unwrap_err();
-        assert_eq!(refused.fault, Fault::Busy);
+        assert_eq!(refused.fault, Fault::Allowance);
+        assert!(refused.hint.unwrap().contains("after midnight UTC (in 1 h 16 min)"));
         assert!(refused.cause.unwrap().contains("1000 bytes a day"));
         assert_eq!(spend(&next, 1000, today + 1), Ok(Duration::ZERO));
-        // Another day, or nonsense in the file: nothing was moved.
+        // On another day, or with nonsense in the file, nothing counts as moved.
         assert_eq!(spend(&Allowances::open(Some(file.clone()), at(today + 1)), 1000, today + 1), Ok(Duration::ZERO));
         fs::write(&file, format!("day {today}\nnonsense\n{KEY} much\n")).unwrap();
         assert_eq!(spend(&Allowances::open(Some(file), at(today)), 1000, today), Ok(Duration::ZERO));

@@ -1,6 +1,6 @@
-//! The list of authorised keys as it stands in its file: read again when the file changes, and refused when others
-//! may write it.
+//! The list of authorised keys in its file: read again when the file changes, and refused when others may write it.
 
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,37 +24,34 @@ pub struct Authority {
 #[derive(Default)]
 struct Held {
     list: Arc<List>,
-    /// The file that was read. `None`: there was no file, or it was refused.
+    /// The version of the file. `None`: there was no file, or it was refused.
     version: Option<Version>,
-    /// Why the file was refused, so that the log says it once.
+    /// The reason for the refusal, so that it is logged once.
     refused: Option<String>,
 }
 
 impl Authority {
-    /// Until the file is read, nobody is authorised. `say` takes the lines for the log, once for each change.
+    /// Nobody is authorised until the file is read. `say` takes the lines for the log, once for each change.
     pub(crate) fn new(path: &Path, own: Arc<OwnPaths>, say: Say) -> Authority {
         let lookout = Lookout::new(own, path.to_owned(), Box::new(own_files::uid_of), Arc::clone(&say));
         Authority { path: path.to_owned(), say, lookout, held: Mutex::default() }
     }
 
-    /// Takes lines for the log.
     pub(crate) fn say(&self) -> Say {
         Arc::clone(&self.say)
     }
 
-    /// Warns of lines that let somebody in as root, or into a directory that is not there. Each warning stands in the log once as long as
-    /// its line is in the list.
+    /// Warns of lines that let somebody in as root, or into a missing directory, once while a line is in the list.
     pub(crate) fn warn_of(&self, list: &List) {
         self.lookout.warn_of(list);
     }
 
-    /// Its file.
+    /// The path of the list.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The list, read again if its file has changed. Every handshake calls this, so it waits for nothing but the
-    /// file.
+    /// The list, read again if its file has changed. Every handshake calls this, so it waits only for the file.
     pub fn list(&self) -> Arc<List> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.path.display();
@@ -80,7 +77,7 @@ impl Authority {
     }
 }
 
-/// The list, if the file is another one than `version`.
+/// The list, if its file is no longer `version`.
 fn look(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, List, Vec<BadLine>)>> {
     Ok(read_own(path, version)?.map(|(version, text)| {
         let (list, bad) = List::parse(&text);
@@ -88,26 +85,36 @@ fn look(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, Li
     }))
 }
 
-/// A list of ours that says who gets in, if the file is another one than `version`.
+/// Reads a list of ours that says who gets in, if the file is no longer `version`.
 pub(crate) fn read_own(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, Vec<u8>)>> {
-    // Whoever can write or replace the list can let himself in.
-    let file = own::open(path, Weight::Obeyed).map_err(|error| match NotOurs::of(&error) {
-        Some(not_ours) => io::Error::new(error.kind(), format!("{not_ours}; {}", not_ours.remedy())),
-        None => error,
-    })?;
+    // A user who can write or replace the list could authorise himself.
+    let mut file = own::open(path, Weight::Obeyed).map_err(with_remedy)?;
     let found = Version::of(&file.metadata()?);
     if version == Some(found) {
         return Ok(None);
     }
-    let mut text = Vec::new();
-    file.take(MAX_LIST_BYTES + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_LIST_BYTES {
-        return Err(io::Error::other("it is too long for a list of keys"));
-    }
-    Ok(Some((found, text)))
+    Ok(Some((found, text_of(&mut file)?)))
 }
 
-/// Reads the list to judge it: what it grants, and the lines that grant nothing.
+/// Says what to type where a file is not ours alone.
+pub(crate) fn with_remedy(error: io::Error) -> io::Error {
+    match NotOurs::of(&error) {
+        Some(not_ours) => io::Error::new(error.kind(), format!("{not_ours}; {}", not_ours.remedy())),
+        None => error,
+    }
+}
+
+/// The rest of a list.
+pub(crate) fn text_of(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    file.take(MAX_LIST_BYTES + 1).read_to_end(&mut text)?;
+    match text.len() as u64 > MAX_LIST_BYTES {
+        true => Err(io::Error::other("it is too long for a list of keys")),
+        false => Ok(text),
+    }
+}
+
+/// Reads the list to judge it: its grants, and the lines that grant nothing.
 pub fn check(path: &Path) -> io::Result<(List, Vec<BadLine>)> {
     let looked = look(path, None)?;
     let (_, list, bad) = looked.expect("nothing was read before");
@@ -153,7 +160,7 @@ mod tests {
             self.said.lock().unwrap().join("\n")
         }
 
-        /// In another thread, soon.
+        /// Waits until another thread logs these words.
         fn eventually_says(&self, words: &str) {
             let end = Instant::now() + PATIENCE;
             while !self.said().contains(words) {
@@ -162,7 +169,7 @@ mod tests {
             }
         }
 
-        /// Replaces the file, as an editor does it.
+        /// Replaces the file, as an editor does.
         fn write(&self, text: &str) {
             let new = self.file.with_extension("new");
             fs::write(&new, text).unwrap();
@@ -268,7 +275,7 @@ mod tests {
         let line = |name: &str, number| format!("ro root={}/{name} {} {name}\n", dir.display(), key(number));
         let first = line("data", 1);
         place.write(&first);
-        // As the start does.
+        // `serve` does this at its start.
         place.authority.warn_of(&check(&place.file).unwrap().0);
         place.write(&format!("{first}{}", line("missing", 2)));
         place.authority.list();

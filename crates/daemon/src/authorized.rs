@@ -1,20 +1,21 @@
-//! The list of authorised keys. Each line binds a key to a directory, and to reading or to reading and writing.
+//! Parses the list of authorised keys. Each line binds a key to a directory, and to reading or to reading and writing.
 //!
 //! ```text
 //!   # access             directory                 key               a name for the log
 //!   ro                   root=/data/public         ed25519:<64 hex>  bob@lab
 //!   rw clear user=alice  root="/data/new sets"     ed25519:<64 hex>  alice@laptop
 //! ```
-//! The web knows its readers by other words in the place of the key: `cert:<64 hex>`, the SHA-256 of a TLS certificate, and
+//! For readers of the web other words stand in place of the key: `cert:<64 hex>`, the SHA-256 of a TLS certificate, and
 //! `token:NAME`, the holders of tokens that `haul token token:NAME` makes.
 //!
-//! `user=NAME` is the account that reads and writes the files. A daemon that is not root can use its own account
-//! only. `rate=500Mbit`, `sessions=4` and `day=10T` limit what all sessions of a key do together (`allowance.rs`). `clear` permits data connections that are authenticated, but not encrypted, for a client that asks for them.
-//! Control is always encrypted. Within quotes `\"`, `\\` and `\xHH` stand for one byte.
+//! `user=NAME` is the account that reads and writes the files. A daemon that is not root can use only its own.
+//! `rate=500Mbit`, `sessions=4` and `day=10T` limit all sessions of a key together (`allowance.rs`). `clear` permits
+//! data connections that are authenticated but not encrypted, for a client that asks for them. Control is always
+//! encrypted. Within quotes `\"`, `\\` and `\xHH` stand for one byte.
 //!
-//! The key stands last, before the name. So a line that was cut off grants nothing. A line whose directory holds the
-//! daemon's own files grants nothing either (`own_files.rs`); that is judged when a session begins. A bad line is
-//! left out and logged, and the other lines hold. `haul serve --check` fails with it.
+//! The key stands last, before the name, so a line that was cut off grants nothing. A line whose directory holds the
+//! daemon's own files grants nothing either (`own_files.rs`); this is judged when a session begins. A bad line is left
+//! out and logged, and the other lines hold. `haul serve --check` fails with it.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -28,12 +29,12 @@ use crate::allowance::KeyLimits;
 use crate::limits::{MAX_SESSIONS, MIN_KEY_RATE_BYTES_PER_S};
 use crate::log::escaped;
 
-/// What one line grants.
+/// The grant of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorized {
     /// The directory, and what the key may do there.
     pub grant: Grant,
-    /// What its sessions may move, and how many there may be.
+    /// The limits on its sessions.
     pub limits: KeyLimits,
     /// The name in the line, for the log. It may be empty.
     pub comment: String,
@@ -41,14 +42,14 @@ pub struct Authorized {
     pub line: usize,
 }
 
-/// Whom a line is for.
+/// The holder that a line is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
-    /// Who proves this key.
+    /// The holder of this key.
     Key(PublicKey),
-    /// Who proves the TLS certificate with this SHA-256.
+    /// The holder of the TLS certificate with this SHA-256.
     Certificate([u8; 32]),
-    /// Who shows a token for this name.
+    /// Holders of a token for this name.
     Token(String),
 }
 
@@ -60,15 +61,14 @@ pub struct List(HashMap<Holder, Authorized>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct BadLine {
-    /// Its number, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
-    /// Why it grants nothing.
+    /// The reason why it grants nothing.
     pub why: String,
 }
 
 impl List {
-    /// Reads the lines. Bad lines grant nothing. A key in two lines has no grant either, because the lines may
-    /// differ.
+    /// Reads the lines. Bad lines grant nothing. A key in two lines has no grant either, because the lines may differ.
     pub fn parse(text: &[u8]) -> (List, Vec<BadLine>) {
         let mut list = HashMap::new();
         let mut bad = Vec::new();
@@ -106,7 +106,7 @@ impl List {
         self.0.keys().any(|holder| matches!(holder, Holder::Certificate(_)))
     }
 
-    /// Number of keys.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -123,7 +123,7 @@ impl List {
 }
 
 impl Holder {
-    /// Reads the word of a line. `None`: it is none of these words.
+    /// Reads the word of a line. `None`: the word begins like none of them.
     pub fn parse(word: &str) -> Option<Result<Holder, String>> {
         let (kind, rest) = word.split_once(':')?;
         match kind {
@@ -136,7 +136,7 @@ impl Holder {
 }
 
 fn fingerprint(digits: &str) -> Result<[u8; 32], String> {
-    // 64 digits, the form of a key: what `openssl x509 -fingerprint` prints has colons between them.
+    // 64 digits, like a key; `openssl x509 -fingerprint` prints colons between them.
     let key = format!("ed25519:{}", digits.replace(':', "").to_ascii_lowercase());
     let parsed: Result<PublicKey, haul_net::BadKey> = key.parse();
     parsed.map(|print| print.0).map_err(|_| "cert: needs the 64 hexadecimal digits of a SHA-256".to_owned())
@@ -150,12 +150,12 @@ fn token_name(name: &str) -> Result<String, String> {
     }
 }
 
-/// How the words begin that [`Holder::parse`] reads.
+/// The words that [`Holder::parse`] reads begin like this.
 const HOLDERS: [&[u8]; 3] = [b"ed25519:", b"cert:", b"token:"];
 
 const MAX_TOKEN_NAME: usize = 64;
 
-/// One line. `None`: it is empty or a comment.
+/// Parses a line. `None`: it is empty or a comment.
 fn parse_line(line: &[u8]) -> Result<Option<(Holder, Authorized)>, String> {
     let mut rest = line.trim_ascii();
     if rest.is_empty() || rest.starts_with(b"#") {
@@ -199,7 +199,7 @@ fn parse_line(line: &[u8]) -> Result<Option<(Holder, Authorized)>, String> {
     }
 }
 
-/// Reads a word that limits a key. False: it is none.
+/// Reads a word that limits a key. False: the word is no limit.
 fn limit(word: &[u8], limits: &mut KeyLimits) -> Result<bool, String> {
     let word = String::from_utf8_lossy(word);
     let Some((name, value)) = word.split_once('=') else { return Ok(false) };
@@ -263,7 +263,7 @@ fn directory(bytes: &[u8]) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// The name of an account. It is looked up when a session begins.
+/// The name of an account, which is looked up when a session begins.
 fn account(bytes: &[u8]) -> Result<String, String> {
     match std::str::from_utf8(bytes) {
         Ok(name) if !name.is_empty() && !name.contains('\0') => Ok(name.to_owned()),

@@ -1,4 +1,4 @@
-//! Why a port cannot be listened on, and what to try.
+//! The error of a port that cannot be opened, with a hint.
 
 use std::io::ErrorKind;
 

@@ -1,4 +1,4 @@
-//! The certificate of the web's port, read again when its files change: a renewed one holds without a new start.
+//! The certificate of the web's port, read again when its files change, so that a renewed one needs no restart.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,6 @@ use crate::limits::NETWORKS_LOOK;
 use crate::log::{Log, escaped};
 use crate::version::Version;
 
-/// The files, and what was read of them.
 pub(crate) struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
@@ -27,8 +26,8 @@ impl CertificateFiles {
         files
     }
 
-    /// Looks at the files, now and then or at once, and has a new certificate hold for connections that come from now on. Until certificate
-    /// and key fit each other, those from before hold.
+    /// Looks at the files, now and then or `at_once`, and uses a new certificate for later connections. Until
+    /// certificate and key match, the earlier ones stay.
     pub(crate) fn look(&mut self, at_once: bool, log: &Log) {
         if !at_once && self.looked.elapsed() < NETWORKS_LOOK {
             return;

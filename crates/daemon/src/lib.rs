@@ -43,7 +43,7 @@ mod web;
 
 pub use allowance::KeyLimits;
 pub use haul_web::token::{Condition, Number};
-pub use log::{Form, WriteLine};
+pub use log::{Form, WriteLine, last_line, lost_lines};
 pub use serve::{Options, Signals, serve};
 pub use tokens::{Lifetime, Shown, TokenOptions, issue, narrow, revoke, show};
 pub use web::WebOptions;

@@ -1,4 +1,4 @@
-//! The ports of the daemon. It opens them itself, or systemd holds some of them for it (sd_listen_fds(3)).
+//! The ports of the daemon: it opens them itself, or systemd holds some for it (sd_listen_fds(3)).
 
 use std::net::SocketAddr;
 
@@ -8,16 +8,13 @@ use listenfd::ListenFd;
 
 use crate::bind_error::bind_error;
 
-/// Where the port comes from.
 #[derive(Debug)]
 pub(crate) enum Port {
-    /// The daemon has opened it.
     Opened(Listener),
-    /// Another program holds it, and had it before this daemon began: one socket, or one for each of some addresses.
+    /// Another program holds the port since before this daemon began: one socket, or one for each of some addresses.
     HandedOver(Listener, Vec<Listener>),
 }
 
-/// The sockets that another program holds.
 #[derive(Debug, Default)]
 pub(crate) struct Handed {
     pub(crate) haul: Vec<Listener>,
@@ -25,10 +22,10 @@ pub(crate) struct Handed {
     pub(crate) https: Vec<Listener>,
 }
 
-/// The sockets that this process was given, by their names. Any other name than `http` and `https` is haul's own port: a unit with one
-/// socket need not name it.
+/// The sockets that this process was given, by their names. Any name but `http` and `https` is haul's own port: a unit
+/// with one socket need not name it.
 pub(crate) fn handed() -> Result<Handed, Error> {
-    // The names go with the descriptors when they are taken.
+    // The names vanish when the descriptors are taken.
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     by_name(ListenFd::from_env(), &names)
 }
@@ -53,7 +50,8 @@ fn by_name(mut sockets: ListenFd, names: &str) -> Result<Handed, Error> {
     Ok(handed)
 }
 
-/// Takes the sockets that were handed over, or opens this address. Without an address, it opens this port at every address.
+/// Takes the sockets that were handed over, or opens this address. Without an address, opens this port at every
+/// address.
 pub(crate) fn port(handed: Vec<Listener>, listen: Option<SocketAddr>, port: u16) -> Result<Port, Error> {
     let mut handed = handed.into_iter();
     match (handed.next(), listen) {

@@ -1,15 +1,20 @@
-//! Lines of the log, each with its time. Whatever a peer called itself, they are safe for a terminal.
+//! Writes lines of the log, each with its time, and safe for a terminal whatever a peer called itself.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use haul_net::PublicKey;
+use haul_web::Answered;
 
-use crate::limits::{LOGGED_BYTES_PER_KEY_AND_MINUTE, MAX_LINE_BYTES, MAX_SOON_BYTES, REFUSALS_LOGGED_PER_MINUTE};
+use crate::limits::{
+    ENTRY_BYTES_PER_KEY_AND_MINUTE, LOGGED_BYTES_PER_KEY_AND_MINUTE, MAX_LINE_BYTES, MAX_SOON_BYTES,
+    REFUSALS_LOGGED_PER_MINUTE,
+};
 
-/// Takes a line of the log, with its line feed. It has to return at once, because threads of handshakes and sessions
+/// Takes a line of the log with its line feed. It has to return at once, because threads of handshakes and sessions
 /// call it.
 pub type WriteLine = dyn Fn(String) + Send + Sync;
 
@@ -19,35 +24,68 @@ pub enum Form {
     /// The time, and words.
     #[default]
     Text,
-    /// One JSON object a line: `time`, `level` (`info` or `warning`), `message`, and where they are known `key`, `session`, `client`. The end
-    /// of a session has `files`, `bytes`, `failed` and `took_ms`.
+    /// One JSON object a line: `time`, `level` (`info`, `warning`, `error`), `event`, `message`, and what is known of
+    /// whom it is about: `key`, `name`, `address`, `class`, `session`. Each event has further fields of its own.
     Json,
 }
 
-/// Whose session a line is about.
-pub(crate) struct Visitor<'a> {
-    pub(crate) key: &'a PublicKey,
-    pub(crate) number: u64,
-    pub(crate) who: &'a str,
+/// The client of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Client {
+    /// The name in the list, or else the key.
+    pub(crate) name: String,
+    pub(crate) from: SocketAddr,
+    /// The network class of its address.
+    pub(crate) class: Option<String>,
 }
 
-/// A line, before it has a form.
-struct Entry<'a> {
-    text: &'a str,
-    /// The operator should look at it.
-    matters: bool,
-    key: Option<&'a PublicKey>,
-    session: Option<&'a Visitor<'a>>,
-    numbers: &'a [(&'static str, u64)],
-}
-
-impl<'a> Entry<'a> {
-    fn new(text: &'a str, matters: bool) -> Self {
-        Self { text, matters, key: None, session: None, numbers: &[] }
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, from, class } = self;
+        match class {
+            Some(class) => write!(f, "{name} ({from}, class {class})"),
+            None => write!(f, "{name} ({from})"),
+        }
     }
 }
 
-/// The log of the daemon.
+/// The session that a line is about.
+pub(crate) struct Visitor<'a> {
+    pub(crate) key: &'a PublicKey,
+    pub(crate) number: u64,
+    pub(crate) who: &'a Client,
+}
+
+/// The value of a field in JSON.
+#[derive(Clone, Debug)]
+pub(crate) enum Field {
+    Number(u64),
+    /// Text, in which a terminal obeys nothing any more.
+    Text(String),
+}
+
+/// What a line has besides its words.
+pub(crate) type Fields = [(&'static str, Field)];
+
+struct Entry<'a> {
+    /// What happened, in one word.
+    event: &'static str,
+    text: &'a str,
+    /// The operator should look at the line.
+    matters: bool,
+    key: Option<&'a PublicKey>,
+    from: Option<SocketAddr>,
+    session: Option<&'a Visitor<'a>>,
+    fields: &'a Fields,
+}
+
+impl<'a> Entry<'a> {
+    /// A line about the daemon itself.
+    fn new(text: &'a str, matters: bool) -> Self {
+        Self { event: "daemon", text, matters, key: None, from: None, session: None, fields: &[] }
+    }
+}
+
 pub(crate) struct Log {
     write: Box<WriteLine>,
     form: Form,
@@ -63,7 +101,6 @@ impl Log {
         Log { write, form, quiet, minute: Mutex::default(), soon: Mutex::default() }
     }
 
-    /// Whether ordinary events are left out.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
@@ -75,21 +112,23 @@ impl Log {
         }
     }
 
-    /// Logs an ordinary event of which there may be thousands in a second: with the next [`Log::flush`]. A line of its
-    /// own wakes the thread that writes, which costs more than a small answer.
+    /// Logs an ordinary event with the next [`Log::flush`]: a line of its own wakes the thread that writes, which costs
+    /// more than a small answer.
     pub(crate) fn say_soon(&self, text: &str) {
         if self.quiet {
             return;
         }
-        let line = self.line(&Entry::new(text, false));
+        self.put_soon(&self.line(&Entry::new(text, false)));
+    }
+
+    fn put_soon(&self, line: &str) {
         let mut soon = self.soon.lock().unwrap_or_else(PoisonError::into_inner);
-        soon.push_str(&line);
+        soon.push_str(line);
         if soon.len() >= MAX_SOON_BYTES {
             (self.write)(std::mem::take(&mut *soon));
         }
     }
 
-    /// Writes the lines that wait.
     pub(crate) fn flush(&self) {
         let soon = std::mem::take(&mut *self.soon.lock().unwrap_or_else(PoisonError::into_inner));
         if !soon.is_empty() {
@@ -102,12 +141,43 @@ impl Log {
         if matters { self.warn(text) } else { self.say(text) }
     }
 
-    /// Logs a warning, for the operator to look at.
     pub(crate) fn warn(&self, text: &str) {
         self.put(&Entry::new(text, true));
     }
 
+    /// Logs the answer to a request of the web.
+    pub(crate) fn request(&self, text: &str, request: &Answered) {
+        if self.quiet {
+            return;
+        }
+        let Answered { name, from, class, method, path, status, bytes, took } = request;
+        let direction = if method == "GET" || method == "HEAD" { "read" } else { "none" };
+        let mut fields = vec![
+            ("direction", Field::text(direction)),
+            ("method", Field::text(method)),
+            ("path", Field::text(path)),
+            ("status", Field::Number((*status).into())),
+            ("bytes", Field::Number(*bytes)),
+            ("took_ms", Field::ms(*took)),
+        ];
+        fields.extend(name.as_ref().map(|name| ("name", Field::text(name))));
+        fields.extend(class.as_ref().map(|class| ("class", Field::text(class))));
+        let entry = Entry { event: "request", from: Some(*from), fields: &fields, ..Entry::new(text, false) };
+        self.put_soon(&self.line(&entry));
+    }
+
+    /// Logs what clients have to know. Text goes to standard output, where it can be copied; JSON has it in the log.
+    pub(crate) fn introduce(&self, text: &str, fields: &Fields) -> bool {
+        let in_log = self.form == Form::Json;
+        if in_log {
+            self.put(&Entry { event: "identity", fields, ..Entry::new(text, false) });
+        }
+        in_log
+    }
+
     fn put(&self, entry: &Entry<'_>) {
+        // Lines that wait are older.
+        self.flush();
         (self.write)(self.line(entry));
     }
 
@@ -122,28 +192,44 @@ impl Log {
         }
     }
 
-    /// Logs a warning about a peer whose key is not in the list.
-    pub(crate) fn warn_of_stranger(&self, text: &str) {
+    /// Logs that a peer whose key is not in the list was refused.
+    pub(crate) fn refused_stranger(&self, text: &str, key: &PublicKey, from: SocketAddr) {
         if self.minute().has_room_for_stranger(Instant::now()) {
-            self.warn(text);
+            let (key, from) = (Some(key), Some(from));
+            self.put(&Entry { event: "refused", key, from, ..Entry::new(text, true) });
         }
     }
 
-    /// Logs what a key of the list did, as a warning if it matters.
-    pub(crate) fn tell_of(&self, key: &PublicKey, text: &str, matters: bool) {
-        self.put_of(key, &Entry { key: Some(key), ..Entry::new(text, matters) });
+    /// Logs that a key of the list was turned away.
+    pub(crate) fn turned_away(&self, text: &str, key: &PublicKey, from: SocketAddr) {
+        let (known, from) = (Some(key), Some(from));
+        self.put_of(key, &Entry { event: "refused", key: known, from, ..Entry::new(text, true) });
     }
 
-    /// The same of one of its sessions. `numbers` are fields of their own in JSON.
+    /// Logs what happened in a session, as a warning if it matters. `fields` stand in JSON alone.
     pub(crate) fn tell_of_session(
         &self,
         visitor: &Visitor<'_>,
-        text: &str,
+        (event, text): (&'static str, &str),
         matters: bool,
-        numbers: &[(&'static str, u64)],
+        fields: &Fields,
     ) {
-        let (key, session) = (Some(visitor.key), Some(visitor));
-        self.put_of(visitor.key, &Entry { text, matters, key, session, numbers });
+        let (key, session, from) = (Some(visitor.key), Some(visitor), Some(visitor.who.from));
+        self.put_of(visitor.key, &Entry { event, text, matters, key, from, session, fields });
+    }
+
+    /// Logs one entry of a copy. False: the key has filled what entries may take of the log in this minute.
+    pub(crate) fn tell_of_entry(&self, visitor: &Visitor<'_>, text: &str, matters: bool, fields: &Fields) -> bool {
+        if self.quiet && !matters {
+            return true;
+        }
+        let (key, session, from) = (Some(visitor.key), Some(visitor), Some(visitor.who.from));
+        let line = self.line(&Entry { event: "file", text, matters, key, from, session, fields });
+        let has_room = self.minute().has_room_for_entry(visitor.key, line.len(), Instant::now());
+        if has_room {
+            self.put_soon(&line);
+        }
+        has_room
     }
 
     fn put_of(&self, key: &PublicKey, entry: &Entry<'_>) {
@@ -153,7 +239,10 @@ impl Log {
         let line = self.line(entry);
         let room = self.minute().room_for(key, line.len(), Instant::now());
         match room {
-            Room::Enough => (self.write)(line),
+            Room::Enough => {
+                self.flush();
+                (self.write)(line);
+            }
             Room::NoMore => {
                 self.warn(&format!("the key {key} causes more than is logged in a minute; the rest is left out"))
             }
@@ -166,14 +255,16 @@ impl Log {
     }
 }
 
-/// How much peers have caused in this minute. No peer may fill the disk of the log, or hide behind the lines of
-/// another peer.
+/// The bytes that peers have caused in this minute. No peer may fill the disk of the log, or hide behind the lines of
+/// another.
 #[derive(Default)]
 struct Minute {
     begun: Option<Instant>,
     strangers: u32,
     /// Bytes for each key of the list.
     keys: HashMap<PublicKey, usize>,
+    /// The same for entries of its copies.
+    entries: HashMap<PublicKey, usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +292,16 @@ impl Minute {
         if *logged > LOGGED_BYTES_PER_KEY_AND_MINUTE { Room::NoMore } else { Room::Enough }
     }
 
+    fn has_room_for_entry(&mut self, key: &PublicKey, bytes: usize, now: Instant) -> bool {
+        self.begin(now);
+        let logged = self.entries.entry(*key).or_default();
+        let has_room = *logged + bytes <= ENTRY_BYTES_PER_KEY_AND_MINUTE;
+        if has_room {
+            *logged += bytes;
+        }
+        has_room
+    }
+
     fn begin(&mut self, now: Instant) {
         if self.begun.is_none_or(|begun| now.duration_since(begun) >= MINUTE) {
             *self = Minute { begun: Some(now), ..Minute::default() };
@@ -218,20 +319,74 @@ fn json_line(now: SystemTime, entry: &Entry<'_>) -> String {
     let mut object = serde_json::Map::new();
     let mut add = |name: &str, value: serde_json::Value| drop(object.insert(name.to_owned(), value));
     add("time", timestamp(now).into());
-    add("level", if entry.matters { "warning" } else { "info" }.into());
+    let level = match (entry.event, entry.matters) {
+        ("error", _) => "error",
+        (_, true) => "warning",
+        (_, false) => "info",
+    };
+    add("level", level.into());
     if let Some(key) = entry.key {
         add("key", key.to_string().into());
     }
+    add("event", entry.event.into());
+    if let Some(from) = entry.from {
+        add("address", from.to_string().into());
+    }
     if let Some(Visitor { number, who, .. }) = entry.session {
         add("session", (*number).into());
-        add("client", cut(who).into());
+        add("client", cut(&who.to_string()).into());
+        add("name", cut(&who.name).into());
+        if let Some(class) = &who.class {
+            add("class", cut(class).into());
+        }
     }
-    add("message", cut(entry.text).into());
-    entry.numbers.iter().for_each(|(name, number)| add(name, (*number).into()));
+    // The level says it.
+    add("message", cut(entry.text.trim_start_matches("warning: ")).into());
+    for (name, field) in entry.fields {
+        add(
+            name,
+            match field {
+                Field::Number(number) => (*number).into(),
+                Field::Text(text) => text.as_str().into(),
+            },
+        );
+    }
     format!("{}\n", serde_json::Value::Object(object))
 }
 
-/// Safe for a terminal, and cut where a peer sent a very long path.
+impl Field {
+    /// Text of a peer, cut and safe for a terminal.
+    pub(crate) fn text(text: &str) -> Self {
+        Self::Text(cut(text))
+    }
+
+    pub(crate) fn ms(time: Duration) -> Self {
+        Self::Number(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// An error that ended the daemon, as the last line of a log in JSON.
+pub fn last_line(what: &str, cause: Option<&str>, hint: Option<&str>, exit_code: u8) -> String {
+    let fields = [("cause", cause), ("hint", hint)];
+    let fields = fields.into_iter().filter_map(|(name, text)| Some((name, Field::text(text?))));
+    let fields: Vec<_> = fields.chain([("exit_code", Field::Number(exit_code.into()))]).collect();
+    let entry = Entry { event: "error", fields: &fields, ..Entry::new(what, true) };
+    json_line(SystemTime::now(), &entry)
+}
+
+/// The line that stands for lines that nobody read, in this form.
+pub fn lost_lines(form: Form, lost: u64) -> String {
+    let text = format!("{lost} lines of the log were lost here: nobody read them");
+    match form {
+        Form::Text => format!("{text}\n"),
+        Form::Json => {
+            let fields = [("lost", Field::Number(lost))];
+            json_line(SystemTime::now(), &Entry { event: "lost", fields: &fields, ..Entry::new(&text, true) })
+        }
+    }
+}
+
+/// Makes text safe for a terminal, and cuts it where a peer sent a very long path.
 fn cut(text: &str) -> String {
     let end = (0..=MAX_LINE_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     let told = &text[..end];
@@ -239,7 +394,7 @@ fn cut(text: &str) -> String {
     format!("{}{more}", escaped(told.as_bytes()))
 }
 
-/// The bytes as text of one line. A terminal obeys nothing in it.
+/// The bytes as one line of text, in which a terminal obeys nothing.
 pub(crate) fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -281,6 +436,8 @@ fn date(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -331,17 +488,61 @@ mod tests {
     #[test]
     fn a_line_of_json_has_what_is_known_in_fields() {
         let key = PublicKey([1; 32]);
-        let visitor = Visitor { key: &key, number: 7, who: "alice (\u{1b}[1m)" };
+        let from = "10.0.0.1:5000".parse().unwrap();
+        let who = Client { name: "alice \u{1b}[1m".to_owned(), from, class: Some("inside".to_owned()) };
+        let visitor = Visitor { key: &key, number: 7, who: &who };
+        let fields = [("bytes", Field::Number(5)), ("path", Field::text("a\nb"))];
+        let (session, from) = (Some(&visitor), Some(from));
         let entry =
-            Entry { key: Some(&key), session: Some(&visitor), numbers: &[("bytes", 5)], ..Entry::new("a\nb", true) };
+            Entry { event: "file", key: Some(&key), session, from, fields: &fields, ..Entry::new("a\nb", true) };
         let line = json_line(UNIX_EPOCH, &entry);
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         let expected = serde_json::json!({
-            "time": "1970-01-01T00:00:00.000Z", "level": "warning", "key": key.to_string(), "session": 7,
-            "client": "alice (\\u{1b}[1m)", "message": "a\\u{a}b", "bytes": 5,
+            "time": "1970-01-01T00:00:00.000Z", "level": "warning", "event": "file", "key": key.to_string(),
+            "session": 7, "client": "alice \\u{1b}[1m (10.0.0.1:5000, class inside)", "name": "alice \\u{1b}[1m", "address": "10.0.0.1:5000", "class": "inside",
+            "message": "a\\u{a}b", "bytes": 5, "path": "a\\u{a}b",
         });
         assert_eq!((value, line.matches('\n').count()), (expected, 1));
-        let line = json_line(UNIX_EPOCH, &Entry::new("listening", false));
-        assert_eq!(line, "{\"level\":\"info\",\"message\":\"listening\",\"time\":\"1970-01-01T00:00:00.000Z\"}\n");
+        let line = json_line(UNIX_EPOCH, &Entry::new("warning: listening", true));
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let expected = serde_json::json!({
+            "time": "1970-01-01T00:00:00.000Z", "level": "warning", "event": "daemon", "message": "listening",
+        });
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn each_line_of_a_log_in_json_is_an_object() {
+        let lines = [last_line("no \u{1b}port", Some("it is taken"), None, 10), lost_lines(Form::Json, 3)];
+        let values = lines.map(|line| {
+            assert_eq!(line.matches('\n').count(), 1, "{line}");
+            serde_json::from_str::<serde_json::Value>(&line).unwrap()
+        });
+        let field = |value: usize, name: &str| values[value][name].clone();
+        assert_eq!((field(0, "level"), field(0, "exit_code")), ("error".into(), 10.into()));
+        assert_eq!((field(0, "message"), field(0, "cause")), ("no \\u{1b}port".into(), "it is taken".into()));
+        assert_eq!((field(1, "event"), field(1, "lost")), ("lost".into(), 3.into()));
+    }
+
+    #[test]
+    fn entries_of_one_key_fill_neither_the_disk_nor_the_room_of_another() {
+        let (mut minute, now) = (Minute::default(), Instant::now());
+        let (busy, other) = (PublicKey([1; 32]), PublicKey([2; 32]));
+        let logged = (0..1_000_000).filter(|_| minute.has_room_for_entry(&busy, 200, now)).count();
+        assert_eq!(logged, ENTRY_BYTES_PER_KEY_AND_MINUTE / 200);
+        assert!(minute.has_room_for_entry(&other, 200, now));
+        assert_eq!(minute.room_for(&busy, 100, now), Room::Enough, "how its session ends is logged all the same");
+        assert!(minute.has_room_for_entry(&busy, 200, now + MINUTE));
+    }
+
+    #[test]
+    fn lines_that_wait_stand_before_what_happened_later() {
+        let lines = Arc::new(Mutex::new(String::new()));
+        let written = Arc::clone(&lines);
+        let log = Log::new(false, Form::Text, Box::new(move |line| written.lock().unwrap().push_str(&line)));
+        log.say_soon("first");
+        log.say("second");
+        let lines = lines.lock().unwrap();
+        assert!(lines.find("first") < lines.find("second") && lines.contains("first"), "{lines}");
     }
 }

@@ -1,7 +1,7 @@
 //! Warns in advance of lines in the list that will let nobody in, or that let somebody in as root.
 //!
-//! The decision is made when a session begins (`serve.rs`); these warnings are for the log only. They come from a
-//! single thread. So a file server or a directory of accounts that hangs holds up nothing else.
+//! The decision is made when a session begins (`serve.rs`). The warnings come from a single thread, so a file server or
+//! a directory of accounts that hangs holds up nothing else.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -25,7 +25,7 @@ pub(crate) struct Lookout {
     find_account: FindAccount,
     say: Say,
     task: Mutex<Task>,
-    /// Warnings of lines that may let somebody in, and have been said.
+    /// The warnings, already given, about lines that may let somebody in.
     told: Mutex<HashSet<String>>,
 }
 
@@ -41,7 +41,7 @@ impl Lookout {
         Arc::new(Lookout { own, list, find_account, say, task: Mutex::default(), told: Mutex::default() })
     }
 
-    /// Has a list examined by the thread. Waits for nothing.
+    /// Gives a list to the thread, without waiting.
     pub(crate) fn look_at(self: &Arc<Self>, list: Arc<List>) {
         let mut task = self.task();
         task.waiting = Some(list);
@@ -63,7 +63,7 @@ impl Lookout {
         }
     }
 
-    /// Says at once what is to be said of a list.
+    /// Gives the warnings of a list at once.
     pub(crate) fn warn_of(&self, list: &List) {
         self.tell_new(warnings(list, &mut self.look_up_once()));
     }
@@ -120,7 +120,7 @@ impl Lookout {
     }
 }
 
-/// What an operator may not have meant, in the order of the lines.
+/// The warnings, in the order of the lines.
 fn warnings(list: &List, find_account: FindInTurn<'_>) -> Vec<String> {
     let mut lines: Vec<_> = list.grants().collect();
     lines.sort_by_key(|authorized| authorized.line);
@@ -147,8 +147,8 @@ fn warnings(list: &List, find_account: FindInTurn<'_>) -> Vec<String> {
     lines.into_iter().flat_map(of_line).collect()
 }
 
-/// Why the directory of a line cannot be used, as far as the start shows it. Links on the way are refused: another
-/// key may be able to write in the directory where a link stands.
+/// Why the directory of a line cannot be used, as far as the start shows it. A link on the way is refused: another key
+/// may be able to write where it stands.
 fn wrong_root(root: &Path) -> Option<String> {
     match (haul_transfer::open_root(root), root.canonicalize()) {
         (Ok(_), _) => None,

@@ -1,5 +1,5 @@
-//! The network classes of the daemon, as they stand in their files: read again when a file changes. A file that is wrong
-//! changes nothing.
+//! The network classes of the daemon in their files, which are read again when they change. A wrong file changes
+//! nothing.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,22 +16,21 @@ use crate::limits::{NETWORKS_LOOK, OBSERVED_WRITE};
 use crate::log::Log;
 use crate::version::Version;
 
-/// The files, and what was last read of them.
 pub(crate) struct NetworkFiles {
     files: Vec<PathBuf>,
     versions: Vec<Option<Version>>,
     own: OwnNetworks,
     looked: Instant,
     policies: Arc<Policies>,
-    /// Where what was observed is kept, and when it was last written down.
+    /// The file for observations, and the last time that it was written.
     observed: Option<PathBuf>,
     written: Instant,
 }
 
 impl NetworkFiles {
-    /// Reads and judges the files. The one that an option names has to be there.
+    /// Reads and judges the files. A file that an option names must exist.
     pub(crate) fn open(named: Option<&PathBuf>, log: &Arc<Log>) -> Result<NetworkFiles, Error> {
-        let bad = |why: String| Error::new(Fault::Usage, why).try_this("docs/networks.md shows what a class may hold");
+        let bad = |why: String| Error::new(Fault::Usage, why).try_this("haul-networks(5) shows what a class may hold");
         let surroundings = Surroundings::of_process();
         let observed = networks_observed::file(&surroundings);
         let mut files = surroundings.network_files;
@@ -52,12 +51,12 @@ impl NetworkFiles {
         Ok(NetworkFiles { files, versions, own, looked, policies, observed, written })
     }
 
-    /// The policies that hold, whatever the files become.
+    /// The policies in force, whatever the files become.
     pub(crate) fn policies(&self) -> Arc<Policies> {
         Arc::clone(&self.policies)
     }
 
-    /// Writes down what was observed of connections that have ended, now and then, or `at_once`.
+    /// Writes the observations of ended connections, now and then, or `at_once`.
     pub(crate) fn write_down(&mut self, at_once: bool, log: &Log) {
         if !at_once && self.written.elapsed() < OBSERVED_WRITE {
             return;
@@ -67,13 +66,13 @@ impl NetworkFiles {
         let Some(file) = self.observed.as_ref().filter(|_| !new.is_empty()) else { return };
         if let Err(error) = networks_observed::add(file, &new) {
             log.warn(&format!("cannot write down what was observed of networks, {}: {error}", file.display()));
-            // It is said once.
+            // The error is logged once.
             self.observed = None;
         }
     }
 
-    /// Looks at the files and at this host's own networks, now and then or at once, and has what is new hold from now on. True: other
-    /// classes hold.
+    /// Looks at the files and at this host's own networks, now and then or `at_once`, and puts changes into force.
+    /// True: the classes have changed.
     pub(crate) fn look(&mut self, at_once: bool, log: &Log) -> bool {
         if !at_once && self.looked.elapsed() < NETWORKS_LOOK {
             return false;
@@ -107,12 +106,12 @@ fn versions(files: &[PathBuf]) -> Vec<Option<Version>> {
     files.iter().map(|file| fs::metadata(file).ok().map(|metadata| Version::of(&metadata))).collect()
 }
 
-/// What the kernel does not grant of a class stands in the log once, however many connections ask for it.
+/// Logs once what the kernel does not grant of a class, however many connections ask for it.
 pub(crate) fn telling(policies: Policies, log: &Arc<Log>) -> Policies {
     let (log, told) = (Arc::clone(log), Mutex::new(HashSet::new()));
     policies.telling(move |granted| {
         for setting in granted.falls_short() {
-            // One line for each option and class, at most.
+            // At most one line for each option and class.
             let is_new = told.lock().unwrap_or_else(PoisonError::into_inner).insert((
                 granted.class.clone(),
                 setting.what,

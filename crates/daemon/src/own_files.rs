@@ -1,5 +1,6 @@
-//! Keeps clients away from the daemon's own files, and from those of its user's `haul`. A client that reads a private key can pose as its
-//! holder. A client that writes a list, a setting or what haul remembers can let anybody in, or have programs run.
+//! Keeps clients away from the daemon's own files, and from those of its user's `haul`. A client that reads a private
+//! key can pose as its holder; one that writes a list, a setting or haul's state can let anybody in, or make programs
+//! run.
 
 use std::collections::HashSet;
 use std::fs::{self, File, Metadata};
@@ -13,40 +14,39 @@ use haul_transfer::{Grant, Surroundings};
 
 use crate::log::escaped;
 
-/// Where these files are, as the daemon was told.
+/// The paths of these files, as the daemon was told.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnPaths(Vec<(PathBuf, Harm)>);
 
-/// What a client could do with a file.
+/// The harm that a client could do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Harm {
-    /// Whoever reads it has a key.
+    /// A client who reads it has a key.
     Read,
-    /// The same of a key that need not exist. Its directory counts for itself.
+    /// [`Harm::Read`] for a key that need not exist. Its directory counts for itself.
     ReadWhereThere,
-    /// Whoever replaces it decides what haul does. Whoever reads it learns what its mode hides from others.
+    /// A client who replaces it decides what haul does. A client who reads it learns what its mode hides from others.
     Written,
 }
 
 impl OwnPaths {
-    /// The daemon's private key and its list of keys.
     pub(crate) fn new(identity: &Path, list: &Path) -> Self {
         Self(vec![(identity.to_owned(), Harm::Read), (list.to_owned(), Harm::Written)])
     }
 
-    /// Also the key of a certificate.
+    /// Adds the key of a certificate.
     pub(crate) fn with_secret(mut self, file: Option<&Path>) -> Self {
         self.0.extend(file.map(|file| (file.to_owned(), Harm::Read)));
         self
     }
 
-    /// Also a file that the daemon obeys.
+    /// Adds a file that the daemon obeys.
     pub(crate) fn with_obeyed(mut self, file: Option<&Path>) -> Self {
         self.0.extend(file.map(|file| (file.to_owned(), Harm::Written)));
         self
     }
 
-    /// Also what haul keeps for the account of the daemon: another copy of that account would obey it.
+    /// Adds the files that haul keeps for the daemon's account: another copy of it would obey them.
     pub(crate) fn with_those_of(mut self, surroundings: &Surroundings) -> Self {
         let Surroundings { config, state, runtime, cache, policy_files, network_files, .. } = surroundings;
         self.0.extend(surroundings.config_file("id_ed25519").map(|file| (file, Harm::ReadWhereThere)));
@@ -63,7 +63,7 @@ impl OwnPaths {
         self
     }
 
-    /// Looks up where the files are now.
+    /// Finds where the files are now.
     pub(crate) fn find(&self) -> OwnFiles {
         let found = self.0.iter().filter_map(|(path, harm)| {
             let own = Whereabouts::of(path);
@@ -77,18 +77,17 @@ impl OwnPaths {
     }
 }
 
-/// The files, and where they are.
 #[derive(Debug)]
 pub(crate) struct OwnFiles(Vec<(Whereabouts, Harm)>);
 
-/// The number of an account, by its name. `None`: there is no such account. The look-up may take a while.
+/// Finds the number of an account by its name. `None`: there is no such account. The look-up may take a while.
 pub(crate) type FindAccount<'a> = &'a mut dyn FnMut(&str) -> io::Result<Option<u32>>;
 
 impl OwnFiles {
-    /// Returns why this grant must not be given. `None`: it reaches none of the files.
+    /// Returns why this grant must not be given; `None` if it reaches none of the files.
     ///
-    /// A grant with an account is harmless if the account is neither root nor the owner of the files: the kernel
-    /// denies it reading the keys and writing the others (`haul_transfer::own`).
+    /// A grant with an account is harmless if the account is neither root nor the owner of the files: the kernel denies
+    /// it reading the keys and writing the others (`haul_transfer::own`).
     pub(crate) fn within_reach(&self, grant: &Grant, find_account: FindAccount<'_>) -> Option<String> {
         // A missing directory may exist later, when a session begins to work in it.
         let opened = fs::metadata(root_of(grant)).ok().map(|metadata| node(&metadata));
@@ -115,7 +114,7 @@ impl OwnFiles {
         Ok(reached.filter(|_| grant.user.is_none() || !self.is_denied(uid)))
     }
 
-    /// Why a directory must not be shown on the web. Else the files in it that are not shown, by their paths without links.
+    /// Why a directory must not be shown on the web. Otherwise the files in it to hide, by their paths without links.
     pub(crate) fn hidden_in(&self, root: &Path) -> Result<Vec<PathBuf>, String> {
         let grant = Grant { root: Some(root.to_owned()), read_only: true, clear: false, ..Grant::default() };
         let opened = fs::metadata(root).ok().map(|metadata| node(&metadata));
@@ -124,7 +123,7 @@ impl OwnFiles {
             match own.is_beneath(root, opened) {
                 false => {}
                 true if *harm == Harm::Read => return Err(own.told("read", &grant)),
-                // Mounted there under another path: its path does not say what has to be hidden.
+                // The files are mounted there under another path, which does not say what to hide.
                 true if !own.names.iter().any(|name| name.starts_with(root)) => return Err(own.told("read", &grant)),
                 true => hidden.extend(own.names.iter().cloned()),
             }
@@ -157,13 +156,12 @@ fn root_of(grant: &Grant) -> &Path {
     grant.root.as_deref().unwrap_or(Path::new("/"))
 }
 
-/// The number that the system has for an account.
 pub(crate) fn uid_of(user: &str) -> io::Result<Option<u32>> {
     Ok(haul_transfer::account_named(user)?.map(|account| account.uid))
 }
 
-/// Where a file is: all directories that lead to it, and to each symbolic link on the way. Whoever may write in one
-/// of these directories can replace the file.
+/// The place of a file: all directories that lead to it, and to each symbolic link on the way. A user who may write in
+/// one of them can replace the file.
 #[derive(Debug)]
 struct Whereabouts {
     path: PathBuf,
@@ -171,11 +169,10 @@ struct Whereabouts {
     names: Vec<PathBuf>,
     /// The directories, by number: a directory that is mounted in two places counts once.
     directories: HashSet<Node>,
-    /// Why the file or a directory could not be examined. Then any directory may be one of them. Missing ones are
-    /// harmless.
+    /// Why the file or a directory could not be examined; then any directory may be one of them.
     unseen: Option<String>,
     owner: Option<u32>,
-    /// Its mode hides it from others.
+    /// The mode hides it from others.
     is_private: bool,
 }
 
@@ -200,7 +197,7 @@ impl Whereabouts {
         Whereabouts { path: file.to_owned(), names, directories, unseen, owner, is_private }
     }
 
-    /// Why its directory is no directory for a client who could do this.
+    /// Says why the grant's directory is refused to a client who could do this.
     fn told(&self, what: &str, grant: &Grant) -> String {
         let text = |path: &Path| escaped(path.as_os_str().as_encoded_bytes());
         let unseen = self.unseen.as_ref().map(|why| format!(" as far as can be seen ({why})")).unwrap_or_default();
@@ -216,7 +213,7 @@ impl Whereabouts {
         self.unseen.is_some() || self.owner == Some(uid)
     }
 
-    /// `opened` is the directory at the path `root`, if there is one.
+    /// Whether the file is beneath a directory. `opened` is the directory at the path `root`, if there is one.
     fn is_beneath(&self, root: &Path, opened: Option<Node>) -> bool {
         self.unseen.is_some()
             || self.names.iter().any(|name| name.starts_with(root))
@@ -224,10 +221,8 @@ impl Whereabouts {
     }
 }
 
-/// Readable for all.
 const OTHERS_READ: u32 = 0o004;
 
-/// Device and inode.
 type Node = (u64, u64);
 
 fn node(metadata: &Metadata) -> Node {
@@ -241,7 +236,7 @@ mod tests {
 
     use super::*;
 
-    /// `home/.config/haul` with both files, and a directory of data beside it.
+    /// Makes `home/.config/haul` with both files, and a directory of data beside it.
     fn home() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for name in ["home/.config/haul", "home/data", "keys", "lists"] {
@@ -323,7 +318,7 @@ mod tests {
         let refused = |name: &str| {
             [false, true].map(|read_only| own.within_reach(&grant(at(name), read_only, None), &mut uid_of).is_some())
         };
-        // Written it may be by none of these; read where that gives nobody a key, and others may read it.
+        // None of these may be writable. Reading is fine if it gives nobody a key, and others may read it.
         let table = [
             ("tls", [true, true]),
             ("home", [true, true]),

@@ -1,4 +1,4 @@
-//! What the key of a session may do: as the list had it when the session began, and anew for each further job.
+//! Tells what the key of a session may do: as the list had it when the session began, and anew for each further job.
 //!
 //! ```text
 //!   session thread   acts as the key's user, behind the fence of the key's directory: it cannot read the list
@@ -14,29 +14,28 @@ use haul_transfer::Grant;
 
 use crate::own_files::OwnFiles;
 
-/// A list on a file server may take a while. Whoever waits longer gets no further job.
+/// A list on a file server may take a while. A session that waits longer gets no further job.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a key may do, and what no key may reach.
+/// The rights of a key, and the files that no key may reach.
 pub(crate) struct Standing {
     pub(crate) grant: Grant,
     pub(crate) own: OwnFiles,
 }
 
-/// Knows what the key of one session may do.
 pub(crate) struct Registrar {
     standing: Mutex<Standing>,
     questions: SyncSender<SyncSender<Option<Standing>>>,
 }
 
 impl Registrar {
-    /// Of a session that begins like this. `look` looks anew, in a thread with the rights that the caller has now; `None`: the key is
-    /// not in the list. The thread ends with the registrar.
+    /// Starts with the standing at the session's beginning. `look` looks anew, in a thread with the rights that the
+    /// caller has now; `None`: the key is not in the list. The thread ends with the registrar.
     pub(crate) fn start(standing: Standing, look: impl Fn() -> Option<Standing> + Send + 'static) -> io::Result<Self> {
         let (questions, asked) = sync_channel::<SyncSender<Option<Standing>>>(1);
         let answer = move || {
             for asker in asked {
-                // Nobody may wait for it any more.
+                // The asker may have stopped waiting.
                 let _ = asker.try_send(look());
             }
         };
@@ -44,12 +43,12 @@ impl Registrar {
         Ok(Self { standing: Mutex::new(standing), questions })
     }
 
-    /// As it was last seen.
+    /// The standing as last seen.
     pub(crate) fn standing(&self) -> MutexGuard<'_, Standing> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks anew. `None`: the key may do nothing any more, or nobody knows in time.
+    /// Looks anew. `None`: the key may do nothing any more, or the answer did not come in time.
     pub(crate) fn ask_again(&self) -> Option<Grant> {
         let (says, answer) = sync_channel(1);
         self.questions.try_send(says).ok()?;
@@ -82,7 +81,7 @@ mod tests {
         *list.lock().unwrap() = None;
         assert_eq!(registrar.ask_again(), None);
         drop(registrar);
-        // Its thread has the list until it ends.
+        // The thread holds the list until it ends.
         while Arc::strong_count(&list) > 1 {
             std::thread::yield_now();
         }

@@ -1,12 +1,11 @@
 //! Tokens that the operator has revoked: a file with a number on each line, beside the list of keys.
 
 use std::collections::HashSet;
-use std::fs::OpenOptions;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use haul_transfer::own;
 use haul_web::token::Number;
 
 use crate::authority;
@@ -24,7 +23,7 @@ pub(crate) struct Revoked {
 struct Held {
     numbers: HashSet<Number>,
     version: Option<Version>,
-    /// Why the file was refused, so that the log says it once. Then no token counts.
+    /// The reason for the refusal of the file, so that it is logged once. A refused file makes every token void.
     refused: Option<String>,
 }
 
@@ -58,29 +57,25 @@ impl Revoked {
     }
 }
 
-/// Where the numbers are.
 pub(crate) fn file_beside(list: &Path) -> PathBuf {
     list.with_file_name("revoked_tokens")
 }
 
-/// Adds a number. False: it is there already.
+/// Adds a number. False: the file has it already.
 pub(crate) fn add(file: &Path, number: Number) -> io::Result<bool> {
-    let text = match authority::read_own(file, None) {
-        Ok(read) => read.map(|(_, text)| text).unwrap_or_default(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error),
-    };
+    // The file that was judged is the one that is written, whatever has its name meanwhile.
+    let mut file = own::open_to_append(file).map_err(authority::with_remedy)?;
+    let text = authority::text_of(&mut file)?;
     if parse(&text).0.contains(&number) {
         return Ok(false);
     }
     let begin = if text.is_empty() || text.ends_with(b"\n") { "" } else { "\n" };
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(file)?;
     file.write_all(format!("{begin}{number}\n").as_bytes())?;
     file.sync_all()?;
     Ok(true)
 }
 
-/// The numbers, and the lines that are none. Behind a number may be a comment.
+/// The numbers, and the invalid lines. A comment may stand behind a number.
 fn parse(text: &[u8]) -> (HashSet<Number>, Vec<usize>) {
     let (mut numbers, mut wrong) = (HashSet::new(), Vec::new());
     for (at, line) in String::from_utf8_lossy(text).lines().enumerate() {

@@ -21,7 +21,7 @@ use haul_net::{
 use haul_transfer::class_policy::ClassPolicy;
 use haul_transfer::own::Weight;
 use haul_transfer::standard_streams::Output;
-use haul_transfer::{Desk, Grant, Surroundings, Visit, trusted_keys};
+use haul_transfer::{Grant, LaneRendezvous, Surroundings, Visit, trusted_keys};
 use haul_wire::lane::Hello;
 
 use crate::allowance::{Allowance, Allowances};
@@ -29,7 +29,7 @@ use crate::authority::{self, Authority};
 use crate::authorized::Authorized;
 use crate::limits;
 use crate::listening::{self, Handed, Port};
-use crate::log::{Form, Log, WriteLine, escaped};
+use crate::log::{Client, Field, Form, Log, WriteLine, escaped};
 use crate::networks::NetworkFiles;
 use crate::own_files::OwnPaths;
 use crate::registrar::{Registrar, Standing};
@@ -44,7 +44,7 @@ pub struct Options {
     pub listen: Option<SocketAddr>,
     /// `--port PORT`, at every address.
     pub port: u16,
-    /// `--identity FILE`: the daemon's own key. It is made when it is missing.
+    /// `--identity FILE`: the daemon's own key, which is made if missing.
     pub identity: Option<PathBuf>,
     /// `--authorized-keys FILE`
     pub authorized_keys: Option<PathBuf>,
@@ -52,9 +52,11 @@ pub struct Options {
     pub check: bool,
     /// `--quiet`: only warnings are logged.
     pub quiet: bool,
+    /// `--log-files`: each entry of a copy has a line in the log.
+    pub log_files: bool,
     /// The form of the log: `--json`.
     pub form: Form,
-    /// `--paths auto|one|LIST`: which addresses are named to clients, and dialled from for them.
+    /// `--paths auto|one|LIST`: the addresses that are named to clients, and dialled from for them.
     pub paths: AskedPaths,
     /// `--networks FILE`: the network classes, instead of [`haul_transfer::network_classes::SYSTEM_FILE`].
     pub networks: Option<PathBuf>,
@@ -64,15 +66,16 @@ pub struct Options {
     pub class_policy: Option<PathBuf>,
 }
 
-/// What signals ask of the daemon.
+/// The wishes of signals.
 pub struct Signals<'a> {
-    /// It is to end.
+    /// Whether the daemon is to end.
     pub stop: &'a dyn Fn() -> bool,
-    /// It is to look at its files now. Each call takes the wish away.
+    /// Whether the daemon is to look at its files now. Each call takes the wish away.
     pub look: &'a dyn Fn() -> bool,
 }
 
-/// Serves until it is to stop. It prints to standard output what clients need to know, and gives the lines of the log to `log`.
+/// Serves until the signal to stop. Prints to standard output what clients need to know, and gives the lines of the log
+/// to `log`.
 pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> Result<(), Error> {
     let log = Arc::new(Log::new(options.quiet, options.form, log));
     haul_transfer::guard_process();
@@ -123,8 +126,9 @@ pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> R
             SystemTime::now(),
         ),
         surroundings,
-        desk: Arc::default(),
+        rendezvous: Arc::default(),
         sessions: Arc::default(),
+        logs_files: options.log_files,
         log: Arc::clone(&log),
     });
     let policies = networks.policies();
@@ -135,7 +139,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> R
         doors.map(|listener| open_door(listener, &house, Arc::clone(&policies))).collect::<Result<_, _>>()?;
     let mut web = web.open(policies, &house.identity, &log)?;
     if !options.quiet {
-        introduce(&house.identity.public(), address, &list);
+        introduce(&house.identity.public(), address, &list, &log);
     }
     for address in addresses {
         log.say(&format!("listening on {address}{held_by}"));
@@ -164,7 +168,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> R
     Ok(())
 }
 
-/// Whatever is read when it is needed is read now, so that the log tells what is wrong with it.
+/// Reads now all that is otherwise read when needed, so that the log tells what is wrong with it.
 fn look_now(options: &Options, authority: &Authority, log: &Log) {
     log.say("looking again at keys, certificate, network classes and policies");
     authority.list();
@@ -184,7 +188,7 @@ fn surroundings(options: &Options) -> Surroundings {
     surroundings
 }
 
-/// No key may reach these.
+/// The paths that no key may reach.
 fn own_paths(identity: &Path, list: &Path, web: &WebOptions, surroundings: &Surroundings) -> OwnPaths {
     let of_certificate = web.certificate_key.as_ref().or(web.certificate.as_ref());
     OwnPaths::new(identity, list)
@@ -194,9 +198,9 @@ fn own_paths(identity: &Path, list: &Path, web: &WebOptions, surroundings: &Surr
         .with_those_of(surroundings)
 }
 
-/// The policy that an option names has to be there.
+/// A policy that an option names must exist.
 fn check_class_policy(options: &Options, log: &Log) -> Result<(), Error> {
-    let bad = |why: String| Error::new(Fault::Usage, why).try_this("docs/classes.md shows what a policy may hold");
+    let bad = |why: String| Error::new(Fault::Usage, why).try_this("haul-policy(5) shows what a policy may hold");
     for file in surroundings(options).policy_files {
         match ClassPolicy::check(&file) {
             Ok(Some(told)) => log.say(&format!("policy {told}")),
@@ -210,7 +214,6 @@ fn check_class_policy(options: &Options, log: &Log) -> Result<(), Error> {
     Ok(())
 }
 
-/// State that all connections share.
 struct House {
     port: u16,
     paths: AskedPaths,
@@ -218,10 +221,11 @@ struct House {
     own: Arc<OwnPaths>,
     authority: Arc<Authority>,
     allowances: Allowances,
-    /// Of the account that the daemon runs as.
+    /// The surroundings of the daemon's account.
     surroundings: Surroundings,
-    desk: Arc<Desk>,
+    rendezvous: Arc<LaneRendezvous>,
     sessions: Arc<Sessions>,
+    logs_files: bool,
     log: Arc<Log>,
 }
 
@@ -237,10 +241,10 @@ fn open_door(listener: Listener, house: &Arc<House>, policies: Arc<Policies>) ->
 
 impl House {
     fn admits(&self, key: &PublicKey, from: SocketAddr, connection: &ShutdownHandle) -> bool {
-        let known = self.line(key).is_some() || self.desk.expects_key(key, &|| connection.is_shut_down());
+        let known = self.line(key).is_some() || self.rendezvous.expects_key(key, &|| connection.is_shut_down());
         if !known {
-            // The whole key, so that the operator can copy it into the list.
-            self.log.warn_of_stranger(&format!("refused {from}: the key {key} is not in the list"));
+            // The whole key lets the operator copy it into the list.
+            self.log.refused_stranger(&format!("refused {from}: the key {key} is not in the list"), key, from);
         }
         known
     }
@@ -252,21 +256,21 @@ impl House {
         Some(Authorized { grant: Grant { key: Some(*key), ..line.grant.clone() }, ..line.clone() })
     }
 
-    /// Called in the thread of the handshake. Its deadline still holds.
+    /// Receives a connection in the thread of the handshake. Its deadline still holds.
     fn receive(self: &Arc<Self>, mut stream: Stream, key: PublicKey, from: SocketAddr) {
-        match Desk::read_hello(&mut stream) {
+        match LaneRendezvous::read_hello(&mut stream) {
             Ok(hello @ (Hello::Lane(_) | Hello::Link { .. } | Hello::Control)) if stream.over_limit().is_some() => {
                 self.turn_away(stream, &key, from, hello == Hello::Control);
             }
             // A lane that no session expects is closed without a word.
-            Ok(Hello::Lane(hello)) => drop(self.desk.deliver(stream, &key, hello)),
-            Ok(Hello::Link { session }) => drop(self.desk.deliver_link(stream, &key, session)),
+            Ok(Hello::Lane(hello)) => drop(self.rendezvous.deliver(stream, &key, hello)),
+            Ok(Hello::Link { session }) => drop(self.rendezvous.deliver_link(stream, &key, session)),
             Ok(Hello::Control) => self.open_session(stream, key, from),
             Ok(Hello::OtherVersion(version)) => {
                 let text = format!("turned away {from}: it speaks version {version} of the protocol");
                 match self.line(&key) {
-                    Some(_) => self.log.tell_of(&key, &text, true),
-                    None => self.log.warn_of_stranger(&text),
+                    Some(_) => self.log.turned_away(&text, &key, from),
+                    None => self.log.refused_stranger(&text, &key, from),
                 }
                 haul_transfer::turn_away_version(stream, version);
             }
@@ -274,10 +278,10 @@ impl House {
         }
     }
 
-    /// Its network class has all the connections that it may have. Only a control channel can be told why.
+    /// Closes a connection whose network class has all that it may have. Only a control channel can be told why.
     fn turn_away(&self, stream: Stream, key: &PublicKey, from: SocketAddr, is_control: bool) {
         let why = stream.over_limit().map(ToString::to_string).unwrap_or_default();
-        self.log.tell_of(key, &format!("turned away {from}: {why}"), true);
+        self.log.turned_away(&format!("turned away {from}: {why}"), key, from);
         if is_control {
             let error = Error::new(Fault::Busy, "the daemon takes no more connections of your network")
                 .because(why)
@@ -287,14 +291,14 @@ impl House {
     }
 
     fn open_session(self: &Arc<Self>, stream: Stream, key: PublicKey, from: SocketAddr) {
-        // So the daemon notices when the client's host dies, whatever time-out the client asked for.
+        // The daemon then notices when the client's host dies, whatever time-out the client asked for.
         stream.tune(&Wanted::default(), haul_transfer::NEAR_RTT_US);
         let Some(Authorized { grant, limits, comment, .. }) = self.line(&key) else {
-            // The other host of a copy between two hosts may bring lanes, but start no session. So may who has left the list, as long as
-            // an earlier session has not ended.
+            // The other host of a copy between two hosts may bring lanes, but start no session. The same holds for a
+            // key that has left the list, until its earlier session has ended.
             let text =
                 format!("refused {from}: the key {key} is not in the list; it may bring lanes, but start no session");
-            self.log.warn_of_stranger(&text);
+            self.log.refused_stranger(&text, &key, from);
             let error = Error::new(Fault::Authentication, "the daemon does not let our key in")
                 .try_this("ask its operator to add it to the list of authorised keys: haul key show prints it");
             return haul_transfer::turn_away(stream, &error);
@@ -302,16 +306,13 @@ impl House {
         let name = if comment.is_empty() { key.to_string() } else { comment };
         let class = stream.class();
         let grant = narrowed(grant, &class);
-        let who = match class.name() {
-            Some(class) => format!("{name} ({from}, class {class})"),
-            None => format!("{name} ({from})"),
-        };
+        let who = Client { name, from, class: class.name().map(str::to_owned) };
         let allowance = self.allowances.of(&key, limits);
         let entered = self.sessions.enter(key, limits, stream.shutdown_handle()).map_err(no_room);
-        let place = match entered.and_then(|place| allowance.check(SystemTime::now()).map(|()| place)) {
+        let place = match entered {
             Ok(place) => place,
             Err(error) => {
-                self.log.tell_of(&key, &format!("turned away {who}: {}", error.what), true);
+                self.log.turned_away(&format!("turned away {who}: {}", error.what), &key, from);
                 return haul_transfer::turn_away(stream, &error);
             }
         };
@@ -331,7 +332,7 @@ impl House {
         stream: Stream,
         grant: &Grant,
         allowance: Arc<Allowance>,
-        who: String,
+        who: Client,
         place: crate::sessions::Place,
     ) {
         let (start, key) = (Instant::now(), place.key);
@@ -348,11 +349,19 @@ impl House {
             Ok(registrar) => registrar,
             Err(error) => return self.log.warn(&format!("cannot start a thread for a session: {error}")),
         };
-        let clerk = Arc::new(place.clerk(who, registrar, allowance, Arc::clone(&self.log)));
+        let clerk = place.clerk(who, registrar, allowance, Arc::clone(&self.log));
+        let clerk = Arc::new(if self.logs_files { clerk.logging_entries() } else { clerk });
         let visit = Some(Arc::clone(&clerk) as Arc<dyn Visit>);
         let ports = haul_transfer::Ports { open: self.port, relay: 0, paths: self.paths.clone() };
-        let result =
-            haul_transfer::serve_control(stream, &self.identity, &self.desk, ports, grant, &self.surroundings, visit);
+        let result = haul_transfer::serve_control(
+            stream,
+            &self.identity,
+            &self.rendezvous,
+            ports,
+            grant,
+            &self.surroundings,
+            visit,
+        );
         match result {
             Ok(()) => clerk.tell_end("ended well", start.elapsed(), false),
             Err(error) => {
@@ -363,7 +372,7 @@ impl House {
     }
 }
 
-/// What the key may do from its network.
+/// The grant, narrowed by its network.
 fn narrowed(grant: Grant, found: &Found) -> Grant {
     let terms = found.terms();
     let (may_read, may_write) = (terms.may_read(), terms.may_write());
@@ -417,7 +426,7 @@ fn own_identity(path: &Path, log: &Log) -> Result<Arc<Identity>, Error> {
         log.say(&format!("making the daemon's own key, {}", path.display()));
         return Ok(Arc::new(trusted_keys::generate_identity(path, false)?));
     }
-    // Whoever can replace the key file makes clients trust a key of his own.
+    // A user who can replace the key file makes clients trust a key of his own.
     Ok(Arc::new(trusted_keys::load_identity(path, Weight::Secret)?))
 }
 
@@ -429,8 +438,8 @@ fn list_file(options: &Options) -> Result<PathBuf, Error> {
         .ok_or_else(no_home)
 }
 
-/// The daemon refuses to start with a list that others may write. A line that is wrong lets nobody in, and the others hold; `--check`
-/// fails with it. A missing list may come later, unless an option named it. False: the list is missing.
+/// Refuses to start with a list that others may write. A missing list may come later, unless an option named it. False:
+/// the list is missing.
 fn check_list(path: &Path, authority: &Authority, options: &Options, log: &Log) -> Result<bool, Error> {
     const LINE: &str = "a line is: ro root=/DIR ed25519:KEY NAME (or rw; what `haul key show` prints at the client; \
                         as root, user=NAME before it)";
@@ -465,8 +474,8 @@ fn no_home() -> Error {
         .try_this("set HOME, or name the files with --identity and --authorized-keys")
 }
 
-/// Prints what the operator tells the users.
-fn introduce(key: &PublicKey, address: SocketAddr, list: &Path) {
+/// Tells what the operator tells the users.
+fn introduce(key: &PublicKey, address: SocketAddr, list: &Path, log: &Log) {
     let name = if address.ip().is_unspecified() { host_name() } else { address.ip().to_string() };
     let known = trusted_keys::host_name(&name, address.port());
     let text = format!(
@@ -477,6 +486,14 @@ fn introduce(key: &PublicKey, address: SocketAddr, list: &Path) {
         key.fingerprint(),
         escaped(list.as_os_str().as_encoded_bytes()),
     );
+    let fields = [
+        ("fingerprint", Field::Text(key.fingerprint().to_string())),
+        ("authorized_keys", Field::Text(escaped(list.as_os_str().as_encoded_bytes()))),
+        ("known_hosts", Field::Text(format!("{known} {key}"))),
+    ];
+    if log.introduce(&format!("at each client: haul key trust {known} {key}"), &fields) {
+        return;
+    }
     // Without standard output the daemon still serves.
     let _ = Output.write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! The sessions of a daemon: they are counted against the limits, logged, and ended when the daemon ends.
+//! The sessions of a daemon: counted against the limits, logged, and ended with the daemon.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,17 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use haul_job::{Error, Event, Fault, Observer};
+use haul_job::{Change, Error, Event, Fault, Observer};
 use haul_net::{PublicKey, ShutdownHandle};
 use haul_transfer::{Grant, Visit};
 use haul_wire::control::Role;
 
 use crate::allowance::{Allowance, KeyLimits};
 use crate::limits::{MAX_LISTED_BYTES_OF_ALL, MAX_LISTED_BYTES_PER_KEY, MAX_SESSIONS, MAX_SESSIONS_PER_KEY};
-use crate::log::{Log, Visitor, escaped};
+use crate::log::{Client, Field, Fields, Log, Visitor, escaped};
 use crate::registrar::Registrar;
 
-/// The sessions of a daemon.
 #[derive(Default)]
 pub(crate) struct Sessions {
     running: Mutex<HashMap<u64, Running>>,
@@ -29,18 +28,17 @@ pub(crate) struct Sessions {
 struct Running {
     key: PublicKey,
     control: ShutdownHandle,
-    /// Memory of the list of files that it was given.
+    /// The memory of the list of files that it was given.
     listed_bytes: usize,
 }
 
 /// Why a session is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    /// The daemon has as many sessions as it may.
+    /// The daemon has its maximum of sessions.
     Daemon,
-    /// The key has as many sessions as it may: so many.
+    /// The key has its maximum of sessions, which is this.
     Key(usize),
-    /// The daemon is stopping.
     Stopping,
 }
 
@@ -85,7 +83,7 @@ impl Sessions {
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Ends the control channels. That ends the sessions.
+    /// Ends the control channels, which ends the sessions.
     pub(crate) fn cut(&self) {
         for session in self.lock().values() {
             session.control.shutdown();
@@ -115,9 +113,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Makes the clerk of this session. The session counts until its clerk is dropped.
-    pub(crate) fn clerk(self, who: String, registrar: Registrar, allowance: Arc<Allowance>, log: Arc<Log>) -> Clerk {
-        Clerk { place: self, who, registrar, allowance, log, totals: Mutex::default() }
+    /// Makes the clerk of this session, which counts until its clerk is dropped.
+    pub(crate) fn clerk(self, who: Client, registrar: Registrar, allowance: Arc<Allowance>, log: Arc<Log>) -> Clerk {
+        Clerk { place: self, who, registrar, allowance, log, totals: Mutex::default(), entries: None }
     }
 }
 
@@ -131,19 +129,38 @@ impl Drop for Place {
 /// Watches one session: logs its purpose, counts the bytes that it moves, and tells it to stop.
 pub(crate) struct Clerk {
     place: Place,
-    who: String,
+    who: Client,
     registrar: Registrar,
     allowance: Arc<Allowance>,
     log: Arc<Log>,
     totals: Mutex<Count>,
+    /// `None`: entries are not logged.
+    entries: Option<Mutex<Entries>>,
 }
 
-/// What the jobs of a session have done.
+/// Lines about the entries of the job that runs.
+#[derive(Default)]
+struct Entries {
+    /// What the job does, for those lines. `None`: it is no copy.
+    task: Option<Task>,
+    /// Lines that found no room.
+    left_out: u64,
+}
+
+#[derive(Clone)]
+struct Task {
+    is_read: bool,
+    /// The places that the copy has named, in words.
+    places: String,
+    /// The first of them.
+    first: String,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Count {
-    /// Those that have ended.
+    /// The jobs that have ended.
     before: Totals,
-    /// The one that runs.
+    /// The job that runs.
     now: Totals,
 }
 
@@ -161,23 +178,72 @@ impl Totals {
 }
 
 impl Clerk {
+    /// Logs each entry of its copies, too.
+    pub(crate) fn logging_entries(self) -> Self {
+        Self { entries: Some(Mutex::default()), ..self }
+    }
+
     fn tell(&self, what: &str, matters: bool) {
-        self.log.tell_of_session(&self.visitor(), what, matters, &[]);
+        self.tell_with("session", what, matters, &[]);
+    }
+
+    fn tell_with(&self, event: &'static str, what: &str, matters: bool, fields: &Fields) {
+        self.log.tell_of_session(&self.visitor(), (event, what), matters, fields);
+    }
+
+    /// Logs an entry that was copied, deleted, or failed.
+    fn tell_entry(&self, entries: &mut Entries, task: &Task, event: &Event, took: Option<Duration>) {
+        let Task { is_read, places, first } = task;
+        let (done, direction) = if *is_read { ("read", "read") } else { ("wrote", "write") };
+        let (path, outcome, bytes, why) = match event {
+            Event::Copied { path, change: Change::Data, bytes, .. } => (path, done, *bytes, None),
+            Event::Copied { path, change: Change::Metadata, .. } => (path, "touched", 0, None),
+            Event::Copied { path, change: Change::Made, .. } => (path, "made", 0, None),
+            Event::Deleted { path, .. } => (path, "deleted", 0, None),
+            Event::Failed { path, why } => (path, "failed", 0, Some(why)),
+            _ => return,
+        };
+        let path = escaped(path);
+        let in_time = took.map(|took| format!(" in {:.3} s", took.as_secs_f64())).unwrap_or_default();
+        let side = if *is_read { "from" } else { "to" };
+        let text = match (outcome, why) {
+            ("read" | "wrote", _) => format!("{outcome} '{path}' {side} {places}: {bytes} bytes{in_time}"),
+            (_, Some(why)) => format!("failed with '{path}' at {places}: {why}"),
+            _ => format!("{outcome} '{path}' at {places}"),
+        };
+        let mut fields = vec![
+            ("direction", Field::text(direction)),
+            ("place", Field::text(first)),
+            ("path", Field::text(&path)),
+            ("outcome", Field::text(if outcome == done { "copied" } else { outcome })),
+            ("bytes", Field::Number(bytes)),
+        ];
+        fields.extend(took.map(|took| ("took_ms", Field::ms(took))));
+        fields.extend(why.map(|why| ("why", Field::text(why))));
+        if !self.log.tell_of_entry(&self.visitor(), &text, why.is_some(), &fields) {
+            entries.left_out += 1;
+        }
     }
 
     fn visitor(&self) -> Visitor<'_> {
         Visitor { key: &self.place.key, number: self.place.number, who: &self.who }
     }
 
-    /// Tells how the session ended, and how far it came.
+    /// Logs how the session ended, and how far it came.
     pub(crate) fn tell_end(&self, how: &str, took: Duration, matters: bool) {
         let Count { before, now } = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         let Totals { files, bytes, failed } = before.and(now);
         let also = if failed > 0 { format!(", {failed} failed") } else { String::new() };
-        let text = format!("{how}: {files} files done, {bytes} bytes moved{also} in {:.1} s", took.as_secs_f64());
-        let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        let numbers = [("files", files), ("bytes", bytes), ("failed", failed), ("took_ms", took_ms)];
-        self.log.tell_of_session(&self.visitor(), &text, matters, &numbers);
+        let entries = self.entries.as_ref().map(|entries| entries.lock().unwrap_or_else(PoisonError::into_inner));
+        let left_out = entries.map_or(0, |entries| entries.left_out);
+        let unlogged =
+            if left_out > 0 { format!("; {left_out} lines about files were left out") } else { String::new() };
+        let took_s = took.as_secs_f64();
+        let text = format!("{how}: {files} files done, {bytes} bytes moved{also} in {took_s:.1} s{unlogged}");
+        let numbers = [("files", files), ("bytes", bytes), ("failed", failed), ("not_logged", left_out)];
+        let mut fields: Vec<_> = numbers.map(|(name, number)| (name, Field::Number(number))).to_vec();
+        fields.push(("took_ms", Field::ms(took)));
+        self.tell_with("end", &text, matters, &fields);
     }
 }
 
@@ -213,29 +279,55 @@ impl Visit for Clerk {
         self.tell(&format!("works without a fence of the kernel around its directory: {why}"), true);
     }
 
+    fn wants_entries(&self) -> bool {
+        self.entries.is_some()
+    }
+
+    fn on_entry(&self, event: &Event, took: Option<Duration>) {
+        let Some(entries) = &self.entries else { return };
+        let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = entries.task.clone() {
+            self.tell_entry(&mut entries, &task, event, took);
+        }
+    }
+
     fn on_role(&self, role: &Role) {
-        let what = match role {
-            Role::Sender { sources } => format!("reads {}", named(sources)),
-            Role::SourceMover { sources } => format!("reads for another host {}", named(sources)),
-            Role::Receiver { target } => format!("writes to '{}'", escaped(target)),
-            Role::Mover { target } => format!("writes for another host to '{}'", escaped(target)),
-            Role::Place { question } => {
-                let first = question.paths.first().map(|path| escaped(path)).unwrap_or_default();
-                let more = question.paths.len().saturating_sub(1);
-                let verb = if question.writes() { "changes" } else { "looks at" };
-                if more > 0 { format!("{verb} '{first}' and {more} more") } else { format!("{verb} '{first}'") }
+        let (what, is_read, paths) = match role {
+            Role::Sender { sources } => ("reads", true, &sources[..]),
+            Role::SourceMover { sources } => ("reads for another host", true, &sources[..]),
+            Role::Receiver { target } => ("writes to", false, std::slice::from_ref(target)),
+            Role::Mover { target } => ("writes for another host to", false, std::slice::from_ref(target)),
+            Role::Place { question } if question.writes() => ("changes", false, &question.paths[..]),
+            Role::Place { question } => ("looks at", true, &question.paths[..]),
+            Role::Probe { time_ms } => {
+                let text = format!("probes the path, {:.1} s each way", f64::from(*time_ms) / 1e3);
+                return self.tell_with("begin", &text, false, &[("direction", Field::text("both"))]);
             }
-            Role::Probe { time_ms } => format!("probes the path, {:.1} s each way", f64::from(*time_ms) / 1e3),
         };
-        self.tell(&what, false);
+        let places = named(paths);
+        let first = paths.first().map(|path| escaped(path)).unwrap_or_default();
+        let direction = if is_read { "read" } else { "write" };
+        let fields = [("direction", Field::text(direction)), ("place", Field::text(&first))];
+        self.tell_with("begin", &format!("{what} {places}"), false, &fields);
+        if let Some(entries) = &self.entries {
+            let is_copy = matches!(role, Role::Sender { .. } | Role::Receiver { .. });
+            let task = is_copy.then_some(Task { is_read, places, first });
+            entries.lock().unwrap_or_else(PoisonError::into_inner).task = task;
+        }
     }
 
     fn on_path(&self, number: u16, local: IpAddr, peer: IpAddr) {
-        self.tell(&format!("has path {number}, between {local} and {peer}"), false);
+        let fields = [
+            ("path_number", Field::Number(number.into())),
+            ("local", Field::text(&local.to_string())),
+            ("remote", Field::text(&peer.to_string())),
+        ];
+        self.tell_with("path", &format!("has path {number}, between {local} and {peer}"), false, &fields);
     }
 
     fn on_path_gone(&self, number: u16) {
-        self.tell(&format!("has lost path {number}"), false);
+        let fields = [("path_number", Field::Number(number.into()))];
+        self.tell_with("path_lost", &format!("has lost path {number}"), false, &fields);
     }
 
     fn on_refused(&self, why: &str) {
@@ -268,7 +360,7 @@ impl Visit for Clerk {
     }
 }
 
-/// The first of these paths, and how many more there are.
+/// The first of these paths, and the number of the others.
 fn named(paths: &[Vec<u8>]) -> String {
     let first = paths.first().map(|path| escaped(path)).unwrap_or_default();
     match paths.len().saturating_sub(1) {
@@ -318,6 +410,47 @@ mod tests {
         assert_eq!(enter(40).err(), Some(NoRoom::Key(40)));
     }
 
+    fn somebody() -> Client {
+        Client { name: "somebody".to_owned(), from: "10.0.0.1:5000".parse().unwrap(), class: None }
+    }
+
+    #[test]
+    fn an_entry_has_a_line_with_all_that_is_known_of_it_if_the_operator_wants_it() {
+        let sessions = Arc::new(Sessions::default());
+        let (stream, _peer) = Stream::plain_pair().unwrap();
+        let place = sessions.enter(PublicKey([1; 32]), KeyLimits::default(), stream.shutdown_handle()).ok().unwrap();
+        let lines = Arc::new(Mutex::new(String::new()));
+        let written = Arc::clone(&lines);
+        let log = Log::new(false, Form::Json, Box::new(move |line| written.lock().unwrap().push_str(&line)));
+        let clerk = place.clerk(somebody(), nobody_asks(), Arc::default(), Arc::new(log)).logging_entries();
+        clerk.on_role(&Role::Receiver { target: b"incoming".to_vec() });
+        let path = b"a/\x1b[1m.dat".to_vec();
+        let copied = Event::Copied { path: path.clone(), bytes: 7, bytes_matched: 0, change: Change::Data };
+        clerk.on_entry(&copied, Some(Duration::from_millis(1_500)));
+        clerk.on_entry(&Event::Failed { path, why: "no space".to_owned() }, None);
+        clerk.tell_end("ended well", Duration::from_secs(2), false);
+        let lines = lines.lock().unwrap();
+        let lines: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().unwrap()).collect();
+        assert_eq!(events, ["begin", "file", "file", "end"]);
+        for line in &lines {
+            assert_eq!(
+                (&line["name"], &line["address"], &line["session"]),
+                (&"somebody".into(), &"10.0.0.1:5000".into(), &1.into())
+            );
+        }
+        for (name, value) in
+            [("direction", "write"), ("place", "incoming"), ("path", r"a/\u{1b}[1m.dat"), ("outcome", "copied")]
+        {
+            assert_eq!(lines[1][name], value);
+        }
+        assert_eq!((&lines[1]["bytes"], &lines[1]["took_ms"]), (&7.into(), &1_500.into()));
+        assert_eq!(
+            (&lines[2]["outcome"], &lines[2]["why"], &lines[2]["level"]),
+            (&"failed".into(), &"no space".into(), &"warning".into())
+        );
+    }
+
     fn nobody_asks() -> Registrar {
         let own = OwnPaths::new("/not-there/key".as_ref(), "/not-there/list".as_ref()).find();
         Registrar::start(Standing { grant: Grant::default(), own }, || None).unwrap()
@@ -329,7 +462,7 @@ mod tests {
         let (stream, _peer) = Stream::plain_pair().unwrap();
         let place = sessions.enter(PublicKey([1; 32]), KeyLimits::default(), stream.shutdown_handle()).ok().unwrap();
         let log = Arc::new(Log::new(true, Form::Text, Box::new(drop)));
-        let clerk = Arc::new(place.clerk("somebody".to_owned(), nobody_asks(), Arc::default(), log));
+        let clerk = Arc::new(place.clerk(somebody(), nobody_asks(), Arc::default(), log));
         // A walk holds the clerk like this, and may go on after the session's own thread has ended.
         let held = Arc::clone(&clerk) as Arc<dyn Visit>;
         drop(clerk);
@@ -346,10 +479,13 @@ mod tests {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let written = Arc::clone(&lines);
         let log = Arc::new(Log::new(true, Form::Text, Box::new(move |line| written.lock().unwrap().push(line))));
-        let clerk = place.clerk("somebody".to_owned(), nobody_asks(), Arc::default(), log);
+        let clerk = place.clerk(somebody(), nobody_asks(), Arc::default(), log);
         clerk.on_unfenced("no rights to give up are left");
         let said = lines.lock().unwrap().join("");
-        assert!(said.contains("somebody works without a fence") && said.contains("no rights to give up"), "{said}");
+        assert!(
+            said.contains("somebody (10.0.0.1:5000) works without a fence") && said.contains("no rights to give up"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What `haul token` makes: a token for a line of the list of keys, and the same with less. What it shows and revokes.
+//! Makes, narrows, shows and revokes tokens for `haul token`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::authorized::Holder;
 use crate::lookout::Say;
 use crate::revoked::{self, Revoked};
 
-/// The daemon's key also gives the secret of its tokens: another file would be another one to lose.
+/// The daemon's key also gives the secret of its tokens: another file could be lost, too.
 pub(crate) const SECRET_PURPOSE: &str = "haul web token 1";
 
 /// The conditions of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenOptions {
-    /// `--path PATH`: for this path and what is beneath it.
+    /// `--path PATH`: for this path and all beneath it.
     pub path: Option<Vec<u8>>,
     /// `--ro`
     pub read_only: bool,
@@ -71,7 +71,7 @@ pub fn issue(identity: Option<PathBuf>, who: &str, options: &TokenOptions) -> Re
     Ok(options.added_to(token, SystemTime::now())?.to_text().to_string())
 }
 
-/// The same token with more conditions. No key is needed.
+/// Adds conditions to a token. No key is needed.
 pub fn narrow(text: &str, options: &TokenOptions) -> Result<String, Error> {
     let token = Token::parse(text.trim()).map_err(refused)?;
     Ok(options.added_to(token, SystemTime::now())?.to_text().to_string())
@@ -81,14 +81,14 @@ fn identity_file(named: Option<PathBuf>) -> Option<PathBuf> {
     named.or_else(|| Surroundings::of_process().config_file("host_ed25519"))
 }
 
-/// What a token grants.
+/// The content of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// What stands for it in logs, and in the list of revoked tokens.
+    /// The number of the token in logs, and in the list of revoked tokens.
     pub number: Number,
     /// The line of the list of keys.
     pub who: String,
-    /// What must hold, each on its own.
+    /// The conditions, each on its own.
     pub conditions: Vec<Condition>,
     /// Whether the key of the daemon made it. `None`: there is no such key here.
     pub is_genuine: Option<bool>,
@@ -96,7 +96,7 @@ pub struct Shown {
     pub is_revoked: bool,
 }
 
-/// Says what a token grants. Where the daemon's key is, also whether it counts.
+/// Tells what a token grants and, where the daemon's key is, whether it counts.
 pub fn show(text: &str, identity: Option<PathBuf>, list: Option<PathBuf>) -> Result<Shown, Error> {
     let token = Token::parse(text.trim()).map_err(refused)?;
     let key = identity_file(identity).and_then(|file| trusted_keys::load_identity(&file, Weight::NamedSecret).ok());
@@ -112,8 +112,8 @@ pub fn show(text: &str, identity: Option<PathBuf>, list: Option<PathBuf>) -> Res
     })
 }
 
-/// Adds the number of a token, or of the token in this text, to the list of revoked tokens. It answers with the number, and whether it is new
-/// there.
+/// Adds the number of a token, or of the token in this text, to the list of revoked tokens. Returns the number, and
+/// whether it is new there.
 pub fn revoke(text: &str, list: Option<PathBuf>) -> Result<(Number, bool), Error> {
     let text = text.trim();
     let number = match Number::parse(text) {

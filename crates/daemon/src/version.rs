@@ -1,9 +1,9 @@
-//! Which version of a file was read.
+//! Tells which version of a file was read.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
-/// Tells whether the file has changed. Editors and `mv` make a new file, so a change seldom keeps all of these.
+/// Changes with the file. Editors and `mv` make a new file, so a change seldom keeps all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     device: u64,

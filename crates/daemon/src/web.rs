@@ -1,4 +1,4 @@
-//! The web's ports of the daemon: which directories are for whom there.
+//! The daemon's ports for the web, and who may read which directory there.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -37,13 +37,13 @@ pub struct WebOptions {
     pub certificate: Option<PathBuf>,
     /// `--certificate-key FILE`, as PEM. Without it the key is in the same file.
     pub certificate_key: Option<PathBuf>,
-    /// `--public DIR`: what anybody may read.
+    /// `--public DIR`: the directory that anybody may read.
     pub public: Option<PathBuf>,
-    /// `--cors ORIGIN`: whose pages may read, `*` for any.
+    /// `--cors ORIGIN`: the origins whose pages may read, `*` for any.
     pub cors: Vec<String>,
 }
 
-/// Settings that were judged, and ports that are not yet open.
+/// Judged settings, and ports that are not yet open.
 pub(crate) struct Prepared {
     http: Option<At>,
     https: Option<(At, Arc<haul_web::tls::Config>, CertificateFiles)>,
@@ -51,10 +51,9 @@ pub(crate) struct Prepared {
     cors: Option<Cors>,
 }
 
-/// Where a port is.
 enum At {
     Address(SocketAddr),
-    /// Another program holds it: a socket for each of its addresses.
+    /// Another program holds the port: a socket for each of its addresses.
     HandedOver(Vec<Listener>),
 }
 
@@ -130,7 +129,7 @@ impl Prepared {
                         Listener::bind_by_floor(address, &policies.networks()).map_err(bind_error)?;
                     (listeners, by_floor, "")
                 }
-                // It has one floor for all classes.
+                // A held socket has one floor for all classes.
                 At::HandedOver(listeners) => (listeners, None, ", a socket that was handed over"),
             };
             // Several sockets of one address are one to its readers.
@@ -151,7 +150,11 @@ impl Prepared {
             certificate = Some(files);
         }
         let told = Arc::clone(log);
-        let tell: Tell = Arc::new(move |text, matters| if matters { told.warn(text) } else { told.say_soon(text) });
+        let tell: Tell = Arc::new(move |line| match line.request {
+            Some(request) => told.request(line.text, request),
+            None if line.matters => told.warn(line.text),
+            None => told.say_soon(line.text),
+        });
         let options = Options {
             clear,
             tls,
@@ -169,7 +172,6 @@ impl Prepared {
     }
 }
 
-/// The open ports.
 pub(crate) struct Web {
     floors: Vec<ByFloor>,
     certificate: Option<CertificateFiles>,
@@ -177,7 +179,7 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Who comes from now on begins with the floor of these classes.
+    /// Later connections begin with the floor of these classes.
     pub(crate) fn follow(&self, networks: &Networks, log: &Log) {
         for by_floor in &self.floors {
             if let Err(error) = by_floor.follow(networks) {
@@ -186,7 +188,6 @@ impl Web {
         }
     }
 
-    /// Looks at the certificate, now and then or at once.
     pub(crate) fn look(&mut self, at_once: bool, log: &Log) {
         if let Some(certificate) = &mut self.certificate {
             certificate.look(at_once, log);
@@ -200,7 +201,6 @@ impl Web {
     }
 }
 
-/// What is known of a line's shelf.
 struct KeptShelf {
     line: Authorized,
     /// `None`: it was not yet opened.
@@ -216,13 +216,14 @@ struct OpenedShelf {
     shelf: Option<Arc<Shelf>>,
 }
 
-/// Who may read what: anybody the public directory, and holders of certificates and tokens those of their lines.
+/// Decides who may read what: anybody the public directory, and holders of certificates and tokens the directories of
+/// their lines.
 struct Directories {
     public: Option<Arc<Shelf>>,
     authority: Arc<Authority>,
     own: Arc<OwnPaths>,
     revoked: Revoked,
-    /// Nobody waits for a disk while it is locked.
+    /// No thread waits for a disk while it is locked.
     kept: Mutex<Kept>,
 }
 
@@ -234,12 +235,12 @@ struct Kept {
 
 impl Access for Directories {
     fn look_up(&self, asker: &Asker) -> Lookup {
-        // The list's file and all above it are looked at anew each time: not for those who have nothing that could stand in it.
+        // Each look at the list checks its file and all above it: readers without a credential are spared it.
         let listed = self.holder(asker).map(|holder| (holder, self.authority.list()));
         match (asker, &listed) {
             (_, Some((holder, list))) if let Some(line) = list.line_for(holder) => self.known(holder, line),
             (Asker::Token(_), _) => Lookup::Found(None),
-            // A stranger's certificate is worth as much as none.
+            // An unlisted certificate is worth as much as none.
             (Asker::Anyone | Asker::Certificate(_), _) => Lookup::Found(self.public.clone()),
         }
     }
@@ -271,7 +272,7 @@ impl Access for Directories {
     }
 }
 
-/// A line that is being opened. Also one that never was tells so at its end.
+/// A line that is being opened. Its end is noted even if it never ran.
 struct Opening {
     directories: Arc<Directories>,
     holder: Holder,
@@ -289,7 +290,7 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         let mut kept = self.directories.lock();
-        // Meanwhile the line may have changed, and another thread opens it.
+        // The line may have changed meanwhile, and another thread opens it.
         let found = kept.shelves.get_mut(&self.holder).filter(|found| found.opening == Some(self.number));
         if let Some(found) = found {
             found.opening = None;
@@ -312,7 +313,7 @@ impl Directories {
         match kept.shelves.get(holder).filter(|found| found.line == *line).map(|found| found.opened.clone()) {
             Some(Some(OpenedShelf { at, shelf })) => match at.elapsed() {
                 age if age < SHELF_KEPT => Lookup::Found(shelf),
-                // A directory that nobody has asked for lately may be another one by now.
+                // A directory that nobody has asked for lately may have been replaced.
                 age if age < SHELF_AGED && shelf.is_some() => Lookup::Aged(shelf),
                 _ => Lookup::Unopened,
             },
@@ -331,7 +332,8 @@ impl Directories {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A line with an account needs a process with its rights, which the web does not have: it gives nothing here.
+    /// Opens the directory of a line. A line with an account needs a process with its rights, which the web lacks, so
+    /// it gives nothing here.
     fn open_line(&self, line: &Authorized) -> Option<Arc<Shelf>> {
         let root = line.grant.root.as_deref()?;
         if line.grant.user.is_some() {

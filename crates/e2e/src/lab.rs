@@ -254,7 +254,7 @@ impl Host {
         ip(&["-n", &namespace, "link", "set", "eth0", "up"]);
 
         let dir = root.join(name);
-        for part in ["data", "home", "cache", "config", "state", "run"] {
+        for part in ["data", "home", "cache", "config", "state", "run", "tmp"] {
             fs::create_dir_all(dir.join(part)).expect("the lab's directory is writable");
         }
         fs::set_permissions(dir.join("run"), fs::Permissions::from_mode(0o700)).expect("own directory");
@@ -295,13 +295,14 @@ impl Host {
     }
 
     /// Where its programs keep what is theirs.
-    pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 5] {
+    pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 6] {
         [
             ("HOME", self.dir.join("home")),
             ("XDG_CACHE_HOME", self.cache()),
             ("XDG_CONFIG_HOME", self.dir.join("config")),
             ("XDG_STATE_HOME", self.dir.join("state")),
             ("XDG_RUNTIME_DIR", self.dir.join("run")),
+            ("TMPDIR", self.dir.join("tmp")),
         ]
     }
 

@@ -17,11 +17,14 @@ impl SlowCpu {
     pub fn of(permille: u32) -> Self {
         // Periods are short: the processor shall be slow, without long stops.
         const PERIOD_US: u32 = 20_000;
-        let (group, quota_us) = (Group::new(CPU), PERIOD_US / 1000 * permille);
+        // The kernel takes no smaller one.
+        const QUOTA_US_MIN: u32 = 1_000;
+        let period_us = PERIOD_US.max(QUOTA_US_MIN * 1000 / permille);
+        let (group, quota_us) = (Group::new(CPU), period_us * permille / 1000);
         if group.controller.is_v2 {
-            group.set("cpu.max", &format!("{quota_us} {PERIOD_US}"));
+            group.set("cpu.max", &format!("{quota_us} {period_us}"));
         } else {
-            group.set("cpu.cfs_period_us", &PERIOD_US.to_string());
+            group.set("cpu.cfs_period_us", &period_us.to_string());
             group.set("cpu.cfs_quota_us", &quota_us.to_string());
         }
         Self(group)

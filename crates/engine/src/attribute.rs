@@ -28,6 +28,8 @@ pub enum Cause {
     Loss,
     /// Packets overtook each other, and were taken for lost.
     Jitter,
+    /// Nothing came through the network.
+    Outage,
     /// Round trips: nothing under way could have gone faster.
     Latency,
     /// The path, with nothing known about why.
@@ -48,7 +50,7 @@ pub enum Cause {
 
 impl Cause {
     /// The causes that lane time is divided into, in the order of the data's way.
-    pub const OF_LANE_TIME: [Cause; 15] = [
+    pub const OF_LANE_TIME: [Cause; 16] = [
         Cause::SourceStorage,
         Cause::SourceCpu,
         Cause::Ramp,
@@ -58,6 +60,7 @@ impl Cause {
         Cause::SendBuffer,
         Cause::Loss,
         Cause::Jitter,
+        Cause::Outage,
         Cause::Latency,
         Cause::Network,
         Cause::TargetCpu,
@@ -78,6 +81,7 @@ impl Cause {
             Cause::SendBuffer => "send buffer",
             Cause::Loss => "loss",
             Cause::Jitter => "jitter",
+            Cause::Outage => "outage",
             Cause::Latency => "latency",
             Cause::Network => "network",
             Cause::TargetCpu => "target CPU",
@@ -91,8 +95,9 @@ impl Cause {
 
     /// Whether it is a part of the network.
     pub fn is_network(self) -> bool {
-        use Cause::{Capacity, Contention, Jitter, Latency, Loss, Network, Ramp, ReceiveWindow, SendBuffer};
-        matches!(self, Ramp | Capacity | Contention | ReceiveWindow | SendBuffer | Loss | Jitter | Latency | Network)
+        use Cause::{Capacity, Contention, Jitter, Latency, Loss, Network, Outage, Ramp, ReceiveWindow, SendBuffer};
+        let of_windows = matches!(self, Ramp | Capacity | Contention | ReceiveWindow | SendBuffer);
+        of_windows || matches!(self, Loss | Jitter | Outage | Latency | Network)
     }
 }
 
@@ -182,7 +187,7 @@ pub fn shares(sender: &LaneTime, receiver: &LaneTime, path: &PathTime) -> Shares
 
 /// The parts of the network, which sum to 1. While the target is busy with itself, it closes its window: as much of the
 /// time for which the path blames the window is the target's, which has been counted.
-fn of_path(path: &PathTime, target: f64) -> [(Cause, f64); 9] {
+fn of_path(path: &PathTime, target: f64) -> [(Cause, f64); 10] {
     let closed_by_target = (target * path.total_us() as f64) as u64;
     let mut parts = [
         (Cause::Ramp, path.ramp_us),
@@ -192,12 +197,13 @@ fn of_path(path: &PathTime, target: f64) -> [(Cause, f64); 9] {
         (Cause::SendBuffer, path.send_buffer_us),
         (Cause::Loss, path.loss_us),
         (Cause::Jitter, path.jitter_us),
+        (Cause::Outage, path.outage_us),
         (Cause::Latency, path.latency_us),
         (Cause::Network, 0),
     ];
     if parts.iter().all(|(_, us)| *us == 0) {
         // Nothing is known of the path.
-        parts[8].1 = 1;
+        parts[9].1 = 1;
     }
     let total: f64 = parts.iter().map(|(_, us)| *us as f64).sum();
     parts.map(|(cause, us)| (cause, us as f64 / total))
@@ -329,6 +335,7 @@ mod tests {
         check_path(PathTime { send_buffer_us: 3, ramp_us: 1, ..none }, Cause::SendBuffer, 0.6);
         check_path(PathTime { loss_us: 3, ramp_us: 1, ..none }, Cause::Loss, 0.6);
         check_path(PathTime { jitter_us: 3, ramp_us: 1, ..none }, Cause::Jitter, 0.6);
+        check_path(PathTime { outage_us: 3, ramp_us: 1, ..none }, Cause::Outage, 0.6);
         check_path(PathTime { latency_us: 3, ramp_us: 1, ..none }, Cause::Latency, 0.6);
     }
 

@@ -60,15 +60,37 @@ pub struct Rules {
     pub max_size_bytes: Option<u64>,
     /// Leave out files that are smaller.
     pub min_size_bytes: Option<u64>,
+    /// Leave out files that were modified before this second since 1970.
+    pub modified_since_s: Option<i64>,
+    /// Leave out files that were modified after this second since 1970.
+    pub modified_until_s: Option<i64>,
     /// The source goes once it is there: it must not be what stands at the target.
     pub removes_sources: bool,
     /// Keep what is as long as the source's file, or longer: files only grow (`--append-verify`).
     pub append: bool,
     /// Times that differ by so many seconds are equal; less than 0: to the nanosecond (`--modify-window`).
     pub modify_window_s: Option<i32>,
+    /// Permissions stay as they are at the target.
+    pub omits_modes: bool,
+    /// Times stay as they are at the target.
+    pub omits_times: bool,
+    /// Times of directories stay, too.
+    pub omits_directory_times: bool,
+    /// Times of symbolic links stay, too.
+    pub omits_link_times: bool,
 }
 
 impl Rules {
+    /// The rules for a directory.
+    pub fn of_directories(&self) -> Rules {
+        Rules { omits_times: self.omits_directory_times, ..*self }
+    }
+
+    /// The rules for a symbolic link.
+    pub fn of_links(&self) -> Rules {
+        Rules { omits_times: self.omits_link_times, ..*self }
+    }
+
     /// Whether a file may stay that is not like the source's. Then it matters whether it is one that was never finished.
     pub fn may_keep_others(&self) -> bool {
         self.update || self.ignore_existing || self.append
@@ -112,7 +134,7 @@ pub enum FileDecision {
 /// Decides about a file.
 pub fn file(identity: &Identity, attributes: &Attributes, existing: &Existing, rules: &Rules) -> FileDecision {
     // In rsync's order: what exists, then sizes, then times.
-    if let Some(rule) = by_existence(existing, rules).or_else(|| by_size(identity.size, rules)) {
+    if let Some(rule) = by_existence(existing, rules).or_else(|| by_size_and_age(identity, rules)) {
         return FileDecision::LeaveOut(rule);
     }
     let standing = match existing {
@@ -162,12 +184,19 @@ fn by_existence(existing: &Existing, rules: &Rules) -> Option<LeftOut> {
     }
 }
 
-/// The rule that leaves out a file of this size.
-pub fn by_size(size: u64, rules: &Rules) -> Option<LeftOut> {
-    if rules.max_size_bytes.is_some_and(|max| size > max) {
+/// The rule that leaves out a file of this size, or one that was modified then.
+pub fn by_size_and_age(identity: &Identity, rules: &Rules) -> Option<LeftOut> {
+    let Identity { size, mtime, .. } = identity;
+    if rules.max_size_bytes.is_some_and(|max| *size > max) {
         return Some(LeftOut::TooLarge);
     }
-    rules.min_size_bytes.is_some_and(|min| size < min).then_some(LeftOut::TooSmall)
+    if rules.min_size_bytes.is_some_and(|min| *size < min) {
+        return Some(LeftOut::TooSmall);
+    }
+    if rules.modified_since_s.is_some_and(|since| mtime.s < since) {
+        return Some(LeftOut::TooOld);
+    }
+    rules.modified_until_s.is_some_and(|until| mtime.s > until).then_some(LeftOut::TooYoung)
 }
 
 /// In what a file or directory differs from what stands at the target, in the columns of rsync. Size and contents are those of files alone:
@@ -177,11 +206,12 @@ pub fn changes(size: Option<u64>, attributes: &Attributes, existing: &Existing, 
         (Existing::File(standing), Some(_)) | (Existing::Directory(standing), None) => standing,
         _ => return Changes::NEW,
     };
+    let rules = if size.is_none() { rules.of_directories() } else { *rules };
     let mode = if rules.special_bits { 0o7777 } else { 0o777 };
     Changes::default()
         .with(Changes::SIZE, size.is_some_and(|size| size != standing.size))
-        .with(Changes::TIME, !rules.same_time(standing.mtime, attributes.mtime))
-        .with(Changes::MODE, attributes.mode & mode != standing.mode & mode)
+        .with(Changes::TIME, !rules.omits_times && !rules.same_time(standing.mtime, attributes.mtime))
+        .with(Changes::MODE, !rules.omits_modes && attributes.mode & mode != standing.mode & mode)
         .with(Changes::OWNER, rules.owner && ![LEFT, standing.uid].contains(&attributes.uid))
         .with(Changes::GROUP, rules.group && ![LEFT, standing.gid].contains(&attributes.gid))
 }
@@ -207,8 +237,8 @@ pub fn metadata_differs(attributes: &Attributes, standing: &Standing, rules: &Ru
     // Unasked, a directory becomes sticky, and no other of these bits changes.
     let mode = if rules.special_bits { 0o7777 } else { 0o777 | (attributes.mode & 0o1000) };
     rules.xattrs
-        || attributes.mode & mode != standing.mode & mode
-        || !rules.same_time(standing.mtime, attributes.mtime)
+        || (!rules.omits_modes && attributes.mode & mode != standing.mode & mode)
+        || (!rules.omits_times && !rules.same_time(standing.mtime, attributes.mtime))
         || (rules.owner && ![LEFT, standing.uid].contains(&attributes.uid))
         || (rules.group && ![LEFT, standing.gid].contains(&attributes.gid))
 }
@@ -303,6 +333,10 @@ mod tests {
         assert_eq!(rule(Rules { existing: true, ..Rules::default() }), LeaveOut(LeftOut::Missing));
         assert_eq!(rule(Rules { max_size_bytes: Some(9), ..Rules::default() }), LeaveOut(LeftOut::TooLarge));
         assert_eq!(rule(Rules { min_size_bytes: Some(11), ..Rules::default() }), LeaveOut(LeftOut::TooSmall));
+        assert_eq!(rule(Rules { modified_since_s: Some(AT.s + 1), ..Rules::default() }), LeaveOut(LeftOut::TooOld));
+        assert_eq!(rule(Rules { modified_until_s: Some(AT.s - 1), ..Rules::default() }), LeaveOut(LeftOut::TooYoung));
+        let then = Rules { modified_since_s: Some(AT.s), modified_until_s: Some(AT.s), ..Rules::default() };
+        assert_eq!(rule(then), Send);
         let fits = Rules { max_size_bytes: Some(10), min_size_bytes: Some(10), ..Rules::default() };
         assert_eq!(rule(fits), Send);
         // What stands there is left alone by the size of the source's file, too.
@@ -329,6 +363,21 @@ mod tests {
         let by_content = Rules { checksum: true, ..append };
         assert_eq!(decide(standing(10, other, 0o644), by_content), CompareContents);
         assert_eq!(other_data(&by_content), left);
+    }
+
+    #[test]
+    fn what_is_omitted_differs_in_nothing() {
+        let attributes = Attributes { mode: 0o644, mtime: AT, ..Attributes::default() };
+        let there = Standing { size: 10, mtime: Time::default(), mode: 0o600, uid: 0, gid: 0 };
+        let rules = Rules { omits_modes: true, omits_directory_times: true, ..Rules::default() };
+        assert!(metadata_differs(&attributes, &there, &rules));
+        assert!(!metadata_differs(&attributes, &there, &rules.of_directories()));
+        let time = Changes::default().with(Changes::TIME, true);
+        assert_eq!(changes(Some(10), &attributes, &Existing::File(there), &rules), time);
+        assert!(changes(None, &attributes, &Existing::Directory(there), &rules).is_empty());
+        // Times still tell which file is sent.
+        let no_times = Rules { omits_times: true, ..Rules::default() };
+        assert_eq!(decide(Existing::File(there), no_times), FileDecision::Send);
     }
 
     #[test]

@@ -22,6 +22,7 @@
 //!   path       samples of the lanes, again and again  -> advice: lanes, pacing, congestion control
 //!   paths      samples of all paths                  -> which of them carry data, each with its advice
 //!   service    what others need, what the job needs -> its class: background, normal, priority
+//!   outage     silence of the other end             -> no data for so long; when each outage began
 //!   rto_floor  timeouts that were observed              -> the floor that would have been best
 //!   remedy     the limit, both hosts, the path        -> what would help
 //! ```
@@ -42,6 +43,7 @@ mod hash;
 pub mod integrity;
 pub mod journal;
 pub mod ledger;
+pub mod outage;
 pub mod pace;
 pub mod path;
 pub mod paths;

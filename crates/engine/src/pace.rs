@@ -49,6 +49,13 @@ impl TokenBucket {
     }
 }
 
+/// The part of a limit that one of several sending hosts has, besides the leader of `movers`: at least a byte, so that none stands still.
+#[must_use]
+pub const fn share_of_rate(bytes_per_s: u64, movers: u16) -> u64 {
+    let share = bytes_per_s / (movers as u64 + 1);
+    if share == 0 { 1 } else { share }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use haul_wire::limits::MAX_LANES;
-use haul_wire::summary::{HostLimits, PathSummary};
+use haul_wire::summary::{HostLimits, Outages, PathSummary};
 
 use crate::attribute::{Cause, Limit, Phases, Shares};
 
@@ -171,6 +171,13 @@ pub enum Remedy {
     DirectPath,
     /// No cause was measured: look at the path.
     LookAtPath,
+    /// The link passed nothing: look at it.
+    LookAtLink {
+        /// How often.
+        times: u32,
+        /// For how long together.
+        us: u64,
+    },
 }
 
 /// A buffer of the kernel that is smaller than the path.
@@ -213,7 +220,8 @@ impl Remedy {
             | Remedy::FasterProcessors { .. }
             | Remedy::WithoutWindow { .. }
             | Remedy::HigherRate { .. }
-            | Remedy::LookAtPath => false,
+            | Remedy::LookAtPath
+            | Remedy::LookAtLink { .. } => false,
         }
     }
 }
@@ -257,6 +265,10 @@ fn against(cause: Cause, share: f64, facts: &Facts) -> Vec<Remedy> {
             LanePath::Direct | LanePath::Reversed => [Remedy::LookAtPath].into(),
             LanePath::Here => Vec::new(),
         },
+        Cause::Outage => {
+            let Outages { count: times, us } = facts.path.outages;
+            [Remedy::LookAtLink { times, us }].into()
+        }
         Cause::RateLimit => {
             facts.asked.rate_bytes_per_s.map(|bytes_per_s| Remedy::HigherRate { bytes_per_s }).into_iter().collect()
         }
@@ -583,6 +595,15 @@ mod tests {
         let cause = Cause::Work;
         let expected = [Remedy::WithoutChecksum, Remedy::OneCommand { cause }];
         check(cause, |facts| facts.asked.checksum = true, &expected);
+    }
+
+    #[test]
+    fn a_link_that_was_down_is_to_be_looked_at() {
+        let path = PathSummary { outages: Outages { count: 2, us: 10_200_000 }, ..long_path() };
+        let (source, target) = (host(2), host(2));
+        let found =
+            remedies(&Limit { cause: Cause::Outage, share: 0.8 }, &Shares::default(), &facts(&source, &target, &path));
+        assert_eq!(found, [Remedy::LookAtLink { times: 2, us: 10_200_000 }]);
     }
 
     #[test]

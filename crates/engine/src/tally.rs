@@ -62,6 +62,8 @@ pub struct Totals {
     pub bytes_moved: u64,
     /// Data of files already there, and of chunks that an earlier run left.
     pub bytes_kept: u64,
+    /// The part of these that stood at the target in files that differed.
+    pub bytes_matched: u64,
     /// Data verified in this run of files that have no outcome yet. Some of it may be flushed already.
     pub bytes_unsettled: u64,
 }
@@ -75,6 +77,8 @@ pub enum Told {
         path: RelPath,
         /// Size in bytes.
         bytes: u64,
+        /// The part of these that stood at the target, in the file that differed.
+        matched_bytes: u64,
     },
     /// Metadata was brought up to date.
     Touched {
@@ -146,8 +150,10 @@ struct Open {
     /// The data bytes, as far as they are known.
     data_bytes: u64,
     receipted_bytes: u64,
-    /// Counts as kept since the target's answer.
+    /// Counts as kept before its outcome: by the target's answer, or because it matched.
     kept_bytes: u64,
+    /// The part of these that matched.
+    matched_bytes: u64,
     settled: bool,
     content: Option<Content>,
 }
@@ -210,8 +216,8 @@ impl Tally {
             add(&mut self.totals.bytes_holes, identity.size - data_bytes);
         }
         let weight = item.weight_bytes();
-        let open =
-            Open { item: item.clone(), data_bytes, receipted_bytes: 0, kept_bytes: 0, settled: false, content: None };
+        let (item, receipted_bytes, kept_bytes, matched_bytes) = (item.clone(), 0, 0, 0);
+        let open = Open { item, data_bytes, receipted_bytes, kept_bytes, matched_bytes, settled: false, content: None };
         self.open.push_checked(open, weight).map_err(|Overflow| TallyFault::Overflow)?;
         Ok(())
     }
@@ -228,6 +234,14 @@ impl Tally {
         let more = open.receipted_bytes.saturating_sub(open.data_bytes);
         open.data_bytes += more;
         self.totals.bytes_holes = self.totals.bytes_holes.saturating_sub(more);
+        if !open.settled {
+            let left_bytes = open.data_bytes.saturating_sub(open.receipted_bytes).saturating_sub(open.kept_bytes);
+            let matched_bytes = receipt.matched_bytes.min(left_bytes);
+            open.kept_bytes += matched_bytes;
+            open.matched_bytes += matched_bytes;
+            add(&mut self.totals.bytes_kept, matched_bytes);
+            add(&mut self.totals.bytes_matched, matched_bytes);
+        }
         Ok(())
     }
 
@@ -308,12 +322,12 @@ impl Tally {
             OutcomeKind::Copied { .. } => {
                 totals.files_moved += 1;
                 add(&mut totals.bytes_kept, data.saturating_sub(open.receipted_bytes));
-                tell(Told::Copied { path: path(), bytes: size });
+                tell(Told::Copied { path: path(), bytes: size, matched_bytes: open.matched_bytes });
             }
             OutcomeKind::WouldCopy => {
                 totals.files_moved += 1;
                 add(&mut totals.bytes_moved, data);
-                tell(Told::Copied { path: path(), bytes: size });
+                tell(Told::Copied { path: path(), bytes: size, matched_bytes: 0 });
             }
             OutcomeKind::LeftOut { rule } => {
                 totals.left_out += 1;
@@ -426,6 +440,8 @@ pub struct ToCome {
     pub bytes_left: u64,
     /// The figures above reckon with what was not seen yet.
     pub is_rough: bool,
+    /// The share of the sources that was seen then, in millionths; 0: not known.
+    pub seen_ppm: u32,
 }
 
 impl Totals {
@@ -449,11 +465,13 @@ impl Totals {
         let files_over = self.files_moved + self.files_kept + self.files_failed;
         let bytes_over = self.bytes_moved.saturating_add(self.bytes_kept).saturating_add(self.bytes_failed);
         let (mut all_files, mut all_bytes, mut is_rough) = (files, bytes, !self.found_all);
+        let mut seen_ppm = 0;
         if let Some(counted) = counted.filter(|_| !self.found_all) {
             // Of what is left out of the listed part, the count knows nothing.
             all_files = all_files.max(counted.whole(counted.files).saturating_sub(self.files_left_out));
             all_bytes = all_bytes.max(counted.whole(counted.data_bytes).saturating_sub(self.bytes_left_out));
             is_rough = !counted.is_whole();
+            seen_ppm = counted.share_ppm;
         }
         ToCome {
             files: all_files,
@@ -461,6 +479,7 @@ impl Totals {
             files_left: all_files.saturating_sub(files_over),
             bytes_left: all_bytes.saturating_sub(bytes_over),
             is_rough,
+            seen_ppm,
         }
     }
 }

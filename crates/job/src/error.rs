@@ -1,4 +1,4 @@
-//! Why a whole job ended early. One bad file is not an error of the job but an [`crate::Event::Failed`].
+//! The error that ended a whole job. A failed file is not such an error but an [`crate::Event::Failed`].
 
 use std::io;
 use std::path::Path;
@@ -50,6 +50,8 @@ pub enum Fault {
     Interrupted,
     /// The daemon has no room for one more session, or for so long a list.
     Busy,
+    /// The daemon lets a key move so many bytes a day, and they are moved.
+    Allowance,
 }
 
 impl Error {
@@ -79,9 +81,9 @@ impl Error {
         self
     }
 
-    /// Says at which place it happened, when that was not here.
+    /// Says at which place it happened, when the far side said so.
     #[must_use]
-    pub fn at(mut self, place: &crate::job::Place) -> Self {
+    pub fn at(mut self, place: &crate::job::Far) -> Self {
         if std::mem::take(&mut self.far) {
             self.what = format!("{place}: {}", self.what);
         }

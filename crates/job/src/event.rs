@@ -1,14 +1,15 @@
-//! What happens while a job runs, for whoever watches: progress bar, JSON lines, log.
+//! The events of a running job, for observers: progress bar, JSON lines, log.
 
 use std::time::Duration;
 
 use haul_engine::attribute::{Cause, Limit, Shares};
+use haul_engine::outage::Outages;
 use haul_engine::remedy::{Host, LanePath, Remedy};
 use haul_wire::summary::{OnePath, PathSummary, Subflow};
 
 use crate::item::{ItemTold, LeftOut};
 
-/// One thing that happened. Paths are relative to the target, any bytes.
+/// An event. Paths are relative to the target, any bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A remote end is being reached.
@@ -16,7 +17,7 @@ pub enum Event {
         /// Display form of the place.
         place: String,
     },
-    /// Our program is being copied to the far side, because it is not there yet.
+    /// Our program is being copied to the far side, which lacks it.
     Installing {
         /// Display form of the place.
         place: String,
@@ -32,25 +33,27 @@ pub enum Event {
         /// Why.
         reason: String,
     },
-    /// The walk goes on: totals found so far; `complete` once the whole manifest is known.
+    /// The walk's totals so far; `complete` once the whole manifest is known.
     Found {
         /// Regular files found.
         files: u64,
         /// Their bytes.
         bytes: u64,
-        /// No more will be found.
+        /// Whether the totals are final.
         complete: bool,
     },
     /// Running totals, at most ten times a second.
     Progress(Progress),
-    /// The path as its sender sees it now, at most once a second; only where the sender runs here.
+    /// The path as its sender sees it now, at most once a second; only if the sender runs here.
     Path(PathNow),
     /// An entry was copied, verified and stands under its final name (or would be, in a dry run).
     Copied {
         /// Path relative to the target.
         path: Vec<u8>,
-        /// File size in bytes; 0 for what is not a regular file.
+        /// File size in bytes; 0 for other entries.
         bytes: u64,
+        /// The part of these that stood at the target, in the file that differed.
+        bytes_matched: u64,
         /// The change that was made.
         change: Change,
     },
@@ -68,14 +71,14 @@ pub enum Event {
         /// Why.
         why: String,
     },
-    /// A rule of the job leaves an entry out, or leaves what stands at the target as it is.
+    /// A rule of the job leaves an entry out, or leaves the target's as it is.
     LeftOut {
         /// Path relative to the target.
         path: Vec<u8>,
         /// Which rule.
         rule: LeftOut,
     },
-    /// An entry that was made or differed, with all that is known of it; only when that was asked for.
+    /// An entry that was made or differed, with all that is known of it; only if asked for.
     Item(Box<ItemTold>),
     /// An entry could not be copied; the job goes on.
     Failed {
@@ -84,16 +87,21 @@ pub enum Event {
         /// The failed act and its cause, in one line.
         why: String,
     },
-    /// The job broke off for a reason that may pass, and is tried again after a pause.
+    /// The job broke off for a passing reason, and is tried again after a pause.
     Retry {
         /// The cause that broke it off, in one line.
         why: String,
         /// How long the pause is.
         pause: Duration,
-        /// After so long without data, it is given up; `None`: never.
+        /// Time without data after which it is given up; `None`: never.
         gives_up_after: Option<Duration>,
     },
-    /// Something the user should know once: a limit of the host, a lane that died and came back.
+    /// The limit of the rate has changed.
+    RateLimit {
+        /// Bytes per second; `None`: there is no limit any more.
+        bytes_per_s: Option<u64>,
+    },
+    /// A warning to give once: a limit of the host, a lane that died and came back.
     Warning {
         /// One line.
         text: String,
@@ -128,6 +136,8 @@ pub struct Progress {
     pub bytes_moved: u64,
     /// Bytes that were already there and needed no transfer.
     pub bytes_kept: u64,
+    /// The part of these that stood at the target in files that differed.
+    pub bytes_matched: u64,
     /// Bytes that earlier runs left, and that were read again so far.
     pub bytes_read_again: u64,
     /// Bytes that earlier runs left, and that are not read yet.
@@ -136,15 +146,19 @@ pub struct Progress {
     pub bytes_found: u64,
     /// Data that is neither there nor given up.
     pub bytes_left: u64,
-    /// Verified data that waits for its flush and its name, at most. Each second, and before 256 MiB wait, large files are flushed as far as
-    /// they are there.
+    /// The most verified data that waits for its flush and its name. Each second, and before 256 MiB wait, large files
+    /// are flushed as far as they are there.
     pub bytes_to_flush: u64,
-    /// The totals above are final. Before that they reckon with what was not seen yet.
+    /// Whether the totals above are final. Before that they include estimates.
     pub found_all: bool,
+    /// The share of the sources that was seen, in millionths; 0: not known.
+    pub seen_ppm: u32,
     /// Data connections alive.
     pub lanes: u16,
     /// Entries that failed so far.
     pub failed: u64,
+    /// No byte and no word of the other end has come for so long; `None`: it speaks.
+    pub no_data_for: Option<Duration>,
 }
 
 /// The path in the last second. Rates are of all lanes together; 0 means unknown.
@@ -172,7 +186,7 @@ pub struct PathNow {
     pub mark: u8,
     /// The number of lanes that have a mark other than 0.
     pub marked_lanes: u16,
-    /// Over MPTCP, what the lanes carry between each pair of addresses, as this host sees it.
+    /// The bytes that the lanes carry between each pair of addresses over MPTCP, as this host sees it.
     pub subflows: Vec<Subflow>,
 }
 
@@ -187,11 +201,11 @@ pub struct ManifestLine {
     pub mtime_s: i64,
     /// Modification time: nanoseconds part.
     pub mtime_ns: u32,
-    /// BLAKE3 of the contents, the same that `b3sum` prints.
+    /// BLAKE3 of the contents, as `b3sum` prints it.
     pub blake3: [u8; 32],
 }
 
-/// The result, when all is over.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Regular files selected.
@@ -208,6 +222,8 @@ pub struct Report {
     pub others_made: u64,
     /// Entries deleted at the target.
     pub deleted: u64,
+    /// Entries that were not deleted because nobody had insisted on so many.
+    pub withheld: u64,
     /// Entries that failed.
     pub failed: u64,
     /// The part of these that vanished at the source after they had been listed.
@@ -228,15 +244,16 @@ pub struct Report {
     pub bytes_again: u64,
     /// Bytes that were read back from the target's medium; 0 unless that was asked for.
     pub bytes_reread: u64,
-    /// Chunks that did not stand at the target as they were verified, and that were written again: changed since an earlier run or
-    /// meanwhile, or lost by the medium.
+    /// Chunks that did not stand at the target as verified, and were written again.
     pub chunks_repaired: u64,
     /// Bytes that earlier runs left, and that were read again and found right before their files got their names.
     pub bytes_read_again: u64,
-    /// Bytes that earlier runs left, and that count as their journals say, because that was asked for.
+    /// Bytes that earlier runs left, and that count by their journals, because that was asked for.
     pub bytes_trusted: u64,
-    /// Data that did not need to move: unchanged files, chunks verified by an earlier run.
+    /// Data that needed no transfer: unchanged files, chunks verified by an earlier run.
     pub bytes_kept: u64,
+    /// The part of these that stood at the target in files that differed.
+    pub bytes_matched: u64,
     /// Holes of all files, which are not data.
     pub bytes_holes: u64,
     /// The whole job, from start to the last flush.
@@ -245,7 +262,7 @@ pub struct Report {
     pub connected: Option<Duration>,
     /// Time until the first payload byte was verified at the target.
     pub first_byte: Option<Duration>,
-    /// Time until the last payload byte was verified at the target; flushes and final names come after it.
+    /// Time until the last payload byte was verified at the target, before flushes and final names.
     pub last_byte: Option<Duration>,
     /// Lanes used at most.
     pub lanes: u16,
@@ -255,19 +272,21 @@ pub struct Report {
     pub cipher: String,
     /// The work of earlier tries of the same job. All other figures are of the last one.
     pub earlier: Earlier,
-    /// BLAKE3 of the contents, when `root_files` is 1: the same that `b3sum` prints.
+    /// The times in which nothing came from the other end, of all tries. They count from 1970.
+    pub outages: Outages,
+    /// BLAKE3 of the contents, if `root_files` is 1.
     pub only_blake3: Option<[u8; 32]>,
     /// BLAKE3 over the lines `<hex blake3>  <size> <path>\n` of all files in manifest order whose hash is known.
     pub root_blake3: [u8; 32],
-    /// Files that the root covers. Files kept because size and time match are not read, so they are not in it.
+    /// Files that the root covers. Files kept by size and time are not read, so they are not in it.
     pub root_files: u64,
     /// The end that read.
     pub source: Host,
     /// The end that wrote.
     pub target: Host,
-    /// The path as its sender saw it; of several paths, all together.
+    /// The path of the sender; of several paths, all together.
     pub path: PathSummary,
-    /// Each of them.
+    /// The paths, one by one.
     pub paths: Vec<OnePath>,
     /// The host at the far end of each path, by its number; empty where one host is that end.
     pub hosts: Vec<(u16, String)>,
@@ -312,12 +331,17 @@ pub trait Observer: Send + Sync {
     /// One thing happened.
     fn on_event(&self, event: &Event);
 
-    /// True when each file's [`Event::Manifest`] line is wanted: unchanged files are then read once to hash them.
+    /// Whether each file's [`Event::Manifest`] line is wanted: unchanged files are then read once to hash them.
     fn wants_manifest(&self) -> bool {
         false
     }
 
-    /// Asked often; true ends the job at the next safe point with [`crate::Fault::Interrupted`].
+    /// The limit of the rate at this moment, in bytes per second, of a copy that has `now` so far. Asked often.
+    fn rate_limit(&self, now: Option<u64>) -> Option<u64> {
+        now
+    }
+
+    /// Whether to stop. Asked often; true ends the job at the next safe point with [`crate::Fault::Interrupted`].
     fn interrupted(&self) -> bool {
         false
     }
@@ -346,7 +370,7 @@ pub enum Subject {
     Reading,
     /// How large files are written.
     WriteRoute,
-    /// The encrypting party: this program or the kernel.
+    /// Who encrypts: this program or the kernel.
     Encryption,
     /// How the medium is read back.
     Verification,
@@ -360,7 +384,7 @@ pub enum Subject {
     SmallFileFlush,
     /// The request to the network: the mark of the packets.
     Class,
-    /// Something that this version does not know.
+    /// A subject that this version does not know.
     Other,
 }
 
@@ -410,8 +434,12 @@ impl Subject {
         }
     }
 
-    /// The subject of this name. The words of a peer are passed on only if we know them.
+    /// The subject of this name. A peer's words are passed on only if we know them.
     pub fn named(name: &str) -> Self {
         Self::ALL.into_iter().find(|subject| subject.name() == name).unwrap_or(Self::Other)
     }
 }
+
+/// How the message of an entry ends whose directory has failed. One cause fails all that lies beneath, so front ends count
+/// such entries, and name the directory.
+pub const WITH_ITS_DIRECTORY: &str = "its directory could not be copied";

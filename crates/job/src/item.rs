@@ -1,4 +1,4 @@
-//! What is told of one entry: in what it differed at the target, and which rule leaves it out.
+//! What an observer is told of an entry: the differences at the target, and the rule that leaves it out.
 
 /// A rule that leaves an entry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,11 +13,15 @@ pub enum LeftOut {
     TooLarge,
     /// The file is smaller than `--min-size`.
     TooSmall,
+    /// The file was modified longer ago than `--max-age`.
+    TooOld,
+    /// The file was modified more lately than `--min-age`.
+    TooYoung,
     /// The source itself stands at the target.
     Itself,
     /// A symbolic link that leads out of the tree (`--safe-links`).
     UnsafeLink,
-    /// What stands at the target is not shorter (`--append-verify`).
+    /// The target's file is not shorter (`--append-verify`).
     NotShorter,
 }
 
@@ -30,6 +34,8 @@ impl LeftOut {
             Self::Newer => "update",
             Self::TooLarge => "max-size",
             Self::TooSmall => "min-size",
+            Self::TooOld => "max-age",
+            Self::TooYoung => "min-age",
             Self::Itself => "itself",
             Self::UnsafeLink => "safe-links",
             Self::NotShorter => "append-verify",
@@ -60,7 +66,7 @@ pub enum EntryType {
 pub struct Changed {
     /// No entry of this kind stood there.
     pub new: bool,
-    /// The contents changed, or where a link leads; of files only where contents were compared.
+    /// The contents changed, or the target of a link; for files only if contents were compared.
     pub content: bool,
     /// The size changed.
     pub size: bool,
@@ -97,6 +103,6 @@ pub struct ItemTold {
     pub data_moved: bool,
     /// The entry was made, or would be.
     pub made: bool,
-    /// In what it differed.
+    /// The differences at the target.
     pub changed: Changed,
 }

@@ -1,8 +1,9 @@
-//! What was asked for: one job, free of flags, ready to be carried out.
+//! One copy job, free of flags.
 //!
 //! The command line and (later) the daemon's API both build a [`Job`]; past this point nobody knows flags.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,20 +18,24 @@ pub use haul_store::{
     CVS_PATTERNS, FileList, FileListBuilder, FilterRule, ListFault, MergeFile, MergeFormat, PatternRule, ReadRule,
     RuleTraits, Sides, WriteRoute, read_rule,
 };
-pub use haul_wire::control::{AccountRule, Accounts, Backup, Drafts, Entries, ModeChange, OfReference, References};
+pub use haul_wire::control::{
+    AccountRule, Accounts, Backup, Drafts, Entries, ModeChange, OfReference, References, Selection, Wish, Wishes,
+};
 
-/// One copy job: any number of sources, one target.
+/// A copy job: any number of sources, one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Where the data comes from. All sources live at one place (`sources[i].place` are all equal).
+    /// The sources. All live at one place (`sources[i].place` are all equal).
     pub sources: Vec<Endpoint>,
-    /// Where it goes.
+    /// The target.
     pub target: Endpoint,
     /// Further hosts of the end that is not here, with the same files as the first one; at most [`MAX_MOVERS`](haul_wire::limits::MAX_MOVERS).
-    pub movers: Vec<Place>,
-    /// What is copied and how faithfully.
+    pub movers: Vec<Far>,
+    /// Only these paths (relative to the single source directory), when given (`--files-from`).
+    pub files_from: Option<Arc<FileList>>,
+    /// The selection: which entries are copied, and how faithfully.
     pub selection: Selection,
-    /// How the bytes travel.
+    /// The way the bytes travel.
     pub carriage: Carriage,
     /// How the system's ssh program is called.
     pub ssh: SshOptions,
@@ -48,29 +53,45 @@ impl Job {
 pub struct Endpoint {
     /// The machine.
     pub place: Place,
-    /// The path there, as typed: a trailing slash means "the contents of", a remote `~/` means the home directory.
-    /// Remote sources may contain shell-style wildcards, expanded at the far side when no file has that literal name.
+    /// The path there, as typed: a trailing slash means the contents, a remote `~/` the home directory. Remote sources
+    /// may contain wildcards, expanded at the far side if no file has that literal name.
     pub path: Vec<u8>,
 }
 
-/// Where a tree lives.
+/// Where a tree lives. A new kind is a variant of [`Here`] or [`Far`]: every match then has to say what becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// This machine.
-    Local,
-    /// A file of so many zeros, made where the copy is started. Only a source; the path is empty.
+    /// The copy's own process reads or writes the tree.
+    Here(Here),
+    /// Another haul reads or writes it, on another machine.
+    Far(Far),
+}
+
+/// A tree that the process of the copy reads or writes by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Here {
+    /// The file systems of this machine.
+    Disk,
+    /// A file of `bytes` zeros, made where the copy is started. Only a source; the path is empty.
     Zero {
         /// Its size.
         bytes: u64,
     },
-    /// A recording that is striped over directories, read as one file where the copy is started. Only a source; the path is that of its index.
+    /// A recording striped over directories, read as one file where the copy is started. Only a source; the path is
+    /// that of its index.
     Stripes {
         /// Where its stripes are looked for, in any order.
         directories: Vec<PathBuf>,
     },
-    /// Nowhere: what arrives where the copy is started is verified and let go. Only a target; the path is empty.
+    /// Nowhere: bytes that arrive where the copy is started are verified and discarded. Only a target; the path is
+    /// empty.
     Null,
-    /// Reached through the system's `ssh` program, which interprets `host` (aliases of `~/.ssh/config` work).
+}
+
+/// A machine where another haul takes part, and the way to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Far {
+    /// A host reached through the system's `ssh` program, which interprets `host` (aliases of `~/.ssh/config` work).
     Ssh {
         /// Login name, when given.
         user: Option<String>,
@@ -88,97 +109,7 @@ pub enum Place {
     },
 }
 
-/// What is copied and how faithfully.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selection {
-    /// Filter rules in the order given, rsync's meaning: the first that matches decides.
-    pub rules: Vec<FilterRule>,
-    /// Only these paths (relative to the single source directory), when given (`--files-from`).
-    pub files_from: Option<Arc<FileList>>,
-    /// Follow symbolic links at the source instead of copying them (`-L`).
-    pub follow_links: bool,
-    /// Owner (root at the target only; ignored with a word otherwise).
-    pub owner: bool,
-    /// Group; who is not root at the target can give files to its own groups only, and is told of others.
-    pub group: bool,
-    /// Set-user-id, set-group-id and sticky bits, as rsync's `-p`; all other permissions are always kept.
-    pub special_bits: bool,
-    /// Owners and groups by their numbers, not by their names.
-    pub numeric_ids: bool,
-    /// Keep hard links between files of the job (`-H`).
-    pub hard_links: bool,
-    /// Extended attributes of the `user.` namespace (and `trusted.`/`security.` when root) (`-X`).
-    pub xattrs: bool,
-    /// POSIX ACLs (`-A`).
-    pub acls: bool,
-    /// Recreate holes. True by default: only data is sent; the target gets holes where the source has them.
-    pub sparse: bool,
-    /// Delete what the source does not have (`--delete`).
-    pub delete: bool,
-    /// Of those, so many at most; the others stay and count as failed (`--max-delete`).
-    pub max_delete: Option<u64>,
-    /// Compare by content instead of size and modification time (`-c`, `--checksum`).
-    pub checksum: bool,
-    /// Skip files that are newer at the target (`-u`).
-    pub update: bool,
-    /// Skip files that exist at the target.
-    pub ignore_existing: bool,
-    /// Also delete what the rules exclude.
-    pub delete_excluded: bool,
-    /// Changes of modes, in their order.
-    pub chmod: Vec<ModeChange>,
-    /// Keep what is replaced or deleted under another name.
-    pub backup: Option<Backup>,
-    /// Trees beside the target that may have a file already.
-    pub references: Option<References>,
-    /// Who owns what a user of the source owns; the first that matches counts (`owner` must be asked for).
-    pub user_map: Vec<AccountRule>,
-    /// The same for groups.
-    pub group_map: Vec<AccountRule>,
-    /// Make nothing that does not exist at the target.
-    pub existing: bool,
-    /// Compare by size alone.
-    pub size_only: bool,
-    /// Send files also where size and time are equal.
-    pub ignore_times: bool,
-    /// Replace a directory with all that is in it where a file or link comes, also without `delete`.
-    pub force: bool,
-    /// Leave out files that are larger than this.
-    pub max_size_bytes: Option<u64>,
-    /// Leave out files that are smaller than this.
-    pub min_size_bytes: Option<u64>,
-    /// Do not enter directories of another file system than that of the source they belong to.
-    pub one_file_system: bool,
-    /// Remove each file and link of the source once the target has it; directories stay.
-    pub remove_source_files: bool,
-    /// Tell of each entry in what it differed ([`Event::Item`](crate::Event::Item)).
-    pub itemise: bool,
-    /// Which entries of the sources come, beyond the rules.
-    pub entries: Entries,
-    /// Where data stands until its file has its name.
-    pub drafts: Drafts,
-    /// Files only grow: one that is not shorter at the target stays (`--append-verify`).
-    pub append: bool,
-    /// Times that differ by so many seconds are equal, as with rsync's `--modify-window`; less than 0: to the nanosecond.
-    /// `None`: to the nanosecond, or to the second where the target keeps no more.
-    pub modify_window_s: Option<i32>,
-    /// Say what would be done; change nothing (`-n`).
-    pub dry_run: bool,
-    /// Write into the final file instead of a temporary one (`--inplace`).
-    pub inplace: bool,
-    /// Do not continue partial files of an earlier run; start them over.
-    pub no_resume: bool,
-    /// Flush files and directories before they count as copied. True by default.
-    pub flush: bool,
-    /// Read each chunk back from the target's medium, past the page cache, before its file counts as copied; needs `flush`.
-    pub verify_disk: bool,
-    /// True: what an earlier run left counts as its journal says. False: it is read and hashed again before it gets its name.
-    pub trust_journal: bool,
-    /// Whether missing parent directories of the target are made (true by default, like `mkdir -p`).
-    pub make_target: bool,
-}
-
-/// How the bytes travel.
+/// The way the bytes travel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carriage {
     /// Number of data connections; `None` chooses by the path.
@@ -187,7 +118,7 @@ pub struct Carriage {
     pub rate_bytes_per_s: Option<u64>,
     /// TLS 1.3 cipher; `None` takes what both CPUs do well.
     pub cipher: Option<Cipher>,
-    /// Do not encrypt the data connections (`--cipher none`): who listens can read, but not change what arrives.
+    /// Do not encrypt the data connections (`--cipher none`): others on the way can read, but not change them.
     pub clear: bool,
     /// Compress data on the wire (`-z`).
     pub compress: bool,
@@ -207,24 +138,24 @@ pub struct Carriage {
     pub window_bytes: Option<u64>,
     /// Which paths through the network the lanes use.
     pub paths: AskedPaths,
-    /// What carries the lanes.
+    /// The protocol that carries the lanes.
     pub transport: Transport,
     /// How the sender gets bytes from a file into a connection; `None` takes what is cheapest.
     pub route: Option<SendRoute>,
     /// How the receiver writes large files; `None` measures, where there is a choice.
     pub write_route: Option<WriteRoute>,
-    /// What is asked of a network that others use, too.
+    /// The request to a network that others use, too.
     pub service: Service,
 }
 
-/// What is asked of a network that others use, too.
+/// The request to a network that others use, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// The class of the data connections.
     pub class: AskedClass,
     /// While the job has this rate, it asks for no priority.
     pub floor_bytes_per_s: Option<u64>,
-    /// When the job shall be done.
+    /// The time by which the job shall be done.
     pub deadline: Option<SystemTime>,
 }
 
@@ -238,7 +169,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Whether an address is of it.
+    /// Whether an address is of this family.
     pub fn has(self, address: IpAddr) -> bool {
         match self {
             Self::V4 => address.to_canonical().is_ipv4(),
@@ -293,55 +224,6 @@ pub struct SshOptions {
     pub haul_known_hosts: Option<PathBuf>,
 }
 
-impl Default for Selection {
-    fn default() -> Self {
-        Self {
-            rules: Vec::new(),
-            files_from: None,
-            follow_links: false,
-            owner: false,
-            group: false,
-            special_bits: false,
-            numeric_ids: false,
-            hard_links: false,
-            xattrs: false,
-            acls: false,
-            sparse: true,
-            delete: false,
-            max_delete: None,
-            checksum: false,
-            update: false,
-            ignore_existing: false,
-            delete_excluded: false,
-            chmod: Vec::new(),
-            backup: None,
-            references: None,
-            user_map: Vec::new(),
-            group_map: Vec::new(),
-            existing: false,
-            size_only: false,
-            ignore_times: false,
-            force: false,
-            max_size_bytes: None,
-            min_size_bytes: None,
-            one_file_system: false,
-            remove_source_files: false,
-            itemise: false,
-            entries: Entries::default(),
-            drafts: Drafts::default(),
-            append: false,
-            modify_window_s: None,
-            dry_run: false,
-            inplace: false,
-            no_resume: false,
-            flush: true,
-            verify_disk: false,
-            trust_journal: false,
-            make_target: true,
-        }
-    }
-}
-
 impl Default for Carriage {
     fn default() -> Self {
         Self {
@@ -366,28 +248,64 @@ impl Default for Carriage {
     }
 }
 
-/// A peer that says nothing for this long is taken for dead. Pings go out every quarter of it.
+/// A peer that is silent for this long counts as dead. Pings go out every quarter of it.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Place {
-    /// True when no other machine is needed to get there.
+    /// Whether no other machine is needed to get there.
     pub fn is_here(&self) -> bool {
-        matches!(self, Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null)
+        self.far().is_none()
+    }
+
+    /// The other machine; `None`: this one is enough.
+    pub fn far(&self) -> Option<&Far> {
+        match self {
+            Self::Here(_) => None,
+            Self::Far(far) => Some(far),
+        }
     }
 }
 
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl From<Here> for Place {
+    fn from(here: Here) -> Self {
+        Self::Here(here)
+    }
+}
+
+impl From<Far> for Place {
+    fn from(far: Far) -> Self {
+        Self::Far(far)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Local => f.write_str("this machine"),
-            Place::Zero { bytes } => write!(f, "zero:{bytes}"),
-            Place::Stripes { .. } => f.write_str("stripes:"),
-            Place::Null => f.write_str("null:"),
-            Place::Ssh { user: Some(user), host, .. } => write!(f, "{user}@{host}"),
-            Place::Ssh { user: None, host, .. } => f.write_str(host),
+            Self::Here(here) => here.fmt(f),
+            Self::Far(far) => far.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Here {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk => f.write_str("this machine"),
+            Self::Zero { bytes } => write!(f, "zero:{bytes}"),
+            Self::Stripes { .. } => f.write_str("stripes:"),
+            Self::Null => f.write_str("null:"),
+        }
+    }
+}
+
+impl fmt::Display for Far {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ssh { user: Some(user), host, .. } => write!(f, "{user}@{host}"),
+            Self::Ssh { user: None, host, .. } => f.write_str(host),
             // RFC 3986: an address with colons stands in brackets.
-            Place::Haul { host, port } if host.contains(':') => write!(f, "haul://[{host}]:{port}"),
-            Place::Haul { host, port } => write!(f, "haul://{host}:{port}"),
+            Self::Haul { host, port } if host.contains(':') => write!(f, "haul://[{host}]:{port}"),
+            Self::Haul { host, port } => write!(f, "haul://{host}:{port}"),
         }
     }
 }

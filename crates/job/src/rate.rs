@@ -1,7 +1,7 @@
-//! Rates as people type them: `--rate 500Mbit`, `--bwlimit 10M` as in rsync, `-l 8000` as in scp; and `--rtt 228ms`.
+//! Parses rates as people type them: `--rate 500Mbit`, `--bwlimit 10M` as in rsync, `-l 8000` as in scp; and `--rtt
+//! 228ms`.
 //!
-//! `--rate` needs a unit: bits and bytes differ by a factor of eight, and a guess would be wrong half of the time. The
-//! other two flags are read as in rsync and scp.
+//! `--rate` needs a unit: bits and bytes differ by a factor of eight, and a guess would be wrong half of the time.
 
 /// `--rate`, in bytes per second: a number, a prefix, `bit` or `B`. k M G T are powers of 1000, Ki Mi Gi Ti powers of
 /// 1024.

@@ -1,11 +1,11 @@
-//! A port with a listener for each floor of the retransmission timeout: a connection has the floor of its network class from its
-//! first packet on.
+//! A port with a listener for each floor of the retransmission timeout: a connection has the floor of its network class
+//! from its first packet on.
 //!
 //! ```text
 //! SYN -> program of the kernel: the network of the source -> listener with its floor
 //!                               -> in no network          -> the first listener, with the kernel's floor
 //! ```
-//! Kernels before Linux 6.16 have no such floor. There the port has one listener, as every other port.
+//! Kernels before Linux 6.16 have no such floor; there the port has one listener.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -26,7 +26,6 @@ const FLOORS: usize = 3;
 /// Keeps the listeners of a port in step with the network classes.
 #[derive(Debug)]
 pub struct ByFloor {
-    /// In the order in which they listened, behind the first.
     sockets: Vec<TcpListener>,
 }
 
@@ -70,7 +69,6 @@ pub fn floor_by_connection() -> Option<bool> {
     Some(retransmission::set_rto_min(&socket, KERNELS).is_ok())
 }
 
-/// `TCP_RTO_MIN` of Linux.
 const KERNELS: Duration = Duration::from_millis(200);
 
 impl ByFloor {
@@ -82,13 +80,13 @@ impl ByFloor {
         Ok((listeners, by_floor))
     }
 
-    /// Connections that come from now on have the floors of these classes. Networks, or floors, beyond the room there is begin with the
-    /// kernel's floor.
+    /// Connections that come from now on have the floors of these classes. Networks or floors beyond the room begin
+    /// with the kernel's floor.
     pub fn follow(&self, networks: &Networks) -> io::Result<()> {
         let rows = networks.floors(MAX_ROWS);
         let mut floors: Vec<Duration> = Vec::new();
         for floor in rows.iter().filter_map(|(_, floor)| *floor).filter(|floor| *floor < KERNELS) {
-            // What the kernel refuses is in the log when the first connection asks for it.
+            // A refusal of the kernel is logged when the first connection asks for it.
             let is_new = !floors.contains(&floor);
             let free = self.sockets.get(floors.len()).filter(|_| is_new);
             if free.is_some_and(|socket| retransmission::set_rto_min(socket, floor).is_ok()) {

@@ -15,7 +15,7 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// As a report writes it.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Cipher::Aes128Gcm => "AES-128-GCM",

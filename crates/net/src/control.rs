@@ -31,12 +31,10 @@ impl KeySchedule {
         Arc::new(KeySchedule { secrets: Mutex::new(secrets), change_asked, new_keys, data_bytes })
     }
 
-    /// Whether the peer asked us to change our sending key.
     pub(crate) fn is_change_asked(&self) -> bool {
         self.change_asked.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes of data that the peer has sent.
     pub(crate) fn has_sent(&self, bytes: usize) {
         self.data_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }

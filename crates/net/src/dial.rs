@@ -1,5 +1,4 @@
-//! Finds and reaches a peer: looks up the addresses of a name, connects to the fastest, and lists our own addresses
-//! for a peer.
+//! Finds and reaches a peer: resolves its name, connects to the fastest address, and lists our own addresses for it.
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
@@ -76,15 +75,14 @@ impl Cancel {
         drop(self.end.shutdown(Shutdown::Both));
     }
 
-    /// Readable after the end.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.watched.as_fd()
     }
 }
 
-/// Connects to the first candidate that answers (RFC 8305). The next candidate is tried after 150 ms, or at once when
-/// one fails; the earlier attempts go on. Slower connections are closed. Each begins with the policy of its network.
-/// All leave this host by `way`; candidates of a family to which it cannot lead are left out. `cancel` ends it early.
+/// Connects to the first candidate that answers (RFC 8305). The next is tried after 150 ms, or at once when one fails,
+/// while earlier attempts go on. Each begins with the policy of its network. All leave this host by `way`, which may
+/// exclude a family. `cancel` ends the dial early.
 pub fn dial(
     candidates: &[SocketAddr],
     timeout: Duration,
@@ -191,7 +189,6 @@ enum Failed {
     Way(NetError),
     /// The source port cannot be used. Another one may be free.
     Port(io::Error),
-    /// Something else, for this candidate.
     Here(io::Error),
 }
 
@@ -248,7 +245,7 @@ fn finish(socket: Socket) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The families alternate, so that a family without a route costs one step only. Each family keeps its order.
+/// The families alternate, so that a family without a route costs one step only.
 fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
     let (first, second): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv4() == first_is_v4);
@@ -282,7 +279,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// A port that refuses connections. It is bound, so that no other program can listen there.
+    /// A port that refuses connections, bound so that no other program can listen there.
     fn refusing() -> (Socket, SocketAddr) {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
@@ -331,7 +328,7 @@ mod tests {
         );
     }
 
-    /// A port that answers nothing. Its listener never accepts, and its queue is full.
+    /// A port that answers nothing: its listener never accepts, and its queue is full.
     fn silent() -> (Socket, Vec<TcpStream>, SocketAddr) {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();

@@ -112,7 +112,6 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// Names the means that another device would need.
 fn needs(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::PermissionDenied => " (to choose a device takes Linux 5.7, or CAP_NET_RAW)",

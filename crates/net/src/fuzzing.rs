@@ -1,4 +1,4 @@
-//! The decoders of this crate as functions of a peer's bytes, for the fuzz targets. Only with the feature `fuzzing`.
+//! The decoders of this crate as functions of a peer's bytes, for the fuzz targets.
 
 use std::io::Write as _;
 use std::net::Shutdown;
@@ -17,7 +17,7 @@ use crate::record::{Opener, RecordKey};
 use crate::tls;
 use crate::transport::Link;
 
-/// An end of a TLS connection receives this instead of a handshake. Without a key it must fail.
+/// Feeds an end of a TLS connection these bytes instead of a handshake. Without a key it must fail.
 pub fn handshake(as_server: bool, heard: &[u8]) {
     static US: LazyLock<Identity> = LazyLock::new(|| Identity::generate().expect("the kernel has random numbers"));
     let ciphers = crate::preferred_ciphers(None);
@@ -30,15 +30,14 @@ pub fn handshake(as_server: bool, heard: &[u8]) {
     drop(peer);
 }
 
-/// The receiving end of a connection whose peer has the keys and breaks the rules. The input is the list of its
-/// records.
+/// The receiving end of a connection whose peer has the keys and breaks the rules of TLS 1.3 (RFC 8446, 5). The input
+/// lists its records.
 ///
 /// ```text
 ///   first byte: how much is read at once
 ///   then: what (1 byte), length (2 bytes, big-endian), that many bytes:
 ///         sealed as one record | sent as they are | sealed, with a bit changed
 /// ```
-/// The output is compared with the rules of TLS 1.3 (RFC 8446, 5).
 pub fn records(input: &[u8]) {
     let Some((&pieces, mut rest)) = input.split_first() else { return };
     let mut key = secrets(0).expect("the first key");
@@ -149,7 +148,6 @@ fn is_key_update(inner: &[u8]) -> bool {
     matches!(content, Some([24, 0, 0, 1, 0..=1, 22]))
 }
 
-/// One record with a true header and any content.
 fn seal(key: &mut RecordKey, inner: &[u8], out: &mut Vec<u8>) {
     let mut cipher = inner.to_vec();
     let length = u16::try_from(inner.len() + TAG_BYTES).unwrap_or(u16::MAX).to_be_bytes();
@@ -159,7 +157,6 @@ fn seal(key: &mut RecordKey, inner: &[u8], out: &mut Vec<u8>) {
     out.extend(cipher);
 }
 
-/// The same keys in each run.
 fn secrets(number: u8) -> std::io::Result<RecordKey> {
     RecordKey::new(fixed(number))
 }
@@ -169,7 +166,6 @@ fn fixed(number: u8) -> (u64, ConnectionTrafficSecrets) {
     (0, ConnectionTrafficSecrets::Aes256Gcm { key, iv })
 }
 
-/// Returns one fixed key after the other.
 struct Counted(u8);
 
 impl NextSecrets for Counted {
@@ -193,8 +189,8 @@ fn fed(bytes: &[u8]) -> (UnixStream, UnixStream) {
     (peer, ours)
 }
 
-/// Bytes that fit into the default buffer of a Unix socket: 208 KiB (net.core.wmem_default). A write of one byte
-/// takes a kilobyte of the buffer. A large write takes a little more than its bytes.
+/// Bytes that fit into the default buffer of a Unix socket: 208 KiB (net.core.wmem_default), of which a write of one
+/// byte takes a kilobyte.
 const FED_BYTES_MAX: usize = 128 << 10;
 
 const TAG_BYTES: usize = 16;

@@ -82,7 +82,7 @@ impl Identity {
         text
     }
 
-    /// A secret for another purpose. It shows nothing of the key, and another key has another one.
+    /// Derives a secret for another purpose. It shows nothing of the key, and differs for each key.
     pub fn secret_for(&self, purpose: &str) -> Zeroizing<[u8; 32]> {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.pkcs8);
         let tag = hmac::sign(&key, purpose.as_bytes());
@@ -94,7 +94,6 @@ impl Identity {
         self.public
     }
 
-    /// Shows the key of another identity, and signs with its own.
     #[cfg(test)]
     pub(crate) fn posing_as(self, other: PublicKey) -> Identity {
         let signer = Arc::clone(&self.certified.key);

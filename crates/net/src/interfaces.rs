@@ -13,8 +13,8 @@ use crate::dial::Cancel;
 use crate::limits;
 use crate::way::Way;
 
-/// The interfaces that can carry data to another host: up, connected, with addresses that new connections may begin at.
-/// Loopback is not among them, nor are link-local addresses.
+/// The interfaces that can carry data to another host: up, connected, with addresses where new connections may begin.
+/// Loopback and link-local addresses are not among them.
 pub fn usable() -> io::Result<Vec<Interface>> {
     let mut found = haul_sys::interfaces::interfaces()?;
     found.retain_mut(|interface| {
@@ -25,7 +25,6 @@ pub fn usable() -> io::Result<Vec<Interface>> {
     Ok(found)
 }
 
-/// Whether an address can be that of a connection to another host.
 fn leads_out(ip: IpAddr) -> bool {
     let is_link_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
@@ -51,7 +50,7 @@ pub fn route(interface: &Interface, from: IpAddr, to: IpAddr) -> io::Result<Opti
     routes::route_of(Packet { to, from: Some(from), device: Some(interface.index) })
 }
 
-/// Hears what comes and goes among [`usable`] interfaces.
+/// Reports what comes and goes among [`usable`] interfaces.
 #[derive(Debug)]
 pub struct NetworkWatch {
     events: RouteEvents,
@@ -74,12 +73,12 @@ pub enum NetworkEvent {
 pub struct Change {
     /// Usable now.
     pub came: Vec<Way>,
-    /// Usable no more: the interface is down or gone, its cable is out, or the address was taken from it.
+    /// No longer usable: the interface is down or gone, its cable is out, or the address was taken from it.
     pub went: Vec<Way>,
 }
 
 impl NetworkWatch {
-    /// Hears of every change from now on.
+    /// Receives every change from now on.
     pub fn new() -> io::Result<NetworkWatch> {
         // In this order nothing that changes meanwhile is missed.
         let events = RouteEvents::subscribe()?;
@@ -117,11 +116,11 @@ pub(crate) mod tests {
     use crate::dial::dial;
     use crate::policy::Policies;
 
-    /// Much longer than any change takes to be told.
+    /// Much longer than any change takes.
     const SOON: Option<Duration> = Some(Duration::from_secs(20));
     const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// Waits until so many interfaces are usable. A cable between two hosts is noticed by a worker of the kernel.
+    /// Waits until this many interfaces are usable. A worker of the kernel notices a cable between two hosts.
     pub(crate) fn await_uplinks(count: usize) {
         let mut watch = NetworkWatch::new().unwrap();
         while usable().unwrap().len() < count {

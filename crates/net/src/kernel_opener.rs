@@ -1,11 +1,11 @@
-//! The receiving half of a TLS connection whose records the kernel opens. Bytes that are read from the socket, or
-//! spliced out of it, are plain.
+//! The receiving half of a TLS connection whose records the kernel opens: bytes that are read or spliced from the
+//! socket are plain.
 //!
 //! ```text
 //! Opener --key, number of the next record--> kernel      socket, opened there --> recvmsg, splice
 //! ```
-//! Records without data come through here, with their type: the end, alerts, and new keys. Kernels take new keys
-//! since 6.14. Splice stops before such a record.
+//! Records without data come through here, with their type: the end, alerts, and new keys (Linux 6.14). Splice stops
+//! before such a record.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -18,10 +18,8 @@ use crate::control::{BROKE_OFF, Heard, KeySchedule, TYPE_DATA, violation};
 use crate::kernel_sealer::{KeyUsedUp, keys, not_there, refused};
 use crate::transport::{Link, Transport};
 
-/// Interprets the records without data.
 pub(crate) struct KernelOpener {
     schedule: Arc<KeySchedule>,
-    /// The peer has ended properly.
     ended: bool,
     broken: Option<(io::ErrorKind, String)>,
 }
@@ -77,7 +75,6 @@ impl KernelOpener {
         Ok(true)
     }
 
-    /// Whether the peer has ended properly.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }

@@ -1,12 +1,12 @@
-//! The sending half of a TLS connection whose records the kernel makes. It seals bytes that are written to the
-//! socket, and pages of files that are handed to it.
+//! The sending half of a TLS connection whose records the kernel makes, of bytes that are written to the socket and of
+//! pages of files.
 //!
 //! ```text
 //! Sealer --key, number of the next record--> kernel      write, sendfile, splice --> socket, sealed there
 //! ```
 //! The peer sees ordinary records, of at most 16 KiB. The kernel does not watch how much it seals under one key. So
-//! this counts, with the kernel's own number of records, and changes the key in time. Kernels before 6.14 cannot
-//! change it: then the connection ends, and its work goes to another one.
+//! this counts, with the kernel's own number of records, and changes the key in time. Kernels before 6.14 cannot change
+//! it: then the connection ends, and its work goes to another one.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -19,7 +19,6 @@ use rustls::ConnectionTrafficSecrets;
 use crate::control::{CLOSE_NOTIFY, KEY_UPDATE, KeySchedule, TYPE_ALERT, TYPE_HANDSHAKE};
 use crate::transport::Link;
 
-/// Counts what the kernel seals.
 pub(crate) struct KernelSealer {
     schedule: Arc<KeySchedule>,
     cipher: KernelCipher,
@@ -28,7 +27,7 @@ pub(crate) struct KernelSealer {
     records_max: u64,
 }
 
-/// The key of a connection must change, and this kernel cannot change it. This is the cause within an [`io::Error`].
+/// The key of a connection must change, and this kernel cannot change it: the cause within an [`io::Error`].
 #[derive(Debug)]
 pub struct KeyUsedUp;
 
@@ -86,8 +85,8 @@ impl KernelSealer {
         self.records_per_key = records;
     }
 
-    /// To be called before so many bytes are given to the socket in one call. Changes the key when that is due, and
-    /// announces it to the peer under the old key.
+    /// Must be called before `bytes` are given to the socket in one call. Changes the key when that is due, and
+    /// announces it under the old key.
     pub(crate) fn prepare(&mut self, link: &Link, bytes: u64) -> io::Result<()> {
         // With TLS, the kernel goes on taking bytes after a shutdown(2) of this end, and drops them (seen with 6.1
         // and 7.2). The sender would wait for receipts of bytes that never left.
@@ -116,7 +115,6 @@ impl KernelSealer {
         Ok(())
     }
 
-    /// One write, sent at once.
     pub(crate) fn write_vectored(&mut self, link: &Link, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.prepare(link, parts.iter().map(|part| part.len() as u64).sum())?;
         link.write_vectored(parts)
@@ -140,5 +138,5 @@ pub(crate) fn keys(next_record: u64, secrets: &ConnectionTrafficSecrets) -> io::
     Ok(Keys { cipher, key: key.as_ref(), iv, next_record })
 }
 
-/// On all architectures.
+/// The smallest page of any architecture.
 const SMALLEST_PAGE_BYTES: u64 = 4096;

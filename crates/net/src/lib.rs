@@ -13,10 +13,12 @@
 
 mod base64;
 #[cfg(test)]
+#[path = "../tests/unit/bounds_scenarios.rs"]
 mod bounds_scenarios;
 mod by_floor;
 mod cipher;
 #[cfg(test)]
+#[path = "../tests/unit/clear_scenarios.rs"]
 mod clear_scenarios;
 mod control;
 pub mod dial;
@@ -29,6 +31,7 @@ pub mod identity;
 pub mod interfaces;
 mod kernel_opener;
 #[cfg(test)]
+#[path = "../tests/unit/kernel_scenarios.rs"]
 mod kernel_scenarios;
 mod kernel_sealer;
 mod key_greeter;
@@ -37,13 +40,16 @@ pub mod listen;
 pub mod mptcp;
 pub mod policy;
 #[cfg(test)]
+#[path = "../tests/unit/posers.rs"]
 mod posers;
 mod public_key;
 mod record;
 #[cfg(test)]
+#[path = "../tests/unit/scenarios.rs"]
 mod scenarios;
 pub mod stream;
 #[cfg(test)]
+#[path = "../tests/unit/tampering.rs"]
 mod tampering;
 pub mod tls;
 mod transport;

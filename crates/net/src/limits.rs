@@ -15,8 +15,8 @@ pub const RECORDS_PER_WRITE: usize = 17;
 pub const READ_BYTES: usize = (RECORDS_PER_WRITE + 1) * (RECORD_PLAIN_BYTES + RECORD_OVERHEAD_BYTES);
 /// Bytes of a read(2), and of its buffer, until the peer has said hello: one record, which holds any hello.
 pub const FIRST_READ_BYTES: usize = 5 + RECORD_CIPHER_BYTES;
-/// New keys that a peer may announce at any time. Each [`BYTES_FOR_A_NEW_KEY`] of its data permit one more. A new key
-/// costs us as much as opening a record of 16 KiB, and costs the peer 27 bytes. RFC 8446, 4.6.3 has no bound.
+/// New keys that a peer may announce at any time; each [`BYTES_FOR_A_NEW_KEY`] of its data permit one more. A new key
+/// costs us as much as opening a record of 16 KiB, and the peer 27 bytes. RFC 8446, 4.6.3 has no bound.
 pub const NEW_KEYS_AT_ONCE: u64 = 64;
 /// Data for each further key of a peer. We change ours once in 128 GiB. Data that the kernel opened and that was
 /// spliced (`haul bench`) is not counted: there [`NEW_KEYS_AT_ONCE`] are enough for 8 TiB.
@@ -28,7 +28,7 @@ pub const RECORDS_PER_KEY: u64 = 1 << 23;
 pub const PADDING_BYTES_MAX: usize = 64 * 1024;
 /// The first message of a handshake without padding: 0.4 KiB, or 1.6 KiB with a post-quantum key.
 pub const HELLO_BYTES_MAX: usize = 2 * 1024;
-/// Unread input of a handshake. It is rustls' own bound on a message of the handshake.
+/// Unread input of a handshake: rustls' own bound on a message.
 pub const HANDSHAKE_INPUT_BYTES: usize = 64 * 1024;
 /// One read(2) during the handshake. A flight with raw keys is below 2 KiB.
 pub const HANDSHAKE_READ_BYTES: usize = 16 * 1024;
@@ -40,22 +40,22 @@ pub const MAX_HANDSHAKES: usize = 512;
 /// lanes dials them in groups.
 pub const MAX_HANDSHAKES_PER_SOURCE: usize = 128;
 /// A guest younger than this makes no room for another of its own source, or of a source with as many guests. A
-/// handshake takes one round trip after its acceptance, 600 ms by satellite. So a stranger with up to 128 connections
-/// a second keeps nobody out. One with ten times as many shuts out nine tenths of the other callers from its own
-/// address; the tenth that enters completes its handshake.
+/// handshake takes one round trip, 600 ms by satellite. So a stranger with up to 128 connections a second keeps nobody
+/// out. One with ten times as many shuts out nine tenths of the other callers from its own address; the tenth that
+/// enters completes its handshake.
 pub const YOUNG: Duration = Duration::from_secs(1);
 /// From the first byte of a connection to the end of its hello, in all.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// The same for a source where key after key was refused. Its silent guests are gone soon.
+/// The same for a source where key after key was refused, so that its silent guests are gone soon.
 pub const BARRED_DEADLINE: Duration = Duration::from_secs(2);
 /// Handshakes at once from such a source, and refused keys in a second (elsewhere 128). With fewer, a stranger could
 /// easily take them all from somebody with the right key.
 pub const MAX_HANDSHAKES_BARRED: usize = 32;
 /// The charge of a source for one refused key, see `door/penalty.rs`.
 pub const REFUSED_KEY: Duration = Duration::from_secs(5);
-/// Connections that may wait in the kernel to be accepted. It grants net.core.somaxconn at most (4096 since Linux
-/// 5.4, listen(2)). When a flood of strangers fills the queue, a peer's SYN is dropped and sent again after a second.
-/// A door accepts some thousands a second.
+/// Connections that may wait in the kernel to be accepted: at most net.core.somaxconn (4096 since Linux 5.4,
+/// listen(2)). When a flood of strangers fills the queue, a peer's SYN is dropped and sent again after a second. A door
+/// accepts some thousands a second.
 pub const LISTEN_BACKLOG: i32 = 4096;
 /// Pause after an accept error such as "too many open files": we wait for room instead of spinning.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -71,14 +71,15 @@ pub const MAX_DIAL_CANDIDATES: usize = 32;
 /// kernel microseconds.
 pub const MAX_SOURCE_PORTS_TRIED: usize = 512;
 
-/// Unsent bytes in the send buffer of a lane on a far path: two writes. With more, the last chunks of a job would
-/// wait in the buffer of a slow lane while other lanes are idle.
+/// Unsent bytes in the send buffer of a lane on a far path: two writes. With more, a job's last chunks would wait in a
+/// slow lane while others are idle.
 pub const UNSENT_BYTES_MAX: u32 = 512 * 1024;
 /// If sent bytes stay without an acknowledgement for this long, the connection ends. A lane then gives its work back.
 pub const USER_TIMEOUT_MS: u32 = 30_000;
 
-/// Between two attempts of the kernel to get a segment through at most so long passes (RFC 6298, 2.5), where the kernel lets us say it
-/// (Linux 6.15). A connection of which nothing arrived for 20 s would try again only after 25 s, or be ended before.
+/// The longest pause between two attempts of the kernel to get a segment through (RFC 6298, 2.5), settable from Linux
+/// 6.15 on. Otherwise a connection of which nothing arrived for 20 s would try again only after 25 s, or be ended
+/// before.
 pub const RTO_MAX: Duration = Duration::from_secs(4);
 /// Silence before the first keepalive probe.
 pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);

@@ -45,7 +45,7 @@ impl Listener {
         listen_on(address, is_v6_only(address)).map_err(|cause| NetError::Bind { what: address.to_string(), cause })
     }
 
-    /// A socket that another program holds and listens on, such as systemd.
+    /// Takes a socket that another program, such as systemd, holds and listens on.
     pub fn of_socket(socket: TcpListener) -> Result<Listener, NetError> {
         let failed = |cause| NetError::Bind { what: "the socket that was handed over".into(), cause };
         let address = socket.local_addr().map_err(failed)?;
@@ -58,7 +58,7 @@ impl Listener {
         Ok(Listener { socket, address })
     }
 
-    /// As [`Listener::bind_to`]. The port is free, and further listeners of this process may share it.
+    /// [`Listener::bind_to`] for a free port that further listeners of this process may share.
     pub(crate) fn bind_to_shared(address: SocketAddr, v6_only: bool) -> Result<Listener, NetError> {
         let bound = bind(address, v6_only).and_then(|socket| {
             reuseport::share(&socket)?;
@@ -67,7 +67,6 @@ impl Listener {
         bound.map_err(|cause| NetError::Bind { what: address.to_string(), cause })
     }
 
-    /// A socket that listens.
     pub(crate) fn of(socket: TcpListener) -> io::Result<Listener> {
         let address = socket.local_addr()?;
         Ok(Listener { socket, address })
@@ -106,7 +105,7 @@ fn bind_port(port: u16, family: Option<Family>) -> io::Result<Listener> {
     }
 }
 
-/// All addresses of IPv6 are those of IPv4, too.
+/// Whether an address is for IPv6 alone: all addresses of IPv6 include those of IPv4.
 pub(crate) fn is_v6_only(address: SocketAddr) -> bool {
     !address.ip().is_unspecified()
 }

@@ -7,6 +7,7 @@
 //! Listeners take both. A client without MPTCP gets an ordinary TCP socket there.
 
 #[cfg(test)]
+#[path = "../tests/unit/mptcp_scenarios.rs"]
 mod scenarios;
 mod totals;
 
@@ -106,7 +107,7 @@ pub fn subflows(socket: &TcpStream) -> Vec<Subflow> {
     }
 }
 
-/// Was the socket made for MPTCP?
+/// Whether the socket was made for MPTCP.
 pub(crate) fn is_socket(socket: impl AsFd) -> bool {
     outgoing::protocol(socket).is_ok_and(|protocol| protocol == mptcp::PROTOCOL)
 }
@@ -122,7 +123,7 @@ pub(crate) fn socket_or_tcp(domain: Domain, kind: Type) -> io::Result<Socket> {
 pub(crate) struct AsOnePath(Mutex<Totals>);
 
 impl AsOnePath {
-    /// The facts that TCP tells of a connection, for all paths together. None where the kernel does not tell of them.
+    /// The figures of TCP for all paths together. `None` where the kernel does not tell them.
     pub(crate) fn tcp_info(&self, socket: &TcpStream) -> Option<TcpInfo> {
         if is_in_use(socket) != Some(true) {
             return tcp_info::tcp_info(socket).ok();
@@ -133,7 +134,6 @@ impl AsOnePath {
         totals.read(&subflows, mptcp::unsent_bytes(socket).unwrap_or_default())
     }
 
-    /// The bytes carried between each pair of addresses, up to the last reading.
     pub(crate) fn ways(&self) -> Vec<WayTotals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).ways().to_vec()
     }

@@ -6,7 +6,7 @@
 //! ```
 //! rustls does the handshake and derives every key. Only the bulk work is here: the record layer of rustls copies
 //! each byte twice on either side, and asks for a new buffer for each record. With AES-128-GCM ours takes 36 to 38 %
-//! less processor time (`docs/tls-records.md`, and `cost_of_a_block` in `scenarios`, which measures it).
+//! less processor time (`docs/proof/zero-copy.md`, and `cost_of_a_block` in `scenarios`, which measures it).
 //!
 //! A record is `23 3 3 length` and then, encrypted, content, content type and padding (RFC 8446, 5.2). The nonce is
 //! the connection's IV xor the number of the record. So a record that was lost, repeated, moved or changed does not
@@ -28,13 +28,11 @@ use crate::kernel_sealer::KernelSealer;
 use crate::limits;
 use crate::transport::Link;
 
-/// Bytes of a key for tags.
 pub(crate) const TAG_KEY_BYTES: usize = 32;
 
 /// No other use of the traffic keys has this label.
 const TAG_KEY_LABEL: &[u8] = b"haul clear lane tags";
 
-/// The key of one direction and the number of the next record under it.
 pub(crate) struct RecordKey {
     key: LessSafeKey,
     iv: [u8; aead::NONCE_LEN],
@@ -58,8 +56,8 @@ impl RecordKey {
         Ok(RecordKey { key: LessSafeKey::new(key), iv: iv_bytes, next_record, secrets })
     }
 
-    /// A key for later clear bytes, bound to this direction of this connection: HMAC-SHA256 of the IV under the
-    /// traffic key. It does not reveal the traffic key. Both ends derive the same key.
+    /// A key for later clear bytes, bound to this direction of this connection: HMAC-SHA256 of the IV under the traffic
+    /// key, which it does not reveal.
     pub(crate) fn tag_key(secrets: &ConnectionTrafficSecrets) -> io::Result<[u8; TAG_KEY_BYTES]> {
         let (key, iv) = match secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv }
@@ -75,7 +73,6 @@ impl RecordKey {
         Ok(tag_key)
     }
 
-    /// Seals any bytes as one record, for the fuzz targets.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn seal_any(&mut self, header: &[u8], inner: &mut Vec<u8>) {
         let nonce = self.next_nonce().expect("record numbers are left");
@@ -125,7 +122,7 @@ impl Sealer {
         self.records_per_key = records;
     }
 
-    /// Takes bytes, and sends each full batch of records. `flush` sends the rest.
+    /// Takes bytes, and sends each full batch of records.
     pub(crate) fn write(&mut self, link: &Link, bytes: &[u8]) -> io::Result<usize> {
         self.check_whole()?;
         let mut rest = bytes;
@@ -151,7 +148,7 @@ impl Sealer {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Sends all that was written.
+    /// Sends all bytes written so far.
     pub(crate) fn flush(&mut self, link: &Link) -> io::Result<()> {
         self.check_whole()?;
         if self.open_bytes > 0 {
@@ -160,8 +157,8 @@ impl Sealer {
         self.send(link)
     }
 
-    /// Sends all that was written, and then records without content: about `bytes` on the wire, which the peer throws
-    /// away.
+    /// Sends all bytes written so far, and then records without content: about `bytes` on the wire, which the peer
+    /// throws away.
     pub(crate) fn pad(&mut self, link: &Link, bytes: usize) -> io::Result<()> {
         self.flush(link)?;
         // The content type stands before the padding: here in the place of content (RFC 8446, 5.4).
@@ -178,12 +175,11 @@ impl Sealer {
         Ok(())
     }
 
-    /// No bytes wait to be sent.
     pub(crate) fn is_empty(&self) -> bool {
         !self.broken && self.sealed_bytes == 0 && self.open_bytes == 0
     }
 
-    /// Sends all that was written, and then the proper end. Without it the peer reports a truncation.
+    /// Sends all bytes written so far, and then the proper end. Without it the peer reports a truncation.
     pub(crate) fn finish(&mut self, link: &Link) -> io::Result<()> {
         self.flush(link)?;
         self.seal(TYPE_ALERT, &CLOSE_NOTIFY)?;
@@ -218,8 +214,8 @@ impl Sealer {
         Ok(())
     }
 
-    /// Sends all that was written, and gives the key to the kernel. From here on the kernel seals, and this must not
-    /// seal again.
+    /// Sends all bytes written so far, and gives the key to the kernel. From here on the kernel seals, and this must
+    /// not.
     ///
     /// `Unsupported`: the kernel refused, nothing has changed, and this goes on.
     pub(crate) fn hand_over(&mut self, link: &Link) -> io::Result<KernelSealer> {
@@ -279,7 +275,6 @@ pub(crate) struct Opener {
     closed: Range<usize>,
     /// Bytes of `input` that are opened and wait for the caller.
     plain: Range<usize>,
-    /// The peer has ended properly.
     ended: bool,
     broken: Option<(io::ErrorKind, String)>,
 }
@@ -315,10 +310,10 @@ impl Opener {
         }
     }
 
-    /// Gives the key to the kernel. From here on the kernel opens, and this must not read again.
+    /// Gives the key to the kernel. From here on the kernel opens, and this must not.
     ///
-    /// `Unsupported`: the kernel refused, or would miss bytes that were read ahead. Nothing has changed, and this
-    /// goes on.
+    /// `Unsupported`: the kernel refused, or would miss bytes that were read ahead. Nothing has changed, and this goes
+    /// on.
     pub(crate) fn hand_over(&self, link: &Link) -> io::Result<KernelOpener> {
         if !self.read_ahead().is_some_and(<[u8]>::is_empty) {
             return Err(io::Error::new(
@@ -336,7 +331,7 @@ impl Opener {
         is_clean.then(|| &self.input[self.closed.clone()])
     }
 
-    /// Would `read` return without waiting for the peer?
+    /// Whether `read` would return without waiting for the peer.
     pub(crate) fn has_input(&self) -> bool {
         self.ended || self.broken.is_some() || !self.plain.is_empty() || !matches!(self.next_record(), Ok(None))
     }
@@ -416,7 +411,6 @@ impl Opener {
         Ok(0)
     }
 
-    /// A record without data.
     fn control(&mut self, content_type: u8, content: &[u8]) -> io::Result<()> {
         match self.schedule.hear(content_type, content)? {
             Heard::End => self.ended = true,
@@ -425,8 +419,8 @@ impl Opener {
         Ok(())
     }
 
-    /// One read(2). It is called only when neither plaintext nor a whole record is left, so less than a record moves
-    /// to the front.
+    /// Does one read(2). Called only when neither plaintext nor a whole record is left, so less than a record moves to
+    /// the front.
     fn fill(&mut self, link: &Link) -> io::Result<()> {
         if self.input.len() < limits::READ_BYTES && !link.has_deadline() {
             let mut larger = vec![0; limits::READ_BYTES].into_boxed_slice();
@@ -468,8 +462,8 @@ fn write_header(header: &mut [u8], plain_bytes: usize) {
     header[3..].copy_from_slice(&cipher_bytes.to_be_bytes());
 }
 
-/// The length of the first record in the input of a handshake. If the input is no record, all of it is returned, for
-/// rustls to refuse. `None` until the whole record is there.
+/// The length of the first record in the input of a handshake. If the input is no record, its whole length, for rustls
+/// to refuse. `None` until the whole record is there.
 pub(crate) fn first_to_judge(input: &[u8]) -> Option<usize> {
     let header = input.first_chunk::<HEADER_BYTES>()?;
     let content_bytes = usize::from(u16::from_be_bytes([header[3], header[4]]));

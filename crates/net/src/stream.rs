@@ -1,8 +1,8 @@
 //! One connection, clear or TLS, over TCP, a Unix socket or two pipes.
 //!
 //! Over TLS small writes are collected: **`flush` sends**. A full batch of 256 KiB is sent at once. A clear stream
-//! hands every write to the kernel, and so does a stream whose records the kernel seals. The two directions share no
-//! lock, so a waiting reader never holds up a writer.
+//! hands every write to the kernel, and so does one whose records the kernel seals. The two directions share no lock,
+//! so a waiting reader never holds up a writer.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -39,7 +39,7 @@ pub struct Stream {
 }
 
 /// Keys that authenticate the bytes of a connection after it has left TLS. Only the two ends of this handshake have
-/// them. Their memory is cleared when they are dropped.
+/// them; their memory is cleared at the end.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TagKeys {
     /// For bytes that this end sends.
@@ -78,7 +78,6 @@ pub struct WriteHalf {
     sealing: Sealing,
 }
 
-/// The opener of the records that arrive.
 enum Opening {
     /// No opener: the stream is clear.
     None,
@@ -86,7 +85,6 @@ enum Opening {
     Kernel(KernelOpener),
 }
 
-/// The sealer of the records.
 enum Sealing {
     /// No sealer: the stream is clear.
     None,
@@ -157,8 +155,8 @@ impl Stream {
         stream
     }
 
-    /// Leaves TLS. The peer must do so at the same byte of each direction. TLS protects no later byte: the caller
-    /// authenticates them with [`Stream::tag_keys`].
+    /// Leaves TLS, as the peer must at the same byte of each direction. Nothing protects later bytes but
+    /// [`Stream::tag_keys`].
     ///
     /// Fails on a clear stream, and while bytes of TLS are still to be sent or taken.
     pub fn into_clear(self) -> io::Result<Stream> {
@@ -186,7 +184,7 @@ impl Stream {
         self.tag_keys.as_ref().filter(|_| self.cipher.is_none())
     }
 
-    /// Has this end shut it down ([`ShutdownHandle::shutdown`])?
+    /// Whether this end has shut it down ([`ShutdownHandle::shutdown`]).
     pub fn is_shut_down(&self) -> bool {
         self.read.link.is_shut_down()
     }
@@ -201,39 +199,39 @@ impl Stream {
         Probe(Arc::clone(&self.read.link))
     }
 
-    /// Bounds the total time of all reads and writes from now on. Later they fail with `TimedOut`. None lifts the
+    /// Bounds the total time of all reads and writes from now on, which then fail with `TimedOut`. `None` lifts the
     /// bound.
     ///
-    /// Not meant for the bulk of a transfer: each call costs one system call more. On pipes, a write that has begun
-    /// goes on after the deadline. A write that times out is final, as any write error is. A read may be tried again.
+    /// Each call costs one more system call. On pipes, a write that has begun goes on after the deadline. A write that
+    /// times out is final; a read may be tried again.
     pub fn set_deadline(&self, limit: Option<Duration>) -> io::Result<()> {
         self.read.link.set_deadline(limit)
     }
 
-    /// Would a read return without waiting for the peer?
+    /// Whether a read would return without waiting for the peer.
     pub fn has_input(&self) -> bool {
         self.read.has_input()
     }
 
-    /// Tunes it for data: by the policies of its door, or of `wanted` where we dialled. Only TCP is tuned. Paths with
-    /// a shorter round trip than `near_rtt_us` are near.
+    /// Tunes it for data: by the policies of its door, or of `wanted` where we dialled. Only TCP is tuned. Paths with a
+    /// shorter round trip than `near_rtt_us` are near.
     pub fn tune(&self, wanted: &Wanted, near_rtt_us: u32) -> Vec<Applied> {
         let Some(socket) = self.tcp() else { return Vec::new() };
         let policies = self.read.link.policies().unwrap_or(&wanted.policies);
         policies.for_data(socket, wanted, near_rtt_us).settings
     }
 
-    /// The network classes of its peer, as its door has them. None of them where we dialled.
+    /// The network classes of its peer, as its door has them; none where we dialled.
     pub fn class(&self) -> Found {
         self.read.link.member().map(|member| member.class().clone()).unwrap_or_default()
     }
 
-    /// The limit of its network class that it is over, where it was accepted.
+    /// The limit of its network class that an accepted stream is over.
     pub fn over_limit(&self) -> Option<&OverLimit> {
         self.read.link.member()?.over_limit()
     }
 
-    /// Waits for the rates of its network classes before so many bytes are moved, or behind them. True: it waited.
+    /// Waits for the rates of its network classes, before or after `bytes` are moved. True: it waited.
     pub fn keep_to_rate(&self, bytes: u64) -> bool {
         let Some(member) = self.read.link.member() else { return false };
         let wait = member.charge(bytes, Instant::now());
@@ -248,17 +246,17 @@ impl Stream {
         self.read.link.tcp_info()
     }
 
-    /// Whether an MPTCP socket uses MPTCP; `Some(false)`: it has fallen back to TCP. `None` for everything else.
+    /// See [`mptcp::is_in_use`](crate::mptcp::is_in_use). `None` for everything else.
     pub fn is_mptcp(&self) -> Option<bool> {
         self.read.link.is_mptcp()
     }
 
-    /// The address of the peer; None when it is not TCP.
+    /// The address of the peer; `None` if it is not TCP.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.tcp()?.peer_addr().ok()
     }
 
-    /// The address of this end; None when it is not TCP.
+    /// The address of this end; `None` if it is not TCP.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.tcp()?.local_addr().ok()
     }
@@ -294,10 +292,11 @@ impl Stream {
         matches!(self.write.sealing, Sealing::Kernel(_))
     }
 
-    /// From here on the kernel opens the records, so that their bytes can be spliced into files.
+    /// From here on the kernel opens the records, so that their bytes can be spliced into files. Call this before the
+    /// first read.
     ///
-    /// `Unsupported` says why the kernel cannot; the stream goes on as before. One reason is that bytes were read
-    /// ahead here. So call this before the first read.
+    /// `Unsupported` says why the kernel cannot, for example because bytes were read ahead here; the stream goes on as
+    /// before.
     pub fn open_in_kernel(&mut self) -> io::Result<()> {
         if let Opening::Here(opener) = &self.read.opening {
             self.read.opening = Opening::Kernel(opener.hand_over(&self.read.link)?);
@@ -321,9 +320,9 @@ impl Stream {
         }
     }
 
-    /// To be called when splicing out of a stream that the kernel opens failed with `error`. A record without data
-    /// may be the cause: this takes the record. Then the stream is at its proper end (`End`), or splicing may go on
-    /// (`Data`). Another cause is returned as an error.
+    /// Handles the failure `error` of splicing out of a stream that the kernel opens. A record without data may be the
+    /// cause, which this takes: then the stream is at its proper end (`End`), or splicing may go on (`Data`). Another
+    /// cause is returned as an error.
     pub fn spliced_wrong(&mut self, error: io::Error) -> io::Result<Next> {
         let Opening::Kernel(opener) = &mut self.read.opening else { return Err(error) };
         if error.kind() != io::ErrorKind::InvalidInput {
@@ -369,8 +368,8 @@ impl Stream {
         self.write.finish_write()
     }
 
-    /// Sends all that was written, and then about so many bytes of padding, which the peer throws away (RFC 8446,
-    /// 5.4). At most [`PADDING_BYTES_MAX`](crate::PADDING_BYTES_MAX) at once. A clear stream sends no padding.
+    /// Sends all bytes written so far, and then about `bytes` of padding, which the peer throws away (RFC 8446, 5.4).
+    /// At most [`PADDING_BYTES_MAX`](crate::PADDING_BYTES_MAX) at once. A clear stream sends no padding.
     pub fn pad(&mut self, bytes: usize) -> io::Result<()> {
         self.write.pad(bytes)
     }
@@ -419,7 +418,7 @@ impl Write for Stream {
 }
 
 impl ReadHalf {
-    /// Would a read return without waiting for the peer?
+    /// See [`Stream::has_input`].
     pub fn has_input(&self) -> bool {
         let is_here = match &self.opening {
             Opening::None => false,
@@ -450,7 +449,7 @@ impl WriteHalf {
         }
     }
 
-    /// Sends all that was written, and then the proper end.
+    /// See [`Stream::finish_write`].
     pub fn finish_write(&mut self) -> io::Result<()> {
         match &mut self.sealing {
             Sealing::None => {}
@@ -497,7 +496,7 @@ impl Write for WriteHalf {
 }
 
 impl Probe {
-    /// The kernel's view of the connection; None when it is not TCP. Over MPTCP it is a view of all paths together.
+    /// See [`Stream::tcp_info`].
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         self.0.tcp_info()
     }
@@ -513,12 +512,13 @@ impl Probe {
     }
 
     /// The bytes that the subflows of an MPTCP connection carried between each pair of addresses, up to the last
-    /// [`Probe::tcp_info`]. Empty for all other connections.
+    /// [`Probe::tcp_info`]. Empty for all others.
     pub fn ways(&self) -> Vec<WayTotals> {
         self.0.ways()
     }
 
-    /// The longest pause between two attempts to send a segment again (`TCP_RTO_MAX_MS`, Linux 6.15). Nothing happens where it is not TCP.
+    /// Sets the longest pause between two attempts to send a segment again (`TCP_RTO_MAX_MS`, Linux 6.15). Only TCP has
+    /// it.
     pub fn set_rto_max(&self, longest: Duration) -> io::Result<()> {
         self.0.tcp().map_or(Ok(()), |socket| retransmission::set_rto_max(socket, longest))
     }
@@ -528,7 +528,7 @@ impl Probe {
         self.0.tcp()?.local_addr().ok()
     }
 
-    /// Has the peer ended its direction, or is the connection broken?
+    /// Whether the peer has ended its direction, or the connection is broken.
     pub fn has_hung_up(&self) -> bool {
         poll::has_hung_up(self.0.input_fd())
     }
@@ -565,13 +565,13 @@ impl Probe {
     /// Has the kernel keep the mark of what arrives.
     pub fn keep_arriving_dscp(&self) {
         if let Some((socket, peer)) = self.0.tcp().and_then(|tcp| Some((tcp, tcp.peer_addr().ok()?))) {
-            // A kernel that does not is one that tells nothing later.
+            // Such a kernel tells nothing later.
             let _ = socket::keep_arriving_dscp(socket, policy::family_of(peer.ip()));
         }
     }
 
-    /// The mark of what arrives. Over IPv4 the kernel tells that of the handshake, and only where the connection was accepted: `handshake` says
-    /// that this is of use. `None`: nobody knows.
+    /// The mark of arriving packets. Over IPv4 the kernel reports that of the handshake, and only on an accepted
+    /// connection: `handshake` says that this is of use. `None`: it is unknown.
     pub fn arriving_dscp(&self, handshake: bool) -> Option<Dscp> {
         let socket = self.0.tcp()?;
         let family = policy::family_of(socket.peer_addr().ok()?.ip());

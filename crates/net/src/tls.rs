@@ -50,9 +50,9 @@ pub fn client(
     client_over(link, me, expect, ciphers, 0, limits::HANDSHAKE_DEADLINE)
 }
 
-/// [`client`], with a first flight over TCP that fills the congestion window. Its acknowledgement doubles the window.
-/// The padding consists of names of unknown application protocols, which a server ignores (RFC 7301, 3.2). rustls
-/// does not send the extension for padding (RFC 7685).
+/// [`client`], with a first flight over TCP that fills the congestion window, whose acknowledgement doubles it. The
+/// padding consists of names of unknown application protocols, which a server ignores (RFC 7301, 3.2). rustls does not
+/// send the extension for padding (RFC 7685).
 pub fn client_padded(
     transport: impl Into<Transport>,
     me: &Identity,
@@ -262,7 +262,6 @@ fn established(
     Ok((Stream::over_tls(link, opener, sealer, cipher, tag_keys), peer))
 }
 
-/// The next step that rustls asks for.
 enum Step {
     Again,
     Send,
@@ -270,7 +269,6 @@ enum Step {
     Done,
 }
 
-/// Either end of a handshake.
 trait Party {
     fn step(&mut self, incoming: &mut [u8], outgoing: &mut Vec<u8>) -> (usize, Result<Step, rustls::Error>);
 }
@@ -341,8 +339,8 @@ impl NextSecrets for KernelConnection<ServerConnectionData> {
     }
 }
 
-/// Judges the peer's key within the handshake and keeps the verdict. A peer that shows a key without proof gets the
-/// same answer for every key.
+/// Judges the peer's key within the handshake. A peer that shows a key without proof gets the same answer for every
+/// key.
 struct Gate {
     admit: Box<dyn Fn(&PublicKey) -> bool + Send + Sync>,
     verdict: Mutex<Option<Verdict>>,
@@ -364,7 +362,6 @@ impl Gate {
         Ok(PublicKey::from_spki(spki).ok_or(REFUSAL)?)
     }
 
-    /// Checks that the peer holds the private half of the key, and then asks whether that key may come in.
     fn judge(
         &self,
         message: &[u8],
@@ -526,7 +523,6 @@ fn handshake_error(cause: impl ToString) -> NetError {
     NetError::Handshake { cause: cause.to_string() }
 }
 
-/// A verifier for tests of the record layer against rustls.
 #[cfg(test)]
 pub(crate) fn admit_everybody() -> Arc<impl ServerCertVerifier + ClientCertVerifier> {
     Arc::new(Gate::new(|_| true))

@@ -1,8 +1,7 @@
 //! The transport of one connection: a TCP socket, a Unix socket, or two pipes.
 //!
 //! The two halves of a stream and its shutdown handle share a [`Link`]. Reads and writes go straight to the system
-//! call, without a lock. Both keep a deadline for the total time, so a peer that sends one byte a second gains
-//! nothing.
+//! call, without a lock, and keep a deadline for the total time: a peer that sends one byte a second gains nothing.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
@@ -64,7 +63,7 @@ impl Pipes {
 }
 
 impl Transport {
-    /// Whether an MPTCP socket uses MPTCP; `Some(false)`: it has fallen back to TCP. `None` for everything else.
+    /// See [`mptcp::is_in_use`](crate::mptcp::is_in_use). `None` for everything else.
     pub fn is_mptcp(&self) -> Option<bool> {
         match self {
             Transport::Tcp(socket) => mptcp::is_in_use(socket),
@@ -99,7 +98,6 @@ impl Drop for Link {
     }
 }
 
-/// A transport in use.
 pub(crate) struct Link {
     transport: Transport,
     shut_down: AtomicBool,
@@ -107,7 +105,7 @@ pub(crate) struct Link {
     deadline: Mutex<Deadline>,
     /// The policies of the door that accepted it.
     policies: Option<Arc<Policies>>,
-    /// Where it was accepted: how it counts there.
+    /// How an accepted connection counts.
     member: Option<Membership>,
     /// For an MPTCP socket, from the first look at it on.
     paths: OnceLock<Option<AsOnePath>>,
@@ -132,7 +130,6 @@ impl Link {
         }
     }
 
-    /// A connection that was accepted under these policies.
     pub(crate) fn accepted(socket: TcpStream, policies: &Arc<Policies>, member: Membership) -> Link {
         let mut link = Link::new(socket.into());
         (link.policies, link.member) = (Some(Arc::clone(policies)), Some(member));
@@ -154,17 +151,14 @@ impl Link {
         }
     }
 
-    /// See [`Transport::is_mptcp`].
     pub(crate) fn is_mptcp(&self) -> Option<bool> {
         self.transport.is_mptcp()
     }
 
-    /// The paths of a connection that uses MPTCP.
     pub(crate) fn subflows(&self) -> Vec<Subflow> {
         self.tcp().map(mptcp::subflows).unwrap_or_default()
     }
 
-    /// The kernel's view of the connection. None when it is not TCP.
     pub(crate) fn tcp_info(&self) -> Option<TcpInfo> {
         let socket = self.tcp()?;
         match self.paths.get_or_init(|| mptcp::is_socket(socket).then(AsOnePath::default)) {
@@ -194,7 +188,6 @@ impl Link {
         }
     }
 
-    /// Bounds the total time of all reads and writes from now on. None lifts the bound.
     pub(crate) fn set_deadline(&self, limit: Option<Duration>) -> io::Result<()> {
         let deadline = Deadline {
             end: limit.and_then(|limit| Instant::now().checked_add(limit)),
@@ -254,7 +247,6 @@ impl Link {
         outcome.map(|(bytes, ())| bytes)
     }
 
-    /// [`Link::read`] by another system call, which may return more than the number of bytes.
     pub(crate) fn read_by<T>(
         &self,
         buffer: &mut [u8],
@@ -334,7 +326,6 @@ impl Link {
         Ok(())
     }
 
-    /// Ends our direction.
     pub(crate) fn finish_write(&self) -> io::Result<()> {
         match &self.transport {
             Transport::Tcp(socket) => socket.shutdown(Shutdown::Write),
@@ -352,7 +343,6 @@ impl Link {
         if self.shut_down.load(Ordering::Acquire) { Err(shut_down_here()) } else { Ok(()) }
     }
 
-    /// Has [`Link::shut_down`] ended it?
     pub(crate) fn is_shut_down(&self) -> bool {
         self.shut_down.load(Ordering::Acquire)
     }
@@ -386,7 +376,7 @@ impl ShutdownHandle {
         ShutdownHandle(Arc::clone(link))
     }
 
-    /// Has this end shut it down?
+    /// Whether this end has shut it down.
     pub fn is_shut_down(&self) -> bool {
         self.0.is_shut_down()
     }
@@ -396,7 +386,12 @@ impl ShutdownHandle {
         self.0.shut_down();
     }
 
-    /// Does a deadline bound its time ([`Link::set_deadline`])?
+    /// Ends the direction to the peer, behind what was written. Reading goes on.
+    pub fn finish_write(&self) {
+        // An error means that the connection was gone already.
+        drop(self.0.finish_write());
+    }
+
     pub(crate) fn has_deadline(&self) -> bool {
         self.0.has_deadline()
     }

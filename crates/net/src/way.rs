@@ -1,7 +1,6 @@
 //! The way on which a connection leaves this host: source address, device, protocol.
 //!
-//! A host with several interfaces has several ways to a peer. The kernel's routes pick one of them for all
-//! connections; a [`Way`] picks another for one connection.
+//! The kernel's routes pick one for all connections; a [`Way`] picks another for one connection.
 
 use std::fmt;
 use std::io;
@@ -17,7 +16,7 @@ use crate::{limits, mptcp};
 /// How a connection leaves this host. The default leaves every choice to the kernel, and uses TCP.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Way {
-    /// Source address.
+    /// The source address.
     pub local: Option<IpAddr>,
     /// Source ports, first and last. The kernel picks one where nobody names any.
     pub ports: Option<(u16, u16)>,
@@ -25,6 +24,8 @@ pub struct Way {
     pub device: Option<DeviceName>,
     /// The protocol that carries the bytes.
     pub protocol: Protocol,
+    /// The largest segment that either end may send (tcp(7), `TCP_MAXSEG`), where larger packets vanish.
+    pub segment_max_bytes: Option<u16>,
 }
 
 /// The protocol that carries the bytes of a connection.
@@ -76,7 +77,7 @@ pub struct BadDeviceName;
 const NAME_BYTES_MAX: usize = 15;
 
 impl Way {
-    /// Can it lead to this address? A source address of IPv4 leads to IPv4 only, and one of IPv6 to IPv6.
+    /// Whether it can lead to this address: a source address of IPv4 leads only to IPv4, and one of IPv6 only to IPv6.
     pub fn fits(&self, to: IpAddr) -> bool {
         let is_v4 = |ip: IpAddr| ip.to_canonical().is_ipv4();
         self.local.is_none_or(|local| is_v4(local) == is_v4(to))
@@ -93,7 +94,8 @@ impl Way {
         };
         let is_mptcp = mptcp::is_in_use(socket) == Some(true);
         let protocol = if is_mptcp { Protocol::Mptcp } else { Protocol::Tcp };
-        Ok(Way { local: Some(local), ports: None, device: device.and_then(|name| name.parse().ok()), protocol })
+        let device = device.and_then(|name| name.parse().ok());
+        Ok(Way { local: Some(local), device, protocol, ..Way::default() })
     }
 
     /// The source ports to try, in order. 0: the kernel picks one.
@@ -110,6 +112,10 @@ impl Way {
             Protocol::Mptcp => mptcp::socket_or_tcp(domain, kind),
         };
         let socket = socket.map_err(Refused::Socket)?;
+        if let Some(bytes) = self.segment_max_bytes {
+            // It is announced with the first packet. MPTCP does not have it, and dials as before.
+            drop(socket.set_tcp_mss(bytes.into()));
+        }
         if let Some(device) = &self.device {
             let refused = |cause| Refused::Device(device.clone(), cause);
             outgoing::bind_to_device(&socket, device.as_str()).map_err(refused)?;
@@ -137,15 +143,10 @@ impl Way {
     }
 }
 
-/// The part of a way that the kernel refused.
 pub(crate) enum Refused {
-    /// A socket at all.
     Socket(io::Error),
-    /// The device.
     Device(DeviceName, io::Error),
-    /// The source address.
     Source(IpAddr, io::Error),
-    /// The source port.
     Port(io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! What arrives on a connection, into a range of a file, or nowhere.
+//! Receives from a connection into a range of a file, or nowhere.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -11,24 +11,24 @@ use haul_sys::splice::Pipe;
 use haul_sys::uring::WriteRing;
 use haul_sys::{discard, file};
 
-use super::route::is_refusal;
-use super::{ReceiveRoute, Routes, TAP_BYTES, Tap};
+use super::route::{ReceiveRoute, Routes, is_refusal};
+use super::tap::{TAP_BYTES, Tap};
 
-/// Where the bytes go; shared by the lanes that write to it.
+/// The target of the bytes, shared by the lanes that write to it.
 #[derive(Debug)]
 pub struct Target {
     file: Option<File>,
     direct: OnceLock<Result<Arc<DirectFile>, i32>>,
 }
 
-/// Takes ranges off one connection. Belongs to one lane.
+/// Receives ranges from one connection. Belongs to one lane.
 pub struct ReceivePump {
     routes: Arc<Routes<ReceiveRoute>>,
     mechanism: Mechanism,
     block_bytes: usize,
-    /// The bytes that a tap is shown, where the route itself does not see them.
+    /// The bytes shown to a tap, if the route itself does not see them.
     shown: Box<[u8]>,
-    /// The way was refused after bytes were taken, which are safe: the next piece goes another way.
+    /// The route was refused after bytes were taken, which are safe: the next piece goes another way.
     refused_late: Option<io::Error>,
 }
 
@@ -55,7 +55,7 @@ impl Target {
         Target { file: Some(file), direct: OnceLock::new() }
     }
 
-    /// No file: what arrives is let go.
+    /// No file: arriving bytes are discarded.
     pub fn nowhere() -> Target {
         Target { file: None, direct: OnceLock::new() }
     }
@@ -81,9 +81,10 @@ impl ReceivePump {
         ReceivePump { routes, mechanism, block_bytes, shown: Box::default(), refused_late: None }
     }
 
-    /// Takes `len` bytes and puts them at `offset` of the target. Returns how many came: fewer when the peer ended before.
+    /// Receives `len` bytes and puts them at `offset` of the target. Returns how many came: fewer if the peer ended
+    /// before.
     ///
-    /// A tap of what goes into a file through the page cache is shown what stands there afterwards.
+    /// If they go into a file through the page cache, a tap is shown what stands there afterwards.
     pub fn receive(
         &mut self,
         stream: &mut Stream,
@@ -115,7 +116,7 @@ impl ReceivePump {
         Ok(done)
     }
 
-    /// Waits until all that was received is in the file (not: on the medium).
+    /// Waits until all received bytes are in the file, though not yet on the medium.
     pub fn finish(&mut self) -> io::Result<()> {
         match &mut self.mechanism {
             Mechanism::Direct(ring) => ring.finish(),
@@ -123,7 +124,7 @@ impl ReceivePump {
         }
     }
 
-    /// Writes that were on their way at once, at most; 0 on routes that write one after the other.
+    /// The most writes on their way at once; 0 on routes that write one after the other.
     pub fn writes_in_flight_max(&self) -> usize {
         match &self.mechanism {
             Mechanism::Direct(ring) => ring.in_flight_max(),
@@ -138,7 +139,7 @@ impl ReceivePump {
         self.follow_routes().map_err(ReceiveError::Target)
     }
 
-    /// Has the kernel open the connection where the route needs that; a route that it cannot be is dropped.
+    /// Makes the kernel open the connection if the route needs that; if it cannot, the route is dropped.
     fn open_way(&mut self, stream: &mut Stream) -> Result<(), ReceiveError> {
         self.follow_routes().map_err(ReceiveError::Target)?;
         let is_opened_here = stream.cipher().is_some() && !stream.is_opened_in_kernel();
@@ -152,8 +153,8 @@ impl ReceivePump {
         Ok(())
     }
 
-    /// Follows a change of routes: another lane may have found that a route is refused. What was handed over is written before
-    /// another way is taken.
+    /// Follows a change of routes: another lane may have found that a route is refused. Bytes that were handed over are
+    /// written first.
     fn follow_routes(&mut self) -> io::Result<()> {
         if self.mechanism.route() != self.routes.current() {
             self.finish()?;
@@ -210,7 +211,6 @@ impl ReceivePump {
 }
 
 enum Failed {
-    /// The way is refused.
     Route(io::Error),
     Receive(ReceiveError),
 }
@@ -231,14 +231,15 @@ fn lane_or_route(error: io::Error) -> Failed {
     if is_refusal(&error) { Failed::Route(error) } else { lane_failed(error) }
 }
 
-/// 0 at the end of the stream. Of a connection that the kernel opens, what is no data stops the splice and is taken in between.
+/// Fills the pipe; 0 at the end of the stream. If the kernel opens the records, a record without data stops the splice,
+/// and is taken in between.
 fn fill(pipe: &mut Pipe, stream: &mut Stream, len: usize) -> Result<usize, Failed> {
     loop {
         let Some(socket) = stream.socket_to_splice() else {
             return Err(refused("the connection is no socket, or is opened in user space"));
         };
         let error = match pipe.fill_from_socket(socket, len) {
-            // Without the word that nothing follows: somebody on the way may have cut it.
+            // An end without the proper record: somebody on the way may have cut it.
             Ok(0) if stream.is_opened_in_kernel() => match stream.read(&mut [0]) {
                 Ok(0) => return Ok(0),
                 Ok(_) => return Err(lane_failed(io::ErrorKind::InvalidData.into())),
@@ -255,7 +256,7 @@ fn fill(pipe: &mut Pipe, stream: &mut Stream, len: usize) -> Result<usize, Faile
     }
 }
 
-/// Out of the pipe into the file. Should the file system refuse, what is in the pipe already is copied, so that nothing is lost.
+/// Moves the pipe's bytes into the file. If the file system refuses, they are copied, so that nothing is lost.
 fn spliced(pipe: &mut Pipe, file: BorrowedFd<'_>, offset: u64, taken: usize) -> Result<Option<io::Error>, Failed> {
     let Err(error) = pipe.drain_to_file(file, offset) else { return Ok(None) };
     if !is_refusal(&error) {
@@ -324,7 +325,8 @@ fn direct(
     Ok(taken)
 }
 
-/// Fills a buffer. Returns what came, and how much of that may go past the page cache; the ragged end has gone through it.
+/// Fills a buffer. Returns the bytes that came, and how many of them may go past the page cache; the ragged end has
+/// gone through it.
 fn filled(
     buffer: &mut [u8],
     stream: &mut Stream,
@@ -336,7 +338,7 @@ fn filled(
     let len = len.min(buffer.len());
     let mut taken = 0;
     while taken < len {
-        // In pieces, so that a tap looks at what is still in the processor's cache.
+        // Pieces of this size are still in the processor's cache when a tap looks at them.
         let piece = taken..(taken + TAP_BYTES).min(len);
         let got = read_full(stream, &mut buffer[piece.clone()])?;
         if let Some(tap) = &mut tap {
@@ -353,7 +355,6 @@ fn filled(
     Ok((taken, aligned))
 }
 
-/// Fills the buffer unless the peer ends before.
 fn read_full(stream: &mut Stream, buffer: &mut [u8]) -> Result<usize, Failed> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -368,7 +369,6 @@ fn read_full(stream: &mut Stream, buffer: &mut [u8]) -> Result<usize, Failed> {
 }
 
 impl Mechanism {
-    /// The mechanism of the best route that can be set up.
     fn first(routes: &Routes<ReceiveRoute>, block_bytes: usize) -> Mechanism {
         loop {
             let route = routes.current();
@@ -410,11 +410,12 @@ impl Mechanism {
     }
 }
 
-/// One being filled, and three on their way: the disk is not idle between two writes. With blocks of 1 MiB, 4 MiB for a lane.
+/// One buffer is filled while three are written, so the disk is not idle between two writes. With blocks of 1 MiB, 4
+/// MiB for a lane.
 const DIRECT_BUFFERS: usize = 4;
 
-/// Buffers for direct writes are multiples of this, which is one of every alignment that was seen.
+/// The unit of buffers for direct writes: a multiple of every alignment that was seen.
 const DIRECT_BLOCK_BYTES: usize = 64 << 10;
 
-/// EBADF: nothing to open.
+/// EBADF: there is nothing to open.
 const BAD_DESCRIPTOR: i32 = 9;

@@ -1,4 +1,4 @@
-//! The ways there are, by name, and what is left of them.
+//! The routes by name, and those that are left.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,31 +13,31 @@ pub enum SendRoute {
     Sendfile,
     /// As `Splice`, both steps in one call of io_uring.
     RingSplice,
-    /// The socket copies out of a mapping of the file.
+    /// The socket copies from a mapping of the file.
     Map,
-    /// Read into a buffer, write out of it. Always possible, and all there is over TLS that the kernel does not seal.
+    /// Read into a buffer and write from it. Always possible, and the only way over TLS that the kernel does not seal.
     Copy,
     /// As `Copy`, both steps in one call of io_uring.
     RingCopy,
 }
 
-/// How what arrives gets into a file, or is let go.
+/// How arriving bytes get into a file, or are discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveRoute {
     /// Socket to pipe to file (splice(2)): one copy, into the page cache.
     Splice,
-    /// Into aligned buffers, and from there past the page cache, several writes on their way at once (O_DIRECT, io_uring).
+    /// Into aligned buffers, and from there past the page cache, several writes at once (O_DIRECT, io_uring).
     Direct,
-    /// Read into a buffer, write out of it. Always possible.
+    /// Read into a buffer and write from it. Always possible.
     Copy,
-    /// Let go without looking at it (MSG_TRUNC). Only where there is no file.
+    /// Discarded unseen (MSG_TRUNC). Only without a file.
     Discard,
-    /// Spliced to `/dev/null`. Only where there is no file.
+    /// Spliced to `/dev/null`. Only without a file.
     Null,
 }
 
 impl SendRoute {
-    /// All, with the name of each.
+    /// All routes with their names.
     pub const ALL: [(SendRoute, &'static str); 6] = [
         (SendRoute::Splice, "splice"),
         (SendRoute::Sendfile, "sendfile"),
@@ -54,7 +54,7 @@ impl SendRoute {
 }
 
 impl ReceiveRoute {
-    /// All, with the name of each.
+    /// All routes with their names.
     pub const ALL: [(ReceiveRoute, &'static str); 5] = [
         (ReceiveRoute::Splice, "splice"),
         (ReceiveRoute::Direct, "direct"),
@@ -68,7 +68,7 @@ impl ReceiveRoute {
         name(&Self::ALL, self)
     }
 
-    /// Whether it ends in a file; the others end nowhere.
+    /// Whether the route ends in a file.
     pub fn fills_file(self) -> bool {
         matches!(self, ReceiveRoute::Splice | ReceiveRoute::Direct | ReceiveRoute::Copy)
     }
@@ -110,7 +110,7 @@ pub struct Dropped {
 }
 
 impl<R: Copy + PartialEq + Into<&'static str>> Routes<R> {
-    /// `preferred`, the best first, and then the one that always works.
+    /// Takes the preferred routes, best first, and then the one that always works.
     pub fn new(preferred: &[R], last: R) -> Routes<R> {
         let mut list: Vec<R> = preferred.iter().copied().filter(|route| *route != last).collect();
         list.push(last);
@@ -122,7 +122,7 @@ impl<R: Copy + PartialEq + Into<&'static str>> Routes<R> {
         self.list[self.current.load(Ordering::Acquire)]
     }
 
-    /// Gives up a route that was refused. Only the first lane that says so counts. False when there is none left to try instead.
+    /// Gives up a refused route. Only the first lane that says so counts. False if no other is left to try.
     pub(super) fn drop_route(&self, refused: R, why: &io::Error) -> bool {
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         let at = self.current.load(Ordering::Acquire);
@@ -141,10 +141,11 @@ impl<R: Copy + PartialEq + Into<&'static str>> Routes<R> {
     }
 }
 
-/// Whether an error says that the kernel, the file system or the operator does not allow a way at all, so that another may do.
+/// Whether an error says that the kernel, the file system or the operator forbids a way altogether, so that another may
+/// work.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, NotSeekable, OutOfMemory, PermissionDenied, Unsupported};
-    // OutOfMemory: the user may pin no (more) memory, which rings and pipes need.
+    // OutOfMemory: the user may pin no more memory, which rings and pipes need.
     matches!(error.kind(), InvalidInput | Unsupported | PermissionDenied | NotSeekable | OutOfMemory)
         || error.raw_os_error() == Some(NO_SUCH_DEVICE)
 }

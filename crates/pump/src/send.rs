@@ -1,4 +1,4 @@
-//! A range of a file into a connection.
+//! Sends a range of a file into a connection.
 
 use std::io::{self, Write as _};
 use std::os::fd::BorrowedFd;
@@ -10,15 +10,15 @@ use haul_sys::splice::Pipe;
 use haul_sys::uring::{SendRing, SpliceRing};
 use haul_sys::{file, sendfile};
 
-use super::route::is_refusal;
-use super::{Routes, SendRoute, TAP_BYTES, Tap};
+use super::route::{Routes, SendRoute, is_refusal};
+use super::tap::{TAP_BYTES, Tap};
 
 /// Sends ranges of files into one connection. Belongs to one lane.
 pub struct SendPump {
     routes: Arc<Routes<SendRoute>>,
     mechanism: Mechanism,
     block_bytes: usize,
-    /// The bytes that a tap is shown, where the route itself does not see them.
+    /// The bytes shown to a tap, if the route itself does not see them.
     shown: Box<[u8]>,
 }
 
@@ -58,10 +58,10 @@ impl SendPump {
         SendPump { routes, mechanism, block_bytes, shown: Box::default() }
     }
 
-    /// Sends `len` bytes from `offset` of the file on. `more` says that further bytes follow at once; the caller flushes when
-    /// none do.
+    /// Sends `len` bytes from `offset` of the file on. `more` says that further bytes follow at once; the caller
+    /// flushes when none do.
     ///
-    /// Pages can be handed to a connection that is encrypted only when the kernel seals it: from the first range that is sent by such a
+    /// Pages can be handed to an encrypted connection only if the kernel seals it: from the first range on such a
     /// route, it does.
     pub fn send(
         &mut self,
@@ -78,7 +78,7 @@ impl SendPump {
         sent.map_err(|why| SendFailed { sent_bytes: at - offset, why })
     }
 
-    /// Has the kernel seal the connection where the route needs that; a route that it cannot be is dropped.
+    /// Makes the kernel seal the connection if the route needs that; if it cannot, the route is dropped.
     fn open_way(&mut self, stream: &mut Stream) -> Result<(), SendError> {
         self.follow_routes();
         let is_sealed_here = stream.cipher().is_some() && !stream.is_sealed_in_kernel();
@@ -94,7 +94,7 @@ impl SendPump {
         Ok(())
     }
 
-    /// Sends what lies between `offset`, which moves, and `end`.
+    /// Sends the bytes between `offset`, which moves, and `end`.
     fn range(
         &mut self,
         stream: &mut Stream,
@@ -109,7 +109,8 @@ impl SendPump {
         let more = more && !stream.is_sealed_in_kernel();
         while *offset < end {
             let block = usize::try_from(end - *offset).unwrap_or(usize::MAX).min(self.block_bytes);
-            // Only what copies through a buffer of ours shows that buffer; the others are read once more, from the page cache.
+            // Only a route that copies through our buffer shows it; on others the bytes are read again, from the page
+            // cache.
             let copies = matches!(self.mechanism, Mechanism::Copy(_));
             let block = match &mut tap {
                 Some(tap) if !copies => self.show(file, *offset, block.min(TAP_BYTES), *tap)?,
@@ -213,7 +214,8 @@ impl SendPump {
         }
     }
 
-    /// The connection is at its end, for one of its own reasons, or because its key is used up: what follows it would come to that, too.
+    /// The connection is at its end, for a reason of its own, or because its key is used up: another route would meet
+    /// the same.
     fn key_failed(&self, error: io::Error) -> Failed {
         if KeyUsedUp::caused(&error) {
             self.routes.drop_route(self.mechanism.route(), &error);
@@ -223,7 +225,6 @@ impl SendPump {
 }
 
 enum Failed {
-    /// The way is refused.
     Route(io::Error),
     Send(SendError),
 }
@@ -236,7 +237,7 @@ fn copied(
     buffer: &mut [u8],
     tap: Option<Tap<'_>>,
 ) -> Result<usize, Failed> {
-    // What is looked at three times (read, hash, write) should still be near.
+    // Bytes that are touched three times (read, hash, write) should stay in the cache.
     let len = if tap.is_some() { len.min(TAP_BYTES) } else { len };
     let len = len.min(buffer.len());
     let read = file::read_full_at(file, &mut buffer[..len], offset).map_err(|e| Failed::Send(SendError::Source(e)))?;
@@ -247,7 +248,7 @@ fn copied(
     Ok(read)
 }
 
-/// One call reads and sends: whose error is it?
+/// One call reads and sends, so the error's kind tells which of the two failed.
 fn failed(error: io::Error) -> Failed {
     use io::ErrorKind as Kind;
     let of_connection = [
@@ -269,7 +270,6 @@ fn failed(error: io::Error) -> Failed {
 }
 
 impl Mechanism {
-    /// The mechanism of the best route that can be set up.
     fn first(routes: &Routes<SendRoute>, block_bytes: usize) -> Mechanism {
         loop {
             let route = routes.current();
@@ -308,8 +308,8 @@ impl Mechanism {
     }
 }
 
-/// Mapped at a time: making a mapping costs as much as copying a few pages, and an address space is large.
+/// Bytes mapped at a time: making a mapping costs as much as copying a few pages, and an address space is large.
 const MAPPED_BYTES: usize = 64 << 20;
 
-/// EFAULT: the file is shorter than the mapping by now.
+/// EFAULT: the file has become shorter than the mapping.
 const BAD_ADDRESS: i32 = 14;

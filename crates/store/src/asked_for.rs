@@ -1,5 +1,5 @@
-//! The paths that a copy was asked to bring. A sender on another host decides which files it lists. A receiver that
-//! trusts the sender accepts files that the user never named (CVE-2019-6111 of scp, CVE-2022-29154 of rsync).
+//! The paths that a copy may bring. A sender on another host decides which files it lists; a receiver that trusts it
+//! accepts files that the user never named (CVE-2019-6111 of scp, CVE-2022-29154 of rsync).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,19 +16,16 @@ use crate::typed::means_contents;
 pub struct AskedFor {
     named: Named,
     filter: Filter,
-    /// Directories come without their content, but for those that were named with a slash behind.
+    /// Directories come without their content, except those that were named with a slash behind.
     dirs: bool,
-    /// The directory of the last entry, which the next one mostly shares, and how much of it was asked for.
+    /// The directory of the last entry, and its extent: the next entry is mostly in the same directory.
     last: (Vec<u8>, Extent),
 }
 
 #[derive(Debug)]
 enum Named {
-    /// The contents of a directory: whatever it holds.
     Contents,
-    /// Entries under their own names.
     Sources { exact: HashSet<Vec<u8>>, wild: Vec<NamePattern> },
-    /// Paths of a list, and the source itself, in which they lie.
     Listed(Arc<FileList>),
 }
 
@@ -40,7 +37,7 @@ impl AskedFor {
         Self { named, filter, dirs: false, last }
     }
 
-    /// The same where directories come without their content (`--dirs`).
+    /// Says that directories come without their content (`--dirs`).
     #[must_use]
     pub fn dirs(mut self, dirs: bool) -> Self {
         self.dirs = dirs;
@@ -48,31 +45,30 @@ impl AskedFor {
         self
     }
 
-    /// Whether the end of this directory may tell that nothing else is in it. A list tells it only of what is listed with
-    /// all beneath it.
+    /// Whether the end of this directory may say that it holds nothing else. With a list, only a directory that is
+    /// listed with all beneath it may.
     pub fn may_be_complete(&mut self, path: &[u8]) -> bool {
         let least = if self.dirs && !matches!(self.named, Named::Listed(_)) { Extent::Entries } else { Extent::All };
         self.extent(path, true) >= least
     }
 
-    /// The tree as a whole.
     fn root(&self) -> Extent {
         self.bounded(self.named.root(), Extent::Entries)
     }
 
-    /// With `--dirs`, no more than this.
+    /// `--dirs` asks for no more than `most`.
     fn bounded(&self, extent: Extent, most: Extent) -> Extent {
         let is_listed = matches!(self.named, Named::Listed(_));
         if self.dirs && !is_listed { extent.min(most) } else { extent }
     }
 
-    /// How much may come at this path. The directories on the way must have been asked for, too, whether or not they
-    /// are sent.
+    /// How much may come at this path. The directories above must have been asked for, too, whether or not they are
+    /// sent.
     pub fn extent(&mut self, path: &[u8], is_dir: bool) -> Extent {
         if path.is_empty() {
             return match self.named {
                 Named::Contents if is_dir => self.root(),
-                // The directories on the way begin beneath it.
+                // The directories on the way begin beneath the root.
                 Named::Listed(_) if is_dir && self.named.root() > Extent::OnTheWay => self.named.root(),
                 _ => Extent::Nothing,
             };
@@ -87,13 +83,13 @@ impl AskedFor {
         self.extent_of(path, is_dir, self.last.1)
     }
 
-    /// The extent of an entry in a directory with the extent `above`.
     fn extent_of(&self, path: &[u8], is_dir: bool, above: Extent) -> Extent {
         if above == Extent::Nothing {
             return above;
         }
         let (named, leads_on) = match &self.named {
-            // With `--dirs`, an entry of the contents comes by the extent of the tree alone, and nothing beneath it.
+            // With `--dirs`, an entry of the contents comes only by the extent of the root, and nothing beneath the
+            // entry comes.
             Named::Contents if self.dirs => (Extent::Nothing, false),
             named => named.extent_of(path),
         };
@@ -114,7 +110,7 @@ impl Named {
                 return Named::Contents;
             }
             let name = split(path).1;
-            // A name that looks like a wildcard is itself, too.
+            // A name that looks like a wildcard can also be a real name.
             exact.insert(name.to_vec());
             if has_wildcard(name)
                 && let Ok(pattern) = NamePattern::new(name)
@@ -125,7 +121,6 @@ impl Named {
         Named::Sources { exact, wild }
     }
 
-    /// The tree as a whole.
     fn root(&self) -> Extent {
         match self {
             Named::Contents => Extent::All,
@@ -134,7 +129,7 @@ impl Named {
         }
     }
 
-    /// An entry for its own sake, and whether something beneath it is named.
+    /// How much of the entry itself is named, and whether something beneath it is named.
     fn extent_of(&self, path: &[u8]) -> (Extent, bool) {
         match self {
             Named::Contents => (Extent::All, false),
@@ -151,7 +146,6 @@ impl Named {
 mod tests {
     use super::*;
 
-    /// Entries with a trailing slash are directories; `/` is the tree itself.
     fn check(mut asked: AskedFor, yes: &[&str], no: &[&str]) {
         for (entries, expected) in [(yes, true), (no, false)] {
             for entry in entries {

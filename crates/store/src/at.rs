@@ -1,4 +1,4 @@
-//! One name in an open directory of a source: looking at it and opening it.
+//! One name in an open directory of a source.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,7 +24,7 @@ pub(crate) struct At<'a> {
 }
 
 impl At<'_> {
-    /// The entry, or what a link leads to where links are followed.
+    /// Looks at the entry, or at the target of a link where links are followed.
     pub(crate) fn look(&self) -> io::Result<Stat> {
         let stat = Stat::of_name(self.dir, self.name)?;
         if self.set.links == SourceLinks::Copied || !matches!(stat.kind, Kind::Symlink { .. }) {
@@ -58,7 +58,7 @@ impl At<'_> {
         Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(self.dir, self.name, flags, Mode::empty()))?)
     }
 
-    /// For looking at it only: a FIFO does not hang.
+    /// Opens the entry only to look at it, so a FIFO does not block.
     pub(crate) fn open_path(&self) -> io::Result<OwnedFd> {
         let flags = match self.set.links {
             SourceLinks::Copied => OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
@@ -98,7 +98,7 @@ impl At<'_> {
     }
 }
 
-/// Opens a directory of a source by its path, and the root itself by an empty one.
+/// Opens a directory of a source by its path; an empty path is the root.
 pub(crate) fn open_by_path(set: &SourceSet, source: u32, source_path: &[u8], extent: Extent) -> io::Result<OwnedFd> {
     let root = set.source(source).root.as_fd();
     let flags = directory_flags(extent);
@@ -116,7 +116,7 @@ pub(crate) fn open_by_path(set: &SourceSet, source: u32, source_path: &[u8], ext
     }
 }
 
-/// A directory that is only passed through is opened as a path: this works also where reading it is forbidden.
+/// A directory that is only passed through is opened as a path, which needs no right to read it.
 fn directory_flags(extent: Extent) -> OFlags {
     let access = if extent >= Extent::Entries { OFlags::RDONLY } else { OFlags::PATH };
     access | OFlags::DIRECTORY

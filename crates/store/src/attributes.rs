@@ -1,4 +1,4 @@
-//! Extended attributes and ACLs: which ones are copied, reading them, and making a target equal to them.
+//! Extended attributes and ACLs: which are copied, how they are read, and how a target is made equal.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,6 @@ use rustix::io::Errno;
 use crate::error::printable;
 use crate::limits::{MAX_XATTR_BYTES, MAX_XATTR_VALUE_BYTES};
 
-/// Name and value of one attribute.
 pub(crate) type Attribute = (Vec<u8>, Vec<u8>);
 
 /// Which attributes a job copies, and the first one that the file system refused.
@@ -43,10 +42,9 @@ impl Namespaces {
     }
 }
 
-/// Where attributes are.
 pub(crate) enum Place<'a> {
     Open(BorrowedFd<'a>),
-    /// A name in an open directory; a link there is not followed.
+    /// A name in an open directory. A link there is not followed.
     Name(BorrowedFd<'a>, &'a [u8]),
 }
 
@@ -80,11 +78,11 @@ impl Place<'_> {
     }
 }
 
-/// The label of SELinux. The kernel gives one to each new entry, by the host's policy, and lets nobody remove it.
+/// The label of SELinux. The kernel labels each new entry by the host's policy, and lets nobody remove the label.
 const LABEL: &[u8] = b"security.selinux";
 
-/// Reads the copied attributes in the order of their names. An attribute that cannot be read, or is too large to send,
-/// is an error: leaving it out would delete the target's own.
+/// Reads the copied attributes, sorted by name. An attribute that cannot be read or is too large to send is an error:
+/// leaving it out would delete the target's own.
 pub(crate) fn read(place: &Place<'_>, namespaces: &Namespaces) -> io::Result<Vec<Attribute>> {
     let mut names = place.list()?;
     names.retain(|name| namespaces.covers(name, true));
@@ -92,7 +90,7 @@ pub(crate) fn read(place: &Place<'_>, namespaces: &Namespaces) -> io::Result<Vec
     let mut found = Vec::with_capacity(names.len());
     let mut total_bytes = 0;
     for name in names {
-        // It was removed after the listing.
+        // The attribute was removed after the listing.
         let Some(value) = place.get(&name)? else { continue };
         total_bytes += name.len() + value.len();
         if value.len() > MAX_XATTR_VALUE_BYTES || total_bytes > MAX_XATTR_BYTES {
@@ -105,7 +103,8 @@ pub(crate) fn read(place: &Place<'_>, namespaces: &Namespaces) -> io::Result<Vec
     Ok(found)
 }
 
-/// Makes the copied attributes of an open entry, or of a link by its name, equal to `wanted`; true when something changed.
+/// Makes the copied attributes of an open entry, or of a link by its name, equal to `wanted`. Returns whether something
+/// changed.
 pub(crate) fn apply(
     place: &Place<'_>,
     wanted: &[Attribute],
@@ -123,7 +122,7 @@ pub(crate) fn apply(
             changed = true;
         }
     }
-    // The kernel gives attributes of users and ACLs to files and directories alone (xattr(7)); a name here is a link's.
+    // The kernel gives user attributes and ACLs only to files and directories (xattr(7)); a bare name here is a link.
     let takes = |name: &[u8]| {
         let is_open = matches!(place, Place::Open(_));
         is_open || name.starts_with(b"trusted.") || name.starts_with(b"security.")
@@ -134,8 +133,8 @@ pub(crate) fn apply(
         }
         match place.set(name, value) {
             Ok(()) => changed = true,
-            // A file system without such attributes still holds the data, and so does a host whose policy does not know
-            // a label. One warning is enough for all files.
+            // A file system without such attributes still holds the data, as does a host whose policy does not know a
+            // label. One warning is enough for all files.
             Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) || name == LABEL => {
                 namespaces.unsupported.get_or_init(|| name.clone());
             }

@@ -1,10 +1,11 @@
-//! Reading a large file so that the page cache does not grow by it.
+//! Reads a large file without growing the page cache.
 //!
 //! ```text
 //! opened -> a map of what the page cache has -> hot stretches: read as ever, from there
-//!                                            -> cold ones: past it, or through it and dropped once all of a stretch was read
+//!                                            -> cold ones: past it, or through it and dropped once all of a stretch
+//!                                            was read
 //! ```
-//! The map is made once. Later changes of the page cache do not change how a stretch is read.
+//! The map is made once.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -17,7 +18,7 @@ use haul_sys::{file, medium};
 
 use crate::limits::{COLD_STRETCH_BYTES, MAX_COLD_STRETCHES, MISSING_FRACTION};
 
-/// The parts of one open file that the page cache does not have.
+/// The parts of an open file that the page cache lacks.
 #[derive(Debug)]
 pub struct ColdMap {
     file: Arc<OwnedFd>,
@@ -30,13 +31,13 @@ pub struct ColdMap {
 #[derive(Debug)]
 enum Stretch {
     Hot,
-    /// The bytes of it that were read through the page cache.
+    /// The bytes of the stretch that were read through the page cache.
     Cold(AtomicU64),
 }
 
 impl ColdMap {
-    /// Looks at a file of `size` bytes. `None` where the cache needs no protection: the file is smaller than
-    /// `from_bytes`, lies in memory, or is cached as a whole. Also `None` where the kernel does not tell.
+    /// Looks at a file of `size` bytes. `None` where the cache needs no protection (the file is smaller than
+    /// `from_bytes`, lies in memory, or is cached as a whole), and where the kernel does not tell.
     pub(crate) fn of(file: &Arc<OwnedFd>, size: u64, from_bytes: u64) -> Option<ColdMap> {
         if size < from_bytes.max(1) || medium::lies_in_memory(file.as_fd()).unwrap_or(true) {
             return None;
@@ -64,7 +65,7 @@ impl ColdMap {
         self.count(offset).is_some()
     }
 
-    /// The file past the page cache; or why it cannot be read so.
+    /// The file for reading past the page cache, or the reason why that is impossible.
     pub fn direct(&self) -> Result<&Arc<DirectSource>, String> {
         match &self.direct {
             Ok(direct) if direct.is_refused() => Err("the file system refused a direct read".to_owned()),
@@ -73,8 +74,8 @@ impl ColdMap {
         }
     }
 
-    /// A range inside of one stretch was read through the page cache. A cold stretch is dropped when all of it was
-    /// read: the kernel drops large pages only as a whole.
+    /// Notes that a range inside one stretch was read through the page cache. A cold stretch is dropped when all of it
+    /// was read: the kernel drops large pages only as a whole.
     pub fn passed(&self, offset: u64, len: u64) {
         let Some(count) = self.count(offset) else { return };
         let (start, stretch_len) = self.range(offset / self.stretch_bytes);
@@ -97,8 +98,8 @@ impl ColdMap {
 }
 
 impl Drop for ColdMap {
-    /// Drops the stretches that were read in part: the target had the rest already, or never asked for it. The kernel
-    /// has read ahead there, too.
+    /// Drops the stretches that were read in part, because the target needed only a part of them. The kernel has read
+    /// ahead there, too.
     fn drop(&mut self) {
         for (number, stretch) in (0..).zip(&self.stretches) {
             let (start, len) = self.range(number);

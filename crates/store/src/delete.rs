@@ -20,13 +20,8 @@ use crate::parents::is_at_or_beneath;
 use crate::source_names::SourceNames;
 
 impl LocalTree {
-    /// Removes every entry of the directory `path` that the source lacks, and all that lies in such a directory. Entries
-    /// for which `spare(path, is_dir)` is true stay, and so do the directories above them. `deleted` gets each path, and
-    /// whether it is a directory, content before its directory; a dry run does only this.
-    ///
-    /// An entry that the file system finds under a name of the source is that name's, however the directory spells it.
-    /// Parts and journals of the source's names stay (see [`crate::parse_haul_name`]). What is mounted stays, too, and
-    /// fails. A missing directory counts as empty.
+    /// See [`TargetTree::delete_extraneous`](crate::TargetTree::delete_extraneous). `deleted` gets whether the path is
+    /// a directory, too. For parts and journals see [`crate::parse_haul_name`]. A mounted entry stays and is an error.
     pub fn delete_extraneous(
         &self,
         path: &[u8],
@@ -48,9 +43,7 @@ impl LocalTree {
         deletion.errors
     }
 
-    /// Removes one entry, a directory with all that lies in it. Entries for which `spare(path, is_dir)` is true stay,
-    /// and so do the directories above them. `spare` is asked about the entry itself first. `deleted` gets each path,
-    /// and what is mounted stays, as in [`LocalTree::delete_extraneous`].
+    /// See [`TargetTree::delete_entry`](crate::TargetTree::delete_entry).
     pub fn delete_entry(
         &self,
         path: &[u8],
@@ -76,13 +69,12 @@ struct Deletion<'a> {
     errors: Vec<StoreError>,
 }
 
-/// A directory whose entries are being removed.
 struct Frame {
     dir: Arc<OwnedFd>,
     path: Vec<u8>,
     names: Names,
     next: usize,
-    /// Something in it stays, so it stays.
+    /// Something in the directory stays, so the directory stays.
     spared: bool,
 }
 
@@ -129,6 +121,8 @@ impl Deletion<'_> {
                 self.errors.push(StoreError::new("delete", &path, why));
             } else {
                 match self.enter(frame.dir.as_fd(), &name) {
+                    // What was copied through a link lies here.
+                    Ok(dir) if self.tree.dirlinks.lead_to(&dir) => frame.spared = true,
                     Ok(dir) => stack.extend(self.list(dir, path)),
                     Err(error) if is_missing(&error) => {}
                     Err(error) if is_on_other_mount(&error) => {
@@ -141,7 +135,7 @@ impl Deletion<'_> {
         }
     }
 
-    /// Opens a directory that is to be emptied. What is mounted there belongs to somebody else, who named it elsewhere.
+    /// Opens a directory that is to be emptied. A mounted one is refused: somebody else put it there.
     fn enter(&self, dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
         if !self.dry_run && !haul_sys::process::is_root() {
             beneath::open_on_one_mount(dir, name, OFlags::PATH | OFlags::DIRECTORY)?;
@@ -151,7 +145,6 @@ impl Deletion<'_> {
         beneath::open_on_one_mount(dir, name, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// A missing directory has nothing to remove.
     fn open(&mut self, path: &[u8]) -> Option<OwnedFd> {
         match self.tree.open_dir(path) {
             Ok(dir) => return Some(dir),
@@ -172,7 +165,7 @@ impl Deletion<'_> {
         }
     }
 
-    /// True: its backup stays beside it, or it stays itself.
+    /// Returns whether something stays: the file itself, or its backup beside it.
     fn remove_file(&mut self, dir: &Arc<OwnedFd>, path: Vec<u8>) -> bool {
         // The kernel refuses to remove a file on which another one is mounted.
         if self.dry_run && beneath::is_mounted(dir.as_fd(), split(&path).1).unwrap_or(false) {
@@ -226,16 +219,15 @@ fn is_on_other_mount(error: &io::Error) -> bool {
 }
 
 impl StoreError {
-    /// Something is mounted at this path, or at the file: a deletion does not go into it.
+    /// The error for a mounted directory or file, which a deletion does not enter.
     fn mounted(path: &[u8]) -> StoreError {
         StoreError::new("delete", path, refusal(io::ErrorKind::ResourceBusy, MOUNTED))
     }
 
-    /// See [`LocalTree::delete_extraneous`]: what is mounted stays.
+    /// Whether the entry stayed because something is mounted there: see [`LocalTree::delete_extraneous`].
     pub fn is_mounted(&self) -> bool {
         self.source.raw_os_error().is_none() && self.source.to_string() == MOUNTED
     }
 }
 
-/// Why it stays.
 const MOUNTED: &str = "something is mounted there, and stays with all that is in it; unmount it, or name what is in it";

@@ -1,4 +1,4 @@
-//! How fast the disk below a directory writes and reads: for a few seconds, in a file that has no name.
+//! Measures for a few seconds how fast the disk below a directory writes and reads, in a file without a name.
 //!
 //! Make a file without a name -> write blocks from several threads, flush -> read them back -> let go. The kernel frees
 //! the file when its last descriptor closes, also after kill -9.
@@ -15,29 +15,29 @@ use haul_sys::file;
 use crate::limits::{DISK_RATE_BLOCK_BYTES, DISK_RATE_BLOCKS_IN_FLIGHT, DISK_RATE_BYTES, DISK_RATE_TIME};
 use crate::scratch;
 
-/// What was measured.
+/// The measured rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskRate {
-    /// To the medium, with the flush at the end.
+    /// The rate to the medium, the final flush included.
     pub write_bytes_per_s: u64,
-    /// From the medium.
+    /// The rate from the medium.
     pub read_bytes_per_s: u64,
-    /// Past the page cache. File systems in memory and some on the network cannot.
+    /// Whether the page cache was bypassed. File systems in memory and some network file systems cannot do so.
     pub direct: bool,
 }
 
-/// Measures it each way for at most 3 s, with at most 1 GiB and a quarter of the free room (`limits.rs`). The flush at
-/// the end takes its own time.
+/// Measures each direction for at most 3 s, with at most 1 GiB and a quarter of the free room (`limits.rs`). The final
+/// flush takes its own time.
 pub fn disk_rate(directory: &Path) -> io::Result<DiskRate> {
     disk_rate_within(directory, DISK_RATE_BYTES, DISK_RATE_TIME)
 }
 
-/// Measures it with at most `bytes`, `time` and a quarter of the free room each way.
+/// Measures each direction with at most `bytes`, `time` and a quarter of the free room.
 pub fn disk_rate_within(directory: &Path, bytes: u64, time: Duration) -> io::Result<DiskRate> {
     let (file, direct) = nameless(directory)?;
     let stat = rustix::fs::fstatvfs(&file)?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    // Never more than a quarter of what is free: others write there, too.
+    // Others write there, too.
     let bytes = bytes.min(free / 4) / DISK_RATE_BLOCK_BYTES * DISK_RATE_BLOCK_BYTES;
     if bytes == 0 {
         return Err(io::ErrorKind::StorageFull.into());
@@ -56,7 +56,6 @@ pub fn disk_rate_within(directory: &Path, bytes: u64, time: Duration) -> io::Res
     Ok(DiskRate { write_bytes_per_s, read_bytes_per_s, direct })
 }
 
-/// A file that vanishes by itself, opened past the page cache where that is possible.
 fn nameless(directory: &Path) -> io::Result<(File, bool)> {
     match scratch::direct_in_directory(directory) {
         Ok(file) => Ok((file, true)),
@@ -65,7 +64,6 @@ fn nameless(directory: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// How blocks get to the medium.
 struct Writing<Write, WriteBack, Flush> {
     write: Write,
     write_back: WriteBack,
@@ -78,8 +76,8 @@ where
     WriteBack: Fn(u64, u64) -> io::Result<()> + Sync,
     Flush: FnOnce() -> io::Result<()>,
 {
-    /// Each block is written back before the next one is taken. Otherwise memory would accept in the given time more
-    /// than the disk writes in minutes.
+    /// Waits for the write-back of each block before it takes the next: memory would accept in the given time more than
+    /// the disk writes in minutes.
     fn pass(self, bytes: u64, time: Duration) -> io::Result<(u64, u64)> {
         let Self { write, write_back, flush } = self;
         let to_medium = |block: &mut [u8], offset| {
@@ -91,8 +89,8 @@ where
     }
 }
 
-/// Moves blocks from several threads until `bytes` or the time is used up, and ends what was begun. Returns the bytes
-/// moved, without gaps, and the rate.
+/// Moves blocks from several threads until `bytes` or the time is used up. Returns the bytes moved, without gaps, and
+/// the rate.
 fn pass(
     bytes: u64,
     time: Duration,
@@ -125,10 +123,10 @@ fn pass(
     Ok((moved, rate as u64))
 }
 
-/// Direct input and output wants memory and offsets at whole blocks of the device, at most a page.
+/// Direct I/O wants memory and offsets at whole blocks of the device, at most a page.
 const ALIGNMENT: usize = 4096;
 
-/// No zeros: some disks and file systems store zeros at no cost.
+/// Some disks and file systems store zeros at no cost.
 const FILLING: u8 = 0xa5;
 
 #[cfg(test)]
@@ -140,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_cache_never_holds_more_than_the_blocks_in_flight() {
-        // Bytes that wait in the cache, and the most that ever did.
+        // The bytes that wait in the cache, and their maximum.
         let cache = Mutex::new((0, 0));
         let writing = Writing {
             write: |block: &[u8], _| {

@@ -1,4 +1,4 @@
-//! Errors: the operation, its path and the reason.
+//! The error of an operation: what failed, on which path, and why.
 
 use std::fmt::Write as _;
 use std::io;
@@ -17,7 +17,7 @@ pub struct StoreError {
     pub source: io::Error,
 }
 
-/// Result of an operation on a path.
+/// The result of an operation on a path.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 impl StoreError {
@@ -26,15 +26,20 @@ impl StoreError {
         StoreError { op, path: path.to_vec(), source: source.into() }
     }
 
-    /// As `to_string`, with the root of the tree called by `root`, as the user typed it.
+    /// `to_string`, with the root of the tree called by `root`, as the user typed it.
     pub fn seen_from(&self, root: &[u8]) -> String {
         let path = if self.path.is_empty() { root } else { &self.path };
         format!("cannot {} {}: {}", self.op, shown(path), reason(&self.source))
     }
 
-    /// The file was there before and is not any more.
+    /// The file existed before and no longer does.
     pub fn is_vanished(&self) -> bool {
         self.is_one_of(&[Errno::NOENT, Errno::STALE])
+    }
+
+    /// There is no such file: it never was, or what is named as a directory is none.
+    pub fn is_of_no_file(&self) -> bool {
+        self.is_vanished() || self.is_one_of(&[Errno::NOTDIR])
     }
 
     /// The device or the quota is full.
@@ -42,7 +47,7 @@ impl StoreError {
         self.is_one_of(&[Errno::NOSPC, Errno::DQUOT]) || self.source.kind() == io::ErrorKind::StorageFull
     }
 
-    /// The file system takes no writes.
+    /// The file system is read-only.
     pub fn is_read_only(&self) -> bool {
         self.is_one_of(&[Errno::ROFS])
     }
@@ -58,12 +63,11 @@ impl StoreError {
     }
 }
 
-/// The top of a tree has no name of its own; rsync calls it `.`.
+/// The top of a tree has no name; rsync calls it `.`.
 fn shown(path: &[u8]) -> String {
     if path.is_empty() { ".".to_owned() } else { printable(path) }
 }
 
-/// Adds operation and path to the error of a system call.
 pub(crate) trait Context<T> {
     fn context(self, op: &'static str, path: &[u8]) -> Result<T>;
 }
@@ -74,9 +78,8 @@ impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
     }
 }
 
-/// The reason for a person, without the kernel's number. Two errors get our own words, because the kernel's words
-/// mislead. `EXDEV` and `ELOOP` are what openat2(2) answers for a path that would leave the open root, or that goes
-/// through a link.
+/// The reason for a person, without the kernel's number. Two errors get our own words: openat2(2) answers `EXDEV` and
+/// `ELOOP` for a path that would leave the open root or goes through a link.
 fn reason(source: &io::Error) -> String {
     match source.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::XDEV) => "it leads out of its directory, or to another file system".to_owned(),
@@ -89,18 +92,17 @@ fn reason(source: &io::Error) -> String {
     }
 }
 
-/// An error of our own making that has no number in the kernel.
+/// An error of our own, without a number of the kernel.
 pub(crate) fn refusal(kind: io::ErrorKind, why: &'static str) -> io::Error {
     io::Error::new(kind, why)
 }
 
-/// There is no such entry.
 pub(crate) fn is_missing(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
 }
 
 /// A name as it may safely appear on a terminal or in a log: one line of visible text. Control characters, direction
-/// marks and invalid text are escaped. Two different names never print alike.
+/// marks and invalid text are escaped; two different names never print alike.
 pub fn printable(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
@@ -126,16 +128,15 @@ pub fn printable(path: &[u8]) -> String {
     text
 }
 
-/// Characters that a terminal obeys instead of showing them: control characters (C0, DEL, C1), line separators and
-/// direction marks. Direction marks (Unicode's property Bidi_Control) let `gpj.exe` show as `exe.jpg`. All crates use
-/// this one list.
+/// Characters that a terminal obeys instead of showing: control characters (C0, DEL, C1), line separators and direction
+/// marks (Unicode's Bidi_Control), which let `gpj.exe` show as `exe.jpg`.
 pub fn drives_terminal(character: char) -> bool {
     character.is_control()
         || matches!(character,
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Characters of no width: two names that differ in them look the same.
+/// Characters without width: two names that differ only in them look the same.
 fn is_invisible(character: char) -> bool {
     matches!(character, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
 }

@@ -1,24 +1,22 @@
-//! An explicit list of paths to copy, kept sorted so that the paths beneath any directory are neighbours.
+//! A list of paths to copy, sorted so that the paths beneath any directory are neighbours.
 //!
-//! As in rsync, a listed directory comes alone. With a slash behind its name the entries in it come, too. In a
-//! recursive list all beneath it comes.
+//! As in rsync, a listed directory comes alone; with a slash behind its name its entries come, too. In a recursive list
+//! all beneath it comes.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use crate::limits::MAX_LISTED_PATH_BYTES;
 
-/// Normalised paths: no empty or `.` components, sorted component by component, without duplicates. Memory: the names,
-/// and eight bytes for each path.
+/// Normalised paths: no empty or `.` components, sorted component by component, without duplicates. Each path costs
+/// eight bytes besides its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileList {
-    /// All paths, one behind the other.
     bytes: Vec<u8>,
     spans: Vec<Span>,
     recursive: bool,
 }
 
-/// Where a path stands in the bytes of its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u32,
@@ -26,24 +24,24 @@ struct Span {
     bytes: u32,
 }
 
-/// In the length of a path: a slash stood behind it. Lengths are far below that bit ([`MAX_LISTED_PATH_BYTES`]).
+/// The bit in the length of a path that says: a slash stood behind it. Lengths are far below it
+/// ([`MAX_LISTED_PATH_BYTES`]).
 const WITH_ENTRIES: u32 = 1 << 31;
 
 /// A list to which paths are still added.
 #[derive(Debug, Default)]
 pub struct FileListBuilder {
     list: FileList,
-    /// Some path begins with `./`. As in rsync the source directory itself is then one of the directories that lead to
-    /// it, and comes, too.
+    /// Whether some path begins with `./`. As in rsync, the source directory itself then leads to it, and comes, too.
     begins_at_root: bool,
 }
 
 /// Why a path is not listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListFault {
-    /// It has a component `..`.
+    /// The path has a component `..`.
     Upwards,
-    /// It holds a NUL byte, or is longer than [`MAX_LISTED_PATH_BYTES`].
+    /// The path holds a NUL byte, or is longer than [`MAX_LISTED_PATH_BYTES`].
     NoPath,
     /// All paths together take more than 4 GiB.
     Full,
@@ -62,8 +60,8 @@ impl fmt::Display for ListFault {
 impl std::error::Error for ListFault {}
 
 impl FileListBuilder {
-    /// Adds a path as it was typed. As in rsync, a slash in front has no meaning. The empty path is the source
-    /// directory without what is in it.
+    /// Adds a path as it was typed. As in rsync, a leading slash has no meaning. The empty path is the source directory
+    /// without its content.
     pub fn add(&mut self, typed: &[u8]) -> Result<(), ListFault> {
         if typed.len() > MAX_LISTED_PATH_BYTES || typed.contains(&0) {
             return Err(ListFault::NoPath);
@@ -94,25 +92,25 @@ impl FileListBuilder {
         Ok(())
     }
 
-    /// About what the list takes in memory.
+    /// The approximate memory of the list.
     pub fn weight_bytes(&self) -> usize {
         self.list.weight_bytes()
     }
 
-    /// The whole list. A recursive one means each of its directories with all beneath it.
+    /// Ends the list. In a recursive one each directory comes with all beneath it.
     pub fn finish(self, recursive: bool) -> FileList {
         let FileList { bytes, mut spans, .. } = self.list;
         spans.extend(self.begins_at_root.then_some(Span { start: 0, bytes: 0 }));
         spans.sort_unstable_by(|a, b| {
             compare(a.of(&bytes), b.of(&bytes)).then_with(|| b.has_entries().cmp(&a.has_entries()))
         });
-        // Of two equal paths, the path with the larger extent stands first and stays.
+        // Of two equal paths, the first has the larger extent, and stays.
         spans.dedup_by(|a, b| a.of(&bytes) == b.of(&bytes));
         FileList { bytes, spans, recursive }
     }
 }
 
-/// Paths of the list from `low` to before `high`: all that lie beneath a directory whose path, with its slash, takes
+/// The paths of the list from `low` to before `high`: all beneath a directory whose path, with its slash, takes
 /// `prefix_bytes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
@@ -121,14 +119,13 @@ pub(crate) struct Range {
     pub prefix_bytes: usize,
 }
 
-/// The next name in a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub name: Vec<u8>,
     pub extent: Extent,
-    /// The listed paths beneath it.
+    /// The listed paths beneath the child.
     pub beneath: Option<Range>,
-    /// Where the next child begins.
+    /// The index of the next child.
     pub next: usize,
 }
 
@@ -137,7 +134,7 @@ pub(crate) struct Child {
 pub enum Extent {
     /// Nothing.
     Nothing,
-    /// The entry, if it is a directory, for the sake of something beneath it.
+    /// The entry only if it is a directory, as the way to something beneath it.
     OnTheWay,
     /// The entry alone.
     Itself,
@@ -148,7 +145,6 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// The extent of an entry in a directory with this extent.
     pub(crate) fn of_entry(self) -> Extent {
         match self {
             Extent::All => Extent::All,
@@ -176,12 +172,12 @@ impl FileList {
         Ok(list.finish(false))
     }
 
-    /// Means each directory with all beneath it.
+    /// Makes each directory come with all beneath it.
     pub fn recursive(self) -> Self {
         Self { recursive: true, ..self }
     }
 
-    /// Whether each directory is meant with all beneath it.
+    /// Whether each directory comes with all beneath it.
     pub fn is_recursive(&self) -> bool {
         self.recursive
     }
@@ -195,8 +191,8 @@ impl FileList {
         })
     }
 
-    /// The extent of a path for its own sake, and whether the list names something beneath the path. The path has no
-    /// empty components.
+    /// How much the list asks of the path itself, and whether it names something beneath. The path has no empty
+    /// components.
     pub(crate) fn extent_of(&self, path: &[u8]) -> (Extent, bool) {
         let at = self.spans.partition_point(|span| compare(span.of(&self.bytes), path).is_lt());
         let itself = self.path(at).is_some_and(|listed| listed == path);
@@ -207,7 +203,7 @@ impl FileList {
         (extent, beneath)
     }
 
-    /// Whether all beneath this directory is listed: itself or a directory above it, in a recursive list.
+    /// Whether all beneath this directory is listed: the list is recursive and has it or a directory above it.
     pub fn selects_all_in(&self, path: &[u8]) -> bool {
         let ends = (0..path.len()).filter(|at| path[*at] == b'/').chain([0, path.len()]);
         ends.into_iter().any(|end| self.extent_of(&path[..end]).0 == Extent::All)
@@ -222,7 +218,7 @@ impl FileList {
         }
     }
 
-    /// About what it takes in memory.
+    /// The approximate memory of the list.
     pub fn weight_bytes(&self) -> usize {
         self.bytes.len() + size_of_val(self.spans.as_slice())
     }
@@ -242,7 +238,6 @@ impl FileList {
         (low < high).then_some(Range { low, high, prefix_bytes })
     }
 
-    /// The first child of a directory from `range.low` on.
     pub(crate) fn child(&self, range: Range) -> Option<Child> {
         let spans = &self.spans[range.low..range.high];
         let first = spans.first()?.of(&self.bytes);
@@ -262,7 +257,7 @@ fn component(path: &[u8]) -> &[u8] {
     path.split(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
-/// A slash sorts before every byte a name can have, so a directory's paths stay together.
+/// Sorts a slash before every byte of a name, so a directory's paths stay together.
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let key = |&byte: &u8| if byte == b'/' { 0 } else { byte };
     a.iter().map(key).cmp(b.iter().map(key))

@@ -1,23 +1,24 @@
-//! Which entries of a tree are wanted: include and exclude rules with rsync's meaning.
+//! Include and exclude rules with rsync's meaning: which entries of a tree are wanted.
 //!
 //! The first rule that matches decides; an entry without a matching rule is wanted. A pattern without a slash is
-//! compared with the last component, a pattern with a slash with the end of the path. A pattern that begins with a
-//! slash is compared with the whole path. A slash at the end means directories only. An excluded directory is not
-//! entered, so nothing beneath it is asked for. `tests/rsync_filters.rs` compares all of it with rsync itself.
+//! compared with the last component, a pattern with a slash with the end of the path, a pattern that begins with a
+//! slash with the whole path. A slash at the end means directories only. Nothing beneath an excluded directory is asked
+//! for. `tests/rsync_filters.rs` compares all this with rsync.
 //!
-//! Rules of a merge file hold in its directory: [`DirectoryRules`](crate::DirectoryRules) has those of the directories
-//! down to where a walk is.
+//! The rules of a merge file hold in its directory: see [`DirectoryRules`](crate::DirectoryRules).
 
 mod directories;
+mod rule;
 mod written;
 
 pub use directories::DirectoryRules;
+pub use rule::Asks;
+pub(crate) use rule::Rule;
 pub use written::{
     CVS_PATTERNS, FilterRule, MergeFile, MergeFormat, PatternRule, ReadRule, RuleTraits, Sides, read_rule,
 };
 
 use crate::limits::MAX_FILTER_RULES;
-use crate::pattern::{Manner, Pattern, Start, has_wildcard};
 
 /// An ordered list of rules.
 #[derive(Debug, Clone, Default)]
@@ -31,42 +32,6 @@ enum Entry {
     Merge(MergeFile),
 }
 
-/// Who asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asks {
-    /// The sender: may it be copied?
-    Sender,
-    /// The receiver: may it be deleted?
-    Receiver {
-        /// It stands beneath a directory that is deleted.
-        is_beneath_deleted: bool,
-    },
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Rule {
-    pub(crate) include: bool,
-    traits: RuleTraits,
-    directories_only: bool,
-    /// It ends with `***`, for which a directory has a slash at its end: `dir/***` is the directory and everything in
-    /// it.
-    takes_slash: bool,
-    scope: Scope,
-    pattern: Pattern,
-}
-
-/// Which part of the path a rule looks at.
-#[derive(Debug, Clone, Copy)]
-enum Scope {
-    /// So many of its last components. A path that has fewer does not match.
-    Last(usize),
-    /// Its end, from any component on: `**` in the pattern takes as many components as it needs.
-    End,
-    Whole,
-    /// All of it with a slash in front, so that the `**/` at the start of a pattern may stand for no directory at all.
-    WholeAfterSlash,
-}
-
 impl Filter {
     /// Compiles rules in order: true includes, false excludes. The error is a sentence for the user.
     pub fn new(rules: &[(bool, Vec<u8>)]) -> std::result::Result<Filter, String> {
@@ -74,7 +39,7 @@ impl Filter {
         Filter::of(&rules)
     }
 
-    /// Compiles rules in order.
+    /// Compiles rules in order. The error is a sentence for the user.
     pub fn of(rules: &[FilterRule]) -> std::result::Result<Filter, String> {
         if rules.len() > MAX_FILTER_RULES {
             return Err(format!("there are more than {MAX_FILTER_RULES} include and exclude rules"));
@@ -92,8 +57,8 @@ impl Filter {
         Ok(filter)
     }
 
-    /// True when the entry may be wanted. `path` is relative to the root of the transfer; its root itself always is.
-    /// Merge files are not read: they, and the rules behind them, leave out nothing here.
+    /// Whether the entry may be wanted. `path` is relative to the root of the transfer, which itself always is. Merge
+    /// files are not read: they, and the rules behind them, leave out nothing here.
     pub fn selects(&self, path: &[u8], is_dir: bool) -> bool {
         let mut rules = self.entries.iter().map_while(|entry| match entry {
             Entry::Rule(rule) => Some(rule),
@@ -103,10 +68,15 @@ impl Filter {
         path.is_empty() || decided().is_none_or(|rule| rule.include)
     }
 
-    /// True when the entry is wanted, or may be deleted. `directories` has the rules of the directory that it stands in.
+    /// Whether the entry is wanted, or may be deleted. `directories` has the rules of the entry's directory.
     pub fn selects_in(&self, directories: &DirectoryRules, asks: Asks, path: &[u8], is_dir: bool) -> bool {
+        self.decides_in(directories, asks, path, is_dir).unwrap_or(true)
+    }
+
+    /// The same, where a rule says so. `None`: no rule matches.
+    pub fn decides_in(&self, directories: &DirectoryRules, asks: Asks, path: &[u8], is_dir: bool) -> Option<bool> {
         if path.is_empty() {
-            return true;
+            return Some(true);
         }
         let mut merge = 0;
         for entry in &self.entries {
@@ -118,106 +88,24 @@ impl Filter {
                     decided
                 }
             };
-            if let Some(include) = decided {
-                return include;
+            if decided.is_some() {
+                return decided;
             }
         }
-        true
+        None
     }
 
-    /// The merge files, in their order.
-    pub(crate) fn merge_files(&self) -> impl Iterator<Item = &MergeFile> {
+    /// The merge files whose rules hold in each directory, for [`DirectoryRules::go_to`].
+    pub fn merge_files(&self) -> impl Iterator<Item = &MergeFile> + Clone {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Merge(file) => Some(file),
             Entry::Rule(_) => None,
         })
     }
 
-    /// True when there are no rules, so everything is wanted.
+    /// Whether there are no rules, so everything is wanted.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
-    }
-}
-
-impl Rule {
-    pub(crate) fn of(rule: &PatternRule) -> std::result::Result<Rule, String> {
-        Ok(Rule { traits: rule.traits, ..Rule::new(rule.include, &rule.pattern)? })
-    }
-
-    fn new(include: bool, text: &[u8]) -> std::result::Result<Rule, String> {
-        if text.is_empty() {
-            return Err("an include or exclude pattern is empty".into());
-        }
-        // rsync looks for `**` in the text, whether or not the first star is quoted.
-        let spans_components = has_wildcard(text) && text.windows(2).any(|pair| pair == b"**");
-        let begins_wild = spans_components && text.starts_with(b"**");
-        let (text, directories_only) = match text.strip_suffix(b"/") {
-            Some(rest) if !rest.is_empty() => (rest, true),
-            _ => (text, false),
-        };
-        let takes_slash = spans_components && text.ends_with(b"***");
-        let slashes = text.iter().filter(|byte| **byte == b'/').count();
-        let (body, anchored) = match text.strip_prefix(b"/") {
-            Some(rest) => (rest, true),
-            None => (text, false),
-        };
-        let scope = match (anchored, spans_components, begins_wild) {
-            (true, ..) => Scope::Whole,
-            (false, false, _) => Scope::Last(slashes + 1),
-            (false, true, true) => Scope::WholeAfterSlash,
-            (false, true, false) => Scope::End,
-        };
-        let (traits, pattern) = (RuleTraits::default(), Pattern::new(body, Manner::Rsync)?);
-        Ok(Rule { include, traits, directories_only, takes_slash, scope, pattern })
-    }
-
-    /// Whether it is for who asks.
-    pub(crate) fn holds(&self, asks: Asks) -> bool {
-        match asks {
-            Asks::Sender => self.traits.sides != Sides::Receiver,
-            Asks::Receiver { is_beneath_deleted } => {
-                self.traits.sides != Sides::Sender && !(is_beneath_deleted && self.traits.perishable)
-            }
-        }
-    }
-
-    /// The path as the rule sees it, whose file stands in a directory: a slash in front is that directory.
-    pub(crate) fn seen_from<'a>(&self, directory: &[u8], path: &'a [u8]) -> &'a [u8] {
-        let beneath = if directory.is_empty() { Some(path) } else { path.strip_prefix(directory) };
-        match self.scope {
-            Scope::Whole => beneath.map_or(path, |rest| rest.strip_prefix(b"/").unwrap_or(rest)),
-            Scope::Last(_) | Scope::End | Scope::WholeAfterSlash => path,
-        }
-    }
-
-    pub(crate) fn matches(&self, path: &[u8], is_dir: bool) -> bool {
-        self.is_like(path, is_dir) != self.traits.negated
-    }
-
-    fn is_like(&self, path: &[u8], is_dir: bool) -> bool {
-        if self.directories_only && !is_dir {
-            return false;
-        }
-        let (before, text, start): (&[u8], _, _) = match self.scope {
-            Scope::Last(components) => match last_components(path, components) {
-                Some(end) => (b"", end, Start::First),
-                None => return false,
-            },
-            Scope::End => (b"", path, Start::AnyComponent),
-            Scope::Whole => (b"", path, Start::First),
-            Scope::WholeAfterSlash => (b"/", path, Start::First),
-        };
-        let behind: &[u8] = if self.takes_slash && is_dir { b"/" } else { b"" };
-        self.pattern.matches([before, text, behind], start)
-    }
-}
-
-/// The end of a path from its last so many components on; `None` where it has fewer.
-fn last_components(path: &[u8], components: usize) -> Option<&[u8]> {
-    let mut slashes = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-    match slashes.nth(components - 1) {
-        Some(slash) => Some(&path[slash + 1..]),
-        None => (path.iter().filter(|byte| **byte == b'/').count() + 1 == components).then_some(path),
     }
 }
 

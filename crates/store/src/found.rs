@@ -1,4 +1,4 @@
-//! The steps of a walk: entries to copy, ends of directories, skipped entries and failures.
+//! The steps of a walk: entries, ends of directories, skipped entries and failures.
 
 use std::io;
 
@@ -15,7 +15,8 @@ pub enum Found {
     DirEnd {
         /// The directory, relative to the target; empty for the root.
         path: Vec<u8>,
-        /// All names in it were seen, of every source that has it, so others at the target are extraneous.
+        /// All names in the directory were seen, of every source that has it, so other names at the target are
+        /// extraneous.
         complete: bool,
     },
     /// An entry that is not copied, or only in part, and why: "is a FIFO".
@@ -25,20 +26,19 @@ pub enum Found {
         /// Continues a sentence that begins with the path.
         why: String,
     },
-    /// An entry that could not be looked at. With the path of a directory, after the directory's entry: its names or
-    /// attributes could not be read.
+    /// An entry that could not be looked at. If the path is a directory's, after its entry, its names or attributes
+    /// could not be read.
     Failed {
         /// Relative to the target.
         path: Vec<u8>,
         /// Why.
         error: StoreError,
-        /// Which entries the walk may have missed because of it.
+        /// The entries that the walk may have missed because of it.
         hides: Hidden,
     },
 }
 
 impl Found {
-    /// A list of files was given, and the source is no directory, or more than one.
     pub(crate) fn list_of_no_directory(typed: Vec<u8>) -> Found {
         let error = refusal(io::ErrorKind::NotADirectory, "a list of files needs one directory as the source");
         let error = StoreError::new("copy from a list", &typed, error);
@@ -49,15 +49,15 @@ impl Found {
 /// The entries that a walk may have missed because of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hidden {
-    /// No existing entry.
+    /// No existing entry is missing.
     Nothing,
-    /// A name of the same directory, which changed while it was listed.
+    /// A name of the same directory may be missing, because the directory changed while it was listed.
     Sibling,
-    /// Any entry: a file that was moved there, or a whole tree.
+    /// Any entry may be missing: a file that was moved there, or a whole tree.
     Anything,
 }
 
-/// Something to copy.
+/// An entry to copy.
 #[derive(Debug, Clone)]
 pub struct FoundEntry {
     /// Number of the source, for [`SourceSet::open`](crate::SourceSet::open).
@@ -69,8 +69,8 @@ pub struct FoundEntry {
     pub source_path: Vec<u8>,
     /// The metadata that the file system reported.
     pub stat: Stat,
-    /// The file system keeps a change time (ctime) for it, which shows a change even after somebody set back the
-    /// modification time. Files only.
+    /// The file system keeps a change time (ctime), which shows a change even if somebody set back the modification
+    /// time. Files only.
     pub tells_changes: bool,
     /// What to make at the target.
     pub kind: EntryKind,
@@ -83,7 +83,7 @@ pub struct FoundEntry {
 pub enum EntryKind {
     /// A regular file.
     File {
-        /// How many other names it has, if hard links are asked for. The names that the walk finds come as
+        /// The number of other names, if hard links are asked for. The names that the walk finds come as
         /// [`EntryKind::HardLink`].
         further_names: u64,
     },
@@ -94,11 +94,11 @@ pub enum EntryKind {
         /// Where it points, byte for byte.
         target: Vec<u8>,
     },
-    /// A device, FIFO or socket, where they are asked for.
+    /// A device, FIFO or socket, if asked for.
     Special(Special),
     /// Another name of a file or symbolic link that was yielded before.
     HardLink {
-        /// Target-relative path of the first name.
+        /// The first name's path, relative to the target.
         first: Vec<u8>,
     },
 }

@@ -1,4 +1,4 @@
-//! Expands a typed wildcard path to the paths that exist, in sorted order.
+//! Expands a wildcard path to the existing paths, sorted.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use crate::listing::Names;
 use crate::pattern::{Manner, Pattern, Start, has_wildcard};
 use crate::typed::Typed;
 
-/// One component of a path with wildcards, which never match a leading dot.
+/// A path component with wildcards, which never match a leading dot.
 #[derive(Debug)]
 pub(crate) struct NamePattern {
     pattern: Pattern,
@@ -28,10 +28,10 @@ impl NamePattern {
     }
 }
 
-/// All existing paths that match, component by component as a shell does. A trailing slash stays.
+/// Returns the existing paths that match, component by component as a shell does. A trailing slash stays.
 ///
-/// Each name that is compared counts against `names_left`, so that many wildcards over large directories come to an
-/// end. More than `most` paths are never held, also where only some of them go on.
+/// Each compared name counts against `names_left`, so that many wildcards over large directories come to an end. At
+/// most `most` paths are held at any step.
 pub(crate) fn expand(typed: &Typed, path: &[u8], most: usize, names_left: &mut usize) -> Result<Vec<Vec<u8>>> {
     let mut found: Vec<Vec<u8>> = vec![if path.starts_with(b"/") { b"/".to_vec() } else { Vec::new() }];
     let components: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
@@ -74,7 +74,7 @@ fn list_matches(
     found: &mut dyn FnMut(Vec<u8>) -> Result<()>,
 ) -> Result<()> {
     let place = if parent.is_empty() { b".".as_slice() } else { parent };
-    // A directory is looked at even when there is nothing in it.
+    // An empty directory counts, too.
     *names_left = names_left.saturating_sub(1);
     let Ok(dir) = typed.open(place, OFlags::RDONLY | OFlags::DIRECTORY) else { return Ok(()) };
     let Ok(names) = Names::read(dir.as_fd()) else { return Ok(()) };
@@ -87,7 +87,6 @@ fn list_matches(
     Ok(())
 }
 
-/// More than a job may have.
 pub(crate) fn too_many_sources(path: &[u8]) -> StoreError {
     let why = "there are too many sources; name the directories that hold them";
     StoreError::new("copy", path, refusal(io::ErrorKind::ArgumentListTooLong, why))

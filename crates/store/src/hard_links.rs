@@ -1,4 +1,4 @@
-//! Which names of a walk lead to one file: the first name is copied, each further name becomes a hard link to it.
+//! Groups the names of a walk by file: the first name is copied, each further name becomes a hard link to it.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -11,10 +11,8 @@ use crate::limits::MAX_HARD_LINK_GROUPS;
 use crate::meta::{Stat, Time};
 use crate::source::SourceSet;
 
-/// First names of files that have several.
 #[derive(Default)]
 pub(crate) struct HardLinks {
-    /// By device and inode number.
     groups: HashMap<(u64, u64), Group>,
 }
 
@@ -36,14 +34,13 @@ struct Group {
     /// The source of the first name, and its path there if that differs from its path at the target.
     source: u32,
     source_path: Option<Vec<u8>>,
-    /// Size and time when the first name was seen. If they differ, the inode number may belong to a new file, or the
-    /// same file has grown: the first name is looked at again.
+    /// Size and time when the first name was seen. If they differ, the inode number may belong to a new file: the first
+    /// name is looked at again.
     size: u64,
     mtime: Time,
 }
 
 impl HardLinks {
-    /// Takes down a name that has this path at the target.
     pub(crate) fn note(&mut self, at: At<'_>, path: &[u8], stat: &Stat) -> Name {
         if stat.nlink < 2 {
             return Name::First { further_names: 0 };
@@ -52,7 +49,7 @@ impl HardLinks {
         if let Some(group) = self.groups.get_mut(&key).filter(|group| group.has(stat, at.set)) {
             let first = group.first.clone();
             group.names_left -= 1;
-            // All names seen: the group is closed, so memory holds only groups that are still open.
+            // With all names seen the group is closed, so memory holds only open groups.
             if group.names_left == 0 {
                 self.groups.remove(&key);
             }
@@ -74,7 +71,6 @@ impl Group {
         (self.size, self.mtime) == (stat.size, stat.mtime) || self.is_still(stat, set)
     }
 
-    /// Whether the first name leads to this file now.
     fn is_still(&self, stat: &Stat, set: &SourceSet) -> bool {
         let root = set.source(self.source).root.as_fd();
         let path = self.source_path.as_deref().unwrap_or(&self.first);
@@ -90,7 +86,6 @@ mod tests {
     use crate::meta::{FileId, Kind, Version};
     use crate::resolve::ResolveOptions;
 
-    /// Each has two more names.
     const FIRST: Name = Name::First { further_names: 2 };
 
     fn stat(ino: u64, size: u64, mtime: Time) -> Stat {

@@ -21,7 +21,8 @@ impl Default for Held {
 static HELD_BY_ALL: AtomicU64 = AtomicU64::new(0);
 
 impl Held {
-    /// A job may hold half of the descriptors that other jobs leave free. The other half is for the rest of the job.
+    /// Counts one more directory. A job may hold half of the descriptors that other jobs leave free; the other half is
+    /// for the rest of the job.
     pub(crate) fn one_more(&mut self, may_be_open: u64) -> io::Result<()> {
         let of_others = self.by_all.load(Ordering::Relaxed).saturating_sub(self.directories);
         if self.directories >= may_be_open.saturating_sub(of_others) / 2 {

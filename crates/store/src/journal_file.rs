@@ -1,4 +1,4 @@
-//! A journal that is a file: beside the draft, or in a directory of this host that holds journals of other ends.
+//! A journal as a file: beside the draft, or in a directory of this host for journals of other ends.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,20 +28,20 @@ pub struct JournalFile {
 }
 
 impl JournalFile {
-    /// One that may exist already, and may be open.
+    /// A journal that may exist already, and may be open.
     pub(crate) fn new(directory: Arc<OwnedFd>, name: Vec<u8>, user: u32, open: Option<OwnedFd>, exists: bool) -> Self {
         Self { directory, name, user, open: Mutex::new(open), exists: AtomicBool::new(exists) }
     }
 
-    /// The journal of a draft at another end, in a directory of this host: its state directory, for example. `draft`
-    /// names the end and the path there.
+    /// The journal of a draft at another end, in a directory of this host such as the state directory. `draft` names
+    /// the end and the path there.
     pub fn in_directory(directory: &Path, draft: &[u8]) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = Arc::new(rustix::io::retry_on_intr(|| rustix::fs::open(directory, flags, Mode::empty()))?);
         Ok(Self::new(directory, journal_name(draft), process::effective_user(), None, true))
     }
 
-    /// Reads the journal that an earlier run has left. `None`: there is no journal, or somebody else may have made it.
+    /// Reads the journal that an earlier run left. `None`: there is none, or somebody else may have made it.
     pub fn resume(&self) -> io::Result<Option<Vec<u8>>> {
         let mut open = self.lock();
         let Some((journal, stat)) = open_own(&self.directory, &self.name, self.user)? else { return Ok(None) };
@@ -58,7 +58,7 @@ impl JournalFile {
     }
 }
 
-/// All of a journal; `None` where it is longer than any of ours.
+/// Reads a whole journal; `None` where it is longer than any of ours.
 pub(crate) fn read(journal: &OwnedFd, stat: &Stat) -> io::Result<Option<Vec<u8>>> {
     if stat.size > MAX_JOURNAL_BYTES {
         return Ok(None);
@@ -80,7 +80,7 @@ impl Journal for JournalFile {
         begin_journal(fd, header)?;
         begun();
         file::flush_data(fd.as_fd())?;
-        // What stands beside it, its draft for example, can be found after a crash, too.
+        // This also makes the files beside it findable after a crash, for example its draft.
         file::flush_directory(self.directory.as_fd())
     }
 

@@ -5,12 +5,11 @@ use std::os::fd::AsFd;
 
 use haul_sys::kernel_files;
 
-/// Whether such files may be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KernelFiles {
-    /// A job with the rights of an account may.
+    /// A job with the rights of an account may reach them.
     Reached,
-    /// A job that is confined to a directory may not, wherever they are mounted beneath it.
+    /// A job confined to a directory may not, wherever they are mounted beneath it.
     Refused,
 }
 
@@ -19,7 +18,6 @@ impl KernelFiles {
         if is_confined { KernelFiles::Refused } else { KernelFiles::Reached }
     }
 
-    /// Fails if `opened` lies in such a file system.
     pub(crate) fn check(self, opened: impl AsFd) -> io::Result<()> {
         if self == KernelFiles::Reached {
             return Ok(());
@@ -33,7 +31,7 @@ impl KernelFiles {
         }
     }
 
-    /// As above, and passes the descriptor on.
+    /// [`KernelFiles::check`], passing the descriptor on.
     pub(crate) fn checked<T: AsFd>(self, opened: T) -> io::Result<T> {
         self.check(&opened).map(|()| opened)
     }

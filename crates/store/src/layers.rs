@@ -1,8 +1,5 @@
-//! A directory of the target that is being walked: one directory, or the directories of several sources that meet
-//! there.
-//!
-//! All names form one sorted listing. A name of several sources appears once for each source, in the order of the
-//! sources.
+//! A directory of the target during a walk: one source directory, or several that meet there, in one sorted listing. A
+//! name of several sources appears once for each, in their order.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -20,22 +17,20 @@ use crate::listing::{Hint, Names};
 use crate::meta::Stat;
 use crate::source::{Source, SourceSet};
 
-/// A directory of one source that is to be walked.
 pub(crate) struct Directory {
     pub source: u32,
     pub seen: Stat,
     pub opened: io::Result<OwnedFd>,
 }
 
-/// The directory of one source, as a part of a directory at the target.
+/// A source's directory, as a part of a directory at the target.
 pub(crate) struct Layer {
     pub source: u32,
-    /// Closed when many others are open; opened again, and checked to be the same, when it is needed.
+    /// Closed when many others are open; reopened, and checked to be the same, when needed.
     pub dir: Option<Arc<OwnedFd>>,
     pub stat: Stat,
 }
 
-/// A directory that is being walked.
 pub(crate) struct Frame {
     /// In the order of the sources.
     pub layers: Vec<Layer>,
@@ -44,21 +39,20 @@ pub(crate) struct Frame {
     /// The listed paths beneath it that are still to come.
     pub listed: Option<Range>,
     pub extent: Extent,
-    /// The entry of a directory on the way, and its failures. They are yielded together with the first entry in it.
+    /// The entry of a directory on the way, and its failures. They come together with the first entry in it.
     pub unannounced: Vec<Found>,
-    /// Length of its path.
+    /// The length of the directory's path.
     pub path_bytes: usize,
     pub complete: bool,
-    /// Not a directory, but the top above sources that were named one by one. The manifest has no entry for it.
+    /// The frame is the top above sources that were named one by one. The manifest has no entry for it.
     pub is_loose: bool,
 }
 
-/// The facts about a name before the entry is looked at.
 pub(crate) struct Wanted {
-    /// The sources that have the name, and the type that their directories report. With a list, the one source counts
+    /// The sources that have the name, with the type that their directories report. With a list, the one source counts
     /// as having every listed name until the entry is looked at.
     pub sources: Vec<(u32, Hint)>,
-    /// A list names it or something beneath it, whether or not it exists.
+    /// A list has the name or something beneath it, whether or not it exists.
     pub is_listed: bool,
     pub extent: Extent,
     /// The listed paths beneath it.
@@ -66,17 +60,15 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// It must be a directory, because entries in it are wanted.
+    /// Whether the entry must be a directory, because entries in it are wanted.
     pub(crate) fn leads_on(&self) -> bool {
         self.beneath.is_some() || (self.is_listed && self.extent == Extent::Entries)
     }
 }
 
-/// The directories from the root down to where the walk is.
 #[derive(Default)]
 pub(crate) struct Stack {
     frames: Vec<Frame>,
-    /// Descriptors that are open in all frames.
     open: usize,
     /// Frames before this one hold no descriptors.
     first_open: usize,
@@ -95,8 +87,8 @@ impl Stack {
         self.frames.last_mut()
     }
 
-    /// Which share of the tree lies behind the walk: each directory divides its part among its names (Knuth, "Estimating the Efficiency
-    /// of Backtrack Programs", 1975). An empty stack has all behind it.
+    /// The share of the tree behind the walk: each directory divides its part among its names (Knuth, "Estimating the
+    /// Efficiency of Backtrack Programs", 1975). An empty stack has all behind it.
     pub(crate) fn share(&self) -> f64 {
         let (mut behind, mut part) = (0.0, 1.0);
         for (depth, frame) in self.frames.iter().enumerate() {
@@ -113,7 +105,7 @@ impl Stack {
         if self.frames.is_empty() { 1.0 } else { behind }
     }
 
-    /// Whether a source has this directory above the place where the walk is.
+    /// Whether a directory of this source above the walk is the same one, so that the walk would go in a circle.
     pub(crate) fn is_above(&self, source: u32, stat: &Stat) -> bool {
         self.frames.iter().any(|frame| frame.layer(source).is_some_and(|layer| layer.stat.is_same_inode(stat)))
     }
@@ -131,8 +123,8 @@ impl Stack {
         Some(frame)
     }
 
-    /// The directory of a source in the frame on top, whose path at the source is this. `None`: the source has none
-    /// there.
+    /// The directory of a source in the top frame, whose path at the source is `source_path`. `None`: the source has
+    /// none there.
     pub(crate) fn dir(&mut self, set: &SourceSet, source: u32, source_path: &[u8]) -> Option<io::Result<Arc<OwnedFd>>> {
         let frame = self.frames.last_mut()?;
         let place = frame.layers.binary_search_by_key(&source, |layer| layer.source).ok()?;
@@ -154,14 +146,14 @@ impl Stack {
         Some(opened)
     }
 
-    /// Yields the directories on the way to the top, but the root.
+    /// Yields the directories on the way to the top, except the root.
     pub(crate) fn announce(&mut self, found: &mut VecDeque<Found>) {
         for frame in self.frames.iter_mut().filter(|frame| frame.path_bytes > 0) {
             found.extend(frame.unannounced.drain(..));
         }
     }
 
-    /// Closes the directories nearest to the root: they are needed last.
+    /// Closes the directories nearest to the root, which are needed last.
     fn close_far_above(&mut self) {
         while self.open > MAX_OPEN_DIRS
             && let Some(frame) = self.frames.get_mut(self.first_open)
@@ -174,7 +166,6 @@ impl Stack {
 }
 
 impl Frame {
-    /// The root, with these names in it and nothing else.
     pub(crate) fn of(names: Names) -> Frame {
         Frame {
             layers: Vec::new(),
@@ -189,7 +180,7 @@ impl Frame {
         }
     }
 
-    /// The next name and how much of it is wanted. Merges the sorted names of the directory with the sorted list.
+    /// The next name and how much of it is wanted. Merges the directory's sorted names with the sorted list.
     pub(crate) fn next(&mut self, list: Option<&FileList>) -> Option<(Vec<u8>, Wanted)> {
         let found = self.names.get(self.next_name).map(|(name, _)| name);
         let listed = self.listed.and_then(|range| list?.child(range));
@@ -231,7 +222,6 @@ impl Frame {
     }
 }
 
-/// The path beneath the root of a source, for a path at the target.
 pub(crate) fn source_path<'a>(set: &SourceSet, is_listed: bool, source: u32, path: &'a [u8]) -> &'a [u8] {
     let Source { name, is_dir, .. } = set.source(source);
     if !is_dir || name.is_empty() || is_listed {

@@ -1,9 +1,9 @@
 //! Bytes at rest: where trees are read from, and where they are written.
 //!
-//! An end is a tree to read ([`SourceTree`]) or to write ([`TargetTree`]); `ends/` has the traits. On a disk of this host
-//! a source is resolved from what was typed ([`SourceSet::resolve`]), walked ([`SourceSet::walk`]) and its files are
-//! opened by the lanes ([`SourceSet::open`]). A target there is an open root directory ([`LocalTree`]); a file is written
-//! as a [`Part`] under a temporary name. A complete file takes its final name ([`Part::commit`]).
+//! An end is a tree to read ([`SourceTree`]) or to write ([`TargetTree`]); `ends/` has the traits. On a disk of this
+//! host a source is resolved from what was typed ([`SourceSet::resolve`]), walked ([`SourceSet::walk`]) and its files
+//! are opened by the lanes ([`SourceSet::open`]). A target there is an open root directory ([`LocalTree`]); a file is
+//! written as a [`Part`] under a temporary name, and takes its final name when it is complete ([`Part::commit`]).
 //!
 //! Both sides distrust every path and every name. The kernel resolves each path beneath an open directory and follows
 //! no links. Names are escaped before they are printed. Every list, cache and retry has its limit in `limits.rs`.
@@ -20,6 +20,7 @@ mod cold;
 mod conformance;
 mod delete;
 mod disk_rate;
+mod duplicates;
 mod ends;
 mod error;
 mod files_from;
@@ -43,6 +44,7 @@ mod occupied;
 mod own_file;
 mod parents;
 mod part;
+mod path_list;
 mod pattern;
 pub mod place;
 mod placed;
@@ -68,6 +70,7 @@ pub use as_copied::AsCopied;
 pub use asked_for::AskedFor;
 pub use cold::ColdMap;
 pub use disk_rate::{DiskRate, disk_rate, disk_rate_within};
+pub use duplicates::Duplicates;
 pub use ends::abilities::Abilities;
 pub use ends::journal::Journal;
 pub use ends::nowhere::Nowhere;
@@ -84,10 +87,11 @@ pub use found::{EntryKind, Found, FoundEntry, Hidden};
 pub use journal_file::JournalFile;
 pub use limits::{DIRECT_FROM_BYTES, MAX_LISTED_PATH_BYTES};
 pub use local_file::LocalFile;
-pub use local_tree::{LocalTree, NO_DIRECTORY, TargetOptions, is_null_device};
-pub use meta::{FileId, Kind, Metadata, Stat, Time, Version};
+pub use local_tree::{LeftToOwners, LocalTree, NO_DIRECTORY, TargetOptions, is_null_device, no_directory};
+pub use meta::{Applied, FileId, Kind, MayStay, Metadata, Stat, Time, Version};
 pub use name::{journal_name, name_hash, parse_haul_name, part_name};
 pub use part::Part;
+pub use path_list::{PathList, PathListReader};
 pub use published::{FoundName, NameKind, OpenDirectory, Opened, Patience, Published, TakeName};
 pub use resolve::{ResolveOptions, SourceLimits};
 pub use source::SourceSet;

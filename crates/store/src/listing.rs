@@ -1,6 +1,6 @@
 //! The names of one directory, sorted, in one buffer: 10^6 names of 30 bytes take 42 MB.
 //!
-//! If directories of several sources meet at the target, one listing holds all their names.
+//! Directories of several sources that meet at the target share one listing.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,17 +13,15 @@ use crate::error::refusal;
 use crate::limits::{LISTING_BUFFER_BYTES, MAX_DIRECTORY_BYTES};
 use crate::name::name_hash;
 
-/// How a directory goes on that is read name by name.
 pub(crate) type Flow = io::Result<ControlFlow<()>>;
 
-/// Names and their types as the directory tells them.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
 }
 
-/// Names have at most 255 bytes on Linux; some file systems allow more characters than that in theory, hence 16 bit.
+/// Names have at most 255 bytes on Linux; some file systems allow more, hence 16 bits.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     offset: u32,
@@ -32,7 +30,8 @@ struct Entry {
     source: u32,
 }
 
-/// The type of an entry, as its directory reports it. Some file systems do not say, and it may have changed since.
+/// The type of an entry, as its directory reports it. Some file systems do not report it, and it may have changed
+/// since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hint {
     Directory,
@@ -42,7 +41,6 @@ pub(crate) enum Hint {
 }
 
 impl Names {
-    /// One name, of whatever kind.
     pub(crate) fn of(name: &[u8]) -> Names {
         let len = u16::try_from(name.len()).unwrap_or(u16::MAX);
         Names { bytes: name.to_vec(), entries: vec![Entry { offset: 0, len, hint: Hint::Unknown, source: 0 }] }
@@ -53,7 +51,7 @@ impl Names {
         Self::read_only(dir, |_| true)
     }
 
-    /// [`Names::read`], but remembers only the names that are wanted.
+    /// [`Names::read`], which remembers only the wanted names.
     pub(crate) fn read_only(dir: BorrowedFd<'_>, wanted: impl Fn(&[u8]) -> bool) -> io::Result<Names> {
         let mut names = Names::default();
         names.add_directory(dir, 0, wanted)?;
@@ -61,7 +59,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Adds the names of a directory that a source has here. After the last one comes [`Names::sort`].
+    /// Adds the names of a directory of a source. [`Names::sort`] comes after the last one.
     pub(crate) fn add_directory(
         &mut self,
         dir: BorrowedFd<'_>,
@@ -104,7 +102,6 @@ impl Names {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Adds a name that a source has here.
     pub(crate) fn add(&mut self, name: &[u8], source: u32, hint: Hint) -> io::Result<()> {
         let len = u16::try_from(name.len()).map_err(|_| io::ErrorKind::InvalidFilename)?;
         if self.bytes.len() + name.len() > MAX_DIRECTORY_BYTES {
@@ -115,7 +112,7 @@ impl Names {
         Ok(())
     }
 
-    /// Puts all names in their order, and one name in the order of its sources.
+    /// Sorts by name, and equal names by source.
     pub(crate) fn sort(&mut self) {
         self.bytes.shrink_to_fit();
         self.entries.shrink_to_fit();
@@ -123,7 +120,6 @@ impl Names {
         self.entries.sort_unstable_by(|a, b| a.name(bytes).cmp(b.name(bytes)).then(a.source.cmp(&b.source)));
     }
 
-    /// What the names take in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.len() + size_of_val(&self.entries[..])
     }
@@ -136,17 +132,15 @@ impl Names {
         self.entries.get(index).map(|entry| (entry.name(&self.bytes), entry.hint))
     }
 
-    /// All names and their types, in order.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&[u8], Hint)> {
         self.entries.iter().map(|entry| (entry.name(&self.bytes), entry.hint))
     }
 
-    /// Whether this name is among them, which are in their order.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         self.entries.binary_search_by(|entry| entry.name(&self.bytes).cmp(name)).is_ok()
     }
 
-    /// How much lies behind a name, as a guess: a directory holds more than a file.
+    /// The estimated size of the tree behind a name: a directory holds more than a file.
     pub(crate) fn weight(&self, index: usize) -> u64 {
         self.entries.get(index).map_or(0, Entry::weight)
     }
@@ -158,13 +152,12 @@ impl Names {
         (sum(first), sum(first) + sum(rest))
     }
 
-    /// The source of a name.
     pub(crate) fn source(&self, index: usize) -> Option<u32> {
         self.entries.get(index).map(|entry| entry.source)
     }
 }
 
-/// Whether an open directory lists all names with these hashes, which differ.
+/// Whether an open directory lists all names with these hashes, which differ from each other.
 pub(crate) fn are_listed(dir: BorrowedFd<'_>, hashes: &[u128]) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(dir, ".", flags, Mode::empty()))?;

@@ -16,50 +16,46 @@ use crate::regular_file;
 #[derive(Debug)]
 pub struct LocalFile {
     fd: Arc<OwnedFd>,
-    /// It counts as full of data, whatever its holes are.
+    /// The file counts as full of data, whatever its holes are.
     is_full: bool,
-    /// Any call may wait for a server.
     is_remote: bool,
     cold: Option<ColdMap>,
-    /// The range of data that was found last. On tmpfs a look for a hole walks page by page to the end of the data: in
-    /// a file of 2 GB, one look for each chunk took 20 s.
+    /// The range of data found last. On tmpfs a search for a hole walks page by page to the end of the data: one search
+    /// for each chunk of a file of 2 GB took 20 s.
     known_data: Mutex<(u64, u64)>,
 }
 
 impl LocalFile {
-    /// Accepts only regular files.
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
         regular_file::check(&Stat::of_fd(&fd)?)?;
         Ok(Self { fd: Arc::new(fd), is_full: false, is_remote: false, cold: None, known_data: Mutex::new((0, 0)) })
     }
 
-    /// For a descriptor that is known to be a regular file's.
     pub(crate) fn of_regular(fd: OwnedFd) -> Self {
         Self { fd: Arc::new(fd), is_full: true, is_remote: false, cold: None, known_data: Mutex::new((0, 0)) }
     }
 
-    /// The same, and says whether each call may wait for a server: see [`LocalFile::is_remote`].
+    /// Notes whether each call may wait for a server: see [`LocalFile::is_remote`].
     pub(crate) fn remote(self, is_remote: bool) -> Self {
         Self { is_remote, ..self }
     }
 
-    /// Whether the file lies in a file system that may ask a server, also for what is in memory here. A thread that must not wait leaves it
-    /// alone.
+    /// Whether the file system may ask a server even for data in memory here. A thread that must not wait leaves such a
+    /// file alone.
     pub fn is_remote(&self) -> bool {
         self.is_remote
     }
 
-    /// The file counts as full of data, whatever its holes are.
     pub(crate) fn full(self) -> Self {
         Self { is_full: true, ..self }
     }
 
-    /// The metadata now. Compare it with the walk's metadata to notice a change.
+    /// See [`FileToRead::stat`](crate::FileToRead::stat).
     pub fn stat(&self) -> io::Result<Stat> {
         Stat::of_fd(&self.fd)
     }
 
-    /// Its extended attributes and ACLs, as far as they are kept.
+    /// See [`FileToRead::attributes`](crate::FileToRead::attributes).
     pub fn attributes(&self, xattrs: bool, acls: bool) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let namespaces = Namespaces { xattrs, acls, ..Namespaces::default() };
         if !namespaces.any() {
@@ -68,12 +64,12 @@ impl LocalFile {
         attributes::read(&Place::Open(self.as_fd()), &namespaces)
     }
 
-    /// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
+    /// See [`FileToRead::read_at`](crate::FileToRead::read_at).
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         file::read_full_at(self.as_fd(), buffer, offset)
     }
 
-    /// The next `[start, end)` that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left.
+    /// See [`FileToRead::next_data`](crate::FileToRead::next_data).
     pub fn next_data(&self, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
         if self.is_full {
             return Ok((offset < end).then_some((offset, end)));
@@ -95,7 +91,7 @@ impl LocalFile {
         file::advise_sequential(self.as_fd());
     }
 
-    /// Looks at what the page cache has of a file of `size` bytes, when that is at least `from_bytes`.
+    /// Looks at what the page cache has of a file of `size` bytes, if that is at least `from_bytes`.
     pub fn map_cold(&mut self, size: u64, from_bytes: u64) {
         self.cold = ColdMap::of(&self.fd, size, from_bytes);
     }
@@ -118,17 +114,17 @@ impl LocalFile {
         CacheProbe::new(self.as_fd()).cached_bytes(offset, len).is_ok_and(|cached| cached >= len)
     }
 
-    /// The same by one call of the kernel. False also where it does not tell.
+    /// [`LocalFile::has_cached`] in one system call. False also where the kernel does not tell.
     pub fn is_surely_cached(&self, offset: u64, len: u64) -> bool {
         haul_sys::cached::is_surely_cached(self.as_fd(), offset, len)
     }
 
-    /// What the page cache has at `offset`. `None`: a disk would have to be waited for.
+    /// Reads what the page cache has at `offset`. `None`: the data is on the disk only.
     pub fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         haul_sys::cached::read_cached_at(self.as_fd(), buffer, offset)
     }
 
-    /// Sends at most `len` bytes from `offset` on to a socket, inside the kernel. 0 is the end of the file.
+    /// Sends at most `len` bytes from `offset` on to a socket, inside the kernel. 0 means the end of the file.
     pub fn send_to(&self, socket: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
         haul_sys::sendfile::send_from_file(socket, self.as_fd(), offset, len)
     }

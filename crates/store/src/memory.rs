@@ -1,7 +1,6 @@
-//! A tree in memory: the smallest end, both to read and to write. It takes a copy of a tree without a disk, and shows
-//! what an end needs.
+//! A tree in memory, to read and to write: the smallest end, and the example of what an end needs.
 //!
-//! It makes no hard links and no holes, and writes nothing in place: its [`Abilities`] say so.
+//! It makes no hard links and no holes, and writes nothing in place, as its [`Abilities`] say.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +14,7 @@ use crate::ends::reading::{FileToRead, ItemSource, SourceFile, SourceTree};
 use crate::ends::writing::{Draft, FileToWrite, TargetTree, no_writing_in_place};
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::found::{EntryKind, Found, FoundEntry};
-use crate::meta::{FileId, Kind, Metadata, STAT_BLOCK_BYTES, Stat, Time, Version};
+use crate::meta::{Applied, FileId, Kind, Metadata, STAT_BLOCK_BYTES, Stat, Time, Version};
 use crate::name::{check_new_path, check_path, join};
 use crate::source_names::SourceNames;
 use crate::walk_options::WalkOptions;
@@ -26,21 +25,20 @@ pub struct Memory(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// With the root, which has no names.
+    /// All entries, and the root under the empty key.
     entries: BTreeMap<Key, Node>,
     drafts: BTreeMap<Key, Arc<MemoryFile>>,
-    /// Nodes and changes so far.
     count: u64,
 }
 
-/// The names on the way to an entry. In this order a directory comes before its content, and names are sorted.
+/// The names on the way to an entry. Keys sort a directory before its content, and names in order.
 type Key = Vec<Vec<u8>>;
 
 #[derive(Clone, Debug)]
 struct Node {
     what: What,
     number: u64,
-    /// The count of changes when it changed last.
+    /// The count of changes at its last change.
     changed: u64,
     meta: Metadata,
 }
@@ -52,7 +50,6 @@ enum What {
     Symlink(Vec<u8>),
 }
 
-/// The content of a file, which has its name or is a draft.
 #[derive(Debug)]
 struct MemoryFile {
     number: u64,
@@ -68,7 +65,7 @@ enum Journaled {
     #[default]
     Nothing,
     Bytes(Vec<u8>),
-    /// Its draft was discarded, or has its name.
+    /// The draft was discarded, or has its name.
     Ended,
 }
 
@@ -109,7 +106,6 @@ impl State {
         }
     }
 
-    /// What a new entry stands in must be a directory.
     fn check_parent(&self, key: &Key) -> io::Result<()> {
         match key.split_last() {
             None => Err(Errno::ISDIR.into()),
@@ -120,7 +116,6 @@ impl State {
         }
     }
 
-    /// Puts a file or link where no directory stands.
     fn put(&mut self, key: Key, number: u64, what: What, meta: Metadata) -> io::Result<()> {
         self.check_parent(&key)?;
         if matches!(self.entries.get(&key), Some(Node { what: What::Directory, .. })) {
@@ -155,15 +150,17 @@ impl Node {
     }
 }
 
-/// What is not set anew stays.
+/// Keeps old values where the new metadata have none.
 fn merge(old: &Metadata, new: &Metadata) -> Metadata {
     Metadata {
         mode: new.mode.or(old.mode),
+        mode_if_new: new.mode_if_new,
         special_bits: new.special_bits,
         mtime: new.mtime.or(old.mtime),
         owner: new.owner.or(old.owner),
         group: new.group.or(old.group),
         xattrs: new.xattrs.clone().or_else(|| old.xattrs.clone()),
+        may_stay: new.may_stay,
     }
 }
 
@@ -177,7 +174,7 @@ impl Memory {
         Draft::Other(Box::new(MemoryDraft { tree, path, key, file, meta }))
     }
 
-    /// Removes what stands at `key` and beneath it. True when all of it is gone.
+    /// Removes the entry at `key` and all beneath it. True if all of it is gone.
     fn remove(
         &self,
         key: &Key,
@@ -191,7 +188,7 @@ impl Memory {
             state.entries.range(key.clone()..).take_while(|(other, _)| other.starts_with(key)).map(beneath).collect();
         drop(state);
         let mut stays: Vec<Key> = Vec::new();
-        // The content of a directory before the directory.
+        // Content comes before its directory.
         for (entry, is_dir) in tree.into_iter().rev() {
             let holds_some = stays.iter().any(|other| other.starts_with(&entry));
             let is_spared = entry != *key && spare(&path(&entry), is_dir);
@@ -334,13 +331,13 @@ impl TargetTree for Memory {
         Err(StoreError::new("make hard link", path, why))
     }
 
-    fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<()> {
+    fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<Applied> {
         let set = key(path).and_then(|key| {
             let mut state = self.state();
             let changed = state.next();
             let node = state.entries.get_mut(&key).ok_or(Errno::NOENT)?;
             (node.meta, node.changed) = (merge(&node.meta, meta), changed);
-            Ok(())
+            Ok(Applied { changed: true, ..Applied::default() })
         });
         set.context("set metadata of", path)
     }
@@ -418,7 +415,7 @@ impl TargetTree for Memory {
         let before = state.drafts.len();
         state.drafts.retain(|key, file| {
             let is_here = key.len() == directory.len() + 1 && key.starts_with(&directory);
-            // Whoever writes a draft holds it.
+            // A writer of a draft holds a reference.
             !is_here || Arc::strong_count(file) > 1 || matches!(*lock(&file.journal.0), Journaled::Bytes(_))
         });
         state.drafts.len() < before
@@ -435,7 +432,7 @@ struct MemoryDraft {
 }
 
 impl MemoryDraft {
-    /// Takes it off the list of drafts. Fails when another draft is there by now, or none.
+    /// Takes the file off the list of drafts. Fails if another draft is there by now, or none.
     fn leave(&self, state: &mut State) -> io::Result<()> {
         if !state.drafts.get(&self.key).is_some_and(|file| Arc::ptr_eq(file, &self.file)) {
             return Err(refusal(io::ErrorKind::NotFound, "it was given up meanwhile"));
@@ -496,7 +493,7 @@ impl FileToWrite for MemoryDraft {
     }
 
     fn discard(&self) -> Result<()> {
-        // One that is no draft any more has left nothing.
+        // A file that is no longer a draft has left nothing.
         let _ = self.leave(&mut self.tree.state());
         Ok(())
     }

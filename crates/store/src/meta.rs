@@ -1,14 +1,15 @@
-//! The metadata of an entry: reading and setting it.
+//! Reads and sets the metadata of an entry.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use haul_sys::process;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::io::Errno;
 
 use crate::attributes::{self, Namespaces, Place};
 
-/// A moment as file systems keep it.
+/// A point in time as file systems keep it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time {
     /// Seconds since 1970, negative before.
@@ -17,10 +18,10 @@ pub struct Time {
     pub ns: u32,
 }
 
-/// The unit of `st_blocks` (stat(2)), whatever the file system's own blocks are.
+/// The unit of `st_blocks` (stat(2)), whatever the file system's own block size is.
 pub(crate) const STAT_BLOCK_BYTES: u64 = 512;
 
-/// Which file this is, under whatever names.
+/// Identifies a file, whatever its names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileId {
     /// Device number.
@@ -29,9 +30,8 @@ pub struct FileId {
     pub ino: u64,
 }
 
-/// Tells one state of a file from another. Every change of its content, and another file under its name, make another
-/// version. Versions are compared, and mean nothing else: on a local disk they are made of ctime and inode; another end
-/// makes them of whatever it has.
+/// Tells one state of a file from another: every change of the content, and another file under the name, make another
+/// version. On a local disk it is made of ctime and inode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Version {
     changed: Time,
@@ -39,23 +39,24 @@ pub struct Version {
 }
 
 impl Version {
-    /// Of what changed last then. `file` is another one for another file under the same name.
+    /// A version from the time of the last change and the file's number, which another file under the same name does
+    /// not share.
     pub const fn new(changed: Time, file: u64) -> Version {
         Version { changed, file }
     }
 
-    /// When it changed last, by the clock of its end.
+    /// The time of the last change, by the clock of its end.
     pub fn changed(self) -> Time {
         self.changed
     }
 
-    /// The number that another file under the same name has not.
+    /// The file's number: another file under the same name has another number.
     pub fn file(self) -> u64 {
         self.file
     }
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A regular file.
@@ -74,7 +75,7 @@ pub enum Kind {
 /// The metadata that the file system reports of an entry itself; links are not followed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stat {
-    /// What it is.
+    /// The kind of the entry.
     pub kind: Kind,
     /// Permission bits, at most 0o7777.
     pub mode: u32,
@@ -84,11 +85,11 @@ pub struct Stat {
     pub blocks: u64,
     /// When the content last changed.
     pub mtime: Time,
-    /// Which file it is.
+    /// Identifies the file.
     pub id: FileId,
-    /// In which state it is.
+    /// The state of the file.
     pub version: Version,
-    /// Names of this inode.
+    /// The number of names of this inode.
     pub nlink: u64,
     /// Owner.
     pub uid: u32,
@@ -101,8 +102,10 @@ pub struct Stat {
 pub struct Metadata {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// `mode` also says which set-user-id, set-group-id and sticky bits an entry has. Otherwise a directory keeps those
-    /// that it has, and may become sticky; a file has none.
+    /// Without `mode`: the permission bits of an entry that is new under its name, as far as the umask allows them.
+    pub mode_if_new: Option<u32>,
+    /// `mode` also sets the set-user-id, set-group-id and sticky bits. Otherwise a directory keeps its own and may
+    /// become sticky, and a file has none.
     pub special_bits: bool,
     /// Modification time.
     pub mtime: Option<Time>,
@@ -112,6 +115,28 @@ pub struct Metadata {
     pub group: Option<u32>,
     /// Extended attributes and ACLs: those of the copied namespaces become exactly these.
     pub xattrs: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// What may stay as it is on an entry of another user, who alone may change it.
+    pub may_stay: MayStay,
+}
+
+/// What the owner of an entry alone may set, and what was not asked for in words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MayStay {
+    /// The permission bits may stay.
+    pub mode: bool,
+    /// The modification time may stay.
+    pub mtime: bool,
+}
+
+/// What became of metadata that was to be set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Applied {
+    /// Something was set.
+    pub changed: bool,
+    /// The kernel left the set-group-id bit out, because an ordinary user is not in the entry's group (chmod(2)).
+    pub lost_set_group: bool,
+    /// What stays as it is, because the entry belongs to another user.
+    pub stays: MayStay,
 }
 
 impl Stat {
@@ -119,12 +144,11 @@ impl Stat {
         Ok(Stat::from(rustix::io::retry_on_intr(|| rustix::fs::fstat(fd.as_fd()))?))
     }
 
-    /// Looks at `name` in the open directory, never through a link.
     pub(crate) fn of_name(dir: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<Stat> {
         rustix::io::retry_on_intr(|| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)).map(Stat::from)
     }
 
-    /// Whether both are the same file, under whatever names.
+    /// Whether both are the same file, whatever their names.
     pub fn is_same_inode(&self, other: &Stat) -> bool {
         (self.id.dev, self.id.ino) == (other.id.dev, other.id.ino)
     }
@@ -157,7 +181,6 @@ impl From<rustix::fs::Stat> for Stat {
 }
 
 impl Metadata {
-    /// The mode that will really be set.
     fn effective_mode(&self, now: &Stat) -> Option<u32> {
         self.mode.map(|mode| match now.kind {
             _ if self.special_bits => mode & 0o7777,
@@ -171,36 +194,69 @@ impl Metadata {
 ///
 /// The order matters: a change of owner clears set-user bits and capabilities, an ACL changes the mode, and everything
 /// but the mode needs write permission. The time comes last.
-///
-/// False: the kernel left the set-group-id bit out, because an ordinary user is not in the entry's group (chmod(2)).
-pub(crate) fn apply(fd: BorrowedFd<'_>, now: &Stat, meta: &Metadata, namespaces: &Namespaces) -> io::Result<bool> {
-    let mut is_whole = true;
+pub(crate) fn apply(fd: BorrowedFd<'_>, now: &Stat, meta: &Metadata, namespaces: &Namespaces) -> io::Result<Applied> {
+    let mut applied = Applied::default();
     let mut mode_now = now.mode;
     let (owner, group) = ownership_to_set(now, meta);
     if owner.is_some() || group.is_some() {
         rustix::fs::chownat(fd, "", owner.map(Uid::from_raw), group.map(Gid::from_raw), AtFlags::EMPTY_PATH)?;
         mode_now = MODE_UNKNOWN;
+        applied.changed = true;
     }
     if let Some(wanted) = &meta.xattrs
         && attributes::apply(&Place::Open(fd), wanted, meta.owner.is_some(), namespaces)?
     {
         mode_now = MODE_UNKNOWN;
+        applied.changed = true;
     }
     if let Some(mode) = meta.effective_mode(now)
         && mode != mode_now
     {
-        haul_sys::file::set_mode(fd, mode)?;
-        is_whole = mode & SET_GROUP == 0 || process::is_root() || Stat::of_fd(fd)?.mode & SET_GROUP != 0;
+        applied.stays.mode = stays(haul_sys::file::set_mode(fd, mode), now, meta.may_stay.mode)?;
+        applied.changed |= !applied.stays.mode;
+        applied.lost_set_group = !applied.stays.mode
+            && mode & SET_GROUP != 0
+            && !process::is_root()
+            && Stat::of_fd(fd)?.mode & SET_GROUP == 0;
     }
     if let Some(mtime) = meta.mtime
         && mtime != now.mtime
     {
-        set_mtime(fd, b"", mtime, AtFlags::EMPTY_PATH)?;
+        applied.stays.mtime = stays(set_mtime(fd, b"", mtime, AtFlags::EMPTY_PATH), now, meta.may_stay.mtime)?;
+        applied.changed |= !applied.stays.mtime;
     }
-    Ok(is_whole)
+    Ok(applied)
 }
 
-/// Lets an ordinary user list, enter and change a directory of its own whose mode forbids it. True when that was
+/// Whether an attribute stays as it is, because the entry belongs to another user. Other errors are errors, and so is
+/// this one where the attribute was asked for in words.
+fn stays(set: io::Result<()>, now: &Stat, may_stay: bool) -> io::Result<bool> {
+    let is_refused = |error: &io::Error| error.raw_os_error() == Some(Errno::PERM.raw_os_error());
+    match set {
+        Err(error) if may_stay && is_refused(&error) && now.uid != process::effective_user() => Ok(true),
+        set => set.map(|()| false),
+    }
+}
+
+/// Foresees what [`apply`] would leave or fail at where the entry belongs to another user, for a dry run.
+pub(crate) fn foresee(now: &Stat, meta: &Metadata) -> io::Result<Applied> {
+    let mut applied = Applied { changed: true, ..Applied::default() };
+    if process::is_root() || now.uid == process::effective_user() {
+        return Ok(applied);
+    }
+    let is_link = matches!(now.kind, Kind::Symlink { .. });
+    let sets_mode = !is_link && meta.effective_mode(now).is_some_and(|mode| mode != now.mode);
+    let sets_mtime = meta.mtime.is_some_and(|mtime| mtime != now.mtime);
+    let fails = (sets_mode && !meta.may_stay.mode) || (sets_mtime && !meta.may_stay.mtime);
+    if fails || ownership_to_set(now, meta).1.is_some() {
+        return Err(Errno::PERM.into());
+    }
+    applied.stays = MayStay { mode: sets_mode, mtime: sets_mtime };
+    applied.changed = meta.xattrs.is_some();
+    Ok(applied)
+}
+
+/// Lets an ordinary user list, enter and change a directory of its own whose mode forbids it; true if this was
 /// necessary. Root needs none of it.
 pub(crate) fn open_up(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
     let is_closed = |stat: &Stat| {
@@ -216,7 +272,6 @@ pub(crate) fn open_up(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Its owner reads, writes and enters a directory.
 const OWNER_ALL: u32 = 0o700;
 
 /// Applies owner, attributes and time to a link itself; a link has no other metadata.
@@ -226,24 +281,25 @@ pub(crate) fn apply_to_link(
     now: &Stat,
     meta: &Metadata,
     namespaces: &Namespaces,
-) -> io::Result<bool> {
+) -> io::Result<Applied> {
     let (owner, group) = ownership_to_set(now, meta);
-    let mut changed = false;
+    let mut applied = Applied::default();
     if owner.is_some() || group.is_some() {
         let (owner, group) = (owner.map(Uid::from_raw), group.map(Gid::from_raw));
         rustix::fs::chownat(dir, name, owner, group, AtFlags::SYMLINK_NOFOLLOW)?;
-        changed = true;
+        applied.changed = true;
     }
     if let Some(wanted) = &meta.xattrs {
-        changed |= attributes::apply(&Place::Name(dir, name), wanted, meta.owner.is_some(), namespaces)?;
+        applied.changed |= attributes::apply(&Place::Name(dir, name), wanted, meta.owner.is_some(), namespaces)?;
     }
     if let Some(mtime) = meta.mtime
         && mtime != now.mtime
     {
-        set_mtime(dir, name, mtime, AtFlags::SYMLINK_NOFOLLOW)?;
-        changed = true;
+        let set = set_mtime(dir, name, mtime, AtFlags::SYMLINK_NOFOLLOW);
+        applied.stays.mtime = stays(set, now, meta.may_stay.mtime)?;
+        applied.changed |= !applied.stays.mtime;
     }
-    Ok(changed)
+    Ok(applied)
 }
 
 fn ownership_to_set(now: &Stat, meta: &Metadata) -> (Option<u32>, Option<u32>) {
@@ -271,8 +327,7 @@ fn set_mtime(dir: BorrowedFd<'_>, name: &[u8], mtime: Time, flags: AtFlags) -> i
 
 const NS_PER_S: u32 = 1_000_000_000;
 
-/// The set-group-id bit.
 const SET_GROUP: u32 = 0o2000;
 
-/// Not a mode, so it differs from each.
+/// A value that is no mode, so it differs from each.
 const MODE_UNKNOWN: u32 = u32::MAX;

@@ -1,4 +1,4 @@
-//! Names: which paths may be used beneath a root, and what files in progress are called.
+//! Checks paths beneath a root, and names the files in progress.
 //!
 //! A file being written is `.haul-<hash>.part` beside its final name, its journal `.haul-<hash>.journal`. The hash of
 //! the final name keeps these at 46 bytes at most however long that name is, and finds them again after a crash.
@@ -9,25 +9,25 @@ use rustix::io::Errno;
 
 use crate::error::refusal;
 
-/// Name of the file that holds the content of `file_name` until it is complete.
+/// The name of the file that holds the content of `file_name` until it is complete.
 pub fn part_name(file_name: &[u8]) -> Vec<u8> {
     format!("{PREFIX}{:032x}{PART_SUFFIX}", name_hash(file_name)).into_bytes()
 }
 
-/// Name of the journal of an unfinished `file_name`.
+/// The name of the journal of an unfinished `file_name`.
 pub fn journal_name(file_name: &[u8]) -> Vec<u8> {
     format!("{PREFIX}{:032x}{JOURNAL_SUFFIX}", name_hash(file_name)).into_bytes()
 }
 
-/// Stands for a name or a path: the first 128 bits of its BLAKE3. Nobody can make two names with one hash, so that the
-/// part of one file is never taken for that of another. It should not change: it finds the parts of earlier versions.
+/// The first 128 bits of the BLAKE3 of a name or path. Nobody can make two names with one hash, so the part of one file
+/// is never taken for another's. It should not change: it finds the parts of earlier versions.
 pub fn name_hash(name: &[u8]) -> u128 {
     let hash = blake3::hash(name);
     u128::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
-/// The hash inside the name of a part or a journal; `None` for every other name. What earlier
-/// versions left, with hashes of 64 bits, counts as well, and belongs to no name any more.
+/// The hash in the name of a part or journal; `None` for every other name. Names of earlier versions, with hashes of 64
+/// bits, count as well, but match no file.
 pub fn parse_haul_name(name: &[u8]) -> Option<u128> {
     let rest = name.strip_prefix(PREFIX.as_bytes())?;
     let digits = rest.strip_suffix(PART_SUFFIX.as_bytes()).or_else(|| rest.strip_suffix(JOURNAL_SUFFIX.as_bytes()))?;
@@ -36,8 +36,8 @@ pub fn parse_haul_name(name: &[u8]) -> Option<u128> {
     exact.then(|| u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()).flatten()
 }
 
-/// Whether this is a name of something that haul is writing: a part, its journal, a directory for them, or a file that gets its name when
-/// it is whole (`.NAME.haul-PROCESS`).
+/// Whether haul gives this name to something unfinished: a part, its journal, a directory for them, or a file that gets
+/// its name when it is whole (`.NAME.haul-PROCESS`).
 pub(crate) fn is_draft_name(name: &[u8]) -> bool {
     let ends_in_process = || {
         let at = name.windows(BESIDE.len()).rposition(|part| part == BESIDE.as_bytes())?;
@@ -47,15 +47,15 @@ pub(crate) fn is_draft_name(name: &[u8]) -> bool {
     name.starts_with(PREFIX.as_bytes()) || ends_in_process().unwrap_or(false)
 }
 
-/// The name of the journal that belongs to a part; `None` when `name` is not that of a part.
+/// The name of the journal of a part; `None` if `name` is no part's.
 pub(crate) fn journal_of_part(name: &[u8]) -> Option<Vec<u8>> {
     parse_haul_name(name)?;
     let stem = name.strip_suffix(PART_SUFFIX.as_bytes())?;
     Some([stem, JOURNAL_SUFFIX.as_bytes()].concat())
 }
 
-/// Accepts only the path of an entry beneath a root. Refused are empty, `.` and `..` components, a leading or trailing
-/// slash, and NUL. The empty path is the root itself and accepted too.
+/// Accepts the path of an entry beneath a root, or the empty path for the root. Refuses empty, `.` and `..` components,
+/// a leading or trailing slash, and NUL.
 pub(crate) fn check_path(path: &[u8]) -> io::Result<()> {
     if path.is_empty() {
         return Ok(());
@@ -69,7 +69,7 @@ pub(crate) fn check_path(path: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A new entry must also not pose as one of our own unfinished files.
+/// [`check_path`] for a new entry, which must not look like one of our own unfinished files.
 pub(crate) fn check_new_path(path: &[u8]) -> io::Result<()> {
     check_path(path)?;
     match parse_haul_name(split(path).1) {
@@ -78,7 +78,7 @@ pub(crate) fn check_new_path(path: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Parent and last component; the parent of a name in the root is the empty path.
+/// The parent and the last component; the parent of a name in the root is the empty path.
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -86,7 +86,6 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Joins with one slash unless a side is empty.
 pub(crate) fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(parent.len() + 1 + name.len());
     path.extend_from_slice(parent);
@@ -98,12 +97,12 @@ pub(crate) fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 const PREFIX: &str = ".haul-";
-/// Between a name and the number of a process (`haul_sys::whole_file`).
+/// Stands between a name and the number of a process (`haul_sys::whole_file`).
 const BESIDE: &str = ".haul-";
 const PART_SUFFIX: &str = ".part";
 const JOURNAL_SUFFIX: &str = ".journal";
 
-/// 64 bits were too few: names with one hash can be made (FNV-1a).
+/// 64 bits were too few: two names with one FNV-1a hash can be made.
 const HASH_DIGITS: [usize; 2] = [32, 16];
 
 #[cfg(test)]
@@ -131,7 +130,7 @@ mod tests {
 
     #[test]
     fn names_that_were_made_to_have_one_hash_have_two() {
-        // The same 64 bits by FNV-1a.
+        // Both have the same FNV-1a hash of 64 bits.
         for (one, other) in [
             (&b"8yn0iYCKYHlIj4-BwPqk"[..], &b"GReLUrM4wMqfg9yzV3KQ"[..]),
             (b"gMPflVXtwGDXbIhP73TX", b"LtHf1prlU1bCeYZEdqWf"),

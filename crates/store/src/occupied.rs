@@ -1,6 +1,7 @@
-//! Remembers the directories that a job writes into. Who moves one away takes the copied files with it, and an open
-//! descriptor follows the moved directory. So each directory must be the same whenever it is opened anew, and at its end.
+//! Remembers the directories that a job writes into. If somebody moves one away, an open descriptor follows it, and the
+//! copied files go with it. So each directory must be the same whenever it is opened anew, and at its end.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +11,7 @@ use crate::error::refusal;
 use crate::limits::MAX_HELD_DIRECTORIES;
 use crate::meta::{FileId, Stat};
 
-/// By their paths, as long as the job writes into them.
+/// The directories by path, while the job writes into them.
 #[derive(Debug, Default)]
 pub(crate) struct Occupied(Mutex<Directories>);
 
@@ -23,14 +24,22 @@ struct Directories {
 #[derive(Debug)]
 struct Directory {
     id: FileId,
-    /// An open directory keeps its inode number on every file system.
+    /// The open directory: while it is open, it keeps its inode number on every file system.
     held: Option<Arc<OwnedFd>>,
-    /// Otherwise FAT and FUSE may give it another one, and its number proves nothing.
+    /// Whether the inode number stays. On FAT and FUSE it may change unless the directory is held, and then proves
+    /// nothing.
     keeps_number: bool,
 }
 
 impl Occupied {
-    /// The job writes into this directory from now on.
+    /// Tells directories beneath the root (0) and beneath followed links apart. No path has a NUL.
+    pub(crate) fn key(root_number: u32, path: &[u8]) -> Cow<'_, [u8]> {
+        match root_number {
+            0 => Cow::Borrowed(path),
+            number => Cow::Owned([&b"\0"[..], &number.to_be_bytes(), path].concat()),
+        }
+    }
+
     pub(crate) fn enter(&self, path: &[u8], dir: &Arc<OwnedFd>) -> io::Result<()> {
         let id = Stat::of_fd(dir)?.id;
         let mut directories = self.lock();
@@ -42,7 +51,7 @@ impl Occupied {
         Ok(())
     }
 
-    /// Fails when another directory stands at this path than the one that the job writes into.
+    /// Fails if the directory at this path is not the one that the job writes into.
     pub(crate) fn check(&self, path: &[u8], dir: &OwnedFd) -> io::Result<()> {
         let Some(id) = self.lock().by_path.get(path).filter(|there| there.keeps_number).map(|there| there.id) else {
             return Ok(());
@@ -51,7 +60,6 @@ impl Occupied {
         if now == id { Ok(()) } else { Err(refusal(io::ErrorKind::NotFound, REPLACED)) }
     }
 
-    /// The job writes nothing more into this directory.
     pub(crate) fn leave(&self, path: &[u8]) {
         self.lock().leave(path);
     }
@@ -68,5 +76,4 @@ impl Directories {
     }
 }
 
-/// Why what was copied into it is not in its place.
 const REPLACED: &str = "another directory stands there now: it was renamed, replaced or unmounted during the copy, and what was copied went with it";

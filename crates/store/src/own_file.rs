@@ -1,4 +1,4 @@
-//! Files of ours under names that others may have taken: made or opened, and locked, so that nothing of anybody else is
+//! Makes or opens our own files under names that others may have taken, and locks them, so that nobody else's files are
 //! changed.
 
 use std::io;
@@ -14,7 +14,8 @@ use crate::limits::MAX_PART_ATTEMPTS;
 use crate::meta::{Kind, Stat};
 use crate::regular_file;
 
-/// Opens `name` for writing, empty unless `keep_content`, locked, and surely a regular file of ours with no other name.
+/// Opens `name` for writing, empty unless `keep_content`, locked, and surely a regular file of ours without another
+/// name.
 pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user: u32) -> io::Result<(OwnedFd, Stat)> {
     let owner_only = Mode::RUSR | Mode::WUSR;
     for _ in 0..MAX_PART_ATTEMPTS {
@@ -36,8 +37,8 @@ pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user
         let fd = match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, WRITE_FLAGS, Mode::empty())) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => continue,
-            // A planted link, or a part of another user: it is removed. The final file itself, when it is written in
-            // place, is only ever replaced if it is a link.
+            // A planted link or a part of another user is removed. A final file that is written in place is replaced
+            // only if it is a link.
             Err(error @ (Errno::LOOP | Errno::ACCESS | Errno::NXIO)) => {
                 if keep_content && error != Errno::LOOP {
                     if error == Errno::ACCESS && let_owner_write(dir, name, user)? {
@@ -74,7 +75,7 @@ pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user
     Err(refusal(io::ErrorKind::ResourceBusy, "somebody keeps replacing its temporary file"))
 }
 
-/// Gives the owner of a file the right to read and write it, as rsync does: its mode forbids it, and comes back with
+/// Gives the owner the right to read and write a file whose mode forbids it, as rsync does; the mode comes back with
 /// the metadata. False if something else forbids it.
 fn let_owner_write(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -87,7 +88,7 @@ fn let_owner_write(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<boo
     Ok(true)
 }
 
-/// Our own journal under this name as it is, locked, or a new one.
+/// Opens our own journal under this name as it is, locked, or a new one.
 pub(crate) fn open_journal(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<OwnedFd> {
     if let Some((journal, stat)) = open_own(dir, name, user)? {
         lock(&journal)?;
@@ -99,8 +100,8 @@ pub(crate) fn open_journal(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Re
     open_new(dir, name, false, user).map(|(journal, _)| journal)
 }
 
-/// Begins a journal anew. At every moment the journal has a valid header, the old or the new one. Records that do not
-/// belong to the header are ignored.
+/// Begins a journal anew. At every moment it has a valid header, the old or the new one; records that do not belong to
+/// the header are ignored.
 pub(crate) fn begin_journal(journal: &OwnedFd, header: &[u8]) -> io::Result<()> {
     file::write_all_at(journal.as_fd(), header, 0)?;
     file::set_size(journal.as_fd(), header.len() as u64)
@@ -118,7 +119,7 @@ pub(crate) fn open_own(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result
     }
 }
 
-/// Another name could lead to a file somewhere else, which must not change with this one.
+/// Whether this is a regular file of this user with one name. With another name, a file elsewhere would change with it.
 pub(crate) fn is_own(stat: &Stat, user: u32) -> bool {
     stat.kind == Kind::File && stat.uid == user && stat.nlink == 1
 }
@@ -139,7 +140,7 @@ fn is_written_by(holder: Option<u32>) -> String {
     format!("another haul{process} is writing this file")
 }
 
-/// False when it was not there.
+/// Removes a name; false if it was missing.
 pub(crate) fn unlink_if_there(dir: &Arc<OwnedFd>, name: &[u8]) -> io::Result<bool> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) => Ok(true),
@@ -148,6 +149,6 @@ pub(crate) fn unlink_if_there(dir: &Arc<OwnedFd>, name: &[u8]) -> io::Result<boo
     }
 }
 
-/// Readable too, so that what was written can be verified. Non-blocking, because a planted FIFO must not hold us.
+/// Readable, so that written data can be verified. Non-blocking, because a planted FIFO must not hold us.
 pub(crate) const WRITE_FLAGS: OFlags =
     OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);

@@ -1,7 +1,7 @@
 //! A small cache of open parent directories, so that neighbours do not each pay for the walk from the root.
 //!
-//! An open directory stays the same directory even if its path changes, so a cached directory never leads outside. A
-//! removed directory answers `ENOENT`, and is dropped from the cache.
+//! An open directory stays the same even if its path changes, so a cached one never leads outside. A removed directory
+//! answers `ENOENT`, and is dropped from the cache.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +17,7 @@ use crate::limits::MAX_CACHED_PARENTS;
 use crate::meta::Stat;
 use crate::occupied::Occupied;
 
-/// Most recently used first.
+/// The most recently used comes first.
 #[derive(Debug)]
 pub(crate) struct Parents {
     kernel_files: KernelFiles,
@@ -37,7 +37,6 @@ impl Parents {
         Self { kernel_files, occupied: Occupied::default(), open: Mutex::default() }
     }
 
-    /// The directory at `path` beneath `root`; `root_number` tells several roots apart.
     pub(crate) fn open(
         &self,
         root_number: u32,
@@ -51,7 +50,7 @@ impl Parents {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let dir = beneath::open(root.as_fd(), path, flags, Mode::empty(), links)?;
         let dir = Arc::new(self.kernel_files.checked(dir)?);
-        self.occupied.check(path, &dir)?;
+        self.occupied.check(&Occupied::key(root_number, path), &dir)?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_CACHED_PARENTS {
             open.pop_back();
@@ -60,8 +59,8 @@ impl Parents {
         Ok(dir)
     }
 
-    /// Runs `work` in the directory at `path`. If `work` fails because an entry is missing, the directory is opened
-    /// afresh. If the path now leads to another directory, `work` runs once more.
+    /// Runs `work` in the directory at `path`. If an entry is missing, the directory is opened afresh; if the path now
+    /// leads to another directory, `work` runs once more.
     pub(crate) fn within<T>(
         &self,
         root_number: u32,
@@ -93,7 +92,6 @@ impl Parents {
         Some(dir)
     }
 
-    /// Drops the directory at `path` and all beneath it; true when there was one.
     pub(crate) fn forget(&self, root_number: u32, path: &[u8]) -> bool {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let before = open.len();
@@ -106,7 +104,7 @@ fn is_gone(error: &io::Error) -> bool {
     [Errno::NOENT, Errno::STALE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Compared component by component: `ab` is not beneath `a`.
+/// Whether `path` is `top` or beneath it, by components: `ab` is not beneath `a`.
 pub(crate) fn is_at_or_beneath(path: &[u8], top: &[u8]) -> bool {
     match path.strip_prefix(top) {
         Some(rest) => rest.is_empty() || top.is_empty() || rest[0] == b'/',

@@ -1,18 +1,16 @@
 //! Wildcards over bytes: `*` and `?` stay within a component, `**` crosses slashes, `[...]` is a class.
 //!
-//! File names and patterns are bytes, and a pattern may come from a peer. Matching walks the name once with the set of
-//! reachable pattern positions. So the time is at most pattern length times name length.
+//! A pattern may come from a peer. Matching walks the name once with the set of reachable pattern positions, so the
+//! time is at most pattern length times name length.
 
 use crate::limits::MAX_PATTERN_BYTES;
 
 /// A compiled pattern. It takes up to 16 bytes for each byte of its text.
 #[derive(Debug, Clone)]
 pub(crate) enum Pattern {
-    /// No wildcards: compared as bytes.
     Literal(Vec<u8>),
-    /// Tokens to match in order.
     Wild(Vec<Token>),
-    /// See [`Manner::Rsync`].
+    /// The pattern matches nothing: see [`Manner::Rsync`].
     Nothing,
 }
 
@@ -29,16 +27,15 @@ pub(crate) enum Token {
     Class(Box<[u64; 4]>),
 }
 
-/// How a class without an end, and a backslash as the last byte, are understood.
+/// How a class without an end, and a backslash as the last byte, are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Themselves.
+    /// They are themselves.
     Shell,
     /// The pattern matches no name.
     Rsync,
 }
 
-/// Where a match may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
     /// Only at the first byte.
@@ -47,13 +44,14 @@ pub(crate) enum Start {
     AnyComponent,
 }
 
-/// True when the text holds an unescaped wildcard character or an escape before one, so that it is not a plain name.
+/// Whether the text holds an unescaped wildcard character or an escape before one, so that it is no plain name.
 pub(crate) fn has_wildcard(text: &[u8]) -> bool {
     text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
 impl Pattern {
-    /// A backslash quotes the next byte, but only in patterns that have wildcards; without them it is itself.
+    /// Compiles a pattern. A backslash quotes the next byte, but only in patterns with wildcards; without them it is
+    /// itself.
     pub(crate) fn new(text: &[u8], manner: Manner) -> Result<Pattern, String> {
         if text.len() > MAX_PATTERN_BYTES {
             return Err(format!("a pattern is longer than {MAX_PATTERN_BYTES} bytes"));
@@ -95,7 +93,7 @@ impl Pattern {
         Ok(Pattern::Wild(tokens))
     }
 
-    /// True when the pattern matches the pieces, one behind the other, from a permitted start to their end.
+    /// Whether the pattern matches the joined pieces, from a permitted start to their end.
     pub(crate) fn matches(&self, pieces: [&[u8]; 3], start: Start) -> bool {
         let bytes = || pieces.iter().copied().flatten().copied();
         match self {
@@ -123,7 +121,7 @@ fn matches_tokens(tokens: &[Token], text: impl Iterator<Item = u8>, start: Start
     at[0] = true;
     pass_stars(tokens, &mut at);
     for byte in text {
-        // From the right, so that each position still sees its left neighbour's old value.
+        // The order from the right keeps each position's old value for its right neighbour.
         for index in (0..tokens.len()).rev() {
             let here = at[index];
             at[index + 1] = here && tokens[index].takes(byte)
@@ -165,8 +163,8 @@ fn has(set: &[u64; 4], byte: u8) -> bool {
     set[usize::from(byte >> 6)] & (1 << (byte & 63)) != 0
 }
 
-/// Parses after the opening bracket; returns the set and how many bytes it took, the closing bracket included. `None`:
-/// it is no class.
+/// Parses after the opening bracket; returns the set and the number of bytes, the closing bracket included. `None`: it
+/// is no class.
 fn parse_class(text: &[u8]) -> Option<([u64; 4], usize)> {
     let mut set = [0u64; 4];
     let mut add = |byte: u8| set[usize::from(byte >> 6)] |= 1 << (byte & 63);
@@ -181,7 +179,7 @@ fn parse_class(text: &[u8]) -> Option<([u64; 4], usize)> {
         if byte == b'[' && text.get(at + 1) == Some(&b':') {
             let rest = &text[at + 2..];
             let end = rest.iter().position(|byte| *byte == b']')?;
-            // Without a colon in front of that bracket it is a class of the characters that stand there.
+            // Without a colon before the bracket it is a class of these characters.
             if let Some(name) = rest[..end].strip_suffix(b":") {
                 (0..=u8::MAX).filter(named_class(name)?).for_each(&mut add);
                 at += 2 + end + 1;
@@ -190,7 +188,7 @@ fn parse_class(text: &[u8]) -> Option<([u64; 4], usize)> {
         }
         let (low, after) = class_byte(text, at)?;
         at = after;
-        // Also before a range that is upside down, as in rsync.
+        // rsync adds the first byte even of a range that is upside down.
         add(low);
         let is_range = text.get(at) == Some(&b'-') && text.get(at + 1).is_some_and(|&byte| byte != b']');
         if is_range {

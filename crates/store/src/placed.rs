@@ -1,9 +1,8 @@
 //! Remembers the entries that this job placed, to notice two source names that are one name at the target.
 //!
-//! Some file systems ignore upper and lower case, or the two spellings of an accent. There the entry of the first name
-//! also appears under the second name, and the second entry must not replace it. The sign: an inode is found under a
-//! name that this job did not give it. An inode with several links may have both names. Then the directory tells: it
-//! lists them both.
+//! Some file systems ignore case or the two spellings of an accent. There the second entry must not replace the first.
+//! The sign: an inode is found under a name that this job did not give it. An inode with several links may have both
+//! names; then the directory lists both.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -12,17 +11,14 @@ use crate::limits::{MAX_PLACED, MAX_PLACED_LINKS};
 use crate::meta::{Kind, Stat};
 use crate::name::{name_hash, split};
 
-/// Device and inode.
 type Inode = (u64, u64);
 
-/// The last entries that were placed.
 #[derive(Debug, Default)]
 pub(crate) struct Placed {
     names: HashMap<Inode, Vec<Name>>,
     order: VecDeque<Inode>,
 }
 
-/// Hashes of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Name {
     directory: u128,
@@ -37,16 +33,14 @@ impl Name {
 }
 
 impl Placed {
-    /// This entry stands at this path.
     pub(crate) fn note(&mut self, stat: &Stat, path: &[u8]) {
         match self.names.get_mut(&inode(stat)) {
-            // What is known of this number is of an entry that is gone.
+            // The known names of this number belong to an entry that is gone.
             Some(names) if has_one_name(stat) => *names = vec![Name::of(path)],
             _ => self.note_link(stat, path),
         }
     }
 
-    /// This entry also stands at this path.
     pub(crate) fn note_link(&mut self, stat: &Stat, path: &[u8]) {
         let (inode, name) = (inode(stat), Name::of(path));
         let names = self.names.entry(inode).or_default();
@@ -65,7 +59,8 @@ impl Placed {
         }
     }
 
-    /// This entry was not placed there after all, or was replaced. Its inode number may soon belong to another entry.
+    /// Forgets the entry at this path: it was not placed after all, or was replaced. Its inode number may soon belong
+    /// to another entry.
     pub(crate) fn forget(&mut self, stat: &Stat, path: &[u8]) {
         let (inode, name) = (inode(stat), Name::of(path));
         let Some(names) = self.names.get_mut(&inode) else { return };
@@ -76,13 +71,12 @@ impl Placed {
         }
     }
 
-    /// Whether this entry is known to stand at this path.
     pub(crate) fn is_noted(&self, standing: &Stat, path: &[u8]) -> bool {
         self.names.get(&inode(standing)).is_some_and(|names| names.contains(&Name::of(path)))
     }
 
-    /// Whether the entry at this path was placed under another path, and this path is no name of its own. `are_listed`:
-    /// whether the directory of this path lists all names with these hashes.
+    /// Whether the entry was placed under another path, and this path is no name of its own. `are_listed`: whether the
+    /// directory of this path lists all names with these hashes.
     pub(crate) fn is_twin(
         &self,
         standing: &Stat,
@@ -111,7 +105,6 @@ fn has_one_name(stat: &Stat) -> bool {
     stat.nlink == 1 || stat.kind == Kind::Directory
 }
 
-/// Why the second name fails.
 pub(crate) const TWIN: &str = "another entry of this copy has the name already: the file system takes both for one (upper and lower case, accents)";
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! A directory whose content is shown to readers who name paths: a web service, for example.
+//! A directory whose content readers get by path, for example over the web.
 //!
-//! The kernel resolves each path beneath the open directory and follows no links. A path with links is first resolved here, name by name,
-//! to one without; a link that leaves the directory leads nowhere. What is neither a regular file nor a directory is not opened for
-//! anybody, nor is anything of the kernel's own file systems.
+//! The kernel resolves each path beneath the open directory and follows no links. A path with links is first resolved
+//! here, name by name; a link that leaves the directory leads nowhere. Only regular files and directories are opened,
+//! and nothing in the kernel's own file systems.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,30 +22,30 @@ use crate::meta::{Kind, Stat};
 use crate::name::is_draft_name;
 use crate::regular_file::READ_FLAGS;
 
-/// The directory.
+/// A directory that readers see.
 #[derive(Debug)]
 pub struct Published {
     root: OwnedFd,
-    /// Its full path, which has no links: absolute links may name it.
+    /// The full path, without links: absolute links may name it.
     root_path: Vec<u8>,
     device: u64,
-    /// Its file system may ask a server for each call.
+    /// Whether its file system may ask a server for each call.
     is_remote: bool,
     only_for_all: bool,
     hidden: Vec<PathBuf>,
 }
 
-/// How long a call may take.
+/// Whether a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// It waits for no disk and no server: what the kernel does not have in memory, and what lies in a file system that may ask a server,
-    /// is `WouldBlock`.
+    /// The call waits for no disk and no server. Data that the kernel lacks in memory, and file systems that may ask a
+    /// server, give `WouldBlock`.
     None,
-    /// It waits.
+    /// The call may wait.
     ForDisk,
 }
 
-/// What a path leads to.
+/// The entry that a path leads to.
 #[derive(Debug)]
 pub enum Opened {
     /// A regular file.
@@ -65,9 +65,9 @@ pub struct OpenDirectory {
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundName {
-    /// Byte for byte.
+    /// The name, byte for byte.
     pub name: Vec<u8>,
-    /// What it is; links are not followed.
+    /// The metadata; links are not followed.
     pub stat: Stat,
 }
 
@@ -81,13 +81,13 @@ impl Published {
         Ok(Published { root, root_path, device, is_remote, only_for_all: false, hidden: Vec::new() })
     }
 
-    /// Only what every user of this host may read. Root may read more, and no stranger is root.
+    /// Shows only what every user of this host may read. Root may read more, but readers are strangers.
     #[must_use]
     pub fn only_for_all(self) -> Self {
         Self { only_for_all: true, ..self }
     }
 
-    /// Without these files and directories, which are named by their full paths without links. For readers they are not there.
+    /// Hides these files and directories, given by their full paths without links. Readers do not find them.
     #[must_use]
     pub fn hiding(self, hidden: Vec<PathBuf>) -> Self {
         Self { hidden, ..self }
@@ -95,7 +95,7 @@ impl Published {
 
     /// Opens the file or the directory of a path beneath this one. The empty path is this directory.
     pub fn find(&self, path: &[u8], patience: Patience) -> io::Result<Opened> {
-        // What is being written has no name for readers yet.
+        // A file that is being written has no name for readers yet.
         if path.split(|byte| *byte == b'/').any(is_draft_name) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -117,8 +117,8 @@ impl Published {
         }
     }
 
-    /// The path without links that `path` leads to. A link that leaves the directory fails with `EXDEV`, and a path without links is its
-    /// own answer. Somebody may change a link meanwhile: [`Published::find`] follows none, so then it fails.
+    /// Resolves the links in `path`. A link that leaves the directory fails with `EXDEV`. [`Published::find`] follows
+    /// none, so a link that was changed meanwhile fails there.
     pub fn without_links(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         let mut done: Vec<u8> = Vec::with_capacity(path.len());
         let mut to_come: Vec<Vec<u8>> = components(path).rev().map(<[u8]>::to_vec).collect();
@@ -157,7 +157,7 @@ impl Published {
                     };
                     to_come.extend(components(beneath).rev().map(<[u8]>::to_vec));
                 }
-                // `find` judges the end of the path, and the names on the way that remain there.
+                // `find` judges the end of the path, and the names on the way that remain.
                 Kind::Directory if self.only_for_all && !Mode::from_raw_mode(stat.mode).contains(Mode::XOTH) => {
                     if !to_come.is_empty() {
                         return Err(io::ErrorKind::PermissionDenied.into());
@@ -170,7 +170,6 @@ impl Published {
         Ok(done)
     }
 
-    /// The rest of an absolute path that begins with this directory's own.
     fn beneath_root<'a>(&self, absolute: &'a [u8]) -> Option<&'a [u8]> {
         let mut rest = absolute;
         for own in components(&self.root_path) {
@@ -180,8 +179,8 @@ impl Published {
         Some(rest)
     }
 
-    /// What a name in an open directory is for readers, or `None` if they could not have it: a link counts as what it leads to. `at` is the
-    /// path of the directory, and `may` says of the path that a link leads to whether this reader may go there.
+    /// What a name in an open directory is for readers; `None` if they cannot have it. A link counts as its target.
+    /// `at` is the path of the directory, and `may` says whether this reader may go to the path that a link leads to.
     pub fn shown(
         &self,
         directory: &OpenDirectory,
@@ -211,23 +210,23 @@ impl Published {
         }
     }
 
-    /// Whether readers may read a file or list a directory, as far as its mode and its access list tell.
+    /// Whether readers may read a file or list a directory, by its mode and access list.
     fn may_have(&self, directory: &OpenDirectory, name: &[u8], stat: &Stat) -> bool {
         let is_directory = stat.kind == Kind::Directory;
         if self.only_for_all {
             let for_others = if is_directory { Mode::ROTH | Mode::XOTH } else { Mode::ROTH };
             return Mode::from_raw_mode(stat.mode).contains(for_others);
         }
-        // The mode alone does not tell: an access list may refuse one account what all others may.
+        // The mode alone does not tell: an access list may refuse one account what all others may do.
         let access = if is_directory { Access::READ_OK | Access::EXEC_OK } else { Access::READ_OK };
         let refused = |error| matches!(error, Errno::ACCESS | Errno::PERM);
         !rustix::fs::accessat(&directory.fd, name, access, AtFlags::EACCESS).is_err_and(refused)
     }
 
-    /// The hidden names in what was opened.
+    /// The hidden names in the opened directory.
     ///
     /// # Errors
-    /// It is hidden itself, however it was reached.
+    /// The opened entry is hidden itself, however it was reached.
     fn hidden_in(&self, opened: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
         if self.hidden.is_empty() {
             return Ok(Vec::new());
@@ -250,7 +249,7 @@ impl Published {
         }
     }
 
-    /// What the kernel would check for a user without privileges: reading at the end of the path, searching on the way
+    /// Checks as the kernel would for a user without privileges: reading at the end of the path, searching on the way
     /// (path_resolution(7)).
     fn check_all_may_read(&self, path: &[u8], found: &Stat, patience: Patience) -> io::Result<()> {
         let refused = || Err(io::ErrorKind::PermissionDenied.into());
@@ -275,13 +274,14 @@ impl Published {
 }
 
 impl OpenDirectory {
-    /// Its own metadata.
+    /// The directory's own metadata.
     pub fn stat(&self) -> &Stat {
         &self.stat
     }
 
-    /// Its names with their metadata, as the file system orders them: the first `most` of them, and whether there are
-    /// more. A name that vanishes during the call is left out. `goes_on` is asked before each name, and its error ends the call.
+    /// Lists at most `most` names with their metadata, in the order of the file system, and whether there are more. A
+    /// name that vanishes during the call is left out. `goes_on` is asked before each name, and its error ends the
+    /// call.
     pub fn names(
         &self,
         most: usize,
@@ -302,8 +302,7 @@ impl OpenDirectory {
         Ok((found, is_cut))
     }
 
-    /// Gives each name, and whether it is a directory, a file or neither, where the directory itself tells that. `take` answers whether it
-    /// wants more.
+    /// Passes each name with its kind, if the directory tells it, until `take` answers that it wants no more.
     pub fn each_name(&self, take: &mut TakeName<'_>) -> io::Result<()> {
         rustix::fs::seek(&self.fd, SeekFrom::Start(0))?;
         let mut buffer = vec![MaybeUninit::uninit(); LISTING_BUFFER_BYTES];
@@ -338,7 +337,7 @@ impl OpenDirectory {
 /// Takes a name, and answers whether it wants more.
 pub type TakeName<'a> = dyn FnMut(&[u8], Option<NameKind>) -> io::Result<bool> + 'a;
 
-/// What a name is, where its directory tells that.
+/// The kind of a name, as its directory tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
     /// A regular file.
@@ -349,18 +348,22 @@ pub enum NameKind {
     Special,
 }
 
-/// The names of a path that count.
+/// The components of a path without the empty ones and `.`.
 fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|component| !matches!(*component, b"" | b"."))
 }
 
-/// As many links as the kernel follows (path_resolution(7)).
+/// The number of links that the kernel follows (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+
+    use haul_sys::account::Account;
+    use haul_sys::condition::unmet;
+    use haul_sys::rights::act_as;
 
     use super::*;
 
@@ -384,7 +387,7 @@ mod tests {
         names.sort_by(|a, b| a.name.cmp(&b.name));
         let names: Vec<&[u8]> = names.iter().map(|found| found.name.as_slice()).collect();
         assert_eq!(names, [b"file".as_slice(), b"list2"]);
-        // As long as nothing is hidden, only drafts are not there.
+        // With nothing hidden, only drafts are missing.
         let all = Published::open(&top).unwrap();
         assert!(
             all.find(b"sub/list", Patience::ForDisk).is_ok() && all.find(own[2].as_bytes(), Patience::ForDisk).is_err()
@@ -436,6 +439,48 @@ mod tests {
                 assert!(published.find(path.as_bytes(), patience).is_err(), "{path}");
             }
         }
+    }
+
+    /// Others may read each of these names. The kernel asks the owner's bits first, then those of the group.
+    #[test]
+    fn a_name_is_shown_only_if_this_account_itself_may_have_it() {
+        const US: u32 = 4_711;
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        fs::set_permissions(&top, fs::Permissions::from_mode(0o755)).unwrap();
+        let names = [
+            ("for-all", 0o644, (0, 0), true),
+            ("not-for-our-group", 0o604, (0, US), false),
+            ("not-for-its-owner", 0o044, (US, 0), false),
+            ("for-its-owner", 0o400, (US, 0), true),
+            ("not-for-others", 0o640, (0, 0), false),
+            ("directory/", 0o755, (0, 0), true),
+            ("directory-without-search/", 0o744, (0, 0), false),
+            ("directory-not-for-our-group/", 0o705, (0, US), false),
+        ];
+        for (name, mode, (user, group), _) in names {
+            let path = top.join(name);
+            if name.ends_with('/') { fs::create_dir(&path) } else { fs::write(&path, name) }.unwrap();
+            if chown(&path, Some(user), Some(group)).is_err() {
+                return unmet("only root gives files away");
+            }
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                act_as(&Account { uid: US, gid: US, groups: vec![US] }).unwrap();
+                let published = Published::open(&top).unwrap();
+                let Ok(Opened::Directory(directory)) = published.find(b"", Patience::ForDisk) else { panic!() };
+                for (name, _, _, is_shown) in names {
+                    let name = name.trim_end_matches('/');
+                    let shown = published.shown(&directory, b"", name.as_bytes(), &|_| true).unwrap();
+                    assert_eq!(shown.is_some(), is_shown, "{name}");
+                    let found = published.find(name.as_bytes(), Patience::ForDisk);
+                    assert!(found.is_ok() || !is_shown, "{name}");
+                }
+            });
+            reader.join().unwrap();
+        });
     }
 
     #[test]

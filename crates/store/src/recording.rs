@@ -6,8 +6,8 @@
 //! DIR1/scan.vdif.stripe-0      blocks 0, 2, 4, ...
 //! DIR2/scan.vdif.stripe-1      blocks 1, 3, 5, ...
 //! ```
-//! The author of the index may be a stranger to its reader, so paths in the index are ignored. The stripes are looked
-//! for in the directories that the reader names, and their names must have no slash.
+//! The author of the index may be a stranger to its reader. So its paths are ignored: the stripes are looked for in the
+//! directories that the reader names, by names without a slash.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -25,13 +25,13 @@ use crate::striped::Striped;
 /// Most directories of one recording.
 pub const STRIPES_MAX: usize = 64;
 
-/// The largest block: that of the ring.
+/// The largest block, as large as the ring's.
 pub const BLOCK_BYTES_MAX: u64 = 64 << 20;
 
 /// The largest index: 64 directories whose paths are as long as Linux takes them (4096 bytes), each byte escaped.
 const INDEX_BYTES_MAX: u64 = 2 << 20;
 
-/// No file of Linux is larger (off_t).
+/// Linux has no larger file (off_t).
 const BYTES_MAX: u64 = i64::MAX as u64;
 
 /// The longest file name of Linux (NAME_MAX).
@@ -40,10 +40,9 @@ const NAME_BYTES_MAX: usize = 255;
 const FORMAT: &str = "haul-stripes";
 const VERSION: u32 = 1;
 
-/// A BLAKE3 hash.
 type Hash = [u8; 32];
 
-/// Why a recording cannot be read.
+/// The reason why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// The index cannot be read.
@@ -81,17 +80,17 @@ pub struct Index {
     version: u32,
     /// The name of the recording as one file.
     pub name: String,
-    /// Its length; while it is incomplete, the bytes that were flushed.
+    /// The length of the recording; while it is incomplete, the bytes that were flushed.
     pub bytes: u64,
-    /// The recording came to its end.
+    /// Whether the recording came to its end.
     pub complete: bool,
-    /// As `b3sum` prints it; absent for an incomplete recording.
+    /// The hash as `b3sum` prints it; absent for an incomplete recording.
     blake3: Option<String>,
     /// Bytes of each block but the last.
     pub block_bytes: u64,
-    /// Where the stripes were recorded to, in order. For people: readers name the directories themselves.
+    /// The directories of the stripes, in order. They are for people: readers name the directories themselves.
     directories: Vec<String>,
-    /// Where a flush failed.
+    /// The parts of stripes where a flush failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubtful: Vec<Doubtful>,
 }
@@ -100,14 +99,14 @@ pub struct Index {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Doubtful {
-    /// Its number.
+    /// The number of the stripe.
     pub stripe: usize,
-    /// From here on.
+    /// The first byte that may be lost.
     pub from_byte: u64,
 }
 
 impl Index {
-    /// Of a recording that begins.
+    /// The index of a recording that begins.
     pub fn new(name: String, block_bytes: u64, directories: &[PathBuf]) -> Self {
         let directories = directories.iter().map(|directory| directory.display().to_string()).collect();
         Self {
@@ -123,13 +122,13 @@ impl Index {
         }
     }
 
-    /// The recording has come to its end.
+    /// Notes that the recording has come to its end.
     pub fn end(&mut self, bytes: u64, blake3: Hash) {
         (self.bytes, self.complete) = (bytes, true);
         self.blake3 = Some(blake3::Hash::from_bytes(blake3).to_string());
     }
 
-    /// The entries that change until the end, as they stand in the file.
+    /// The text of the entries that change until the end.
     pub fn entries(&self) -> String {
         let hash = self.blake3.as_deref().map_or_else(|| "null".to_owned(), |hex| format!("\"{hex}\""));
         format!("\"bytes\": {}, \"complete\": {}, \"blake3\": {hash}", self.bytes, self.complete)
@@ -158,7 +157,7 @@ impl Index {
         Self::parse(&text).map_err(no_index)
     }
 
-    /// The error is the reason, for the user.
+    /// Parses an index. The error is the reason, for the user.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let index: Index = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         index.check()?;
@@ -198,17 +197,17 @@ pub struct Recording {
     pub sources: Arc<dyn SourceTree>,
     /// The expected hash of the whole recording, if known.
     pub blake3: Option<Hash>,
-    /// Said when it is not complete.
+    /// A warning, if the recording is incomplete.
     pub warning: Option<String>,
 }
 
-/// Whether the index at `path` holds the hash of the recording. False if the index cannot be read; [`open`] gives the
+/// Whether the index at `path` has the hash of the recording. False if the index cannot be read; [`open`] gives the
 /// reason.
 pub fn is_hashed(path: &Path) -> bool {
     Index::read(path).is_ok_and(|index| index.blake3.is_some())
 }
 
-/// Opens the recording of the index `path` whose stripes stand in the directories.
+/// Opens the recording of the index `path` with its stripes in the directories.
 pub fn open(path: &Path, directories: &[PathBuf]) -> Result<Recording, RecordingError> {
     let index = Index::read(path)?;
     if directories.is_empty() {
@@ -233,14 +232,14 @@ pub fn open(path: &Path, directories: &[PathBuf]) -> Result<Recording, Recording
     Ok(Recording { sources, blake3: index.hash(), warning })
 }
 
-/// The index beside a recording.
+/// The path of the index beside a recording.
 pub fn index_path(recording: &Path) -> PathBuf {
     let mut path = recording.as_os_str().to_owned();
     path.push(".stripes");
     path.into()
 }
 
-/// The name of a recording that has room for the number of a stripe behind it.
+/// Whether a recording may have this name: the number of a stripe must fit behind it.
 pub fn is_name(name: &str) -> bool {
     let fits = !name.is_empty() && stripe_name(name, STRIPES_MAX).len() <= NAME_BYTES_MAX;
     fits && name != "." && name != ".." && !name.contains(['/', '\0'])

@@ -1,4 +1,4 @@
-//! How a regular file is opened for reading.
+//! Checks and flags for opening a regular file to read.
 
 use std::io;
 

@@ -1,7 +1,7 @@
-//! From typed source paths to open places to read from.
+//! Resolves typed source paths to open places to read from.
 //!
-//! `dir/` means the contents of a directory, `dir` the directory under its own name; a file is itself. A name that
-//! exists is taken literally, and the matches of its wildcards are taken, too.
+//! `dir/` means the contents of a directory, `dir` the directory under its own name; a file is itself. An existing name
+//! is taken literally, and so are the matches of its wildcards.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,16 +20,16 @@ use crate::pattern::has_wildcard;
 use crate::source::{Reach, Source, SourceSet};
 use crate::typed::{Typed, means_contents, parent_and_name};
 
-/// How typed source paths are understood.
+/// How typed source paths are read.
 #[derive(Debug, Clone, Default)]
 pub struct ResolveOptions {
     /// Expand wildcards, for paths that no shell has expanded.
     pub expand_globs: bool,
-    /// All paths are beneath this directory and no link leads out of it; `/x` means `x` beneath it.
+    /// The directory that confines all paths: no link leads out of it, and `/x` means `x` beneath it.
     pub confine: Option<PathBuf>,
-    /// What `~` stands for.
+    /// The directory that `~` means.
     pub home: Option<PathBuf>,
-    /// Copy what symbolic links point at instead of the links. Holds for the walk and for opening files too.
+    /// Copy the targets of symbolic links instead of the links, in the walk and when files are opened.
     pub follow_links: bool,
     /// How many sources a job may have.
     pub limits: SourceLimits,
@@ -40,9 +40,9 @@ pub struct ResolveOptions {
 pub struct SourceLimits {
     /// Sources of a job, and paths that one wildcard matches (`MAX_SOURCES`).
     pub sources: usize,
-    /// The same for a job that is confined to a directory (`MAX_SOURCES_CONFINED`).
+    /// The same for a job confined to a directory (`MAX_SOURCES_CONFINED`).
     pub sources_confined: usize,
-    /// Names that the wildcards of a job are compared with, if it is confined to a directory (`MAX_NAMES_LISTED`).
+    /// Names that the wildcards of a confined job are compared with (`MAX_NAMES_LISTED`).
     pub names_listed: usize,
 }
 
@@ -53,7 +53,7 @@ impl Default for SourceLimits {
 }
 
 impl SourceSet {
-    /// Resolves all paths; the first one that fails is the error.
+    /// Resolves all paths; the error is that of the first path that fails.
     pub fn resolve(paths: &[Vec<u8>], options: &ResolveOptions) -> Result<SourceSet> {
         let (set, errors) = SourceSet::resolve_lossy(paths, options);
         match errors.into_iter().next() {
@@ -62,7 +62,7 @@ impl SourceSet {
         }
     }
 
-    /// Resolves what can be resolved and reports the rest.
+    /// Resolves the paths that can be resolved, and reports the rest.
     pub fn resolve_lossy(paths: &[Vec<u8>], options: &ResolveOptions) -> (SourceSet, Vec<StoreError>) {
         let reach = Reach::of(options.follow_links, options.confine.is_some());
         let typed = match Typed::new(options.confine.as_deref(), options.home.as_deref()) {
@@ -93,10 +93,8 @@ struct Resolver<'a> {
     typed: Typed,
     options: &'a ResolveOptions,
     found: Vec<Source>,
-    /// Where in `found` a name is.
     by_name: HashMap<Vec<u8>, usize>,
-    /// The directory of the last file. The files that a shell makes of a wildcard lie in one directory: it is held open
-    /// once.
+    /// The directory of the last file. The files of a shell's wildcard lie in one directory, which is held open once.
     parent: Option<(Vec<u8>, Arc<OwnedFd>)>,
     held: Held,
     /// Names that wildcards may still be compared with.
@@ -110,7 +108,7 @@ impl Resolver<'_> {
         if !self.options.expand_globs || !has_wildcard(&expanded) {
             return self.add(literal.context("find", path)?);
         }
-        // The path may mean a name with wildcard characters, and the matches of the wildcard. Both are taken.
+        // A path with wildcards may also be a literal name. Both are taken.
         let literal = match literal {
             Err(error) if is_missing(&error) => None,
             literal => Some(literal.context("find", path)?),
@@ -172,9 +170,9 @@ impl Resolver<'_> {
         if self.options.confine.is_some() { sources_confined } else { sources }
     }
 
-    /// The same source twice (from a wildcard and a name) is taken once. Directories of one name are merged at the
-    /// target, and a directory wins over a file: see [`crate::Walk`]. Two different files of one name are refused,
-    /// because one would replace the other.
+    /// Adds a source. The same source twice (from a wildcard and a name) is taken once. Directories of one name are
+    /// merged at the target, and a directory wins over a file: see [`crate::Walk`]. Two different files of one name are
+    /// refused.
     fn add(&mut self, source: Source) -> Result<()> {
         let twin = self.by_name.get(&source.name).and_then(|index| self.found.get(*index));
         match twin {

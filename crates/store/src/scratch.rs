@@ -1,4 +1,4 @@
-//! Files to measure with: in memory, or below a directory but without a name. The kernel frees them when the last
+//! Files to measure with: in memory, or below a directory without a name. The kernel frees them when the last
 //! descriptor closes, also after kill -9.
 
 use std::fs::{File, OpenOptions};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{MemfdFlags, OFlags};
 
-/// A file in memory, all holes.
+/// A file in memory without data.
 pub fn in_memory(bytes: u64) -> io::Result<File> {
     let file = File::from(rustix::fs::memfd_create("haul", MemfdFlags::CLOEXEC)?);
     file.set_len(bytes)?;
@@ -20,7 +20,7 @@ pub fn in_directory(directory: &Path) -> io::Result<File> {
     open_nameless(directory, OFlags::empty())
 }
 
-/// As [`in_directory`], past the page cache; `InvalidInput` where the file system cannot.
+/// [`in_directory`] past the page cache; `InvalidInput` where the file system cannot do so.
 pub(crate) fn direct_in_directory(directory: &Path) -> io::Result<File> {
     open_nameless(directory, OFlags::DIRECT)
 }
@@ -31,11 +31,11 @@ fn open_nameless(directory: &Path, flags: OFlags) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).create_new(new).mode(0o600).custom_flags(flags).open(path)
     };
     match open(directory, OFlags::TMPFILE, false) {
-        // Network and stacked file systems have no such files: then it has a name for a moment.
+        // Network and stacked file systems have no nameless files, so the file has a name for a moment.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
             let path = directory.join(format!(".haul-scratch.{}", std::process::id()));
             let file = open(&path, OFlags::empty(), true);
-            // Where O_DIRECT is refused the name may have been made by then.
+            // If O_DIRECT is refused, the name may have been made by then.
             if file.as_ref().err().is_none_or(|error| error.kind() == io::ErrorKind::InvalidInput) {
                 let _ = std::fs::remove_file(&path);
             }

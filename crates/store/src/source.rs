@@ -1,4 +1,4 @@
-//! Where trees are read from: an open directory for each source, and the regular files beneath.
+//! The sources of a job: an open directory for each, and the regular files beneath.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ pub struct SourceSet {
     typed_alone: bool,
     pub(crate) parents: Parents,
     pub(crate) kernel_files: KernelFiles,
-    /// Name of a draft by which the target is known.
+    /// The name of a draft by which the target is recognised.
     pub(crate) target: OnceLock<Vec<u8>>,
     /// Counts the directories behind `sources`.
     _held: Held,
@@ -35,17 +35,16 @@ pub struct SourceSet {
 /// One source: a directory whose contents are copied, or one entry of a directory.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// The directory itself, or for a single entry the one that holds it.
+    /// The directory itself, or for a single entry its parent.
     pub root: Arc<OwnedFd>,
-    /// First component at the target; empty when the contents go straight into the target's root.
+    /// The first component at the target; empty if the contents go straight into the target's root.
     pub name: Vec<u8>,
     pub is_dir: bool,
     pub stat: Stat,
-    /// For messages.
+    /// The source as it was typed, for messages.
     pub typed: Vec<u8>,
 }
 
-/// How far a path beneath a source may lead.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reach {
     pub links: SourceLinks,
@@ -63,14 +62,12 @@ impl Reach {
     }
 }
 
-/// How symbolic links beneath a source are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SourceLinks {
-    /// They are copied as links and never followed.
     Copied,
-    /// They are followed wherever they lead: the user asked for it on the user's own files.
+    /// Links are followed wherever they lead: the user asked for it on the user's own files.
     Followed,
-    /// They are followed if they stay beneath the source.
+    /// Links are followed if they stay beneath the source.
     FollowedWithin,
 }
 
@@ -86,17 +83,17 @@ impl SourceSet {
         SourceSet { _held: held, ..self }
     }
 
-    /// Exactly one path was given, and it is not a directory: the target may be its new name.
+    /// See [`SourceTree::is_single_file`](crate::SourceTree::is_single_file).
     pub fn is_single_file(&self) -> bool {
         self.typed_alone && self.sources.len() == 1 && !self.sources[0].is_dir
     }
 
-    /// The name of the single file, if [`SourceSet::is_single_file`]; else the name of the first source.
+    /// The name of that single file; otherwise the name of the first source.
     pub fn name_of_single_file(&self) -> &[u8] {
         self.sources.first().map_or(b"", |source| &source.name)
     }
 
-    /// Nothing was found.
+    /// Whether there are no sources.
     pub fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
@@ -105,7 +102,7 @@ impl SourceSet {
         &self.sources[number as usize]
     }
 
-    /// The directories beneath which everything is read; `None` where links are followed wherever they lead.
+    /// The directories beneath which everything is read; `None` if links are followed wherever they lead.
     pub fn roots(&self) -> Option<Vec<BorrowedFd<'_>>> {
         if self.links == SourceLinks::Followed {
             return None;
@@ -116,12 +113,11 @@ impl SourceSet {
         Some(roots.into_iter().map(AsFd::as_fd).collect())
     }
 
-    /// Opens a regular file that the walk found, by its `source` and `source_path`.
+    /// See [`SourceTree::open`](crate::SourceTree::open).
     pub fn open(&self, source: u32, source_path: &[u8]) -> Result<SourceFile> {
         self.open_file(source, source_path).map_err(|error| StoreError::new("open", source_path, error))
     }
 
-    /// The content of a merge file; `None` where there is none.
     pub(crate) fn read_merge_file(&self, number: u32, path: &[u8]) -> io::Result<Option<Vec<u8>>> {
         match self.open_file(number, path) {
             Ok(file) => file.read_rules().map(Some),
@@ -130,7 +126,7 @@ impl SourceSet {
         }
     }
 
-    /// See [`SourceTree::seen_at`](crate::SourceTree::seen_at). A look needs no rights but those of the walk.
+    /// See [`SourceTree::seen_at`](crate::SourceTree::seen_at). The look needs only the rights of the walk.
     pub(crate) fn seen_at(&self, draft: &[u8]) -> Option<Vec<u8>> {
         let name = self.target.get_or_init(|| part_name(draft));
         let stands = |source: &&Source| {
@@ -159,7 +155,7 @@ impl SourceSet {
                 let flags = READ_FLAGS & !OFlags::NOFOLLOW;
                 return Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(root, path, flags, Mode::empty()))?);
             }
-            // Only the user's own choice of a single link may lead out of its directory, and only when not confined.
+            // Only the user's own single link may lead out of its directory, and only when not confined.
             SourceLinks::FollowedWithin => {
                 return beneath::open(root, path, READ_FLAGS & !OFlags::NOFOLLOW, Mode::empty(), Links::Within);
             }

@@ -1,4 +1,4 @@
-//! The names that a directory has at the source. What the target has beyond them goes with `--delete`.
+//! The names that a directory has at the source. `--delete` removes the target's other entries.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -12,17 +12,22 @@ use crate::meta::{FileId, Kind, Stat};
 use crate::name::{name_hash, parse_haul_name};
 use crate::spelling::folded;
 
-/// Names of one directory: 12 bytes and the name itself each.
+/// Names of one directory, at 12 bytes and the name itself each.
 #[derive(Debug, Default)]
 pub struct SourceNames(Names);
 
 impl SourceNames {
-    /// Adds a name. Fails when there are more than a directory may have.
+    /// Adds a name. Fails if there are more than a directory may have.
     pub fn add(&mut self, name: &[u8]) -> io::Result<()> {
         self.0.add(name, 0, Hint::Unknown)
     }
 
-    /// After the last name.
+    /// Whether the directory has no entry that is wanted.
+    pub fn is_empty(&self) -> bool {
+        self.0.len() == 0
+    }
+
+    /// Sorts the names, after the last one was added.
     pub fn seal(&mut self) {
         self.0.sort();
     }
@@ -32,13 +37,12 @@ impl SourceNames {
         self.0.memory_bytes()
     }
 
-    /// Whether the source has this name, byte for byte.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         self.0.has(name)
     }
 
-    /// Returns the entries of a directory that the source lacks. Drafts and journals of the source's names are not among
-    /// them, because a later run goes on with them.
+    /// Returns the entries of a directory that the source lacks, except drafts and journals of the source's names, with
+    /// which a later run goes on.
     pub(crate) fn lacks(&self, listed: &Names) -> io::Result<Names> {
         let mut drafts: Option<HashSet<u128>> = None;
         let hashes = || self.0.all().map(|(name, _)| name_hash(name)).collect();
@@ -53,9 +57,9 @@ impl SourceNames {
         Ok(beyond)
     }
 
-    /// Takes out of `beyond` what the file system also finds under a name of the source: upper and lower case, accents,
-    /// dots at the end. The file system decides, because each has its own rules. `beyond` has the entries of `dir` that
-    /// the source lacks byte for byte, `listed` has all entries. The call fails where nobody can tell.
+    /// Removes from `beyond` the entries that the file system also finds under a name of the source: case, accents,
+    /// dots at the end. Each file system has its own rules, so it is asked, and the call fails if it cannot tell.
+    /// `beyond` has the entries of `dir` that the source lacks byte for byte, `listed` has all.
     pub(crate) fn keep_respelled(&self, dir: BorrowedFd<'_>, listed: &Names, beyond: Names) -> io::Result<Names> {
         if beyond.len() == 0 {
             return Ok(beyond);
@@ -64,7 +68,7 @@ impl SourceNames {
         for (name, _) in self.0.all().filter(|(name, _)| !listed.has(name)) {
             match Stat::of_name(dir, name) {
                 Ok(stat) => found.push((name, stat)),
-                // It is not here, or no name at all on this file system.
+                // The name is missing here, or is no valid name on this file system.
                 Err(Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -74,7 +78,7 @@ impl SourceNames {
         }
         let mut stays = vec![false; beyond.len()];
         let standing = Standing::of(dir, &beyond)?;
-        // All entries are looked at only where the others do not tell.
+        // All entries are looked at only if the others do not tell.
         let mut all: Option<Standing> = None;
         for (name, stat) in &found {
             let mut same = standing.numbered(stat);
@@ -82,7 +86,7 @@ impl SourceNames {
             // Another link to the same file is not the same name.
             let several_links = stat.nlink > 1 && stat.kind != Kind::Directory;
             if same.is_empty() || (several_links && same.iter().any(|at| alike.contains(at))) {
-                // Many file systems of FUSE number names and not files: there the names themselves tell.
+                // Many FUSE file systems number names and not files, so the names themselves decide.
                 same = alike;
             }
             if same.is_empty() {
@@ -116,7 +120,7 @@ impl<'a> FromIterator<&'a [u8]> for SourceNames {
     }
 }
 
-/// Entries of a directory by what tells them from others: the places in their list.
+/// Entries of a directory by their identity: the values are places in their list.
 struct Standing {
     by_number: HashMap<FileId, Vec<usize>>,
     by_folded_name: HashMap<String, Vec<usize>>,
@@ -145,5 +149,4 @@ impl Standing {
     }
 }
 
-/// Why nothing is deleted.
 const UNLISTED: &str = "the directory has entries of the source under names that it does not list, so nobody knows what the source lacks; nothing is deleted here";

@@ -19,7 +19,8 @@ pub enum Special {
 }
 
 impl Special {
-    /// What stands under a name in an open directory; `None` where it is none of these. `follows`: what a link leads to.
+    /// Tells what stands under a name in an open directory; `None` if it is none of these. `follows`: the target of a
+    /// link counts.
     pub(crate) fn of_name(dir: BorrowedFd<'_>, name: &[u8], follows: bool) -> io::Result<Option<Special>> {
         let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let stat = rustix::io::retry_on_intr(|| rustix::fs::statat(dir, name, flags))?;
@@ -33,12 +34,12 @@ impl Special {
         })
     }
 
-    /// Whether it leads to a device of the host.
+    /// Whether it gives access to a device of the host.
     pub fn is_device(self) -> bool {
         matches!(self, Special::Character(..) | Special::Block(..))
     }
 
-    /// Makes it under a free name. Nobody else may open it before it has its owner and mode.
+    /// Makes the entry under a free name. Nobody else may open it before it has its owner and mode.
     pub(crate) fn make(self, dir: &OwnedFd, name: &[u8]) -> rustix::io::Result<()> {
         let (kind, device) = match self {
             Special::Fifo => (FileType::Fifo, 0),

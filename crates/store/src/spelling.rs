@@ -1,5 +1,5 @@
-//! How a directory spells its names. Some file systems ignore upper and lower case, or the two spellings of an accent.
-//! There an entry is found under other names, too, and only a listing tells its real name.
+//! Tells how a directory spells its names. Some file systems ignore case or the two spellings of an accent. There an
+//! entry is found under other names, too, and only a listing tells its real name.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,10 +16,10 @@ use crate::meta::Stat;
 use crate::name::{name_hash, part_name};
 use crate::placed::TWIN;
 
-/// Which differences between names a file system may ignore.
+/// The differences between names that a file system may ignore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
-    /// Upper and lower case: FAT, ext4 and XFS with their options, servers of Windows.
+    /// Case: FAT, ext4 and XFS with their options, servers of Windows.
     Case,
     /// A letter with its accent and the letter followed by its accent, as Unicode has both (UAX #15: NFC, NFD): ZFS
     /// with `normalization`, HFS+.
@@ -27,8 +27,8 @@ pub enum Fold {
 }
 
 impl Fold {
-    /// Another name that such a file system takes for the same; `None` where there is none to try. Only ASCII letters
-    /// are swapped: file systems differ in their rules for other letters.
+    /// Another name that such a file system takes for the same; `None` if there is none to try. Only ASCII letters are
+    /// swapped: file systems differ in their rules for others.
     pub fn respelled(self, name: &[u8]) -> Option<Vec<u8>> {
         if !self.concerns(name) {
             return None;
@@ -44,7 +44,7 @@ impl Fold {
         (other != name).then_some(other)
     }
 
-    /// Whether some other name may be the same to such a file system.
+    /// Whether another name may be the same to such a file system.
     pub fn concerns(self, name: &[u8]) -> bool {
         match self {
             Fold::Case => name.iter().any(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii()),
@@ -53,12 +53,12 @@ impl Fold {
     }
 }
 
-/// The entries of one directory: 32 bytes each.
+/// The entries of one directory, 32 bytes each.
 #[derive(Debug)]
 pub struct Spellings(Vec<(u64, u128)>);
 
 impl Spellings {
-    /// Hashes ([`name_hash`]) of the names that this inode has.
+    /// The hashes ([`name_hash`]) of the names of this inode.
     pub fn of(&self, inode: u64) -> impl Iterator<Item = u128> {
         let start = self.0.partition_point(|(other, _)| *other < inode);
         self.0[start..].iter().take_while(move |(other, _)| *other == inode).map(|(_, name)| *name)
@@ -66,19 +66,20 @@ impl Spellings {
 }
 
 impl LocalTree {
-    /// Whether the entry at this path is also found under another name that is the same under this fold. `None`:
-    /// nothing can be told from it.
+    /// Whether the entry at this path is also found under another name that is the same under this fold. `None`: the
+    /// entry does not tell.
     pub fn is_found_respelled(&self, path: &[u8], fold: Fold) -> Option<bool> {
         let (dir, name) = self.place(path).ok()?;
         let other = fold.respelled(name)?;
         Stat::of_name(dir.as_fd(), name).ok()?;
-        // Inode numbers do not tell whether it is the same entry: FUSE may number names. Two entries are both listed.
+        // Inode numbers do not tell whether it is the same entry: FUSE may number names. Two entries would both be
+        // listed.
         let is_found = Stat::of_name(dir.as_fd(), &other).is_ok();
         let are_two = || are_listed(dir.as_fd(), &[name_hash(name), name_hash(&other)]);
         if is_found { are_two().ok().map(|are_two| !are_two) } else { Some(false) }
     }
 
-    /// Whether a directory lists all names with these hashes ([`name_hash`]), which differ.
+    /// Whether a directory lists all names with these hashes ([`name_hash`]), which differ from each other.
     pub fn lists(&self, directory: &[u8], hashes: &[u128]) -> Result<bool> {
         match self.open_dir(directory).and_then(|dir| are_listed(dir.as_fd(), hashes)) {
             Err(error) if is_missing(&error) => Ok(false),
@@ -86,7 +87,7 @@ impl LocalTree {
         }
     }
 
-    /// Whether a directory takes upper and lower case for one, as a file of our own shows. `None`: none can be made.
+    /// Whether a directory ignores case, as a test file of ours shows. `None`: none can be made.
     pub fn ignores_case(&self, directory: &[u8]) -> Option<bool> {
         let ask = || {
             let dir = self.open_dir(directory)?;
@@ -97,11 +98,11 @@ impl LocalTree {
             rustix::fs::unlinkat(&dir, &name, AtFlags::empty())?;
             Ok::<bool, io::Error>(is_found)
         };
-        // Whatever forbids it forbids the entries, too, and they say so.
+        // An error here also stops the entries, which then report it.
         ask().ok()
     }
 
-    /// How a directory spells the names of its entries.
+    /// Lists how a directory spells the names of its entries.
     pub fn spellings(&self, directory: &[u8]) -> Result<Spellings> {
         let read = || {
             let dir = self.open_dir(directory)?;
@@ -123,7 +124,7 @@ impl LocalTree {
 }
 
 impl StoreError {
-    /// Another entry of the job has this name on a file system that takes both for one.
+    /// The error if another entry of the job has this name on a file system that takes both for one.
     pub fn twin(path: &[u8]) -> StoreError {
         StoreError::new("write", path, refusal(std::io::ErrorKind::AlreadyExists, TWIN))
     }
@@ -134,7 +135,7 @@ impl StoreError {
     }
 }
 
-/// A name without what some file system ignores: case, accents, dots and spaces at the end (FAT).
+/// A name without the differences that some file system ignores: case, accents, dots and spaces at the end (FAT).
 pub(crate) fn folded(name: &[u8]) -> String {
     let mut text: String = String::from_utf8_lossy(name).to_lowercase().nfkd().collect();
     text.truncate(text.trim_end_matches(['.', ' ']).len());

@@ -1,4 +1,4 @@
-//! A file in stripes over several directories, as `haul record` leaves it. Of `n` stripes, stripe `i` holds the blocks
+//! A file in stripes over several directories, as `haul record` writes it. Of `n` stripes, stripe `i` holds the blocks
 //! `i`, `i + n`, `i + 2n` and so on.
 
 use std::io;
@@ -25,7 +25,7 @@ pub struct Striped {
     size: u64,
 }
 
-/// How many bytes of a file of `size` bytes the stripe `number` of `stripes` has.
+/// The bytes that stripe `number` of `stripes` has of a file of `size` bytes.
 pub fn stripe_bytes(size: u64, block_bytes: u64, stripes: u64, number: u64) -> u64 {
     let (blocks, rest) = (size / block_bytes, size % block_bytes);
     let whole = blocks / stripes + u64::from(number < blocks % stripes);
@@ -62,15 +62,15 @@ impl Striped {
         Ok(Striped { stripes, block_bytes, size })
     }
 
-    /// This file as a source, under this name.
+    /// Makes this file a source under this name.
     pub fn into_source(self, name: &str) -> Result<Arc<dyn SourceTree>> {
         let name = name.as_bytes().to_vec();
         let stat = self.stat().context("look at", &name)?;
         Ok(Arc::new(OneFile { typed: name.clone(), name, stat, content: Stripes(Arc::new(self)) }))
     }
 
-    /// Has the disks of the other stripes begin to read the next blocks while this block is read. One after the other,
-    /// all disks together would be as slow as one.
+    /// Makes the disks of the other stripes read the next blocks while this block is read. One after the other, all
+    /// disks together would be as slow as one.
     fn announce(&self, first: u64) {
         for block in first..first + self.stripes.len() as u64 - 1 {
             let (stripe, start) = self.place(block);
@@ -78,7 +78,6 @@ impl Striped {
         }
     }
 
-    /// Where a block stands.
     fn place(&self, block: u64) -> (&OwnedFd, u64) {
         let stripes = self.stripes.len() as u64;
         let stripe = usize::try_from(block % stripes).expect("one of them");
@@ -86,7 +85,7 @@ impl Striped {
     }
 }
 
-/// It has no one descriptor, and no holes: its bytes are read and copied.
+/// The stripes have no common descriptor and no holes: their bytes are read and copied.
 impl FileToRead for Striped {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let wanted = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
@@ -109,8 +108,8 @@ impl FileToRead for Striped {
         Ok(done)
     }
 
-    /// The metadata as of one file: the newest times of the stripes, everything else from the first stripe. It counts
-    /// as full of data.
+    /// The metadata as of one file: the newest times of the stripes, all else from the first stripe. It counts as full
+    /// of data.
     ///
     /// Fails if a stripe was cut since it was found: the rest must not pass for the whole file.
     fn stat(&self) -> io::Result<Stat> {
@@ -188,7 +187,7 @@ mod tests {
                 prop_assert_eq!(bytes.len() as u64, stripe_bytes(size as u64, block, stripes as u64, number as u64));
                 std::fs::write(dir.path().join(name), bytes).unwrap();
             }
-            // In whatever order the directories are named.
+            // The order of the directories does not matter.
             let directories: Vec<PathBuf> = dirs.iter().rev().map(|dir| dir.path().to_owned()).collect();
             let striped = Striped::find(&directories, &names, block, size as u64, true).unwrap();
             let mut buffer = vec![0; wanted];

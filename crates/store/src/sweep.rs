@@ -1,8 +1,8 @@
-//! Removes parts that nobody will go on with.
+//! Removes parts that no run will continue.
 //!
-//! A run that is killed leaves parts. One with a journal is resumed; one without is used again when its file is sent
-//! again. But the agent of an earlier run, which still drained its lanes, may have finished the file. Then the file is
-//! not sent again, and only a sweep finds the part.
+//! A part with a journal is resumed; one without is used again when its file is sent again. But the agent of a killed
+//! run may have finished the file while it drained its lanes. Then the file is not sent again, and only a sweep finds
+//! the part.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::own_file::{WRITE_FLAGS, is_own, is_still_there};
 use crate::regular_file::READ_FLAGS;
 
 impl LocalTree {
-    /// Removes the parts in the directory `path` that have no journal and no writer. True when there were any. Entries
+    /// Removes the parts in the directory `path` that have no journal and no writer. True if there were any. Entries
     /// that cannot be listed, locked or removed stay: they do no harm.
     pub fn sweep_parts(&self, path: &[u8]) -> bool {
         let in_each = match self.settings.drafts.get() {
@@ -29,8 +29,8 @@ impl LocalTree {
         self.sweep_in(path) || in_each
     }
 
-    /// The same in the one directory that has the parts of all files, if there is one. What is gone from the source is no name of
-    /// any directory that this run looks into.
+    /// Sweeps the one directory with the parts of all files, if there is one. A file that is gone from the source has
+    /// no other directory in which this run would find its part.
     pub fn sweep_one_directory(&self) {
         if let Some(Drafts::InOne(dir)) = self.settings.drafts.get() {
             self.sweep_all_in(dir);
@@ -52,7 +52,7 @@ impl LocalTree {
         any
     }
 
-    /// [`LocalTree::sweep_parts`] for the part of one file, in a directory that may be too large to list for it.
+    /// [`LocalTree::sweep_parts`] for the part of one file, in a directory that may be too large to list.
     pub fn sweep_part_of(&self, path: &[u8]) -> bool {
         let (parent, name) = split(path);
         let Ok(dir) = self.open_dir(parent).map(Arc::new) else { return false };
@@ -62,8 +62,8 @@ impl LocalTree {
         }
     }
 
-    /// Removes the journal of a file that is complete: a crash between the file's final name and the removal leaves it.
-    /// As long as there is a part, or somebody writes into the file, it stays.
+    /// Removes the journal of a complete file, left by a crash between the file's final name and the removal. It stays
+    /// while there is a part, or somebody writes into the file.
     pub fn remove_left_journal(&self, path: &[u8]) {
         let Ok((parent, name)) = self.place(path) else { return };
         self.remove_left_journal_in(&parent, name, &parent, &journal_name(name), &part_name(name));
@@ -94,23 +94,23 @@ impl LocalTree {
         self.remove_unused(dir, name, || matches!(Stat::of_name(dir.as_fd(), &journal), Err(Errno::NOENT)))
     }
 
-    /// Removes the part of a file that will be written in place: its journal will describe the file itself. A part with
-    /// a writer stays.
+    /// Removes the part of a file that will be written in place, because the journal will describe the file itself. A
+    /// part with a writer stays.
     pub(crate) fn remove_left_part(&self, dir: &OwnedFd, name: &[u8]) {
         self.remove_unused(dir, &part_name(name), || true);
     }
 
-    /// Removes a part that nobody is writing. True when it was there and is gone; `is_useless` is asked with its lock.
+    /// Removes a part without a writer. True if it existed and is gone; `is_useless` is asked while the part is locked.
     fn remove_unused(&self, dir: &OwnedFd, name: &[u8], is_useless: impl FnOnce() -> bool) -> bool {
         let Some(_part) = lock_unused(dir, name, self.settings.user) else { return false };
         is_useless() && rustix::fs::unlinkat(dir, name, AtFlags::empty()).is_ok()
     }
 }
 
-/// Locks a part of this user that nobody is writing. The lock goes with the descriptor.
+/// Locks a part of this user that nobody is writing. The lock ends with the descriptor.
 pub(crate) fn lock_unused(dir: impl AsFd, name: &[u8], user: u32) -> Option<OwnedFd> {
     let dir = dir.as_fd();
-    // Opening something else, a device for example, could have effects.
+    // Opening something else, such as a device, could have effects.
     if !Stat::of_name(dir, name).is_ok_and(|stat| is_own(&stat, user)) {
         return None;
     }

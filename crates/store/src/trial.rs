@@ -1,8 +1,8 @@
-//! Which way of writing is quicker on a file system: through the page cache, or past it.
+//! Tries which way of writing is faster on a file system: through the page cache, or past it.
 //!
 //! Make a file without a name -> write it one way and flush, then the other way and flush, in turns -> compare the
-//! better turns of each. Writing past the page cache takes less processor time and leaves memory to others. So it wins
-//! unless it is much slower, as on network file systems and arrays that take one request at a time.
+//! better turns of each. Writing past the page cache takes less processor time and leaves memory to others, so it wins
+//! unless it is much slower.
 
 use std::fs::File;
 use std::io;
@@ -25,10 +25,10 @@ pub enum WriteRoute {
 }
 
 impl WriteRoute {
-    /// Both.
+    /// Both ways.
     pub const ALL: [WriteRoute; 2] = [WriteRoute::Direct, WriteRoute::Copy];
 
-    /// Its name in reports, JSON and files.
+    /// The name in reports, JSON and files.
     pub fn name(self) -> &'static str {
         match self {
             WriteRoute::Direct => "direct",
@@ -47,14 +47,14 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Past the page cache, unless it takes more than `TRIAL_SLOWER_MAX` times as long.
+    /// Chooses the way past the page cache, unless it takes more than `TRIAL_SLOWER_MAX` times as long.
     pub fn choice(&self) -> WriteRoute {
         if self.direct <= self.copy * TRIAL_SLOWER_MAX { WriteRoute::Direct } else { WriteRoute::Copy }
     }
 }
 
 /// Tries both in a directory, with at most `2 * TRIAL_TURNS * TRIAL_BYTES` on the medium, which are freed at once.
-/// `Unsupported` where the file system has no direct I/O or no files without a name.
+/// `Unsupported` if the file system has no direct I/O or no files without a name.
 pub(crate) fn try_in(directory: BorrowedFd<'_>) -> io::Result<Trial> {
     let open = |flags: OFlags| rustix::fs::openat(directory, ".", flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
     let nameless = File::from(open(OFlags::TMPFILE | OFlags::RDWR)?);
@@ -74,7 +74,7 @@ pub(crate) fn try_in(directory: BorrowedFd<'_>) -> io::Result<Trial> {
     Ok(Trial { direct, copy })
 }
 
-/// Writes into allocated room, as a copy does.
+/// Times writing into allocated room, as in a copy.
 fn timed(file: BorrowedFd<'_>, write: impl Fn(u64) -> io::Result<()> + Sync) -> io::Result<Duration> {
     file::set_size(file, 0)?;
     file::reserve(file, TRIAL_BYTES)?;
@@ -84,7 +84,7 @@ fn timed(file: BorrowedFd<'_>, write: impl Fn(u64) -> io::Result<()> + Sync) -> 
         let begin = (first * TRIAL_WRITE_BYTES) as u64;
         (begin..TRIAL_BYTES).step_by(TRIAL_WRITERS * TRIAL_WRITE_BYTES).try_for_each(&write)
     };
-    // Several writes at once, as in a copy: a single direct write leaves the disk idle between two calls.
+    // A copy, too, has several writes at once: a single direct write leaves the disk idle between two calls.
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..TRIAL_WRITERS).map(|first| scope.spawn(move || part(first))).collect();
         let own = part(0);
@@ -95,7 +95,7 @@ fn timed(file: BorrowedFd<'_>, write: impl Fn(u64) -> io::Result<()> + Sync) -> 
     Ok(start.elapsed())
 }
 
-/// No zeros: some disks and file systems store zeros at no cost.
+/// Some disks and file systems store zeros at no cost.
 const FILLING: u8 = 0x5a;
 
 #[cfg(test)]

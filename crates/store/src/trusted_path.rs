@@ -1,9 +1,9 @@
 //! Opens a typed path, and follows a symbolic link on the way only if nobody else can have planted it.
 //!
-//! A link of another user leads wherever that user wants, with the rights of whoever follows it: a backup directory in
-//! a shared tree becomes `/etc`. So a link counts if it is root's or our own, or if only root and we may write to the
-//! directory where it stands. rsync 3.5 has nearly this rule for the same paths, and Linux has a part of it for
-//! directories like /tmp (`fs.protected_symlinks`).
+//! A link of another user leads wherever that user wants, with the rights of the follower: a backup directory in a
+//! shared tree becomes `/etc`. So a link counts if it is root's or our own, or if only root and we may write to its
+//! directory. rsync 3.5 has nearly this rule, and Linux a part of it for directories like /tmp
+//! (`fs.protected_symlinks`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,12 +37,12 @@ pub(crate) fn open(confine: Option<BorrowedFd<'_>>, path: &[u8], flags: OFlags, 
             }
             _ => {}
         }
-        // With O_DIRECTORY the kernel mounts what is mounted on demand.
+        // O_DIRECTORY makes the kernel mount an automount.
         match openat(&walk.at, &name, STEP | OFlags::DIRECTORY, Mode::empty()) {
             Ok(_) if is_last => return openat(&walk.at, &name, last_flags | OFlags::NOFOLLOW, mode),
             Ok(next) => walk.down(next),
             Err(error) if error.raw_os_error() != Some(Errno::NOTDIR.raw_os_error()) => {
-                // It may be made, or must not be followed: the kernel says so.
+                // The last name may be made, or must not be followed: the kernel decides.
                 return if is_last { openat(&walk.at, &name, last_flags | OFlags::NOFOLLOW, mode) } else { Err(error) };
             }
             Err(not_directory) => {
@@ -61,7 +61,7 @@ pub(crate) fn open(confine: Option<BorrowedFd<'_>>, path: &[u8], flags: OFlags, 
                 }
                 judge(&stat, &walk.at, &name)?;
                 if kernel_files::kind_of(walk.at.as_fd())? == Some(PROC) {
-                    // Its links may have no path, as that of a pipe. They are the kernel's own.
+                    // The kernel's own links there may have no path, such as a pipe's.
                     if is_last {
                         return walk.follow(&name, last_flags, mode);
                     }
@@ -86,7 +86,6 @@ fn names_of(path: &[u8]) -> Vec<Vec<u8>> {
     path.split(|&byte| byte == b'/').map(<[u8]>::to_vec).collect()
 }
 
-/// Whether the link may lead on.
 fn judge(link: &Stat, parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
     let user = process::effective_user();
     let is_trusted = |uid: u32| uid == 0 || uid == user;
@@ -104,11 +103,10 @@ fn judge(link: &Stat, parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// Where a path has come to.
 struct Walk<'a> {
     at: OwnedFd,
     confine: Option<BorrowedFd<'a>>,
-    /// The directories above it, up to the one that the path is confined to.
+    /// The directories above it, up to the confining one.
     above: Vec<OwnedFd>,
 }
 
@@ -161,13 +159,11 @@ fn openat(at: impl AsFd, name: &[u8], flags: OFlags, mode: Mode) -> io::Result<O
 const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW);
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
-/// The name of procfs among the kernel's file systems.
 const PROC: &str = "proc";
 
-/// Write permission of the group and of others.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// As many as the kernel follows in one path (path_resolution(7)).
+/// The number of links that the kernel follows in one path (path_resolution(7)).
 const MAX_LINKS: u32 = 40;
 
 #[cfg(test)]
@@ -278,7 +274,7 @@ mod tests {
             for (link, by) in [("ours", 0), ("planted", STRANGER)] {
                 symlink("../secret", parent.join(link)).unwrap();
                 lchown(parent.join(link), Some(by), Some(by)).unwrap();
-                // Through a link of ours, too.
+                // A link of ours leads to the link, too.
                 symlink(parent.join(link), parent.join(format!("to-{link}"))).unwrap();
             }
             fs::set_permissions(&parent, fs::Permissions::from_mode(mode)).unwrap();

@@ -1,4 +1,4 @@
-//! Paths as a person types them: relative or absolute, with `~`, through links, or confined to a directory.
+//! Reads paths as a person types them: relative or absolute, with `~`, through links, or confined to a directory.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,9 +15,8 @@ use crate::error::{Context, Result, refusal};
 use crate::kernel_files::KernelFiles;
 use crate::trusted_path;
 
-/// Where typed paths begin.
 pub(crate) struct Typed {
-    /// All paths are beneath this directory; links in it may not lead out of it.
+    /// The directory that confines all paths; links in it may not lead out of it.
     confine: Option<OwnedFd>,
     home: Option<PathBuf>,
     links: LinksOf,
@@ -26,9 +25,9 @@ pub(crate) struct Typed {
 /// Whose links a typed path may lead through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LinksOf {
-    /// As cp and rsync read: whatever the kernel follows.
+    /// Links of anybody, as in cp and rsync when they read.
     Anybody,
-    /// What nobody else can have planted: see [`trusted_path`].
+    /// Only links that nobody else can have planted: see [`trusted_path`].
     Trusted,
 }
 
@@ -41,7 +40,7 @@ impl Typed {
         Ok(Typed { confine, home: home.map(Path::to_path_buf), links: LinksOf::Anybody })
     }
 
-    /// For paths beneath which something is made, changed or taken for a copy: no link of another user leads there.
+    /// For paths beneath which something is made, changed or taken for a copy: no link of another user is followed.
     pub(crate) fn trusted(self) -> Typed {
         Typed { links: LinksOf::Trusted, ..self }
     }
@@ -50,8 +49,8 @@ impl Typed {
         self.confine.is_some()
     }
 
-    /// The path to open: `~` replaced; nothing typed means the starting directory. In a confined tree `/` is its top
-    /// and `~` is an ordinary name.
+    /// The path to open: `~` is replaced, and the empty path is the starting directory. In a confined tree `/` is its
+    /// top and `~` is an ordinary name.
     pub(crate) fn expand(&self, typed: &[u8]) -> Vec<u8> {
         if self.is_confined() {
             let start = typed.iter().position(|&byte| byte != b'/').unwrap_or(typed.len());
@@ -66,7 +65,7 @@ impl Typed {
         }
     }
 
-    /// Opens an expanded path, following links on the way (confined: only those that stay inside).
+    /// Opens an expanded path, following links on the way (if confined, only links that stay inside).
     pub(crate) fn open(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
         if self.links == LinksOf::Trusted {
             let opened = trusted_path::open(self.confine.as_ref().map(AsFd::as_fd), path, flags, Mode::empty())?;
@@ -83,7 +82,7 @@ impl Typed {
     }
 }
 
-/// A file that the command line names, for haul itself: a list, a log, a manifest.
+/// A file that the command line names for haul itself: a list, a log, a manifest.
 #[derive(Debug)]
 pub struct TypedFile {
     directory: OwnedFd,
@@ -91,19 +90,19 @@ pub struct TypedFile {
 }
 
 impl TypedFile {
-    /// Opens it to read. A link of another user is not followed.
+    /// Opens the file to read. A link of another user is not followed.
     pub fn read(path: &Path) -> io::Result<File> {
         let path = path.as_os_str().as_bytes();
         trusted_path::open(None, path, OFlags::RDONLY, Mode::empty()).map(File::from)
     }
 
-    /// Opens it to add to it, or makes it.
+    /// Opens the file to append, or makes it.
     pub fn append(path: &Path) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         trusted_path::open(None, path.as_os_str().as_bytes(), flags, Mode::from_raw_mode(0o666)).map(File::from)
     }
 
-    /// Opens its directory. The file need not exist.
+    /// Opens the directory of the file, which need not exist.
     pub fn find(path: &Path) -> io::Result<TypedFile> {
         let path = path.as_os_str().as_bytes();
         let (parent, name) = parent_and_name(path);
@@ -111,14 +110,14 @@ impl TypedFile {
         Ok(TypedFile { directory, name: name.to_vec() })
     }
 
-    /// A path that leads through the open directory as long as this value lives; `None` without `/proc`.
+    /// A path that leads through the open directory while this value lives; `None` without `/proc`.
     pub fn path(&self) -> Option<PathBuf> {
         let directory = PathBuf::from(format!("/proc/self/fd/{}", self.directory.as_raw_fd()));
         directory.exists().then(|| directory.join(OsStr::from_bytes(&self.name)))
     }
 }
 
-/// Opens a directory that a peer is confined to. The words are for that peer.
+/// Opens a directory that a peer is confined to. The error text is for that peer.
 pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     let opened = beneath::open_root(path).map_err(|error| match error.raw_os_error() {
         Some(code) if code == Errno::LOOP.raw_os_error() => {
@@ -129,13 +128,13 @@ pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     KernelFiles::Refused.checked(opened)
 }
 
-/// True when the path can only mean a directory, and so its contents: it ends in `/`, `.` or `..`.
+/// Whether the path can only mean a directory, and so its contents: it ends in `/`, `.` or `..`.
 pub(crate) fn means_contents(path: &[u8]) -> bool {
     let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     matches!(last, b"" | b"." | b"..")
 }
 
-/// The directory that holds the last component, and that component. Only for paths that do not mean contents.
+/// The parent and the last component. Only for paths that do not mean contents.
 pub(crate) fn parent_and_name(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(0) => (b"/", &path[1..]),

@@ -1,11 +1,11 @@
-//! Walks the sources and yields what is to be copied, depth first and sorted, directory before content.
+//! Walks the sources and yields the entries to copy, depth first and sorted, directory before content.
 //!
 //! Open a directory -> read its names -> for each, look at it relative to the open directory -> yield it -> enter it.
-//! Every step uses an open directory, so nobody can redirect a path between two steps. Memory is bounded by the names
-//! of the directories on the way down, descriptors by [`MAX_OPEN_DIRS`](crate::limits::MAX_OPEN_DIRS).
+//! So nobody can redirect a path between two steps. Memory is bounded by the names of the directories on the way down,
+//! descriptors by [`MAX_OPEN_DIRS`](crate::limits::MAX_OPEN_DIRS).
 //!
-//! Sources that meet in one directory are walked as one. If several sources have a name, the first source's entry
-//! counts, as with rsync. But a directory wins over a file, and directories of one name are merged.
+//! Sources that meet in one directory are walked as one. If several have a name, the first source's entry counts, as in
+//! rsync. But a directory wins over a file, and directories of one name are merged.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use crate::at::{self, At};
 use crate::attributes::{self, Namespaces, Place};
+use crate::duplicates::Duplicates;
 use crate::error::{StoreError, is_missing, refusal};
 use crate::files_from::{Extent, FileList, Range};
 use crate::filter::{Asks, DirectoryRules, Filter};
@@ -36,12 +37,12 @@ use crate::walk_options::WalkOptions;
 pub struct Walk {
     set: Arc<SourceSet>,
     filter: Filter,
-    /// Of merge files down to where the walk is.
+    /// The rules of merge files down to the walk's place.
     directory_rules: DirectoryRules,
     list: Option<Arc<FileList>>,
     namespaces: Namespaces,
     hard_links: Option<HardLinks>,
-    /// The warning was given that further hard links are copied as separate files.
+    /// Whether the warning was given that further hard links are copied as separate files.
     told_forgotten: bool,
     one_file_system: bool,
     dirs: bool,
@@ -49,16 +50,14 @@ pub struct Walk {
     devices: bool,
     specials: bool,
     listing_only: bool,
-    /// Of each file system that was met, by its device number, whether it keeps times of changes.
+    /// Whether each file system, by its device number, keeps times of changes.
     change_times: HashMap<u64, bool>,
     has_begun: bool,
-    /// Directories from the root down to where the walk is.
     stack: Stack,
-    /// Target path of the directory on top of the stack.
+    /// The target path of the directory on top of the stack.
     path: Vec<u8>,
-    /// Found, but not yet taken.
     pending: VecDeque<Found>,
-    duplicates: u64,
+    duplicates: Duplicates,
 }
 
 impl Iterator for Walk {
@@ -111,7 +110,7 @@ impl Walk {
             stack: Stack::default(),
             path: Vec::new(),
             pending: VecDeque::new(),
-            duplicates: 0,
+            duplicates: Duplicates::default(),
         };
         if let Some(list) = options.files_from {
             walk.take_list(list);
@@ -119,12 +118,12 @@ impl Walk {
         walk
     }
 
-    /// Entries left out so far because an earlier source has their names.
-    pub fn duplicates(&self) -> u64 {
-        self.duplicates
+    /// See [`ItemSource::duplicates`](crate::ItemSource::duplicates).
+    pub fn duplicates(&self) -> &Duplicates {
+        &self.duplicates
     }
 
-    /// Which share of the names was visited so far. A list of files says nothing about it.
+    /// The share of the names visited so far. A list of files does not tell it.
     pub fn share(&self) -> Option<f64> {
         let knows = self.has_begun && self.list.is_none();
         knows.then(|| self.stack.share())
@@ -139,15 +138,15 @@ impl Walk {
         self.list = Some(list);
     }
 
-    /// The root of the target: what all sources have there.
+    /// Enters the root of the target, with all that the sources have there.
     fn begin(&mut self) {
         let set = Arc::clone(&self.set);
         let numbered = || (0u32..).zip(&set.sources);
-        // As with rsync, listed paths are relative to the source whether or not it was typed with a slash.
+        // As in rsync, listed paths are relative to the source whether or not it was typed with a slash.
         let is_root = |source: &Source| source.name.is_empty() || self.list.is_some();
         let mut roots: Vec<Directory> = Vec::new();
         for (number, source) in numbered().filter(|(_, source)| is_root(source)) {
-            // A source that is named twice is one.
+            // A source named twice is one.
             if roots.iter().all(|root| !root.seen.is_same_inode(&source.stat)) {
                 let opened = at::open_by_path(&set, number, b"", Extent::All);
                 roots.push(Directory { source: number, seen: source.stat.clone(), opened });
@@ -205,17 +204,21 @@ impl Walk {
         }
     }
 
-    /// Looks at one name of the directory on top of the stack in all sources, and yields the entry that counts.
+    /// Looks at one name of the top directory in all sources, and yields the entry that counts.
     fn visit(&mut self, name: &[u8], wanted: Wanted) {
         let path = join(&self.path, name);
         self.read_merge_files(&path, &wanted);
         if self.set.target.get().is_some_and(|target| target == name) {
             let error = StoreError::new("copy", &self.path, refusal(io::ErrorKind::InvalidInput, IS_THE_TARGET));
             self.pending.push_back(Found::Failed { path: self.path.clone(), error, hides: Hidden::Anything });
-            return;
+            // What is copied would else be found here, and copied again, without end.
+            if let Some(frame) = self.stack.top() {
+                frame.complete = false;
+            }
+            return self.leave();
         }
         if parse_haul_name(name).is_some() {
-            // Its type is unknown, but a rule may exclude it by its name.
+            // The type is unknown, but a rule may exclude it by its name.
             if self.filtered(&path, false, &wanted) > Extent::Nothing {
                 let error = StoreError::new("copy", &path, refusal(io::ErrorKind::InvalidInput, CALLED_LIKE_A_PART));
                 self.pending.push_back(Found::Failed { path, error, hides: Hidden::Nothing });
@@ -228,7 +231,7 @@ impl Walk {
         let mut extent = wanted.extent;
         let mut crosses = false;
         for &(source, hint) in &wanted.sources {
-            // The directory told the type: what the filter excludes need not be looked at.
+            // With the type from the directory, excluded entries need not be looked at.
             let known = match hint {
                 Hint::Directory => Some(true),
                 Hint::Other => Some(false),
@@ -241,7 +244,9 @@ impl Walk {
                 continue;
             }
             if known == Some(false) && (self.listing_only || file.is_some()) {
-                self.duplicates += u64::from(file.is_some());
+                if file.is_some() {
+                    self.duplicates.add(&path);
+                }
                 continue;
             }
             let dir = match self.dir(source) {
@@ -262,7 +267,7 @@ impl Walk {
                     self.fail("look at", path.clone(), refusal(io::ErrorKind::NotFound, error));
                     continue;
                 }
-                // As in rsync, what is excluded by its name may lead nowhere.
+                // As in rsync, an entry excluded by its name may lead nowhere.
                 Err(_) if self.filtered(&path, false, &wanted) == Extent::Nothing => continue,
                 Err(error) => {
                     self.fail("look at", path.clone(), error);
@@ -276,7 +281,8 @@ impl Walk {
             }
             if !is_dir {
                 match &file {
-                    Some((_, _, first)) => self.duplicates += u64::from(!first.is_same_inode(&stat)),
+                    Some((_, _, first)) if first.is_same_inode(&stat) => {}
+                    Some(_) => self.duplicates.add(&path),
                     None => file = Some((source, dir, stat)),
                 }
             } else if directories.iter().all(|directory| !directory.seen.is_same_inode(&stat)) {
@@ -291,7 +297,7 @@ impl Walk {
         match file {
             _ if !directories.is_empty() => {
                 if file.is_some() {
-                    self.duplicates += 1;
+                    self.duplicates.add(&path);
                     let why = "is a directory in another source, which is copied instead".to_string();
                     self.pending.push_back(Found::Skipped { path: path.clone(), why });
                 }
@@ -324,28 +330,28 @@ impl Walk {
         if wanted.beneath.is_some() { Extent::OnTheWay } else { Extent::Nothing }
     }
 
-    /// Reads the merge files of the directory in which `path` stands, and of those above, unless they were read before.
-    /// If several sources meet there, the first one's count.
+    /// Reads the merge files of the directory of `path` and of those above, unless they were read before. If several
+    /// sources meet there, those of the first one count.
     fn read_merge_files(&mut self, path: &[u8], wanted: &Wanted) {
         let Some(&(number, _)) = wanted.sources.first() else { return };
         let (set, has_list) = (Arc::clone(&self.set), self.list.is_some());
         let mut read = |path: &[u8]| {
             let Source { name, is_dir, .. } = set.source(number);
             let is_beneath = path.strip_prefix(&name[..]).is_some_and(|rest| rest.starts_with(b"/"));
-            // The parent of what was named is not looked into.
+            // The parent of a named entry is not searched.
             if !(has_list || name.is_empty() || (*is_dir && is_beneath)) {
                 return Ok(None);
             }
             set.read_merge_file(number, source_path(&set, has_list, number, path))
         };
         let mut wrong = Vec::new();
-        self.directory_rules.go_to(&self.filter, path, &mut read, &mut |path, why| wrong.push((path, why)));
+        self.directory_rules
+            .go_to(self.filter.merge_files(), path, &mut read, &mut |path, why| wrong.push((path, why)));
         for (path, why) in wrong {
             self.fail("use the rules of", path, why);
         }
     }
 
-    /// Yields a file, a link, or a skipped special file.
     fn yield_file(&mut self, at: At<'_>, path: &[u8], stat: Stat) {
         let path = path.to_vec();
         match &stat.kind {
@@ -401,7 +407,6 @@ impl Walk {
         self.pending.push_back(Found::Skipped { path, why });
     }
 
-    /// Which one it is, if that kind is asked for.
     fn special(&self, at: At<'_>) -> io::Result<Option<Special>> {
         let found = Special::of_name(at.dir, at.name, at.set.links != SourceLinks::Copied)?;
         Ok(found.filter(|found| if found.is_device() { self.devices } else { self.specials }))
@@ -451,13 +456,13 @@ impl Walk {
         let source_path = source_path(&set, self.list.is_some(), source, &self.path).to_vec();
         let (path, kind) = (self.path.clone(), EntryKind::Directory);
         let entry = FoundEntry { source, path, source_path, stat, tells_changes: true, kind, xattrs };
-        // What stands at the target beneath a mount point of the source stays.
+        // An entry at the target beneath a mount point of the source stays.
         let stays_if_empty = || extent == Extent::Itself && self.one_file_system || self.is_protected();
         let is_pruned = self.prunes && !self.path.is_empty() && !stays_if_empty();
         let mut unannounced = vec![Found::Entry(entry)];
         if let Some(error) = unread {
-            // Follows directly after the directory's entry, so that the target keeps its own attributes. All names were
-            // seen.
+            // The failure follows directly after the directory's entry, so that the target keeps its own attributes.
+            // All names were seen.
             let error = StoreError::new(READ_ATTRIBUTES, self.shown_path(&set, source), error);
             unannounced.push(Found::Failed { path: self.path.clone(), error, hides: Hidden::Nothing });
         }
@@ -475,8 +480,8 @@ impl Walk {
             }
             names.sort();
         }
-        // Its own name was seen, so the directory above may still be complete. With a list, only a directory counts as
-        // complete that is listed with all beneath it.
+        // The directory's own name was seen, so the directory above may still be complete. With a list, a directory is
+        // complete only if it is listed with all beneath it.
         let is_listed_whole = extent == Extent::All || (extent == Extent::Entries && self.list.is_none());
         let complete = failures.is_empty() && is_listed_whole;
         for (source, error) in failures {
@@ -490,7 +495,7 @@ impl Walk {
         self.stack.push(Frame { layers, listed, extent, unannounced, path_bytes, complete, ..Frame::of(names) });
     }
 
-    /// As with rsync, a directory that a rule protects at the target is made there, even if it is empty.
+    /// As in rsync, a directory that a rule protects at the target is made there, even if empty.
     fn is_protected(&self) -> bool {
         !self.filter.selects_in(&self.directory_rules, Asks::Receiver { is_beneath_deleted: false }, &self.path, true)
     }
@@ -511,8 +516,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The directory on top of the stack as a source has it. A source that was named itself stands in the directory
-    /// that holds it.
+    /// The top directory as a source has it. A source that was named itself stands in its parent.
     fn dir(&mut self, source: u32) -> io::Result<Arc<OwnedFd>> {
         let source_path = source_path(&self.set, self.list.is_some(), source, &self.path);
         let layer = self.stack.dir(&self.set, source, source_path);
@@ -523,12 +527,12 @@ impl Walk {
         At { set, source, dir: dir.as_fd(), name, source_path: source_path(set, self.list.is_some(), source, path) }
     }
 
-    /// The directory at `self.path` as messages show it: the root is shown as it was typed.
+    /// The directory at `self.path` for messages: the root as it was typed.
     fn shown_path<'a>(&'a self, set: &'a SourceSet, source: u32) -> &'a [u8] {
         if self.path.is_empty() { &set.source(source).typed } else { &self.path }
     }
 
-    /// A file, or another name of one that the walk yielded before.
+    /// The kind for a file, or for another name of a file that the walk yielded before.
     fn file_or_link(&mut self, at: At<'_>, path: &[u8], stat: &Stat) -> EntryKind {
         let Some(links) = &mut self.hard_links else { return EntryKind::File { further_names: 0 } };
         match links.note(at, path, stat) {
@@ -545,8 +549,8 @@ impl Walk {
         EntryKind::File { further_names: 0 }
     }
 
-    /// A change time later than the modification time is real. Otherwise the file system is asked once whether it keeps
-    /// change times.
+    /// Whether the file system keeps a change time. A change time later than the modification time proves it; otherwise
+    /// the file system is asked once.
     fn tells_changes(&mut self, at: At<'_>, stat: &Stat) -> bool {
         if stat.version.changed() > stat.mtime {
             return true;
@@ -581,7 +585,8 @@ const READ_ATTRIBUTES: &str = "read the attributes of";
 const CALLED_LIKE_A_PART: &str = "it is called like an unfinished file of haul; if a copy left it, run that one again or remove it, else rename it; \
     --exclude '.haul-*' leaves it out";
 
-const IS_THE_TARGET: &str = "it is the target itself, by another way (sshfs, bindfs, NFS): choose a target outside of the source, or exclude it";
+const IS_THE_TARGET: &str =
+    "it is the target itself: choose a target outside of the source, or leave it out with --exclude";
 
 const LISTED_BEYOND_LINK: &str = "it is a symbolic link, and the list names what lies beyond it; -L follows links";
 

@@ -1,14 +1,14 @@
-//! What a walk is asked for.
+//! The options of a walk.
 
 use std::sync::Arc;
 
 use crate::files_from::FileList;
 use crate::filter::Filter;
 
-/// Options of a walk.
+/// The options of a walk.
 #[derive(Debug, Default)]
 pub struct WalkOptions {
-    /// Which entries are wanted; it sees paths relative to the target.
+    /// The rules that decide which entries are wanted; they see paths relative to the target.
     pub filter: Filter,
     /// Only these paths beneath the one source directory, and the directories that lead to them.
     pub files_from: Option<Arc<FileList>>,
@@ -18,12 +18,13 @@ pub struct WalkOptions {
     pub xattrs: bool,
     /// Read ACLs.
     pub acls: bool,
-    /// List no directory of another file system than that of its source. It is yielded, and its end is incomplete: what
-    /// stands in its place at the target stays.
+    /// List only directories on the file system of their source. Others are yielded with an incomplete end, so the
+    /// target's entries there stay.
     pub one_file_system: bool,
-    /// Directories come without their content, but for sources that mean the contents of a directory.
+    /// Yield directories without their content, except sources that mean the contents of a directory.
     pub dirs: bool,
-    /// Yield no directory in which nothing is yielded, but for the root and for what a rule protects at the target.
+    /// Yield no directory in which nothing is yielded, except the root and directories that a rule protects at the
+    /// target.
     pub prune_empty_dirs: bool,
     /// Yield devices; else they are skipped.
     pub devices: bool,

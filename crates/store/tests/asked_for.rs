@@ -12,7 +12,6 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// The entries of a tree.
 #[derive(Clone, Debug)]
 enum Made {
     File,
@@ -50,14 +49,14 @@ fn rule() -> impl Strategy<Value = (bool, Vec<u8>)> {
     (any::<bool>(), select(patterns).prop_map(|pattern| pattern.as_bytes().to_vec()))
 }
 
-/// Makes what can be made; what stands in the way of something else stays.
+/// Makes the entries that can be made; an entry in the way of another stays.
 fn make(top: &Path, tree: &[(String, Made)]) {
     for (path, made) in tree {
         let path = top.join(path);
         if fs::create_dir_all(path.parent().unwrap()).is_err() {
             continue;
         }
-        // Each may fail: a name comes twice.
+        // Each may fail, because a name can come twice.
         let _ = match made {
             Made::File => fs::write(&path, "data"),
             Made::Directory => fs::create_dir(&path),
@@ -82,7 +81,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         make(dir.path(), &tree);
-        // A daemon's paths are beneath its root; those of an agent may be anywhere.
+        // A daemon's paths are beneath its root; an agent's may be anywhere.
         let top = if confined { Vec::new() } else { [dir.path().as_os_str().as_bytes(), b"/"].concat() };
         let typed = if list.is_some() { vec![String::new()] } else { typed };
         let typed: Vec<Vec<u8>> = typed.iter().map(|source| [&top, source.as_bytes()].concat()).collect();

@@ -1,4 +1,4 @@
-//! Which attributes travel, and what they need to be set.
+//! Which attributes are copied, and the rights that setting them needs.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
@@ -9,7 +9,7 @@ use haul_sys::condition::unmet;
 use haul_sys::{process, xattr};
 
 const NAME: &[u8] = b"security.capability";
-/// `cap_net_raw=ep`: revision 2 with the effective flag, and bit 13 of what is permitted (capabilities(7),
+/// `cap_net_raw=ep`: revision 2 with the effective flag, and bit 13 of the permitted set (capabilities(7),
 /// `linux/capability.h`).
 const RAW_SOCKETS: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
@@ -26,7 +26,7 @@ fn a_capability_of_a_program_travels_with_its_owner_only() {
     if xattr::set(File::open(dir.path().join("probe")).unwrap().as_fd(), NAME, &RAW_SOCKETS).is_err() {
         return unmet("the file system of the temporary directory has no capabilities of files");
     }
-    // The same for what stands there and for what is new.
+    // An existing and a new entry get the same.
     let take = |owner: Option<u32>, attributes: Vec<(Vec<u8>, Vec<u8>)>| {
         let meta = Metadata { owner, group: owner, xattrs: Some(attributes), ..Default::default() };
         tree.set_metadata(b"stands", &meta).unwrap();
@@ -38,7 +38,7 @@ fn a_capability_of_a_program_travels_with_its_owner_only() {
     assert_eq!(take(None, sent()), [None, None]);
     let given = Some(RAW_SOCKETS.to_vec());
     assert_eq!(take(Some(12_345), sent()), [given.clone(), given.clone()]);
-    // And what the target gave it stays, unless the owner comes, too.
+    // The target's own attributes stay, unless the owner comes, too.
     assert_eq!(take(None, Vec::new()), [given, None]);
     assert_eq!(take(Some(12_345), Vec::new()), [None, None]);
 }

@@ -20,7 +20,7 @@ fn on_disk(directory: &Path, name: &[u8]) -> std::path::PathBuf {
     directory.join(OsStr::from_bytes(name))
 }
 
-/// A job that has written `d/a`. Each case has a tree of its own: a number of an inode that somebody has freed comes again.
+/// A job that has written `d/a`. Each case has its own tree, because a freed inode number comes again.
 fn begun() -> (tempfile::TempDir, LocalTree) {
     let (dir, tree) = setup();
     tree.make_dir(b"d").unwrap();
@@ -46,7 +46,7 @@ fn a_directory_that_is_written_into_is_not_replaced_unseen() {
     assert!(!tree.delete_extraneous(b"d", &SourceNames::default(), &|_, _| false, false, &mut |_, _| ()).is_empty());
     assert!(tree.leave(b"d").unwrap_err().to_string().contains("another directory stands there"));
 
-    // An open directory that was removed is of no use, and the new one is not the job's.
+    // An open directory that was removed is useless, and the new one is not the job's.
     let (dir, tree) = begun();
     let directory = dir.path().join("root/d");
     fs::remove_dir_all(&directory).unwrap();
@@ -64,7 +64,7 @@ fn a_directory_that_is_written_into_is_not_replaced_unseen() {
 #[test]
 fn names_that_were_made_to_have_one_hash_are_two_for_a_deletion() {
     let (dir, tree) = setup();
-    // The same 64 bits by FNV-1a.
+    // Both have the same FNV-1a hash of 64 bits.
     let (one, other) = ("8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ");
     for name in [one, other] {
         fs::write(dir.path().join("root").join(name), name).unwrap();

@@ -5,15 +5,17 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use haul_store::{LocalTree, Metadata, TargetOptions, Time};
+use haul_store::{LocalTree, MayStay, Metadata, TargetOptions, Time};
 
 const META: Metadata = Metadata {
     mode: Some(0o640),
+    mode_if_new: None,
     mtime: Some(Time { s: 1_000_000_000, ns: 5 }),
     special_bits: false,
     owner: None,
     group: None,
     xattrs: None,
+    may_stay: MayStay { mode: false, mtime: false },
 };
 
 fn tree(dir: &Path) -> LocalTree {
@@ -27,7 +29,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// What is left behind as by a kill: nothing is discarded.
+/// Leaves what a kill would leave: nothing is discarded.
 fn write(tree: &LocalTree, path: &[u8], data: &[u8]) -> haul_store::Part {
     let part = tree.new_part(path, false).unwrap();
     part.write_at(data, 0).unwrap();
@@ -114,7 +116,7 @@ fn a_file_that_cannot_wait_has_no_other_version_named() {
     drop(first);
     let second = tree(dir.path());
     second.delay_names(b".~tmp~").unwrap();
-    // What waits there is taken for another entry of this copy, so nothing replaces it.
+    // The waiting file counts as another entry of this copy, so nothing replaces it.
     second.keep(&second.delayed(b"file").unwrap(), b"FILE");
     let part = write(&second, b"file", b"of now");
     assert!(part.commit(&META, true).unwrap_err().is_twin());

@@ -1,4 +1,4 @@
-//! Somebody swaps a directory of the target for a link that leads out, again and again, while the tree is written.
+//! An attacker swaps a directory of the target for a link that leads out, again and again, while the tree is written.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,21 +15,20 @@ use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Verdict, watch_this_thread};
 use rustix::io::Errno;
 
-/// Each operation is tried so often at least, and until it has met both: the directory and the link.
+/// Each operation is tried at least this often, and until it has met both the directory and the link.
 const ROUNDS: u32 = 300;
 
-/// Half the time the name is a directory or a link, so that both are met within a second; a machine that stands still
+/// The name is a directory half the time and a link half the time, so both are met within a second; a stalled machine
 /// takes longer.
 const MEET_LIMIT: Duration = Duration::from_secs(120);
 
 const OLD: Time = Time { s: 1_000_000_000, ns: 123_456_789 };
 
-/// The obstacle that an operation met.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Met {
     Directory,
     Link,
-    /// The attacker was between two steps.
+    /// The name was missing, because the attacker was between two steps.
     Nothing,
 }
 
@@ -55,13 +54,14 @@ fn full() -> Metadata {
         owner: Some(65_534),
         group: Some(65_534),
         xattrs,
+        ..Metadata::default()
     }
 }
 
 const ACL: &[u8] = b"system.posix_acl_access";
 
-/// As the kernel takes it (`linux/posix_acl_xattr.h`): a version, then tag, rights and id of each entry. User 65534 may
-/// do all.
+/// An ACL in the kernel's form (`linux/posix_acl_xattr.h`): a version, then tag, rights and id of each entry. User
+/// 65534 may do all.
 fn acl() -> Vec<u8> {
     const NOBODY: u32 = u32::MAX;
     let entries: [(u16, u32); 5] = [(0x01, NOBODY), (0x02, 65_534), (0x04, NOBODY), (0x10, NOBODY), (0x20, NOBODY)];
@@ -69,10 +69,9 @@ fn acl() -> Vec<u8> {
     [2u32.to_le_bytes().to_vec(), entries.map(entry).concat()].concat()
 }
 
-/// Its name, and what is tried.
 type Operation = (&'static str, fn(&LocalTree) -> Met);
 
-/// `a/stays` and `a/sub` are there, in the directory and in what the link leads to; `own` is in the root.
+/// `a/stays` and `a/sub` exist in the directory and in the link's target; `own` is in the root.
 const OPERATIONS: [Operation; 16] = [
     ("make_dir", |tree| met(&tree.make_dir(b"a/made"))),
     ("make_dir further down", |tree| met(&tree.make_dir(b"a/sub/made"))),
@@ -108,13 +107,13 @@ const PRECIOUS: &[u8] = b"precious";
 fn write(tree: &LocalTree, path: &[u8], inplace: bool) -> Met {
     let part = tree.new_part(path, inplace);
     if let Ok(part) = &part {
-        // It is written where it was opened, whatever its name leads to by now.
+        // The part is written where it was opened, whatever its name leads to by now.
         let _ = part.write_at(b"x", 0).and_then(|()| part.commit(&full(), false));
     }
     met(&part)
 }
 
-/// All that anybody could change there. The time of the last change of an inode tells also of what was undone.
+/// All that anybody could change there. The change time of an inode also reveals a change that was undone.
 fn state(outside: &Path) -> Vec<String> {
     let mut paths = vec![outside.to_owned()];
     for dir in [outside.to_owned(), outside.join("sub")] {
@@ -145,7 +144,7 @@ fn a_racing_attacker_gets_nothing_outside() {
     race(|operations| Some(operations()));
 }
 
-/// Kernels before 5.6, and filters of containers.
+/// Kernels before 5.6 and filters of containers lack openat2.
 #[test]
 fn a_racing_attacker_gets_nothing_outside_where_paths_are_walked_name_by_name() {
     race(|operations| {
@@ -178,7 +177,7 @@ fn a_racing_attacker_gets_nothing_outside_where_paths_are_walked_name_by_name() 
 
 type Seen = BTreeMap<(&'static str, Met), u32>;
 
-/// `run` runs the operations; `None` where it cannot.
+/// `run` runs the operations; `None` if it cannot.
 fn race(run: impl FnOnce(&(dyn Fn() -> Seen + Sync)) -> Option<Seen>) {
     let dir = tempfile::tempdir().unwrap();
     let (root, outside) = (dir.path().join("root"), dir.path().join("outside"));
@@ -228,7 +227,7 @@ fn race(run: impl FnOnce(&(dyn Fn() -> Seen + Sync)) -> Option<Seen>) {
                 let _ = fs::rename(at("hidden"), at("a"));
             }
         });
-        // The attacker ends with this, also when something here panics.
+        // This stops the attacker, also after a panic.
         let _stop = StopAtEnd(&stop);
         run(&operations)
     });

@@ -1,5 +1,5 @@
-//! Include and exclude rules select what rsync selects: generated patterns over a tree whose names are awkward, against
-//! the real rsync.
+//! Include and exclude rules select what rsync selects: generated patterns over a tree with awkward names, against the
+//! real rsync.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ const FILES: [&str; 24] = [
     "e/d/f", "e/e/f", "e/ab/f", "ab/f", "ab/d/g", "x/y/z/f", "x/y/z/a*", "x/a\\b/g", "é/f",
 ];
 
-/// How many generated lists of rules are compared with rsync; `HAUL_RSYNC_CASES` asks for more.
+/// Generated lists of rules to compare with rsync; `HAUL_RSYNC_CASES` asks for more.
 const CASES: usize = 100;
 
 fn piece() -> impl Strategy<Value = &'static str> {
@@ -79,7 +79,6 @@ fn make_tree(top: &Path) {
     }
 }
 
-/// The entries that rsync would bring of `top`.
 fn by_rsync(top: &Path, rules: &[(bool, String)]) -> BTreeSet<Vec<u8>> {
     let mut command = Command::new("rsync");
     command.args(["-rn", "-8", "--out-format=%n"]);

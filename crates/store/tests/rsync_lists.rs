@@ -15,7 +15,7 @@ use proptest::sample::select;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-/// How many generated lists are compared with rsync; `HAUL_RSYNC_CASES` asks for more.
+/// Generated lists to compare with rsync; `HAUL_RSYNC_CASES` asks for more.
 const CASES: usize = 60;
 
 const FILES: [&str; 9] = ["a/f", "a/b/g", "a/b/deep/h", "a-b/f", "d/i", "d/sub/j", "d/sub/x/k", "top", "#c"];
@@ -59,7 +59,7 @@ fn listed() -> impl Strategy<Value = String> {
         "./missing",
     ];
     let plain = (select(paths), select(vec!["", "", "/", "/."])).prop_map(|(path, end)| format!("{path}{end}"));
-    // rsync takes a file with a slash behind it for a file, and a link for what it leads to.
+    // rsync takes a file with a slash behind it for a file, and a link for its target.
     let plain = plain.prop_filter("a directory", |path| !path.contains("top/") && !path.contains("link/"));
     prop_oneof![12 => plain, 1 => select(vec!["./", ".", "/"]).prop_map(str::to_owned)]
 }
@@ -75,12 +75,12 @@ struct Case {
     recursive: bool,
 }
 
-/// The entries that come, directories with a slash, and whether something failed.
+/// The copied entries, directories with a slash, and whether something failed.
 type Brought = (BTreeSet<String>, bool);
 
 fn by_rsync(top: &Path, case: &Case) -> Brought {
     let list = top.join("../list");
-    // rsync takes a name with `#` in front for a comment, also between NUL bytes. To haul it is a name there.
+    // rsync takes a name with a leading `#` for a comment, also between NUL bytes. To haul it is a name there.
     let paths: Vec<_> = case.paths.iter().map(|path| path.replacen('#', "//#", 1)).collect();
     fs::write(&list, paths.join("\0")).unwrap();
     let mut command = Command::new("rsync");

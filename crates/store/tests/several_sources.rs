@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use haul_store::{EntryKind, Filter, Found, Hidden, ResolveOptions, SourceSet, WalkOptions, printable};
 
-/// A directory with these files, each with its own path as its contents; what ends in a slash is an empty directory.
+/// Makes a directory with these files, each with its own path as content; a path that ends in a slash is an empty
+/// directory.
 fn with(paths: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for path in paths {
@@ -26,7 +27,7 @@ fn set(dir: &Path, sources: &[&str], options: &ResolveOptions) -> Arc<SourceSet>
     Arc::new(SourceSet::resolve(&sources.iter().map(path).collect::<Vec<_>>(), options).unwrap())
 }
 
-/// `d` directory, `f` file with what it holds, `l` link, `h` further name, `.` end (`!` incomplete), `s` skipped, `x`
+/// `d` directory, `f` file with its content, `l` link, `h` further name, `.` end (`!` incomplete), `s` skipped, `x`
 /// failed.
 fn found(set: &Arc<SourceSet>, options: WalkOptions) -> (Vec<String>, u64) {
     let mut walk = set.walk(options);
@@ -49,7 +50,7 @@ fn found(set: &Arc<SourceSet>, options: WalkOptions) -> (Vec<String>, u64) {
         Found::Skipped { path, .. } => format!("s {}", printable(&path)),
         Found::Failed { path, hides, .. } => format!("x {} {hides:?}", printable(&path)),
     });
-    (lines.collect(), walk.duplicates())
+    (lines.collect(), walk.duplicates().count())
 }
 
 #[track_caller]
@@ -109,7 +110,7 @@ fn a_source_that_is_named_twice_or_lies_in_another_is_walked_once() {
         check(dir.path(), sources, &expected, 0);
     }
     check(dir.path(), &["a", "a"], &["d a", "f a/g a/g", "d a/s", "f a/s/f a/s/f", ". a/s", ". a"], 0);
-    // Its contents meet it one level higher, which is something else.
+    // The contents meet the other source one level higher, so other entries meet.
     check(dir.path(), &["a/", "a/s/"], &["d ", "f f a/s/f", "f g a/g", "d s", "f s/f a/s/f", ". s", ". "], 0);
 }
 
@@ -118,7 +119,7 @@ fn a_directory_may_come_twice_on_the_way_down_when_two_sources_lead_there() {
     let dir = with(&["a/s/s/f"]);
     let expected = ["d ", "d s", "f s/f a/s/s/f", "d s/s", "f s/s/f a/s/s/f", ". s/s", ". s", ". "];
     check(dir.path(), &["a/", "a/s/"], &expected, 0);
-    // What contains itself through a link is no such thing.
+    // A directory that contains itself through a link is not merged.
     symlink(".", dir.path().join("a/loop")).unwrap();
     let follow = ResolveOptions { follow_links: true, ..ResolveOptions::default() };
     let (lines, _) = found(&set(dir.path(), &["a/s/", "a/"], &follow), WalkOptions::default());

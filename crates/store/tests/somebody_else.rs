@@ -1,4 +1,4 @@
-//! Somebody else who may write into the target: puts other things in the place of what is written, or moves the target.
+//! Another user with write access to the target replaces files while they are written, or moves the target.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Scenarios of reading: resolving what was typed, walking it, opening its files.
+//! Scenarios of reading: resolving typed paths, walking them, opening their files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -56,7 +56,7 @@ fn tree() -> tempfile::TempDir {
     dir
 }
 
-/// For whoever waits: how much of a tree lies behind a walk, when only its names are known.
+/// A user who waits wants to know how much of a tree lies behind the walk, when only its names are known.
 #[test]
 fn a_walk_of_directories_of_one_size_knows_its_share_at_each_file() {
     const EACH: usize = 10;
@@ -168,7 +168,7 @@ fn a_list_selects_paths_and_the_directories_that_lead_to_them() {
     let files_from = Some(Arc::new(FileList::of(["b/inner", "./a.txt", "missing"]).unwrap()));
     let set = resolve(&[dir.path().join("top")], &ResolveOptions::default());
     let found = lines(&set, WalkOptions { files_from, ..Default::default() });
-    // As in rsync: a listed directory is the directory alone, and the source directory comes for the sake of the dot.
+    // As in rsync: a listed directory comes alone, and the source directory comes because of the dot.
     assert_eq!(found, ["d ", "f a.txt", "d b", "d b/inner", "! b/inner", "! b", "x missing", "! "]);
     let files_from = Some(Arc::new(FileList::of(["b/inner/", "a.txt"]).unwrap()));
     let found = lines(&set, WalkOptions { files_from, ..Default::default() });
@@ -271,7 +271,7 @@ fn a_name_that_looks_like_a_wildcard_counts_and_so_does_what_it_matches() {
     assert_eq!(found("top/*.txt", &options), ["f *.txt", "f [a].txt", "f a.txt"]);
     assert_eq!(found("top/[a].txt", &options), ["f [a].txt", "f a.txt"], "which does not match itself");
     assert_eq!(found("top/\\*.txt", &options), ["f *.txt"], "where only that is meant");
-    // A shell has expanded what was typed here.
+    // A shell has expanded the wildcards here.
     assert_eq!(found("top/*.txt", &ResolveOptions::default()), ["f *.txt"]);
 }
 
@@ -309,7 +309,7 @@ fn trees_deeper_than_open_directories_and_paths_longer_than_the_kernel_takes() {
     let mut at = rustix::fs::open(dir.path(), rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
     for _ in 0..300 {
         rustix::fs::mkdirat(&at, name, rustix::fs::Mode::RWXU).unwrap();
-        // A file after the directory, so that the walk must come back to each level.
+        // A file after the directory makes the walk come back to each level.
         let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
         rustix::fs::openat(&at, "file", flags, rustix::fs::Mode::RUSR).unwrap();
         at = rustix::fs::openat(&at, name, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
@@ -354,7 +354,7 @@ fn links_in_the_tree_lead_nowhere_unless_followed() {
     assert!(set.open(0, b"b").is_err());
     assert!(set.open(0, b"b/x.o").is_ok());
     assert!(set.open(1, b"b/x.o").is_err());
-    // A directory that was replaced by a link after it was found.
+    // A directory is replaced by a link after it was found.
     fs::rename(top.join("empty"), top.join("was-empty")).unwrap();
     symlink(&secret, top.join("empty")).unwrap();
     assert!(set.open(0, b"empty/key").is_err());
@@ -394,7 +394,6 @@ fn a_typed_link_is_copied_as_a_link_unless_a_slash_follows() {
     let set = resolve(&[dir.path().join("short")], &follow);
     assert_eq!(lines(&set, WalkOptions::default()), ["f short"]);
     assert!(set.open(0, b"short").is_ok());
-    // A single file gives no right to its neighbours.
     assert!(set.open(0, b"top/a.txt").is_err());
 }
 
@@ -419,7 +418,7 @@ fn a_file_that_grows_while_its_names_are_found_keeps_them() {
     let top = dir.path().join("top");
     fs::hard_link(top.join("a.txt"), top.join("b/again")).unwrap();
     fs::hard_link(top.join("a.txt"), top.join("z")).unwrap();
-    // Also where a path at the target is another one than at the source.
+    // The path at the target may differ from the path at the source.
     for source in [top.clone(), top.join("")] {
         let set = resolve(&[source], &ResolveOptions::default());
         let mut linked = 0;
@@ -446,8 +445,8 @@ fn attributes_are_read_when_asked_for() {
     assert_eq!(read(false), []);
 }
 
-/// What a walk finds while the call about `name`, in whatever directory, fails with `errno`. `None` where the host does
-/// not let us watch.
+/// The steps of a walk while the call about `name`, in any directory, fails with `errno`. `None` if the host does not
+/// permit tracing.
 fn lines_while_failing(set: &Arc<SourceSet>, call: Call, name: &str, errno: Errno) -> Option<Vec<String>> {
     let set = Arc::clone(set);
     let (sender, receiver) = channel();
@@ -475,7 +474,7 @@ fn lines_while_failing(set: &Arc<SourceSet>, call: Call, name: &str, errno: Errn
 fn an_unreadable_directory_ends_incomplete() {
     let dir = tree();
     let set = resolve(&[dir.path().join("top/b")], &ResolveOptions::default());
-    // As it is for whoever may not read it; root may read all.
+    // This simulates a user who may not read it; root may read all.
     let Some(found) = lines_while_failing(&set, Call::Open, "inner", Errno::ACCESS) else { return };
     assert_eq!(found, ["d b", "d b/inner", "x b/inner", "! b/inner", "f b/x.o", ". b"]);
 }

@@ -60,9 +60,7 @@ fn the_typed_path_is_a_directory_or_a_new_name_by_cps_rule() {
     assert!(!dir.path().join("sub").exists());
     assert_eq!(LocalTree::open(&at("sub/deeper/"), &many).unwrap().1, None);
     assert!(dir.path().join("sub/deeper").is_dir());
-    // The user may type a path through links.
     assert_eq!(LocalTree::open(&at("alias"), &one).unwrap().1, None);
-    // A socket is not replaced by a file.
     let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
     let error = LocalTree::open(&at("socket"), &one).unwrap_err();
     assert!(error.to_string().contains("which a file would replace"), "{error}");
@@ -142,7 +140,6 @@ fn an_interrupted_file_resumes_with_its_journal() {
     part.journal_start(b"header;").unwrap();
     part.journal_append(b"one;").unwrap();
     part.journal_append(b"to").unwrap();
-    // Another process must keep its hands off, and says so.
     let other = open(&root);
     assert!(is_locked(&other.new_part(b"file", false).unwrap_err()));
     assert!(is_locked(&other.resume_part(b"file", false).unwrap_err()));
@@ -277,7 +274,6 @@ fn in_place_writes_into_the_file_itself() {
     assert_eq!(fs::read(root.join("file")).unwrap(), b"01xx4567");
     let stat = fs::metadata(root.join("file")).unwrap();
     assert_eq!((stat.ino(), stat.mode() & 0o7777, stat.mtime()), (inode, 0o604, OLD.s));
-    // A link is replaced, not written through.
     fs::write(dir.path().join("outside"), b"safe").unwrap();
     symlink("../outside", root.join("link")).unwrap();
     tree.new_part(b"link", true).unwrap().write_at(b"evil", 0).unwrap();
@@ -344,7 +340,6 @@ fn a_planted_parent_link_is_refused_by_every_operation() {
     assert!(tree.make_symlink(b"link/made", b"x", &meta).is_err());
     assert!(tree.make_hard_link(b"link/made", b"own").is_err());
     assert!(tree.make_hard_link(b"made", b"link/file").is_err());
-    // The link itself gets another name, not what it leads to.
     assert!(tree.make_hard_link(b"another", b"link").unwrap());
     assert!(matches!(tree.stat(b"another").unwrap().unwrap().kind, Kind::Symlink { .. }));
     assert!(tree.set_metadata(b"link", &meta).is_err());
@@ -434,10 +429,9 @@ fn directories_links_and_hard_links_are_made_once() {
     part.write_at(b"new", 0).unwrap();
     part.commit(&Metadata::default(), false).unwrap();
     assert_eq!(fs::read(root.join("file")).unwrap(), b"content");
-    // No temporary names stay.
     assert_eq!(fs::read_dir(root.join("d")).unwrap().count(), 3);
 
-    // A directory takes its time last, and also a mode that locks its owner out.
+    // A directory gets its time last, and also a mode that locks its owner out.
     tree.set_metadata(b"d", &Metadata { mode: Some(0o1555), mtime: Some(OLD), ..Default::default() }).unwrap();
     let stat = tree.stat(b"d").unwrap().unwrap();
     assert_eq!((stat.mode, stat.mtime), (0o1555, OLD));
@@ -479,7 +473,7 @@ fn two_names_that_are_one_at_the_target_do_not_replace_each_other() {
             "{error}"
         );
     };
-    // As on a file system that takes both names for one: the first entry appears under the second name.
+    // A file system that takes both names for one shows the first entry under the second name.
     let fold = |first: &str, second: &str| fs::rename(root.join(first), root.join(second)).unwrap();
     committed(&tree, "README", b"first").unwrap();
     fold("README", "readme");
@@ -493,14 +487,14 @@ fn two_names_that_are_one_at_the_target_do_not_replace_each_other() {
     tree.make_symlink(b"Link", b"there", &Metadata::default()).unwrap();
     fold("Link", "link");
     refused(tree.make_symlink(b"link", b"elsewhere", &Metadata::default()).map(drop));
-    // The next run finds the first and keeps it; then the second is refused as before.
+    // The next run finds the first entry and keeps it; then the second is refused as before.
     let tree = open(&root);
     let standing = tree.stat(b"readme").unwrap().unwrap();
     tree.keep(&standing, b"README");
     refused(tree.check_twin(&standing, b"readme"));
     refused(committed(&tree, "readme", b"second"));
     assert_eq!(fs::read(root.join("readme")).unwrap(), b"first");
-    // An inode that a replaced link has left may be that of any other entry.
+    // An inode freed by a replaced link may become any other entry's.
     for round in 0..20 {
         let link = format!("link-{round}");
         symlink("before", root.join(&link)).unwrap();
@@ -508,7 +502,7 @@ fn two_names_that_are_one_at_the_target_do_not_replace_each_other() {
         tree.make_symlink(link.as_bytes(), b"after", &Metadata::default()).unwrap();
         tree.new_part(format!("new-{round}").as_bytes(), true).unwrap();
     }
-    // The same name once more is no other name; what was there before the job is replaced.
+    // The same name once more is no other name; an entry from before the job is replaced.
     fold("readme", "README");
     committed(&tree, "README", b"again").unwrap();
     fs::write(root.join("old"), b"old").unwrap();
@@ -585,7 +579,7 @@ fn deletion_takes_what_is_not_kept_and_never_follows_links() {
     assert!(
         tree.delete_extraneous(b"missing", &SourceNames::default(), &|_, _| false, false, &mut |_, _| ()).is_empty()
     );
-    // A directory that was deleted and made again is not confused with the old one.
+    // A directory that was deleted and made again is not taken for the old one.
     tree.make_dir(b"d/old").unwrap();
     tree.make_dir(b"d/old/deep").unwrap();
     tree.new_part(b"d/old/deep/file", false).unwrap().commit(&Metadata::default(), false).unwrap();

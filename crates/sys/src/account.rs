@@ -1,4 +1,4 @@
-//! The accounts of this host, wherever they are kept: `id(1)` knows them all.
+//! Looks up the accounts of this host, wherever they are kept: `id(1)` knows them all.
 //!
 //! The C library's own look-up (`getpwnam(3)`) loads further libraries into the process, which a static program cannot
 //! rely on.
@@ -24,7 +24,7 @@ pub struct Account {
     pub groups: Vec<u32>,
 }
 
-/// A directory of accounts somewhere in the network may take its time, but not for ever.
+/// The time that a directory of accounts in the network may take.
 pub(crate) const LOOKUP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// 65,536 groups, the most that the kernel takes (credentials(7)), each of at most ten digits and a space.
@@ -33,7 +33,7 @@ const MAX_ANSWER_BYTES: u64 = 65_536 * 11;
 /// The search path for the program. The caller's environment is ignored.
 pub(crate) const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
 
-/// The account of this name; `None` when there is none.
+/// The account of this name; `None` if there is none.
 ///
 /// Fails if there is no `id`, or its answer is late or malformed.
 pub fn named(name: &str) -> io::Result<Option<Account>> {
@@ -49,7 +49,7 @@ pub fn named(name: &str) -> io::Result<Option<Account>> {
     }
 }
 
-/// The answer of `id`; `None` when it knows no such account.
+/// The answer of `id`; `None` if it knows no such account.
 fn numbers(what: &str, name: &str) -> io::Result<Option<Vec<u32>>> {
     let mut id = Command::new("id");
     id.args([what, name]).env_clear().env("PATH", PATH);
@@ -74,7 +74,7 @@ pub(crate) fn answer(program: &mut Command, limit: Duration) -> io::Result<(Exit
     let mut child = program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let answer = read_to_end(&mut child, end).and_then(|text| Ok((await_end(&mut child, end)?, text)));
     if answer.is_err() {
-        // It may have ended by itself just now.
+        // The process may have ended by itself just now.
         let _ = child.kill();
         if await_end(&mut child, Instant::now() + KILL_DEADLINE).is_err() {
             LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner).push(child);
@@ -101,7 +101,7 @@ fn read_to_end(child: &mut Child, end: Instant) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Its output ends a moment before it does.
+/// Waits for a process, whose output ends a moment before it does.
 fn await_end(child: &mut Child, end: Instant) -> io::Result<ExitStatus> {
     match pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
         Ok(process) => {
@@ -109,18 +109,17 @@ fn await_end(child: &mut Child, end: Instant) -> io::Result<ExitStatus> {
             poll::wait(&[(process.as_fd(), Interest::Read)], Some(left))?;
             child.try_wait()?.ok_or_else(|| io::ErrorKind::TimedOut.into())
         }
-        // Before Linux 5.3 there is no wait that has an end.
+        // Before Linux 5.3 no wait has a limit.
         Err(_) => child.wait(),
     }
 }
 
-/// Processes that were killed and have not ended.
 static LEFT_BEHIND: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-/// At most this many processes may hang because a directory of accounts is silent.
+/// The number of processes that may hang because a directory of accounts is silent.
 const MAX_LEFT_BEHIND: usize = 16;
 
-/// A killed process has ended by then, unless it hangs in the kernel.
+/// After this time a killed process has ended, unless it hangs in the kernel.
 const KILL_DEADLINE: Duration = Duration::from_secs(1);
 
 fn odd() -> io::Error {
@@ -150,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_answer_or_does_not_end_is_not_waited_for() {
-        // Far below the ten minutes that it would take.
+        // Far below the ten minutes of the script.
         let begun = Instant::now();
         for script in ["exec sleep 600", "exec >&-; exec sleep 600", "echo 1; exec sleep 600"] {
             let error = answer(&mut shell(script), Duration::from_millis(300)).unwrap_err();
@@ -161,7 +160,7 @@ mod tests {
         assert!(begun.elapsed() < Duration::from_secs(120));
     }
 
-    /// As one is that the kernel does not let end.
+    /// Like a process that the kernel does not let end.
     #[test]
     fn who_does_not_end_though_it_was_killed_is_left_and_taken_away_later() {
         let mut child = shell("exec sleep 600").spawn().unwrap();

@@ -1,10 +1,10 @@
-//! On which processors a thread may run, and before whom: `sched_setaffinity(2)`, `setpriority(2)`.
+//! Sets the processors that a thread may run on, and its priority: `sched_setaffinity(2)`, `setpriority(2)`.
 
 use std::io;
 
 use rustix::thread::CpuSet;
 
-/// Binds the calling thread to one processor, counted from 0. `EINVAL` when there is none of that number.
+/// Binds the calling thread to one processor, counted from 0. `EINVAL` if there is none of that number.
 pub fn bind_thread(cpu: usize) -> io::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -14,8 +14,8 @@ pub fn bind_thread(cpu: usize) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// Has the calling thread, and those that it starts, give way to others: niceness from 0 to 19. On Linux each thread
-/// has its own.
+/// Makes the calling thread, and the threads that it starts, give way to others: niceness from 0 to 19. On Linux each
+/// thread has its own.
 pub fn set_niceness(niceness: i32) -> io::Result<()> {
     Ok(rustix::process::setpriority_process(Some(rustix::thread::gettid()), niceness)?)
 }

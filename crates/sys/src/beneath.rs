@@ -1,8 +1,8 @@
 //! Opens paths beneath an open directory without ever leaving it.
 //!
 //! `openat2` does the whole walk in the kernel, so nobody can swap a directory for a link between two of our steps.
-//! Kernels before 5.6 and some container filters lack it. There we open one component at a time without following
-//! links: slower, and equally safe.
+//! Where it is missing (before 5.6, some container filters), we open one component at a time without following links:
+//! slower, and equally safe.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-/// How a symbolic link on the way is treated.
+/// The treatment of a symbolic link on the way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Links {
     /// No component may be a link: the open fails with `ELOOP` (`ENOTDIR` on kernels without `openat2`).
@@ -22,24 +22,23 @@ pub enum Links {
     Within,
 }
 
-/// Opens `path` beneath `root`. An empty path is `root` itself.
+/// Opens `path` beneath `root`; an empty path is `root` itself.
 ///
 /// Paths longer than the kernel takes in one call are walked in pieces (only with [`Links::Refused`]).
 pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, links: Links) -> io::Result<OwnedFd> {
     open_long(root, path, flags, mode, Way { links, one_mount: false })
 }
 
-/// [`open`] as long as nothing is mounted on the way or at the end, not even another directory of the same file system
+/// [`open`], provided nothing is mounted on the way or at the end, not even another directory of the same file system
 /// (a bind mount). Else the open fails with `EXDEV`. No component may be a link.
 pub fn open_on_one_mount(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
     open_long(root, path, flags, Mode::empty(), Way { links: Links::Refused, one_mount: true })
 }
 
-/// What may lie on the way.
 #[derive(Clone, Copy)]
 struct Way {
     links: Links,
-    /// Nothing is mounted there.
+    /// Nothing may be mounted on the way.
     one_mount: bool,
 }
 
@@ -69,12 +68,10 @@ fn open_long(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, way: 
     Ok(open_piece(held.as_ref().map_or(root, |fd| fd.as_fd()), rest, flags, mode, way)?)
 }
 
-/// Opens `path` beneath `root` from what the kernel has in memory: it waits for no disk. No component may be a link.
+/// Opens `path` beneath `root` if the kernel has it in memory, without waiting for a disk. No component may be a link.
 ///
-/// It stays in the file system of `root`: another one may ask a server, even for what is in memory.
-///
-/// `None`: the kernel has to look on the disk, or cannot tell (`RESOLVE_CACHED` is of Linux 5.12), or the path leads into another file
-/// system. Then [`open`] decides.
+/// `None`: the kernel has to look on the disk, or cannot tell (`RESOLVE_CACHED` is of Linux 5.12), or the path leads
+/// into another file system, which may ask a server even for data in memory. Then [`open`] decides.
 pub fn open_cached(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<Option<OwnedFd>> {
     if path.len() > PIECE_BYTES || path.first() == Some(&b'/') || OPENAT2_MISSING.load(Ordering::Relaxed) {
         return Ok(None);
@@ -92,8 +89,8 @@ pub fn open_cached(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Resu
     }
 }
 
-/// Opens a directory by its full path, to begin at. No link on the way is followed (`ELOOP`, `ENOTDIR`): somebody who
-/// may write to a directory on the way could otherwise lead the path elsewhere.
+/// Opens a directory by its full path. No link on the way is followed (`ELOOP`, `ENOTDIR`): a user who may write to a
+/// directory on the way could otherwise lead the path elsewhere.
 pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     let path = path.as_os_str().as_bytes();
     let start = path.iter().position(|&byte| byte != b'/').filter(|&start| start > 0);
@@ -125,15 +122,15 @@ fn open_piece(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, way:
                 OPENAT2_MISSING.store(true, Ordering::Relaxed);
                 return open_by_component(root, path, flags, mode, way.one_mount);
             }
-            // A container filter that does not know openat2 says EPERM, and so may an immutable file; only the
-            // component walk can tell. It is as safe, so trying it costs nothing but time.
+            // EPERM comes from a container filter that does not know openat2, or from an immutable file; only the
+            // component walk can tell. It is as safe, so trying it costs only time.
             Err(Errno::PERM) => return open_by_component(root, path, flags, mode, way.one_mount),
             result => return result,
         }
     }
 }
 
-/// The same without `openat2`. Links are refused whatever was asked: following them safely needs the kernel.
+/// [`open`] without `openat2`. Links are always refused: following them safely needs the kernel.
 fn open_by_component(
     root: BorrowedFd<'_>,
     path: &[u8],
@@ -161,7 +158,7 @@ fn open_by_component(
     rustix::io::retry_on_intr(|| rustix::fs::openat(root, b".".as_slice(), flags, mode))
 }
 
-/// Whether something is mounted at this name of an open directory. Kernels before 5.8 tell only of another file system.
+/// Whether something is mounted at this name of an open directory. Kernels before 5.8 report only another file system.
 pub fn is_mounted(dir: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<bool> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     let look = |name: &[u8], flags| rustix::io::retry_on_intr(|| rustix::fs::statx(dir, name, flags, StatxFlags::TYPE));
@@ -177,13 +174,13 @@ fn has_parent_component(path: &[u8]) -> bool {
     path.split(|&byte| byte == b'/').any(|component| component == b"..")
 }
 
-/// Remembered for the life of the process: a kernel does not learn the call later.
+/// Kept for the life of the process: a kernel does not learn the call later.
 static OPENAT2_MISSING: AtomicBool = AtomicBool::new(false);
 
 /// PATH_MAX is 4096 with its NUL; a piece ends at a component boundary, so it leaves room for the longest name.
 const PIECE_BYTES: usize = 3840;
 
-/// A rename storm elsewhere in the tree makes the kernel give up; after this many tries it is an attack or hopeless.
+/// A rename storm elsewhere in the tree makes the kernel give up. After this many tries it is an attack or hopeless.
 const RACE_ATTEMPTS: u32 = 64;
 
 #[cfg(test)]
@@ -236,7 +233,7 @@ mod tests {
         symlink("a", inside.join("near")).unwrap();
         let root = root(&inside);
         let opened = |path: &str| open_cached(root.as_fd(), path.as_bytes(), READ);
-        // The names were made just now, so the kernel has them. One that lacks the flag says so with None.
+        // The names were made just now, so the kernel has them. A kernel without the flag answers None.
         assert!(matches!(opened("a/file"), Ok(Some(_)) | Ok(None)));
         for path in ["../root", "near/file", "/etc/passwd", "a/../../x"] {
             assert!(!matches!(opened(path), Ok(Some(_))), "{path}");

@@ -1,6 +1,6 @@
 //! Counts the cached bytes of a file without causing reads: `cachestat(2)` (Linux 6.5).
 //!
-//! The fallback is a read with `RWF_NOWAIT` (preadv2(2)). For missing pages it fails with `EAGAIN`, but also makes the
+//! The fallback is a read with `RWF_NOWAIT` (preadv2(2)): for missing pages it fails with `EAGAIN`, but also makes the
 //! kernel begin to read them (Linux 6.18: 1 MiB for 256 KiB asked for). Of a file that is advised to be read at random,
 //! a read of one byte brings in one page only.
 
@@ -10,23 +10,23 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Advice, CWD, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// Asks for one file.
+/// Asks about one file.
 #[derive(Debug)]
 pub struct CacheProbe<'a> {
     file: BorrowedFd<'a>,
-    /// The same file, advised to be read at random; opened when `cachestat` was refused.
+    /// The same file, advised to be read at random, opened after `cachestat` was refused.
     touched: Option<OwnedFd>,
 }
 
 impl CacheProbe<'_> {
-    /// For a file that is open for reading.
+    /// Takes a file that is open for reading.
     pub fn new(file: BorrowedFd<'_>) -> CacheProbe<'_> {
         CacheProbe { file, touched: None }
     }
 
-    /// How many bytes of a range are in the page cache, whole pages counted. Kernels before 6.5 have no `cachestat`,
-    /// and newer kernels answer only to a user who owns the file or may write it. Otherwise the first byte stands for
-    /// the whole range, and a missing first page is read. `Unsupported` where the fallback fails, too.
+    /// Counts the bytes of a range in the page cache, by whole pages. Where `cachestat` is missing, or refused because
+    /// the user neither owns the file nor may write it, the first byte stands for the whole range, and a missing first
+    /// page is read. `Unsupported` if that fails, too.
     pub fn cached_bytes(&mut self, offset: u64, len: u64) -> io::Result<u64> {
         if self.touched.is_none() {
             match cached_bytes(self.file, offset, len) {
@@ -39,8 +39,8 @@ impl CacheProbe<'_> {
     }
 }
 
-/// Reads what the page cache has at `offset`, and waits for no disk. `None`: the first byte is not there, or this file
-/// system cannot tell. 0 is the end of the file.
+/// Reads what the page cache has at `offset`, without waiting for a disk. `None`: the first byte is missing, or this
+/// file system cannot tell. 0 is the end of the file.
 pub fn read_cached_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
     let mut parts = [io::IoSliceMut::new(buffer)];
     loop {
@@ -53,14 +53,14 @@ pub fn read_cached_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> i
     }
 }
 
-/// Whether the kernel says that all of a range is in the page cache. False also where it does not tell: see
-/// [`CacheProbe::cached_bytes`]. It is one call, and never a read.
+/// Whether the kernel says that the page cache has all of a range. False also if it does not tell: see
+/// [`CacheProbe::cached_bytes`]. One call, and never a read.
 pub fn is_surely_cached(file: BorrowedFd<'_>, offset: u64, len: u64) -> bool {
     cached_bytes(file, offset, len).is_ok_and(|cached| cached >= len)
 }
 
-/// How many bytes of a range are in the page cache, whole pages counted. `ENOSYS` before Linux 6.5; `EPERM` unless the
-/// user owns the file or may write it; `EOPNOTSUPP` for huge pages. Source: cachestat(2).
+/// Counts the bytes of a range in the page cache, by whole pages. `ENOSYS` before Linux 6.5; `EPERM` unless the user
+/// owns the file or may write it; `EOPNOTSUPP` for huge pages. Source: cachestat(2).
 pub(crate) fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
     if len == 0 {
         // To the kernel, length 0 means all up to the end.
@@ -117,7 +117,7 @@ struct Found {
     lately_evicted_pages: u64,
 }
 
-/// The same for every architecture; not every `libc` names it.
+/// The number is the same for every architecture; not every `libc` names it.
 const CACHESTAT: libc::c_long = 451;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Past the page cache: `O_DIRECT` (open(2)), and memory that it can write from.
+//! Direct I/O: `O_DIRECT` (open(2)), and memory that it can use.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -20,11 +20,11 @@ pub struct DirectFile {
 }
 
 impl DirectFile {
-    /// Opens a file that is open for writing once more, past the page cache. `EINVAL` where the file system has no
-    /// direct I/O. Needs `/proc`.
+    /// Opens a file that is open for writing again, past the page cache. `EINVAL` where the file system has no direct
+    /// I/O. Needs `/proc`.
     pub fn of(file: BorrowedFd<'_>) -> io::Result<DirectFile> {
-        // A descriptor of its own: the flag belongs to the open file, and other threads write ragged ends through the
-        // first.
+        // It needs a descriptor of its own: the flag belongs to the open file, and other threads write ragged ends
+        // through the first.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
         let direct = rustix::io::retry_on_intr(|| rustix::fs::open(&path, flags, Mode::empty()))?;
@@ -32,9 +32,9 @@ impl DirectFile {
         Ok(DirectFile { direct, plain: file.try_clone_to_owned()?, alignment_bytes, refused: AtomicBool::new(false) })
     }
 
-    /// A file that was opened twice already, for writing: past the page cache, and through it. `None` unless the kernel
-    /// reports direct I/O for the file system (Linux 6.1, statx(2)). Without this report the flag is useless: tmpfs
-    /// accepts it and still copies, and some network file systems send a request for each write and wait.
+    /// Takes a file that was opened twice for writing: past the page cache, and through it. `None` unless the kernel
+    /// reports direct I/O for the file system (Linux 6.1, statx(2)): tmpfs accepts the flag and still copies, and some
+    /// network file systems send a request for each write and wait.
     pub fn new(direct: OwnedFd, plain: OwnedFd) -> Option<DirectFile> {
         let alignment_bytes = told_alignment_bytes(direct.as_fd())?;
         Some(DirectFile { direct, plain, alignment_bytes, refused: AtomicBool::new(false) })
@@ -55,14 +55,13 @@ impl DirectFile {
         self.plain.as_fd()
     }
 
-    /// A direct write was refused after all (and done through the page cache): some file systems say so only then.
+    /// Whether a direct write was refused (and done through the page cache): some file systems refuse only then.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Writes all of `data`, from a multiple of the alignment on. Whole blocks go past the page cache. The ragged end
-    /// goes through it, and so does everything after direct writes are refused. The kernel refuses unaligned memory,
-    /// too.
+    /// Writes all of `data`, from a multiple of the alignment on. Whole blocks go past the page cache; the ragged end
+    /// goes through it, and everything after direct writes are refused. The kernel refuses unaligned memory, too.
     pub fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let direct = if self.is_refused() { 0 } else { data.len() / self.alignment_bytes * self.alignment_bytes };
         let (direct, ragged) = data.split_at(direct);
@@ -73,7 +72,7 @@ impl DirectFile {
         crate::file::write_all_at(self.plain(), ragged, offset + direct.len() as u64)
     }
 
-    /// Does a write that was begun past the page cache and failed with `error`, where that helps.
+    /// Repeats a direct write that failed with `error` through the page cache, if that helps.
     pub(crate) fn write_plainly(&self, data: &[u8], offset: u64, error: io::Error) -> io::Result<()> {
         if error.raw_os_error() != Some(libc::EINVAL) {
             return Err(error);
@@ -93,7 +92,7 @@ pub struct DirectSource {
 }
 
 impl DirectSource {
-    /// Opens a file that is open for reading once more, past the page cache. `Unsupported` if the file system does not
+    /// Opens a file that is open for reading again, past the page cache. `Unsupported` if the file system does not
     /// report its alignment (`STATX_DIOALIGN`, Linux 6.1), as in memory, or if the alignment is above
     /// [`MAX_ALIGNMENT_BYTES`]. Needs `/proc`.
     pub fn of(file: &Arc<OwnedFd>) -> io::Result<DirectSource> {
@@ -103,7 +102,7 @@ impl DirectSource {
         if memory > MEMORY_ALIGNMENT || offset > MAX_ALIGNMENT_BYTES || !offset.is_power_of_two() {
             return Err(unsupported("the file system reads directly in large blocks only"));
         }
-        // Not O_NONBLOCK, as sources are opened: io_uring would answer EAGAIN instead of waiting for the disk.
+        // Sources are opened with O_NONBLOCK, and io_uring would then answer EAGAIN instead of waiting for the disk.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
         let direct = rustix::io::retry_on_intr(|| rustix::fs::openat(CWD, &path, flags, Mode::empty()))?;
@@ -116,18 +115,17 @@ impl DirectSource {
         self.alignment_bytes
     }
 
-    /// A direct read was refused after all (and done through the page cache): some file systems say so only then.
+    /// Whether a direct read was refused (and done through the page cache): some file systems refuse only then.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The descriptor past the page cache.
     pub(crate) fn direct(&self) -> BorrowedFd<'_> {
         self.direct.as_fd()
     }
 
-    /// Completes a direct read that gave `result`. After a short read, a plain read gets the rest or finds the end of
-    /// the file. After a refused read, a plain read gets all bytes. Returns how many bytes there are.
+    /// Completes a direct read that gave `result`: a plain read gets the rest after a short read, and all after a
+    /// refused one. Returns the number of bytes.
     pub(crate) fn complete(&self, buffer: &mut [u8], offset: u64, result: io::Result<usize>) -> io::Result<usize> {
         let done = match result {
             Ok(done) => done.min(buffer.len()),
@@ -141,7 +139,7 @@ impl DirectSource {
     }
 }
 
-/// As the file system says, else a page, which suits all disks.
+/// The alignment that the file system reports, else a page, which suits all disks.
 fn alignment_bytes(file: BorrowedFd<'_>) -> usize {
     told_alignment_bytes(file).unwrap_or(MEMORY_ALIGNMENT)
 }
@@ -155,7 +153,7 @@ fn told_alignment_bytes(file: BorrowedFd<'_>) -> Option<usize> {
     told_alignment(file).map(|(memory, offset)| memory.max(offset).max(MEMORY_ALIGNMENT))
 }
 
-/// Of memory, and of places in the file. `None` when the kernel reports no alignment, or no direct I/O for the file.
+/// The alignment of memory and of offsets. `None` if the kernel reports none, or no direct I/O for the file.
 fn told_alignment(file: BorrowedFd<'_>) -> Option<(usize, usize)> {
     let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let bytes = |told: u32| usize::try_from(told).unwrap_or(0);
@@ -163,7 +161,7 @@ fn told_alignment(file: BorrowedFd<'_>) -> Option<(usize, usize)> {
     is_told.then(|| (bytes(told.stx_dio_mem_align), bytes(told.stx_dio_offset_align)))
 }
 
-/// Bytes that begin at a page.
+/// Memory that begins at a page.
 pub struct AlignedBuffer {
     start: NonNull<u8>,
     layout: Layout,
@@ -217,10 +215,10 @@ impl std::fmt::Debug for AlignedBuffer {
     }
 }
 
-/// Direct reads of a file whose file system wants more are not worth their ragged ends.
+/// A file system with a larger alignment gets no direct reads: the ragged ends would cost too much.
 pub const MAX_ALIGNMENT_BYTES: usize = 64 << 10;
 
-/// A page, and a multiple of every block of a disk.
+/// A page, which is a multiple of every block of a disk.
 const MEMORY_ALIGNMENT: usize = 4096;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Taking bytes off a TCP connection without copying them anywhere: `MSG_TRUNC` (tcp(7)).
+//! Takes bytes off a TCP connection without copying them: `MSG_TRUNC` (tcp(7)).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Waits for the first byte, and throws away at most `len` bytes that have arrived. Returns how many; 0 when the peer
 /// has ended.
 ///
-/// Only for TCP: elsewhere the flag means something else, and the bytes would be asked for in vain (`EFAULT`).
+/// Only for TCP: elsewhere the flag means something else, and the call fails with `EFAULT`.
 pub fn discard(socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     loop {
         // SAFETY: with MSG_TRUNC a TCP socket writes to no memory, so that a null buffer is never touched; any other

@@ -1,4 +1,4 @@
-//! Very many descriptors of which one waits for something to read, by `epoll(7)`.
+//! Watches very many descriptors for something to read, by `epoll(7)`.
 
 use std::fmt;
 use std::io;
@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{Timespec, epoll};
 
-/// A set of descriptors. It can itself be waited for: it is readable when one of them is.
+/// A set of descriptors. The set is readable itself when one of them is.
 ///
-/// A descriptor must be taken out with [`ReadableSet::remove`] before it is closed. The kernel keeps it in the set for as long as a copy of
-/// it is open elsewhere.
+/// A descriptor must be taken out with [`ReadableSet::remove`] before it is closed. The kernel keeps it in the set
+/// while a copy of it is open elsewhere.
 pub struct ReadableSet {
     epoll: OwnedFd,
 }
@@ -27,13 +27,13 @@ impl ReadableSet {
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), interest)?)
     }
 
-    /// Takes a descriptor out.
+    /// Removes a descriptor.
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// The keys of descriptors that have bytes, an end of file or an error: at most [`AT_ONCE`]. It does not wait. As long as one is
-    /// not read or taken out, it comes again.
+    /// The keys of at most [`AT_ONCE`] descriptors that have bytes, an end of file or an error, without waiting. A
+    /// descriptor comes again until it is read or removed.
     pub fn readable_now(&self) -> io::Result<Vec<u64>> {
         let mut events = [const { MaybeUninit::uninit() }; AT_ONCE];
         let (readable, _) = epoll::wait(&self.epoll, &mut events, Some(&NO_WAIT))?;
@@ -41,7 +41,7 @@ impl ReadableSet {
     }
 }
 
-/// Keys of one call.
+/// The most keys of one call.
 pub const AT_ONCE: usize = 64;
 
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,7 +1,7 @@
-//! Reading, writing and flushing open files at explicit offsets.
+//! Reads, writes and flushes open files at explicit offsets.
 //!
-//! Nothing here uses the file position, so one descriptor serves many threads. All calls are repeated when a signal
-//! interrupts them and when the kernel moved fewer bytes than asked.
+//! Nothing here uses the file position, so one descriptor serves many threads. All calls are repeated after a signal,
+//! and when the kernel moved fewer bytes than asked.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
@@ -44,12 +44,12 @@ pub fn set_size(file: BorrowedFd<'_>, size: u64) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::ftruncate(file, size))?)
 }
 
-/// Its size in bytes.
+/// The size in bytes.
 pub fn size(file: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0))
 }
 
-/// The next range that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left.
+/// The next range that holds data at or after `offset`, clipped to `end`; `None` if only a hole is left.
 ///
 /// File systems that cannot tell report everything as data. The file position moves, which nobody here relies on.
 pub fn next_data(file: BorrowedFd<'_>, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
@@ -74,8 +74,7 @@ pub fn next_data(file: BorrowedFd<'_>, offset: u64, end: u64) -> io::Result<Opti
     Ok(Some((start, stop)))
 }
 
-/// Frees `[offset, offset + len)` so that it reads as zeros; the size stays. Returns false where the file system
-/// cannot.
+/// Frees `[offset, offset + len)` so that it reads as zeros; the size stays. False where the file system cannot do so.
 pub fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<bool> {
     if len == 0 {
         return Ok(true);
@@ -88,15 +87,15 @@ pub fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<bool> {
     }
 }
 
-/// Asks the kernel to begin writing a range out, without waiting. Only a hint: errors show at the next flush.
+/// Asks the kernel to begin writing a range out, without waiting. Errors show at the next flush.
 pub fn start_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) {
     let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };
     // SAFETY: no memory is passed; the descriptor is borrowed and so open for the length of the call.
     let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
-/// Waits until a range is written out, beginning where the kernel has not. This bounds the dirty pages. It is not a
-/// flush: the file's metadata and the disk's own cache stay unwritten. Source: sync_file_range(2).
+/// Waits until a range is written out, which bounds the dirty pages. It is no flush: the file's metadata and the disk's
+/// own cache stay unwritten. Source: sync_file_range(2).
 pub fn wait_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let (offset, len) = (i64::try_from(offset).map_err(invalid)?, i64::try_from(len).map_err(invalid)?);
@@ -113,8 +112,8 @@ pub fn wait_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result
     }
 }
 
-/// Reserves room for `[0, len)` without changing the size, so that writes find contiguous room. Returns false where the
-/// file system cannot.
+/// Reserves room for `[0, len)` without changing the size, so that writes find contiguous room. False where the file
+/// system cannot do so.
 pub fn reserve(file: BorrowedFd<'_>, len: u64) -> io::Result<bool> {
     if len == 0 {
         return Ok(true);
@@ -126,12 +125,12 @@ pub fn reserve(file: BorrowedFd<'_>, len: u64) -> io::Result<bool> {
     }
 }
 
-/// Tells the kernel that the file will be read from front to back, so it reads ahead further.
+/// Tells the kernel that the file will be read from front to back, so it reads further ahead.
 pub fn advise_sequential(file: BorrowedFd<'_>) {
     let _ = rustix::fs::fadvise(file, 0, None, Advice::Sequential);
 }
 
-/// Has the kernel begin to read a range, without waiting.
+/// Asks the kernel to begin reading a range, without waiting.
 pub fn will_need(file: BorrowedFd<'_>, offset: u64, len: u64) {
     if let Some(len) = std::num::NonZeroU64::new(len) {
         let _ = rustix::fs::fadvise(file, offset, Some(len), Advice::WillNeed);
@@ -145,7 +144,7 @@ pub fn drop_cache(file: BorrowedFd<'_>, offset: u64, len: u64) {
     }
 }
 
-/// Waits until the content is on the medium (and what is needed to find it).
+/// Waits until the content is on the medium, and what is needed to find it.
 pub fn flush_data(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fdatasync(file))?)
 }
@@ -155,8 +154,8 @@ pub fn flush_all(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(file))?)
 }
 
-/// Waits until the names in a directory are on the medium; a path descriptor will do. A directory without the right to
-/// read, a drop box, cannot be flushed, and is skipped. Any other program has the same limit.
+/// Waits until the names in a directory are on the medium; a path descriptor suffices. No program can flush a directory
+/// without the right to read (a drop box), which is skipped.
 pub fn flush_directory(directory: BorrowedFd<'_>) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::io::retry_on_intr(|| rustix::fs::openat(directory, c".", flags, Mode::empty())) {
@@ -173,8 +172,8 @@ pub fn flush_directory_of(path: &Path) -> io::Result<()> {
     flush_directory(rustix::io::retry_on_intr(|| rustix::fs::open(parent, flags, Mode::empty()))?.as_fd())
 }
 
-/// Gives a file that is held open another name in its directory. Fails if the old name before, or the new name after, leads to another
-/// file: another user with write access to the directory has put it there.
+/// Renames a file that is held open, within its directory. Fails if the old name before, or the new name after, leads
+/// to another file: another user with write access to the directory has put it there.
 pub fn rename_held(file: BorrowedFd<'_>, directory: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> io::Result<()> {
     let held = rustix::fs::fstat(file)?;
     let check = |name: &OsStr| match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -186,8 +185,8 @@ pub fn rename_held(file: BorrowedFd<'_>, directory: BorrowedFd<'_>, from: &OsStr
     check(to)
 }
 
-/// Gets the errors that a file system reports only at a close (NFS, quotas, FUSE), while the file stays open. It closes
-/// a duplicate of the descriptor, which asks the file system the same (`close(2)`, notes).
+/// Gets the errors that a file system reports only at close (NFS, quotas, FUSE), while the file stays open. Closing a
+/// duplicate of the descriptor asks the file system the same (`close(2)`, notes).
 pub fn check_close(file: BorrowedFd<'_>) -> io::Result<()> {
     // A signal cuts off the file system's answer, but the duplicate is closed. Another duplicate asks again.
     Ok(rustix::io::retry_on_intr(|| {
@@ -201,10 +200,9 @@ pub fn check_close(file: BorrowedFd<'_>) -> io::Result<()> {
     })?)
 }
 
-/// Takes the file for this open descriptor alone; false when another holds it.
+/// Locks the file for this open descriptor; false if another holds it.
 ///
-/// On file systems without locks (some network mounts) the answer is true. The lock is a courtesy between two processes
-/// of haul; correctness never depends on a lock.
+/// On file systems without locks (some network mounts) the answer is true: correctness never depends on the lock.
 pub fn try_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
     match rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)) {
         Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(true),
@@ -213,7 +211,7 @@ pub fn try_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// Gives back what [`try_lock`] took.
+/// Releases the lock of [`try_lock`].
 pub fn unlock(file: BorrowedFd<'_>) {
     let _ = rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::Unlock));
 }
@@ -232,7 +230,7 @@ pub fn lock_holder(file: BorrowedFd<'_>) -> Option<u32> {
     holder_in(&locks, (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev), stat.st_ino))
 }
 
-/// As proc_locks(5) says: `1: FLOCK  ADVISORY  WRITE 708 08:01:160722 0 EOF`, the device in hexadecimal. Who waits has `->` behind the number.
+/// Parses proc_locks(5): `1: FLOCK  ADVISORY  WRITE 708 08:01:160722 0 EOF`, the device in hexadecimal. A waiting process has `->` behind the number.
 fn holder_in(locks: &str, (major, minor, inode): (u32, u32, u64)) -> Option<u32> {
     let wanted = format!("{major:02x}:{minor:02x}:{inode}");
     locks.lines().find_map(|line| {
@@ -245,7 +243,7 @@ fn holder_in(locks: &str, (major, minor, inode): (u32, u32, u64)) -> Option<u32>
     })
 }
 
-/// Some 10,000 locks: more are not searched for the sake of a message.
+/// Some 10,000 locks: more are not searched for a message.
 const MAX_LOCKS_BYTES: u64 = 1 << 20;
 
 /// Sets the permission bits of an open file, also one opened with `O_PATH` (through `/proc`).
@@ -330,7 +328,8 @@ mod tests {
 
     #[test]
     fn who_holds_a_lock_is_found_where_the_kernel_tells() {
-        // In memory, because some file systems (overlay, btrfs) tell the kernel another device than they tell us.
+        // A file in memory, because some file systems (overlay, btrfs) tell the kernel another device than they tell
+        // us.
         let held = File::from(rustix::fs::memfd_create("held", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
         assert_eq!(lock_holder(held.as_fd()), None, "nobody");
         assert!(try_lock(held.as_fd()).unwrap());

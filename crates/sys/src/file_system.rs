@@ -1,4 +1,4 @@
-//! Flushes a whole file system at once (`syncfs(2)`), and what has to be known before that is worth it.
+//! Flushes a whole file system (`syncfs(2)`), and tells when that is as good as flushing its files.
 
 use std::fs::File;
 use std::io;
@@ -6,22 +6,22 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 
 /// Waits until all that was written to the file system of this open file is on the medium, whoever wrote it. An error
-/// of any file's data is told if it came after `file` was opened (see [`flush_tells_errors`]).
+/// of any file's data is reported if it came after `file` was opened (see [`flush_tells_errors`]).
 ///
-/// One flush of an inode follows: kernels before 5.17 do not tell a journal that failed, the flush of an inode does.
+/// An inode is flushed, too: kernels before 5.17 report a failed journal only there.
 pub fn flush(file: BorrowedFd<'_>) -> io::Result<()> {
     rustix::io::retry_on_intr(|| rustix::fs::syncfs(file))?;
     crate::file::flush_all(file)
 }
 
-/// Whether this kernel tells errors of data that it could not write in [`flush`]: from Linux 5.8 on (`syncfs(2)`).
+/// Whether [`flush`] reports errors of data that the kernel could not write: from Linux 5.8 on (`syncfs(2)`).
 pub fn flush_tells_errors() -> bool {
     static TELLS: OnceLock<bool> = OnceLock::new();
     *TELLS.get_or_init(|| version_of(rustix::system::uname().release().to_bytes()) >= Some((5, 8)))
 }
 
-/// Whether [`flush`] is known to do for each file of this file system what its own flush does: the journal and the
-/// disk's cache are included. Network file systems, overlays and FUSE have their own ideas of it.
+/// Whether [`flush`] is known to do for each file of this file system what the file's own flush does, journal and disk
+/// cache included. Network file systems, overlays and FUSE differ.
 pub fn flush_is_whole(file: BorrowedFd<'_>) -> bool {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file)).map(|told| told.f_type);
     // The type of `f_type` differs between architectures; the numbers have 32 bits.
@@ -30,7 +30,7 @@ pub fn flush_is_whole(file: BorrowedFd<'_>) -> bool {
 }
 
 /// Whether an inode has the same number each time that it is read in. FAT, FUSE, overlays and some network file systems
-/// may make up another number for one that nobody has open.
+/// may give a new number to an inode that nobody has open.
 pub fn keeps_inode_numbers(file: impl AsFd) -> bool {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file.as_fd())).map(|told| told.f_type);
     #[allow(clippy::unnecessary_cast)]
@@ -43,8 +43,8 @@ const NUMBERED_ANEW: [u32; 7] = [0x4d44, 0x2011_bab0, 0x6573_5546, 0xff53_4d42, 
 /// ext4 (`EXT4_SUPER_MAGIC`), XFS and btrfs (statfs(2)).
 const JOURNALED: [u32; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 
-/// Whether this file system lies on a disk of this host, or in its memory. Another one, such as NFS or FUSE, may ask a server for each
-/// call, also for what is in memory here, and a dead server never answers. One that is not known counts as another.
+/// Whether this file system lies on a disk of this host, or in its memory. Others, such as NFS, FUSE or unknown ones,
+/// may ask a server for each call, and a dead server never answers.
 pub fn is_of_this_host(file: BorrowedFd<'_>) -> bool {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file)).map(|told| told.f_type);
     // The type of `f_type` differs between architectures; the numbers have 32 bits.
@@ -52,7 +52,7 @@ pub fn is_of_this_host(file: BorrowedFd<'_>) -> bool {
     kind.is_ok_and(|kind| OF_THIS_HOST.contains(&(kind as u32)))
 }
 
-/// Their numbers as statfs(2) and linux/magic.h have them; ZFS and bcachefs as they say themselves.
+/// The numbers of statfs(2) and linux/magic.h; those of ZFS and bcachefs come from their sources.
 const OF_THIS_HOST: [u32; 21] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // XFS
@@ -77,7 +77,37 @@ const OF_THIS_HOST: [u32; 21] = [
     0x2405_1905, // UBIFS
 ];
 
-/// The pages of the whole system that are dirty or under writeback, in bytes. Opened early: a thread that has given up
+/// The space of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// All bytes.
+    pub bytes: u64,
+    /// Bytes in which nothing stands.
+    pub free_bytes: u64,
+    /// The part of these that a user without privileges may fill.
+    pub available_bytes: u64,
+    /// All inodes; 0: the file system makes them as they are needed.
+    pub inodes: u64,
+    /// Inodes that a user without privileges may make.
+    pub free_inodes: u64,
+}
+
+impl Space {
+    /// The space of the file system of this open file. It may be opened with `O_PATH`.
+    pub fn of(file: impl AsFd) -> io::Result<Self> {
+        let told = rustix::io::retry_on_intr(|| rustix::fs::fstatvfs(file.as_fd()))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(told.f_frsize);
+        Ok(Self {
+            bytes: bytes(told.f_blocks),
+            free_bytes: bytes(told.f_bfree),
+            available_bytes: bytes(told.f_bavail),
+            inodes: told.f_files,
+            free_inodes: told.f_favail,
+        })
+    }
+}
+
+/// The dirty pages of the whole system with those under writeback, in bytes. Opened early: a thread that has given up
 /// rights may not open it.
 #[derive(Debug)]
 pub struct DirtyPages(File);
@@ -88,7 +118,7 @@ impl DirtyPages {
         File::open("/proc/meminfo").ok().map(Self)
     }
 
-    /// As it is now.
+    /// The current number of bytes.
     pub fn bytes(&self) -> Option<u64> {
         // The two lines stand near the top.
         let mut text = [0; 2048];
@@ -97,7 +127,7 @@ impl DirtyPages {
     }
 }
 
-/// As proc_meminfo(5) says: `Dirty:            131168 kB`, and the same of `Writeback`.
+/// Parses proc_meminfo(5): `Dirty:            131168 kB`, and `Writeback` likewise.
 fn dirty_in(meminfo: &str) -> Option<u64> {
     let kib_of = |name: &str| {
         let value = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
@@ -106,7 +136,7 @@ fn dirty_in(meminfo: &str) -> Option<u64> {
     Some((kib_of("Dirty:")? + kib_of("Writeback:")?).saturating_mul(1024))
 }
 
-/// The first two numbers of a kernel's release, `6.1.0-rc1` for example.
+/// The first two numbers of a kernel's release, such as `6.1.0-rc1`.
 fn version_of(release: &[u8]) -> Option<(u32, u32)> {
     let mut numbers = release.split(|byte| !byte.is_ascii_digit());
     let mut next = || std::str::from_utf8(numbers.next()?).ok()?.parse().ok();
@@ -130,6 +160,16 @@ mod tests {
         assert_eq!(dirty_in("MemFree: 1 kB\nDirty:       131168 kB\nWriteback:     4 kB\n"), Some(131_172 << 10));
         assert_eq!(dirty_in("Dirty: lots\n"), None);
         assert_eq!(dirty_in(""), None);
+    }
+
+    #[test]
+    fn a_file_system_tells_its_space_through_a_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = rustix::fs::OFlags::PATH;
+        let open = rustix::fs::open(directory.path(), flags, rustix::fs::Mode::empty()).unwrap();
+        let space = Space::of(&open).unwrap();
+        assert!(space.bytes > 0 && space.available_bytes <= space.free_bytes && space.free_bytes <= space.bytes);
+        assert!(space.free_inodes <= space.inodes);
     }
 
     #[test]

@@ -1,16 +1,18 @@
-//! Intercepts system calls of threads of this process, so that tests can have any disk fail at any operation
+//! Intercepts system calls of threads of this process, so that tests can make any disk fail at any operation
 //! (`seccomp_unotify(2)`, Linux 5.5).
 //!
 //! A thread puts itself under watch. From then on each named call stops this thread, and every thread that it starts,
-//! until another thread answers through the [`Watcher`]. The answer: the kernel carries the call out, carries out a
-//! part of it, or returns an error. The watched code is the code that users run, and does not notice the watch.
+//! until another thread answers through the [`Watcher`]: the kernel carries the call out, or a part of it, or returns
+//! an error.
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
 
+use crate::condition::unmet;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 /// A system call, or several that do the same.
@@ -102,7 +104,7 @@ const SYS_RENAMEAT: libc::c_long = libc::SYS_renameat;
 #[cfg(not(target_arch = "x86_64"))]
 const SYS_RENAMEAT: libc::c_long = 38;
 
-/// Hears of every call that stopped.
+/// Receives every call that stopped.
 #[derive(Debug)]
 pub struct Watcher {
     listener: OwnedFd,
@@ -121,23 +123,23 @@ pub struct Stopped {
 /// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The kernel carries it out.
+    /// The kernel carries the call out.
     Proceed,
-    /// It fails with this error number and without effect; but a close still closes.
+    /// The call fails with this error number and without effect; but a close still closes.
     Fail(i32),
-    /// A read or write handles only so many bytes; other calls proceed.
+    /// A read or write handles only this many bytes; other calls proceed.
     Short(usize),
     /// A listing has no types of entries, as on some file systems; other calls proceed.
     Untyped,
 }
 
-/// Puts the calling thread, and all that it starts from now on, under watch for good. The owner of the watcher has to
-/// answer until those threads are gone; without a watcher their calls fail with `ENOSYS`.
+/// Puts the calling thread, and all that it starts later, under watch for good. The owner of the watcher has to answer
+/// until those threads are gone; without a watcher their calls fail with `ENOSYS`.
 ///
-/// Errors: `ENOSYS`, `EINVAL` on kernels before 5.5; `EPERM` or `EACCES` where a sandbox forbids filters; `EBUSY` when
-/// the thread is under watch already.
+/// Errors: `ENOSYS`, `EINVAL` before Linux 5.5; `EPERM` or `EACCES` where a sandbox forbids filters; `EBUSY` if the
+/// thread is under watch already.
 pub fn watch_this_thread(calls: &[Call]) -> io::Result<Watcher> {
-    // The kernel asks this of an unprivileged thread: no program may gain rights under the filter.
+    // The kernel requires this of an unprivileged thread: no program may gain rights under the filter.
     rustix::thread::set_no_new_privs(true)?;
     let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER_AT)];
     for number in calls.iter().flat_map(|call| call.numbers()) {
@@ -209,7 +211,7 @@ impl Watcher {
     pub fn answer(&self, stopped: Stopped, verdict: Verdict) -> io::Result<()> {
         let result = match (verdict, stopped.call) {
             (Verdict::Fail(code), Call::Close) => {
-                // Whatever a file system answers, the descriptor is closed (`close(2)`).
+                // The descriptor is closed whatever a file system answers (`close(2)`).
                 // SAFETY: the thread that waits gave the descriptor up with this very call.
                 unsafe { libc::close(stopped.fd()) };
                 Err(code)
@@ -238,24 +240,67 @@ impl Watcher {
     }
 }
 
+/// Runs `work` on a thread whose `calls` are decided about one by one. Returns what it returned, and how many there were. `None`
+/// where the host does not let us watch.
+pub fn under<T: Send + 'static>(
+    calls: &[Call],
+    mut decide: impl FnMut(usize, &Stopped) -> Verdict,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<(T, usize)> {
+    let (sender, receiver) = sync_channel::<io::Result<Watcher>>(1);
+    let calls = calls.to_vec();
+    let worker = std::thread::spawn(move || {
+        let watcher = watch_this_thread(&calls);
+        let watched = watcher.is_ok();
+        sender.send(watcher).expect("the test waits for it");
+        watched.then(work)
+    });
+    let watcher = match receiver.recv().expect("the thread says it first") {
+        Ok(watcher) => watcher,
+        Err(error) => {
+            unmet(format_args!("this host does not let us watch system calls: {error}"));
+            return None;
+        }
+    };
+    let end = Instant::now() + PATIENCE;
+    let mut count = 0;
+    while !worker.is_finished() {
+        assert!(Instant::now() < end, "it hangs after {count} operations");
+        if let Some(stopped) = watcher.next(Duration::from_millis(1)).expect("it is our thread") {
+            let verdict = decide(count, &stopped);
+            count += 1;
+            watcher.answer(stopped, verdict).expect("it waits for us");
+        }
+    }
+    worker.join().expect("what it asserts holds").map(|result| (result, count))
+}
+
+/// Watched work that neither ends nor calls anything within this time hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 impl Stopped {
-    /// What it is.
+    /// The call that stopped.
     pub fn call(&self) -> Call {
         self.call
     }
 
-    /// Its first argument: the descriptor of the file, or of the directory that its path is relative to.
+    /// The first argument: the descriptor of the file, or of the directory that its path is relative to.
     pub fn fd(&self) -> RawFd {
         // Descriptors are 32 bits; the kernel ignores the rest of the register.
         self.args[0] as u32 as RawFd
     }
 
-    /// Bytes that a read or write is about; 0 for other calls.
+    /// The path behind its descriptor; empty where it has none.
+    pub fn file(&self) -> PathBuf {
+        std::fs::read_link(format!("/proc/self/fd/{}", self.fd())).unwrap_or_default()
+    }
+
+    /// The bytes of a read or write; 0 for other calls.
     pub fn bytes(&self) -> usize {
         if matches!(self.call, Call::Read | Call::Write) { self.args[2] as usize } else { 0 }
     }
 
-    /// Where in the file a read or write begins.
+    /// The offset of a read or write.
     pub fn offset(&self) -> u64 {
         self.args[3]
     }
@@ -279,7 +324,6 @@ impl Stopped {
         }
     }
 
-    /// An argument that is the path of a system call.
     fn path_in(&self, argument: usize) -> Vec<u8> {
         let text = std::ptr::with_exposed_provenance::<libc::c_char>(self.args[argument] as usize);
         // SAFETY: the thread waits inside the call for our answer, so its arguments stay in place. Paths of system
@@ -288,7 +332,6 @@ impl Stopped {
         unsafe { CStr::from_ptr(text) }.to_bytes().to_vec()
     }
 
-    /// Reads or writes fewer bytes than asked for, in the place of the waiting thread.
     fn carry_out(&self, bytes: usize) -> Result<i64, i32> {
         let (fd, bytes) = (self.fd(), bytes.min(self.bytes()));
         let memory = std::ptr::with_exposed_provenance_mut::<libc::c_void>(self.args[1] as usize);
@@ -308,7 +351,6 @@ impl Stopped {
         Ok(done as i64)
     }
 
-    /// Lists in the place of the waiting thread, and removes the types of the entries.
     fn list_without_types(&self) -> Result<i64, i32> {
         let memory = std::ptr::with_exposed_provenance_mut::<u8>(self.args[1] as usize);
         // SAFETY: the thread waits inside the same call with this memory. The memory is lent to the call until our
@@ -328,7 +370,7 @@ impl Stopped {
     }
 }
 
-/// Where an entry of a listing has its length, and what it is (`struct linux_dirent64`, getdents(2)).
+/// The offsets of an entry's length and type in a listing (`struct linux_dirent64`, getdents(2)).
 const ENTRY_BYTES_AT: usize = 16;
 const ENTRY_TYPE_AT: usize = 18;
 
@@ -336,7 +378,7 @@ fn statement(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: u16::try_from(code).expect("codes are 16 bits"), jt: 0, jf: 0, k }
 }
 
-/// Where the number of the call stands in what a filter sees (`struct seccomp_data`).
+/// The offset of the call's number in the data of a filter (`struct seccomp_data`).
 const NUMBER_AT: u32 = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
 
 #[cfg(test)]
@@ -355,7 +397,6 @@ mod tests {
         let worker = std::thread::spawn(move || {
             sender.send(watch_this_thread(&[Call::Write, Call::Flush])?).unwrap();
             let failed = rustix::io::pwrite(&scratch, b"lost", 0).unwrap_err();
-            // Also in a thread that it starts.
             let written = std::thread::scope(|scope| {
                 scope.spawn(|| file::write_all_at(scratch.as_fd(), b"0123456789", 0)).join().unwrap()
             });

@@ -10,21 +10,21 @@ use crate::netlink::{Message, Netlink, Subsystem, attribute, u32_at};
 pub struct Interface {
     /// The kernel's number.
     pub index: u32,
-    /// Its name.
+    /// The name of the interface.
     pub name: String,
     /// The operator has switched it on.
     pub up: bool,
     /// It is connected: a cable, a radio link, or nothing of that kind is needed (IFF_LOWER_UP).
     pub running: bool,
-    /// It leads back to this host.
+    /// The interface leads back to this host.
     pub loopback: bool,
-    /// It has one peer, as a tunnel has.
+    /// The interface has one peer, like a tunnel.
     pub point_to_point: bool,
-    /// Largest packet.
+    /// The largest packet.
     pub mtu_bytes: u32,
     /// The kind of a device that software makes: `bridge`, `veth`, `bond`, `vlan`, `tun`, `wireguard` and others.
     pub kind: Option<String>,
-    /// Its addresses, in the kernel's order.
+    /// The addresses, in the kernel's order.
     pub addresses: Vec<InterfaceAddress>,
 }
 
@@ -33,9 +33,9 @@ pub struct Interface {
 pub struct InterfaceAddress {
     /// The address.
     pub ip: IpAddr,
-    /// Bits of the network that it is part of.
+    /// The number of bits of its network.
     pub prefix_len: u8,
-    /// New connections may begin here: the address is not in doubt (tentative, duplicate) and not on its way out
+    /// New connections may begin here: the address is neither in doubt (tentative, duplicate) nor about to go
     /// (deprecated).
     pub settled: bool,
 }
@@ -80,7 +80,7 @@ fn address(message: Message<'_>) -> Option<(u32, InterfaceAddress)> {
     }
     let (prefix_len, index) = (*message.body.get(1)?, u32_at(message.body, 4)?);
     let fields = message.body.get(ADDRESS_BYTES..)?;
-    // Where both are there, IFA_ADDRESS is the other end.
+    // If both are there, IFA_ADDRESS is the other end.
     let ip = ip(attribute(fields, IFA_LOCAL).or_else(|| attribute(fields, IFA_ADDRESS))?)?;
     let flags = match attribute(fields, IFA_FLAGS) {
         Some(flags) => u32_at(flags, 0)?,
@@ -89,7 +89,7 @@ fn address(message: Message<'_>) -> Option<(u32, InterfaceAddress)> {
     Some((index, InterfaceAddress { ip, prefix_len, settled: flags & UNSETTLED == 0 }))
 }
 
-/// An address as netlink has it: its bytes in the order of the network.
+/// Parses an address of netlink: its bytes in network order.
 pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
     match bytes.len() {
         4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
@@ -98,7 +98,6 @@ pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A text that ends with a zero.
 fn text(bytes: &[u8]) -> Option<String> {
     let bytes = bytes.split(|byte| *byte == 0).next()?;
     std::str::from_utf8(bytes).ok().filter(|text| !text.is_empty()).map(str::to_owned)
@@ -108,7 +107,7 @@ fn text(bytes: &[u8]) -> Option<String> {
 const LINK_BYTES: usize = 16;
 const ADDRESS_BYTES: usize = 8;
 
-/// Of `linux/if.h`, `if_link.h` and `if_addr.h`.
+/// From `linux/if.h`, `if_link.h` and `if_addr.h`.
 const IFF_LOWER_UP: libc::c_int = 1 << 16;
 const IFLA_INFO_KIND: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
@@ -119,6 +118,8 @@ const UNSETTLED: u32 = 0x08 | 0x20 | 0x40;
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use crate::own_network::in_own_network;
 
@@ -146,10 +147,14 @@ mod tests {
             assert!(listed.contains(&("10.1.2.3".to_owned(), 24)), "{listed:?}");
             assert!(listed.contains(&("2001:db8::7".to_owned(), 64)), "{listed:?}");
             assert!(!of("two").up);
-            // The cable is in at both ends.
+            // The cable is in at both ends. The kernel tells of it behind the call, and at most once a second.
             ip("link set two up");
-            assert!(of("one").running && of("two").running);
-            // A tunnel's own address, not the one of its other end.
+            let begun = Instant::now();
+            while !(of("one").running && of("two").running) {
+                assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", of("one"));
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            // A tunnel's own address counts, not that of its other end.
             ip("addr add 10.9.0.1 peer 10.9.0.2/32 dev two");
             assert!(of("two").addresses.iter().any(|address| address.ip == IpAddr::from([10, 9, 0, 1])));
         });

@@ -1,16 +1,15 @@
 //! File systems whose files are an interface to the kernel and hold no user's data.
 //!
-//! Reading such a file is a question to the kernel with the reader's rights; writing it is a command. So a daemon must
-//! not copy from or to them for its users. A thread of a daemon learns more about its own process than the user's
-//! programs would. Some of these file systems also check other rights than the owner of a file. Source: linux/magic.h,
-//! and the drivers' own headers.
+//! Reading such a file asks the kernel with the reader's rights; writing it is a command. A daemon must not copy from
+//! or to them for its users: its thread learns more about its own process than the user's programs would, and some
+//! check other rights than the owner of a file. Source: linux/magic.h, and the drivers' own headers.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::FsWord;
 
-/// The kernel's name of the file system that holds this file, if it is in this list.
+/// The name of the file system that holds this file, if it is in this list.
 pub fn kind_of(file: BorrowedFd<'_>) -> io::Result<Option<&'static str>> {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type;
     Ok(name_of(kind))

@@ -1,9 +1,8 @@
-//! TLS records sealed and opened by the kernel, so that sendfile and splice work on encrypted connections, too.
+//! Makes the kernel seal and open TLS records, so that sendfile and splice work on encrypted connections, too.
 //!
 //! Two socket options (linux/tls.h; Documentation/networking/tls.rst of the kernel): the first attaches the "upper
 //! layer protocol", the second gives a direction its keys. From then on the kernel seals all writes, or opens all
-//! reads. TLS 1.3 only, as in all of our connections. Alerts and key updates are sent and received with their content
-//! type in a control message.
+//! reads. Only TLS 1.3. Alerts and key updates have their content type in a control message.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -15,15 +14,15 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 pub struct Keys<'a> {
     /// The cipher.
     pub cipher: KernelCipher,
-    /// As many bytes as the cipher wants.
+    /// The key, of the length that the cipher wants.
     pub key: &'a [u8],
     /// The IV of the connection's direction, as TLS 1.3 derives it.
     pub iv: [u8; 12],
-    /// Number of the next record under this key.
+    /// The number of the next record under this key.
     pub next_record: u64,
 }
 
-/// Ciphers that the kernel can do.
+/// The ciphers that the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelCipher {
     /// AES-128-GCM
@@ -34,12 +33,12 @@ pub enum KernelCipher {
     Chacha20Poly1305,
 }
 
-/// Which way.
+/// The direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// What this end writes.
+    /// The data that this end writes.
     Send,
-    /// What this end reads.
+    /// The data that this end reads.
     Receive,
 }
 
@@ -49,7 +48,7 @@ pub fn available() -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     match attach(socket.as_fd()) {
-        // The kernel looks for the protocol before it looks whether the socket is connected.
+        // The kernel looks for the protocol before it checks whether the socket is connected.
         Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => Ok(()),
         result => result,
     }
@@ -58,7 +57,7 @@ pub fn available() -> io::Result<()> {
 /// Attaches the protocol to a connected TCP socket; nothing changes before a direction has its keys. A second call does
 /// no harm.
 ///
-/// `ENOENT` if the protocol is missing and its module cannot be loaded for this process.
+/// `ENOENT` if the protocol is missing and this process cannot load its module.
 pub fn attach(socket: BorrowedFd<'_>) -> io::Result<()> {
     match set_option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls") {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
@@ -69,7 +68,7 @@ pub fn attach(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// Gives a direction its keys, for the first time, or in place of earlier ones after a key update (see
 /// [`can_change_keys`]).
 ///
-/// `EINVAL` for a key of a wrong length; `ENOENT` for a cipher that the kernel lacks; `EBUSY` when the kernel cannot
+/// `EINVAL` for a key of a wrong length; `ENOENT` for a cipher that the kernel lacks; `EBUSY` if the kernel cannot
 /// change keys.
 pub fn set_keys(socket: BorrowedFd<'_>, direction: Direction, keys: &Keys<'_>) -> io::Result<()> {
     let mut told = crypto_info(keys).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -78,15 +77,15 @@ pub fn set_keys(socket: BorrowedFd<'_>, direction: Direction, keys: &Keys<'_>) -
     result
 }
 
-/// Whether a direction that has its keys may be given others (since Linux 6.14). Offers an invalid key: a kernel that
-/// can change keys rejects the key (`EINVAL`), other kernels reject the change (`EBUSY`).
+/// Whether a direction that has its keys may get others (since Linux 6.14). Offers an invalid key: a kernel that can
+/// change keys rejects the key (`EINVAL`), other kernels reject the change (`EBUSY`).
 pub fn can_change_keys(socket: BorrowedFd<'_>, direction: Direction) -> bool {
     let no_version = [0; size_of::<libc::tls_crypto_info>()];
     let refused = set_option(socket, libc::SOL_TLS, option(direction), &no_version);
     refused.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
 }
 
-/// Number of the next record of a direction with keys of this cipher: the count of records under these keys.
+/// The number of the next record of a direction with keys of this cipher, counted under these keys.
 pub fn next_record(socket: BorrowedFd<'_>, direction: Direction, cipher: KernelCipher) -> io::Result<u64> {
     let (_, key_bytes, salt_bytes) = cipher_of(cipher);
     // The same structure as in `set_keys`; the kernel fills it with the key, too.
@@ -144,8 +143,8 @@ pub fn send_record(socket: BorrowedFd<'_>, content_type: u8, content: &[u8]) -> 
     }
 }
 
-/// Waits for the first byte and takes at most `buffer.len()` opened bytes. Returns how many, and their content type:
-/// all bytes of one call have the same type. `None` at the end of the connection. With `peek` the bytes stay in the
+/// Waits for the first byte and takes at most `buffer.len()` opened bytes. Returns how many, and their content type,
+/// which is the same for all bytes of one call. `None` at the end of the connection. With `peek` the bytes stay in the
 /// socket.
 ///
 /// `EBADMSG` for a record that does not open, which is final.
@@ -174,10 +173,10 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], peek: bool) -> io::Res
     Ok((received, content_type))
 }
 
-/// linux/tls.h; not in libc.
+/// From linux/tls.h; libc lacks it.
 const TLS_GET_RECORD_TYPE: libc::c_int = 2;
 
-/// Room for one control message of a byte, aligned as its header.
+/// Room for one control message of a byte, aligned like its header.
 #[repr(C)]
 #[derive(Default)]
 struct Control {
@@ -198,7 +197,7 @@ fn option(direction: Direction) -> libc::c_int {
     }
 }
 
-/// The kernel's number of a cipher, the bytes of its key, and how many bytes of the IV it calls salt (GCM only).
+/// The kernel's number of a cipher, the bytes of its key, and the bytes of the IV that it calls salt (GCM only).
 fn cipher_of(cipher: KernelCipher) -> (u16, usize, usize) {
     match cipher {
         KernelCipher::Aes128Gcm => (libc::TLS_CIPHER_AES_GCM_128, 16, 4),
@@ -207,7 +206,7 @@ fn cipher_of(cipher: KernelCipher) -> (u16, usize, usize) {
     }
 }
 
-/// `struct tls12_crypto_info_*`: version, cipher, then iv, key, salt, record number; only byte arrays behind the two
+/// `struct tls12_crypto_info_*`: version, cipher, then iv, key, salt, record number; only byte arrays follow the two
 /// numbers.
 fn crypto_info(keys: &Keys<'_>) -> Option<Vec<u8>> {
     let (cipher, key_bytes, salt_bytes) = cipher_of(keys.cipher);
@@ -228,11 +227,11 @@ fn crypto_info(keys: &Keys<'_>) -> Option<Vec<u8>> {
 
 /// Version and cipher.
 const HEAD_BYTES: usize = 4;
-/// Salt included.
+/// The salt is included.
 const IV_BYTES: usize = 12;
 const NUMBER_BYTES: usize = 8;
 
-/// A key lay on our heap.
+/// Wipes a key from our heap.
 fn wipe(told: &mut [u8]) {
     told.fill(0);
     std::hint::black_box(told);

@@ -40,6 +40,7 @@ pub mod socket;
 pub mod splice;
 pub mod standard_streams;
 pub mod tcp_info;
+pub mod terminal;
 pub mod tun;
 pub mod uring;
 pub mod usage;

@@ -1,7 +1,7 @@
-//! A range of a file in memory that only the kernel looks at: `mmap(2)`, and `send(2)` straight out of it.
+//! A range of a file in memory that only the kernel looks at: `mmap(2)`, and `send(2)` from it.
 //!
-//! This process never reads the mapping itself, which avoids the dangers of mappings. If the file is cut meanwhile, the
-//! call fails with `EFAULT` instead of SIGBUS. If the file changes, no `&[u8]` changes.
+//! This process never reads the mapping: if the file is cut, the call fails with `EFAULT` instead of SIGBUS, and if the
+//! file changes, no `&[u8]` changes.
 
 use std::ffi::c_void;
 use std::io;
@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 pub struct Mapping {
     start: NonNull<c_void>,
     len: NonZeroUsize,
-    /// Where the range that was asked for begins, behind the start of its page.
+    /// The start of the requested range, behind the start of its page.
     skip: usize,
 }
 
@@ -42,7 +42,7 @@ impl Mapping {
         Ok(Mapping { start, len: whole, skip })
     }
 
-    /// Bytes of the range that was asked for.
+    /// The length of the requested range.
     pub fn bytes(&self) -> usize {
         self.len.get() - self.skip
     }
@@ -50,7 +50,7 @@ impl Mapping {
     /// Sends at most `len` bytes from `at` of the range on; returns how many. `more` says that further bytes follow at
     /// once.
     ///
-    /// Fails with `EFAULT` when the file is shorter than the range by now.
+    /// Fails with `EFAULT` if the file has become shorter than the range.
     pub fn send(&self, socket: BorrowedFd<'_>, at: usize, len: usize, more: bool) -> io::Result<usize> {
         let len = len.min(self.bytes().saturating_sub(at));
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };

@@ -1,7 +1,7 @@
-//! Reading what a medium holds, and not what the page cache remembers of it: `O_DIRECT` (open(2)), or
-//! `POSIX_FADV_DONTNEED` (posix_fadvise(2)) and a look at what stayed (mincore(2)).
+//! Reads what a medium holds, not what the page cache remembers: `O_DIRECT` (open(2)), or `POSIX_FADV_DONTNEED`
+//! (posix_fadvise(2)) and a check of what stayed (mincore(2)).
 //!
-//! The cache of the disk itself cannot be passed by: what comes back from there was at least accepted by it.
+//! The cache of the disk itself cannot be bypassed; it has at least accepted the data.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -12,12 +12,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 
-/// How a file is read back.
+/// The way a file is read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Past the page cache.
     Direct,
-    /// Through the page cache, which is emptied before: the file system has no direct reads.
+    /// Through the page cache, emptied before: the file system has no direct reads.
     Dropped,
     /// The file lies in memory, and has no medium (tmpfs, ramfs).
     Memory,
@@ -26,7 +26,7 @@ pub enum Way {
 /// A file to be read back.
 #[derive(Debug)]
 pub struct Medium {
-    /// Past the page cache; `None` where that is refused.
+    /// The file opened past the page cache; `None` where that is refused.
     direct: Option<OwnedFd>,
     plain: OwnedFd,
     way: Way,
@@ -38,12 +38,12 @@ pub struct Medium {
 pub struct Got {
     /// Bytes in the buffer; 0 at the end of the file.
     pub bytes: usize,
-    /// Of these, bytes that may have come from the page cache, because they could not be put out of it.
+    /// Those of the bytes that may have come from the page cache, because they could not be dropped from it.
     pub cached_bytes: usize,
 }
 
 impl Medium {
-    /// A file of this process; `direct` is the same file opened with `O_DIRECT`, where that went well.
+    /// Takes a file of this process; `direct` is the same file opened with `O_DIRECT`, if that succeeded.
     pub fn new(plain: OwnedFd, direct: Option<OwnedFd>) -> io::Result<Medium> {
         let in_memory = lies_in_memory(plain.as_fd())?;
         let direct = direct.filter(|_| !in_memory);
@@ -56,21 +56,21 @@ impl Medium {
         Ok(Medium { direct, plain, way, alignment_bytes })
     }
 
-    /// How it is read.
+    /// The way of reading.
     pub fn way(&self) -> Way {
         self.way
     }
 
-    /// Where reads must begin, and the length of the buffer: multiples of this.
+    /// Offsets of reads and the length of the buffer are multiples of this.
     pub fn alignment_bytes(&self) -> u64 {
         self.alignment_bytes
     }
 
-    /// Reads from `offset` on, a multiple of [`Medium::alignment_bytes`], as much as goes into `buffer`, which must be
-    /// as aligned (`AlignedBuffer`). Fewer bytes mean the end of the file.
+    /// Fills `buffer` from `offset` on, a multiple of [`Medium::alignment_bytes`]; the buffer must be as aligned
+    /// (`AlignedBuffer`). Fewer bytes mean the end of the file.
     pub fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<Got> {
-        // A file system may take the flag and read through its cache all the same (compressed extents, data journals):
-        // there must be nothing in it. And what was read for this is of no use to anybody else.
+        // A file system may take the flag and still read through its cache (compressed extents, data journals), so the
+        // cache must be empty. The pages read for this are of no use to others, either.
         crate::file::drop_cache(self.plain.as_fd(), offset, buffer.len() as u64);
         if let Some(direct) = &self.direct {
             match read_direct(direct.as_fd(), buffer, offset, self.alignment_bytes) {
@@ -112,7 +112,7 @@ fn read_direct(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64, alignment_b
     Ok(done)
 }
 
-/// How many bytes of a range the page cache holds, whole pages counted. Source: mincore(2).
+/// Counts the bytes of a range in the page cache, by whole pages. Source: mincore(2).
 pub fn resident_bytes(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
     let end = crate::file::size(file)?;
     let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
@@ -137,7 +137,7 @@ pub fn resident_bytes(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Resu
     Ok(pages.iter().filter(|page| **page & 1 == 1).count() * page)
 }
 
-/// Whether a file lies in memory (tmpfs, ramfs): the page cache is then all that there is of it.
+/// Whether a file lies in memory (tmpfs, ramfs), and the page cache is all of it.
 pub fn lies_in_memory(file: BorrowedFd<'_>) -> io::Result<bool> {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type;
     Ok(IN_MEMORY.contains(&kind))
@@ -171,7 +171,7 @@ fn mounted_as(device: u64, mounts: impl BufRead) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// As the file system says (Linux 6.1, statx(2)), else a page, which suits all disks.
+/// The alignment that the file system reports (Linux 6.1, statx(2)), else a page, which suits all disks.
 fn alignment_bytes(file: BorrowedFd<'_>) -> u64 {
     let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
     let told = told.filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
@@ -190,7 +190,7 @@ const ONE_TIME: [rustix::fs::FsWord; 2] = [0x4d44, 0x2011_bab0];
 /// `FUSE_SUPER_MAGIC`.
 const FUSE: rustix::fs::FsWord = 0x6573_5546;
 
-/// Servers for large files that store change times, or pass on the change times of the file system below.
+/// Servers for large files that store change times, or pass on those of the file system below.
 const FUSE_WITH_CHANGE_TIMES: [&str; 6] =
     ["fuse.glusterfs", "fuse.ceph-fuse", "fuse.juicefs", "fuse.mfs", "fuse.mergerfs", "fuse.gocryptfs"];
 
@@ -208,7 +208,6 @@ mod tests {
         let found = |major, minor| mounted_as(rustix::fs::makedev(major, minor), &mounts[..]).unwrap();
         assert_eq!((found(98, 0).as_deref(), found(0, 44).as_deref()), (Some("ext3"), Some("fuse.glusterfs")));
         assert_eq!(found(98, 1), None);
-        // And ours.
         let file = File::open("/proc/self").unwrap();
         let mounts = BufReader::new(File::open("/proc/self/mountinfo").unwrap());
         let device = rustix::fs::fstat(&file).unwrap().st_dev;
@@ -221,7 +220,7 @@ mod tests {
         (0..10_000u32).map(|n| (n % 251) as u8).collect()
     }
 
-    /// A file with that content, on the disk of the temporary directory.
+    /// A file with content, on the disk of the temporary directory.
     fn written(direct: bool) -> Option<Medium> {
         let file = tempfile::NamedTempFile::new().unwrap();
         crate::file::write_all_at(file.as_file().as_fd(), &content(), 0).unwrap();

@@ -13,7 +13,7 @@ use crate::tcp_info::{self, TcpInfo};
 /// The protocol of a socket that speaks MPTCP (IPPROTO_MPTCP).
 pub const PROTOCOL: i32 = libc::IPPROTO_MPTCP;
 
-/// Does the connection of an MPTCP socket use MPTCP? If not, it has fallen back to TCP.
+/// Whether the connection of an MPTCP socket uses MPTCP. If not, it has fallen back to TCP.
 ///
 /// Newer kernels tell by TCP_IS_MPTCP. Older ones tell nothing of a connection that fell back (MPTCP_INFO).
 pub fn is_in_use(socket: impl AsFd) -> io::Result<bool> {
@@ -24,7 +24,7 @@ pub fn is_in_use(socket: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Whether the kernel tells of the paths of a connection (MPTCP_INFO, Linux 5.16). A connection that fell back has none.
+/// Whether the kernel reports the paths of a connection (MPTCP_INFO, Linux 5.16). A connection that fell back has none.
 pub fn tells_of_paths(socket: impl AsFd) -> bool {
     option(&socket, SOL_MPTCP, MPTCP_INFO, &mut [0; INFO_BYTES]).is_ok()
 }
@@ -32,19 +32,19 @@ pub fn tells_of_paths(socket: impl AsFd) -> bool {
 /// One path of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subflow {
-    /// This end.
+    /// The address of this end.
     pub local: SocketAddr,
-    /// The other end.
+    /// The address of the other end.
     pub remote: SocketAddr,
-    /// What TCP tells of it.
+    /// The figures of TCP about it.
     pub info: TcpInfo,
 }
 
-/// The subflows of an MPTCP connection (MPTCP_SUBFLOW_ADDRS and MPTCP_TCPINFO, Linux 5.16). One that fell back has
-/// none.
+/// The subflows of an MPTCP connection (MPTCP_SUBFLOW_ADDRS and MPTCP_TCPINFO, Linux 5.16). A connection that fell back
+/// has none.
 ///
-/// Linux 6.5 has one option for both (MPTCP_FULL_INFO). The two older ones tell the same, as long as the list of
-/// addresses is the same before and after.
+/// Linux 6.5 has one option for both (MPTCP_FULL_INFO); the two older ones tell the same, if the addresses are the same
+/// before and after.
 pub fn subflows(socket: impl AsFd) -> io::Result<Vec<Subflow>> {
     for _ in 0..MAX_TRIES {
         let before = addresses(&socket)?;
@@ -72,8 +72,8 @@ fn addresses(socket: &impl AsFd) -> io::Result<Vec<(SocketAddr, SocketAddr)>> {
 }
 
 /// Reads one record for each subflow. The header is `struct mptcp_subflow_data`: its own size, the number of subflows,
-/// the size of a record in the kernel, the size of a record here. The kernel lowers the last one to the one before it;
-/// the records stand that far apart.
+/// the size of a record in the kernel, the size of a record here. The kernel lowers the last to the one before; the
+/// records stand that far apart.
 fn records<T>(
     socket: &impl AsFd,
     name: libc::c_int,
@@ -88,7 +88,7 @@ fn records<T>(
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the kernel tells it otherwise"))
 }
 
-/// The records of an answer. `None` where one of them is not what it should be.
+/// The records of an answer. `None` if one of them is malformed.
 fn part<T>(raw: &[u8], parse: impl Fn(&[u8]) -> Option<T>) -> Option<Vec<T>> {
     let number = |offset: usize| raw.get(offset..offset + 4)?.try_into().ok().map(u32::from_ne_bytes);
     let (count, record_bytes) = (number(4)? as usize, number(12)? as usize);
@@ -110,7 +110,7 @@ fn address(raw: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip.to_canonical(), port))
 }
 
-/// Of `linux/tcp.h`, `linux/socket.h` and `linux/mptcp.h`; `libc` does not have them.
+/// From `linux/tcp.h`, `linux/socket.h` and `linux/mptcp.h`; `libc` lacks them.
 const TCP_IS_MPTCP: libc::c_int = 43;
 const SOL_MPTCP: libc::c_int = 284;
 const MPTCP_INFO: libc::c_int = 1;
@@ -122,14 +122,14 @@ const SIOCOUTQNSD: libc::Ioctl = 0x894B;
 const HEADER_BYTES: usize = 16;
 /// `struct sockaddr_storage`.
 const ADDRESS_BYTES: usize = 128;
-/// Larger than the largest known one (280), so that a newer kernel is not cut within a field that we know.
+/// Larger than the largest known version (280), so that a newer kernel's is not cut within a field that we know.
 const TCP_INFO_BYTES: usize = 512;
 /// The structure itself is not read.
 const INFO_BYTES: usize = 8;
-/// The in-kernel path manager allows 8 additional subflows (MPTCP_PM_ADDR_MAX, `net/mptcp/protocol.h`). Another one may
+/// The in-kernel path manager allows 8 additional subflows (MPTCP_PM_ADDR_MAX, `net/mptcp/protocol.h`). Another may
 /// allow more; the rest is not shown.
 const MAX_SUBFLOWS: usize = 32;
-/// Subflows come and go by seconds.
+/// Subflows change within seconds, so a few tries suffice.
 const MAX_TRIES: u32 = 3;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the kernel's MPTCP path manager may do: its limits and endpoints, as `ip mptcp` shows them (ip-mptcp(8)).
+//! The limits and endpoints of the kernel's MPTCP path manager, as `ip mptcp` shows them (ip-mptcp(8)).
 
 use std::io;
 use std::net::IpAddr;
@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use crate::interfaces::ip;
 use crate::netlink::{ACKNOWLEDGE, DUMP, Message, Netlink, Subsystem, attribute, push_attribute, u16_at, u32_at};
 
-/// How far a connection may grow.
+/// The limits on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Subflows besides the first one.
     pub subflows: u32,
-    /// Addresses that a peer announces and that are dialled.
+    /// Announced addresses of a peer that are dialled.
     pub accepted_addresses: u32,
 }
 
@@ -24,11 +24,11 @@ pub struct Endpoint {
     pub device: Option<u32>,
     /// Connections that this host dials join from there.
     pub subflow: bool,
-    /// Peers are told of it.
+    /// Peers are told of the address.
     pub signal: bool,
 }
 
-/// The limits of the network that the calling thread lives in. `Unsupported`: the kernel has no MPTCP.
+/// The limits in the calling thread's network. `Unsupported`: the kernel has no MPTCP.
 pub fn limits() -> io::Result<Limits> {
     let (netlink, family) = path_manager()?;
     let mut limits = Limits::default();
@@ -40,7 +40,7 @@ pub fn limits() -> io::Result<Limits> {
     Ok(limits)
 }
 
-/// The endpoints. Only who may administer the network is told of them.
+/// The endpoints. The kernel tells them only to administrators of the network.
 pub fn endpoints() -> io::Result<Vec<Endpoint>> {
     let (netlink, family) = path_manager()?;
     let mut found = Vec::new();
@@ -60,7 +60,6 @@ fn endpoint(answer: Message<'_>) -> Option<Endpoint> {
     })
 }
 
-/// A socket to the path manager, and the number by which it is asked.
 fn path_manager() -> io::Result<(Netlink, u16)> {
     let netlink = Netlink::open(Subsystem::Generic, 0)?;
     let mut question = command(GET_FAMILY);
@@ -84,13 +83,13 @@ fn command(command: u8) -> Vec<u8> {
 
 const GENERIC_BYTES: usize = 4;
 
-/// Of `linux/genetlink.h`.
+/// From `linux/genetlink.h`.
 const CONTROL: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
 
-/// Of `linux/mptcp_pm.h`.
+/// From `linux/mptcp_pm.h`.
 const GET_ADDRESSES: u8 = 3;
 const GET_LIMITS: u8 = 6;
 const ADDRESS: u16 = 1;

@@ -1,8 +1,8 @@
-//! Names of users and groups, for copies that keep owners by name.
+//! Looks up names of users and groups, for copies that keep owners by name.
 //!
-//! A thread of its own looks them up: first in `/etc/passwd` and `/etc/group`, then by `getent(1)`, which knows every
-//! directory of accounts. The thread starts before a session gives up its rights, so that it can still read those files
-//! and start `getent`. See [`crate::account`] for why the C library is not asked.
+//! A thread of its own looks first in `/etc/passwd` and `/etc/group`, then asks `getent(1)`, which knows every
+//! directory of accounts. It starts before a session gives up the rights for both. See [`crate::account`] for why the C
+//! library is not asked.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,19 +22,20 @@ pub enum Of {
     Group,
 }
 
-/// The look-up took too long, or cannot be done here.
+/// The look-up took too long, or is impossible here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoAnswer;
 
-/// Longest name of an account that is looked up; the kernel and shadow(5) stop at 32, directories of accounts at 256.
+/// The longest name of an account that is looked up; the kernel and shadow(5) stop at 32, directories of accounts at
+/// 256.
 pub const MAX_NAME_BYTES: usize = 256;
 
-/// Starts the thread that looks names up, unless it runs. Call this while the thread still has all its rights.
+/// Starts the thread that looks names up, unless it runs. Must be called while the thread still has all its rights.
 pub fn start() {
     let _ = lookups();
 }
 
-/// The name of this number; `None` when it has none.
+/// The name of this number; `None` if it has none.
 ///
 /// # Errors
 /// [`NoAnswer`]: do not ask again in this session.
@@ -42,7 +43,7 @@ pub fn name_of(of: Of, id: u32) -> Result<Option<Vec<u8>>, NoAnswer> {
     ask(of, Key::Id(id)).map(|found| found.map(|(name, _)| name))
 }
 
-/// The number of this name; `None` when there is no such account here.
+/// The number of this name; `None` if there is no such account here.
 ///
 /// # Errors
 /// [`NoAnswer`]: do not ask again in this session.
@@ -131,7 +132,7 @@ fn in_file(path: &str, key: &Key) -> Found {
     text.split(|byte| *byte == b'\n').find_map(|line| entry(line, key))
 }
 
-/// A line of passwd(5) or group(5), if it is the one that is looked for: name, password, number.
+/// Parses a line of passwd(5) or group(5), if it is the one looked for: name, password, number.
 fn entry(line: &[u8], key: &Key) -> Found {
     let mut fields = line.split(|byte| *byte == b':');
     let (name, _, id) = (fields.next()?, fields.next()?, fields.next()?);
@@ -143,7 +144,7 @@ fn entry(line: &[u8], key: &Key) -> Found {
     (is_it && is_name(name)).then(|| (name.to_vec(), id))
 }
 
-/// A look-up of somebody else's may be under way: twice the time of one.
+/// Twice the time of one look-up: another may be under way.
 const PATIENCE: Duration = Duration::from_secs(2 * LOOKUP_DEADLINE.as_secs());
 
 /// A hundred thousand accounts of 100 bytes.

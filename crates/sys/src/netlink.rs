@@ -1,6 +1,6 @@
-//! Netlink (netlink(7)): asks the kernel for lists, and parts its messages into their fields.
+//! Netlink (netlink(7)): asks the kernel for lists, and splits its messages into fields.
 //!
-//! Only what the kernel itself sends is read. A message that is cut or malformed ends its packet, never the program.
+//! Only messages of the kernel itself are read. A cut or malformed message ends its packet, never the program.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,6 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use crate::poll::{self, Interest};
 
-/// A netlink socket.
 #[derive(Debug)]
 pub(crate) struct Netlink(OwnedFd);
 
@@ -20,11 +19,10 @@ pub(crate) struct Netlink(OwnedFd);
 pub(crate) enum Subsystem {
     /// Devices, addresses, routes (rtnetlink(7)).
     Route,
-    /// Everything that has registered by name, such as MPTCP.
+    /// Subsystems that have registered by name, such as MPTCP.
     Generic,
 }
 
-/// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
     pub kind: u16,
@@ -33,18 +31,18 @@ pub(crate) struct Message<'a> {
     pub body: &'a [u8],
 }
 
-/// What one call of [`Netlink::receive`] found.
+/// The result of [`Netlink::receive`].
 pub(crate) enum Received<'a> {
     /// Messages of the kernel; see [`messages`].
     Packet(&'a [u8]),
-    /// Nothing is there now.
+    /// There is no packet now.
     Nothing,
-    /// The kernel had more to say than the socket holds, and dropped some of it.
+    /// The kernel dropped messages, because the socket was full.
     Overrun,
 }
 
 impl Netlink {
-    /// A socket that hears these groups (`RTMGRP_*`); 0 for one that only asks.
+    /// Opens a socket that receives these groups (`RTMGRP_*`); 0 for one that only asks.
     pub fn open(subsystem: Subsystem, groups: u32) -> io::Result<Netlink> {
         let protocol = match subsystem {
             Subsystem::Route => None,
@@ -52,12 +50,12 @@ impl Netlink {
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
-        // Port 0: the kernel gives a free one.
+        // With port 0 the kernel gives a free one.
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, groups))?;
         Ok(Netlink(socket))
     }
 
-    /// Receives one packet. What another process sent counts as nothing.
+    /// Receives one packet. A packet of another process counts as nothing.
     pub fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Received<'a>> {
         let (length, from) = match rustix::net::recvfrom(&self.0, &mut *buffer, RecvFlags::DONTWAIT) {
             Ok((length, _, from)) => (length, from),
@@ -72,8 +70,7 @@ impl Netlink {
 
     /// Asks, and gives each answer to `take`. `flags` say how much is asked for: [`DUMP`] for a list.
     ///
-    /// An error of the kernel is returned as the error that it is. A list that changed while it was read is
-    /// `Interrupted`.
+    /// An error of the kernel is returned as is. A list that changed while it was read is `Interrupted`.
     pub fn ask(&self, kind: u16, flags: u16, body: &[u8], mut take: impl FnMut(Message<'_>)) -> io::Result<()> {
         let request = request(kind, flags, body);
         rustix::net::sendto(&self.0, &request, SendFlags::empty(), &SocketAddrNetlink::new(KERNEL_PORT, 0))?;
@@ -107,7 +104,7 @@ impl Netlink {
         Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer over netlink has no end"))
     }
 
-    /// [`Netlink::ask`] for a whole list, again if it changes meanwhile. Each attempt has a `take` of its own.
+    /// [`Netlink::ask`] for a whole list, again if it changes meanwhile. Each attempt has its own `take`.
     pub fn list<T>(
         subsystem: Subsystem,
         kind: u16,
@@ -120,7 +117,7 @@ impl Netlink {
             let outcome = Netlink::open(subsystem, 0)?.ask(kind, DUMP, body, |message| found.extend(parse(message)));
             match outcome {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted && tries < MAX_TRIES => tries += 1,
-                // A host that changes all the time: what was found is as good as any answer.
+                // The host changes all the time: what was found is as good as any answer.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(found),
                 outcome => return outcome.map(|()| found),
             }
@@ -182,7 +179,6 @@ pub(crate) fn attributes(fields: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The value of the field of this kind.
 pub(crate) fn attribute(fields: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(fields).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
 }
@@ -213,10 +209,9 @@ const NOTHING: u16 = 1;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
-/// `struct nlmsghdr` and `struct nlattr`.
 const HEADER_BYTES: usize = 16;
 const ATTRIBUTE_HEADER_BYTES: usize = 4;
-/// Both begin at multiples of this.
+/// Headers and fields begin at multiples of this.
 const ALIGNMENT: usize = 4;
 /// The upper two bits of the kind are flags (NLA_TYPE_MASK).
 const ATTRIBUTE_KIND: u16 = 0x3fff;
@@ -226,12 +221,12 @@ const KERNEL_PORT: u32 = 0;
 const SEQUENCE: u32 = 1;
 /// The kernel fills packets of a list up to the size of the buffer, and at most 32 KiB (af_netlink.c).
 pub(crate) const PACKET_BYTES: usize = 64 * 1024;
-/// Packets of one list: 32 KiB hold the devices or addresses of about 30 devices. 4,096 of them are a host with a
-/// hundred thousand.
+/// Packets of one list: 32 KiB hold about 30 devices or their addresses. 4,096 packets are a host with a hundred
+/// thousand.
 const MAX_PACKETS: u32 = 4_096;
 /// A list that changes while it is read is read again.
 const MAX_TRIES: u32 = 3;
-/// The kernel answers before it returns from the question. More is a kernel that does not answer at all.
+/// The kernel answers before it returns from the question. After this time it does not answer at all.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -267,7 +262,6 @@ mod tests {
     #[test]
     fn an_error_of_the_kernel_is_told_as_it_is() {
         let netlink = Netlink::open(Subsystem::Route, 0).unwrap();
-        // RTM_GETLINK of a device that does not exist.
         let mut about = vec![0; 16];
         about[4..8].copy_from_slice(&i32::MAX.to_ne_bytes());
         let error = netlink.ask(libc::RTM_GETLINK, ACKNOWLEDGE, &about, |_| {}).unwrap_err();

@@ -1,11 +1,14 @@
-//! Opens what haul keeps for its user or obeys: settings, policies, lists, keys, memory, sockets. Nobody else may have put it there.
+//! Opens the files that haul keeps for its user or obeys: settings, policies, lists, keys, memory, sockets. Nobody else
+//! may have put them there.
 //!
-//! Begin at `/` -> open the next name beneath the directory that is held -> judge it through that descriptor -> follow links the same way
-//! -> open the end, judge it, and hand out that descriptor. So nothing is looked at by one name and opened by another look.
+//! Begin at `/` -> open the next name beneath the directory that is held -> judge it through that descriptor -> follow
+//! links the same way -> open the end, judge it, and hand out that descriptor. So nothing is judged under a name and
+//! opened by a second look.
 //!
-//! Each directory, link and file on the way belongs to root or to us. Nobody else may write it. Where others may make names and rename
-//! only their own (sticky, as `/tmp`), what comes next has to be ours all the same.
+//! Each directory, link and file on the way belongs to root or to us, and nobody else may write it. Where others may
+//! make names and rename only their own (sticky, as `/tmp`), the next entry has to be ours all the same.
 
+mod not_ours;
 mod walk;
 
 use std::ffi::{OsStr, OsString};
@@ -15,81 +18,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{self, Component, Path, PathBuf};
-use std::{error, fmt};
 
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
+pub use crate::own::not_ours::{NotOurs, OTHERS_WRITE, Weight};
 use crate::own::walk::{MAX_LINKS, Step, Walk};
 use crate::process;
 use crate::whole_file::{self, WholeFile};
-
-/// What depends on a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
-    /// It names programs, grants rights, or is remembered. Others may read it.
-    Obeyed,
-    /// It is a key of this host. Only its owner may read it; a key of root's also a group, without which we could not read it.
-    Secret,
-    /// It is a key that its user has named. As [`Weight::Secret`], in any directory: a file that its owner alone can read is one that its
-    /// owner made. Root may be told to use the file of any user.
-    NamedSecret,
-}
-
-/// Why something is not ours alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotOurs {
-    /// The file, link or directory that is to blame.
-    culprit: PathBuf,
-    fault: Fault,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    /// It belongs to another user.
-    Owner { of: u32, us: u32 },
-    /// Others may write it.
-    Writable { mode: u32 },
-    /// Others may read it.
-    Readable { mode: u32 },
-    /// Others may have given it this name.
-    Named,
-}
-
-impl NotOurs {
-    /// The judgement in an error of this module. `None`: the system's error.
-    pub fn of(error: &io::Error) -> Option<&Self> {
-        error.get_ref()?.downcast_ref()
-    }
-
-    /// What to type.
-    pub fn remedy(&self) -> String {
-        let culprit = self.culprit.display();
-        match self.fault {
-            Fault::Owner { us, .. } => format!("if it is yours: chown {us} {culprit}; else have the files elsewhere"),
-            Fault::Writable { .. } => format!("chmod go-w {culprit}"),
-            Fault::Readable { .. } => format!("chmod 600 {culprit}"),
-            Fault::Named => "move it into a directory that others cannot write".to_owned(),
-        }
-    }
-}
-
-impl fmt::Display for NotOurs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let culprit = self.culprit.display();
-        match self.fault {
-            Fault::Owner { of, us } => write!(f, "{culprit} belongs to somebody else (user {of}, and we are {us})"),
-            Fault::Writable { mode } => write!(f, "others may write it: {culprit} has mode {:03o}", mode & 0o7777),
-            Fault::Readable { mode } => write!(f, "others may read it: {culprit} has mode {:03o}", mode & 0o7777),
-            Fault::Named => write!(
-                f,
-                "others may have given {culprit} this name: it has several, in a directory that they may write"
-            ),
-        }
-    }
-}
-
-impl error::Error for NotOurs {}
 
 /// Opens a file for reading.
 ///
@@ -101,7 +37,19 @@ pub fn open(path: &Path, weight: Weight) -> io::Result<File> {
     walk.file(components, OFlags::RDONLY, weight)
 }
 
-/// The owner of the directory at this path, or of where the next missing one would be made, is trusted with what it will hold.
+/// Opens a file that is obeyed, to read it and to write behind its content. A missing file is made, for us alone. The
+/// file is opened once, so the file that was judged is the file that is written.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_to_append(path: &Path) -> io::Result<File> {
+    let (mut walk, components) = Walk::from_root(path)?;
+    walk.makes_file = true;
+    walk.file(components, OFlags::RDWR | OFlags::APPEND, Weight::Obeyed)
+}
+
+/// Fails unless the owner of the directory at this path, or of where the next missing one would be made, may be trusted
+/// with its content.
 ///
 /// # Errors
 /// As [`open`]. A missing directory is no error.
@@ -113,7 +61,7 @@ pub fn check_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The path of a file and that of each link that leads to it, none of which goes through a link.
+/// The path of a file and of each link that leads to it; none of them goes through a link.
 pub fn names_of(file: &Path) -> Vec<PathBuf> {
     let mut names = Vec::new();
     let mut rest = path::absolute(file).ok();
@@ -125,14 +73,14 @@ pub fn names_of(file: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// Goes along a full path to its first link: the path of that, and where it leads with what comes behind it. Without a link the path of the
-/// whole, with nothing behind it.
+/// Follows a full path to its first link. Returns the path of that link, and the path that it leads to, with the rest
+/// appended; without a link, the whole path and `None`.
 fn until_link(path: &Path) -> (PathBuf, Option<PathBuf>) {
     let mut name = PathBuf::new();
     let mut components = path.components();
     while let Some(component) = components.next() {
         if component == Component::ParentDir {
-            // What comes before it is no link.
+            // The part before it is no link.
             name.pop();
             continue;
         }
@@ -175,7 +123,7 @@ impl OwnDirectory {
         Ok(Self { fd: walk.here, path: path::absolute(path)? })
     }
 
-    /// Whether it is ours and nobody else may look into it: sockets in it have no other guard.
+    /// Whether the directory is ours and nobody else may look into it: sockets in it have no other guard.
     ///
     /// # Errors
     /// The system's.
@@ -184,7 +132,7 @@ impl OwnDirectory {
         Ok(stat.st_uid == process::effective_user() && stat.st_mode & 0o077 == 0)
     }
 
-    /// A directory in this one.
+    /// Opens a directory in this one.
     ///
     /// # Errors
     /// As [`open`].
@@ -192,7 +140,7 @@ impl OwnDirectory {
         self.walk_below(name, None)
     }
 
-    /// A directory in this one, made where it is missing.
+    /// Opens a directory in this one, and makes it if missing.
     ///
     /// # Errors
     /// As [`open`].
@@ -216,7 +164,7 @@ impl OwnDirectory {
         Ok(Self { fd: walk.here, path: self.path.join(name) })
     }
 
-    /// Its path, for words to people.
+    /// The path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -239,7 +187,7 @@ impl OwnDirectory {
         walk.file(components, OFlags::RDWR, Weight::Obeyed)
     }
 
-    /// [`OwnDirectory::file_to_write`], made where it is missing, for us alone.
+    /// [`OwnDirectory::file_to_write`], made if missing, for us alone.
     ///
     /// # Errors
     /// As [`open`].
@@ -247,7 +195,7 @@ impl OwnDirectory {
         self.make_file_with(name, OFlags::empty())
     }
 
-    /// [`OwnDirectory::make_file`]: what is written comes behind what it has.
+    /// [`OwnDirectory::make_file`], with writes appended.
     ///
     /// # Errors
     /// As [`open`].
@@ -277,7 +225,7 @@ impl OwnDirectory {
         WholeFile::begin_in(self.fd.try_clone()?, name.as_ref(), whole_file::Mode::Of(mode))
     }
 
-    /// Its names, at most so many, in no order.
+    /// Returns at most `most` names in it, in no order.
     ///
     /// # Errors
     /// The system's.
@@ -298,7 +246,7 @@ impl OwnDirectory {
         Ok(names)
     }
 
-    /// When a name in it was last written. A link is not followed.
+    /// The time when a name in it was last written. A link is not followed.
     ///
     /// # Errors
     /// The system's.
@@ -317,7 +265,7 @@ impl OwnDirectory {
         Ok(rustix::fs::unlinkat(&self.fd, name.as_ref(), AtFlags::empty())?)
     }
 
-    /// Gives a file in it another name in it.
+    /// Renames a file within it.
     ///
     /// # Errors
     /// The system's.
@@ -326,7 +274,7 @@ impl OwnDirectory {
         Ok(rustix::fs::renameat(&self.fd, from, &self.fd, to)?)
     }
 
-    /// Removes a directory in it with the files in that, at most so many.
+    /// Removes a directory in it with at most `most` files in that.
     ///
     /// # Errors
     /// The system's; it is not empty.
@@ -354,9 +302,6 @@ fn check_name(name: &OsStr) -> io::Result<()> {
     let is_name = !matches!(name.as_bytes(), b"" | b"." | b"..") && !name.as_bytes().contains(&b'/');
     is_name.then_some(()).ok_or(io::Error::new(io::ErrorKind::InvalidInput, "it is no name in a directory"))
 }
-
-/// Writable for the group or for all.
-pub const OTHERS_WRITE: u32 = 0o022;
 
 const PRIVATE_DIRECTORY: Mode = Mode::RWXU;
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -431,7 +376,7 @@ mod tests {
                 assert!(told.contains("others may write it") && told.contains("mode 777"), "{name}: {told}");
                 assert_eq!(place.judged(name, Weight::NamedSecret), "", "wherever it stands");
             }
-            // There others make names, and rename only what is theirs.
+            // There others make names, and rename only their own.
             place.set(above, 0o1777);
             assert_eq!(all(Weight::Obeyed), [""; 4], "{above}");
             place.set(above, 0o755);
@@ -493,6 +438,35 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_appended_to_through_the_descriptor_that_was_judged() {
+        let place = Place::new(&["base", "shared"], &["base/list", "base/real"]);
+        let append = |name: &str| {
+            let mut file = open_to_append(&place.at(name))?;
+            let mut text = String::new();
+            file.read_to_string(&mut text)?;
+            io::Write::write_all(&mut file, b"+")?;
+            io::Result::Ok(text)
+        };
+        assert_eq!(append("base/list").unwrap(), "base/list");
+        assert_eq!(append("base/list").unwrap(), "base/list+");
+        symlink("real", place.at("base/link")).unwrap();
+        assert_eq!(append("base/link").unwrap(), "base/real");
+        assert_eq!((append("base/new").unwrap(), append("base/new").unwrap()), (String::new(), "+".to_owned()));
+        assert_eq!(fs::metadata(place.at("base/new")).unwrap().permissions().mode() & 0o7777, 0o600);
+        place.set("base/list", 0o666);
+        assert!(NotOurs::of(&append("base/list").unwrap_err()).is_some());
+        for (mode, is_made) in [(0o777, false), (0o1777, true)] {
+            place.set("shared", mode);
+            assert_eq!(append("shared/new").is_ok(), is_made, "{mode:o}");
+            assert_eq!(place.at("shared/new").exists(), is_made, "{mode:o}");
+        }
+        assert_eq!(append("none/new").unwrap_err().kind(), io::ErrorKind::NotFound);
+        if place.give_away("base") {
+            assert!(append("base/another").is_err() && !place.at("base/another").exists());
+        }
+    }
+
+    #[test]
     fn root_uses_the_key_of_a_user_when_told_to_but_nobody_elses_link_to_it() {
         let place = Place::new(&["home"], &["home/key"]);
         if !place.give_away("home/key") || !place.give_away("home") {
@@ -518,7 +492,7 @@ mod tests {
         whole.publish().unwrap();
         made.make_file("file").unwrap();
         made.make_directory("copies").unwrap().make_file("lock").unwrap();
-        // The directory that was judged counts, and not what has its name now.
+        // The judged directory counts, whatever has its name now.
         fs::rename(place.at("base/state"), place.at("base/moved")).unwrap();
         let mut text = String::new();
         made.file("whole").unwrap().read_to_string(&mut text).unwrap();
@@ -528,7 +502,7 @@ mod tests {
         assert_eq!(names, ["copies", "file", "whole"]);
         made.remove_directory("copies", 10).unwrap();
         assert!(made.directory("copies").is_err() && made.file("../moved").is_err() && made.make_file("..").is_err());
-        // Nobody knows who else is at home there.
+        // Others may be at home there.
         place.set("shared", 0o1777);
         assert!(OwnDirectory::open(&place.at("shared")).is_err());
         assert!(OwnDirectory::make(&place.at("shared/haul")).is_ok());
@@ -543,7 +517,7 @@ mod tests {
         }
         assert!(check_directory(&place.at("base/new/haul")).is_err());
         assert!(OwnDirectory::make(&place.at("base/new/haul")).is_err() && !place.at("base/new").exists());
-        // What is missing there says nothing.
+        // A missing file there says nothing.
         assert_eq!(open(&place.at("base/policy"), Weight::Obeyed).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

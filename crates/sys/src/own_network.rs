@@ -1,4 +1,4 @@
-//! Networks that a test makes for itself: its devices, addresses and routes are nobody else's.
+//! Networks that a test makes for itself, so that their devices, addresses and routes are nobody else's.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ pub struct OwnNetwork {
 }
 
 impl OwnNetwork {
-    /// None, said as a condition, where this process may not have one or there is no ip(8).
+    /// `None`, reported as a condition, if this process may not have one or ip(8) is missing.
     pub fn new() -> Option<OwnNetwork> {
         match OwnNetwork::make() {
             Ok(network) => Some(network),
@@ -44,12 +44,12 @@ impl OwnNetwork {
         Ok(network)
     }
 
-    /// The number by which ip(8) finds it: `ip link set dev DEVICE netns NUMBER`.
+    /// The number that ip(8) takes: `ip link set dev DEVICE netns NUMBER`.
     pub fn id(&self) -> i32 {
         self.thread
     }
 
-    /// Runs a scenario in it. Threads that the scenario starts, and sockets that it opens, are in it too.
+    /// Runs a scenario in it, with all threads that it starts and sockets that it opens.
     pub fn enter<T: Send>(&self, scenario: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let runs = scope.spawn(|| {
@@ -74,7 +74,7 @@ impl OwnNetwork {
         self.try_run(command, words).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// [`OwnNetwork::run`] for a command that this host may not have.
+    /// [`OwnNetwork::run`] for a command that this host may lack.
     pub fn try_run(&self, command: &str, words: &str) -> io::Result<()> {
         let output = self.enter(|| Command::new(command).args(words.split_whitespace()).output())?;
         if output.status.success() {
@@ -84,7 +84,7 @@ impl OwnNetwork {
         Err(io::Error::other(format!("{command} {words}: {said}")))
     }
 
-    /// Connects it with another: a cable with `near` at this end and `far` at the other. Both are still down.
+    /// Connects it to another: a cable with `near` at this end and `far` at the other. Both are still down.
     pub fn connect(&self, near: &str, other: &OwnNetwork, far: &str) {
         self.ip(&format!("link add {near} type veth peer name {far} netns {}", other.id()));
     }

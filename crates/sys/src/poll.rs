@@ -1,4 +1,4 @@
-//! Readiness of file descriptors, by `poll(2)`: is there something to read now, and wait for the first of several.
+//! Readiness of file descriptors, by `poll(2)`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,12 +15,12 @@ pub enum Interest {
     Write,
 }
 
-/// Would a read on `fd` return without waiting: bytes, end of file or an error?
+/// Whether a read on `fd` would return without waiting, with bytes, end of file or an error.
 pub fn readable_now(fd: impl AsFd) -> bool {
     wait(&[(fd.as_fd(), Interest::Read)], Some(Duration::ZERO)).is_ok_and(|ready| ready[0])
 }
 
-/// Has the peer ended its direction, or is the connection broken? Bytes that arrived before may still be read.
+/// Whether the peer has ended its direction, or the connection is broken. Bytes that arrived before may still be read.
 pub fn has_hung_up(fd: impl AsFd) -> bool {
     let fd = fd.as_fd();
     let mut poll_fds = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
@@ -30,7 +30,7 @@ pub fn has_hung_up(fd: impl AsFd) -> bool {
 
 /// Waits until at least one descriptor is ready, or the time is over; says for each whether it is ready.
 ///
-/// A signal does not end the wait. Errors and hang-ups count as ready: the next call on the descriptor tells them.
+/// A signal does not end the wait. Errors and hang-ups count as ready: the next call on the descriptor reports them.
 pub fn wait(watched: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io::Result<Vec<bool>> {
     let mut poll_fds: Vec<PollFd<'_>> = watched
         .iter()

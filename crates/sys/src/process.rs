@@ -1,4 +1,4 @@
-//! Facts about, and limits of, this process.
+//! Facts about this process, and its limits.
 
 use std::ffi::CStr;
 use std::io;
@@ -6,10 +6,9 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 
-/// Lifts the soft limit on open files to the hard one and returns what now holds (`None`: no limit).
+/// Lifts the soft limit on open files to the hard one and returns the result (`None`: no limit).
 ///
-/// Deep trees and many lanes hold many descriptors; the usual soft limit of 1024 is a compatibility default for
-/// programs that call `select`, which we do not.
+/// The usual soft limit of 1024 is for programs that call `select`, which we do not.
 pub fn raise_open_file_limit() -> io::Result<Option<u64>> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -19,12 +18,12 @@ pub fn raise_open_file_limit() -> io::Result<Option<u64>> {
     Ok(open_file_limit())
 }
 
-/// How many files this process may have open at once; `None`: no limit.
+/// The number of files that this process may have open at once; `None`: no limit.
 pub fn open_file_limit() -> Option<u64> {
     rustix::process::getrlimit(Resource::Nofile).current
 }
 
-/// The user that files which this thread makes belong to.
+/// The owner of files that this thread makes.
 pub fn effective_user() -> u32 {
     crate::rights::file_user()
 }
@@ -36,12 +35,12 @@ pub fn may_give_to_group(gid: u32) -> bool {
     is_root() || crate::rights::file_group() == gid || is_member()
 }
 
-/// True when ownership and privileged attributes can be set.
+/// Whether ownership and privileged attributes can be set.
 pub fn is_root() -> bool {
     effective_user() == 0
 }
 
-/// The name by which `ps` and `top` show this thread; for the first thread, the process.
+/// Sets the name of this thread in `ps` and `top`; for the first thread, of the process.
 pub fn set_name(name: &CStr) -> io::Result<()> {
     Ok(rustix::thread::set_name(name)?)
 }
@@ -58,7 +57,7 @@ pub fn ask_to_end(process: u32) -> io::Result<()> {
     Ok(rustix::process::kill_process(pid, Signal::TERM)?)
 }
 
-/// Gives this process a session of its own, without a terminal: what closes the terminal does not reach it.
+/// Gives this process a session of its own, without a terminal, so that closing the terminal does not reach it.
 pub fn leave_terminal() -> io::Result<()> {
     match rustix::process::setsid() {
         // It leads one already, as a service does.
@@ -68,7 +67,7 @@ pub fn leave_terminal() -> io::Result<()> {
     }
 }
 
-/// A page of memory.
+/// The size of a page of memory.
 pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
@@ -82,7 +81,7 @@ pub fn umask() -> u32 {
     line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(USUAL_UMASK)
 }
 
-/// The usual umask of nearly every system, used where `/proc` is missing.
+/// The usual umask, where `/proc` is missing.
 const USUAL_UMASK: u32 = 0o022;
 
 #[cfg(test)]

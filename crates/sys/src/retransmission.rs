@@ -1,4 +1,4 @@
-//! How long TCP waits before it sends again, for one connection. Older kernels refuse these options with `ENOPROTOOPT`.
+//! The time-outs of TCP's retransmission, for one connection. Older kernels refuse these options with `ENOPROTOOPT`.
 //!
 //! Kernels count in jiffies (1 to 10 ms) and round up. Read back what was granted.
 
@@ -39,12 +39,12 @@ pub fn set_delayed_ack_max(socket: impl AsFd, delay: Duration) -> io::Result<()>
     set_option_u32(&socket, libc::IPPROTO_TCP, TCP_DELACK_MAX_US, whole(delay.as_micros()))
 }
 
-/// More than the option can say is more than any kernel takes.
+/// A value beyond the option's range is beyond every kernel's.
 fn whole(number: u128) -> u32 {
     u32::try_from(number).unwrap_or(i32::MAX as u32)
 }
 
-/// Of `linux/tcp.h`; `libc` does not have them yet.
+/// From `linux/tcp.h`; `libc` lacks them.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 const TCP_RTO_MIN_US: libc::c_int = 45;
 const TCP_DELACK_MAX_US: libc::c_int = 46;

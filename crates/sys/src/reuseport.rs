@@ -1,4 +1,4 @@
-//! Several listeners on one port, chosen by the address of who connects: `SO_REUSEPORT` with a classic BPF program.
+//! Several listeners on one port, chosen by the client's address: `SO_REUSEPORT` with a classic BPF program.
 //!
 //! Without a program the kernel chooses by a hash.
 
@@ -8,28 +8,28 @@ use std::os::fd::{AsFd, AsRawFd as _};
 
 use crate::socket::set_option_u32;
 
-/// Lets further sockets of this user listen on the port. To be called before the socket listens. Called after it was bound, the
-/// port is known to be free.
+/// Lets further sockets of this user listen on the port. Must be called before the socket listens. If called after it
+/// was bound, the port is known to be free.
 pub fn share(socket: impl AsFd) -> io::Result<()> {
     set_option_u32(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
 }
 
-/// Who comes from a network goes to one of the listeners, by the number of their order.
+/// Sends clients of a network to one of the listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The first address of the network.
     pub network: IpAddr,
-    /// Bits that all of its addresses have in common.
+    /// The number of bits that its addresses have in common.
     pub length: u8,
-    /// Which listener: 0 is the one that listened first.
+    /// The number of the listener; 0 listened first.
     pub listener: u16,
 }
 
-/// More rows are refused: a row of IPv6 takes 13 of the 4,096 instructions that a program may have.
+/// The most rows: a row of IPv6 takes 13 of the 4,096 instructions that a program may have.
 pub const MAX_ROWS: usize = 256;
 
-/// Chooses the listener by the first row that holds; by none, the first listener. `socket` is any of the listeners, but an MPTCP
-/// one has no such option. A later call replaces the rows.
+/// Chooses the listener by the first row that matches; without a match, the first listener. `socket` is any of the
+/// listeners, but an MPTCP one has no such option. A later call replaces the rows.
 pub fn choose_by_source(socket: impl AsFd, rows: &[Row]) -> io::Result<()> {
     if rows.len() > MAX_ROWS {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -61,7 +61,7 @@ fn program(rows: &[Row]) -> Vec<libc::sock_filter> {
     which.into_iter().chain(v4).chain(v6).collect()
 }
 
-/// The instructions of a row. Where it does not hold they go on behind themselves.
+/// The instructions of a row. If it does not match, they go on behind it.
 fn checks(row: &Row) -> Vec<libc::sock_filter> {
     let (first, words) = match row.network {
         IpAddr::V4(ip) => (SOURCE_V4, vec![ip.to_bits()]),
@@ -100,7 +100,7 @@ const SOURCE_V4: u32 = HEADER + 12;
 /// RFC 8200, 3.
 const SOURCE_V6: u32 = HEADER + 8;
 
-/// Of `linux/bpf_common.h`.
+/// From `linux/bpf_common.h`.
 const LOAD_WORD: u16 = 0x20;
 const LOAD_BYTE: u16 = 0x30;
 const AND: u16 = 0x54;
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// As the kernel does it.
+    /// Runs the program as the kernel does.
     fn run(program: &[libc::sock_filter], source: IpAddr) -> u32 {
         let mut header = [0u8; 40];
         match source {

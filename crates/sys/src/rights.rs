@@ -1,8 +1,8 @@
-//! Giving up rights for good, for a thread or this process: privileges, other users' files, other trees.
+//! Gives up rights for good, for a thread or this process: privileges, other users' files, other trees.
 //!
 //! In Linux credentials, capabilities and Landlock domains belong to a thread, and a new thread inherits them. So the
-//! thread of a session gives up rights before it starts other threads. The rest of the process keeps its rights.
-//! Sources: credentials(7), setresuid(2) and setgroups(2) with their notes on threads, capabilities(7), landlock(7).
+//! thread of a session gives up rights before it starts other threads. Sources: credentials(7), setresuid(2) and
+//! setgroups(2) with their notes on threads, capabilities(7), landlock(7).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,7 +16,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::account::Account;
 
-/// From now on programs that this thread starts cannot gain more rights than the thread has (`PR_SET_NO_NEW_PRIVS`).
+/// Keeps programs that this thread starts from gaining more rights than the thread has (`PR_SET_NO_NEW_PRIVS`).
 pub fn forbid_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
@@ -26,7 +26,7 @@ pub fn hide_memory() -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// From now on this thread, and all threads that it starts, act as this account and have no capabilities.
+/// Makes this thread, and all threads that it starts later, act as this account, without capabilities.
 ///
 /// The effective ids change, and the file system ids (`fsuid`) with them. The kernel checks the effective ids for
 /// settings below /proc/sys and for FUSE mounts. The real and saved ids stay, because the kernel checks them for
@@ -34,10 +34,10 @@ pub fn hide_memory() -> io::Result<()> {
 /// it (kill(2), ptrace(2)).
 pub fn act_as(account: &Account) -> io::Result<()> {
     let groups: Vec<_> = account.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
-    // The raw system calls: those of the C library change all threads.
+    // The C library's calls would change all threads, so these are the raw system calls.
     rustix::thread::set_thread_groups(&groups)?;
     let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
-    // The group first: a user may not choose groups. The effective capabilities go with the number of root, the others
+    // The group comes first: a user may not choose groups. The effective capabilities go with root's number, the others
     // below.
     rustix::thread::set_thread_res_gid(None, gid, None)?;
     rustix::thread::set_thread_res_uid(None, uid, None)?;
@@ -53,13 +53,14 @@ pub fn act_as(account: &Account) -> io::Result<()> {
     Ok(())
 }
 
-/// From now on this thread, and all that it starts, has no capability.
+/// Takes all capabilities from this thread, and from all that it starts later.
 pub fn drop_capabilities() -> io::Result<()> {
     keep_capabilities(CapabilitySet::empty())
 }
 
 /// Keeps only the capabilities of this thread that copying files and tuning connections may need. A thread without
-/// capabilities is unchanged. `attributes`: also extended attributes that only root sees. `devices`: also making devices.
+/// capabilities is unchanged. `attributes`: also extended attributes that only root sees. `devices`: also making
+/// devices.
 pub fn keep_file_capabilities(attributes: bool, devices: bool) -> io::Result<()> {
     let mut wanted = CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE
@@ -101,7 +102,7 @@ pub fn file_group() -> u32 {
 /// An invalid id: the call changes nothing and returns the present id (setfsuid(2)).
 const UNCHANGED: u32 = u32::MAX;
 
-/// Returns what held before.
+/// Returns the earlier value.
 fn set_file_user(uid: u32) -> u32 {
     // SAFETY: no memory is passed. The raw system call changes the calling thread alone.
     let before = unsafe { libc::syscall(libc::SYS_setfsuid, libc::c_long::from(uid)) };
@@ -109,7 +110,7 @@ fn set_file_user(uid: u32) -> u32 {
     before as u32
 }
 
-/// Returns what held before.
+/// Returns the earlier value.
 fn set_file_group(gid: u32) -> u32 {
     // SAFETY: as above.
     let before = unsafe { libc::syscall(libc::SYS_setfsgid, libc::c_long::from(gid)) };
@@ -125,10 +126,10 @@ pub enum Access {
     Write,
 }
 
-/// How well a thread is confined to its trees.
+/// The strength of a thread's confinement to its trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
-    /// Everything that haul asked for.
+    /// All that haul asked for.
     Whole,
     /// The part of it that an older kernel has.
     Partly,
@@ -136,8 +137,8 @@ pub enum Fence {
     None,
 }
 
-/// From now on this thread, and all threads that it starts, open, make and remove files only beneath these directories.
-/// Also readable: the kernel's files about this process, network settings and locks. Open files stay open.
+/// Confines this thread, and all threads that it starts later: they open, make and remove files only beneath these
+/// directories. Also readable: the kernel's files about this process, network settings and locks. Open files stay open.
 pub fn fence(trees: &[(BorrowedFd<'_>, Access)]) -> io::Result<Fence> {
     let refused = |error: landlock::RulesetError| io::Error::other(error.to_string());
     // Without the right to link and rename between directories a kernel forbids all of that.
@@ -152,7 +153,7 @@ pub fn fence(trees: &[(BorrowedFd<'_>, Access)]) -> io::Result<Fence> {
     }
     let told = TOLD_BY_THE_KERNEL.map(|directory| (directory, rights(Access::Read)));
     for (place, access) in told.into_iter().chain([(LOCKS, AccessFs::ReadFile.into())]) {
-        // If it is not mounted or is hidden, no rule is needed.
+        // A place that is not mounted or is hidden needs no rule.
         if let Ok(place) = PathFd::new(place) {
             ruleset = ruleset.add_rule(PathBeneath::new(place, access)).map_err(refused)?;
         }
@@ -177,7 +178,7 @@ fn rights(access: Access) -> BitFlags<AccessFs> {
                 | AccessFs::MakeSym
                 | AccessFs::MakeFifo
                 | AccessFs::MakeSock
-                // These need a capability, which a session has only where devices are asked for.
+                // These need a capability, which a session has only if devices are asked for.
                 | AccessFs::MakeChar
                 | AccessFs::MakeBlock
                 | AccessFs::RemoveFile
@@ -187,7 +188,7 @@ fn rights(access: Access) -> BitFlags<AccessFs> {
     }
 }
 
-/// Everything that Landlock can forbid up to this version, the kernel's own or not.
+/// All that Landlock can forbid up to this version, whatever the kernel's own is.
 const KNOWN: ABI = ABI::V5;
 
 /// The times, limits and descriptors of this process; the limits of its connections.
@@ -197,6 +198,7 @@ const TOLD_BY_THE_KERNEL: [&str; 2] = ["/proc/self", "/proc/sys/net"];
 const LOCKS: &str = "/proc/locks";
 
 #[cfg(test)]
+#[path = "../tests/unit/rights_side_by_side.rs"]
 mod side_by_side;
 
 #[cfg(test)]
@@ -211,7 +213,7 @@ mod tests {
     use crate::direct::DirectSource;
     use crate::file::try_lock;
 
-    /// Runs on a thread of its own, because the rights are given up for the thread's life.
+    /// Runs in a thread of its own, because the rights are given up for the thread's life.
     fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| scope.spawn(work).join().unwrap())
     }
@@ -267,7 +269,7 @@ mod tests {
             assert_eq!(fs::read(inside.path().join("file")).unwrap(), b"x");
             assert!(fs::write(inside.path().join("file"), "y").is_err());
             assert!(fs::remove_file(inside.path().join("file")).is_err());
-            // Nor is it kept from being read past the page cache, which opens it once more by way of /proc.
+            // Reading past the page cache stays possible, too; it opens the file again by way of /proc.
             let file = Arc::new(OwnedFd::from(File::open(inside.path().join("file")).unwrap()));
             if let Err(error) = DirectSource::of(&file) {
                 assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");

@@ -1,4 +1,4 @@
-//! Tells that the network of this host has changed: a link, an address, a route (rtnetlink(7)).
+//! Reports changes of this host's network: a link, an address, a route (rtnetlink(7)).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::netlink::{Netlink, PACKET_BYTES, Received, Subsystem, messages};
 use crate::poll::{self, Interest};
 
-/// A subscription to changes of the network that the calling thread lives in. Readable when something is to be told.
+/// A subscription to changes of the calling thread's network. It is readable when there is a change to report.
 #[derive(Debug)]
 pub struct RouteEvents(Netlink);
 
@@ -23,7 +23,7 @@ pub enum Woken {
 }
 
 impl RouteEvents {
-    /// Hears of every change from now on. Needs no rights.
+    /// Receives every change from now on. Needs no rights.
     pub fn subscribe() -> io::Result<RouteEvents> {
         Netlink::open(Subsystem::Route, GROUPS).map(RouteEvents)
     }
@@ -49,14 +49,14 @@ impl RouteEvents {
         }
     }
 
-    /// Takes what is there; says whether a change is among it.
+    /// Takes the waiting packets; returns whether a change is among them.
     fn take(&self, buffer: &mut [u8]) -> io::Result<bool> {
         let mut changed = false;
         for _ in 0..MAX_PACKETS {
             match self.0.receive(buffer)? {
                 Received::Packet(packet) => changed |= tells_a_change(packet),
                 Received::Nothing => break,
-                // The changes that were dropped are changes.
+                // The dropped messages were changes.
                 Received::Overrun => changed = true,
             }
         }
@@ -75,7 +75,7 @@ fn tells_a_change(packet: &[u8]) -> bool {
 }
 
 /// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR, RTMGRP_IPV6_ROUTE of rtnetlink(7). IPv6 has
-/// one group more for rules; rules change by hand only, and a route nearly always with them.
+/// one group more for rules; rules change only by hand, and nearly always together with a route.
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
 
 const KINDS: [u16; 6] = [
@@ -87,7 +87,7 @@ const KINDS: [u16; 6] = [
     libc::RTM_DELROUTE,
 ];
 
-/// Packets taken in one wait. A flood of changes is told once, and the rest with the next wait.
+/// Packets taken in one wait. A flood of changes is reported once, and the rest with the next wait.
 const MAX_PACKETS: u32 = 1_024;
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::own_network::in_own_network;
 
-    /// A change is told within a system call. Nothing of a busy host takes so long.
+    /// A change is reported within a system call. No busy host takes so long.
     const SOON: Option<Duration> = Some(Duration::from_secs(20));
     const NOW: Option<Duration> = Some(Duration::ZERO);
 
@@ -120,7 +120,7 @@ mod tests {
             ] {
                 ip(change);
                 assert_eq!(events.wait(SOON, None).unwrap(), Woken::Changed, "{change}");
-                // The kernel tells some of it late, from a worker.
+                // The kernel reports some of it late, from a worker.
                 while events.wait(Some(Duration::from_millis(50)), None).unwrap() == Woken::Changed {}
             }
         });
@@ -131,7 +131,7 @@ mod tests {
         in_own_network(|ip| {
             ip("link add one type veth peer name two");
             let events = RouteEvents::subscribe().unwrap();
-            // The kernel grants the least that it has: two packets.
+            // The kernel grants its minimum: two packets.
             crate::socket::set_receive_buffer_bytes(&events, 0).unwrap();
             for _ in 0..50 {
                 ip("link set one up");

@@ -1,4 +1,4 @@
-//! Which route a packet would take, by rtnetlink(7). Nothing is sent.
+//! The route that a packet would take, by rtnetlink(7). Nothing is sent.
 
 use std::io;
 use std::net::IpAddr;
@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use crate::interfaces::ip;
 use crate::netlink::{ACKNOWLEDGE, Message, Netlink, Subsystem, attribute, push_attribute, u32_at};
 
-/// A packet to be.
+/// The packet to route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Where it goes.
+    /// The target address.
     pub to: IpAddr,
-    /// Its source address; `None` lets the kernel choose. Rules may route by it.
+    /// The source address; `None` lets the kernel choose. Rules may route by it.
     pub from: Option<IpAddr>,
     /// The number of the device that its socket is bound to.
     pub device: Option<u32>,
@@ -20,7 +20,7 @@ pub struct Packet {
 /// A route of the kernel's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The number of the device that it leaves by; `None`: one of several.
+    /// The number of the device that the packet leaves by; `None`: one of several.
     pub device: Option<u32>,
     /// The router that takes it; `None`: the target is on the same network, or one of several routers takes it.
     pub gateway: Option<IpAddr>,
@@ -28,9 +28,9 @@ pub struct Route {
 
 /// The route that the tables of this host have for a packet. `None`: they have none.
 ///
-/// The kernel sends an IPv4 packet from a device even without a route, when its socket is bound to the device: it takes
-/// the target for a neighbour (`ip_route_output_key_hash_rcu`). Nobody answers, and the connection fails after three
-/// seconds. This function asks for what is in the tables.
+/// Only the tables are asked. The kernel sends an IPv4 packet of a socket that is bound to a device even without a
+/// route: it takes the target for a neighbour (`ip_route_output_key_hash_rcu`), nobody answers, and the connection
+/// fails after three seconds.
 pub fn route_of(packet: Packet) -> io::Result<Option<Route>> {
     let to = packet.to.to_canonical();
     let mut found = None;
@@ -40,7 +40,7 @@ pub fn route_of(packet: Packet) -> io::Result<Option<Route>> {
         });
     match asked {
         // For an IPv6 packet with a source the kernel takes the device as a wish, and answers with another one
-        // (`ip6_route_output_flags`). A socket that is bound to the device has no route then.
+        // (`ip6_route_output_flags`). A socket that is bound to the device then has no route.
         Ok(()) => {
             Ok(found.filter(|route| packet.device.is_none() || route.device.is_none() || route.device == packet.device))
         }
@@ -133,7 +133,6 @@ mod tests {
                 assert_eq!(ask(neighbour, None), Some(Route { device: Some(two), gateway: None }));
             }
             assert_eq!(ask("198.51.100.1", None), None);
-            // A rule that routes by the source.
             call_ip("route add default via 10.2.0.254 table 7");
             call_ip("rule add from 10.2.0.1 table 7");
             let from = |from: &str| {

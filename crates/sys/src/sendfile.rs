@@ -1,7 +1,7 @@
-//! From a file to a socket without passing through this process: `sendfile(2)`.
+//! Sends a file to a socket without passing through this process: `sendfile(2)`.
 //!
-//! The kernel hangs the pages of the file into the socket; on loopback that is a third of what read and write cost. A
-//! change of the file before its pages have left is sent, too. So the far end must check the content.
+//! The kernel puts the pages of the file into the socket; on loopback that costs a third of read and write. A change of
+//! the file before its pages have left is sent, too, so the far end must check the content.
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -32,17 +32,17 @@ pub fn set_user_timeout_ms(socket: impl AsFd, timeout_ms: u32) -> io::Result<()>
     Ok(sockopt::set_tcp_user_timeout(socket, timeout_ms)?)
 }
 
-/// Size of the send buffer in effect: the kernel doubles what was asked, and caps it.
+/// The size of the send buffer in effect: the kernel doubles the requested size, and caps it.
 pub fn send_buffer_bytes(socket: impl AsFd) -> io::Result<usize> {
     Ok(sockopt::socket_send_buffer_size(socket)?)
 }
 
-/// Asks for a send buffer; read [`send_buffer_bytes`] for what was granted.
+/// Asks for a send buffer; [`send_buffer_bytes`] tells what was granted.
 pub fn set_send_buffer_bytes(socket: impl AsFd, size_bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_send_buffer_size(socket, size_bytes)?)
 }
 
-/// Size of the receive buffer in effect.
+/// The size of the receive buffer in effect.
 pub fn receive_buffer_bytes(socket: impl AsFd) -> io::Result<usize> {
     Ok(sockopt::socket_recv_buffer_size(socket)?)
 }
@@ -53,18 +53,18 @@ pub fn set_receive_buffer_bytes(socket: impl AsFd, size_bytes: usize) -> io::Res
 }
 
 /// Bounds the rate of a connection, spread evenly over time (SO_MAX_PACING_RATE, socket(7)); `None` lifts the bound.
-/// TCP paces itself by timers where the `fq` queue does not do it. MPTCP sockets refuse it.
+/// TCP paces itself by timers where the `fq` queue does not. MPTCP sockets refuse it.
 pub fn set_max_pacing_rate(socket: impl AsFd, rate_bytes_per_s: Option<u64>) -> io::Result<()> {
     // All ones mean no bound.
     set_option(&socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate_bytes_per_s.unwrap_or(u64::MAX).to_ne_bytes())
 }
 
-/// The bound of the rate; `None` means no bound. See [`set_max_pacing_rate`].
+/// The bound of [`set_max_pacing_rate`]; `None`: no bound.
 pub fn max_pacing_rate(socket: impl AsFd) -> io::Result<Option<u64>> {
     let mut rate = [0; 8];
     let rate = match option(&socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)? {
         8 => u64::from_ne_bytes(rate),
-        // The bound in 32 bits; all ones mean no bound there, too.
+        // An older kernel gives 32 bits, where all ones also mean no bound.
         _ => match u32::from_ne_bytes([rate[0], rate[1], rate[2], rate[3]]) {
             u32::MAX => u64::MAX,
             rate => rate.into(),
@@ -73,7 +73,7 @@ pub fn max_pacing_rate(socket: impl AsFd) -> io::Result<Option<u64>> {
     Ok((rate != u64::MAX).then_some(rate))
 }
 
-/// The differentiated services code point of what a connection sends (RFC 2474), as its peer's family has it: 0 to 63.
+/// The differentiated services code point of sent packets (RFC 2474), in the field of its peer's family: 0 to 63.
 pub fn dscp(socket: impl AsFd, family: Family) -> io::Result<u8> {
     let (level, name) = family.traffic_class();
     Ok((option_u32(&socket, level, name)? >> ECN_BITS) as u8)
@@ -85,7 +85,7 @@ pub fn set_dscp(socket: impl AsFd, family: Family, dscp: u8) -> io::Result<()> {
     set_option_u32(&socket, level, name, u32::from(dscp) << ECN_BITS)
 }
 
-/// Has the kernel keep the mark of what arrives on a TCP connection, for [`arriving_dscp`].
+/// Makes the kernel keep the mark of packets that arrive on a TCP connection, for [`arriving_dscp`].
 pub fn keep_arriving_dscp(socket: impl AsFd, family: Family) -> io::Result<()> {
     let (level, name) = match family {
         Family::V4 => (libc::IPPROTO_IP, libc::IP_RECVTOS),
@@ -94,8 +94,8 @@ pub fn keep_arriving_dscp(socket: impl AsFd, family: Family) -> io::Result<()> {
     set_option_u32(&socket, level, name, 1)
 }
 
-/// The mark of what arrives on a TCP connection. Over IPv6, that of the last packet. Over IPv4, that of the handshake, and only where the
-/// connection was accepted; elsewhere 0 (Linux, `inet->rcv_tos`). `None`: nothing was kept yet.
+/// The mark of packets that arrive on a TCP connection. Over IPv6, that of the last packet. Over IPv4, that of the
+/// handshake, and only on an accepted connection; elsewhere 0 (Linux, `inet->rcv_tos`). `None`: none was kept yet.
 pub fn arriving_dscp(socket: impl AsFd, family: Family) -> io::Result<Option<u8>> {
     let (level, name, kind) = match family {
         Family::V4 => (libc::IPPROTO_IP, IP_PKTOPTIONS, libc::IP_TOS),
@@ -124,14 +124,14 @@ fn traffic_class(mut messages: &[u8], level: libc::c_int, kind: libc::c_int) -> 
     None
 }
 
-/// Not in the crate `libc` for all targets: linux/in.h, linux/in6.h.
+/// From linux/in.h and linux/in6.h; `libc` lacks them for some targets.
 const IP_PKTOPTIONS: libc::c_int = 9;
 const IPV6_2292PKTOPTIONS: libc::c_int = 6;
 
 /// The field of the packet that holds the DSCP has two more bits.
 const ECN_BITS: u32 = 2;
 
-/// Which IP carries a connection. An IPv6 socket whose peer has an IPv4 address sends IPv4.
+/// The version of IP that carries a connection. An IPv6 socket whose peer has an IPv4 address sends IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// IPv4.
@@ -149,7 +149,7 @@ impl Family {
     }
 }
 
-/// When an idle connection is probed.
+/// The timing of probes of an idle connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
     /// Silence before the first probe.
@@ -190,7 +190,7 @@ pub fn unsent_bytes_max(socket: impl AsFd) -> io::Result<u32> {
     option_u32(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT)
 }
 
-/// A write waits while more than this was given to a connection and never sent (TCP_NOTSENT_LOWAT, tcp(7)).
+/// Makes a write wait while more bytes than this were given to a connection and never sent (TCP_NOTSENT_LOWAT, tcp(7)).
 pub fn set_unsent_bytes_max(socket: impl AsFd, unsent_bytes: u32) -> io::Result<()> {
     set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &unsent_bytes.to_ne_bytes())
 }
@@ -271,7 +271,7 @@ mod tests {
         assert!(no_delay(&socket).unwrap());
     }
 
-    /// Over IPv4 a mark shows only when it was there from the first packet.
+    /// Over IPv4 a mark shows only if it was there from the first packet.
     #[test]
     fn the_mark_that_arrives_is_that_of_the_last_packet_over_ipv6() {
         use std::io::{Read as _, Write as _};

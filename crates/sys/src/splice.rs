@@ -1,10 +1,10 @@
-//! Pages handed on inside the kernel, through a pipe: `splice(2)`.
+//! Hands pages on inside the kernel, through a pipe: `splice(2)`.
 //!
 //! ```text
 //! file   --fill_from_file-->    Pipe --drain_to_socket--> socket
 //! socket --fill_from_socket-->  Pipe --drain_to_file-->   file, /dev/null
 //! ```
-//! One thread fills and drains, so a pipe is only filled while it is empty: otherwise the thread could wait for itself.
+//! One thread fills and drains, so a pipe is only filled while it is empty: the thread could wait for itself.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,7 +21,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Makes a pipe for `wanted_bytes`; read [`Pipe::capacity_bytes`] for what was granted: without privileges at most
+    /// Makes a pipe for `wanted_bytes`; [`Pipe::capacity_bytes`] tells what was granted: without privileges at most
     /// `/proc/sys/fs/pipe-max-size`, and the usual 64 KiB where even that is refused (pipe(7)).
     pub fn new(wanted_bytes: usize) -> io::Result<Pipe> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
@@ -34,12 +34,12 @@ impl Pipe {
         Ok(Pipe { read, write, capacity_bytes, held_bytes: 0 })
     }
 
-    /// Its capacity when every page is full.
+    /// The capacity with every page full.
     pub fn capacity_bytes(&self) -> usize {
         self.capacity_bytes
     }
 
-    /// What it holds now.
+    /// The bytes in it now.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
@@ -85,7 +85,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Lets go of all it holds into a device that takes everything and has no offsets, such as `/dev/null`.
+    /// Discards all it holds into a device that takes everything and has no offsets, such as `/dev/null`.
     pub fn drain_to_device(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {
         while self.held_bytes > 0 {
             self.drain(device, None, SpliceFlags::MOVE)?;
@@ -93,9 +93,9 @@ impl Pipe {
         Ok(())
     }
 
-    /// Copies what it holds into `buffer`, at most its length, and keeps the rest.
+    /// Copies its bytes into `buffer`, at most its length, and keeps the rest.
     ///
-    /// The way out when the other end of a splice refuses: what was taken from a socket must not be lost.
+    /// If the other end of a splice refuses, the bytes taken from a socket must not be lost.
     pub fn read_out(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let wanted = buffer.len().min(self.held_bytes);
         let taken = rustix::io::retry_on_intr(|| rustix::io::read(&self.read, &mut buffer[..wanted]))?;
@@ -121,7 +121,7 @@ impl Pipe {
         }
     }
 
-    /// For io_uring, which does the same two calls: what lies in the pipe after them.
+    /// Sets the bytes in the pipe after io_uring has done the same two calls.
     pub(crate) fn set_held(&mut self, held_bytes: usize) {
         self.held_bytes = held_bytes;
     }
@@ -131,7 +131,7 @@ impl Pipe {
     }
 }
 
-/// A page: the least a pipe has.
+/// A page, the minimum of a pipe.
 const SMALLEST_BYTES: usize = 4096;
 
 #[cfg(test)]

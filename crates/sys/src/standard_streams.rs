@@ -1,8 +1,8 @@
 //! Standard input and output, and whether this process was given them.
 //!
-//! Rust's runtime opens `/dev/null` in the place of a standard stream that is closed, and its streams take `EBADF` for an
-//! end of input or a finished write. Then a copy from a closed input is an empty file, and lost output is a success.
-//! So a function that runs before the runtime notes what is closed, and these streams hide no error.
+//! Rust's runtime opens `/dev/null` in place of a closed standard stream, and its streams take `EBADF` for an end of
+//! input or a finished write. Then a copy from a closed input is an empty file, and lost output is a success. So a
+//! function that runs before the runtime notes which are closed, and these streams hide no error.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 pub struct Input(());
 
 impl Input {
-    /// `EBADF` if this process was started without standard input.
+    /// Opens it; `EBADF` if this process was started without standard input.
     pub fn open() -> io::Result<Self> {
         if CLOSED[0].load(Ordering::Relaxed) { Err(Errno::BADF.into()) } else { Ok(Self(())) }
     }
@@ -56,14 +56,14 @@ impl AsFd for Output {
     }
 }
 
-/// From now on, standard output and standard error of this process go to this file.
+/// Sends standard output and standard error of this process to this file from now on.
 pub fn send_output_to(file: BorrowedFd<'_>) -> io::Result<()> {
     rustix::stdio::dup2_stdout(file)?;
     CLOSED[1].store(false, Ordering::Relaxed);
     Ok(rustix::stdio::dup2_stderr(file)?)
 }
 
-/// Standard input and standard output were closed when this process was started.
+/// Whether standard input and standard output were closed when this process was started.
 static CLOSED: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
 
 /// The C library runs this function before `main`, and so before Rust's runtime.
@@ -80,8 +80,9 @@ extern "C" fn note_closed() {
             continue;
         }
         closed.store(true, Ordering::Relaxed);
-        // A socket without a peer takes the place: it can be neither read nor written, and `/dev/stdin` and `/dev/stdout`
-        // lead to no file. Without it, the runtime puts `/dev/null` there, which is an empty list by that name.
+        // A socket without a peer takes the place: it can be neither read nor written, and `/dev/stdin` and
+        // `/dev/stdout` lead to no file. Otherwise the runtime puts `/dev/null` there, which is an empty list by that
+        // name.
         // SAFETY: opens a socket at the lowest free number, and closes it if that is another one.
         unsafe {
             let stand_in = libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0);

@@ -11,27 +11,27 @@ use std::os::fd::{AsFd, AsRawFd};
 pub struct TcpInfo {
     /// Time-outs in a row after which the same segment was sent again and not acknowledged.
     pub timeouts: u8,
-    /// Time-out before a retransmission, now.
+    /// The current retransmission time-out.
     pub rto_us: u32,
     /// Largest segment sent.
     pub snd_mss_bytes: u32,
-    /// Largest packet that fits on the path, as far as the kernel knows.
+    /// The largest packet that fits on the path, as far as the kernel knows.
     pub path_mtu_bytes: u32,
     /// Smoothed round-trip time.
     pub rtt_us: u32,
-    /// Since data was last sent (`tcpi_last_data_sent`).
+    /// The time since data was last sent (`tcpi_last_data_sent`).
     pub silent_us: u64,
     /// Mean deviation of the round-trip time.
     pub rtt_var_us: u32,
-    /// Slow start ends here, in segments (RFC 5681).
+    /// The end of slow start, in segments (RFC 5681).
     pub snd_ssthresh: u32,
     /// Congestion window, in segments.
     pub snd_cwnd: u32,
     /// Segments sent again.
     pub total_retrans: u32,
-    /// Pacing rate in use; `u64::MAX` means none.
+    /// The pacing rate in use; `u64::MAX` means none.
     pub pacing_rate_bytes_per_s: Option<u64>,
-    /// Bound of that rate (SO_MAX_PACING_RATE); `u64::MAX` means none.
+    /// The bound of that rate (SO_MAX_PACING_RATE); `u64::MAX` means none.
     pub max_pacing_rate_bytes_per_s: Option<u64>,
     /// Bytes the peer has acknowledged.
     pub bytes_acked: Option<u64>,
@@ -39,20 +39,20 @@ pub struct TcpInfo {
     pub bytes_received: Option<u64>,
     /// Bytes in the send buffer that were never sent.
     pub notsent_bytes: Option<u32>,
-    /// Smallest round-trip time seen; `None` also while nothing was measured.
+    /// The smallest round-trip time seen; `None` also while nothing was measured.
     pub rtt_min_us: Option<u32>,
-    /// Rate of the last delivery sample. Not to be trusted alone: it showed 23 Gbit/s on a flow paced to 10 Mbit/s.
+    /// The rate of the last delivery sample. It misleads alone: it showed 23 Gbit/s on a flow paced to 10 Mbit/s.
     pub delivery_rate_bytes_per_s: Option<u64>,
     /// Time with data to send or unacknowledged.
     pub busy_time_us: Option<u64>,
     /// Time stopped by the receiver's window.
     pub rwnd_limited_us: Option<u64>,
-    /// Time stopped by the send buffer. Stays 0 in cases where the buffer is the limit.
+    /// Time stopped by the send buffer. It stays 0 in cases where the buffer is the limit.
     pub sndbuf_limited_us: Option<u64>,
-    /// Segments that arrived, those behind a gap too: unlike `bytes_acked` it does not jump when a gap is closed. Wraps
+    /// Segments that arrived, also behind a gap: unlike `bytes_acked` it does not jump when a gap is closed. Wraps
     /// around.
     pub delivered: Option<u32>,
-    /// Bytes sent, repeats included.
+    /// Bytes sent, with repeats.
     pub bytes_sent: Option<u64>,
     /// Bytes sent again.
     pub bytes_retrans: Option<u64>,
@@ -61,11 +61,11 @@ pub struct TcpInfo {
     pub dsack_dups: Option<u32>,
     /// Window the peer offers.
     pub snd_wnd_bytes: Option<u32>,
-    /// Timeouts in all, those of the handshake and those in a row included (Linux 6.7). Wraps around.
+    /// All timeouts, with those of the handshake and those in a row (Linux 6.7). Wraps around.
     pub timeouts_total: Option<u16>,
-    /// Times of sending again after a timeout until all was acknowledged. Wraps around.
+    /// Periods from a timeout until all was acknowledged. Wraps around.
     pub timeout_recoveries: Option<u16>,
-    /// Their time in all, from the first timeout on.
+    /// The length of these periods in all.
     pub timeout_recovery_ms: Option<u32>,
 }
 
@@ -91,12 +91,13 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
         .ok_or_else(|| io::Error::other("TCP_INFO is shorter than any Linux writes"))
 }
 
-/// Larger than any known version (280), so that a newer kernel is not cut within a field we know.
+/// Larger than the largest known version (280), so that a newer kernel's is not cut within a field that we know.
 const RAW_BYTES: usize = 512;
 /// `tcpi_min_rtt` before the first sample.
 const RTT_MIN_UNKNOWN: u32 = u32::MAX;
 
-/// Offsets are those of `struct tcp_info` in `linux/tcp.h`; they never change, the structure only grows.
+/// Parses the structure by the offsets of `struct tcp_info` in `linux/tcp.h`, which never change: the structure only
+/// grows.
 pub(crate) fn parse(raw: &[u8]) -> Option<TcpInfo> {
     let u16_at =
         |offset: usize| -> Option<u16> { Some(u16::from_ne_bytes(raw.get(offset..offset + 2)?.try_into().ok()?)) };

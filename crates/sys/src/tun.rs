@@ -1,5 +1,5 @@
-//! TUN devices: the kernel routes IP packets into the device, and a descriptor reads them. Packets that are written to
-//! the descriptor arrive from the device.
+//! TUN devices: the kernel routes IP packets into the device, and a descriptor reads them; packets written to it arrive
+//! from the device.
 //!
 //! Source: Documentation/networking/tuntap.rst, linux/if_tun.h, and the virtio specification (5.1.6) for the header.
 
@@ -9,21 +9,21 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 
-/// One TUN device, read and written a packet at a time. Never waits: `WouldBlock` means that there is none.
+/// One TUN device, read and written a packet at a time. It never waits: `WouldBlock` means that there is no packet.
 #[derive(Debug)]
 pub struct Tun {
     fd: OwnedFd,
 }
 
-/// Offloads that the kernel leaves to the reader of the device.
+/// The work that the kernel leaves to the reader of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Packets of at most the MTU with their checksums, no header in front of them.
+    /// Packets of at most the MTU with their checksums, without a header.
     None,
     /// A header of [`VNET_HEADER_BYTES`] in front; checksums are not computed where both ends of an emulated link are
     /// one machine's memory.
     Checksum,
-    /// As `Checksum`, and TCP and UDP segments of up to 64 KiB come whole (TSO, USO where the kernel has it).
+    /// Like `Checksum`, and TCP and UDP segments of up to 64 KiB come whole (TSO, USO where the kernel has it).
     Segmentation,
 }
 
@@ -31,7 +31,7 @@ pub enum Offload {
 pub const VNET_HEADER_BYTES: usize = 10;
 
 impl Tun {
-    /// Makes a device in the network namespace of the calling thread. It is gone when the last descriptor is closed.
+    /// Makes a device in the network namespace of the calling thread. It vanishes when the last descriptor is closed.
     ///
     /// Needs CAP_NET_ADMIN in that namespace and the right to open `/dev/net/tun`.
     pub fn create(name: &str, offload: Offload) -> io::Result<Tun> {
@@ -75,7 +75,7 @@ impl Tun {
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TUNSETCARRIER, &raw mut value) })
     }
 
-    /// Takes one packet, with its header where the device has one. A packet that does not fit is cut: give 64 KiB.
+    /// Takes one packet, with its header if the device has one. A packet that does not fit is cut: give 64 KiB.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut *buffer))?)
     }
@@ -93,12 +93,12 @@ impl AsFd for Tun {
     }
 }
 
-/// Whether this process may make TUN devices as far as the file goes; the capability shows only when it tries.
+/// Whether this process may open the file to make TUN devices; the capability shows only when it tries.
 pub fn openable() -> io::Result<()> {
     File::options().read(true).write(true).open("/dev/net/tun").map(drop)
 }
 
-// linux/if_tun.h; libc has them not yet.
+// From linux/if_tun.h; libc lacks them.
 const TUN_F_USO4: libc::c_uint = 0x20;
 const TUN_F_USO6: libc::c_uint = 0x40;
 

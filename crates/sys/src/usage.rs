@@ -1,5 +1,4 @@
-//! Processor time that was used, in user space and in the kernel: `getrusage(2)`, and `/proc` for the helpers of
-//! io_uring.
+//! The used processor time, in user space and in the kernel: `getrusage(2)`, and `/proc` for the helpers of io_uring.
 
 use std::io;
 use std::ops::{Add, AddAssign, Sub};
@@ -7,14 +6,14 @@ use std::ops::{Add, AddAssign, Sub};
 /// Processor time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// In the program.
+    /// The time in the program.
     pub user_us: u64,
-    /// In the kernel, for the program.
+    /// The time in the kernel, for the program.
     pub system_us: u64,
 }
 
 impl Usage {
-    /// Both together.
+    /// The sum of both.
     pub fn total_us(self) -> u64 {
         self.user_us + self.system_us
     }
@@ -34,7 +33,7 @@ impl AddAssign for Usage {
     }
 }
 
-/// The use since an earlier reading; zero where the later value is smaller.
+/// The use since an earlier reading; zero if the later value is smaller.
 impl Sub for Usage {
     type Output = Usage;
 

@@ -1,7 +1,7 @@
-//! A file that gets its name when it is whole, and replaces nothing but a regular file.
+//! A file that gets its name when it is whole, and replaces only a regular file.
 //!
-//! Look at what stands there -> write to a file without a name -> flush -> name it beside -> rename -> flush the
-//! directory. A file without a name (open(2), O_TMPFILE) vanishes when the process dies. A walk over the directory
+//! Look at the entry there -> write to a file without a name -> flush -> name it beside -> rename -> flush the
+//! directory. A file without a name (open(2), O_TMPFILE) vanishes when the process dies, so a walk over the directory
 //! finds only complete files.
 
 use std::ffi::{OsStr, OsString};
@@ -20,7 +20,7 @@ pub struct WholeFile {
     file: File,
     directory: OwnedFd,
     name: OsString,
-    /// Its temporary name in the same directory, which it may not have yet.
+    /// The temporary name in the same directory, which it may not have yet.
     beside: OsString,
     is_named: bool,
     flush: bool,
@@ -29,16 +29,16 @@ pub struct WholeFile {
 /// Permission bits of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Those of the file that is replaced, else what the user's umask leaves.
+    /// The bits of the replaced file, else what the user's umask leaves.
     AsBefore,
-    /// These, less the umask.
+    /// These bits, less the umask.
     Of(u32),
 }
 
 /// An entry that a written file must not replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTheWay {
-    /// Neither followed nor replaced.
+    /// A link, which is neither followed nor replaced.
     Link,
     /// A directory.
     Directory,
@@ -67,7 +67,7 @@ impl InTheWay {
         }
     }
 
-    /// Continues a sentence that names the path.
+    /// The reason, to continue a sentence that names the path.
     pub fn why(self) -> &'static str {
         match self {
             InTheWay::Link => "it is a symbolic link: name the file that it leads to",
@@ -78,8 +78,8 @@ impl InTheWay {
 }
 
 impl WholeFile {
-    /// Begins. Fails early if the name cannot be given at the end: another kind of entry has it, or its directory takes
-    /// no file.
+    /// Begins a file. Fails early if the name cannot be given at the end: another kind of entry has it, or its
+    /// directory takes no file.
     ///
     /// # Errors
     /// The system's, or [`InTheWay::why`] as [`io::ErrorKind::InvalidInput`].
@@ -106,7 +106,7 @@ impl WholeFile {
             Mode::AsBefore => 0o666,
             Mode::Of(bits) => bits,
         };
-        // Left by a process of the same number that was killed.
+        // A killed process of the same number left it.
         let _ = rustix::fs::unlinkat(&directory, &beside, AtFlags::empty());
         let (file, is_named) = match open_nameless(&directory, bits) {
             Some(file) => (file, false),
@@ -126,17 +126,17 @@ impl WholeFile {
         Ok(begun)
     }
 
-    /// Does not wait for the medium: after a power cut it may be as it was before, or empty.
+    /// Skips the flush: after a power cut the file may be as it was before, or empty.
     #[must_use]
     pub fn without_flush(mut self) -> Self {
         self.flush = false;
         self
     }
 
-    /// Gives it its name, and replaces a regular file of that name.
+    /// Gives the file its name, and replaces a regular file of that name.
     ///
     /// # Errors
-    /// As [`WholeFile::begin`]; then what stood there still does.
+    /// As [`WholeFile::begin`]; then the earlier entry still stands.
     pub fn publish(mut self) -> io::Result<()> {
         if self.flush {
             self.file.sync_all()?;
@@ -148,14 +148,14 @@ impl WholeFile {
         self.flush_directory()
     }
 
-    /// [`WholeFile::publish`], but nothing is replaced.
+    /// [`WholeFile::publish`], replacing nothing.
     ///
     /// # Errors
     /// Also [`io::ErrorKind::AlreadyExists`].
     pub fn publish_new(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         self.name_beside()?;
-        // Unlike a rename this fails when the name is taken.
+        // Unlike a rename this fails if the name is taken.
         rustix::fs::linkat(&self.directory, &self.beside, &self.directory, &self.name, AtFlags::empty())?;
         self.flush_directory()
     }
@@ -207,7 +207,7 @@ pub fn write(path: &Path, bytes: &[u8], mode: Mode) -> io::Result<()> {
     file.publish()
 }
 
-/// What a regular file of this name has, if there is one.
+/// The metadata of a regular file of this name, if there is one.
 fn free_or_file(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<Stat>> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => match InTheWay::of(&found) {
@@ -219,8 +219,8 @@ fn free_or_file(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<Stat>> {
     }
 }
 
-/// In a directory like /tmp, a file is replaced only by its owner, the owner of the directory, or root (inode(7), the
-/// sticky bit).
+/// Fails in a directory like /tmp unless we may replace the file: only its owner, the owner of the directory, or root
+/// may (inode(7), the sticky bit).
 fn check_sticky(directory: &OwnedFd, before: &Stat) -> io::Result<()> {
     let around = rustix::fs::fstat(directory)?;
     let user = crate::process::effective_user();
@@ -267,7 +267,7 @@ mod tests {
         for name in ["link", "dangling", "directory", "fifo"] {
             assert!(write(&at(name), b"new", Mode::AsBefore).is_err(), "{name}");
         }
-        // An entry that appears there during the writing.
+        // The entry appears there during the writing.
         let begun = WholeFile::begin(&at("late"), Mode::AsBefore).unwrap();
         std::os::unix::fs::symlink("victim", at("late")).unwrap();
         assert!(begun.publish().is_err());

@@ -1,7 +1,7 @@
 //! Extended attributes of open files, and of names in an open directory.
 //!
-//! Every call takes a descriptor. The attribute calls refuse a descriptor opened with `O_PATH`. It is reached through
-//! `/proc/self/fd`, which leads to the same inode after any change of its path.
+//! Every call takes a descriptor. The attribute calls refuse a descriptor opened with `O_PATH`, so it is reached
+//! through `/proc/self/fd`, which leads to the same inode after any change of its path.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -48,7 +48,7 @@ pub fn remove(fd: BorrowedFd<'_>, attribute: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Names of all attributes of `name` in the open directory, not following a link. Opens nothing, so it works for
+/// The names of all attributes of `name` in the open directory, not following a link. Opens nothing, so it works for
 /// files that may not be read.
 pub fn list_at(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     let path = proc_child_path(dir, name);
@@ -91,7 +91,8 @@ fn read_value(read: impl FnMut(&mut [u8]) -> Result<usize>) -> io::Result<Option
     }
 }
 
-/// Most files have few and short attributes: one call with a small buffer, a second one only when it did not fit.
+/// Most files have few and short attributes: one call with a small buffer suffices, with a second only if they did not
+/// fit.
 fn read_growing(mut read: impl FnMut(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
     let mut small = [0; SMALL_BYTES];
     match read(&mut small) {

@@ -1,4 +1,4 @@
-//! Functions of bytes from a peer or from a disk, for the fuzz targets. Only with the feature `fuzzing`.
+//! Gives fuzz targets the functions of bytes from a peer or from a disk. They exist only with the feature `fuzzing`.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -8,10 +8,11 @@ use haul_net::policy::{Fits, OwnNetworks, Peer, Prefix};
 use haul_store::recording::Index;
 use haul_wire::limits::BLOCK_BYTES;
 
-use crate::kept::{known_paths, known_routes, network_classes, networks_observed, trusted_keys};
-use crate::session::{channel, receiver};
+use haul_channel::channel;
+use haul_copy::receiver;
+use haul_kept::{known_paths, known_routes, network_classes, networks_observed, trusted_keys};
 
-/// A control channel, message after message, and a further link of one.
+/// Reads a control channel, message after message, and a further link of one.
 pub fn control_channel(mut bytes: &[u8]) {
     let mut buffer = Vec::new();
     channel::read_link(bytes, &mut buffer);
@@ -19,11 +20,11 @@ pub fn control_channel(mut bytes: &[u8]) {
     assert!(buffer.len() <= haul_wire::limits::MAX_CONTROL_FRAME_BYTES);
 }
 
-/// A compressed block of a lane: all that it holds comes out, and no more than a block.
+/// Decompresses a block of a lane: all that it holds comes out, and no more than a block.
 pub fn block(packed: &[u8]) {
     let Some(block) = receiver::decompress(packed) else { return };
     assert!(block.len() <= BLOCK_BYTES);
-    // A decoder that goes on as long as there is something. What it refuses (a window of more than 128 MiB) it says nothing of.
+    // A stream that this decoder refuses (a window of more than 128 MiB) proves nothing.
     let mut all = Vec::new();
     let decoder = zstd::stream::read::Decoder::new(packed).expect("it has memory");
     if decoder.take(BLOCK_BYTES as u64 + 1).read_to_end(&mut all).is_ok() {
@@ -31,7 +32,7 @@ pub fn block(packed: &[u8]) {
     }
 }
 
-/// The index of a striped recording.
+/// Reads the index of a striped recording.
 pub fn stripes_index(text: &[u8]) {
     if let Ok(index) = Index::parse(text) {
         for name in index.stripe_names() {
@@ -42,7 +43,7 @@ pub fn stripes_index(text: &[u8]) {
     }
 }
 
-/// A list of known daemons.
+/// Reads a list of known daemons.
 pub fn known_hosts(text: &str) {
     if let Ok(entries) = trusted_keys::parse(text) {
         let again: String = entries.iter().map(|(name, key)| format!("{name} {key}\n")).collect();
@@ -50,13 +51,14 @@ pub fn known_hosts(text: &str) {
     }
 }
 
-/// What earlier jobs found of paths and file systems.
+/// Reads the findings of earlier jobs about paths and file systems.
 pub fn known_paths(text: &str) {
     known_paths::survive_the_disk(text);
     known_routes::survive_the_disk(text);
 }
 
-/// A file of network classes: each of its networks has its class, but for a smaller one inside, and the floor of that class.
+/// Reads a file of network classes. Each network has its class, and the floor of that class, unless a smaller one
+/// inside has another.
 pub fn networks(text: &str) {
     let Ok(list) = network_classes::parse(text, Path::new("networks.toml")) else { return };
     let mut named: Vec<(Prefix, &str)> = Vec::new();
@@ -81,15 +83,15 @@ pub fn networks(text: &str) {
     }
 }
 
-/// Loopback and everybody, of both families.
+/// Each file has rows for loopback and for everybody, of both families.
 const ROWS_OF_ALL: usize = 4;
 
-/// What was observed of network classes.
+/// Reads observations of network classes.
 pub fn networks_observed(bytes: &[u8]) {
     networks_observed::survive_the_disk(bytes);
 }
 
-/// A receiver whose peer keeps no rules, in an empty directory; see `receiver/fuzzing.rs` for what the input means.
+/// Runs a receiver whose peer keeps no rules, in an empty directory; `receiver/fuzzing.rs` explains the input.
 pub fn receiver(input: &[u8], directory: &Path) {
     receiver::fuzzing::run(input, directory);
 }

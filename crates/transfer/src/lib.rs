@@ -1,52 +1,59 @@
-//! Carries a job out: `run(Job, observer) -> Result<Report, Error>`.
+//! Carries a job out: `run(Job, observer) -> Result<Report, Error>` is the one door for front ends.
 //!
 //! ```text
-//!   run       who is where, who sends, who receives
-//!   place     questions about a tree, and their answers
-//!   reach     the far side, and lanes to it
-//!   session   the control channel, the lanes, the two roles
-//!   files     hashes, manifests, verification
-//!   kept      keys, known paths and routes, between runs
+//!   coordinate   a job from this host: push, pull, or both ends here
+//!   session      several jobs between the same two ends
+//!   joined       a session with one remote       far_movers  further hosts of the far end
+//!   here         both ends on this host
+//!   relay        a job between two other hosts
+//!   serving      the far side of a session       agent   the far side over standard input and output
+//!   far_jobs     its jobs, one after the other   far_role   one of them   far_dialler   who dials from there
+//!   hook_keeper  runs the hooks of a session, and outlives it
+//!   probe        what a path carries, both ways; without files
 //! ```
-//! Arrows run from each room to those below it.
 
 #![forbid(unsafe_code)]
 
-mod faults;
-mod files;
+mod agent;
+pub mod coordinate;
+mod ends;
+mod far_dialler;
+mod far_jobs;
+mod far_limits;
+mod far_movers;
+mod far_role;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-#[cfg(test)]
-#[path = "../tests/inside/mod.rs"]
-mod inside;
-mod kept;
-pub mod place;
-mod reach;
-mod run;
+pub mod here;
+mod hook_keeper;
+pub mod joined;
+pub mod order;
+pub mod probe;
+mod relay;
+pub mod serving;
 mod session;
-mod sync;
 
-pub use faults::advised;
-pub use files::{bag, hash_list, manifest_file};
+pub use agent::{AgentOptions, agent};
+pub use coordinate::run;
+pub use haul_channel::farewell::{turn_away, turn_away_version};
+pub use haul_channel::grant::{Grant, Visit};
+pub use haul_copy::rights::{guard_process, hide_memory};
 pub use haul_engine::plan::NEAR_RTT_US;
+pub use haul_kept::faults::advised;
+pub use haul_kept::files::{bag, hash_list, manifest_file};
+pub use haul_kept::surroundings::Surroundings;
+pub use haul_kept::{class_policy, network_classes, networks_observed, networks_shown, trusted_keys};
+pub use haul_places as place;
+pub use haul_places::{diff, verify};
+pub use haul_reach::lane_rendezvous::LaneRendezvous;
+pub use haul_reach::over_ssh::log_in;
+pub use haul_reach::ssh::{names as ssh_names, question};
 pub use haul_store::{TypedFile, drives_terminal, open_root};
 pub use haul_sys::account::named as account_named;
 pub use haul_sys::file::try_lock_surely;
 pub use haul_sys::process::{ask_to_end, effective_user, is_root, kill_group, leave_terminal, raise_open_file_limit};
-pub use haul_sys::{own, standard_streams, whole_file};
+pub use haul_sys::{own, standard_streams, terminal, whole_file};
 pub use haul_wire::PROTOCOL_VERSION;
-pub use kept::surroundings::Surroundings;
-pub use kept::{class_policy, network_classes, networks_observed, networks_shown, trusted_keys};
-pub use place::{diff, verify};
-pub use reach::desk::Desk;
-pub use reach::over_ssh::log_in;
-pub use reach::ssh::names as ssh_names;
-pub use run::agent::{AgentOptions, agent};
-pub use run::coordinate::run;
-pub use run::hook_keeper::keep_hooks;
-pub use run::probe;
-pub use run::serving::{Ports, serve_control};
-pub use run::session::{Session, open};
-pub use session::farewell::{turn_away, turn_away_version};
-pub use session::grant::{Grant, Visit};
-pub use session::rights::{guard_process, hide_memory};
+pub use hook_keeper::keep_hooks;
+pub use serving::{Ports, serve_control};
+pub use session::{Session, open};

@@ -1,17 +1,16 @@
-//! A program that has copied goes on without us: a session that is closed leaves no thread behind, and nothing that the next
-//! session trips over. In a process of its own, because it counts threads.
+//! Tests that a closed session leaves no thread behind, and nothing that the next session trips over. It has a process
+//! of its own, because it counts threads.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use haul_job::{Carriage, Endpoint, Event, Job, Observer, Place, Selection, SshOptions};
+use haul_job::{Carriage, Endpoint, Event, Far, Here, Job, Observer, Place, Selection, SshOptions};
 use haul_net::{Door, DoorOptions, Identity, KeyGreeter, Listener, PublicKey, Stream};
-use haul_transfer::{Desk, Grant, Ports, Surroundings, serve_control, trusted_keys};
+use haul_transfer::{Grant, LaneRendezvous, Ports, Surroundings, serve_control, trusted_keys};
 use haul_wire::lane::Hello;
 
-/// Longer than any of this takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Quiet;
@@ -20,22 +19,21 @@ impl Observer for Quiet {
     fn on_event(&self, _: &Event) {}
 }
 
-/// A far side on a port, as a daemon has it.
 fn far_side(root: &Path) -> (Door, PublicKey) {
     let identity = Arc::new(Identity::generate().unwrap());
     let listener = Listener::bind_to(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let (port, key, desk) = (listener.port(), identity.public(), Arc::new(Desk::default()));
+    let (port, key, rendezvous) = (listener.port(), identity.public(), Arc::new(LaneRendezvous::default()));
     let (serves, root) = (Arc::clone(&identity), root.to_owned());
-    let deliver = move |mut stream: Stream, key: PublicKey, _| match Desk::read_hello(&mut stream) {
-        Ok(Hello::Lane(hello)) => drop(desk.deliver(stream, &key, hello)),
-        Ok(Hello::Link { session }) => drop(desk.deliver_link(stream, &key, session)),
+    let deliver = move |mut stream: Stream, key: PublicKey, _| match LaneRendezvous::read_hello(&mut stream) {
+        Ok(Hello::Lane(hello)) => drop(rendezvous.deliver(stream, &key, hello)),
+        Ok(Hello::Link { session }) => drop(rendezvous.deliver_link(stream, &key, session)),
         Ok(Hello::Control) => {
             stream.set_deadline(None).unwrap();
-            let (serves, desk) = (Arc::clone(&serves), Arc::clone(&desk));
+            let (serves, rendezvous) = (Arc::clone(&serves), Arc::clone(&rendezvous));
             let grant = Grant { root: Some(root.clone()), ..Grant::default() };
             std::thread::spawn(move || {
                 let ports = Ports { open: port, ..Ports::default() };
-                serve_control(stream, &serves, &desk, ports, &grant, &Surroundings::default(), None)
+                serve_control(stream, &serves, &rendezvous, ports, &grant, &Surroundings::default(), None)
             });
         }
         _ => panic!("nobody else comes"),
@@ -63,11 +61,15 @@ fn a_closed_session_leaves_no_thread_behind() {
     let (own, list) = (path("key"), path("known"));
     trusted_keys::generate_identity(&own, false).unwrap();
     trusted_keys::trust(&list, "127.0.0.1", door.port(), &key.to_string(), false).unwrap();
-    let there = Place::Haul { host: "127.0.0.1".into(), port: door.port() };
+    let there = Far::Haul { host: "127.0.0.1".into(), port: door.port() };
     let job = |name: &str, to: &str| Job {
         movers: Vec::new(),
-        sources: vec![Endpoint { place: Place::Local, path: path(name).into_os_string().into_encoded_bytes() }],
-        target: Endpoint { place: there.clone(), path: to.as_bytes().to_vec() },
+        files_from: None,
+        sources: vec![Endpoint {
+            place: Place::Here(Here::Disk),
+            path: path(name).into_os_string().into_encoded_bytes(),
+        }],
+        target: Endpoint { place: there.clone().into(), path: to.as_bytes().to_vec() },
         selection: Selection::default(),
         carriage: Carriage::default(),
         ssh: SshOptions {
@@ -88,7 +90,7 @@ fn a_closed_session_leaves_no_thread_behind() {
         }
         session.close();
     };
-    // The first one begins what belongs to the process.
+    // The first session begins the threads of the process.
     session("first");
     let settled = |before: &dyn Fn(&[String]) -> bool| {
         let begun = Instant::now();

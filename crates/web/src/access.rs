@@ -1,4 +1,4 @@
-//! Who asks, and which directory that is.
+//! Who asks, and which directory the asker reads.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::limits::{DISK_THREADS, HASH_JOBS, MAX_WAITING, STUCK_THREADS, TARS_AT
 
 use crate::token::Number;
 
-/// Who asks, as far as the connection and the request prove it.
+/// The asker, as far as the connection and the request prove it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Asker {
     /// Somebody without any proof.
@@ -25,14 +25,15 @@ pub enum Asker {
 pub struct Shelf {
     /// The directory.
     pub directory: Published,
-    /// Who it is for, in the log.
+    /// The reader's name in the log.
     pub name: String,
-    /// It is for the holder of a line of the list, and not for anybody.
+    /// Whether it is for the holder of a line of the list, and not for anybody.
     pub(crate) is_of_line: bool,
     pub(crate) threads: ShelfThreads,
 }
 
-/// Threads that may wait for a shelf's file systems at once, so that a dead one keeps only its own readers from work.
+/// Bounds the threads that may wait for a shelf's file systems, so that a dead one keeps only its own readers from
+/// work.
 #[derive(Clone, Debug)]
 pub(crate) struct ShelfThreads {
     pub(crate) disk: Arc<Budget>,
@@ -57,37 +58,39 @@ impl Shelf {
         Shelf { directory, name, is_of_line: false, threads }
     }
 
-    /// It is for the holder of a line of the list.
+    /// Marks the shelf as one for the holder of a line of the list.
     #[must_use]
     pub fn of_line(self) -> Shelf {
         Shelf { is_of_line: true, ..self }
     }
 }
 
-/// What is known of an asker's directory.
+/// The answer about an asker's directory.
 pub enum Lookup {
-    /// It. `None`: this asker may read nothing.
+    /// The directory. `None`: this asker may read nothing.
     Found(Option<Arc<Shelf>>),
-    /// The same, and it should be opened again, for the requests that follow.
+    /// The directory, which should be opened again for the requests that follow.
     Aged(Option<Arc<Shelf>>),
-    /// It has to be opened, or that is being done.
+    /// The directory has to be opened, or is being opened.
     Unopened,
 }
 
-/// Says what is for whom.
+/// Decides who may read what.
 pub trait Access: Send + Sync + 'static {
-    /// The directory of an asker. It is asked for each request, so it waits for nothing but a small file.
+    /// Looks up the directory of an asker. Runs for each request, so it waits for nothing but a small file.
     fn look_up(&self, asker: &Asker) -> Lookup;
 
-    /// What opens the directory of an asker, and may wait for a disk. `None`: somebody else does it already.
+    /// Returns the work that opens the directory of an asker, and may wait for a disk. `None`: another thread does it
+    /// already.
     fn open(self: Arc<Self>, asker: &Asker) -> Option<Box<dyn FnOnce() + Send>>;
 
-    /// Whether the operator has revoked a token. It is asked for each request with a token, as above.
+    /// Whether the operator has revoked a token. Runs for each request with a token, and waits for nothing but a small
+    /// file.
     fn is_revoked(&self, _: Number) -> bool {
         false
     }
 
-    /// Whether anybody is known by a certificate: then readers are asked for one, and may have none.
+    /// Whether any certificate is known: then readers are asked for one, and may have none.
     fn knows_certificates(&self) -> bool {
         false
     }

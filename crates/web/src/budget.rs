@@ -1,4 +1,4 @@
-//! Something bounded that all readers share: the places of a pool, or memory. It is handed out in turn.
+//! Hands out something bounded that all readers share, in turn: the places of a pool, or memory.
 //!
 //! ```text
 //! ask      a request asks for a share before any work is done for it
@@ -7,7 +7,7 @@
 //! leave    a reader who leaves no longer waits; a share that is dropped goes to the next
 //! scarce   where somebody waits, a connection whose reader has what it asked for and takes nothing is ended, if that helps who waits
 //! ```
-//! So a connection with a hundred streams, or an address with a thousand connections, waits for itself.
+//! So a connection with a hundred streams waits for itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -18,27 +18,24 @@ use tokio::sync::oneshot;
 
 use crate::limits::MAX_STREAMS;
 use crate::transport::line::Line;
+use crate::transport::line::watchdog::Watched as _;
 
-/// The reader who asks for a share.
 #[derive(Clone, Debug)]
 pub(crate) struct Claimant {
     /// The address, as connections are counted.
     pub(crate) source: IpAddr,
-    /// The connection.
     pub(crate) line: Arc<Line>,
 }
 
-/// How much there is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) all: usize,
     pub(crate) per_source: usize,
     pub(crate) per_connection: usize,
-    /// Requests that wait at once. One more takes the place of the newest of the source that has the most of them.
+    /// Requests that wait at once. One more takes the place of the newest of the source that has the most.
     pub(crate) waiting: usize,
 }
 
-/// The budget.
 #[derive(Debug)]
 pub(crate) struct Budget {
     bounds: Bounds,
@@ -50,7 +47,7 @@ struct State {
     held: usize,
     waiting: usize,
     turns: u64,
-    /// When a connection was last ended for those who wait.
+    /// The last time that a connection was ended for waiting requests.
     cut_at: Option<Instant>,
     sources: HashMap<IpAddr, Source>,
 }
@@ -79,10 +76,10 @@ struct Waiting {
     tells: oneshot::Sender<Share>,
 }
 
-/// The address of its line. A line lives as long as somebody holds or waits for a share.
+/// The address of its line, which lives while a share of it is held or waited for.
 type ConnectionId = usize;
 
-/// A part of the budget. It is given back when it is dropped.
+/// A part of the budget, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
@@ -91,12 +88,11 @@ pub(crate) struct Share {
     is_with_reader: bool,
 }
 
-/// Why there is no share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoShare {
-    /// Its turn did not come in time.
+    /// The turn did not come in time.
     Late,
-    /// Too many wait, or so much is never given.
+    /// Too many wait, or the amount is more than is ever given.
     TooMany,
 }
 
@@ -111,7 +107,7 @@ impl Budget {
         Arc::new(Budget { bounds, state: Mutex::default() })
     }
 
-    /// Whether less than half is left of all, or of what its source or its connection may have.
+    /// Whether less than half is left of all, or of the limit of its source or connection.
     pub(crate) fn is_scarce_for(&self, claimant: &Claimant) -> bool {
         let state = self.lock();
         let (of_source, of_connection) = state.held_of(claimant.source, claimant.id());
@@ -120,7 +116,6 @@ impl Budget {
             || of_connection * 2 > self.bounds.per_connection
     }
 
-    /// A share now, if nobody has to wait.
     pub(crate) fn try_take(self: &Arc<Self>, claimant: &Claimant, amount: usize) -> Option<Share> {
         let mut state = self.lock();
         let has_room = state.waiting == 0 && state.has_room(&self.bounds, claimant.source, claimant.id(), amount);
@@ -130,7 +125,6 @@ impl Budget {
         })
     }
 
-    /// A share, when it is its turn.
     pub(crate) async fn take(
         self: &Arc<Self>,
         claimant: &Claimant,
@@ -152,12 +146,11 @@ impl Budget {
         }
     }
 
-    /// Whether anybody waits.
     pub(crate) fn is_wanted(&self) -> bool {
         self.lock().waiting > 0
     }
 
-    /// A share when it is its turn, for a thread that may wait. `None`: too many wait.
+    /// Waits in a thread for its turn, and takes a share. `None`: too many wait.
     pub(crate) fn wait(self: &Arc<Self>, claimant: &Claimant, amount: usize) -> Option<Share> {
         match self.try_take(claimant, amount) {
             Some(share) => Some(share),
@@ -189,14 +182,13 @@ impl Budget {
         Some(turn)
     }
 
-    /// Gives what is free to those whose turn it is.
     fn serve(self: &Arc<Self>) {
-        // Each round serves one that waits, or drops one that has left.
+        // Each round serves one waiting request, or drops one that has left.
         loop {
             let mut state = self.lock();
             let Some((tells, claimant, amount)) = state.next(&self.bounds) else { return };
             drop(state);
-            // One that has left meanwhile gives it back.
+            // A request that has left meanwhile gives it back.
             let share = Share::new(self, claimant, amount);
             if let Err(unwanted) = tells.send(share) {
                 unwanted.give_back();
@@ -204,8 +196,8 @@ impl Budget {
         }
     }
 
-    /// Ends a connection that has taken nothing for a while, if who waits can have what it held: the one that holds the most, of the source
-    /// that holds the most.
+    /// Ends a connection that has taken nothing for a while, if its share helps the waiting request. Chosen is the
+    /// connection that holds the most, of the source that holds the most.
     fn cut_one_that_stands_still(&self, waits: &Claimant, amount: usize) {
         let mut state = self.lock();
         let (of_source, of_connection) = state.held_of(waits.source, waits.id());
@@ -213,7 +205,7 @@ impl Budget {
         if is_next || of_connection + amount > self.bounds.per_connection {
             return;
         }
-        // What one held is given to those who wait before the next is ended.
+        // Its share is handed out before the next connection is ended.
         if state.cut_at.is_some_and(|at| at.elapsed() < CUT_EVERY) {
             return;
         }
@@ -246,7 +238,7 @@ impl State {
             && of_connection + amount <= bounds.per_connection
     }
 
-    /// What a source holds, and what its connection does.
+    /// The amounts that a source and its connection hold.
     fn held_of(&self, source: IpAddr, connection: ConnectionId) -> (usize, usize) {
         let Some(source) = self.sources.get(&source) else { return (0, 0) };
         (source.held, source.connections.get(&connection).map_or(0, |it| it.held))
@@ -287,7 +279,7 @@ impl State {
         }
     }
 
-    /// Whose turn it is, and the share is counted as taken.
+    /// Picks the request whose turn it is, and counts its share as taken.
     fn next(&mut self, bounds: &Bounds) -> Option<(oneshot::Sender<Share>, Claimant, usize)> {
         // Each round serves one, or drops one whose reader has left.
         loop {
@@ -309,7 +301,7 @@ impl State {
             let first = connection.waiting.front()?;
             let (amount, has_left) = (first.amount, first.tells.is_closed());
             let line = connection.line.upgrade().filter(|_| !has_left);
-            // Who needs more than is free now is not overtaken by others: it would wait for ever.
+            // A request that needs more than is free now is not overtaken: it would wait for ever.
             if line.is_some() && self.held + amount > bounds.all {
                 return None;
             }
@@ -347,7 +339,8 @@ impl State {
         self.waiting -= gone;
     }
 
-    /// Takes out the newest that waits, of the connection with the most of the source with the most. `None`: that is the newcomer's own.
+    /// Removes the newest waiting request of the connection with the most, of the source with the most. `None`: the
+    /// newcomer itself.
     fn evict(&mut self, newcomer: &Claimant) -> Option<Waiting> {
         let (address, most) = self.sources.iter().max_by_key(|(_, source)| source.waiting)?;
         let (address, most) = (*address, most.waiting);
@@ -370,7 +363,7 @@ impl State {
 }
 
 impl Connection {
-    /// Streams that are asked for and given up again and again leave no crowd behind. Returns how many have left.
+    /// Removes the requests that were given up, so that repeated asking leaves no crowd behind. Returns how many.
     fn forget_who_left(&mut self) -> usize {
         let before = self.waiting.len();
         if before >= MAX_STREAMS as usize {
@@ -395,12 +388,10 @@ impl Share {
         Share { budget: Arc::clone(budget), claimant, amount, is_with_reader: false }
     }
 
-    /// How much it is.
     pub(crate) fn amount(&self) -> usize {
         self.amount
     }
 
-    /// Keeps only so much.
     pub(crate) fn shrink_to(&mut self, amount: usize) {
         let less = self.amount.saturating_sub(amount);
         if less > 0 {
@@ -410,7 +401,7 @@ impl Share {
         }
     }
 
-    /// From now on it only waits for the reader, who should not let it stand.
+    /// Marks that the share only waits for the reader, who should go on taking.
     pub(crate) fn with_reader(mut self) -> Share {
         self.waits_for_reader(true);
         self
@@ -431,7 +422,7 @@ impl Share {
         }
     }
 
-    /// Without serving the next: the caller does.
+    /// Gives the share back without serving the next: the caller does so.
     fn give_back(mut self) {
         self.budget.lock().give_back(&self.claimant, self.amount, self.is_with_reader);
         self.amount = 0;
@@ -447,10 +438,11 @@ impl Drop for Share {
     }
 }
 
-/// A request that has waited this long for a share shows that there is too little. Then a connection that stands still is ended for it.
+/// A request that has waited this long for a share shows that there is too little: a connection that stands still is
+/// ended for it.
 const SCARCE_AFTER: Duration = Duration::from_millis(500);
 
-/// At most one connection in this time is ended for those who wait.
+/// At most one connection in this time is ended for waiting requests.
 const CUT_EVERY: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -518,7 +510,7 @@ mod tests {
         assert!(budget.try_take(&three, 1).is_none(), "its address has enough");
         let mut waits = budget.queue(&three, 4).unwrap();
         assert!(is_served(&mut waits).is_none());
-        // Who waits for its own address holds nobody else up.
+        // A request that waits for its own address holds nobody else up.
         let mut others = budget.queue(&other, 4).unwrap();
         let others = is_served(&mut others).expect("there is room for another address");
         drop(held);

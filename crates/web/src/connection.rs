@@ -26,22 +26,21 @@ use crate::transport::line::watchdog::Watchdog;
 
 /// A connection that needs a task.
 pub(crate) enum Arrived {
-    /// It was just accepted.
+    /// The connection was just accepted.
     New { stream: std::net::TcpStream, tls: Option<Arc<tls::Config>>, seat: Seat },
-    /// It rested, and its reader speaks again.
+    /// The connection rested, and its reader speaks again.
     Woken(Rested),
 }
 
 impl Arrived {
-    /// Whose it is, for the log.
     pub(crate) fn whose(&self) -> (Arc<House>, SocketAddr, IpAddr) {
         let (Arrived::New { seat, .. } | Arrived::Woken(Rested { seat, .. })) = self;
         (Arc::clone(&seat.house), seat.from, seat.member.source())
     }
 }
 
-/// Serves a connection until it ends, or rests. What waits for a reader holds little: each stage has its own memory, and
-/// gives it back.
+/// Serves a connection until it ends or rests. Each stage has its own memory and gives it back, so a connection that
+/// waits for its reader holds little.
 pub(crate) async fn serve(
     arrived: Arrived,
     watchdog: &Arc<Watchdog>,
@@ -103,9 +102,9 @@ async fn greet(arrived: Arrived, line: Arc<Line>) -> io::Result<Greeted> {
     Ok(if is_http2 { Greeted::Http2(Box::new(io), guest) } else { Greeted::Http1(io, guest) })
 }
 
-/// Gives it the policy of its network class.
 fn tune(stream: std::net::TcpStream, seat: &Seat) -> io::Result<TcpStream> {
-    // A reader that pauses closes its window, and the kernel counts that, too: it must not be quicker than our own deadline.
+    // A reader that pauses closes its window, and the kernel counts that, too: its limit must not be shorter than our
+    // own.
     let wanted =
         Wanted { user_timeout: Some(seat.house.limits.stall + limits::WATCH_EVERY_MAX * 2), ..Wanted::default() };
     seat.house.policies.for_data(&stream, &wanted, NEAR_RTT_US);
@@ -115,8 +114,8 @@ fn tune(stream: std::net::TcpStream, seat: &Seat) -> io::Result<TcpStream> {
 /// Paths with a shorter round trip are near.
 const NEAR_RTT_US: u32 = 2_000;
 
-/// hyper has the connection from the first byte of a request until its answer has left. Then it rests without any
-/// buffer, until there is something to read: ten thousand idle readers need little memory.
+/// Serves HTTP/1. hyper has the connection from the first byte of a request until its answer has left. Then it rests
+/// without any buffer, so ten thousand idle readers need little memory.
 async fn serve_http1(mut io: Io, mut guest: Arc<Guest>) -> io::Result<Option<Rested>> {
     // Each round has answered a request, or ends the task.
     loop {
@@ -125,7 +124,7 @@ async fn serve_http1(mut io: Io, mut guest: Arc<Guest>) -> io::Result<Option<Res
                 Ok(Guest { seat, .. }) => {
                     return Ok(Some(Rested { stream: io.into_clear()?, seat, has_asked: true, due_ms }));
                 }
-                // Somebody still tells of an answer. It leaves after the next silence.
+                // An answer is still being logged. It leaves after the next silence.
                 Err(shared) => guest = shared,
             }
             guest.line.rests();
@@ -147,12 +146,12 @@ async fn serve_http1(mut io: Io, mut guest: Arc<Guest>) -> io::Result<Option<Res
     }
 }
 
-/// Until the connection ends (`None`), or may rest.
+/// Serves until the connection ends (`None`), or may rest.
 async fn serve_awake(io: Io, guest: &Arc<Guest>) -> io::Result<Option<Io>> {
     let (line, answering) = (&guest.line, Arc::clone(guest));
     let service = service_fn(move |request| respond(Arc::clone(&answering), request));
     let mut connection = http1::Builder::new()
-        // The watchdog has the time of a header.
+        // The watchdog limits the time of a header.
         .header_read_timeout(None)
         .max_headers(limits::MAX_HEADER_FIELDS)
         .max_buf_size(limits::MAX_HEADER_BYTES)
@@ -166,7 +165,7 @@ async fn serve_awake(io: Io, guest: &Arc<Guest>) -> io::Result<Option<Io>> {
     match ended.await {
         Some(ended) => ended.map(|()| None).map_err(io::Error::other),
         None => {
-            // What hyper has read and not used belongs to the next request.
+            // Bytes that hyper read and did not use belong to the next request.
             let parts = connection.into_parts();
             let mut io = parts.io;
             if !parts.read_buf.is_empty() {
@@ -191,7 +190,7 @@ async fn serve_http2(io: Io, guest: Arc<Guest>, mut stops: watch::Receiver<bool>
             .max_send_buf_size(limits::STREAM_SEND_BYTES)
             .serve_connection(io, service)
     );
-    // Each round takes a part of the bytes that are asked for.
+    // Each round takes a part of the requested bytes.
     loop {
         tokio::select! {
             ended = connection.as_mut() => return ended.map_err(io::Error::other),

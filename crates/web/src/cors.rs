@@ -1,4 +1,4 @@
-//! Pages of other origins that may read answers (Cross-Origin Resource Sharing, fetch.spec.whatwg.org).
+//! Which pages of other origins may read answers (Cross-Origin Resource Sharing, fetch.spec.whatwg.org).
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -6,7 +6,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 
-/// The origins. Credentials of a browser are never taken from their pages; a page sends a token itself, in a field.
+/// The allowed origins. Credentials of a browser are never taken from their pages; a page sends a token itself, in a
+/// field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cors {
     /// `None`: any.
@@ -26,7 +27,7 @@ impl Cors {
         Ok(Some(Cors { origins: Some(origins.collect::<Result<_, _>>()?) }))
     }
 
-    /// What `Access-Control-Allow-Origin` says to a request.
+    /// The value of `Access-Control-Allow-Origin` for a request.
     pub(crate) fn allowed(&self, header: &HeaderMap) -> Option<HeaderValue> {
         let origin = header.get(ORIGIN)?;
         match &self.origins {
@@ -35,14 +36,14 @@ impl Cors {
         }
     }
 
-    /// A browser asks whether a page may ask.
+    /// Whether a browser asks if a page may ask.
     pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
         *request.method() == Method::OPTIONS
             && request.headers().contains_key(ORIGIN)
             && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
     }
 
-    /// The fields of the answer to such a question.
+    /// Adds the fields of the answer to such a question.
     pub(crate) fn grant(header: &mut HeaderMap) {
         header.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD"));
         header.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ASKED_FIELDS));
@@ -50,7 +51,7 @@ impl Cors {
         header.insert(CONTENT_LENGTH, 0.into());
     }
 
-    /// Lets the page read the answer, where its origin is allowed.
+    /// Lets the page read the answer, if its origin is allowed.
     pub(crate) fn describe(&self, header: &mut HeaderMap, allowed: Option<HeaderValue>) {
         if self.origins.is_some() {
             header.append(VARY, HeaderValue::from_static("Origin"));
@@ -70,11 +71,11 @@ fn origin(word: &str) -> Option<HeaderValue> {
         .then(|| HeaderValue::from_str(word).ok())?
 }
 
-/// Fields that a page may send.
+/// The fields that a page may send.
 const ASKED_FIELDS: &str = "Accept, Authorization, Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range, \
                             Want-Repr-Digest, Want-Digest";
 
-/// Fields that a page may read beside those that it always may.
+/// The fields that a page may read beside the ones that it always may.
 const ANSWERED_FIELDS: &str = "Accept-Ranges, Content-Disposition, Content-Encoding, Content-Length, Content-Range, Digest, ETag, Link, \
                                Repr-Digest, Retry-After, WWW-Authenticate";
 

@@ -1,4 +1,4 @@
-//! The decoders of this crate as a function of bytes, for the fuzz targets.
+//! The decoders of this crate as functions of bytes, for the fuzz targets.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use crate::request::range::{Wanted, wanted};
 use crate::request::target::Target;
 use crate::token::Token;
 
-/// Parts between zeros: a target, a range, a list of tags, other fields, a token.
+/// Decodes parts between zeros: a target, a range, a list of tags, other fields, a token.
 pub fn request(bytes: &[u8]) {
     for (part, bytes) in bytes.split(|byte| *byte == 0).enumerate() {
         match part % 4 {
@@ -26,7 +26,7 @@ pub fn request(bytes: &[u8]) {
     }
 }
 
-/// A file of digests, as a process that was killed or somebody else may have left it.
+/// Decodes a file of digests, as a killed process or somebody else may have left it.
 pub fn digests(bytes: &[u8]) {
     for part in bytes.chunks(RECORD_BYTES) {
         let same = |part: &[u8]| {
@@ -35,7 +35,7 @@ pub fn digests(bytes: &[u8]) {
             }
         };
         same(part);
-        // No chance finds the check of a record, so this one is given.
+        // Chance does not find the check of a record, so it is set here.
         if part.len() == RECORD_BYTES {
             let mut checked = part.to_vec();
             checked[RECORD_BYTES - CHECK_BYTES..].copy_from_slice(&digest_file::check(part));
@@ -48,7 +48,8 @@ pub fn digests(bytes: &[u8]) {
 pub fn a_digest() -> Vec<u8> {
     let changed = Time { s: -5, ns: 999_999_999 };
     let state = (FileId { dev: 1, ino: 2 }, 3, Version::new(changed, 4));
-    digest_file::record(&state, &digest::Digests { adler32: 4, sha256: [5; 32], blake3: [6; 32] }).to_vec()
+    digest_file::record(&state, &digest::Digests { adler32: 4, sha256: [5; 32], blake3: [6; 32], md5: Some([7; 16]) })
+        .to_vec()
 }
 
 fn target(bytes: &[u8]) {
@@ -58,7 +59,7 @@ fn target(bytes: &[u8]) {
         assert!(!target.path.starts_with(b"/") && !target.path.contains(&0));
         let is_dots = |name: &[u8]| matches!(name, b"." | b"..");
         assert!(!target.path.split(|byte| *byte == b'/').any(is_dots), "{target:?}");
-        // A link to what was asked for asks for the same.
+        // A link to the path asks for the same path.
         let link = target.path.split(|byte| *byte == b'/').map(names::link).collect::<Vec<_>>().join("/");
         assert_eq!(Target::parse(&format!("/{link}"), None).map(|again| again.path), Ok(target.path.clone()));
         assert!(HeaderValue::from_str(&names::disposition(target.name())).is_ok());
@@ -101,7 +102,7 @@ fn fields(bytes: &[u8]) {
     }
     let _ = coding::taken(&with(ACCEPT_ENCODING)).count();
     let wish = digest::Wish::of(&with(digest::WANT));
-    let digests = digest::Digests { adler32: 0, sha256: [0; 32], blake3: [0; 32] };
+    let digests = digest::Digests { adler32: 0, sha256: [0; 32], blake3: [0; 32], md5: None };
     assert!(HeaderValue::from_str(&wish.field(&digests)).is_ok());
     let old = digest::OldWish::of(&with(digest::OLD_WANT));
     assert!(HeaderValue::from_str(&old.field(&digests)).is_ok());

@@ -1,4 +1,4 @@
-//! What all connections share, and who has a seat.
+//! The state that all connections share, and their seats.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,6 @@ pub(crate) struct House {
     pub(crate) turning_away: TurningAway,
 }
 
-/// Those who find no room.
 pub(crate) struct TurningAway {
     places: Arc<Semaphore>,
     counted: Mutex<(usize, Option<Instant>)>,
@@ -40,8 +39,8 @@ impl Default for TurningAway {
 }
 
 impl House {
-    /// For a connection without a seat. With a place, it hears why; in a crowd it is closed without a word. The log has
-    /// a line from time to time.
+    /// For a connection without a seat. With a place, it is told why; in a crowd it is closed without a word. The log
+    /// gets a line from time to time.
     pub(crate) fn turn_away(&self, from: SocketAddr, over: &OverLimit) -> Option<OwnedSemaphorePermit> {
         let mut counted = self.turning_away.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -56,16 +55,14 @@ impl House {
     }
 }
 
-/// A connection that is counted, with those of all other ports.
+/// The place of a connection, counted together with all other ports.
 pub(crate) struct Seat {
     pub(crate) house: Arc<House>,
     pub(crate) from: SocketAddr,
-    /// How it counts.
     pub(crate) member: Membership,
 }
 
 impl Seat {
-    /// Counts a connection, or says why there is no room for it.
     pub(crate) fn take(house: &Arc<House>, stream: &TcpStream, from: SocketAddr) -> Result<Seat, OverLimit> {
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         let member = house.policies.enters(house.policies.class_of(stream), from.ip());

@@ -13,8 +13,8 @@
 //!   budget      memory and places, in turn; `pools`: threads for what may wait
 //!   answer      a file, a directory's page, or a short refusal
 //! ```
-//! HTTP itself is hyper's: parsing, chunking, HTTP/2. Async stays inside this crate. Only what the kernel has in memory
-//! is read in an async thread; what may wait for a disk, or takes a processor for long, runs in the pools.
+//! hyper does HTTP itself: parsing, chunking, HTTP/2. Async stays inside this crate. An async thread reads only what
+//! the kernel has in memory; work that may wait for a disk, or takes a processor for long, runs in the pools.
 
 #![forbid(unsafe_code)]
 
@@ -40,5 +40,5 @@ mod transport;
 pub use answer::manifest::{ManifestFile, ManifestFormat};
 pub use cors::Cors;
 pub use limits::Limits;
-pub use reader_log::Tell;
+pub use reader_log::{Answered, Tell, Told};
 pub use server::{Options, Service};

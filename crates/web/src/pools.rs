@@ -1,13 +1,12 @@
-//! Threads for what may wait: for a disk, or for a processor that others need, too.
+//! Threads for work that may wait for a disk, or for a processor that others need, too.
 //!
 //! ```text
 //! disk      opens paths and reads blocks: many threads, for each waits for one call
 //! listings  pages of directories: as many as there is memory for, and few at a time
 //! hashing   digests and manifests: a few at a time, in turns of some hundred megabytes
 //! ```
-//! Each has threads of its own, so that what waits in one keeps nobody in another from work. A job has a place before it begins. It is
-//! told when its reader leaves, and asks so between two entries or blocks. A job of which nothing was heard for long, because a file
-//! system does not answer, keeps its thread and loses its place.
+//! A job has a place before it begins. It learns that its reader has left when it asks, between two entries or blocks.
+//! A job that is silent for long, because a file system does not answer, keeps its thread and loses its place.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,16 +20,14 @@ use crate::access::ShelfThreads;
 use crate::budget::{Bounds, Budget, Claimant, NoShare, Share};
 use crate::limits;
 
-/// All of them.
 pub(crate) struct Pools {
     pub(crate) disk: Arc<Pool>,
     pub(crate) listings: Arc<Pool>,
     pub(crate) hashing: Arc<Pool>,
-    /// Directories of lines.
     pub(crate) shelves: Arc<Pool>,
     /// Digests and manifests that were begun, or wait. Each may hold a thread.
     pub(crate) hash_jobs: Arc<Budget>,
-    /// Tar files that are made. Each has a thread of its own.
+    /// Tar files that are made, each in its own thread.
     pub(crate) tars: Arc<Budget>,
     /// Memory for pages, in KiB.
     pub(crate) pages: Arc<Budget>,
@@ -40,7 +37,6 @@ pub(crate) struct Pools {
     pub(crate) streams: Arc<Budget>,
 }
 
-/// One pool.
 pub(crate) struct Pool {
     places: Arc<Budget>,
     /// The bound for one directory.
@@ -54,12 +50,11 @@ pub(crate) struct Pool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Busy;
 
-/// A job in a thread.
 pub(crate) struct Job {
     pool: Weak<Pool>,
     claimant: Claimant,
     has_left: AtomicBool,
-    /// When it was last heard of, in milliseconds of the pool's clock.
+    /// The last sign of life, in milliseconds of the pool's clock.
     heard_ms: AtomicU64,
     place: Mutex<Option<Share>>,
 }
@@ -93,7 +88,7 @@ impl Pools {
         let listings = limits::LISTINGS_AT_ONCE;
         let hashing = limits::HASHING_AT_ONCE;
         let (jobs, tars) = (limits::HASH_JOBS, limits::TARS_AT_ONCE);
-        // Half of the descriptors are for connections and all else.
+        // The other half of the descriptors is for connections and all else.
         let files = haul_sys::process::open_file_limit().and_then(|limit| usize::try_from(limit / 2).ok());
         let files = files.unwrap_or(MAX_STREAM_FILES).clamp(MIN_STREAM_FILES, MAX_STREAM_FILES);
         Ok(Pools {
@@ -121,9 +116,9 @@ impl Pools {
 
 pub(crate) const KIB: usize = 1 << 10;
 
-/// With fewer descriptors than twice this the service would be of little use.
+/// With fewer than twice as many descriptors the service would be of little use.
 const MIN_STREAM_FILES: usize = 256;
-/// Four times as many as there are connections. One address has half of them: 327 connections with all of their streams.
+/// Four times the number of connections. One address has half of them: 327 connections with all of their streams.
 const MAX_STREAM_FILES: usize = 65_536;
 
 impl Pool {
@@ -144,7 +139,7 @@ impl Pool {
         }))
     }
 
-    /// Carries work out when it is its turn, and waits for it. The job is told when this future is dropped.
+    /// Carries work out when it is its turn, and waits for it. If this future is dropped, the job is told.
     pub(crate) async fn run<T: Send + 'static>(
         self: &Arc<Pool>,
         client: &Client,
@@ -164,7 +159,6 @@ impl Pool {
         Ok(outcome.unwrap_or_else(|failed| Err(io::Error::other(failed))))
     }
 
-    /// Begins work that has its place.
     pub(crate) fn begin<T: Send + 'static>(
         &self,
         job: Arc<Job>,
@@ -174,7 +168,7 @@ impl Pool {
         self.handle().spawn_blocking(move || {
             let outcome = match job.goes_on() {
                 Ok(()) => work(&job),
-                // Its reader left while it had no thread.
+                // The reader left before the job had a thread.
                 Err(left) => Err(left),
             };
             drop(thread);
@@ -192,7 +186,6 @@ impl Pool {
         Some(self.begin(self.job(claimant.clone(), Some(place)), None, move |_| work()))
     }
 
-    /// A place, when it is its turn.
     async fn place(&self, claimant: &Claimant, patience: Duration) -> Option<Share> {
         let begun = Instant::now();
         // Each round waits for a while, and then looks for jobs that do not answer.
@@ -248,7 +241,7 @@ impl Pool {
     }
 }
 
-/// A runtime that is dropped waits for its threads, and one of them may wait for a dead disk.
+/// A dropped runtime would wait for its threads, of which one may wait for a dead disk.
 impl Drop for Pool {
     fn drop(&mut self) {
         if let Some(threads) = self.threads.take() {
@@ -257,14 +250,14 @@ impl Drop for Pool {
     }
 }
 
-/// For work whose reader waits as long as it takes: a century.
+/// A century, for work whose reader waits as long as it takes.
 pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// A job that got its place in the last moment may try.
+/// A job that got its place at the last moment may still try.
 const MIN_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Job {
-    /// To be asked between two steps of work.
+    /// Whether to go on: asked between two steps of work.
     ///
     /// # Errors
     /// Nobody wants the outcome any more.
@@ -278,7 +271,6 @@ impl Job {
         }
     }
 
-    /// One that runs in the test's own thread.
     #[cfg(test)]
     pub(crate) fn for_test() -> Job {
         let watchdog = Arc::new(crate::transport::line::watchdog::Watchdog::new(limits::Limits::default()));
@@ -292,12 +284,11 @@ impl Job {
         }
     }
 
-    /// The reader has left.
     pub(crate) fn leave(&self) {
         self.has_left.store(true, Ordering::Relaxed);
     }
 
-    /// Lets others have their turn, if somebody waits for one.
+    /// Lets others have their turn, if one waits.
     ///
     /// # Errors
     /// Too many wait, or nobody wants the outcome any more.
@@ -308,12 +299,12 @@ impl Job {
         self.resumes()
     }
 
-    /// Gives the place back: the job waits for its reader.
+    /// Gives the place back while the job waits for its reader.
     pub(crate) fn rests(&self) {
         drop(self.lock().take());
     }
 
-    /// Has its place again.
+    /// Takes a place again.
     ///
     /// # Errors
     /// Too many wait, or nobody wants the outcome any more.
@@ -331,7 +322,7 @@ impl Job {
     }
 }
 
-/// Tells a job that its reader has left.
+/// Tells a job, when dropped, that its reader has left.
 pub(crate) struct Leaving(Arc<Job>);
 
 impl Leaving {

@@ -1,32 +1,68 @@
 //! Lines of the log about readers. Nobody can fill the disk with them, or hide behind the lines of another.
 //!
-//! A stranger has so many bytes of the log in a minute by address, all strangers together have more, and the holder of a line has the most.
-//! What is left out is counted, and told at the end of the minute.
+//! Each stranger's address may cause a few bytes of the log in a minute, the holder of a line more, and all strangers
+//! together the most. Lines left out are counted in the log.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::limits::{LOGGED_BYTES_PER_HOLDER_AND_MINUTE, LOGGED_BYTES_PER_MINUTE, LOGGED_BYTES_PER_SOURCE_AND_MINUTE};
 
-/// Takes a line for the log: its text, and whether it matters to an operator who reads only warnings.
-pub type Tell = Arc<dyn Fn(&str, bool) + Send + Sync>;
+/// Takes a line for the log.
+pub type Tell = Arc<dyn Fn(&Told<'_>) + Send + Sync>;
 
-/// The log, as far as it is about readers.
+/// A line for the log.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    /// The whole line.
+    pub text: &'a str,
+    /// Whether it matters to an operator who reads only warnings.
+    pub matters: bool,
+    /// The request that the line is about.
+    pub request: Option<&'a Answered>,
+}
+
+impl<'a> Told<'a> {
+    pub(crate) fn new(text: &'a str, matters: bool) -> Self {
+        Self { text, matters, request: None }
+    }
+}
+
+/// An answered request, for logs that have fields.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// The name of the reader in the list; `None`: it has shown nothing of the list.
+    pub name: Option<String>,
+    /// The address of the reader.
+    pub from: SocketAddr,
+    /// The network class of the address.
+    pub class: Option<String>,
+    /// The method of HTTP.
+    pub method: String,
+    /// The path, cut as in the text.
+    pub path: String,
+    /// The status of HTTP.
+    pub status: u16,
+    /// The bytes of the body that have left.
+    pub bytes: u64,
+    /// The time until the last of them.
+    pub took: Duration,
+}
+
 pub(crate) struct ReaderLog {
     /// `None`: requests are not logged.
     tell: Option<Tell>,
     minute: Mutex<Minute>,
 }
 
-/// Whom a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum About {
     /// Anybody, by address.
     Stranger(IpAddr),
-    /// The holder of a line of the list, by its name.
+    /// The holder of a line of the list, by a hash of its name.
     Holder(u64),
 }
 
@@ -53,26 +89,24 @@ impl ReaderLog {
         ReaderLog { tell, minute: Mutex::default() }
     }
 
-    /// Logs a line, if there is room for it.
-    pub(crate) fn about(&self, whom: About, now: Instant, line: impl FnOnce() -> String) {
+    pub(crate) fn about(&self, whom: About, now: Instant, line: impl FnOnce() -> (String, Option<Answered>)) {
         let Some(tell) = &self.tell else { return };
         self.end_minute(now);
         if !self.lock().has_room(whom) {
             return;
         }
-        let line = line();
-        self.lock().count(whom, line.len());
-        tell(&line, false);
+        let (text, request) = line();
+        self.lock().count(whom, text.len());
+        tell(&Told { text: &text, matters: false, request: request.as_ref() });
     }
 
-    /// Logs a line for the operator to look at. It is no reader's to cause often.
+    /// Logs a line for the operator to look at. No reader can cause it often.
     pub(crate) fn warn(&self, line: &str) {
         if let Some(tell) = &self.tell {
-            tell(line, true);
+            tell(&Told::new(line, true));
         }
     }
 
-    /// Tells what was left out of a minute that is over.
     pub(crate) fn end_minute(&self, now: Instant) {
         let Some(tell) = &self.tell else { return };
         let mut minute = self.lock();
@@ -84,10 +118,9 @@ impl ReaderLog {
         drop(minute);
         if left_out > 0 {
             let first = first_left_out.map_or_else(|| "a holder".to_owned(), |address| address.to_string());
-            tell(
-                &format!("web: {left_out} lines about readers were left out in a minute, the first about {first}"),
-                true,
-            );
+            let text =
+                format!("web: {left_out} lines about readers were left out in a minute, the first about {first}");
+            tell(&Told::new(&text, true));
         }
     }
 
@@ -138,15 +171,15 @@ mod tests {
     fn a_flood_of_requests_fills_no_disk_and_hides_nobody() {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&lines);
-        let log = ReaderLog::new(Some(Arc::new(move |line, _| told.lock().unwrap().push(line.to_owned()))));
+        let log = ReaderLog::new(Some(Arc::new(move |line| told.lock().unwrap().push(line.text.to_owned()))));
         let begun = Instant::now();
-        let line = || "x".repeat(128);
+        let line = || ("x".repeat(128), None);
         for _ in 0..10_000 {
             log.about(stranger(1), begun, line);
         }
         let of_one = LOGGED_BYTES_PER_SOURCE_AND_MINUTE / 128;
         assert_eq!(lines.lock().unwrap().len(), of_one);
-        log.about(stranger(2), begun, || "another".to_owned());
+        log.about(stranger(2), begun, || ("another".to_owned(), None));
         assert_eq!(lines.lock().unwrap().last().unwrap(), "another");
         for number in 3..1_000 {
             for _ in 0..100 {
@@ -155,14 +188,14 @@ mod tests {
         }
         let logged: usize = lines.lock().unwrap().iter().map(String::len).sum();
         assert!((LOGGED_BYTES_PER_MINUTE..LOGGED_BYTES_PER_MINUTE + 256).contains(&logged), "{logged}");
-        log.about(About::holder("lab"), begun, || "a holder".to_owned());
+        log.about(About::holder("lab"), begun, || ("a holder".to_owned(), None));
         assert_eq!(lines.lock().unwrap().last().unwrap(), "a holder", "strangers do not hide who is known");
         log.end_minute(begun + MINUTE / 2);
         assert_eq!(lines.lock().unwrap().last().unwrap(), "a holder");
         log.end_minute(begun + MINUTE);
         let told = lines.lock().unwrap().last().unwrap().clone();
         assert!(told.contains("lines about readers were left out") && told.ends_with("198.51.0.1"), "{told}");
-        log.about(stranger(1), begun + MINUTE, || "a new minute".to_owned());
+        log.about(stranger(1), begun + MINUTE, || ("a new minute".to_owned(), None));
         assert_eq!(lines.lock().unwrap().last().unwrap(), "a new minute");
     }
 }

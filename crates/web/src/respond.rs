@@ -1,4 +1,4 @@
-//! One request: check -> who asks -> answer -> a line of the log when its body has ended.
+//! Answers one request: check -> who asks -> answer -> a line of the log when its body has ended.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -22,29 +22,28 @@ use crate::cors::Cors;
 use crate::house::Seat;
 use crate::limits::OPEN_DEADLINE;
 use crate::pools::Client;
-use crate::reader_log::About;
+use crate::reader_log::{About, Answered};
 use crate::request::target::Target;
 use crate::token::{Number, Reach, Refused, Token};
 use crate::transport::line::Line;
 use crate::transport::piece::Queue;
 
-/// Who is at the other end of a connection.
 pub(crate) struct Guest {
     pub(crate) asker: Asker,
     pub(crate) files: Option<Queue>,
     pub(crate) line: Arc<Line>,
-    /// It has TLS, with a cipher that its network class allows.
+    /// The connection has TLS, with a cipher that its network class allows.
     pub(crate) is_encrypted: bool,
     pub(crate) seat: Seat,
 }
 
 impl Guest {
-    /// Nobody on the way can read along: TLS, or this host's own loopback.
+    /// Whether nobody on the way can read along: TLS, or this host's own loopback.
     fn is_private(&self) -> bool {
         self.is_encrypted || self.seat.from.ip().is_loopback()
     }
 
-    /// Its network class may read, and over a connection such as this one.
+    /// Whether its network class may read, and over such a connection.
     fn may_read(&self) -> bool {
         let terms = self.seat.member.class().terms();
         terms.may_read() && (self.is_encrypted || terms.cipher.is_none_or(|floor| floor.allows(None)))
@@ -59,8 +58,8 @@ pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Re
     let (mut who, has_token) = (Who::default(), request.headers().contains_key(AUTHORIZATION));
     let cors = guest.seat.house.cors.as_ref().map(|cors| (cors.clone(), cors.allowed(request.headers())));
     let mut body = Some(body).filter(|_| !request.headers().contains_key(EXPECT));
-    // The fields of HTTP/1 say whether a request has content. In HTTP/2 only its end does, so that is waited for. The answer also would
-    // reset a stream that has not ended, and then nothing that comes on it can be judged (RFC 9113, section 5.1).
+    // In HTTP/2 only the end of a request says whether it has content, so that is waited for. Otherwise the answer
+    // would reset a stream that has not ended, and later frames on it could not be judged (RFC 9113, section 5.1).
     let has_content = match body.take_if(|body| request.version() == Version::HTTP_2 && !body.is_end_stream()) {
         Some(body) => !ends_empty(body).await,
         None => false,
@@ -93,8 +92,9 @@ pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Re
     Ok(response)
 }
 
-/// Whether a request ends without content. A short content is read and thrown away: a client whose connection or stream ends while it
-/// still sends may not read its answer (RFC 9112, section 9.6). Who waits for leave to send gets none, and is not asked here.
+/// Whether a request ends without content. Short content is read and thrown away: a client whose connection or stream
+/// ends while it still sends may not read its answer (RFC 9112, section 9.6). A client that waits for leave to send
+/// gets none, and is not asked here.
 async fn ends_empty(mut body: Incoming) -> bool {
     let mut bytes = 0;
     let all = async {
@@ -154,8 +154,7 @@ async fn attempt(
     answer(asked, shelf, request.uri()).await
 }
 
-/// The directory of an asker. It is opened in a thread of its own, and waited for a while: one that does not answer holds up its own
-/// readers alone.
+/// The directory of an asker. It is opened in a thread of its own, so a dead one holds up only its own readers.
 async fn shelf(guest: &Guest, asker: &Asker, claimant: &Claimant) -> Result<Option<Arc<Shelf>>, Refusal> {
     let (house, begun) = (&guest.seat.house, Instant::now());
     let open = || {
@@ -185,17 +184,15 @@ async fn shelf(guest: &Guest, asker: &Asker, claimant: &Claimant) -> Result<Opti
     }
 }
 
-/// Who asked, for the log.
 #[derive(Default)]
 struct Who {
     shelf: Option<Arc<Shelf>>,
     /// The number of a genuine token.
     token: Option<Number>,
-    /// Why a token does not count.
     refused: Option<Refused>,
 }
 
-/// A token counts before the connection's certificate. A wrong one is an error, and no reason to answer as for anybody.
+/// Finds out who asks. A token counts before the connection's certificate; a wrong one is refused.
 fn asker(
     guest: &Guest,
     header: &HeaderMap,
@@ -212,13 +209,13 @@ fn asker(
     let house = &guest.seat.house;
     let Some(secret) = &house.secret else { return Err(Refusal::of(StatusCode::FORBIDDEN)) };
     if !guest.is_private() {
-        // The token has been read along already; accepting it would teach its holder to go on.
+        // The token may have been read on the way; accepting it would teach its holder to go on.
         return Err(Refusal::of(StatusCode::FORBIDDEN));
     }
     let token = bearer(value).ok_or(Refused::Malformed).and_then(Token::parse);
     let token = token.ok().filter(|token| secret.made(token)).ok_or_else(|| {
         who.refused = Some(Refused::Forged);
-        // Who has no genuine token does not hear what was wrong with it.
+        // Without a genuine token the reader is not told what was wrong with it.
         Refusal::challenging("Bearer error=\"invalid_token\"")
     })?;
     who.token = Some(token.number());
@@ -240,7 +237,7 @@ fn bearer(value: &HeaderValue) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Fields are not logged: a token stands in one.
+/// Logs the answer when its body has ended. Fields are not logged: a token may stand in one.
 fn at_end(guest: Arc<Guest>, request: &Request<()>, response: &mut Response<Body>, (who, begun): (Who, Instant)) {
     let (method, uri, status) = (request.method().clone(), request.uri().clone(), response.status().as_u16());
     let blocked_before = guest.line.blocked_us();
@@ -251,7 +248,7 @@ fn at_end(guest: Arc<Guest>, request: &Request<()>, response: &mut Response<Body
     }
     response.body_mut().on_end(Box::new(move |Given { bytes, disk, rate: held }| {
         guest.line.ends();
-        // Who has shown a token or a certificate of the list reads in a directory of a line.
+        // A reader who has shown a token or a certificate of the list reads in a directory of a line.
         let about = match who.shelf.as_ref().filter(|shelf| shelf.is_of_line) {
             Some(shelf) => About::holder(&shelf.name),
             None => About::Stranger(guest.seat.member.source()),
@@ -260,7 +257,8 @@ fn at_end(guest: Arc<Guest>, request: &Request<()>, response: &mut Response<Body
             let path = uri.path();
             let path = path.get(..LOGGED_PATH_BYTES).unwrap_or(path);
             let Who { shelf, token, refused } = &who;
-            let who = shelf.as_ref().map_or("nobody", |shelf| shelf.name.as_str());
+            let name = shelf.as_ref().map(|shelf| shelf.name.clone());
+            let who = name.as_deref().unwrap_or("nobody");
             let token = token.map(|number| format!(", token {number}")).unwrap_or_default();
             let (class_word, class) = guest.seat.member.class().name().map_or(("", ""), |class| (" class ", class));
             let (took, from) = (begun.elapsed(), guest.seat.from);
@@ -276,12 +274,13 @@ fn at_end(guest: Arc<Guest>, request: &Request<()>, response: &mut Response<Body
             if let Some(why) = refused {
                 let _ = write!(line, ", the token was refused: {why}");
             }
-            line
+            let class = guest.seat.member.class().name().map(str::to_owned);
+            let (method, path) = (method.to_string(), path.to_owned());
+            (line, Some(Answered { name, from, class, method, path, status, bytes, took }))
         });
     }));
 }
 
-/// What the time of an answer went to for the most part.
 fn limit_of(took: Duration, blocked: Duration, disk: Duration, rate: Duration) -> &'static str {
     if blocked.max(disk).max(rate) * 2 < took {
         "this host"
@@ -294,7 +293,7 @@ fn limit_of(took: Duration, blocked: Duration, disk: Duration, rate: Duration) -
     }
 }
 
-/// So much of a refused body is read and thrown away, for so long.
+/// The bytes of a refused body that are read and thrown away, and the time for it.
 const REFUSED_BODY_BYTES: usize = 64 << 10;
 const REFUSED_BODY_DEADLINE: Duration = Duration::from_secs(1);
 

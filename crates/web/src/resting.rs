@@ -6,7 +6,7 @@
 //! resting   waits for all of them in one epoll set, and ends those whose time is over
 //! server    a reader speaks again -> the connection has a task again
 //! ```
-//! A task, its place in tokio's reactor and its line cost ten times as much. A reader that asks without a pause keeps them.
+//! A task, its place in tokio's reactor and its line cost ten times as much.
 
 use std::io;
 use std::net::TcpStream;
@@ -22,16 +22,16 @@ use crate::house::Seat;
 pub(crate) struct Rested {
     pub(crate) stream: TcpStream,
     pub(crate) seat: Seat,
-    /// It has asked before, so it speaks HTTP/1.1.
+    /// The reader has asked before, so it speaks HTTP/1.1.
     pub(crate) has_asked: bool,
-    /// Until when it has to ask, by the watchdog's clock.
+    /// The deadline for its next request, by the watchdog's clock.
     pub(crate) due_ms: u64,
 }
 
 /// 10,000 of them have to stay below twice the 0.5 KiB each of nginx.
 const _: () = assert!(size_of::<Option<Rested>>() <= 192);
 
-/// Those of one thread. At most as many as there are seats.
+/// The resting connections of one thread: at most as many as there are seats.
 pub(crate) struct Resting {
     readable: AsyncFd<ReadableSet>,
     places: Mutex<Places>,
@@ -39,13 +39,13 @@ pub(crate) struct Resting {
 
 #[derive(Default)]
 struct Places {
-    /// Its index is the key in the set.
+    /// The index is the key in the set.
     held: Vec<Option<Rested>>,
     free: Vec<u32>,
 }
 
 impl Resting {
-    /// To be called in the runtime of the thread.
+    /// Must be called in the runtime of the thread.
     #[expect(
         deprecated,
         reason = "the newer form is unsafe; what it asks for holds: the set owns one descriptor to its end"
@@ -55,7 +55,7 @@ impl Resting {
         Ok(Resting { readable, places: Mutex::default() })
     }
 
-    /// Takes a connection. It ends when the kernel does not watch it.
+    /// Takes a connection. If the kernel cannot watch it, it ends.
     pub(crate) fn take(&self, rested: Rested) -> io::Result<()> {
         let mut places = self.lock();
         let at = match places.free.pop() {
@@ -73,7 +73,7 @@ impl Resting {
         watched
     }
 
-    /// Waits for readers that speak again, or have ended their connections, and gives some of them back.
+    /// Waits until readers speak again or end their connections, and returns some of them.
     pub(crate) async fn woken(&self) -> io::Result<Vec<Rested>> {
         let mut ready = self.readable.readable().await?;
         let keys = self.readable.get_ref().readable_now()?;
@@ -84,18 +84,15 @@ impl Resting {
         Ok(keys.into_iter().filter_map(|key| self.give(&mut places, usize::try_from(key).ok()?)).collect())
     }
 
-    /// How many there are.
     pub(crate) fn count(&self) -> usize {
         let places = self.lock();
         places.held.len() - places.free.len()
     }
 
-    /// Ends those whose time is over.
     pub(crate) fn end_late(&self, now_ms: u64) {
         self.end(|rested| rested.due_ms <= now_ms);
     }
 
-    /// Ends all of them.
     pub(crate) fn end_all(&self) {
         self.end(|_| true);
     }
@@ -113,7 +110,7 @@ impl Resting {
     fn give(&self, places: &mut Places, at: usize) -> Option<Rested> {
         let rested = places.held.get_mut(at)?.take()?;
         places.free.push(u32::try_from(at).ok()?);
-        // It is in the set: nobody else takes it out.
+        // The connection is in the set: nobody else takes it out.
         let _ = self.readable.get_ref().remove(&rested.stream);
         Some(rested)
     }

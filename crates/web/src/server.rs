@@ -23,31 +23,31 @@ use crate::connection::{Arrived, serve};
 use crate::cors::Cors;
 use crate::house::{House, Seat};
 use crate::limits::{self, Limits};
-use crate::reader_log::{About, ReaderLog, Tell};
+use crate::reader_log::{About, ReaderLog, Tell, Told};
 use crate::resting::Resting;
 use crate::tls;
 use crate::token::Secret;
 use crate::transport::line::watchdog::Watchdog;
 
-/// What a service needs.
+/// The parts of a service.
 pub struct Options {
-    /// Ports for clear connections.
+    /// The ports for clear connections.
     pub clear: Vec<Listener>,
-    /// Ports for TLS, and how it is spoken there.
+    /// The ports for TLS, and how it is spoken there.
     pub tls: Vec<(Listener, Arc<tls::Config>)>,
-    /// Who may read what.
+    /// Decides who may read what.
     pub access: Arc<dyn Access>,
-    /// What its tokens are made with. `None`: it has none.
+    /// The secret of its tokens. `None`: it has none.
     pub secret: Option<Secret>,
-    /// Which pages of other origins may read. `None`: none.
+    /// The pages of other origins that may read. `None`: none.
     pub cors: Option<Cors>,
     /// The form of its manifests.
     pub manifests: Arc<dyn ManifestFormat>,
-    /// Where digests of files are kept for the next process. `None`: nowhere.
+    /// The file that keeps digests for the next process. `None`: they are not kept.
     pub digests: Option<PathBuf>,
-    /// How connections are tuned, by the network that they come from.
+    /// The tuning of connections, by the network that they come from.
     pub policies: Arc<Policies>,
-    /// Its limits.
+    /// The limits.
     pub limits: Limits,
     /// Takes a line for each request. `None`: requests are not logged.
     pub tell: Option<Tell>,
@@ -56,7 +56,6 @@ pub struct Options {
 /// A running service. It ends when it is dropped, or by [`Service::stop`].
 pub struct Service {
     threads: Vec<JoinHandle<()>>,
-    /// What each of them shares with us.
     shared: Vec<Arc<ThreadOf>>,
     stopping: watch::Sender<bool>,
 }
@@ -69,7 +68,7 @@ impl Service {
         let digests = options.digests.as_deref().map_or_else(|| Ok(Kept::default()), Kept::in_file);
         let digests = digests.unwrap_or_else(|error| {
             if let Some(tell) = &options.tell {
-                tell(&format!("warning: digests of files are forgotten at the end: {error}"), true);
+                tell(&Told::new(&format!("warning: digests of files are forgotten at the end: {error}"), true));
             }
             Kept::default()
         });
@@ -110,7 +109,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Connections that rest now without a task.
+    /// The number of connections that rest now without a task.
     pub fn resting(&self) -> usize {
         self.shared.iter().map(|thread| thread.resting.count()).sum()
     }
@@ -123,7 +122,7 @@ impl Service {
     fn end(&mut self) {
         self.stopping.send_replace(true);
         for thread in self.threads.drain(..) {
-            // One that panicked has ended, too.
+            // A thread that panicked has ended, too.
             let _ = thread.join();
         }
     }
@@ -137,7 +136,6 @@ impl Drop for Service {
 
 type Port = (TcpListener, Option<Arc<tls::Config>>);
 
-/// One thread of the service.
 fn run(runtime: Runtime, ports: Vec<Port>, house: &Arc<House>, thread: &Arc<ThreadOf>) {
     // Every task that is waited for has a sender until it ends.
     let (alive, mut ended) = mpsc::channel::<()>(1);
@@ -151,7 +149,7 @@ fn run(runtime: Runtime, ports: Vec<Port>, house: &Arc<House>, thread: &Arc<Thre
         }
         drop(alive);
         for port in accepting {
-            // One that panicked has ended, too.
+            // A port that panicked has ended, too.
             let _ = port.await;
         }
         let _ = tokio::time::timeout(house.limits.orderly_stop, ended.recv()).await;
@@ -159,14 +157,13 @@ fn run(runtime: Runtime, ports: Vec<Port>, house: &Arc<House>, thread: &Arc<Thre
     runtime.shutdown_background();
 }
 
-/// What the tasks of one thread share.
 struct ThreadOf {
     watchdog: Arc<Watchdog>,
     resting: Resting,
     stops: watch::Receiver<bool>,
 }
 
-/// Ends connections whose time is over, and when the service stops all without a request.
+/// Ends connections whose time is over, and, when the service stops, all without a request.
 async fn watch_over(thread: Arc<ThreadOf>, house: Arc<House>) {
     let (watchdog, mut stops) = (&thread.watchdog, thread.stops.clone());
     let mut looks = tokio::time::interval(watchdog.every());
@@ -186,19 +183,18 @@ async fn watch_over(thread: Arc<ThreadOf>, house: Arc<House>) {
     }
 }
 
-/// Has connections give their tasks back when their readers are silent.
+/// Makes connections with silent readers give their tasks back.
 async fn let_go(thread: Arc<ThreadOf>) {
     loop {
         thread.watchdog.has_silent().await;
         tokio::time::sleep(limits::SILENT_LOOK_EVERY).await;
-        // Each round sees those that fell silent in the one before: they leave, or speak.
+        // Each round sees the connections that fell silent in the one before: they leave, or speak.
         while thread.watchdog.look_at_silent() {
             tokio::time::sleep(limits::SILENT_LOOK_EVERY).await;
         }
     }
 }
 
-/// Gives connections a task again when their readers speak.
 async fn wake(thread: Arc<ThreadOf>, alive: mpsc::Sender<()>) {
     let mut stops = thread.stops.clone();
     loop {
@@ -206,7 +202,7 @@ async fn wake(thread: Arc<ThreadOf>, alive: mpsc::Sender<()>) {
             woken = thread.resting.woken() => woken,
             _ = stops.wait_for(|stops| *stops) => return,
         };
-        // A set of descriptors that cannot be read: those in it end when their time is over.
+        // The set of descriptors cannot be read: connections in it end when their time is over.
         let Ok(woken) = woken else { return };
         for rested in woken {
             begin(Arrived::Woken(rested), &thread, &alive);
@@ -214,18 +210,18 @@ async fn wake(thread: Arc<ThreadOf>, alive: mpsc::Sender<()>) {
     }
 }
 
-/// Gives a connection a task.
 fn begin(arrived: Arrived, thread: &Arc<ThreadOf>, alive: &mpsc::Sender<()>) {
     let (thread, alive) = (Arc::clone(thread), alive.clone());
     tokio::spawn(async move {
         let (house, from, source) = arrived.whose();
-        // A connection that fails concerns its reader alone.
+        // A failed connection concerns only its reader.
         match serve(arrived, &thread.watchdog, &thread.stops).await {
             Ok(Some(rested)) => drop(thread.resting.take(rested)),
             Ok(None) => {}
             Err(error) => {
                 if let Some(why) = reason(&error) {
-                    house.log.about(About::Stranger(source), Instant::now(), || format!("web: nobody ({from}) {why}"));
+                    let line = || (format!("web: nobody ({from}) {why}"), None);
+                    house.log.about(About::Stranger(source), Instant::now(), line);
                 }
             }
         }
@@ -233,7 +229,7 @@ fn begin(arrived: Arrived, thread: &Arc<ThreadOf>, alive: &mpsc::Sender<()>) {
     });
 }
 
-/// What a reader did wrong. `None`: it left, or its path was lost.
+/// The reader's mistake. `None`: it left, or its path was lost.
 fn reason(error: &io::Error) -> Option<String> {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut, UnexpectedEof};
     if error.kind() == TimedOut {
@@ -269,7 +265,7 @@ async fn accept(
         };
         match accepted {
             Ok((stream, from)) => {
-                // It leaves the reactor until it is tuned.
+                // The stream leaves the reactor until it is tuned.
                 let Ok(stream) = stream.into_std() else { continue };
                 let seat = match Seat::take(&house, &stream, from) {
                     Ok(seat) => seat,
@@ -281,13 +277,13 @@ async fn accept(
                 begin(Arrived::New { stream, tls: tls.clone(), seat }, &thread, &alive);
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            // For example no descriptors: connections that end bring some back.
+            // Descriptors may be exhausted: connections that end free some.
             Err(_) => tokio::time::sleep(limits::ACCEPT_PAUSE).await,
         }
     }
 }
 
-/// A handshake would cost more than there is, so over TLS the connection is closed.
+/// Tells a reader that there is no room. Over TLS a handshake would cost too much: the connection is just closed.
 fn turn_away(house: &House, stream: std::net::TcpStream, (from, over): (SocketAddr, OverLimit), is_tls: bool) {
     let Some(place) = house.turn_away(from, &over).filter(|_| !is_tls) else { return };
     let Ok(mut stream) = TcpStream::from_std(stream) else { return };
@@ -295,7 +291,7 @@ fn turn_away(house: &House, stream: std::net::TcpStream, (from, over): (SocketAd
         let _ = tokio::time::timeout(limits::TURNED_AWAY_DEADLINE, async {
             stream.write_all(no_room(&over).as_bytes()).await?;
             stream.shutdown().await?;
-            // What it has sent is read: otherwise the kernel resets the connection, and the answer may be lost.
+            // Its request is read: otherwise the kernel resets the connection, and the answer may be lost.
             let mut thrown_away = [0; 512];
             for _ in 0..TURNED_AWAY_READS {
                 if stream.read(&mut thrown_away).await? == 0 {
@@ -309,7 +305,7 @@ fn turn_away(house: &House, stream: std::net::TcpStream, (from, over): (SocketAd
     });
 }
 
-/// A class has its limits from the operator, and this host its own.
+/// The answer without room: 429 for a limit of a class, 503 for the host's own.
 fn no_room(over: &OverLimit) -> String {
     let status = if over.class.is_some() { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
     let reason = status.canonical_reason().unwrap_or_default();
@@ -322,5 +318,5 @@ fn no_room(over: &OverLimit) -> String {
     )
 }
 
-/// The longest header.
+/// Enough for the longest header.
 const TURNED_AWAY_READS: usize = limits::MAX_HEADER_BYTES / 512;

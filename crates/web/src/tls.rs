@@ -1,4 +1,4 @@
-//! TLS for the web: a certificate of the host, and readers' certificates where some are known.
+//! TLS for the web: a certificate of the host, and readers' certificates if some are known.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -10,7 +10,7 @@ use haul_sys::own::{self, Weight};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::cipher_suite as suite;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 
 use crate::access::Access;
 
-/// How TLS is spoken.
+/// The settings of TLS.
 pub struct Config {
     any: TlsAcceptor,
     /// For network classes that want a key of 256 bits.
@@ -30,14 +30,13 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the files again, for connections that come from now on. Where they do not fit each other, those from before hold.
+    /// Reads the files again, for later connections. If they do not match, the earlier ones stay.
     pub fn renew(&self, certificate: &Path, key: &Path) -> io::Result<()> {
         let pair = read(certificate, key)?;
         *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = pair;
         Ok(())
     }
 
-    /// For a reader whose class has this floor.
     pub(crate) fn acceptor(&self, floor: Option<CipherFloor>) -> &TlsAcceptor {
         match floor {
             Some(CipherFloor::Bits256) => &self.bits256,
@@ -56,23 +55,34 @@ pub fn config(certificate: &Path, key: &Path, access: Arc<dyn Access>) -> io::Re
 
 fn read(certificate: &Path, key: &Path) -> io::Result<Arc<CertifiedKey>> {
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let chain = chain.map_err(io::Error::other)?;
+    let chain = chain.map_err(|error| unreadable(error, "certificate"))?;
+    if chain.is_empty() {
+        return Err(unreadable(pem::Error::NoItemsFound, "certificate"));
+    }
     let key = private_key(key)?;
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     CertifiedKey::from_der(chain, key, &provider).map(Arc::new).map_err(io::Error::other)
 }
 
-/// A key that others may read is none: they can pose as this host.
+/// Reads a key. One that others may read is refused: they can pose as this host.
 fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
     let mut text = Zeroizing::new(Vec::new());
     own::open(path, Weight::NamedSecret)?.take(MAX_KEY_BYTES).read_to_end(&mut text)?;
-    PrivateKeyDer::from_pem_slice(&text).map_err(io::Error::other)
+    PrivateKeyDer::from_pem_slice(&text).map_err(|error| unreadable(error, "private key"))
 }
 
-/// With a certificate and its chain in the same file, a hundredth of it.
+/// The error in words of the file.
+fn unreadable(error: pem::Error, what: &str) -> io::Error {
+    match error {
+        pem::Error::Io(error) => error,
+        pem::Error::NoItemsFound => io::Error::other(format!("there is no {what} in PEM in it")),
+        other => io::Error::other(other),
+    }
+}
+
+/// A key with a certificate and its chain in the same file takes a hundredth of it.
 const MAX_KEY_BYTES: u64 = 1 << 20;
 
-/// The certificate that holds now.
 #[derive(Debug)]
 struct Current(RwLock<Arc<CertifiedKey>>);
 
@@ -94,13 +104,13 @@ fn acceptor(floor: CipherFloor, current: Arc<Current>, access: Arc<dyn Access>) 
         .map_err(io::Error::other)?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(current);
-    // Whoever offers other protocols alone is refused in the handshake.
+    // A client that offers only other protocols is refused in the handshake.
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Programs of data centres and instruments are often older than TLS 1.3. These suites of TLS 1.2 are as strong: a new key for each
-/// connection (ECDHE), and encryption that authenticates (RFC 9325, section 4.2). haul's own port speaks TLS 1.3 alone.
+/// The suites of TLS 1.2, for programs of data centres and instruments that are older than TLS 1.3. They are as strong:
+/// a new key for each connection (ECDHE), and encryption that authenticates (RFC 9325, section 4.2).
 fn suites_of_1_2(cipher: Cipher) -> [SupportedCipherSuite; 2] {
     match cipher {
         Cipher::Aes128Gcm => {
@@ -115,7 +125,7 @@ fn suites_of_1_2(cipher: Cipher) -> [SupportedCipherSuite; 2] {
     }
 }
 
-/// Any certificate may be shown, as long as its key is proved. The list of keys says what it is worth.
+/// Accepts any certificate whose key is proved. The list of keys says what it is worth.
 struct ByFingerprint {
     provider: Arc<CryptoProvider>,
     access: Arc<dyn Access>,

@@ -1,13 +1,12 @@
-//! Bearer tokens: what `haul token` makes, and a holder can narrow without asking the server.
+//! Bearer tokens: `haul token` makes them, and a holder can narrow one without asking the server.
 //!
 //! ```text
 //! haul1.<hex of: nonce, who, conditions, tag>
 //! key of the token  HMAC-SHA256(secret of the service, "haul token 1" nonce who)
 //! tag               for each condition, in order: HMAC-SHA256(tag before, condition); the first from the token's key
 //! ```
-//! This is the construction of macaroons (Birgisson and others, NDSS 2014). Whoever holds a token can add a condition,
-//! and nobody can take one away. `who` names a line of the list of keys: a token reaches what the line has, as long as
-//! the line is there.
+//! This is the construction of macaroons (Birgisson and others, NDSS 2014): a holder can add a condition, and nobody
+//! can remove one. `who` names a line of the list of keys.
 
 use std::fmt::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,41 +27,41 @@ pub struct Token {
     tag: [u8; TAG_BYTES],
 }
 
-/// What must hold for a request.
+/// A condition on requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// The path is this one, or beneath it.
     Path(Vec<u8>),
-    /// It only reads.
+    /// The request only reads.
     ReadOnly,
-    /// It comes before this second since 1970.
+    /// The request comes before this second since 1970.
     Until(u64),
-    /// It comes in this second since 1970, or later.
+    /// The request comes in this second since 1970, or later.
     From(u64),
 }
 
 /// Why a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It is no token of this form.
+    /// The text is no token.
     #[error("it is no token of haul")]
     Malformed,
-    /// It was not made with this secret, or somebody changed it.
+    /// The token was not made with this secret, or was changed.
     #[error("this service did not make it")]
     Forged,
-    /// Its time is over.
+    /// The token has expired.
     #[error("it has expired")]
     Expired,
-    /// Its time has not begun.
+    /// The token is not yet valid.
     #[error("it is not yet valid")]
     NotYet,
     /// The operator has revoked its number.
     #[error("it was revoked")]
     Revoked,
-    /// It is for another path.
+    /// The token is for another path.
     #[error("it is for another path")]
     OtherPath,
-    /// It would become too long.
+    /// The token would become too long.
     #[error("it has all the conditions that fit into a token")]
     Full,
 }
@@ -82,7 +81,7 @@ impl Secret {
         Ok(Token { nonce, who: who.to_owned(), conditions: Vec::new(), tag })
     }
 
-    /// Whether the token was made with this secret. Only then a holder hears why it is refused.
+    /// Whether the token was made with this secret. Only then its holder is told why it is refused.
     pub fn made(&self, token: &Token) -> bool {
         let first = self.first_tag(&token.who, &token.nonce);
         let tag = token.conditions.iter().fold(first, |tag, condition| mac(&tag, &[&condition.to_bytes()]));
@@ -122,7 +121,7 @@ pub fn nonce() -> Result<[u8; NONCE_BYTES], std::io::Error> {
 }
 
 impl Token {
-    /// The same token with one more condition.
+    /// Adds a condition to the token.
     pub fn narrowed(mut self, condition: Condition) -> Result<Token, Refused> {
         let bytes = condition.to_bytes();
         if self.conditions.len() >= MAX_CONDITIONS || bytes.len() > MAX_CONDITION_BYTES {
@@ -133,18 +132,18 @@ impl Token {
         Ok(self)
     }
 
-    /// Who it is for.
+    /// Who the token is for.
     pub fn who(&self) -> &str {
         &self.who
     }
 
-    /// What stands for it in logs and in lists of revoked tokens. A token that was narrowed has the number of the first one.
+    /// The number of the token in logs and in lists of revoked tokens; a narrowed one keeps it.
     pub fn number(&self) -> Number {
         let (number, _) = self.nonce.split_first_chunk().expect("a nonce is longer");
         Number(*number)
     }
 
-    /// Where its holder may go.
+    /// The paths that its holder may read.
     pub fn reach(&self) -> Reach {
         let paths = self.conditions.iter().filter_map(|condition| match condition {
             Condition::Path(path) => Some(path.clone()),
@@ -153,7 +152,7 @@ impl Token {
         Reach { tops: paths.collect() }
     }
 
-    /// What must hold.
+    /// The conditions of the token.
     pub fn conditions(&self) -> &[Condition] {
         &self.conditions
     }
@@ -207,7 +206,7 @@ impl Token {
 }
 
 impl Condition {
-    /// One that a path is beneath this one. Slashes at the ends do not count.
+    /// The condition that a path is beneath this one. Slashes at the ends do not count.
     pub fn path(path: &[u8]) -> Condition {
         let components = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty());
         Condition::Path(components.collect::<Vec<_>>().join(&b'/'))
@@ -222,7 +221,7 @@ impl Condition {
         }
     }
 
-    /// A condition of a newer version is none that we could check, so such a token is refused.
+    /// Reads a condition. One of a newer version cannot be checked, so such a token is refused.
     fn from_bytes(bytes: &[u8]) -> Option<Condition> {
         let condition = match bytes {
             b"ro" => Condition::ReadOnly,
@@ -230,7 +229,7 @@ impl Condition {
             _ if bytes.starts_with(b"from=") => Condition::From(second(&bytes[b"from=".len()..])?),
             _ => Condition::Until(second(bytes.strip_prefix(b"until=")?)?),
         };
-        // Only the one way to write it, so that the tag is over what was read.
+        // Only one way to write it is accepted, so that the tag is over what was read.
         (bytes.len() <= MAX_CONDITION_BYTES && condition.to_bytes() == bytes).then_some(condition)
     }
 }
@@ -256,14 +255,14 @@ impl fmt::Display for Number {
     }
 }
 
-/// Where a reader may go beneath the directory. Without conditions: everywhere.
+/// The paths that a reader may have beneath the directory. Without conditions: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     tops: Vec<Vec<u8>>,
 }
 
 impl Reach {
-    /// Whether the reader may have a path. It has no links and no dots.
+    /// Whether the reader may have a path, which has no links and no dots.
     pub fn includes(&self, path: &[u8]) -> bool {
         self.tops.iter().all(|top| is_beneath(path, top))
     }
@@ -298,7 +297,7 @@ pub const NONCE_BYTES: usize = 16;
 /// Two of a million tokens have the same one with a chance of 1 to 37 million.
 const NUMBER_BYTES: usize = 8;
 const TAG_BYTES: usize = 32;
-/// Its length is one byte.
+/// The length takes one byte.
 pub const MAX_WHO_BYTES: usize = 255;
 /// Each narrowing adds one to three.
 pub const MAX_CONDITIONS: usize = 16;
@@ -343,7 +342,7 @@ mod tests {
         assert_eq!(wide.number().to_string(), "0707070707070707");
         assert_eq!(Number::parse("0707070707070707"), Some(wide.number()));
         assert!(Number::parse("070707070707070").is_none() && Number::parse("").is_none());
-        // Taking a condition away, changing one, or their order, leaves a wrong tag.
+        // Removing or changing a condition, or their order, gives a wrong tag.
         for conditions in [
             vec![Condition::Path(b"runs/3".to_vec()), Condition::Until(100)],
             vec![Condition::Path(b"runs".to_vec()), Condition::Until(100), Condition::ReadOnly],

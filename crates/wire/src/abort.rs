@@ -1,17 +1,17 @@
-//! The end of a job by an error, as one side tells it to the other.
+//! The end of the job by an error, as one side tells it to the other.
 
 use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-/// Ends the job.
+/// Ends the job by an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Abort {
-    /// Kind.
+    /// The kind of error.
     pub fault: AbortFault,
     /// The failed act and its object.
     pub what: String,
-    /// Why.
+    /// The cause.
     pub cause: Option<String>,
     /// A hint what to try.
     pub hint: Option<String>,
@@ -32,4 +32,6 @@ pub enum AbortFault {
     Interrupted,
     Busy,
     Storage,
+    Allowance,
+    Missing,
 }

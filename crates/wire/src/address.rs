@@ -1,4 +1,4 @@
-//! Addresses, as one side tells them to the other.
+//! Addresses as one side tells them to the other.
 
 use core::net::IpAddr;
 

@@ -1,10 +1,10 @@
 //! The first words on a control channel that runs through a login shell.
 //!
-//! The shell may print anything before our agent starts; the agent's line begins with a mark that no shell prints by
-//! chance and everything before it is ignored.
+//! The shell may print anything before our agent starts. The agent's line begins with a mark that no shell prints by
+//! chance, and everything before it is ignored.
 //!
 //! ```text
-//!   HAUL-NEED <uname -s> <uname -m>      from the start script: our program is not there, send it
+//!   HAUL-NEED <uname -s> <uname -m> [gzip]   from the start script: our program is not there, send it, packed where gzip is
 //!   HAUL-NOTE <choice>: <reason>         from the start script: how our program is run there, where that is not as usual
 //!   HAUL-FAIL <text>                     from the start script: it cannot be put or run there
 //!   HAUL-AGENT <protocol version>        from the agent: control frames follow
@@ -25,6 +25,8 @@ pub enum Banner {
         system: String,
         /// `uname -m`
         machine: String,
+        /// The program may come packed: gzip is there.
+        unpacks: bool,
     },
     /// Our program is run in another way than usual.
     Note {
@@ -56,7 +58,7 @@ pub const AGENT: &str = "HAUL-AGENT";
 /// Mark of [`Banner::LoggedIn`].
 pub const LOGIN: &str = "HAUL-LOGIN";
 
-/// Collects the far side's first bytes, one at a time so that nothing behind the banner is swallowed.
+/// Collects the far side's first bytes one at a time, so that none behind the banner is swallowed.
 #[derive(Debug, Default)]
 pub struct BannerScanner {
     line: Vec<u8>,
@@ -80,11 +82,11 @@ impl BannerScanner {
     }
 }
 
-/// The far side printed too much and no banner.
+/// The far side printed too much without a banner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoBanner;
 
-/// A banner may stand behind noise that had no newline of its own (a prompt, a terminal title).
+/// Parses a line. A banner may stand behind noise without a newline (a prompt, a terminal title).
 fn parse(line: &[u8]) -> Option<Banner> {
     let line = String::from_utf8_lossy(line);
     let line = line.trim_end_matches('\r');
@@ -97,6 +99,7 @@ fn parse(line: &[u8]) -> Option<Banner> {
         return Some(Banner::Need {
             system: words.next().unwrap_or_default().into(),
             machine: words.next().unwrap_or_default().into(),
+            unpacks: words.next() == Some("gzip"),
         });
     }
     if let Some(rest) = after(NOTE) {
@@ -111,6 +114,8 @@ fn parse(line: &[u8]) -> Option<Banner> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+
     use super::*;
 
     fn scan(text: &[u8]) -> Result<Option<Banner>, NoBanner> {
@@ -126,14 +131,16 @@ mod tests {
     #[test]
     fn a_chatty_login_shell_does_not_hide_the_agent() {
         assert_eq!(scan(b"HAUL-AGENT 1\n"), Ok(Some(Banner::Agent { version: 1 })));
-        let noisy = b"Welcome to DTN-1!\r\n\x1b]0;title\x07You have mail.\nprompt> HAUL-AGENT 13\r\n";
-        assert_eq!(scan(noisy), Ok(Some(Banner::Agent { version: 13 })));
+        let noisy = b"Welcome to DTN-1!\r\n\x1b]0;title\x07You have mail.\nprompt> HAUL-AGENT 15\r\n";
+        assert_eq!(scan(noisy), Ok(Some(Banner::Agent { version: 15 })));
     }
 
     #[test]
     fn the_start_script_can_ask_and_fail() {
-        let need = Banner::Need { system: "Linux".into(), machine: "x86_64".into() };
-        assert_eq!(scan(b"hello\nHAUL-NEED Linux x86_64\n"), Ok(Some(need)));
+        for (word, unpacks) in [("", false), (" gzip", true)] {
+            let need = Banner::Need { system: "Linux".into(), machine: "x86_64".into(), unpacks };
+            assert_eq!(scan(format!("hello\nHAUL-NEED Linux x86_64{word}\n").as_bytes()), Ok(Some(need)));
+        }
         assert_eq!(scan(b"HAUL-LOGIN\n"), Ok(Some(Banner::LoggedIn)));
         assert_eq!(scan(b"HAUL-FAIL no space\n"), Ok(Some(Banner::Fail("no space".into()))));
         let note = |choice: &str, reason: &str| Banner::Note { choice: choice.into(), reason: reason.into() };

@@ -1,7 +1,6 @@
-//! Sequences that are refused at their limit, while they are decoded.
+//! Sequences that are refused at their limit while they are decoded.
 //!
-//! An element may take two bytes on the wire and fifty in memory: whoever counts only when all of them are there has held many times what
-//! was received.
+//! An element may take two bytes on the wire and fifty in memory: a count after decoding would come too late.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -63,7 +62,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Weighed<T> {
         write!(f, "a sequence within its limit of {}", self.max)
     }
 
-    /// Takes the elements one by one: a length that the peer announces reserves nothing.
+    /// Takes the elements one by one: a length announced by the peer reserves nothing.
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
         let mut elements = Vec::new();
         let mut left = self.max;
@@ -82,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// The result of `decode`, and how many bytes it left behind.
+    /// The result of `decode`, and the number of bytes left behind.
     fn decoded<'a, T>(
         bytes: &'a [u8],
         decode: impl FnOnce(&mut postcard::Deserializer<'a, postcard::de_flavors::Slice<'a>>) -> postcard::Result<T>,

@@ -1,4 +1,4 @@
-//! Which chunks of a file are meant.
+//! Names chunks of a file.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +7,6 @@ use serde::{Deserialize, Serialize};
 pub struct ChunkRange {
     /// First chunk.
     pub first: u32,
-    /// How many, at least one.
+    /// Number of chunks, at least one.
     pub count: u32,
 }

@@ -1,8 +1,7 @@
 //! Control frames: a 32-bit big-endian length, then one postcard-encoded message.
 //!
-//! On the first link of a channel frames follow each other, and each has the number that its place gives it. On a further
-//! link its number stands before each frame, 64 bits big-endian. Pings are not counted: there they have the number of the
-//! next message.
+//! On the first link of a channel frames follow each other, numbered by their place. On a further link a number of 64
+//! bits, big-endian, stands before each frame; a ping has the number of the next message.
 
 use alloc::vec::Vec;
 
@@ -10,10 +9,10 @@ use crate::control::{Abort, Control};
 pub use crate::fault::CodecFault;
 use crate::limits::MAX_CONTROL_FRAME_BYTES;
 
-/// Bytes of the length that stands before each control frame.
+/// Bytes of the length before each control frame.
 pub const LENGTH_BYTES: usize = 4;
 
-/// Bytes of the number that stands before each frame on a further link.
+/// Bytes of the number before each frame on a further link.
 pub const NUMBER_BYTES: usize = 8;
 
 /// Appends one frame to `out`.
@@ -32,7 +31,7 @@ pub fn encode(message: &Control, out: &mut Vec<u8>) -> Result<(), CodecFault> {
     Ok(())
 }
 
-/// One frame that tells a peer of another version why it is refused, numbered as that version does.
+/// A frame that tells a peer of another version why it is refused, numbered as in that version.
 pub fn encode_refusal(abort: &Abort, version: u32) -> Result<Vec<u8>, CodecFault> {
     let mut frame = Vec::new();
     encode(&Control::Abort(abort.clone()), &mut frame)?;
@@ -40,14 +39,14 @@ pub fn encode_refusal(abort: &Abort, version: u32) -> Result<Vec<u8>, CodecFault
     Ok(frame)
 }
 
-/// The number of [`Control::Abort`]. It and the form of [`Abort`] are the same in all versions from 2 on: so each can tell a later one, and
-/// an earlier one, that they do not speak the same.
+/// The number of [`Control::Abort`]. Number and form of [`Abort`] are the same in all versions from 2 on, so that each
+/// can tell every other that they do not match.
 const ABORT_NUMBER: u8 = 22;
 
-/// The same in version 1.
+/// The number in version 1.
 const ABORT_NUMBER_OF_1: u8 = 18;
 
-/// Length of the message that follows, checked before anything is allocated for it.
+/// Length of the message that follows, checked before memory is allocated for it.
 pub fn decode_length(bytes: [u8; LENGTH_BYTES]) -> Result<usize, CodecFault> {
     let length = u32::from_be_bytes(bytes);
     match usize::try_from(length) {
@@ -56,7 +55,7 @@ pub fn decode_length(bytes: [u8; LENGTH_BYTES]) -> Result<usize, CodecFault> {
     }
 }
 
-/// One message, with every limit checked.
+/// Decodes one message, with every limit checked.
 pub fn decode(bytes: &[u8]) -> Result<Control, CodecFault> {
     let (message, rest) = postcard::take_from_bytes::<Control>(bytes).map_err(|_| CodecFault::Message)?;
     if !rest.is_empty() {
@@ -78,7 +77,7 @@ mod tests {
     fn a_refusal_is_understood_by_every_version() {
         let (what, hint) = (String::from("no"), Some(String::from("x")));
         let abort = Abort { fault: AbortFault::Protocol, what, cause: None, hint };
-        // In all versions: fault 3, the text "no", no cause, the hint "x".
+        // The form of all versions: fault 3, the text "no", no cause, the hint "x".
         let rest = [3, 2, b'n', b'o', 0, 1, 1, b'x'];
         for (version, number) in [(1, 18), (2, 22), (3, 22)] {
             let frame = encode_refusal(&abort, version).unwrap();

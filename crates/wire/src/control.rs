@@ -6,12 +6,14 @@
 //!       ---- Start --------------->         your role, the job, the peer's key
 //!       ---- Listed ... ---------->         (when it sends, and only what is on a list)
 //!       ---- Dial ---------------->         (when the agent is the side that connects the lanes)
+//!       ---- Rate ---------------->         (when it sends, and the limit of the rate changes)
 //!
 //!   sender                       receiver
 //!       ---- Begin --------------->
 //!       <--- Named ----------------         (when a single file gets another name)
 //!       ---- Items ... ----------->         the manifest streams
 //!       ---- DeleteNothing ------->         (when it is not all that the sources hold)
+//!       <--- Standing ... ---------         (pieces of a file that differs, before its answer: see `standing.rs`)
 //!       <--- Answers, Outcomes ----         what is wanted; what became of each item
 //!       <--- Receipts -------------         chunks that verified (their data came over the lanes)
 //!       <--- Again, Repair --------         chunks that did not, on their way or at the target
@@ -50,8 +52,8 @@ pub use crate::chunk_range::ChunkRange;
 use crate::fault::CodecFault;
 pub use crate::filter_rule::{FilterRule, Merge, MergeFormat, Sides};
 use crate::limits::{
-    MAX_ACCOUNT_RULES, MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATH_BYTES, MAX_PATHS, MAX_RANGES,
-    MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
+    MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATH_BYTES, MAX_PATHS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
+    MIN_SEGMENT_BYTES,
 };
 use crate::manifest::{self, PackedItem};
 pub use crate::mode_change::ModeChange;
@@ -61,13 +63,15 @@ use crate::path::RelPath;
 use crate::place::PlaceWord;
 pub use crate::probe::{ProbeArrived, ProbeSent};
 pub use crate::role::Role;
-pub use crate::rsync_rules::{AccountRule, Accounts, Backup, Drafts, Entries, OfReference, References};
+pub use crate::rsync_rules::{AccountRule, Accounts, Backup, Drafts, Entries, OfReference, References, Wish, Wishes};
+pub use crate::selection::Selection;
 use crate::service::CODE_POINTS;
 pub use crate::service::{AskedClass, Service};
+pub use crate::standing::{Piece, Standing};
 use crate::summary::{HostLimits, KnownPath, PathNow};
 pub use crate::summary::{LaneTime, ReceiverSummary, SenderSummary, Void};
 
-/// One message.
+/// A message on the control channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Control {
     /// Agent to initiator, first.
@@ -78,29 +82,29 @@ pub enum Control {
     Dial(Dial),
     /// Agent to initiator: no lane could be connected.
     DialFailed {
-        /// Each address with its reason.
+        /// The reason for each address.
         why: String,
     },
     /// Agent to initiator: lanes are connected.
     Dialled {
-        /// How many.
+        /// The number of lanes.
         lanes: u16,
         /// Smallest connect time, which is the path's RTT, in microseconds.
         rtt_us: u32,
     },
-    /// Initiator to agent: this key may bring lanes too (the initiator relays them).
+    /// Initiator to agent: this key may bring lanes, too (the initiator relays them).
     Admit {
         /// Ed25519 public key.
         key: [u8; 32],
     },
-    /// Sender to the side that connects the lanes: this many in all would go faster on this path.
+    /// Sender to the side that connects the lanes: this many in all would be faster on this path.
     WantLanes {
         /// Number of the path.
         path: u16,
-        /// How many.
+        /// The number of lanes.
         lanes: u16,
     },
-    /// Sender to receiver, about once a second: the path as it is, for whoever watches.
+    /// Sender to receiver, about once a second: the present path, for observers.
     PathNow(PathNow),
     /// Sender to receiver: the sources are open.
     Begin {
@@ -109,7 +113,7 @@ pub enum Control {
     },
     /// Sender to receiver: the next manifest items, numbered on from the last.
     Items(#[serde(deserialize_with = "manifest::batch")] Vec<PackedItem>),
-    /// Sender to receiver: no items follow but retries (see [`Control::Withdraw`]).
+    /// Sender to receiver: only retries follow (see [`Control::Withdraw`]).
     EndOfManifest,
     /// Sender to receiver: an item that was asked for cannot be sent as announced.
     Withdraw(Withdraw),
@@ -124,69 +128,70 @@ pub enum Control {
         /// Chunk number.
         chunk: u32,
     },
-    /// Receiver to sender: what became of items.
+    /// Receiver to sender: the outcomes of items.
     Outcomes(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Outcome>),
-    /// Either way: something for the user.
+    /// Either way: a notice for the user.
     Notice(Notice),
     /// Either way: this lane ended before its time.
     LaneLost {
-        /// Its number.
+        /// The lane's number.
         lane: u16,
     },
     /// Receiver to sender: all items are resolved and flushed.
     Summary(ReceiverSummary),
     /// Sender to receiver: agreed, good-bye.
     Bye(SenderSummary),
-    /// The sending side of a probe: time is over.
+    /// The sending side of a probe: the time is over.
     ProbeSent(ProbeSent),
-    /// The receiving side of a probe, thereupon.
+    /// The receiving side of a probe, in answer.
     ProbeArrived(ProbeArrived),
-    /// Either way: the job ends here. Its number and form never change (see [`crate::codec::encode_refusal`]).
+    /// Either way: the job ends here. Number and form never change (see [`crate::codec::encode_refusal`]).
     Abort(Abort),
     /// Either way: I am alive. Pings are not counted among the messages.
     Ping {
-        /// So many messages of the other end have arrived here, in their order and without a gap.
+        /// Messages of the other end that have arrived here, in order and without a gap.
         received: u64,
-        /// On the link where this end speaks: 1, and one more for each move to another link. On all others: 0.
+        /// On the link where this end speaks: 1, plus one for each move to another link. On all others: 0.
         turn: u32,
     },
-    /// Receiver to sender: this chunk does not stand at the target as it was verified, by this run or an earlier one; send it again,
-    /// though it has its receipt or was not asked for.
+    /// Receiver to sender: this chunk does not stand at the target as verified; send it again, despite its receipt or
+    /// if it was not asked for.
     Repair {
         /// Manifest index.
         index: u64,
         /// Chunk number.
         chunk: u32,
     },
-    /// Initiator to agent, behind a [`Start`] that says so: the next paths of the list, relative to the source. The last one has none.
+    /// Initiator to agent, behind a [`Start`] that says so: the next paths of the list, relative to the source. The
+    /// last message has none.
     Listed(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Vec<u8>>),
-    /// Receiver to sender, before any outcome: the single file gets this name, which is no path.
+    /// Receiver to sender, before any outcome: the single file gets this name.
     Named(RelPath),
-    /// Sender to receiver, now and then: what a count of the sources has found, which runs ahead of the items.
+    /// Sender to receiver, now and then: the findings of a count of the sources, which runs ahead of the items.
     Counted(Counted),
-    /// Receiver to sender, now and then: so many bytes of what earlier runs left were read and compared, since the session began.
+    /// Receiver to sender, now and then: the data of earlier runs that was read and compared since the session began.
     ReadAgain {
-        /// Never fewer than said before.
+        /// The number of bytes, which never decreases.
         bytes: u64,
     },
-    /// Sender to receiver: from here on nothing may be deleted, because not all of the sources could be listed.
+    /// Sender to receiver: nothing may be deleted from here on, because not all sources could be listed.
     DeleteNothing,
     /// Either way: nothing gets through on this path. Its lanes are cut; the side that connects lanes tries it again.
     PathLost {
         /// Number of the path.
         path: u16,
     },
-    /// Agent to initiator: the addresses of its interfaces are others now.
+    /// Agent to initiator: its interfaces have these new addresses.
     Addresses(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")] Vec<Address>),
     /// Receiver to sender: what a lane brings of a chunk does not count.
     Void(Void),
-    /// Leader to initiator to mover: what stands beneath the open target, if it is the same tree.
+    /// Leader to initiator to mover: the file that stands beneath the open target, if it is the same tree.
     SharedRoot(SharedRoot),
-    /// Mover to initiator: it found that.
+    /// Mover to initiator: it found that file.
     SameRoot,
     /// Leader to initiator to mover, before the item is asked for: its chunks may be written here.
     OpenDraft(OpenDraft),
-    /// Initiator to mover: nothing more of this item is to be written.
+    /// Initiator to mover: write no more of this item.
     CloseDraft {
         /// Manifest index.
         index: u64,
@@ -197,230 +202,185 @@ pub enum Control {
     OfMover {
         /// Number of the mover's path.
         path: u16,
-        /// What is said.
+        /// The message.
         word: MoverWord,
     },
-    /// Either way, where a place was asked: see [`crate::place`].
+    /// Either way, if a place was asked: see [`crate::place`].
     Place(PlaceWord),
-    /// Either way, last of a job that [others may follow](Start::stays): from here on the words are of the next job.
+    /// Either way, last of a job that [others may follow](Start::stays): later messages are of the next job.
     JobEnd {
-        /// All lanes of this side came to the end of the job, or were not used. Else none of them carries the next job.
+        /// All lanes of this side came to the end of the job, or were not used. Otherwise none of them carries the next
+        /// job.
         lanes: bool,
     },
     /// Initiator to agent, between two jobs: no other one follows.
     Leave,
+    /// Receiver to sender: pieces of the file that stands at the target.
+    Standing(Standing),
+    /// Initiator to a sending agent: the limit of the rate from now on.
+    Rate {
+        /// Payload bytes per second; `None`: there is no limit.
+        bytes_per_s: Option<u64>,
+    },
+    /// Sender to the side that connects the lanes: larger segments do not arrive on this path. [`Control::PathLost`] follows.
+    SmallerSegments {
+        /// Number of the path.
+        path: u16,
+        /// New connections announce this as their largest segment (RFC 9293, section 3.7.1).
+        segment_bytes: u16,
+    },
 }
 
-/// What an agent says first.
+/// The first message of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentHello {
     /// Program version, for messages only.
     pub version: String,
     /// Ed25519 public key of its lanes.
     pub key: [u8; 32],
-    /// TCP port of its listener; 0 when it cannot listen where others reach it.
+    /// TCP port of its listener; 0 if it cannot listen where others reach it.
     pub port: u16,
     /// TCP port of its listener for lanes that arrive on its own host, inside ssh sessions.
     pub relay_port: u16,
     /// Addresses of its interfaces.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")]
     pub addresses: Vec<Address>,
-    /// The address under which sshd was reached, and the client address that sshd saw.
+    /// The address at which sshd was reached.
     pub ssh_server: Option<Address>,
-    /// See `ssh_server`.
+    /// The client address that sshd saw.
     pub ssh_client: Option<Address>,
-    /// Processors it may use.
+    /// The number of processors that it may use.
     pub cpus: u16,
-    /// Its CPU does AES-GCM fast.
+    /// Its processor is fast at AES-GCM.
     pub fast_aes: bool,
-    /// What it grants one connection.
+    /// The limits of one connection at its host.
     pub limits: HostLimits,
 }
 
 /// Gives an agent its role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// Random name of this end of the session, which lanes present that come here.
+    /// Random name of this end of the session, for lanes that come here.
     pub session: [u8; 16],
-    /// That of the other end, which lanes present that are dialled from here. Both ends of a copy may stand in one daemon, at one port.
+    /// Random name of the other end, for lanes that are dialled from here: both ends of a copy may stand in one daemon,
+    /// at one port.
     pub peer_session: [u8; 16],
     /// Public key of the side that brings the lanes or is reached by them.
     pub peer_key: [u8; 32],
-    /// That key is the initiator's own: who proves it may bring further links of this control channel.
+    /// The key is the initiator's own: its holder may bring further links of this control channel.
     pub links: bool,
-    /// Another job in the same role may follow on this session. Each has a `Start` of its own, which names the same ends and keys.
+    /// Another job in the same role may follow on this session, with its own `Start`, which names the same ends and
+    /// keys.
     pub stays: bool,
+    /// The number of the job on this session, greater than that of the one before. The ends of lanes name it
+    /// ([`UnitKind::JobEnd`](crate::lane::UnitKind::JobEnd)).
+    pub job: u64,
     /// Sender or receiver.
     pub role: Role,
-    /// What is copied and how faithfully.
+    /// The selection: which entries are copied, and how faithfully.
     pub selection: Selection,
-    /// How the bytes travel.
+    /// The part of the sources that is asked for.
+    pub listed: Listed,
+    /// Asks for the hash of kept files, too: a manifest is wanted, or their hashes are to be checked.
+    pub hash_kept: bool,
+    /// The way the bytes travel.
     pub carriage: Carriage,
 }
 
-/// What is copied and how faithfully; the meaning of each field is documented where the job is defined.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct Selection {
-    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
-    pub rules: Vec<FilterRule>,
-    pub listed: Listed,
-    pub follow_links: bool,
-    pub owner: bool,
-    pub group: bool,
-    pub special_bits: bool,
-    pub numeric_ids: bool,
-    pub hard_links: bool,
-    pub xattrs: bool,
-    pub acls: bool,
-    pub sparse: bool,
-    pub delete: bool,
-    pub checksum: bool,
-    pub update: bool,
-    pub ignore_existing: bool,
-    pub dry_run: bool,
-    pub inplace: bool,
-    pub no_resume: bool,
-    pub flush: bool,
-    /// What was written is read back from the medium before it counts.
-    pub verify_disk: bool,
-    /// What an earlier run left counts as its journal says, and is not read again.
-    pub trust_journal: bool,
-    pub make_target: bool,
-    /// Ask for the hash of files that are kept, too: a manifest is wanted, or it is known what they have to hash to.
-    pub hash_kept: bool,
-    /// With `delete`, so many entries may go; all others stay and count as failed.
-    pub max_delete: Option<u64>,
-    /// What the rules exclude is deleted, too.
-    pub delete_excluded: bool,
-    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
-    pub chmod: Vec<ModeChange>,
-    /// What is replaced or deleted stays under another name.
-    pub backup: Option<Box<Backup>>,
-    /// Trees beside the target that may have a file already.
-    pub references: Option<Box<References>>,
-    /// Who owns what a user of the source owns; the first that matches counts.
-    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_ACCOUNT_RULES>")]
-    pub user_map: Vec<AccountRule>,
-    /// The same for groups.
-    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_ACCOUNT_RULES>")]
-    pub group_map: Vec<AccountRule>,
-    /// Nothing is made that does not stand at the target.
-    pub existing: bool,
-    /// Compare by size alone.
-    pub size_only: bool,
-    /// Send files also where size and time are equal.
-    pub ignore_times: bool,
-    /// A directory makes way with all that is in it where a file or link comes.
-    pub force: bool,
-    pub max_size_bytes: Option<u64>,
-    pub min_size_bytes: Option<u64>,
-    pub one_file_system: bool,
-    /// The sender removes what it has the receiver's word for.
-    pub remove_source_files: bool,
-    /// What changes is told with each outcome.
-    pub itemise: bool,
-    pub entries: Entries,
-    pub drafts: Drafts,
-    /// Files only grow: what is not shorter at the target stays.
-    pub append: bool,
-    /// Times that differ by so many seconds are equal; less than 0: to the nanosecond.
-    pub modify_window_s: Option<i32>,
-}
-
-/// What a sender is asked for of its sources.
+/// The part of its sources that a sender is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Listed {
-    /// All of them.
+    /// All of the sources.
     #[default]
     Nothing,
-    /// Only paths of a list, which it is given in [`Control::Listed`].
+    /// Only paths of a list, which come in [`Control::Listed`].
     Paths,
-    /// The same; and a directory means all beneath it.
+    /// Only paths of a list; a directory means all beneath it.
     Trees,
 }
 
-/// How the bytes travel.
+/// The way the bytes travel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carriage {
     /// Upper bound of the payload rate, bytes per second.
     pub rate_bytes_per_s: Option<u64>,
     /// Acceptable TLS ciphers, best first: 1 AES-128-GCM, 2 AES-256-GCM, 3 ChaCha20-Poly1305.
     pub ciphers: Vec<u8>,
-    /// Lanes become clear after their hello: what they carry is authenticated and verified, but everybody can read it.
+    /// Lanes become clear after their hello: their data is authenticated and verified, but everybody can read it.
     pub clear: bool,
     /// Compress on the wire.
     pub compress: bool,
-    /// Silence after which the peer is taken for dead, in milliseconds.
+    /// Silence after which the peer counts as dead, in milliseconds.
     pub timeout_ms: u32,
-    /// Congestion control asked for by name.
+    /// Congestion control, if asked for by name.
     pub congestion_control: Option<String>,
-    /// Bytes that one lane may have under way, when the user says so.
+    /// Bytes that one lane may have under way, if the user says so.
     pub window_bytes: Option<u64>,
-    /// Number of lanes, when the user says so.
+    /// Number of lanes, if the user says so.
     pub lanes: Option<u16>,
-    /// How the sender gets bytes from a file into a connection, when the user says so: 1 splice, 2 sendfile, 3 splice by io_uring,
-    /// 4 mmap, 5 copy, 6 copy by io_uring. A number that is unknown is as none.
+    /// The sender's route from a file into a connection, if the user says so: 1 splice, 2 sendfile, 3 splice by
+    /// io_uring, 4 mmap, 5 copy, 6 copy by io_uring; else none.
     pub route: Option<u8>,
-    /// How the receiver writes large files, when the user says so: 1 past the page cache, 2 through it. A number that is unknown is as
-    /// none.
+    /// The receiver's way to write large files, if the user says so: 1 past the page cache, 2 through it; else none.
     pub write_route: Option<u8>,
-    /// What an earlier job found of this path, in this direction.
+    /// The findings of an earlier job about this path, in this direction.
     pub path: Option<KnownPath>,
-    /// So many other hosts of the far end may write into the drafts of this receiver, or send for this sender.
+    /// The number of other hosts of the far end that may write into the drafts of this receiver, or send for this
+    /// sender.
     pub movers: u16,
-    /// Processors of the smaller of the two hosts, as the initiator knows them; 0: it does not.
+    /// Processors of the smaller of the two hosts, as the initiator knows them; 0: unknown.
     pub cpus: u16,
-    /// What is asked of a network that others use, too.
+    /// The request to a network that others use, too.
     pub service: Service,
 }
 
 /// Asks an agent to bring the lanes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dial {
-    /// Where the peer may be reached, best first.
+    /// Addresses of the peer, best first.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")]
     pub candidates: Vec<Candidate>,
-    /// How many lanes; 0 leaves it to the agent's rule.
+    /// Number of lanes; 0 leaves it to the agent's rule.
     pub lanes: u16,
     /// Lanes may run over several paths at once.
     pub several_paths: bool,
-    /// Give up after this long, in milliseconds.
+    /// Time after which to give up, in milliseconds.
     pub timeout_ms: u32,
 }
 
-/// Says what to send of one item.
+/// Says what to send of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Manifest index.
     pub index: u64,
-    /// What to send.
+    /// The data to send.
     pub wanted: Wanted,
 }
 
-/// What a count of the sources has found so far. Nothing is promised by it: it is for whoever waits.
+/// The findings of a count of the sources so far, for a waiting user. They promise nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// Regular files.
     pub files: u64,
     /// Their data in bytes, without holes as far as their sizes show them.
     pub data_bytes: u64,
-    /// So much of the sources was seen, in millionths; [`Counted::WHOLE_PPM`]: all of them.
+    /// The share of the sources seen, in millionths; [`Counted::WHOLE_PPM`]: all.
     pub share_ppm: u32,
 }
 
 impl Counted {
     /// All of the sources.
     pub const WHOLE_PPM: u32 = 1_000_000;
-    /// A part from which the whole is judged: 1 %.
+    /// The least share that lets the whole be judged: 1 %.
     const TELLING_PPM: u32 = 10_000;
 
-    /// Whether no more may come.
+    /// Whether the count is complete.
     pub fn is_whole(&self) -> bool {
         self.share_ppm >= Self::WHOLE_PPM
     }
 
-    /// A figure of the whole, of which this one was found in the part that was seen. Of too small a part nothing is said.
+    /// Extrapolates a figure to the whole: `found` was counted in the share that was seen. Of too small a share it
+    /// returns `found` itself.
     pub fn whole(&self, found: u64) -> u64 {
         if self.share_ppm < Self::TELLING_PPM || self.is_whole() {
             return found;
@@ -429,57 +389,80 @@ impl Counted {
     }
 }
 
-/// What to send of a file.
+/// The data to send of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wanted {
-    /// All of it.
+    /// All data.
     All,
-    /// Nothing but its BLAKE3: the file is kept, and [`Selection::hash_kept`].
+    /// Only the BLAKE3: the file is kept, and [`Start::hash_kept`].
     Hash,
-    /// These ranges of chunks, ascending and not touching: the rest was verified by an earlier run.
+    /// These ranges of chunks, ascending and not touching: an earlier run verified the rest.
     Chunks(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_RANGES>")] Vec<ChunkRange>),
 }
 
-/// A chunk is verified at the far side.
+/// The proof that a chunk is verified at the far side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     /// Manifest index.
     pub index: u64,
     /// Chunk number.
     pub chunk: u32,
-    /// Bytes of it that were data, not holes.
+    /// Its bytes of data that came, without holes.
     pub data_bytes: u64,
+    /// Its bytes that stood at the target already.
+    pub matched_bytes: u64,
 }
 
-/// A wanted item cannot be sent as announced.
+/// A wanted item that cannot be sent as announced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Withdraw {
     /// Manifest index.
     pub index: u64,
-    /// What and why.
+    /// The failed act and its cause.
     pub why: String,
-    /// Kind of failure.
+    /// The kind of failure.
     pub kind: FailureKind,
     /// The item in its new state, which takes the next manifest index.
     pub retry: Option<PackedItem>,
 }
 
-/// Something for the user.
+/// Why entries were not deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Withheld {
+    /// The source has nothing to copy, as a disk that is not mounted.
+    SourceIsEmpty,
+    /// They are more than half of what stood at the target.
+    MoreThanHalf {
+        /// So many stood there.
+        of: u64,
+    },
+}
+
+/// A notice for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Notice {
     /// An entry was deleted at the target (or would be).
     Deleted {
         /// Its path.
         path: Vec<u8>,
-        /// It was one.
+        /// The entry was a directory.
         is_directory: bool,
     },
-    /// Something could not be done to an entry whose outcome is another matter.
+    /// An act on an entry failed; the entry's outcome is another matter.
     Failed {
         /// Its path.
         path: Vec<u8>,
-        /// What and why.
+        /// The failed act and its cause.
         why: String,
+    },
+    /// Entries were not deleted, because nobody has insisted on it.
+    Withheld {
+        /// The directory that they stand in.
+        path: Vec<u8>,
+        /// How many.
+        entries: u64,
+        /// Why.
+        why: Withheld,
     },
     /// Something was left out.
     Skipped {
@@ -488,14 +471,14 @@ pub enum Notice {
         /// Why.
         why: String,
     },
-    /// A word of warning.
+    /// A warning.
     Warning {
         /// One line.
         text: String,
     },
     /// An automatic choice.
     Chose {
-        /// About what.
+        /// The subject of the choice.
         what: String,
         /// The choice.
         choice: String,
@@ -505,7 +488,7 @@ pub enum Notice {
 }
 
 impl Control {
-    /// Refuses what decodes but is larger than anything an honest peer sends. Sequences ended at their limits while they were decoded;
+    /// Refuses a message that decodes but exceeds what honest peers send. Sequences ended at their limits before;
     /// manifest items are checked when they are unpacked.
     pub fn check_limits(&self) -> Result<(), CodecFault> {
         let within = |ok: bool, what: &'static str| if ok { Ok(()) } else { Err(CodecFault::Limit(what)) };
@@ -522,6 +505,9 @@ impl Control {
             Control::AgentHello(hello) => within(short(&hello.version) && hello.limits.is_within_limits(), "host"),
             Control::Named(name) => within(!name.is_root() && !name.as_bytes().contains(&b'/'), "name"),
             Control::WantLanes { path, lanes } => within(*path < MAX_PATHS && *lanes <= MAX_LANES, "lanes"),
+            Control::SmallerSegments { path, segment_bytes } => {
+                within(*path < MAX_PATHS && *segment_bytes >= MIN_SEGMENT_BYTES, "segments")
+            }
             Control::PathLost { path } => within(*path < MAX_PATHS, "path"),
             Control::PathNow(now) => within(now.path < MAX_PATHS && now.mark < CODE_POINTS, "path"),
             Control::Bye(summary) => within(summary.is_within_limits(), "summary"),
@@ -541,7 +527,7 @@ impl Control {
             }
             Control::Notice(notice) => within(
                 match notice {
-                    Notice::Deleted { .. } => true,
+                    Notice::Deleted { .. } | Notice::Withheld { .. } => true,
                     Notice::Failed { why, .. } | Notice::Skipped { why, .. } => short(why),
                     Notice::Warning { text } => short(text),
                     Notice::Chose { what, choice, reason } => short(what) && short(choice) && short(reason),
@@ -552,6 +538,7 @@ impl Control {
             Control::SharedRoot(root) => within(root.path.len() <= MAX_PATH_BYTES, "path"),
             Control::OpenDraft(draft) => within(draft.path.len() <= MAX_PATH_BYTES, "path"),
             Control::OfMover { word, .. } => within(word.is_within_limits(), "path"),
+            Control::Standing(standing) => within(standing.is_within_limits(), "pieces"),
             Control::SameRoot
             | Control::CloseDraft { .. }
             | Control::Moved(_)
@@ -573,6 +560,7 @@ impl Control {
             | Control::Repair { .. }
             | Control::Counted(_)
             | Control::ReadAgain { .. }
+            | Control::Rate { .. }
             | Control::DeleteNothing
             | Control::Addresses(_)
             | Control::Ping { .. } => Ok(()),
@@ -614,8 +602,21 @@ mod tests {
 
     fn start(role: Role, carriage: Carriage) -> Control {
         let (session, peer_session, peer_key) = ([1; 16], [3; 16], [2; 32]);
-        let (selection, links, stays) = (Selection::default(), true, false);
-        Control::Start(Box::new(Start { session, peer_session, peer_key, links, stays, role, selection, carriage }))
+        let (selection, listed, hash_kept) = (Selection::default(), Listed::Nothing, false);
+        let (links, stays, job) = (true, false, 1);
+        Control::Start(Box::new(Start {
+            session,
+            peer_session,
+            peer_key,
+            links,
+            stays,
+            job,
+            role,
+            selection,
+            listed,
+            hash_kept,
+            carriage,
+        }))
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Why a control frame is refused.
+//! The reasons to refuse a control frame.
 
 use core::fmt;
 
-/// Why a control frame was refused.
+/// The reason why a control frame was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodecFault {
     /// The announced length is zero or above [`crate::limits::MAX_CONTROL_FRAME_BYTES`].

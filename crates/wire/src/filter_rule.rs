@@ -1,4 +1,4 @@
-//! A filter rule on the wire; what it means is documented where the rules are matched.
+//! A filter rule on the wire; its meaning is documented where the rules are matched.
 
 use alloc::vec::Vec;
 

@@ -8,7 +8,7 @@
 //!       ---- End ---------------->        that were all
 //!       <--- End -----------------
 //! ```
-//! The agent never hears which hash is expected. It has to read the file to tell the hash.
+//! The agent is not told the expected hash, so it has to read the file.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,14 +21,13 @@ use crate::path::RelPath;
 /// Files that may wait for their answer.
 pub const MAX_WANTED_FILES: usize = 4096;
 
-/// The memory that files may take while they wait for their answer: half of what waits at a session that does not
-/// listen for a while.
+/// The memory of files that wait for their answer: half of what waits at a session that does not listen for a while.
 pub const MAX_WANTED_BYTES: usize = 4 << 20;
 
-/// Longest hash: that of SHA-512.
+/// The longest hash, SHA-512.
 pub const MAX_HASH_BYTES: usize = 64;
 
-/// Hashes that people keep lists of.
+/// Hashes that are common in lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Algorithm {
@@ -51,14 +50,14 @@ impl Algorithm {
     }
 }
 
-/// A file whose hash is wanted. Its number is the count of files that were wanted before.
+/// A file whose hash is wanted. Its number is the count of files wanted before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WantedFile {
-    /// Beneath the root.
+    /// The path beneath the root.
     pub path: RelPath,
-    /// A file of another size need not be read.
+    /// The expected size: a file of another size need not be read.
     pub size: Option<u64>,
-    /// Which hash.
+    /// The wanted hash.
     pub algorithm: Algorithm,
     /// A further algorithm, from the same reading.
     pub or: Option<Algorithm>,
@@ -67,23 +66,23 @@ pub struct WantedFile {
 /// The finding about a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileFound {
-    /// All of it was read.
+    /// The whole file was read.
     Hashed {
-        /// The size.
+        /// The size of the file.
         size: u64,
-        /// At most [`MAX_HASH_BYTES`].
+        /// The hash, at most [`MAX_HASH_BYTES`].
         hash: Vec<u8>,
-        /// The other one, if it was wanted; else empty.
+        /// The other hash, if it was wanted; else empty.
         or: Vec<u8>,
     },
     /// The size is not the expected one.
     OtherSize {
-        /// But this.
+        /// The size found.
         size: u64,
     },
-    /// Not there.
+    /// The file is missing.
     Missing,
-    /// Not a regular file, or reached through a symbolic link.
+    /// The path is no regular file, or leads through a symbolic link.
     NotAFile,
     /// The file cannot be read.
     Unreadable {
@@ -93,7 +92,7 @@ pub enum FileFound {
 }
 
 impl WantedFile {
-    /// About what it takes in memory.
+    /// The approximate memory of the file's question.
     pub fn weight_bytes(&self) -> usize {
         size_of::<Self>() + self.path.as_bytes().len()
     }

@@ -1,4 +1,4 @@
-//! What travels on a lane, from sender to receiver only.
+//! The bytes on a lane, from sender to receiver only.
 //!
 //! ```text
 //!   hello | unit | unit | ... | end                         units of several jobs: ... | job ends | unit | ... | end
@@ -8,8 +8,8 @@
 //! ```
 //! The hash follows the data because it is computed while the data moves.
 //!
-//! After the hello a lane may become clear, when both ends were told so. Then [`TAG_BYTES`] of proof follow each header of a unit
-//! or block, the bytes of each block, and each trailer.
+//! After the hello a lane may become clear, if both ends were told so. Then [`TAG_BYTES`] of proof follow each header
+//! of a unit or block, the bytes of each block, and each trailer.
 
 use crate::PROTOCOL_VERSION;
 use crate::limits::{BLOCK_BYTES, MAX_PATHS};
@@ -28,7 +28,7 @@ const LANE: [u8; 7] = *b"haulane";
 const CONTROL: [u8; 7] = *b"haulctl";
 const LINK: [u8; 7] = *b"haulink";
 
-/// The version stands in the last byte, from `1` on, so that each end knows at once what the other speaks.
+/// Puts the version in the last byte, from `1` on, so that each end knows at once what the other speaks.
 const fn magic(kind: [u8; 7], version: u32) -> [u8; 8] {
     assert!(version >= 1 && version <= (u8::MAX - VERSION_ZERO) as u32, "the version has one byte");
     let [a, b, c, d, e, f, g] = kind;
@@ -49,7 +49,7 @@ pub struct LaneHello {
     pub lane: u16,
 }
 
-/// Numbers of lanes that each path has: the low byte of a lane's number.
+/// Lane numbers of each path: the low byte of a lane's number.
 const LANES_OF_PATH: u16 = 256;
 
 /// The path of a lane. The lanes of a session with one path, which has the number 0, are numbered from 0 on.
@@ -57,7 +57,7 @@ pub const fn path_of(lane: u16) -> u16 {
     lane / LANES_OF_PATH
 }
 
-/// Which lane of its path this is, from 0 on.
+/// The index of the lane on its path, from 0 on.
 pub const fn index_of(lane: u16) -> u16 {
     lane % LANES_OF_PATH
 }
@@ -131,15 +131,15 @@ impl Hello {
         out
     }
 
-    /// Decodes; `None` when it is something else, also a lane or link of another version: those come only after the control
-    /// channel was refused.
+    /// Decodes; `None` if it is something else, also a lane or link of another version: those come only after the
+    /// control channel was refused.
     pub fn decode(bytes: &[u8; LANE_HELLO_BYTES]) -> Option<Self> {
         if *bytes == Hello::Control.encode() {
             return Some(Hello::Control);
         }
         let other = bytes[7].checked_sub(VERSION_ZERO).map(u32::from);
         if let Some(version @ 1..) = other.filter(|version| bytes[..7] == CONTROL && *version != PROTOCOL_VERSION) {
-            // What another version has in the rest is its own affair.
+            // The rest is that version's own affair.
             return Some(Hello::OtherVersion(version));
         }
         if bytes[..8] == LINK_MAGIC && bytes[24..] == [0; 2] {
@@ -165,16 +165,17 @@ pub enum UnitKind {
     Hash,
     /// The end of the lane.
     End,
-    /// The end of this job. The lane waits for the next one.
+    /// The end of the job whose number is the index. The lane waits for the next one.
     JobEnd,
-    /// One chunk of a larger file that is a hole, with the whole blocks of 64 MiB around it: no data, and no hash in the trailer either.
+    /// One chunk of a larger file that is a hole, with the whole blocks of 64 MiB around it: no data, and no hash in
+    /// the trailer.
     Hole,
 }
 
 /// Header of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitHeader {
-    /// The kind of what follows.
+    /// The kind of the unit.
     pub kind: UnitKind,
     /// Manifest index of the file.
     pub index: u64,
@@ -223,32 +224,34 @@ impl UnitHeader {
 /// Bytes of an encoded [`BlockHeader`].
 pub const BLOCK_HEADER_BYTES: usize = 4;
 
-/// How the contents of a block travel.
+/// The encoding of a block's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// As they are.
+    /// The contents as they are.
     Plain,
     /// zstd-compressed; decodes to at most [`BLOCK_BYTES`].
     Zstd,
-    /// Zeros: a hole of the source; nothing follows the header, the receiver leaves a hole.
+    /// Zeros: a hole of the source. Nothing follows the header, and the receiver leaves a hole.
     Zeros,
     /// [`Encoding::Plain`], partly a hole of the source: the receiver finds the zeros, and leaves them out.
     PlainWithHoles,
     /// [`Encoding::Zstd`], partly a hole of the source.
     ZstdWithHoles,
+    /// A run of the file that stands at the target. Its offset there follows the header: [`RUN_OFFSET_BYTES`], little endian.
+    Standing,
 }
 
 impl Encoding {
-    /// The same for contents that are partly a hole.
+    /// The encoding for contents that are partly a hole.
     pub fn with_holes(self) -> Encoding {
         match self {
             Encoding::Plain => Encoding::PlainWithHoles,
             Encoding::Zstd => Encoding::ZstdWithHoles,
-            Encoding::Zeros | Encoding::PlainWithHoles | Encoding::ZstdWithHoles => self,
+            Encoding::Zeros | Encoding::PlainWithHoles | Encoding::ZstdWithHoles | Encoding::Standing => self,
         }
     }
 
-    /// Whether what follows the header was compressed.
+    /// Whether the bytes behind the header are compressed.
     pub fn is_packed(self) -> bool {
         matches!(self, Encoding::Zstd | Encoding::ZstdWithHoles)
     }
@@ -257,9 +260,9 @@ impl Encoding {
 /// Header of a block; a plain length of zero announces the trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// Bytes on the wire that follow; for [`Encoding::Zeros`] the length of the hole.
+    /// Bytes on the wire that follow; for [`Encoding::Zeros`] the length of the hole, for [`Encoding::Standing`] that of the run.
     pub bytes: u32,
-    /// How they travel.
+    /// The encoding of the bytes.
     pub encoding: Encoding,
 }
 
@@ -275,12 +278,13 @@ impl BlockHeader {
             Encoding::Zeros => 2,
             Encoding::PlainWithHoles => 3,
             Encoding::ZstdWithHoles => 4,
+            Encoding::Standing => 5,
         };
         (self.bytes | encoding << ENCODING_SHIFT).to_le_bytes()
     }
 
-    /// Decodes; `None` when the length is above [`BLOCK_BYTES`] or the encoding unknown, and of a block that is none: any number of those would
-    /// fit into a unit.
+    /// Decodes; `None` if the length is above [`BLOCK_BYTES`] or the encoding unknown. Also `None` for an empty block
+    /// that is not the last: a unit could hold any number of them.
     pub fn decode(bytes: [u8; BLOCK_HEADER_BYTES]) -> Option<Self> {
         let word = u32::from_le_bytes(bytes);
         let encoding = match word >> ENCODING_SHIFT {
@@ -289,6 +293,7 @@ impl BlockHeader {
             2 => Encoding::Zeros,
             3 => Encoding::PlainWithHoles,
             4 => Encoding::ZstdWithHoles,
+            5 => Encoding::Standing,
             _ => return None,
         };
         let bytes = word & !(7 << ENCODING_SHIFT);
@@ -299,16 +304,19 @@ impl BlockHeader {
 
 const ENCODING_SHIFT: u32 = 29;
 
+/// Bytes of the offset behind the header of a run that stands at the target.
+pub const RUN_OFFSET_BYTES: usize = 8;
+
 /// Bytes of an encoded trailer, after the zero block header.
 pub const TRAILER_BYTES: usize = 1 + 32;
 
-/// Bytes that follow headers (of units and blocks), the bytes of blocks, and trailers on a clear lane.
+/// Bytes of a tag on a clear lane: one follows each header, each block's bytes and each trailer.
 pub const TAG_BYTES: usize = 32;
 
 /// How a unit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trailer {
-    /// All data was sent; this is its hash.
+    /// All data was sent, with this hash.
     Complete([u8; 32]),
     /// The source could not be read to the end, or changed: the data is void. The control channel says why.
     Void,
@@ -352,8 +360,14 @@ mod tests {
             let header = UnitHeader { kind, index: u64::MAX - 3, chunk: 77 };
             assert_eq!(UnitHeader::decode(&header.encode()), Some(header));
         }
-        let encodings =
-            [Encoding::Plain, Encoding::Zstd, Encoding::Zeros, Encoding::PlainWithHoles, Encoding::ZstdWithHoles];
+        let encodings = [
+            Encoding::Plain,
+            Encoding::Zstd,
+            Encoding::Zeros,
+            Encoding::PlainWithHoles,
+            Encoding::ZstdWithHoles,
+            Encoding::Standing,
+        ];
         for encoding in encodings {
             let block = BlockHeader { bytes: BLOCK_BYTES as u32, encoding };
             assert_eq!(BlockHeader::decode(block.encode()), Some(block));

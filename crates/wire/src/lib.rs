@@ -1,7 +1,7 @@
-//! What is said between two hauls: control messages, manifest items, lane frames, versions and limits.
+//! The words between two hauls: control messages, manifest items, lane frames, versions and limits.
 //!
-//! Bytes of a peer become types that cannot be wrong here ([`path::RelPath`], bounded collections), before anyone else
-//! sees them. No I/O, no clock, no threads.
+//! Here bytes of a peer become types that cannot be wrong ([`path::RelPath`], bounded collections). No I/O, no clock,
+//! no threads.
 //!
 //! ```text
 //!   control channel   banner line, then frames: u32 length | postcard(Control)      (ssh stdin/stdout, or TLS)
@@ -35,12 +35,14 @@ pub mod place;
 mod probe;
 mod role;
 mod rsync_rules;
+mod selection;
 pub mod service;
+pub mod standing;
 pub mod summary;
 
 pub use control::Control;
 pub use manifest::{Item, ItemKind};
 pub use path::{PathFault, RelPath};
 
-/// Both ends must speak exactly this version; a far side with another one gets our own program copied over.
-pub const PROTOCOL_VERSION: u32 = 13;
+/// The protocol version. Both ends must have the same; our own program is copied to a far side with another one.
+pub const PROTOCOL_VERSION: u32 = 18;

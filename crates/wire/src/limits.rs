@@ -1,14 +1,15 @@
-//! Every limit of the protocol, with its arithmetic. Both ends enforce them; a peer that exceeds one is refused.
+//! Every limit of the protocol, with its arithmetic. Both ends enforce them.
 
-/// Longest control frame. Batches are cut well below ([`BATCH_BYTES`]); one entry with the largest extended attributes
+/// Longest control frame. Batches are far smaller ([`BATCH_BYTES`]); one entry with the largest extended attributes
 /// (256 KiB) and the longest path still fits.
 pub const MAX_CONTROL_FRAME_BYTES: usize = 1 << 20;
 
-/// A batch of manifest items, answers or outcomes is sent when it reaches this size, or when nothing else waits.
+/// A batch of manifest items, answers or outcomes is sent at this size, or when nothing else waits.
 pub const BATCH_BYTES: usize = 32 << 10;
 
-/// Items with their extended attributes, answers or outcomes in one control frame. The least item takes 10 bytes on the wire and 176 in
-/// memory, the least outcome 2 and 48: without this bound a frame of 1 MiB would become 18 or 24 MiB, with it at most 3.
+/// Items with their extended attributes, answers or outcomes in one control frame. The least item takes 10 bytes on the
+/// wire and 176 in memory, the least outcome 2 and 48: a frame of 1 MiB becomes at most 3 MiB, and without this bound
+/// 18 or 24.
 pub const MAX_BATCH_ITEMS: usize = 16 << 10;
 
 /// Longest path relative to the tree. Linux bounds a path in one system call (4096), not the depth of a tree.
@@ -27,19 +28,21 @@ pub const MAX_TEXT_BYTES: usize = 4096;
 /// 16 Ki items of about 400 bytes are 6.5 MiB on each side.
 pub const MAX_OPEN_ITEMS: usize = 16 << 10;
 
-/// Paths, link targets and attributes of the open items together, so that long and many ones cannot multiply with the above: of 250 bytes each
-/// all of them fit.
+/// Paths, link targets and attributes of all open items together: many long ones cannot multiply with the limit above.
+/// At 250 bytes each, all items fit.
 pub const MAX_OPEN_ITEM_BYTES: usize = 4 << 20;
 
-/// Directories of which not all was said, each with its path: 900 levels of 35 bytes, as deep as the longest path, are 14 MiB.
+/// Directories whose listing is not complete, with their paths: 900 levels of 35 bytes, as deep as the longest path,
+/// are 14 MiB.
 pub const MAX_NESTING_BYTES: usize = 32 << 20;
 
-/// Payload is cut into blocks of at most this size; a lane holds two of them. With 64 KiB, 2 GB over loopback took 6 % longer: more
-/// system calls for the same bytes.
+/// Largest block of payload; a lane holds two. With 64 KiB, 2 GB over loopback took 6 % longer: more system calls for
+/// the same bytes.
 pub const BLOCK_BYTES: usize = 256 << 10;
 
-/// Smallest chunk. A power of two, so that chunks are whole subtrees of the file's BLAKE3 tree. With 32 lanes on a path of 1 Gbit/s a
-/// chunk of 4 MiB takes a lane a whole second, and at the end of a job most lanes wait for the last ones.
+/// Smallest chunk. A power of two, so that chunks are whole subtrees of the file's BLAKE3 tree. With 32 lanes on a path
+/// of 1 Gbit/s a chunk of 4 MiB would take a lane a whole second, and at the end most lanes would wait for the last
+/// ones.
 pub const MIN_CHUNK_BYTES: u64 = 1 << 20;
 
 /// Most chunks of one file: a ledger of 65,536 chunks takes 2 MiB. 8 EiB / 64 Ki = 128 TiB chunks at worst.
@@ -51,6 +54,9 @@ pub const MAX_RANGES: usize = 4096;
 /// Most lanes of one session, over all its paths.
 pub const MAX_LANES: u16 = 256;
 
+/// The largest segment that every host takes over IPv4 without a word (RFC 9293, section 3.7.1). No smaller one is announced.
+pub const MIN_SEGMENT_BYTES: u16 = 536;
+
 /// Most paths of one session: two hosts with eight ports each. A lane's number holds its path, so that 8 x 256 numbers are in use.
 pub const MAX_PATHS: u16 = 8;
 
@@ -61,23 +67,23 @@ pub const MAX_MOVERS: u16 = 4;
 /// its zero byte.
 pub const MAX_XATTRS: usize = (64 << 10) / 7;
 
-/// Their names and values together.
+/// Names and values of these attributes together.
 pub const MAX_XATTR_BYTES: usize = 256 << 10;
 
 /// Longest name of a user or group that travels beside its number (LOGIN_NAME_MAX).
 pub const MAX_ACCOUNT_NAME_BYTES: usize = 256;
 
-/// Users and groups of one session whose names are told or believed; all further ones keep their numbers. A receiver keeps two numbers of
-/// each: 64 KiB.
+/// Users and groups of one session whose names are sent or believed; further ones keep their numbers. A receiver keeps
+/// two numbers of each: 64 KiB.
 pub const MAX_NAMED_ACCOUNTS: usize = 4096;
 
 /// Most pairs of addresses of one path whose subflows are told: the kernel allows 8 additional subflows of a connection.
 pub const MAX_SUBFLOWS: usize = 32;
 
-/// Reference trees of one job, as in rsync. Each is looked into for each file that is missing.
+/// Reference trees of one job, as in rsync. Each is searched for each missing file.
 pub const MAX_REFERENCES: usize = 20;
 
-/// Rules of one job for users, and as many for groups. Each is looked at for each owner.
+/// Rules of one job for users, and as many for groups. Each is tried for each owner.
 pub const MAX_ACCOUNT_RULES: usize = 1024;
 
 /// Source paths and filter rules of one job; they travel in one frame.
@@ -92,12 +98,12 @@ pub const MAX_CONGESTION_CONTROLS: usize = 64;
 /// Longest name of a congestion control: the kernel's TCP_CA_NAME_MAX of 16, less its zero byte.
 pub const MAX_CONGESTION_CONTROL_BYTES: usize = 15;
 
-/// Addresses one side offers for being reached.
+/// Addresses that one side offers.
 pub const MAX_CANDIDATES: usize = 64;
 
-/// A login shell may print this much before the banner of our agent.
+/// Bytes that a login shell may print before the banner of our agent.
 pub const MAX_BANNER_NOISE_BYTES: usize = 64 << 10;
 
-/// Longest time that a probe sends one way: ten times what a path of 300 ms needs to grow to speed. With both ways it occupies a far side
-/// for two minutes, and 10 Gbit/s for 75 GB each way.
+/// Longest time that a probe sends one way: ten times what a path of 300 ms needs to grow to speed. Both ways occupy a
+/// far side for two minutes, and 10 Gbit/s for 75 GB each way.
 pub const MAX_PROBE_MS: u32 = 60_000;

@@ -1,4 +1,4 @@
-//! Manifest items: what was found at the source, in walk order, each path sent as what differs from the one before.
+//! Manifest items: the findings at the source, in walk order. Each path is sent as its difference from the one before.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -22,7 +22,7 @@ pub struct Time {
     pub ns: u32,
 }
 
-/// The marks that tell one state of a source file from another; chunks of different identities are never mixed.
+/// Tells one state of a source file from another; chunks of different identities are never mixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// Size in bytes.
@@ -44,7 +44,7 @@ pub struct Xattr {
     pub value: Vec<u8>,
 }
 
-/// Names of an entry's owner and group at the source; empty: it has none there, or it was told before.
+/// Names of an entry's owner and group at the source; empty: it has none there, or it was sent before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerNames {
     /// Name of the user.
@@ -108,23 +108,23 @@ pub enum ItemKind {
     File {
         /// The state when it was listed.
         identity: Identity,
-        /// The bytes that are holes, as far as the source knows: only the rest is data to come.
+        /// The bytes of holes, as far as the source knows: only the rest is data to come.
         hole_bytes: u64,
-        /// BLAKE3 of the contents, when both sides compare by content.
+        /// BLAKE3 of the contents, if both sides compare by content.
         blake3: Option<[u8; 32]>,
-        /// Names that it has beside this one, where they are kept: those that are found follow as [`ItemKind::HardLink`].
+        /// The number of its other names, if they are kept: those that are found follow as [`ItemKind::HardLink`].
         further_names: u32,
     },
     /// A directory; its entries follow, then [`ItemKind::DirectoryEnd`].
     Directory,
     /// All entries of this directory have been sent.
     DirectoryEnd {
-        /// The listing had no error: what is not in it does not exist at the source.
+        /// The listing had no error: an entry that is not in it does not exist at the source.
         complete: bool,
     },
     /// A symbolic link.
     Symlink {
-        /// The text of the link, stored as it is and never followed.
+        /// The text of the link, stored unchanged and never followed.
         target: Vec<u8>,
     },
     /// A further name of a file sent before.
@@ -146,7 +146,7 @@ pub enum ItemKind {
     },
     /// A device, FIFO or socket.
     Special(Special),
-    /// Another name of a regular file sent before, with what it takes to send the file under this name. A rule may leave the
+    /// Another name of a regular file sent before, with the data to send the file under this name. A rule may leave the
     /// first name alone (`--update`, `--ignore-existing`, `--existing`), and not this one.
     FurtherName {
         /// The first name.
@@ -185,7 +185,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// Whether it is an entry of the tree, and not a word about one.
+    /// Whether it is an entry of the tree, not a statement about one.
     pub fn makes_entry(&self) -> bool {
         match self.kind {
             ItemKind::File { .. }
@@ -198,13 +198,12 @@ impl Item {
         }
     }
 
-    /// Bytes that the item keeps in memory on both sides beyond what every item does.
+    /// The item's own memory on both sides, beyond what every item takes.
     pub fn weight_bytes(&self) -> usize {
         self.path.as_bytes().len() + owned_bytes(&self.kind, &self.attributes)
     }
 }
 
-/// Bytes that an item owns beside its path.
 fn owned_bytes(kind: &ItemKind, attributes: &Attributes) -> usize {
     let kind = match kind {
         ItemKind::Symlink { target } => target.len(),
@@ -218,7 +217,7 @@ fn owned_bytes(kind: &ItemKind, attributes: &Attributes) -> usize {
     kind + xattrs + names
 }
 
-/// An item as it travels: its path without the first `shared` bytes, which are those of the path before it.
+/// An item on the wire: its path lacks the first `shared` bytes, which are those of the path before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedItem {
     shared: u16,
@@ -228,18 +227,18 @@ pub struct PackedItem {
 }
 
 impl PackedItem {
-    /// Bytes that it owns in memory beyond what every one of them takes.
+    /// The item's own memory, beyond what every item takes.
     pub fn weight_bytes(&self) -> usize {
         self.suffix.len() + owned_bytes(&self.kind, &self.attributes)
     }
 }
 
-/// For `deserialize_with`: items of one frame, with all their attributes no more than [`MAX_BATCH_ITEMS`].
+/// For `deserialize_with`: the items of one frame, which with all their attributes are at most [`MAX_BATCH_ITEMS`].
 pub(crate) fn batch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PackedItem>, D::Error> {
     bounded::weighed(deserializer, MAX_BATCH_ITEMS, |item: &PackedItem| 1 + item.attributes.xattrs.len())
 }
 
-/// Why an item of the peer was refused.
+/// The reason why an item of the peer was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemFault {
     /// The path leaves the tree or is malformed.
@@ -262,7 +261,7 @@ impl core::fmt::Display for ItemFault {
 
 impl core::error::Error for ItemFault {}
 
-/// Packs or unpacks a sequence of items; keeps the path of the last one. Each end of a stream has its own.
+/// Packs or unpacks a sequence of items, and keeps the path of the last one. Each end of a stream has its own.
 #[derive(Debug, Default)]
 pub struct Packer {
     last: RelPath,
@@ -430,7 +429,7 @@ mod tests {
             let names = OwnerNames { user: vec![b'u'; user], group: vec![b'g'; group] };
             packed(b"x", ItemKind::Directory, Attributes { names: Some(Box::new(names)), ..plain() })
         };
-        // The largest that there may be.
+        // The largest possible values.
         let largest = [
             file(|identity| identity.size = i64::MAX as u64),
             file(|identity| identity.mtime.ns = 999_999_999),

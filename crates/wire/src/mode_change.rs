@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Some bits stay, others are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModeChange {
-    /// The change is for all that is no directory.
+    /// The change is for all but directories.
     pub files: bool,
     /// The change is for directories.
     pub directories: bool,
@@ -18,7 +18,7 @@ pub struct ModeChange {
 }
 
 impl ModeChange {
-    /// The mode after it.
+    /// The mode after the change.
     #[must_use]
     pub fn apply(&self, mode: u32, is_dir: bool) -> u32 {
         if !(if is_dir { self.directories } else { self.files }) {

@@ -1,4 +1,4 @@
-//! What a leader, an initiator and movers say of files: several hosts are one end.
+//! The words of a leader, an initiator and movers about files: several hosts are one end.
 //!
 //! ```text
 //!   initiator          mover (another host of the receiver's end)     and the receiver, which leads
@@ -24,10 +24,10 @@ use crate::chunk_range::ChunkRange;
 use crate::limits::{MAX_BATCH_ITEMS, MAX_PATH_BYTES, MAX_RANGES};
 use crate::manifest::Identity;
 
-/// A file that the leader has just made, for a mover to find. Nobody else can know what is in it.
+/// A file that the leader has just made for a mover to find. Nobody else can know its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedRoot {
-    /// The name that the file would get in the end, relative to the target.
+    /// The final name of that file, relative to the target.
     pub path: Vec<u8>,
     /// The inode of the token.
     pub inode: u64,
@@ -44,7 +44,7 @@ pub struct OpenDraft {
     pub path: Vec<u8>,
     /// The inode of the draft.
     pub inode: u64,
-    /// The size that it will have.
+    /// The final size.
     pub size: u64,
 }
 
@@ -57,18 +57,18 @@ pub struct MovedChunk {
     pub chunk: u32,
     /// The chunk's hash.
     pub hash: [u8; 32],
-    /// Bytes of it that were data, not holes.
+    /// Its bytes of data, without holes.
     pub data_bytes: u64,
-    /// Bytes of it that were written.
+    /// Its bytes that were written.
     pub written_bytes: u64,
 }
 
-/// The words of the hosts of a sending end to each other, through the initiator.
+/// Messages of the hosts of a sending end to each other, through the initiator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MoverWord {
-    /// Mover to leader: it takes so many more chunks. The first such word says that its sources are open.
+    /// Mover to leader: it takes this many more chunks. The first such message says that its sources are open.
     Takes {
-        /// Chunks, besides those that it was given already.
+        /// The number of chunks, besides those that it was given already.
         chunks: u32,
     },
     /// Leader to mover: send these.
@@ -77,11 +77,11 @@ pub enum MoverWord {
     Returns {
         /// Manifest index.
         index: u64,
-        /// Which.
+        /// The chunks.
         #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_RANGES>")]
         chunks: Vec<ChunkRange>,
     },
-    /// Leader to receiver: what chunks of this mover have to hash to.
+    /// Leader to receiver: the hashes that chunks of this mover must have.
     Proofs(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<ChunkProof>),
 }
 
@@ -99,13 +99,13 @@ impl MoverWord {
 pub struct Portion {
     /// Manifest index.
     pub index: u64,
-    /// Which of the sources of the job.
+    /// The index of the source in the job.
     pub source: u32,
-    /// Relative to the source.
+    /// The path relative to the source.
     pub path: Vec<u8>,
     /// The identity that the leader found there. The mover sends nothing of a file that differs.
     pub identity: Identity,
-    /// Which chunks.
+    /// The chunks.
     pub chunks: ChunkRange,
 }
 

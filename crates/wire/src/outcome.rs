@@ -1,4 +1,4 @@
-//! What became of an item, and in what it differed before.
+//! The outcome of an item, and its differences before.
 
 use alloc::string::String;
 
@@ -11,12 +11,12 @@ pub struct Outcome {
     pub index: u64,
     /// The kind of outcome.
     pub result: OutcomeKind,
-    /// In what it differed at the target before; empty unless that was asked for.
+    /// The differences at the target before; empty unless asked for.
     pub changes: Changes,
 }
 
 impl Outcome {
-    /// An outcome that tells nothing of what changed.
+    /// An outcome without changes.
     pub fn of(index: u64, result: OutcomeKind) -> Self {
         Self { index, result, changes: Changes::default() }
     }
@@ -25,33 +25,33 @@ impl Outcome {
 /// How an item ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OutcomeKind {
-    /// Data moved, verified, under its final name.
+    /// Data moved, was verified, and has its final name.
     Copied {
         /// BLAKE3 of the contents.
         blake3: [u8; 32],
     },
-    /// Already there, unchanged.
+    /// The entry was already there, unchanged.
     Kept {
-        /// BLAKE3 of the contents, when they were read.
+        /// BLAKE3 of the contents, if they were read.
         blake3: Option<[u8; 32]>,
     },
     /// Data was there; metadata was brought up to date.
     Touched {
-        /// BLAKE3 of the contents, when they were read.
+        /// BLAKE3 of the contents, if they were read.
         blake3: Option<[u8; 32]>,
     },
-    /// A reference tree of the target has it, and it was made of that (or would be).
+    /// A reference tree of the target has it, and it was made from there (or would be).
     Brought {
-        /// How.
+        /// The way it was made.
         how: Brought,
-        /// BLAKE3 of the contents, when they were read.
+        /// BLAKE3 of the contents, if they were read.
         blake3: Option<[u8; 32]>,
     },
     /// A directory or link was made.
     Made,
-    /// A rule of the job leaves it out, or leaves what stands at the target as it is.
+    /// A rule of the job leaves it out, or leaves the target's entry as it is.
     LeftOut {
-        /// Which one.
+        /// The rule.
         rule: LeftOut,
     },
     /// No action was needed (directory that existed, end of a directory, skipped or failed at the source).
@@ -65,8 +65,8 @@ pub enum OutcomeKind {
         /// Kind of failure.
         kind: FailureKind,
     },
-    /// The item is replaced by another: it changed while it was read, and is announced anew; or the one that it was to replace was
-    /// complete before that was heard, and stays.
+    /// Another item replaces it: the file changed while it was read, and is announced anew; or the item that it was to
+    /// replace was already complete.
     Superseded,
 }
 
@@ -107,22 +107,26 @@ pub enum LeftOut {
     TooLarge,
     /// The file is smaller than `--min-size`.
     TooSmall,
+    /// The file was modified longer ago than `--max-age`.
+    TooOld,
+    /// The file was modified more lately than `--min-age`.
+    TooYoung,
     /// The source itself stands at the target, and is to be removed.
     Itself,
     /// A symbolic link that leads out of the tree (`--safe-links`).
     UnsafeLink,
-    /// What stands at the target is not shorter (`--append-verify`).
+    /// The target's file is not shorter (`--append-verify`).
     NotShorter,
 }
 
-/// In what an item differed from what stood at the target: the columns of rsync's `--itemize-changes`.
+/// The differences of an item from the target's: the columns of rsync's `--itemize-changes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes(u16);
 
 impl Changes {
     /// No entry stood there.
     pub const NEW: Self = Self(1);
-    /// The contents changed, or where a link leads.
+    /// The contents changed, or the target of a link.
     pub const CONTENT: Self = Self(1 << 1);
     /// The size changed.
     pub const SIZE: Self = Self(1 << 2);
@@ -134,15 +138,15 @@ impl Changes {
     pub const OWNER: Self = Self(1 << 5);
     /// The group changed.
     pub const GROUP: Self = Self(1 << 6);
-    /// Nothing that was looked at: its data is sent because equal times prove nothing.
+    /// No difference was found: the data is sent because equal times prove nothing.
     pub const UNSEEN: Self = Self(1 << 7);
 
-    /// Whether all of these are among them.
+    /// Whether it has all of these changes.
     pub fn has(self, changes: Self) -> bool {
         self.0 & changes.0 == changes.0
     }
 
-    /// With these too, if `is_so`.
+    /// Adds these changes, if `is_so`.
     #[must_use]
     pub fn with(self, changes: Self, is_so: bool) -> Self {
         if is_so { Self(self.0 | changes.0) } else { self }

@@ -1,4 +1,4 @@
-//! A path relative to the tree that is copied: any bytes, but never out of the tree.
+//! A path relative to the copied tree: any bytes, but never out of the tree.
 
 use alloc::borrow::ToOwned;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::limits::{MAX_NAME_BYTES, MAX_PATH_BYTES};
 #[serde(transparent)]
 pub struct RelPath(Vec<u8>);
 
-/// Why bytes are not a [`RelPath`].
+/// The reason why bytes are not a [`RelPath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathFault {
     /// Longer than [`MAX_PATH_BYTES`].

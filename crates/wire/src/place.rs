@@ -1,4 +1,4 @@
-//! Questions about a tree, and their answers: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`, `hash`, `clean`.
+//! Questions about a tree, and their answers: `haul ls`, `du`, `df`, `stat`, `mkdir`, `mv`, `rm`, `cat`, `hash`, `clean`.
 //!
 //! ```text
 //!   initiator                    agent
@@ -7,7 +7,7 @@
 //!       ---- More ---------------->        so many pages were taken
 //!       <--- End ------------------
 //! ```
-//! A path of an answer is [`RelPath`]: it lies beneath what was asked about.
+//! A path of an answer is a [`RelPath`] beneath the entry that was asked about.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -21,20 +21,20 @@ pub use crate::hashed::{Algorithm, FileFound, MAX_HASH_BYTES, MAX_WANTED_BYTES, 
 use crate::limits::{MAX_ACCOUNT_NAME_BYTES, MAX_LINK_TARGET_BYTES, MAX_PATH_BYTES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES};
 use crate::path::RelPath;
 
-/// Pages that may be under way and not taken: 64 x [`PAGE_BYTES`] are 4 MiB, half of what waits at a session that does not listen for a
-/// while. Over 100 ms they carry 42 MB/s.
+/// Pages under way and not taken: 64 x [`PAGE_BYTES`] are 4 MiB, half of what waits at a session that does not listen
+/// for a while. Over 100 ms they carry 42 MB/s.
 pub const PAGES_AHEAD: u16 = 64;
 
-/// A page is sent when it takes so much memory, or when nothing came for a while.
+/// A page is sent when it takes this much memory, or when nothing came for a while.
 pub const PAGE_BYTES: usize = 64 << 10;
 
 /// Lines of one page: the least line takes 48 bytes in memory.
 pub const MAX_PAGE_LINES: usize = 2048;
 
-/// Lines of the longest answer: a listing of two thousand million entries. An end that tells more is refused.
+/// Lines of the longest answer: a listing of two thousand million entries. An end that sends more is refused.
 pub const MAX_ANSWER_LINES: u64 = 1 << 31;
 
-/// Bytes of the longest answer: as much as Linux has room for in one file.
+/// Bytes of the longest answer: as large as a file of Linux can be.
 pub const MAX_ANSWER_BYTES: u64 = 1 << 63;
 
 /// The question to a place.
@@ -42,7 +42,7 @@ pub const MAX_ANSWER_BYTES: u64 = 1 << 63;
 pub struct Question {
     /// The act.
     pub verb: Verb,
-    /// With which entries: paths as typed.
+    /// The entries: paths as typed.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
     pub paths: Vec<Vec<u8>>,
 }
@@ -50,77 +50,80 @@ pub struct Question {
 /// The act on each entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verb {
-    /// Tell the entries of a directory, and anything else itself.
+    /// List the entries of a directory; anything else is told itself.
     List(List),
     /// Tell the entry.
     Stat {
-        /// True to look at what a link points at instead of the link.
+        /// True to look at the target of a link instead of the link.
         follow: bool,
     },
-    /// Tell what it takes, with all beneath it.
+    /// Tell the usage of an entry, with all beneath it.
     Usage {
         /// True to answer also for each directory beneath it.
         each: bool,
     },
     /// Make a directory.
     Make {
-        /// True to make also those above it; one that exists is fine.
+        /// True to make also the directories above; an existing one is fine.
         parents: bool,
     },
-    /// Give it another name.
+    /// Rename an entry.
     Move {
         /// The new name, or the directory to move into.
         to: Vec<u8>,
         /// True to keep what already has the new name.
         keep: bool,
     },
-    /// Remove it.
+    /// Remove an entry.
     Remove {
-        /// Directories too, with all beneath them.
+        /// Directories are removed too, with all beneath them.
         trees: bool,
-        /// One that does not exist is fine.
+        /// A missing entry is fine.
         force: bool,
-        /// Only tell.
+        /// Removals are only reported.
         dry_run: bool,
     },
-    /// Send its content.
+    /// Send the content of files.
     Read,
-    /// Take a stream of unknown length as its content. One path; [`PlaceWord::Whole`] ends the stream.
+    /// Take a stream of unknown length as the content of a file. One path; [`PlaceWord::Whole`] ends the stream.
     Write,
-    /// Tell the hash of it, or of each file beneath it.
+    /// Tell the hash of a file, or of each file beneath a directory.
     Hash {
-        /// Which one.
+        /// The wanted hash.
         algorithm: Algorithm,
     },
     /// Tell the hashes of files beneath it that are named one by one; see [`crate::hashed`]. One path.
     HashNamed,
-    /// Tell what dead copies have left beneath it.
+    /// Find leftovers of dead copies beneath a directory.
     Clean {
         /// True to remove it as well.
         remove: bool,
     },
+    /// Tell the space of the file system on which an entry lies.
+    Space,
 }
 
 /// How to list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct List {
-    /// All beneath it.
+    /// Whether to list all beneath the directory.
     pub recursive: bool,
-    /// Names that begin with a dot, too.
+    /// Whether to list names that begin with a dot, too.
     pub hidden: bool,
-    /// A directory itself, not its entries.
+    /// Whether to list a directory itself, not its entries.
     pub itself: bool,
-    /// With the facts of each entry, not only its name.
+    /// Whether to list the facts of each entry, too.
     pub facts: bool,
 }
 
 impl Question {
-    /// Whether it changes anything.
+    /// Whether the question changes anything.
     pub fn writes(&self) -> bool {
         match self.verb {
             Verb::List(_)
             | Verb::Stat { .. }
             | Verb::Usage { .. }
+            | Verb::Space
             | Verb::Read
             | Verb::Hash { .. }
             | Verb::HashNamed => false,
@@ -130,7 +133,7 @@ impl Question {
         }
     }
 
-    /// Bytes that it owns.
+    /// The question's own memory.
     pub fn weight_bytes(&self) -> usize {
         let paths: usize = self.paths.iter().map(|path| size_of::<Vec<u8>>() + path.len()).sum();
         paths + if let Verb::Move { to, .. } = &self.verb { to.len() } else { 0 }
@@ -151,126 +154,143 @@ impl Question {
 pub enum PlaceWord {
     /// The next lines of the answer.
     Told(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_PAGE_LINES>")] Vec<Told>),
-    /// The next bytes of the files that were asked for, or of the stream. A page, too.
+    /// The next bytes of the requested files, or of the stream; a page, too.
     Data {
-        /// At most [`PAGE_BYTES`].
+        /// The bytes, at most [`PAGE_BYTES`].
         #[serde(serialize_with = "bounded::write_bytes", deserialize_with = "bounded::bytes::<_, PAGE_BYTES>")]
         bytes: Vec<u8>,
-        /// Their BLAKE3.
+        /// The BLAKE3 of these bytes.
         blake3: [u8; 32],
     },
-    /// The stream has ended, and this is all of it.
+    /// The stream has ended; this describes all of it.
     Whole(Whole),
     /// The next files whose hashes are wanted.
     Wanted(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_PAGE_LINES>")] Vec<WantedFile>),
     /// The asking side took this many pages and wants more.
     More {
-        /// At least one.
+        /// The number of pages, at least one.
         pages: u16,
     },
     /// The end of the answer.
     End,
 }
 
-/// The whole of a file or stream.
+/// A whole file or stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whole {
     /// The length.
     pub bytes: u64,
-    /// BLAKE3 of all of it.
+    /// The BLAKE3 of all of it.
     pub blake3: [u8; 32],
 }
 
 /// A line of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Told {
-    /// The entry that the following answers are about: a path as typed, or one that a wildcard matched.
+    /// The entry that the following answers are about: a typed path, or a match of its wildcard.
     Operand {
-        /// The path: as many names as what was typed, and the same where that has no wildcard.
+        /// The path. It has as many names as the typed one, and equals it where that has no wildcard.
         path: Vec<u8>,
     },
     /// The next entries stand in this directory.
     In {
-        /// Beneath the operand.
+        /// The path beneath the operand.
         path: RelPath,
     },
     /// The directory has too many names to be sorted.
     Unsorted,
     /// An entry.
     Entry {
-        /// Beneath the operand.
+        /// The path beneath the operand.
         path: RelPath,
-        /// If asked for.
+        /// The facts, if asked for.
         facts: Option<Box<Facts>>,
     },
-    /// The space that it takes with all beneath it, an inode with several names once.
+    /// The space of an entry with all beneath it, an inode with several names once.
     Usage {
-        /// Beneath the operand.
+        /// The path beneath the operand.
         path: RelPath,
-        /// In blocks of 512 bytes.
+        /// The space in blocks of 512 bytes.
         blocks: u64,
-        /// The sizes of all.
+        /// The sum of all sizes.
         apparent_bytes: u64,
     },
     /// The directory was made.
     Made {
-        /// Beneath nothing: all of a path as typed, or its beginning.
+        /// The typed path, or its beginning.
         path: Vec<u8>,
     },
     /// The entry has another name.
     Moved {
-        /// As typed, with its own name where that is a directory.
+        /// The typed name, with the entry's own name if that is a directory.
         to: Vec<u8>,
     },
     /// The entry stays, because its new name is taken.
     Stays {
-        /// As above.
+        /// The typed name, with the entry's own name if that is a directory.
         to: Vec<u8>,
     },
     /// The entry was removed, or would be.
     Removed {
-        /// Beneath the operand.
+        /// The path beneath the operand.
         path: RelPath,
     },
     /// The hash of a file.
     Hash {
-        /// Beneath the operand.
+        /// The path beneath the operand.
         path: RelPath,
-        /// At most [`MAX_HASH_BYTES`].
+        /// The hash, at most [`MAX_HASH_BYTES`].
         hash: Vec<u8>,
-        /// Bytes that were hashed.
+        /// The number of hashed bytes.
         size: u64,
-        /// When its content last changed.
+        /// Time of the last change of its content.
         modified: Moment,
     },
-    /// The finding about a file that was named.
+    /// The finding about a named file.
     Found {
         /// The number of the file.
         number: u64,
-        /// See there.
+        /// The finding.
         found: FileFound,
     },
-    /// The bytes read of files that were named.
+    /// The progress on named files.
     Hashed {
-        /// Since the beginning.
+        /// The bytes read since the beginning.
         bytes: u64,
     },
-    /// The leftovers of a dead copy. They are gone, if that was asked for.
+    /// The leftovers of a dead copy. They were removed, if that was asked for.
     Left {
-        /// Beneath the operand.
+        /// The path beneath the operand.
         path: RelPath,
         /// The size.
         bytes: u64,
     },
-    /// The file that was sent is this; or the stream that was taken is, and has its name.
+    /// The sent file is this; or the received stream is this, and has its name.
     Whole(Whole),
-    /// Something could not be done.
+    /// An act failed.
     Failed {
-        /// True if it concerns what was asked for itself, not something beneath it.
+        /// True if it concerns the requested entry itself, not something beneath it.
         is_operand: bool,
-        /// One line that names it.
+        /// A line that names the failure.
         why: String,
     },
+    /// The space of the file system on which the operand lies.
+    Space(Space),
+}
+
+/// The space of a file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    /// All bytes.
+    pub bytes: u64,
+    /// Bytes in which nothing stands.
+    pub free_bytes: u64,
+    /// The part of these that the user may fill.
+    pub available_bytes: u64,
+    /// All inodes; 0: the file system makes them as they are needed.
+    pub inodes: u64,
+    /// Inodes that the user may make.
+    pub free_inodes: u64,
 }
 
 /// The facts that a file system knows of an entry.
@@ -278,11 +298,11 @@ pub enum Told {
 pub struct Facts {
     /// The kind of the entry.
     pub kind: Kind,
-    /// Where a link points.
+    /// The target of a link.
     pub target: Vec<u8>,
     /// Permission bits, at most 0o7777.
     pub mode: u16,
-    /// Names of this inode.
+    /// The number of names of this inode.
     pub links: u64,
     /// Owner, by number and, if it has one, by name.
     pub uid: u32,
@@ -296,21 +316,21 @@ pub struct Facts {
     pub size: u64,
     /// Blocks of 512 bytes.
     pub blocks: u64,
-    /// The size of reads and writes that suits its file system.
+    /// The block size for reads and writes that suits its file system.
     pub io_block: u32,
-    /// Device of its file system.
+    /// The device of its file system.
     pub device: (u32, u32),
     /// The device that a device file stands for.
     pub special: (u32, u32),
     /// Inode.
     pub inode: u64,
-    /// Last read.
+    /// Time of the last read.
     pub accessed: Moment,
-    /// Content last changed.
+    /// Time of the last change of content.
     pub modified: Moment,
-    /// Last change of any kind.
+    /// Time of the last change of any kind.
     pub changed: Moment,
-    /// When it was made, if the file system keeps it.
+    /// Time when it was made, if the file system keeps it.
     pub born: Option<Moment>,
 }
 
@@ -328,7 +348,7 @@ pub enum Kind {
     Unknown,
 }
 
-/// A moment as file systems keep it.
+/// A point in time as file systems keep it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     /// Seconds since 1970, negative before.
@@ -338,7 +358,7 @@ pub struct Moment {
 }
 
 impl Told {
-    /// The memory that it takes.
+    /// The memory of the line.
     pub fn weight_bytes(&self) -> usize {
         size_of::<Told>()
             + match self {
@@ -354,7 +374,7 @@ impl Told {
                 }
                 Told::Failed { why, .. } => why.len(),
                 Told::Found { found, .. } => found.weight_bytes(),
-                Told::Unsorted | Told::Whole(_) | Told::Hashed { .. } => 0,
+                Told::Unsorted | Told::Whole(_) | Told::Hashed { .. } | Told::Space(_) => 0,
             }
     }
 
@@ -369,14 +389,14 @@ impl Told {
             Told::Failed { why, .. } => why.len() <= MAX_TEXT_BYTES,
             Told::Hash { hash, .. } => hash.len() <= MAX_HASH_BYTES,
             Told::Found { found, .. } => found.is_within_limits(),
-            Told::Left { .. } | Told::Whole(_) | Told::Hashed { .. } => true,
+            Told::Left { .. } | Told::Whole(_) | Told::Hashed { .. } | Told::Space(_) => true,
             Told::In { .. } | Told::Unsorted | Told::Entry { .. } | Told::Usage { .. } | Told::Removed { .. } => true,
         }
     }
 }
 
 impl PlaceWord {
-    /// Bytes that it owns.
+    /// The own memory of the word.
     pub fn weight_bytes(&self) -> usize {
         match self {
             PlaceWord::Told(lines) => lines.iter().map(Told::weight_bytes).sum(),
@@ -413,7 +433,7 @@ mod tests {
     #[test]
     fn an_answer_names_nothing_outside_of_what_was_asked_about() {
         let entry = |path: &str| {
-            // As a peer may write it: the path of an honest one cannot be wrong.
+            // A path as a peer may write it: the path of an honest one cannot be wrong.
             let mut bytes = Vec::new();
             let path = RelPath::new(path.replace('.', "x").into_bytes()).unwrap();
             codec::encode(&Control::Place(PlaceWord::Told(vec![Told::Entry { path, facts: None }])), &mut bytes)

@@ -1,4 +1,4 @@
-//! What both ends of a probe have seen.
+//! The observations of both ends of a probe.
 
 use alloc::vec::Vec;
 
@@ -27,14 +27,14 @@ pub struct ProbeSent {
 /// The receiving side's view of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeArrived {
-    /// Where its lanes' time went.
+    /// The time of its lanes, by cause.
     pub time: LaneTime,
     /// Payload bytes.
     pub arrived_bytes: u64,
-    /// From the first of them to the last.
+    /// Time from the first of them to the last.
     pub elapsed_us: u64,
-    /// Their rate in the second half of the time: without the ramp.
+    /// The rate in the second half of the time: without the ramp.
     pub steady_bytes_per_s: u64,
-    /// A bit for each mark that arrived; 0: nobody saw any.
+    /// A bit for each mark that arrived; 0: none was seen.
     pub marks_seen: u64,
 }

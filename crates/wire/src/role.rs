@@ -1,4 +1,4 @@
-//! What an agent is asked to be.
+//! The roles of an agent.
 
 use alloc::vec::Vec;
 
@@ -34,9 +34,9 @@ pub enum Role {
         #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
         sources: Vec<Vec<u8>>,
     },
-    /// Measures the path: receives from the initiator, then sends to it. What travels is thrown away.
+    /// Measures the path: receives from the initiator, then sends to it. The data is thrown away.
     Probe {
-        /// Each way, in milliseconds; 1 to [`MAX_PROBE_MS`].
+        /// The time each way, in milliseconds; 1 to [`MAX_PROBE_MS`].
         time_ms: u32,
     },
     /// Answers a question about its trees. It has no lanes.
@@ -47,7 +47,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// How many paths it names, if all else is within its limits.
+    /// The number of paths in the role, if all else is within its limits.
     pub(crate) fn paths(&self) -> Result<usize, CodecFault> {
         Ok(match self {
             Role::Sender { sources } | Role::SourceMover { sources } => sources.len(),

@@ -1,29 +1,29 @@
-//! What a job asks of a network that others use, too.
+//! The request of a job to a network that others use, too.
 
 use serde::{Deserialize, Serialize};
 
-/// The request of a job to a network that others use, too. Whoever sends decides whether it is allowed.
+/// The request of a job to a network that others use, too. The sender decides whether it is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// The class of its data connections.
     pub class: AskedClass,
     /// With this rate or more nothing needs to be asked for.
     pub floor_bytes_per_s: Option<u64>,
-    /// The job shall be done in so long. It is a span, because the clocks of two hosts differ.
+    /// The time left for the job. It is a span, because the clocks of two hosts differ.
     pub time_left_ms: Option<u64>,
 }
 
-/// The class that is asked for.
+/// The requested class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AskedClass {
     /// A fair share.
     #[default]
     Normal,
-    /// Only what nobody else wants.
+    /// Only capacity that nobody else wants.
     Background,
     /// Before others.
     Priority,
-    /// Before others while they take the path away.
+    /// Precedence over others, while they take the path away.
     Auto,
 }
 
@@ -32,7 +32,7 @@ pub enum AskedClass {
 pub struct PathService {
     /// The mark that most lanes had at the end.
     pub mark: u8,
-    /// Bytes that went with another mark than 0, those sent again too.
+    /// Bytes sent with another mark than 0, with those sent again.
     pub marked_bytes: u64,
     /// The number of times that the class was raised.
     pub raises: u32,
@@ -45,7 +45,7 @@ pub struct PathService {
 /// The effect of a mark on a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MarkEffect {
-    /// The effect is not known: there was no marked and unmarked traffic side by side.
+    /// The effect is not known: no marked and unmarked traffic ran side by side.
     #[default]
     Unknown,
     /// Marked packets go before others.
@@ -64,17 +64,17 @@ pub enum MarkEffect {
 /// One mark, at both ends of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
-    /// As it was sent.
+    /// The mark as sent.
     pub sent: u8,
-    /// As it arrived.
+    /// The mark as it arrived.
     pub arrived: u8,
 }
 
 impl PathService {
-    /// With the marks that the receiver saw, a bit for each.
+    /// Adds the marks that the receiver saw, a bit for each.
     #[must_use]
     pub fn with_seen(self, seen: u64) -> Self {
-        // Who gave the class back at the end had marked as expedited.
+        // A path that released the class before the end had marked as expedited.
         let sent = if self.mark == 0 { EXPEDITED } else { self.mark };
         if self.marked_bytes == 0 || seen == 0 || sent >= CODE_POINTS {
             return self;
@@ -84,7 +84,7 @@ impl PathService {
         Self { arrives: Some(Arrival { sent, arrived }), ..self }
     }
 
-    /// Whether an honest sender could have said it.
+    /// Whether an honest sender could have sent it.
     #[must_use]
     pub fn is_within_limits(&self) -> bool {
         let marks = self.arrives.map_or([0; 2], |arrival| [arrival.sent, arrival.arrived]);

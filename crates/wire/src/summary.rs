@@ -1,4 +1,4 @@
-//! What each end of a session found out about its host and the path: for choices while it runs, and for the report.
+//! Findings of each end of a session about its host and the path: for choices while it runs, and for the report.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::limits::{
 };
 pub use crate::service::{Arrival, MarkEffect, PathService};
 
-/// The limits of one connection at a host (tcp(7), socket(7)). 0 and empty: it does not tell.
+/// The limits of one connection at a host (tcp(7), socket(7)). 0 and empty: unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostLimits {
     /// `net.core.rmem_max`
@@ -31,7 +31,7 @@ pub struct HostLimits {
 }
 
 impl HostLimits {
-    /// Whether an honest host could have said it.
+    /// Whether an honest host could have sent it.
     pub fn is_within_limits(&self) -> bool {
         self.congestion_control.len() <= MAX_TEXT_BYTES
             && self.allowed_congestion_controls.iter().all(|name| name.len() <= MAX_TEXT_BYTES)
@@ -43,7 +43,7 @@ impl HostLimits {
 pub struct KnownPath {
     /// Smallest round-trip time.
     pub rtt_min_us: u32,
-    /// The rate that it could carry.
+    /// The rate that the path could carry.
     pub capacity_bytes_per_s: u64,
     /// Lanes that were of use.
     pub lanes: u16,
@@ -54,14 +54,14 @@ pub struct KnownPath {
 }
 
 impl KnownPath {
-    /// Whether an honest peer could have said it.
+    /// Whether an honest peer could have sent it.
     pub fn is_within_limits(&self) -> bool {
         is_congestion_control(&self.congestion_control) && self.lanes <= MAX_LANES
     }
 }
 
-/// Whether this may be the name of a congestion control. Such a name is kept in files of one line for each entry, so nothing that parts
-/// words or lines may be in it; the kernel's own names and those of its modules all fit.
+/// Whether this may be the name of a congestion control. Names are kept in files of one line for each entry, so they
+/// must hold no separator.
 pub fn is_congestion_control(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
     (1..=MAX_CONGESTION_CONTROL_BYTES).contains(&name.len()) && name.bytes().all(fits)
@@ -76,20 +76,22 @@ pub struct PathSummary {
     pub queueing_us: u32,
     /// Bytes sent again of a million bytes sent.
     pub resent_ppm: u32,
-    /// The rate that the path can carry, as far as it was seen.
+    /// The rate that the path can carry, as far as seen.
     pub capacity_bytes_per_s: u64,
-    /// Most bytes that one lane may have under way: send buffer or receive window, whichever is less.
+    /// The most bytes that one lane may have under way: send buffer or receive window, whichever is less.
     pub window_bytes: u64,
     /// Lanes that carried data at the end.
     pub lanes: u16,
     /// Congestion control of the lanes at the end.
     pub congestion_control: String,
-    /// Standard deviation of the rate over whole seconds after the ramp, as a share of the mean in parts per thousand; 0 when there
+    /// Standard deviation of the rate over whole seconds after the ramp, in parts per thousand of the mean; 0 if there
     /// were fewer than three.
     pub rate_variation_permille: u32,
     /// The causes that held the lanes while they waited for the network.
     pub time: PathTime,
-    /// The findings for the next job on this path, when they would not be a guess.
+    /// The times in which nothing came through.
+    pub outages: Outages,
+    /// The findings for the next job on this path, unless they would be a guess.
     pub known: Option<KnownPath>,
     /// The request of its lanes to the network.
     pub service: PathService,
@@ -117,18 +119,18 @@ pub struct OnePath {
     pub subflows: Vec<Subflow>,
 }
 
-/// The bytes that the lanes of a path carry between two addresses, over MPTCP. The subflows of all its lanes together.
+/// The bytes that the lanes of a path carry between two addresses over MPTCP: the subflows of all its lanes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subflow {
-    /// At the sender.
+    /// The address at the sender.
     pub local: Address,
-    /// At the receiver.
+    /// The address at the receiver.
     pub remote: Address,
-    /// Acknowledged, within the last second or so; in a summary, over all the time.
+    /// The rate of acknowledged bytes within the last second or so; in a summary, over all the time.
     pub rate_bytes_per_s: u64,
     /// Bytes acknowledged so far.
     pub delivered_bytes: u64,
-    /// Smoothed round-trip time, of the slowest.
+    /// Smoothed round-trip time of the slowest.
     pub rtt_us: u32,
     /// Bytes sent again of a million bytes sent.
     pub resent_ppm: u32,
@@ -146,12 +148,12 @@ pub enum PathState {
     Lost,
 }
 
-/// The path within the last second or so, for whoever watches. Rates are of all lanes together.
+/// The path within the last second or so, for observers. Rates are of all lanes together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathNow {
     /// The path's number in the session.
     pub path: u16,
-    /// Acknowledged.
+    /// The rate of acknowledged bytes.
     pub rate_bytes_per_s: u64,
     /// Smoothed round-trip time.
     pub rtt_us: u32,
@@ -161,7 +163,7 @@ pub struct PathNow {
     pub resent_ppm: u32,
     /// Lanes that carry data.
     pub lanes: u16,
-    /// Bound that we set ourselves, so that no queue grows.
+    /// A bound that we set ourselves, so that no queue grows.
     pub pacing_bytes_per_s: Option<u64>,
     /// The cause that holds the lanes.
     pub held_by: HeldBy,
@@ -169,7 +171,7 @@ pub struct PathNow {
     pub mark: u8,
     /// The number of lanes that have a mark other than 0.
     pub marked_lanes: u16,
-    /// As in [`OnePath`].
+    /// See [`OnePath`].
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SUBFLOWS>")]
     pub subflows: Vec<Subflow>,
 }
@@ -187,13 +189,22 @@ pub enum HeldBy {
     SendBuffer,
     Loss,
     Jitter,
-    /// The lanes are not given more.
+    /// The lanes get no more data.
     Source,
-    /// The rate limit that was asked for.
+    /// The requested rate limit.
     RateLimit,
 }
 
-/// Lane time in which the network was waited for, by cause, in microseconds over all lanes.
+/// Times in which the network passed nothing, although there was something to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outages {
+    /// How many there were.
+    pub count: u32,
+    /// How long they took together.
+    pub us: u64,
+}
+
+/// Lane time spent waiting for the network, by cause, in microseconds over all lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathTime {
     /// Growing to the speed of the path.
@@ -208,14 +219,16 @@ pub struct PathTime {
     pub send_buffer_us: u64,
     /// Packets were lost though no queue stood.
     pub loss_us: u64,
-    /// Packets overtook each other, and were taken for lost.
+    /// Packets overtook each other, and counted as lost.
     pub jitter_us: u64,
+    /// Nothing came through at all.
+    pub outage_us: u64,
     /// None of these: nothing under way could have gone faster.
     pub latency_us: u64,
 }
 
-/// The end of a lane's claim: what it brings of a chunk does not count, because another lane began the chunk after it,
-/// and died before the end.
+/// The end of a lane's claim: its data of a chunk does not count, because another lane began the chunk after it and
+/// died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Void {
     /// Manifest index.
@@ -244,38 +257,38 @@ pub struct LaneTime {
 /// The receiver's last word.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiverSummary {
-    /// Where its lanes' time went.
+    /// The time of its lanes, by cause.
     pub time: LaneTime,
     /// Payload bytes that arrived, also those that did not verify.
     pub arrived_bytes: u64,
-    /// Bytes that were read back from the medium, repetitions counted.
+    /// Bytes read back from the medium, with repetitions.
     pub reread_bytes: u64,
-    /// Chunks that did not stand at the target as they were verified, and that were asked for again.
+    /// Chunks that did not stand at the target as verified, and were asked for again.
     pub repaired_chunks: u64,
     /// Bytes that earlier runs left, and that were read and found right.
     pub read_again_bytes: u64,
-    /// Bytes that earlier runs left, and that count as their journals say.
+    /// Bytes that earlier runs left, and that count by their journals.
     pub trusted_bytes: u64,
-    /// A bit for each mark that arrived; 0: nobody saw any.
+    /// A bit for each mark that arrived; 0: none was seen.
     pub marks_seen: u64,
 }
 
 /// The sender's last word.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderSummary {
-    /// Where its lanes' time went.
+    /// The time of its lanes, by cause.
     pub time: LaneTime,
-    /// The path as it saw it; of several paths, all together.
+    /// The path of the sender; of several paths, all together.
     pub path: PathSummary,
-    /// Each of them; none when no lane ran over TCP.
+    /// The paths, one by one; none if no lane ran over TCP.
     #[serde(deserialize_with = "bounded::at_most::<_, _, { MAX_PATHS as usize }>")]
     pub paths: Vec<OnePath>,
-    /// Source files and links that it removed, because that was asked for.
+    /// Source files and links that it removed, if asked for.
     pub removed: u64,
 }
 
 impl SenderSummary {
-    /// Whether an honest sender could have said it.
+    /// Whether an honest sender could have sent it.
     pub fn is_within_limits(&self) -> bool {
         self.path.is_within_limits() && self.paths.iter().all(OnePath::is_within_limits)
     }
@@ -288,7 +301,7 @@ impl OnePath {
 }
 
 impl PathSummary {
-    /// Whether an honest sender could have said it.
+    /// Whether an honest sender could have sent it.
     pub fn is_within_limits(&self) -> bool {
         self.congestion_control.len() <= MAX_TEXT_BYTES
             && self.known.as_ref().is_none_or(KnownPath::is_within_limits)
@@ -297,7 +310,7 @@ impl PathSummary {
 }
 
 impl PathTime {
-    /// Both together.
+    /// The sum of both.
     pub fn plus(&self, other: &Self) -> Self {
         let sum = |of: fn(&Self) -> u64| of(self).saturating_add(of(other));
         Self {
@@ -308,16 +321,19 @@ impl PathTime {
             send_buffer_us: sum(|time| time.send_buffer_us),
             loss_us: sum(|time| time.loss_us),
             jitter_us: sum(|time| time.jitter_us),
+            outage_us: sum(|time| time.outage_us),
             latency_us: sum(|time| time.latency_us),
         }
     }
 
-    /// All of it.
+    /// The sum of all causes.
     pub fn total_us(&self) -> u64 {
         let PathTime { ramp_us, capacity_us, contention_us, receive_window_us, send_buffer_us, .. } = self;
-        let PathTime { loss_us, jitter_us, latency_us, .. } = self;
-        [ramp_us, capacity_us, contention_us, receive_window_us, send_buffer_us, loss_us, jitter_us, latency_us]
+        let PathTime { loss_us, jitter_us, outage_us, latency_us, .. } = self;
+        let of_windows = [ramp_us, capacity_us, contention_us, receive_window_us, send_buffer_us];
+        of_windows
             .into_iter()
+            .chain([loss_us, jitter_us, outage_us, latency_us])
             .fold(0, |total, us| total.saturating_add(*us))
     }
 }

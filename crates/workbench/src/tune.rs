@@ -1,4 +1,4 @@
-//! What this host should be set to: joins what the host tells (`net`, `store`) and what follows from it (`engine`).
+//! Tells what to set on this host: joins the facts of the host (`net`, `store`) and what follows from them (`engine`).
 //!
 //! `look` -> facts -> `advise` -> findings -> `apply` (all or nothing, remembered) -> `revert`.
 
@@ -36,12 +36,12 @@ pub fn look(roots: &Roots, disk: Option<&Path>) -> Result<Host, Error> {
     })
 }
 
-/// Routes are asked of the kernel, which tells of this host only.
+/// Whether the roots are this host's: the kernel tells routes of no other.
 fn is_this_host(roots: &Roots) -> bool {
     *roots == Roots::default()
 }
 
-/// A kernel that does not tell its routes has no advice about them.
+/// The uplinks; none if the kernel does not tell its routes, and then there is no advice about them.
 fn uplinks_of(roots: &Roots) -> Vec<Uplink> {
     let found = if is_this_host(roots) { uplinks::uplinks(roots).unwrap_or_default() } else { Vec::new() };
     found.into_iter().map(uplink).collect()
@@ -102,7 +102,7 @@ pub fn fastest(host: &Host) -> Option<(&str, u64)> {
     told.max_by_key(|(_, speed)| *speed)
 }
 
-/// Sets what is advised and can be set from here, now and for each start. All of it or nothing.
+/// Sets what is advised and can be set from here, now and for each start. All or nothing.
 pub fn apply(roots: &Roots, advice: &Advice) -> Result<Vec<Step>, Error> {
     let here = advice.changes().filter(|(finding, _)| finding.remedy == Remedy::Sysctl { here: true });
     let changes: Vec<Change> =
@@ -110,7 +110,7 @@ pub fn apply(roots: &Roots, advice: &Advice) -> Result<Vec<Step>, Error> {
     kept::apply(roots, &changes).map_err(told)
 }
 
-/// Puts back what was before [`apply`]. All of it or nothing.
+/// Puts back the state before [`apply`]. All or nothing.
 pub fn revert(roots: &Roots) -> Result<Vec<Step>, Error> {
     kept::revert(roots).map_err(told)
 }

@@ -1,7 +1,7 @@
 //! Two engines side by side: the differences of their links, lab by lab.
 //!
-//! Both have measured the same labs with the same probes, so a difference is one of the engines, unless the machine was
-//! busy. A busy machine makes a lab miss its own values, and that engine reports it.
+//! Both measured the same labs with the same probes, so a difference is one of the engines. A busy machine makes a lab
+//! miss its own values, which that engine reports.
 
 use std::fmt::Write as _;
 
@@ -24,7 +24,7 @@ pub struct Comparison {
 struct ComparedLab {
     /// Which engines.
     compared: [String; 2],
-    /// As in [`GridCell`].
+    /// See [`GridCell`].
     asked: Vec<String>,
     /// Both engines met their own values, and their difference is within the allowance.
     holds: bool,
@@ -38,13 +38,12 @@ struct ComparedRow {
     figure: Figure,
     one: f64,
     other: f64,
-    /// The allowed difference.
     allowed: f64,
     holds: bool,
 }
 
 impl Comparison {
-    /// Lab by lab, in their order.
+    /// Compares lab by lab, in their order.
     pub fn of(one: &Grid, other: &Grid) -> Comparison {
         let engines = [one.engine.clone(), other.engine.clone()];
         let labs = one.cells.iter().zip(&other.cells);

@@ -1,7 +1,7 @@
-//! Calibrates labs one after the other: a table of rate x delay x loss. A lab that misses its values is measured again.
+//! Calibrates labs one after the other: a table of rate x delay x loss.
 //!
-//! A repeated lab keeps its seed. A loss that is off by chance is off again, so only errors of a busy machine can go
-//! away.
+//! A lab that misses its values is measured again with the same seed: a loss that is off by chance is off again, so a
+//! repetition only removes errors of a busy machine.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +14,9 @@ use crate::request::{CalibrateJob, LabJob};
 /// The results of all labs with one engine.
 #[derive(Debug)]
 pub struct Grid {
-    /// The engine.
+    /// The engine of these labs.
     pub engine: String,
-    /// In the order of the labs.
+    /// The cells in the order of the labs.
     pub cells: Vec<GridCell>,
     /// True if the user ended it before the last lab.
     pub interrupted: bool,
@@ -25,7 +25,7 @@ pub struct Grid {
 /// The last measurement of one lab.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct GridCell {
-    /// The engine.
+    /// The engine of this lab.
     pub engine: String,
     /// Bits per second, round trip and loss, as asked for.
     pub asked: Vec<String>,
@@ -33,14 +33,14 @@ pub struct GridCell {
     pub measured: u32,
     /// Whether the measured values are those asked for.
     pub holds: bool,
-    /// What was found.
+    /// The result.
     #[serde(flatten)]
     pub table: Table,
 }
 
 impl Grid {
-    /// Measures all labs of the job by `measure`. A lab that misses its values is measured again, at most
-    /// [`CalibrateJob::tries`] times in all. After an interruption, errors of `measure` only mean that it was cut off.
+    /// Measures all labs of the job by `measure`, a lab that misses its values at most [`CalibrateJob::tries`] times.
+    /// After an interruption, errors of `measure` only mean that it was cut off.
     pub fn run<E>(
         engine: &str,
         job: &CalibrateJob,
@@ -75,7 +75,7 @@ impl Grid {
         Ok(grid)
     }
 
-    /// From the lines that [`Grid::json`] made.
+    /// Reads the lines that [`Grid::json`] made.
     pub fn from_json(engine: &str, lines: &str, interrupted: bool) -> Result<Grid, serde_json::Error> {
         let cells = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         Ok(Grid { engine: engine.to_owned(), cells, interrupted })
@@ -132,7 +132,6 @@ impl Grid {
     }
 }
 
-/// The cells of a table: one line for each lab, one column for each figure.
 pub(super) fn head() -> String {
     let words: Vec<&str> = Figure::ALL.iter().map(|figure| figure.word()).collect();
     format!("| asked | {} | |\n|---|{}---|\n", words.join(" | "), "---|".repeat(words.len()))

@@ -1,9 +1,8 @@
 //! The lab measures itself: for each link the values asked for, the values measured, and their difference.
 //!
-//! Our own probes run between the hosts, over each direction of each link, one after the other; of a segment, between
-//! its first two hosts. Single datagrams give the delay, a stream at half the rate gives the loss, a flood gives rate
-//! and queue, and several floods at once give fairness. Both ends read one clock, so delays are one-way. `table` judges
-//! the differences, `grid` measures many links, `compare` compares two engines.
+//! Probes run over each direction of each link, one after the other; of a segment, between its first two hosts. Single
+//! datagrams give the delay, a stream at half the rate gives the loss, a flood gives rate and queue, and several floods
+//! at once give fairness. Both ends read one clock, so delays are one-way.
 
 mod compare;
 mod grid;
@@ -46,8 +45,8 @@ impl Effort {
     /// A guest whose clock stands still while it computes.
     pub const VIRTUAL: Effort =
         Effort { most_packets: limits::MAX_PROBES_IN_VIRTUAL_TIME, flood: 2.0, delay_quantile: 0.5 };
-    /// A guest in real time. Its timers wait until the host lets the guest run, which is no delay of the link. So the
-    /// delay is that of the quickest tenth of the packets.
+    /// A guest in real time. Its timers wait until the host lets the guest run, which is no delay of the link: the
+    /// quickest tenth of the packets gives the delay.
     pub const UML: Effort = Effort { most_packets: limits::MAX_PROBES_IN_GUEST, flood: 1.2, delay_quantile: 0.1 };
 }
 
@@ -84,7 +83,6 @@ pub fn run(
     Ok(table)
 }
 
-/// A link or a segment, as its ends see it.
 struct Medium {
     directions: [DirectionSpec; 2],
     rtt: Time,
@@ -126,19 +124,17 @@ struct Direction<'a> {
     interrupted: &'a Arc<AtomicBool>,
 }
 
-/// The arrivals of a stream of probes.
 #[derive(Clone, Debug, Default)]
 struct Heard {
     sent: u64,
     received: u64,
     payload_bytes: usize,
-    /// One way, in the order of arrival; at most [`limits::MAX_PROBES_KEPT`].
+    /// The one-way delays, in order of arrival; at most [`limits::MAX_PROBES_KEPT`].
     delays: Vec<Duration>,
     /// From a quarter of the stream's time to its end: the time between the arrivals, and the packets in between.
     steady: (Duration, u64),
 }
 
-/// How probes are sent.
 #[derive(Clone, Copy)]
 struct Stream {
     rate: Option<Rate>,
@@ -148,8 +144,8 @@ struct Stream {
     payload_bytes: usize,
     /// Datagrams of one send.
     at_once: usize,
-    /// Gaps of random length with the same mean. Equal streams would otherwise stay in step, and one of them would
-    /// always find the queue full.
+    /// Gaps get a random length with the same mean. Equal streams would otherwise stay in step, and one would always
+    /// find the queue full.
     random: Option<u64>,
 }
 
@@ -230,7 +226,6 @@ impl Direction<'_> {
         (self.fill_time(rate, queue_bytes) * 2).clamp(SHORTEST_FLOOD, LONGEST_FLOOD).min(self.longest(rate))
     }
 
-    /// The time of the highest allowed number of packets.
     fn longest(&self, rate: Rate) -> Duration {
         rate.time_of(u64::from(self.mtu)).div_f64(self.effort.flood).mul_f64(self.effort.most_packets as f64)
     }
@@ -248,8 +243,8 @@ impl Direction<'_> {
         Stream { rate, gap: Duration::ZERO, time, payload_bytes, at_once, random: None }
     }
 
-    /// R. Jain's fairness index of several floods on the link; 1 when all get the same. Left out if the floods would
-    /// not fill the queue: then they share nothing.
+    /// R. Jain's fairness index of several floods; 1 when all get the same. `None` if the floods would not fill the
+    /// queue: then they share nothing.
     fn fairness(
         &self,
         rate: Rate,
@@ -285,7 +280,6 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// Sends a stream, and waits until no more packets arrive.
     fn probe(&self, stream: &Stream, latest: Duration) -> io::Result<Heard> {
         let socket = self.hosts.enter(&self.receiver, || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
         // The kernel grants at most rmem_max. Root could force more, which a host of a lab must not do.
@@ -396,8 +390,8 @@ fn listen(socket: &UdpSocket, stream: &Stream, clock: Instant, done: &AtomicBool
     Ok(heard)
 }
 
-/// The delay behind a full queue. Most packets in the second half of a flood have it; the slowest few were delayed by
-/// the machine.
+/// The delay behind a full queue: most packets in the second half of a flood have it. The machine delayed the slowest
+/// few.
 fn full_queue(delays: &[Duration]) -> Duration {
     quantile(&delays[delays.len() / 2..], WAITED)
 }
@@ -417,7 +411,6 @@ fn expected_loss(spec: &DirectionSpec) -> f64 {
 
 /// The promised accuracy of the lab.
 const DELAY_TOLERANCE: Duration = Duration::from_micros(200);
-/// The promised accuracy of the lab.
 const RATE_TOLERANCE: f64 = 0.01;
 const QUEUE_TOLERANCE: f64 = 0.05;
 /// A flood shows the length of a queue if it lasts this many times the filling time of the queue. Then at least a fifth
@@ -438,8 +431,8 @@ const FAIR_TIME: Duration = Duration::from_millis(1500);
 const SINGLE_GAP: Duration = Duration::from_millis(5);
 const SINGLE_TIME: Duration = Duration::from_millis(1000);
 const LOSS_PAYLOAD_BYTES: usize = 200;
-/// A sender that a busy machine held up sends at most so many missed packets at once; the others are left out. More
-/// would overflow the queue and look like losses on the link.
+/// A sender that was held up sends at most so many missed packets at once. More would overflow the queue and look like
+/// losses on the link.
 const MOST_CAUGHT_UP: u32 = 16;
 const LEAST_LOSS_GAP: Duration = Duration::from_micros(20);
 const LONGEST_LOSS_TIME: Duration = Duration::from_secs(10);

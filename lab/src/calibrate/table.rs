@@ -11,7 +11,7 @@ use crate::units::{Rate, Size, Time};
 /// The result of one lab.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Table {
-    /// Direction by direction.
+    /// The rows, direction by direction.
     pub rows: Vec<Row>,
     /// The reason why the result is invalid.
     pub fault: Option<String>,
@@ -22,11 +22,11 @@ pub struct Table {
 pub struct Row {
     /// The link, and its hosts in the direction of the packets.
     pub link: String,
-    /// What was measured.
+    /// The measured figure.
     pub figure: Figure,
     /// The value of the topology.
     pub asked: f64,
-    /// As it is.
+    /// The measured value.
     pub measured: f64,
     /// The allowed difference.
     pub allowed: f64,
@@ -36,11 +36,11 @@ pub struct Row {
     pub packets: u64,
 }
 
-/// What is measured.
+/// The measured quantities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
-    /// One-way delay of single packets, with the time for sending them; the median in seconds (with the engine uml see
+    /// One-way delay of single packets, with the time for sending them: the median in seconds (for the engine uml see
     /// [`super::Effort::UML`]).
     Delay,
     /// Rate of a flood on the wire, in bits per second.
@@ -61,18 +61,15 @@ impl Row {
         Row { link: link.to_owned(), figure, asked, measured, allowed, holds, packets: sent }
     }
 
-    /// In its unit.
     pub(super) fn show(&self, value: f64) -> String {
         self.figure.show(value)
     }
 
-    /// The difference, in words.
     pub(super) fn off(&self) -> String {
         self.figure.off([self.asked, self.measured, self.allowed], &format!(" of {} packets", self.packets))
     }
 
-    /// The interval of true shares for a measured loss, by E. B. Wilson (1927). The share asked for must lie in it to
-    /// be within [`LOSS_SIGMAS`]. None for other figures.
+    /// The interval of true shares for a measured loss, by E. B. Wilson (1927). The share asked for must lie in it.
     pub(super) fn interval(&self) -> Option<[f64; 2]> {
         if self.figure != Figure::Loss || self.packets == 0 {
             return None;
@@ -97,10 +94,10 @@ impl Row {
 }
 
 impl Figure {
-    /// As columns stand.
+    /// All figures, in the order of the columns.
     pub const ALL: [Figure; 5] = [Figure::Delay, Figure::Rate, Figure::Loss, Figure::Queue, Figure::Fairness];
 
-    /// In tables.
+    /// The word in tables.
     pub fn word(self) -> &'static str {
         match self {
             Figure::Delay => "delay",

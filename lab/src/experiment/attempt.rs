@@ -26,7 +26,6 @@ use super::template::Scope;
 use super::testbed::Testbed;
 use crate::limits;
 
-/// The inputs of one measurement.
 pub(super) struct Attempt<'a> {
     pub(super) spec: &'a ExperimentSpec,
     pub(super) rivals: &'a Rivals,
@@ -38,7 +37,7 @@ pub(super) struct Attempt<'a> {
     pub(super) data: &'a DataSet,
     pub(super) testbed: &'a dyn Testbed,
     pub(super) identity: &'a Identity,
-    /// Made for this measurement, removed after it.
+    /// The directory of this measurement, removed after it.
     pub(super) work: PathBuf,
 }
 
@@ -199,7 +198,7 @@ impl Attempt<'_> {
         Ok(end)
     }
 
-    /// Others have the network for themselves.
+    /// Gives the network to the traffic of others for a while.
     fn lead(&self, cancelled: &dyn Fn() -> bool) -> Result<(), Trouble> {
         let until = Instant::now() + self.spec.lead.0;
         loop {
@@ -218,7 +217,6 @@ impl Attempt<'_> {
         Trouble::Failed(format!("{} could not be run: {error}", self.tool.label()))
     }
 
-    /// The values of the placeholders in adapter and server.
     fn scope(&self, server_host: &str) -> Result<Scope, String> {
         let mut scope = self.point.scope();
         let text = |path: &Path| path.display().to_string();
@@ -296,7 +294,6 @@ impl Attempt<'_> {
         Ok(command)
     }
 
-    /// Words before the commands of tool and server.
     fn wrap(&self) -> Vec<String> {
         [&self.identity.wrap[..], &self.tool.wrap].concat()
     }

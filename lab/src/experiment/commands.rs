@@ -12,7 +12,7 @@ use super::template::Scope;
 use super::testbed::Testbed;
 use crate::{limits, programs};
 
-/// A command line behind a wrapper's words. Programs get their full paths, because sshd insists on its own.
+/// Programs get their full paths, because sshd insists on its own.
 pub(super) fn command_line(words: &[String], wrap: &[String], rivals: &Rivals) -> Result<Command, String> {
     let found = |name: &String| rivals.program(name).ok_or_else(|| format!("{name} is not installed"));
     let (program, rest) = words.split_first().ok_or("its command line is empty")?;
@@ -26,14 +26,13 @@ pub(super) fn command_line(words: &[String], wrap: &[String], rivals: &Rivals) -
         None => Command::new(program),
     };
     command.args(rest);
-    // For scripts, and for tools that call others.
+    // Scripts, and tools that call others, need it.
     if let Ok(path) = std::env::join_paths(programs::directories()) {
         command.env("PATH", path);
     }
     Ok(command)
 }
 
-/// Writes texts with placeholders.
 pub(super) fn write_files(files: &[FileSpec], scope: &Scope) -> io::Result<()> {
     for spec in files {
         let path = scope.fill(&spec.path).map_err(io::Error::other)?;
@@ -43,7 +42,7 @@ pub(super) fn write_files(files: &[FileSpec], scope: &Scope) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs a short command to its end. The error has the reason, and the end of the output.
+/// Runs a short command to its end. The error has the reason and the end of the output.
 pub(super) fn run_setup(testbed: &dyn Testbed, host: &str, command: Command, log: &Path) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let run = spawn_logged(testbed, host, command, log);

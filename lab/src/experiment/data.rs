@@ -11,19 +11,18 @@ use super::spec::DataSpec;
 use crate::units::Size;
 use crate::{limits, uml};
 
-/// A data set on disk.
 #[derive(Clone, Debug)]
 pub(super) struct DataSet {
     /// The directory has no other entries.
     pub(super) dir: PathBuf,
     /// Names in it.
     pub(super) names: Vec<String>,
-    /// Of all files.
+    /// The bytes of all files.
     pub(super) bytes: u64,
 }
 
 impl DataSet {
-    /// Makes it below `work`, or finds it there from an earlier run.
+    /// Makes the data set below `work`, or finds it there from an earlier run.
     pub(super) fn make(work: &Path, spec: &DataSpec, seed: u64) -> Result<DataSet, ExperimentError> {
         let names: Vec<String> = (0..spec.files).map(|number| format!("f{number:05}.bin")).collect();
         let dir = work.join(format!("data-{}x{}-seed{seed}", spec.files, spec.size.bytes));
@@ -52,9 +51,8 @@ impl DataSet {
         }
     }
 
-    /// Whether all files stand somewhere below `target`, byte for byte, and no other files. If not, the reason.
-    ///
-    /// Names are unique, so a tool may put them into a directory of its own.
+    /// Whether all files stand somewhere below `target`, byte for byte, and no others: a tool may put them into a
+    /// directory of its own. If not, the reason.
     pub(super) fn compare(&self, target: &Path) -> io::Result<Result<(), String>> {
         let mut found = BTreeMap::new();
         collect(target, &mut found)?;
@@ -74,8 +72,8 @@ impl DataSet {
     }
 }
 
-/// Whether there is room below `work` for the data, and with `copied` also for a copy. A file system in memory claims
-/// more room than there is memory, so some must be left for the programs.
+/// Whether there is room below `work` for the data, and with `copied` for a copy. A file system in memory claims more
+/// room than there is memory, so some must be left for the programs.
 pub(super) fn check_room(work: &Path, spec: &DataSpec, copied: bool) -> Result<(), ExperimentError> {
     let file_system = || rustix::fs::statfs(work).map_err(io::Error::from);
     let found = file_system().map_err(file("look at", work))?;
@@ -96,7 +94,6 @@ pub(super) fn check_room(work: &Path, spec: &DataSpec, copied: bool) -> Result<(
     }
 }
 
-/// statfs(2).
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 /// Random bytes from the tree of BLAKE3: as fast as memory, the same for the same seed and number.
@@ -117,7 +114,6 @@ fn write_file(path: &Path, bytes: u64, seed: u64, number: u64) -> io::Result<()>
     out.set_permissions(fs::Permissions::from_mode(0o644))
 }
 
-/// Regular files below a directory, by name.
 fn collect(dir: &Path, found: &mut BTreeMap<String, PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

@@ -79,13 +79,11 @@ pub enum ExperimentError {
     },
 }
 
-/// For `map_err` on file operations.
 pub(super) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ExperimentError {
     let path = path.to_owned();
     move |source| ExperimentError::File { action, path, source }
 }
 
-/// An entry in a file makes no sense.
 pub(super) fn wrong(what: impl Into<String>, why: impl Into<String>) -> ExperimentError {
     ExperimentError::Spec { what: what.into(), why: why.into() }
 }

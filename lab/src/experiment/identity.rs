@@ -1,8 +1,8 @@
 //! The user of commands in the lab: root, an ordinary user, or an ordinary user who only looks like root.
 //!
-//! A lab without root is a user namespace. Its owner appears as root there, and no other user exists. Servers such as
-//! sshd, rsyncd and xrootd, which as root want to change their user, fail there. So servers and tools run in a further
-//! namespace, in which the owner has the real number again, and behave as for any ordinary user.
+//! The owner of a user namespace appears as root there, and no other user exists. Servers that as root change their
+//! user (sshd, rsyncd, xrootd) fail there. So servers and tools run in a further namespace, in which the owner has the
+//! real number again.
 
 use std::io::{self, Read};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use super::testbed::Testbed;
 /// The user that servers and tools run as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// For logins.
+    /// The name for logins.
     pub(super) user: String,
     /// True if servers must be told to stay root, or to become another user.
     pub(super) is_root: bool,
@@ -32,7 +32,7 @@ impl Identity {
         let mut process = Process::start(testbed, host, command)?;
         process.wait(Duration::from_secs(10), &|| false)?;
         let mut answer = String::new();
-        // Reading ends: the process has ended, and our own copy of the pipe's end went with the command.
+        // The process has ended, so reading ends; our own copy of the pipe's end went with the command.
         read.by_ref().take(4096).read_to_string(&mut answer)?;
         Ok(Identity::from_answer(&answer, &std::fs::read_to_string("/etc/passwd").unwrap_or_default()))
     }

@@ -1,7 +1,6 @@
 //! The course of a copy: bytes that a host's interfaces have received, read at regular times while a tool runs.
 //!
-//! The lab looks from outside and ignores the rate that a tool reports. Interfaces also count headers and duplicates,
-//! so these rates are some percent above those of the files.
+//! Interfaces also count headers and duplicates, so these rates are some percent above those of the files.
 
 use std::fs;
 use std::io;
@@ -34,19 +33,17 @@ pub struct Interval {
     pub bytes: u64,
 }
 
-/// Reads counters until it is stopped.
 pub(super) struct Watch {
     stop: Sender<()>,
     thread: JoinHandle<io::Result<Vec<Interval>>>,
 }
 
-/// Figures from the intervals of one copy.
+/// The figures from the intervals of one copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Course {
     /// The time until full rate: the start of the first whole interval with at least [`REACHED`] of the median rate.
     pub ramp_s: f64,
-    /// Mean rate from then until [`NEARLY_ALL`] of the bytes have arrived. So the last acknowledgements and the closing
-    /// do not count.
+    /// Mean rate from then until [`NEARLY_ALL`] of the bytes have arrived: without the closing.
     pub steady_mbit_per_s: f64,
     /// Standard deviation of the rates of those intervals, divided by their mean: 0 is a level line.
     pub variation: f64,
@@ -72,7 +69,7 @@ impl ByteCounters {
 }
 
 impl Watch {
-    /// Begins now. `every` is the time between two readings.
+    /// Begins to read. `every` is the time between two readings.
     pub(super) fn start(counters: ByteCounters, every: Duration) -> io::Result<Watch> {
         let start = Instant::now();
         let mut before = (Duration::ZERO, counters.received()?);
@@ -111,7 +108,7 @@ impl Watch {
 }
 
 impl Interval {
-    /// Mean rate.
+    /// The mean rate.
     pub fn mbit_per_s(&self) -> f64 {
         self.bytes as f64 * 8.0 / 1e6 / (self.to_s - self.from_s).max(1e-9)
     }
@@ -149,8 +146,8 @@ impl Course {
     }
 }
 
-/// The longest time in which next to nothing arrived: less than [`PAUSED`] of the mean rate, between the first and the
-/// last interval with more. `None` without any bytes.
+/// The longest time with less than [`PAUSED`] of the mean rate, between the first and the last interval with more.
+/// `None` without any bytes.
 pub fn longest_pause_s(intervals: &[Interval]) -> Option<f64> {
     let all: u64 = intervals.iter().map(|interval| interval.bytes).sum();
     let seconds = intervals.last()?.to_s - intervals.first()?.from_s;
@@ -163,7 +160,7 @@ pub fn longest_pause_s(intervals: &[Interval]) -> Option<f64> {
     since.map(|_| longest)
 }
 
-/// The report in words that spreadsheets read: a line for each interval, fields parted by tabs.
+/// The report as text for spreadsheets: a line for each interval, fields separated by tabs.
 pub(super) fn table<'a>(copies: impl Iterator<Item = (String, &'a [Interval])>) -> String {
     let mut text = String::from("copy\tfrom s\tto s\tbytes\tMbit/s\n");
     for (copy, intervals) in copies {

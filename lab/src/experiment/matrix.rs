@@ -12,7 +12,7 @@ use crate::limits;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Point {
-    /// By name of the parameter, as written in the experiment.
+    /// The values by name of the parameter, as written in the experiment.
     pub values: BTreeMap<String, String>,
 }
 
@@ -34,7 +34,6 @@ impl Point {
         values.iter().all(|(name, value)| self.values.get(name) == Some(&value.0))
     }
 
-    /// The values as placeholders.
     pub(super) fn scope(&self) -> Scope {
         let mut scope = Scope::default();
         for (name, value) in &self.values {

@@ -1,10 +1,8 @@
 //! Experiments as files: every tool over the same path, raw samples, a table, plots.
 //!
-//! The spec (TOML) gives points (the matrix of its sweep). Each point gets a running lab ([`Testbed`]). There each tool
-//! runs in turn, with its real server. Each run gives a sample, one JSON line. At the end come summary and plots.
-//!
-//! A failed or doubtful measurement is a sample too: it is kept with its reason and counted, but is not part of a
-//! median.
+//! Each point of the sweep gets a running lab ([`Testbed`]), where each tool runs in turn with its real server. Each
+//! run gives a sample, one JSON line. A failed or doubtful measurement is a sample too: it is kept with its reason and
+//! counted, but is not part of a median.
 
 mod attempt;
 mod builtin;
@@ -29,6 +27,7 @@ mod template;
 mod testbed;
 
 #[cfg(test)]
+#[path = "../../tests/unit/experiment_scenarios.rs"]
 mod scenarios;
 
 pub use builtin::EXPERIMENTS;

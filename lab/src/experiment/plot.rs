@@ -1,7 +1,7 @@
 //! Draws a summary: lines or bars with their spread, as SVG and PNG.
 //!
-//! [`Chart::of`] decides all positions and labels; the rest only draws. The font is part of the program, so that plots
-//! have words on hosts without any font.
+//! [`Chart::of`] decides all positions and labels; the rest only draws. The font is part of the program, for hosts
+//! without any.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -10,8 +10,8 @@ use haul_sys::whole_file::{self, Mode};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::*;
-use plotters::style::FontStyle;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{FontStyle, FontTransform};
 
 use super::error::ExperimentError;
 use super::matrix;
@@ -65,7 +65,7 @@ struct Chart {
     series: Vec<Series>,
 }
 
-/// What others say of a part of the x axis.
+/// A statement of others about a part of the x axis.
 #[derive(Debug, PartialEq)]
 struct Band {
     from: f64,
@@ -77,14 +77,14 @@ struct Band {
 struct Series {
     label: String,
     points: Vec<(f64, Spread)>,
-    /// Over time: where most of it went marked for priority, from and until.
+    /// Over time: the spans in which most of it went marked for priority.
     marked: Vec<(f64, f64)>,
     /// A figure of somebody else.
     elsewhere: Vec<(f64, f64)>,
 }
 
-/// Draws one plot of an experiment to `path` with `.svg` and `.png`, over existing files. Without a valid sample it
-/// draws nothing and returns nothing.
+/// Draws one plot to `path` with `.svg` and `.png`, over existing files. Without a valid sample it draws and returns
+/// nothing.
 pub fn draw(
     spec: &ExperimentSpec,
     plot: &PlotSpec,
@@ -123,7 +123,7 @@ fn as_png(pixels: &[u8]) -> Result<Vec<u8>, png::EncodingError> {
     Ok(image)
 }
 
-/// When the class was priority, from and until.
+/// The spans in which the class was priority.
 fn marked_spans(changes: &[ClassChange]) -> Vec<(f64, f64)> {
     let mut spans: Vec<(f64, f64)> = Vec::new();
     let mut is_marked = false;
@@ -329,6 +329,21 @@ impl Chart {
                     let above = spread.max + self.y_max * 0.01;
                     Text::new(figures(spread.median), (middle(*x), above), style.clone())
                 }))?;
+                let (wide, high) = chart.plotting_area().dim_in_pixel();
+                let room = Room {
+                    bar_px: f64::from(wide) * self.bar_width() / (right_end - left_end),
+                    px_of_one: f64::from(high) / self.y_max,
+                };
+                let style = (FONT, NAME_HEIGHT).into_font().transform(FontTransform::Rotate270).color(&BLACK);
+                let style = style.pos(Pos::new(HPos::Left, VPos::Center));
+                let in_bar = if is_dark(colour) { style.color(&WHITE) } else { style.clone() };
+                chart.draw_series(series.points.iter().filter_map(|(x, spread)| {
+                    let (from, style) = match room.of_name(&series.label, spread)? {
+                        NamePlace::InBar => (NAME_GAP_PX / room.px_of_one, &in_bar),
+                        NamePlace::Above(from) => (from, &style),
+                    };
+                    Some(Text::new(series.label.clone(), (middle(*x), from), style.clone()))
+                }))?;
             }
             let edge = if self.kind == PlotKind::Bar { RGBColor(40, 40, 40) } else { colour };
             chart.draw_series(series.points.iter().filter(|(_, spread)| spread.n > 1).map(|(x, spread)| {
@@ -355,7 +370,6 @@ impl Chart {
         Ok(())
     }
 
-    /// With room at both ends.
     fn x_range(&self) -> (f64, f64) {
         let least = self.ticks.iter().map(|(position, _)| *position).fold(f64::INFINITY, f64::min);
         let most = self.ticks.iter().map(|(position, _)| *position).fold(f64::NEG_INFINITY, f64::max);
@@ -380,6 +394,49 @@ impl Chart {
         }
     }
 }
+
+/// The room for the name of a bar, which is read from below.
+struct Room {
+    /// The width of a bar.
+    bar_px: f64,
+    /// The height of one on the y axis.
+    px_of_one: f64,
+}
+
+impl Room {
+    /// The place of the name. `None`: bars are too narrow for names.
+    fn of_name(&self, name: &str, spread: &Spread) -> Option<NamePlace> {
+        if self.bar_px < f64::from(NAME_HEIGHT) {
+            return None;
+        }
+        let needs_px = name.chars().count() as f64 * LETTER_PX + 2.0 * NAME_GAP_PX;
+        // The line from least to most crosses the middle of the bar.
+        let free_px = if spread.n > 1 { spread.min } else { spread.median } * self.px_of_one;
+        let above = spread.max + FIGURE_PX / self.px_of_one;
+        Some(if needs_px <= free_px { NamePlace::InBar } else { NamePlace::Above(above) })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum NamePlace {
+    /// At the foot of the bar.
+    InBar,
+    /// From this value of the y axis on, which is above the figure of the bar.
+    Above(f64),
+}
+
+/// Whether black words cannot be read on it (ITU-R BT.601).
+fn is_dark(RGBColor(red, green, blue): RGBColor) -> bool {
+    299 * u32::from(red) + 587 * u32::from(green) + 114 * u32::from(blue) < 80_000
+}
+
+/// The size of the letters of a name at its bar, and the width of the widest.
+const NAME_HEIGHT: u32 = 12;
+const LETTER_PX: f64 = 6.5;
+
+/// The space between the axis and a name, and between a bar and a name above the bar's figure.
+const NAME_GAP_PX: f64 = 6.0;
+const FIGURE_PX: f64 = 24.0;
 
 /// An axis with words at the given positions only.
 struct Axis {
@@ -490,7 +547,6 @@ fn colour(number: usize) -> RGBColor {
     COLOURS[number % COLOURS.len()]
 }
 
-/// Once for each program.
 fn register_font() {
     static DONE: OnceLock<()> = OnceLock::new();
     DONE.get_or_init(|| {
@@ -595,6 +651,19 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_bar_stands_in_the_bar_or_above_its_figure() {
+        let room = Room { bar_px: 40.0, px_of_one: 1.0 };
+        let bar = |height: f64| Spread { n: 1, median: height, min: height, max: height };
+        assert_eq!(room.of_name("aria2 -x 16", &bar(400.0)), Some(NamePlace::InBar));
+        assert_eq!(room.of_name("aria2 -x 16", &bar(30.0)), Some(NamePlace::Above(30.0 + FIGURE_PX)));
+        let between = Spread { n: 2, median: 90.0, min: 50.0, max: 120.0 };
+        let above = Some(NamePlace::Above(120.0 + FIGURE_PX));
+        assert_eq!(room.of_name("aria2 -x 16", &between), above, "the line would cross it");
+        assert_eq!(Room { bar_px: 5.0, ..room }.of_name("scp", &bar(400.0)), None);
+        assert!(is_dark(RGBColor(60, 60, 60)) && !is_dark(RGBColor(0, 114, 178)));
+    }
+
+    #[test]
     fn plots_are_files_of_the_right_kind_and_size() {
         let spec = ExperimentSpec::parse(SPEC).unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -605,6 +674,9 @@ mod tests {
             assert!(svg.starts_with("<svg width=\"1200\" height=\"640\"") && svg.trim_end().ends_with("</svg>"));
             assert!(svg.contains(&plot.title) && svg.contains("engine emulated") && svg.contains("2026-11-21"));
             assert_eq!(svg.contains("best there"), !plot.bands.is_empty());
+            // In the legend, and at each of six bars.
+            let named = if plot.kind == PlotKind::Bar { 1 + 6 } else { 0 };
+            assert!(named == 0 || svg.matches("\nrsync\n").count() == named, "{svg}");
             assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
             let decoder = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&drawn[1]).unwrap()));
             let mut reader = decoder.read_info().unwrap();

@@ -1,7 +1,5 @@
-//! Children with a deadline. At the end everything that they started is killed, too.
-//!
-//! A child leads a process group of its own. So Ctrl-C at the terminal reaches only us, and a hanging tool can be
-//! killed with all its helpers.
+//! Children with a deadline, which are killed with all that they started. A child leads a process group: Ctrl-C at the
+//! terminal reaches only us.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,20 +26,19 @@ pub(super) struct Process {
 /// The result of waiting for a process.
 #[derive(Debug)]
 pub(super) enum End {
-    /// By itself.
+    /// The process ended by itself.
     Exited {
         status: ExitStatus,
         /// Processor time of the process, and of the children that it waited for.
         cpu_s: f64,
     },
-    /// It was still running.
+    /// The process was still running.
     TimedOut,
     /// The user has interrupted.
     Cancelled,
 }
 
 impl Process {
-    /// Starts a command on a host.
     pub(super) fn start(testbed: &dyn Testbed, host: &str, mut command: Command) -> io::Result<Process> {
         command.process_group(0);
         let mut child = testbed.spawn(host, command)?;
@@ -57,7 +54,7 @@ impl Process {
         }
     }
 
-    /// For `/proc`.
+    /// The number in `/proc`.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -88,7 +85,7 @@ impl Process {
         Ok(End::Exited { status, cpu_s })
     }
 
-    /// Whether it ends within this time. It is not reaped.
+    /// Whether the process ends within this time, without reaping it.
     pub(super) fn has_ended_within(&self, time: Duration) -> io::Result<bool> {
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
@@ -100,7 +97,7 @@ impl Process {
         }
     }
 
-    /// Processor seconds of it and of all its descendants so far.
+    /// The processor seconds of it and of all its descendants so far.
     pub(super) fn cpu_of_tree_s(&self) -> f64 {
         descendants(self.child.id()).into_iter().chain([self.child.id()]).map(cpu_s).sum()
     }
@@ -144,7 +141,6 @@ fn signal(processes: &[u32], signal: Signal) {
     }
 }
 
-/// All descendants of this process.
 fn descendants(root: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

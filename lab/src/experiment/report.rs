@@ -13,7 +13,7 @@ use super::sample::Sample;
 use super::spec::ExperimentSpec;
 use super::summary::Summary;
 
-/// What was written.
+/// The files that were written.
 #[derive(Debug)]
 pub struct Report {
     /// The numbers.

@@ -1,6 +1,5 @@
-//! Adapters: how a tool is called and how its real server is started, as a few lines of TOML each.
-//!
-//! The adapters in `lab/rivals` are part of the program. `lab/rivals/README.md` lists the placeholders.
+//! Adapters: a few lines of TOML say how a tool is called and how its real server is started. `lab/rivals` has those of
+//! the program, and its `README.md` the placeholders.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use super::scalar::Scalar;
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RivalSpec {
-    /// For experiments.
+    /// The name in experiments.
     pub name: String,
     /// One sentence for lists.
     pub about: String,
@@ -20,7 +19,7 @@ pub struct RivalSpec {
     /// Name of its server.
     #[serde(default)]
     pub server: Option<String>,
-    /// True: the tool fetches. It runs on the host that gets the data, and its server on the host that has the data.
+    /// True: the tool fetches: it runs on the target's host, and its server on the source's host.
     #[serde(default)]
     pub fetches: bool,
     /// Placeholders with their usual values; a tool of an experiment may set others.
@@ -29,7 +28,7 @@ pub struct RivalSpec {
     /// Files that it reads, made before each sample.
     #[serde(default)]
     pub files: Vec<FileSpec>,
-    /// Command line for one file.
+    /// The command line for one file.
     pub command: Vec<String>,
     /// Command line for a directory of files, if it differs; empty if the tool cannot copy several files.
     #[serde(default)]
@@ -40,14 +39,14 @@ pub struct RivalSpec {
     /// Environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// How the result is checked.
+    /// The check of the result.
     #[serde(default)]
     pub check: Check,
-    /// The path of the rate in its JSON output: `end.sum_received.bits_per_second`. The unit is bits per second, or
-    /// bytes if the name ends in `bytes_per_s`.
+    /// The path of the rate in its JSON output: `end.sum_received.bits_per_second`; bytes if the name ends in
+    /// `bytes_per_s`.
     #[serde(default)]
     pub rate_json: Option<String>,
-    /// The path of the seconds in its JSON output, where those of the whole command say nothing.
+    /// The path of the seconds in its JSON output, if those of the whole command say nothing.
     #[serde(default)]
     pub seconds_json: Option<String>,
     /// The path of the bytes that went with a mark (DSCP), in its JSON output.
@@ -62,7 +61,7 @@ pub struct RivalSpec {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerSpec {
-    /// For adapters.
+    /// The name in adapters.
     pub name: String,
     /// Programs that must be there.
     #[serde(default)]
@@ -79,7 +78,7 @@ pub struct ServerSpec {
     /// Its configuration, made before the setup.
     #[serde(default)]
     pub files: Vec<FileSpec>,
-    /// In the foreground, listening on `{port}`.
+    /// The command line, in the foreground, listening on `{port}`.
     pub command: Vec<String>,
     /// Environment variables.
     #[serde(default)]
@@ -90,9 +89,9 @@ pub struct ServerSpec {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileSpec {
-    /// With placeholders.
+    /// The path, with placeholders.
     pub path: String,
-    /// With placeholders.
+    /// The text, with placeholders.
     pub text: String,
 }
 
@@ -106,13 +105,13 @@ pub struct Need {
     pub package: String,
 }
 
-/// How a result is checked.
+/// The check of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
     /// All files of the source stand below the target, byte for byte, and no other files.
     #[default]
     Files,
-    /// Nothing is copied.
+    /// Nothing is copied, and nothing is checked.
     None,
 }

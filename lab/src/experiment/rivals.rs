@@ -13,13 +13,13 @@ use crate::programs;
 /// A tool that cannot take part, and why.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MissingTool {
-    /// As in the experiment.
+    /// The label in the experiment.
     pub label: String,
-    /// For people: what is missing and which package has it.
+    /// The reason for people: what is missing and which package has it.
     pub why: String,
 }
 
-/// All adapters, and where programs are.
+/// All adapters, and the paths of programs.
 #[derive(Clone, Debug)]
 pub struct Rivals {
     rivals: BTreeMap<String, RivalSpec>,
@@ -40,7 +40,7 @@ impl Rivals {
         Ok(all)
     }
 
-    /// Adds those of a directory; one with the same name replaces ours.
+    /// Adds the adapters of a directory; one with the same name replaces ours.
     pub fn add_dir(&mut self, dir: &Path) -> Result<(), ExperimentError> {
         for path in toml_files(dir)? {
             let text = std::fs::read_to_string(&path).map_err(file("read", &path))?;

@@ -1,7 +1,5 @@
-//! Runs an experiment: point by point, repetition by repetition, the tools in a shuffled order within each.
-//!
-//! Repetitions are the outer loop and tools the inner one, so that a machine that slows down hits all tools alike. The
-//! seed decides the order.
+//! Runs an experiment. Repetitions are the outer loop and tools the inner one, so that a machine that slows down hits
+//! all tools alike. The seed shuffles the order of the tools.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,8 +30,8 @@ pub struct RunOptions {
     pub results: PathBuf,
     /// Continues the run in this directory.
     pub resume: Option<PathBuf>,
-    /// For data, copies and servers. Other users must be able to reach it (not below `/root`). The data set stays
-    /// there.
+    /// The directory for data, copies and servers. Other users must be able to reach it, so it cannot lie below
+    /// `/root`.
     pub work: PathBuf,
     /// True kills the running tool and ends the run.
     pub cancelled: Arc<AtomicBool>,
@@ -76,32 +74,32 @@ pub enum RunEvent<'a> {
     Missing(&'a MissingTool),
     /// All is ready.
     Started {
-        /// Of the results.
+        /// The directory of the results.
         dir: &'a Path,
-        /// Measurements in all.
+        /// The number of measurements.
         samples: usize,
-        /// Measurements of an earlier run.
+        /// The number of measurements of an earlier run.
         present: usize,
     },
     /// A lab is being set up.
     Point(&'a Point),
     /// A tool starts.
     Running {
-        /// Its label.
+        /// The tool's label.
         tool: &'a str,
-        /// Where.
+        /// The point of the sweep.
         point: &'a Point,
-        /// From 0.
+        /// The repetition, from 0.
         repetition: u32,
     },
-    /// It has ended.
+    /// The tool has ended.
     Finished(&'a Sample),
 }
 
 /// How a run ended.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Of the results.
+    /// The directory of the results.
     pub dir: PathBuf,
     /// All samples, earlier ones too.
     pub samples: Vec<Sample>,
@@ -111,7 +109,6 @@ pub struct Outcome {
     pub cancelled: bool,
 }
 
-/// A tool that takes part.
 type Entrant<'a> = (&'a ToolSpec, &'a RivalSpec, Option<&'a ServerSpec>);
 
 /// Runs an experiment, or the rest of it. Failures of tools become samples; errors are those of the experiment.
@@ -130,7 +127,7 @@ pub fn run(
         let lines: Vec<String> = missing.iter().map(|tool| format!("  {}: {}", tool.label, tool.why)).collect();
         return Err(ExperimentError::NoTools { experiment: spec.name.clone(), missing: lines.join("\n") });
     }
-    // Absolute: tools run in directories of their own.
+    // Tools run in directories of their own, so the path is absolute.
     let work = std::path::absolute(&options.work).map_err(file("find", &options.work))?;
     fs::create_dir_all(&work).map_err(file("make", &work))?;
     let copied = entrants.iter().any(|(_, rival, _)| rival.check != Check::None);
@@ -209,7 +206,6 @@ pub fn run(
     Ok(Outcome { dir, samples, missing, cancelled: false })
 }
 
-/// Tools that can take part, and those that cannot.
 fn entrants<'a>(spec: &'a ExperimentSpec, rivals: &'a Rivals) -> (Vec<Entrant<'a>>, Vec<MissingTool>) {
     let mut entrants = Vec::new();
     let mut missing = Vec::new();
@@ -237,7 +233,6 @@ fn order<'a>(spec: &ExperimentSpec, entrants: &[Entrant<'a>], point: u64, repeti
     order
 }
 
-/// Makes a new network ready for its first tool.
 fn stand_up<'a>(
     spec: &ExperimentSpec,
     point: &Point,
@@ -347,7 +342,7 @@ pub(super) fn date(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// As in file names: letters, digits, `-`.
+/// The host's name as in file names: letters, digits, `-`.
 fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();

@@ -17,27 +17,28 @@ pub struct Sample {
     pub point: Point,
     /// Label of the tool.
     pub tool: String,
-    /// From 0; warm-ups count.
+    /// The repetition, from 0; warm-ups count.
     pub repetition: u32,
-    /// Kept, but not part of the summary.
+    /// The sample is kept, but not part of the summary.
     pub warm_up: bool,
     /// The engine: `emulated`, `virtual`, `uml`, `loopback`.
     pub engine: String,
     /// When it began, in seconds since 1970.
     pub unix_s: u64,
-    /// Time of the whole command, with its login, or what the tool printed. `None` if it could not be started.
+    /// The time of the whole command with its login, or the time that the tool printed. `None` if the tool could not be
+    /// started.
     pub seconds: Option<f64>,
-    /// Of all files of the source.
+    /// The bytes of all files of the source.
     pub bytes: u64,
     /// Payload by time, or the rate that the tool printed (iperf3).
     pub rate_mbit_per_s: Option<f64>,
-    /// What the TCP connections of others carried while the tool ran; `None` if there are no others.
+    /// The rate of others' TCP connections while the tool ran; `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_mbit_per_s: Option<f64>,
-    /// Bytes that it sent with a mark, as far as it says so.
+    /// The bytes that the tool reports as sent with a mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marked_mb: Option<f64>,
-    /// When it changed its service class, as it says.
+    /// The tool's changes of its service class, as it reports them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_changes: Vec<ClassChange>,
     /// Processor seconds of the tool and its helpers, to 10 ms.
@@ -48,11 +49,11 @@ pub struct Sample {
     pub verified: Option<bool>,
     /// Exit status.
     pub exit: Option<i32>,
-    /// Counts in the summary.
+    /// The sample counts in the summary.
     pub valid: bool,
     /// The reason why it does not count.
     pub why: Option<String>,
-    /// The received bytes while it ran; empty unless the experiment asks for them.
+    /// The received bytes while the tool ran; empty unless the experiment asks for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
     /// The end of the output of a failed tool and its server.
@@ -64,9 +65,9 @@ pub struct Sample {
 pub struct ClassChange {
     /// Seconds since the tool was started.
     pub at_s: f64,
-    /// From then on; `normal` has no mark.
+    /// The class from then on; `normal` has no mark.
     pub class: String,
-    /// Why, as it says; empty where it says nothing, and in samples of earlier versions.
+    /// The reported reason; empty if there is none, and in samples of earlier versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -78,7 +79,6 @@ impl Sample {
     }
 }
 
-/// Appends samples to a file.
 pub(super) struct SampleFile {
     path: std::path::PathBuf,
     file: File,
@@ -101,7 +101,6 @@ impl SampleFile {
         Ok((SampleFile { path: path.to_owned(), file: opened }, present))
     }
 
-    /// Writes one line, and hands it to the kernel.
     pub(super) fn append(&mut self, sample: &Sample) -> Result<(), ExperimentError> {
         let mut line = serde_json::to_string(sample).expect("a sample has only texts and finite numbers");
         line.push('\n');
@@ -109,7 +108,7 @@ impl SampleFile {
     }
 }
 
-/// The samples of a directory of results, in the order of measurement. A cut-off last line is left out.
+/// The samples of a directory of results, in order. A cut-off last line is left out.
 pub fn read_samples(dir: &Path) -> Result<Vec<Sample>, ExperimentError> {
     let path = dir.join(SAMPLES);
     let text = fs::read_to_string(&path).map_err(file("read", &path))?;

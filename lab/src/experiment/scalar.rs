@@ -1,4 +1,4 @@
-//! A value of an experiment, as it stands in its file.
+//! A value of an experiment, as written in its file.
 
 use serde::de::{Deserialize, Deserializer};
 

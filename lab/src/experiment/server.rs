@@ -13,22 +13,19 @@ use super::template::Scope;
 use super::testbed::Testbed;
 use crate::{limits, programs};
 
-/// Where and with what a server runs.
+/// The place and the inputs of a server.
 pub(super) struct Place<'a> {
     pub(super) testbed: &'a dyn Testbed,
     pub(super) host: &'a str,
     pub(super) rivals: &'a Rivals,
-    /// Words before the commands of its setup.
     pub(super) setup_wrap: &'a [String],
-    /// Words before its own command.
     pub(super) wrap: &'a [String],
-    /// Its working directory. The scope has it as `{server_dir}`.
+    /// The working directory, `{server_dir}` in the scope.
     pub(super) directory: &'a Path,
-    /// The file of its output.
     pub(super) log: &'a Path,
 }
 
-/// A server that listens. Dropped, it is killed with everything it started.
+/// A server that listens. When dropped, it is killed with everything it started.
 pub(super) struct Server {
     process: Process,
 }
@@ -59,7 +56,6 @@ impl Server {
         Ok(server)
     }
 
-    /// Processor seconds so far.
     pub(super) fn cpu_s(&self) -> f64 {
         self.process.cpu_of_tree_s()
     }
@@ -79,7 +75,7 @@ impl Server {
     }
 }
 
-/// A port that is free in our own network namespace, and most likely in that of a host of the lab, too.
+/// A port that is free in our own network namespace, and most likely on a host of the lab, too.
 pub(super) fn free_port() -> io::Result<u16> {
     Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

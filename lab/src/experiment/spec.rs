@@ -45,7 +45,7 @@ use crate::units::{Rate, Size, Time};
 pub struct ExperimentSpec {
     /// Name for directories and the command line: lower-case letters, digits, `-`.
     pub name: String,
-    /// For people.
+    /// The title for people.
     pub title: String,
     /// The source of the experiment or its figures, and where ours must differ.
     #[serde(default)]
@@ -53,22 +53,21 @@ pub struct ExperimentSpec {
     /// The intended engine (`emulated`, `virtual`); the caller decides.
     #[serde(default)]
     pub engine: Option<String>,
-    /// For the order of the tools and the content of the files.
+    /// The seed for the order of the tools and the content of the files.
     #[serde(default = "one")]
     pub seed: u64,
     /// Text of a topology, with placeholders.
     #[serde(default)]
     topology: Option<String>,
-    /// Or a file with it, relative to this one.
+    /// The topology's file instead, relative to this one.
     #[serde(default)]
     topology_file: Option<PathBuf>,
     /// Lists of values by name of the parameter; every combination is a point.
     #[serde(default)]
     pub sweep: BTreeMap<String, Vec<Scalar>>,
-    /// What is copied.
+    /// The files to copy.
     pub data: DataSpec,
-    /// The host that has the data. Tools that send run here, and so do servers to fetch from: all data takes the same
-    /// way.
+    /// The host that has the data. Tools that send run here, and so do servers to fetch from.
     #[serde(default = "client")]
     pub from: String,
     /// The host that gets the data.
@@ -77,25 +76,25 @@ pub struct ExperimentSpec {
     /// Commands that prepare each point.
     #[serde(default)]
     pub setup: Vec<SetupSpec>,
-    /// What is compared.
+    /// The tools to compare.
     pub tools: Vec<ToolSpec>,
     /// Samples of each tool at each point, warm-ups not counted.
     pub repeat: u32,
     /// Further samples before those, which the summary leaves out.
     #[serde(default)]
     pub warm_up: u32,
-    /// After this time a tool is killed.
+    /// The time after which a tool is killed.
     pub timeout: Time,
-    /// Before each tool, the traffic of others has the network for this long.
+    /// The time that the traffic of others has the network before each tool.
     #[serde(default)]
     pub lead: Time,
     /// While a tool runs, read the received bytes of the target's host at intervals of this length.
     #[serde(default)]
     pub intervals: Option<Time>,
-    /// What is drawn.
+    /// The plots.
     #[serde(default)]
     pub plots: Vec<PlotSpec>,
-    /// What others got.
+    /// The figures of others.
     #[serde(default)]
     pub figures: Vec<FigureSpec>,
 }
@@ -104,7 +103,7 @@ pub struct ExperimentSpec {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataSpec {
-    /// How many.
+    /// The number of files.
     #[serde(default = "one_file")]
     pub files: u32,
     /// Bytes of each.
@@ -128,7 +127,7 @@ impl DataSpec {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetupSpec {
-    /// Where.
+    /// The host.
     pub host: String,
     /// Program and arguments, with placeholders.
     pub command: Vec<String>,
@@ -155,7 +154,7 @@ pub struct ToolSpec {
     /// Programs that the wrapper needs.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// Overrides the adapter.
+    /// The check, instead of the adapter's.
     #[serde(default)]
     pub check: Option<Check>,
 }
@@ -172,9 +171,9 @@ pub struct PlotSpec {
     /// Title of the x axis.
     #[serde(default)]
     pub x_title: Option<String>,
-    /// What is measured.
+    /// The shown number.
     pub y: Metric,
-    /// Above it.
+    /// The title above the plot.
     pub title: String,
     /// On the x axis, even steps stand for a doubling.
     #[serde(default)]
@@ -182,18 +181,18 @@ pub struct PlotSpec {
     /// Only points with these values; a plot over time needs one for each parameter.
     #[serde(default)]
     pub at: BTreeMap<String, Scalar>,
-    /// What others say of parts of the x axis, where they give words and no figures.
+    /// Statements of others about parts of the x axis, if they give words and no figures.
     #[serde(default)]
     pub bands: Vec<BandSpec>,
 }
 
-/// A part of the x axis, and what is said of it.
+/// A part of the x axis, and a statement about it.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BandSpec {
-    /// Its first value.
+    /// The first value of the part.
     pub from: Scalar,
-    /// Its last value.
+    /// The last value of the part.
     pub until: Scalar,
     /// The words.
     pub label: String,
@@ -229,7 +228,7 @@ pub enum Metric {
 pub struct FigureSpec {
     /// Label of the tool. A tool that we do not have is shown, too.
     pub tool: String,
-    /// Parameters that it holds for.
+    /// The parameters that it holds for.
     #[serde(default)]
     pub at: BTreeMap<String, Scalar>,
     /// Mean rate.

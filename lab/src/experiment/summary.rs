@@ -14,11 +14,11 @@ use super::spec::{ExperimentSpec, FigureSpec, Metric, ToolSpec};
 /// All numbers of an experiment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// Its name.
+    /// The name of the experiment.
     pub experiment: String,
     /// The engine; several if a run was continued with another engine.
     pub engines: Vec<String>,
-    /// Point by point; within a point the tools in the order of the file.
+    /// The rows, point by point; within a point the tools in the order of the file.
     pub rows: Vec<Row>,
     /// Tools that took no part.
     pub missing: Vec<MissingTool>,
@@ -29,7 +29,7 @@ pub struct Summary {
 pub struct Row {
     /// Values of the swept parameters.
     pub point: Point,
-    /// Label.
+    /// The tool's label.
     pub tool: String,
     /// Seconds of the whole command. `None` without a valid sample.
     pub seconds: Option<Spread>,
@@ -43,7 +43,7 @@ pub struct Row {
     pub steady_mbit_per_s: Option<Spread>,
     /// Coefficient of variation of the rates of those intervals.
     pub variation: Option<Spread>,
-    /// The rate of the last quarter of them, divided by that of all.
+    /// The rate of the last quarter of these intervals, divided by that of all.
     pub last_quarter: Option<Spread>,
     /// Seconds without data in the middle of a copy, see [`longest_pause_s`].
     pub longest_pause_s: Option<Spread>,
@@ -53,7 +53,7 @@ pub struct Row {
     /// MB that went with a mark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marked_mb: Option<Spread>,
-    /// From the copy with the median rate.
+    /// The intervals of the copy with the median rate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
     /// Changes of its service class in that copy.
@@ -61,11 +61,11 @@ pub struct Row {
     pub class_changes: Vec<ClassChange>,
     /// Invalid samples, without warm-ups.
     pub invalid: usize,
-    /// Their reasons, each once.
+    /// The reasons of the invalid samples, each once.
     pub reasons: Vec<String>,
-    /// Mbit/s of somebody else.
+    /// The rate of somebody else, in Mbit/s.
     pub elsewhere_mbit_per_s: Option<f64>,
-    /// Seconds of somebody else.
+    /// The seconds of somebody else.
     pub elsewhere_seconds: Option<f64>,
 }
 
@@ -267,7 +267,6 @@ impl Row {
         }
     }
 
-    /// Its changes of class, as a line.
     fn classes(&self) -> Option<String> {
         let changes = self.class_changes.iter().map(|change| format!("{:.1} {}", change.at_s, change.class));
         let changes: Vec<String> = changes.collect();

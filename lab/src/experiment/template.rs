@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use crate::units::{Probability, Rate, Size, Time};
 
-/// Names and their values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
     values: BTreeMap<String, String>,

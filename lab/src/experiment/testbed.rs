@@ -9,10 +9,10 @@ use crate::topology::Topology;
 
 /// A running lab, as an experiment sees it.
 pub trait Testbed {
-    /// Starts a command on a host: in its network namespace, with the names of all hosts resolving.
+    /// Starts a command on a host, with the names of all hosts resolving.
     ///
-    /// The child must be the command itself, without a wrapper that waits for it. So its process group can be killed,
-    /// and `/proc/PID/net` shows the network of the host.
+    /// The child must be the command itself, without a wrapper that waits for it: its process group can be killed, and
+    /// `/proc/PID/net` shows the network of the host.
     fn spawn(&self, host: &str, command: Command) -> io::Result<Child>;
 
     /// The host's own address; `None` if there is no such host.
@@ -22,7 +22,7 @@ pub trait Testbed {
     /// they are valid.
     fn fault(&self) -> Option<String>;
 
-    /// The tool begins: the times of the network's events count from now. A second call changes nothing.
+    /// Notes that the tool begins: the times of the network's events count from now. A second call changes nothing.
     fn begin(&self) -> io::Result<()> {
         Ok(())
     }

@@ -7,9 +7,10 @@
 //! ```
 //! All hosts hear every frame, the sender too, as on a hub. Devices take only their own frames.
 
-use super::{NetemError, Step, WIRES, middle, redirect, up};
 use crate::limits;
 use crate::topology::SegmentSpec;
+
+use super::step::{NetemError, Step, WIRES, middle, redirect, up};
 
 /// The parts of a segment's middle besides the hosts' devices.
 pub(super) fn steps(wire: usize, segment: &SegmentSpec, seed: Option<u64>) -> Result<Vec<Step>, NetemError> {

@@ -9,8 +9,8 @@ use crate::limits;
 use crate::topology::{DirectionSpec, LinkSpec};
 use crate::units::{Probability, Rate, Time};
 
-/// Whether segments pass whole: as asked. By default they do on fast links without effects on single packets and with
-/// the default queue, because effects and queue then apply to up to 44 packets at once.
+/// Whether segments pass whole. By default they do on fast links without effects on single packets and with the default
+/// queue, because effects and queue then apply to up to 44 packets at once.
 pub(super) fn segments_stay_whole(link: &LinkSpec) -> bool {
     let plain = |direction: DirectionSpec| {
         let often = |share: Option<Probability>| share.is_some_and(|share| !share.is_never());
@@ -32,7 +32,6 @@ pub(super) struct OneWay {
     rtt: Time,
     mtu: u32,
     whole_segments: bool,
-    /// Loses all packets.
     down: bool,
     seed: Option<u64>,
 }
@@ -134,8 +133,8 @@ fn delay(direction: &DirectionSpec) -> String {
     }
 }
 
-/// netem counts packets in flight against its limit, too. Before the first packets have arrived, a queue may be longer
-/// by that number, which would be wrong for a short queue that was asked for.
+/// netem counts packets in flight against its limit, too. Before the first have arrived, a queue may be longer by that
+/// number, which is wrong for a short queue that was asked for.
 pub(super) fn is_shorter_than_the_way(direction: &DirectionSpec) -> bool {
     let on_the_way = direction.rate.map_or(0, |rate| rate.bytes_in(longest_delay(direction)));
     direction.queue.is_some_and(|queue| queue.bytes < on_the_way)
@@ -154,8 +153,8 @@ fn rate_that_keeps_order(direction: &DirectionSpec) -> String {
     }
 }
 
-/// netem counts the framing of a segment once, and not for each of its packets. So the rate is reduced by the framing
-/// of full packets: exact for them, and small packets pass a little too fast.
+/// netem counts the framing of a segment once, not for each packet. So the rate is reduced by the framing of full
+/// packets; small ones pass a little too fast.
 fn rate_of_segments(rate: Rate, mtu: u32) -> String {
     let counted = u128::from(mtu + limits::ETHERNET_HEADER_BYTES);
     let bits = u128::from(rate.bits_per_s()) * counted / u128::from(mtu + limits::WIRE_OVERHEAD_BYTES);

@@ -31,15 +31,15 @@ pub(crate) enum Purpose {
 pub(super) struct Bursts {
     /// Probability, before each packet, of a change from good to bad.
     enter: f64,
-    /// The way back.
+    /// The probability of the change back.
     leave: f64,
     bad: bool,
     chance: Chance,
 }
 
 impl Chance {
-    /// A generator for one purpose of one direction, with the seed of the direction. Seed and purpose are mixed one
-    /// after the other, so neighbouring values give unrelated numbers.
+    /// A generator for one purpose of one direction. Seed and purpose are mixed one after the other, so neighbouring
+    /// values give unrelated numbers.
     pub fn new(seed: u64, purpose: Purpose) -> Chance {
         let mut seed = seed;
         let mut both = split_mix(&mut seed).wrapping_add(purpose as u64);

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-/// Counts since the start. A large segment counts once, because it shares one fate.
-///
-/// Every packet is counted: `offered + duplicated` = `delivered` + [`Counters::vanished`] + packets still inside.
+/// Counts since the start. A large segment counts once, because it shares one fate: `offered + duplicated` =
+/// `delivered` + [`Counters::vanished`] + packets still inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that came in.
@@ -19,7 +18,7 @@ pub struct Counters {
     pub dropped: u64,
     /// EF packets above the rate of EF.
     pub policed: u64,
-    /// Lost because more packets were in flight than the lab holds: the path is too fat, and the run is invalid.
+    /// Lost because more packets were in flight than the lab holds: the run is invalid.
     pub overflowed: u64,
     /// Arrivals beyond the first: duplicates on a link, further hearers of a broadcast on a segment.
     pub duplicated: u64,

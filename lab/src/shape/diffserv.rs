@@ -10,7 +10,7 @@
 //! is 50 ms at its own rate. Drop precedence within AF is not modelled, and CS6 is not separate from EF.
 
 use super::fifo::{Fifo, Waiting};
-use super::{Nanos, Payload};
+use super::payload::{Nanos, Payload};
 use crate::limits;
 use crate::topology::DiffServSpec;
 use crate::units::Rate;

@@ -5,12 +5,13 @@
 //! Two kinds of events: a transmission ends, a packet is due. Both have exact times. `advance` handles them in their
 //! order, even when it is called late.
 
+use super::counters::Counters;
 use super::fate::Fates;
 use super::fifo::Waiting;
 use super::flight::Flight;
+use super::payload::{Nanos, Payload};
 use super::queue::Queue;
 use super::transmitter::Transmitter;
-use super::{Counters, Nanos, Payload};
 use crate::limits;
 use crate::topology::{DirectionSpec, EventSpec};
 use crate::units::{Probability, Rate, Time};
@@ -40,12 +41,11 @@ pub struct LinkChange {
     /// packets without a carrier, while the kernel above it discards new ones. So a short interruption costs TCP only
     /// the packets that it sent meanwhile.
     pub down: Option<bool>,
-    /// From the next packet on. The size of a default queue follows.
+    /// The new rate, from the next packet on. The size of a default queue follows.
     pub rate: Option<Rate>,
-    /// For packets whose transmission ends from now on. After a change to less, they still wait for the packets in
-    /// front of them.
+    /// The new delay, for packets whose transmission ends from now on. They still wait for packets in front of them.
     pub delay: Option<Time>,
-    /// For single packets; bursts go on unchanged.
+    /// The new loss of single packets; bursts go on unchanged.
     pub loss: Option<Probability>,
 }
 
@@ -128,7 +128,7 @@ impl<P: Payload> Direction<P> {
         self.now = now;
     }
 
-    /// Something happens to the link at this time.
+    /// Changes the link at this time.
     pub fn change(&mut self, now: Nanos, change: &LinkChange) {
         let now = self.transmit_until(now);
         if let Some(rate) = change.rate {
@@ -197,7 +197,7 @@ impl<P: Payload> Direction<P> {
         self.transmitter.start(now, frame);
     }
 
-    /// The packet has left the transmitter.
+    /// Draws the fate of a packet that has left the transmitter.
     fn send_off(&mut self, now: Nanos, frame: Waiting<P>) {
         let Waiting { item: mut packet, wire_bytes, .. } = frame;
         let Some(fate) = self.fates.next() else {

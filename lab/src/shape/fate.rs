@@ -9,9 +9,8 @@ use crate::units::{Probability, Time};
 
 /// Draws the fates of one direction's packets, with one generator for each kind.
 ///
-/// A large segment shares one fate, with the probability of one packet. The share of lost bytes stays as asked. But
-/// losses come in pieces of up to 64 KiB, with correspondingly more packets between them, so TCP halves its window less
-/// often than with single packets. Loss experiments use single packets.
+/// A large segment shares one fate, with the probability of one packet. The share of lost bytes stays as asked, but
+/// losses come in pieces of up to 64 KiB, so TCP halves its window less often. Loss experiments use single packets.
 #[derive(Clone, Debug)]
 pub(super) struct Fates {
     loss: f64,
@@ -35,7 +34,7 @@ pub(super) struct Fates {
 pub(super) struct Fate {
     /// One bit is changed: any number, to be taken modulo the number of bits.
     pub flipped_bit: Option<u64>,
-    /// A copy follows directly behind it.
+    /// A copy follows directly behind the packet.
     pub is_duplicated: bool,
     /// Delay and jitter.
     pub delay: Duration,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::Nanos;
+use super::payload::Nanos;
 use crate::limits;
 
 /// A packet that waits for its transmission.

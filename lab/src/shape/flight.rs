@@ -7,13 +7,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::Nanos;
+use super::payload::Nanos;
 
 /// The packets in flight in one direction.
 #[derive(Clone, Debug)]
 pub(super) struct Flight<T> {
     line: VecDeque<Due<T>>,
-    /// Each with the number of packets that joined the line before it.
+    /// The packets of the second line, each with the number of packets that joined the line before it.
     held: VecDeque<(u64, Due<T>)>,
     last_in_line: Nanos,
     last_held: Nanos,
@@ -23,7 +23,6 @@ pub(super) struct Flight<T> {
     most_packets: usize,
 }
 
-/// A packet in flight.
 #[derive(Clone, Debug)]
 struct Due<T> {
     at: Nanos,
@@ -31,7 +30,7 @@ struct Due<T> {
     item: T,
 }
 
-/// One that arrives.
+/// A packet that arrives.
 pub(super) struct Arrival<T> {
     pub at: Nanos,
     pub item: T,

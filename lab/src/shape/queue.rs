@@ -2,12 +2,11 @@
 
 use super::diffserv::Classes;
 use super::fifo::{Fifo, Waiting};
-use super::{Nanos, Payload};
+use super::payload::{Nanos, Payload};
 use crate::limits;
 use crate::topology::DirectionSpec;
 use crate::units::Time;
 
-/// The entrance of a direction.
 #[derive(Clone, Debug)]
 pub(super) enum Queue<P> {
     One(Fifo<P>),
@@ -23,7 +22,7 @@ impl<P: Payload> Queue<P> {
         }
     }
 
-    /// False: the packet is above the rate of its class and must be dropped, even if no packet waits.
+    /// False: the packet is above the rate of its class and must be dropped.
     #[must_use]
     pub fn police(&mut self, now: Nanos, packet: &P) -> bool {
         match self {
@@ -62,7 +61,7 @@ impl<P: Payload> Queue<P> {
         }
     }
 
-    /// After a change of the rate, on which default sizes depend.
+    /// Follows a change of the rate, on which default sizes depend.
     pub fn resize(&mut self, now: Nanos, spec: &DirectionSpec, rtt: Time) {
         let bytes = limit_bytes(spec, rtt);
         match self {

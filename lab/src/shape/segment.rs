@@ -21,9 +21,10 @@
 use std::time::Duration;
 
 use super::chance::{Chance, Purpose};
+use super::counters::Counters;
 use super::fifo::{Fifo, Waiting};
 use super::flight::Flight;
-use super::{Counters, Nanos, Payload};
+use super::payload::{Nanos, Payload};
 use crate::limits;
 use crate::topology::SegmentSpec;
 use crate::units::Rate;
@@ -52,9 +53,8 @@ struct Station<P> {
     /// The frame that it tries to send; the others wait behind it.
     trying: Option<Waiting<Frame<P>>>,
     queue: Fifo<Frame<P>>,
-    /// It does not begin before this time.
+    /// The station does not begin before this time.
     ready_at: Nanos,
-    /// Collisions of this frame.
     collisions: u32,
 }
 
@@ -179,7 +179,7 @@ impl<P: Payload> Segment<P> {
         }
     }
 
-    /// A single station: its frame passes.
+    /// Lets the frame of a single station pass.
     fn transmit(&mut self, begin: Nanos, number: usize) {
         let station = &mut self.stations[number];
         let Some(frame) = station.trying.take() else { return };
@@ -192,7 +192,7 @@ impl<P: Payload> Segment<P> {
         self.counters.overflowed += u64::from(!fits);
     }
 
-    /// All stations that began notice, jam, and choose when to try again.
+    /// Makes all stations that began notice, jam, and choose when to try again.
     fn collide(&mut self, begin: Nanos, last_begin: Nanos) {
         self.counters.collisions += 1;
         let deaf_until = begin.after(self.deaf_time);
@@ -245,7 +245,7 @@ impl<P> Station<P> {
         self.trying.as_ref().map(|_| self.ready_at.max(free_at))
     }
 
-    /// The frame is sent, or given up.
+    /// Takes the next frame: the current one is sent, or given up.
     fn try_next(&mut self, now: Nanos) {
         self.trying = self.queue.pop();
         self.ready_at = now;

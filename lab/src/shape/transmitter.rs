@@ -3,11 +3,10 @@
 //! A time on the wire is seldom a whole number of nanoseconds: 1538 bytes take 1230.4 ns at 10 Gbit/s. The remainder is
 //! carried over to the next frame behind it, so a million frames take exactly 1.2304 s.
 
-use super::Nanos;
 use super::fifo::Waiting;
+use super::payload::Nanos;
 use crate::units::Rate;
 
-/// One direction's sender.
 #[derive(Clone, Debug)]
 pub(super) struct Transmitter<P> {
     /// `None`: frames take no time.
@@ -53,7 +52,7 @@ impl<P> Transmitter<P> {
         self.sending.take()
     }
 
-    /// From the next frame on; the current frame keeps its rate.
+    /// Sets the rate from the next frame on; the current frame keeps its own.
     pub fn set_rate(&mut self, rate: Rate) {
         if self.rate != Some(rate) {
             self.rate = Some(rate);

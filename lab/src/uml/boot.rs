@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
+use super::error::UmlError;
 use super::job::{self, GuestStatus, LastWord};
 use super::private::PrivateDirectory;
-use super::{Clock, RunInUml, UmlError};
+use super::run::{Clock, RunInUml};
 use crate::limits;
 
 /// The hidden subcommand that starts the kernel, and ends it when this program ends: [`keep_kernel`].
@@ -60,7 +61,7 @@ pub(super) fn run(
     }
 }
 
-/// The process between boot and the kernel. After a killed boot, it kills the kernel with its helpers and removes the
+/// The process between boot and the kernel: after a killed boot, it kills the kernel with its helpers and removes the
 /// private directory. `arguments` are the clock, that directory, the kernel and the kernel's own arguments.
 pub fn keep_kernel(arguments: &[String]) -> Result<u8, UmlError> {
     let [clock, directory, kernel, arguments @ ..] = arguments else {
@@ -85,7 +86,7 @@ pub fn keep_kernel(arguments: &[String]) -> Result<u8, UmlError> {
     };
     let (orphaned, was_orphaned) = mpsc::channel();
     thread::spawn(move || {
-        // Boot holds the other end and never writes, so this returns when boot closes the end or dies.
+        // Boot never writes, so this returns when boot closes its end or dies.
         let _ = std::io::stdin().read(&mut [0]);
         let _ = orphaned.send(());
         kill();
@@ -200,7 +201,6 @@ impl Drop for Kernel {
     }
 }
 
-/// A file that grows.
 struct Tail {
     file: File,
     path: PathBuf,
@@ -213,7 +213,6 @@ impl Tail {
         Ok(Tail { file, path })
     }
 
-    /// Copies the new bytes.
     fn copy(&mut self, to: &mut dyn Write) -> Result<(), UmlError> {
         let mut buffer = vec![0; limits::UML_OUTPUT_BYTES];
         loop {

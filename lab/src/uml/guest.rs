@@ -17,15 +17,16 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use rustix::system::RebootCommand;
 
 use super::boot::GUEST_SUBCOMMAND;
+use super::error::UmlError;
 use super::job::{self, GuestStatus, LastWord};
-use super::{UmlError, lab, modules};
+use super::{lab, modules};
 use crate::limits;
 
 /// The path of boot's private directory in the guest.
 const SHARED: &str = "/run/haul-lab";
 
-/// The hidden subcommand. As process 1 it never returns; as the child it becomes or runs the command. Ignores the
-/// arguments that the kernel adds behind the first.
+/// The hidden subcommand. As process 1 it never returns; as the child it becomes or runs the command. Ignores what the
+/// kernel adds behind the first argument.
 pub fn main(arguments: &[String]) -> Result<u8, UmlError> {
     let Some(directory) = arguments.first() else {
         return Err(UmlError::Refused { what: GUEST_SUBCOMMAND.into(), why: "is for internal use".into() });
@@ -38,7 +39,7 @@ pub fn main(arguments: &[String]) -> Result<u8, UmlError> {
     }
 }
 
-/// Never returns.
+/// Runs process 1, and never returns.
 fn init(directory: &str) -> ! {
     let outcome = catch_unwind(AssertUnwindSafe(|| machine(directory)));
     let word = match outcome {
@@ -111,7 +112,7 @@ fn machine(directory: &str) -> Result<LastWord, UmlError> {
 }
 
 /// All hosts of a lab share the kernel's memory for TCP, by default a tenth of all memory. One flow on a long fast path
-/// exceeds that, and its window then stays small for good. The unit is a page.
+/// exceeds that, and its window then stays small for good. In pages.
 fn tcp_memory(bytes: u64) -> String {
     let pages = bytes / 4096;
     let [low, pressure, high] = limits::UML_TCP_MEMORY_EIGHTHS.map(|eighths| pages / 8 * eighths);
@@ -165,15 +166,15 @@ fn mount_all(directory: &str) -> Result<(), UmlError> {
     mount_one("sysfs", "sysfs", "/sys", "")?;
     mount_one("tmpfs", "tmpfs", "/run", "mode=755")?;
     make_directory(SHARED, 0o700)?;
-    // The private directory may lie below /dev/shm of the host, and the guest has its own /dev/shm. So the directory is
-    // mounted as a file system.
+    // The private directory may lie below the host's /dev/shm, which the guest's own hides: it is mounted as a file
+    // system.
     mount_one("hostfs", "none", SHARED, directory)?;
     if !Path::new("/dev/null").exists() || !is_mounted("/dev") {
         mount_one("devtmpfs", "devtmpfs", "/dev", "mode=755")?;
     }
     make_directory("/dev/shm", 0o1777)?;
-    // More than the default half of memory: data and copies of an experiment lie there, and the guest's memory includes
-    // their size.
+    // More than the default half of memory, for data and copies of an experiment: the guest's memory includes their
+    // size.
     mount_one("tmpfs", "tmpfs", "/dev/shm", "mode=1777,size=80%")?;
     make_directory("/dev/pts", 0o755)?;
     mount_one("devpts", "devpts", "/dev/pts", "mode=620,ptmxmode=666")?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::UmlError;
+use super::error::UmlError;
 use crate::request::Request;
 
 /// The task of the guest.
@@ -25,9 +25,9 @@ pub struct GuestJob {
 /// How the command ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GuestStatus {
-    /// By itself.
+    /// The command ended by itself.
     Exited(i32),
-    /// By a signal.
+    /// A signal ended the command.
     Killed(i32),
 }
 
@@ -61,7 +61,7 @@ impl GuestStatus {
 }
 
 impl GuestJob {
-    /// The command is our own program, which makes the lab of the request and does its task.
+    /// Makes the job for our own program, which makes the lab of the request and does its task.
     pub fn of_request(program: &Path, request: &Request) -> GuestJob {
         let request = Request { directory: IN_GUEST.into(), ..request.clone() };
         GuestJob {
@@ -96,12 +96,12 @@ impl LastWord {
     }
 }
 
-/// The lab could not be made; the child of process 1 leaves the reason here.
+/// Leaves the reason why the lab could not be made, for process 1.
 pub(super) fn complain(directory: &Path, reason: &str) -> Result<(), UmlError> {
     write(directory, COMPLAINT, &reason)
 }
 
-/// What [`complain`] left.
+/// The reason that [`complain`] left.
 pub(super) fn complaint(directory: &Path) -> Option<String> {
     serde_json::from_slice(&fs::read(directory.join(COMPLAINT)).ok()?).ok()
 }

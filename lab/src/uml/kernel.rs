@@ -9,14 +9,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::UmlError;
+use super::error::UmlError;
 use crate::programs;
 
 /// The environment variable that names a kernel.
 pub const KERNEL_VARIABLE: &str = "HAUL_LAB_KERNEL";
-/// Where Debian's package puts its kernel.
+/// The path of the kernel of Debian's package.
 const PACKAGED: &str = "/usr/bin/linux.uml";
-/// Over the defaults of `ARCH=um`.
+/// The configuration over the defaults of `ARCH=um`.
 const FRAGMENT: &str = include_str!("../../uml/fragment.config");
 
 /// The possible places of kernels.
@@ -33,14 +33,14 @@ pub struct Places {
 /// A kernel, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Program.
+    /// The program.
     pub path: PathBuf,
-    /// Who named it.
+    /// The origin of the path.
     pub why: &'static str,
 }
 
 impl Places {
-    /// Of this user.
+    /// The places of this user.
     pub fn of_user(asked: Option<PathBuf>) -> Places {
         let variable = std::env::var_os(KERNEL_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         Places { asked, variable, cache: cached() }
@@ -84,7 +84,7 @@ fn choose(places: &Places, virtual_time: bool, exists: &dyn Fn(&Path) -> bool) -
     })
 }
 
-/// Whether the kernel's own help lists it. Otherwise the kernel would pass the word to process 1, and run in real time.
+/// The kernel's own help lists it. Otherwise the kernel would pass the word to process 1, and run in real time.
 pub fn knows_virtual_time(kernel: &Path) -> bool {
     let output = Command::new(kernel).arg("--help").stdin(Stdio::null()).output();
     output.is_ok_and(|output| {
@@ -93,7 +93,6 @@ pub fn knows_virtual_time(kernel: &Path) -> bool {
     })
 }
 
-/// `linux-uml` in the user's cache directory.
 fn cached() -> Option<PathBuf> {
     let given = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = given.or_else(|| std::env::home_dir().map(|home| home.join(".cache")))?;
@@ -140,8 +139,7 @@ const TOOLS: [(&str, &str); 11] = [
     ("perl", "perl"),
 ];
 
-/// Builds a kernel into the user's cache and returns its path. `dry` only prints the commands. Needs no root: the
-/// source package is downloaded and unpacked, not installed.
+/// Builds a kernel into the user's cache without root, and returns its path. `dry` only prints the commands.
 pub fn build(dry: bool, report: &mut dyn Write) -> Result<PathBuf, UmlError> {
     let missing: Vec<(&str, &str)> = TOOLS.into_iter().filter(|(tool, _)| programs::find(tool).is_none()).collect();
     if !missing.is_empty() {
@@ -203,7 +201,6 @@ fn steps(build: &Path, target: &Path, package: &str, jobs: usize) -> Vec<BuildSt
     ]
 }
 
-/// The newest version on offer: `linux-source` depends on it.
 fn source_package() -> Result<String, UmlError> {
     let output = Command::new("apt-cache").args(["depends", "linux-source"]).output();
     let output = output.map_err(UmlError::io("run apt-cache"))?;

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use super::UmlError;
+use super::error::UmlError;
 use super::job::GuestJob;
 
 /// Directories of tools that an ordinary user's PATH may lack.

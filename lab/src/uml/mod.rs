@@ -12,98 +12,27 @@
 //! and `/dev/shm` are its own, and empty at the start. The guest has no network to the outside.
 
 pub mod boot;
+mod error;
 pub mod guest;
 pub mod job;
 pub mod kernel;
 mod lab;
 mod modules;
 mod private;
+mod run;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use crate::limits;
 use crate::request::Request;
 use crate::topology::Topology;
 use crate::units::Size;
 
+pub use error::UmlError;
 pub use job::{GuestJob, GuestStatus};
-
-/// A run in a kernel.
-#[derive(Clone, Debug)]
-pub struct RunInUml {
-    /// From [`kernel::find`].
-    pub kernel: PathBuf,
-    /// Our own program with its hidden subcommands: `std::env::current_exe()`.
-    pub program: PathBuf,
-    /// Virtual or real time.
-    pub clock: Clock,
-    /// Memory of the guest, at most; from [`memory_for`].
-    pub memory: Size,
-    /// The lab and its task.
-    pub job: GuestJob,
-    /// Limit by the clock on the wall, not by the guest's clock.
-    pub limit: Duration,
-}
-
-/// The clock of the guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// Computation takes no time, and waiting is skipped.
-    Virtual {
-        /// Seconds since 1970 at which the guest starts.
-        start_s: u64,
-    },
-    /// As on the host.
-    Real,
-}
-
-/// Why there is no result.
-#[derive(Debug, thiserror::Error)]
-pub enum UmlError {
-    /// The host's file system refused something.
-    #[error("cannot {what}: {error}")]
-    Io {
-        /// The failed act, and its object.
-        what: String,
-        /// From the system.
-        error: std::io::Error,
-    },
-    /// A value cannot be passed to a kernel.
-    #[error("{what}: {why}")]
-    Refused {
-        /// Which part.
-        what: String,
-        /// The advice.
-        why: String,
-    },
-    /// The kernel ended without a final status of the guest.
-    #[error("the kernel {kernel} ended before the command did ({how}); its last words:\n{console}\n  hint:  {hint}")]
-    NoStatus {
-        /// Which one.
-        kernel: String,
-        /// Its exit status.
-        how: String,
-        /// The end of its console.
-        console: String,
-        /// The possible cause.
-        hint: &'static str,
-    },
-    /// The guest could not make the lab.
-    #[error("the guest gave up: {0}")]
-    Guest(String),
-    /// The guest's own network.
-    #[error(transparent)]
-    Network(#[from] crate::netem::NetemError),
-    /// It ran too long.
-    #[error("stopped after {} s: the limit for one run", .0.as_secs())]
-    TooLong(Duration),
-    /// The user interrupted.
-    #[error("interrupted")]
-    Interrupted,
-}
+pub use run::{Clock, RunInUml};
 
 impl RunInUml {
     /// A lab in a kernel: in `kernel` if given, or in a kernel that is found.
@@ -153,7 +82,6 @@ pub fn memory_warning(topology: &Topology, host_bytes: u64) -> Option<String> {
     })
 }
 
-/// Three quarters of the host's memory.
 fn most_memory(host_bytes: u64) -> u64 {
     limits::MAX_UML_BYTES.min(host_bytes / 4 * 3).max(limits::MIN_UML_BYTES)
 }
@@ -175,13 +103,6 @@ pub fn available_memory() -> Size {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap_or_default();
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().unwrap_or(0);
     Size { bytes: kib * 1024 }
-}
-
-impl UmlError {
-    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> UmlError {
-        let what = what.into();
-        move |error| UmlError::Io { what, error }
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::StatVfsMountFlags;
 
-use super::UmlError;
+use super::error::UmlError;
 
 /// A directory that only this user can enter.
 pub(super) struct PrivateDirectory {
@@ -71,7 +71,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// One process may have several runs.
+/// A number for each run of one process.
 fn unique() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);

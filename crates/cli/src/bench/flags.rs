@@ -4,12 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use haul_job::job::WriteRoute;
+use haul_job::rate;
 use haul_pump::{ReceiveRoute, SendRoute};
 use haul_workbench::bench::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, LANES_MAX};
 
-use crate::rate;
-use crate::reach::{CipherName, whole};
+use crate::flags::values::{CipherName, interval, named_value, send_route, whole};
 
 /// `haul bench`
 #[derive(Debug, Args)]
@@ -62,7 +61,7 @@ pub struct Bench {
     pub reverse: bool,
     /// Congestion control; without it cubic or reno, as for a copy inside this host
     #[arg(short = 'C', long = "cc", visible_alias = "congestion", value_name = "NAME")]
-    #[arg(value_parser = crate::reach::parse_congestion_control)]
+    #[arg(value_parser = crate::flags::values::parse_congestion_control)]
     pub cc: Option<String>,
     /// Bind the sending threads to processor N, the receiving threads to M
     #[arg(short = 'A', long, value_name = "N,M", value_parser = processors)]
@@ -81,7 +80,7 @@ pub struct Bench {
     /// Measure only copying from memory to memory, with -P threads (for -t, or 3 s)
     #[arg(long, conflicts_with_all = OF_A_RUN, conflicts_with = "bytes")]
     pub memory: bool,
-    /// One JSON object on standard output, as docs/json.md describes it
+    /// One JSON object on standard output, as docs/use/json.md describes it
     #[arg(short = 'J', long)]
     pub json: bool,
 }
@@ -118,37 +117,19 @@ routes of a copy. A line each second shows the received bytes; the end shows
 the processor time of each side for 10^9 bytes. 'haul probe' measures the path
 to another host.
 
+EXAMPLES
   haul bench                                    zeros to nowhere: the most
   haul bench --source FILE --sink DIR --verify  a file to a disk, hashed
   haul bench --source FILE --route copy -A 0,1  a processor for each side
   haul bench --disk DIR; haul bench --memory    disk and memory alone";
 
-fn named<R: Copy>(all: &[(R, &'static str)], text: &str) -> Result<R, String> {
-    let found = all.iter().find(|(_, name)| *name == text).map(|(route, _)| *route);
-    found.ok_or_else(|| format!("one of {}", all.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ")))
-}
-
-pub fn send_route(text: &str) -> Result<SendRoute, String> {
-    named(&SendRoute::ALL, text)
-}
-
-/// The spelling of a name.
-pub fn write_route(text: &str) -> Result<WriteRoute, String> {
-    named(&WriteRoute::ALL.map(|route| (route, route.name())), text)
-}
-
 fn receive_route(text: &str) -> Result<ReceiveRoute, String> {
-    named(&ReceiveRoute::ALL, text)
+    named_value(&ReceiveRoute::ALL, text)
 }
 
 fn block(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(rate::parse_size(text)?).unwrap_or(usize::MAX);
     if (BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&bytes) { Ok(bytes) } else { Err("from 4K to 64M".to_owned()) }
-}
-
-pub fn interval(text: &str) -> Result<f64, String> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=60.0).contains(seconds));
-    seconds.ok_or_else(|| "seconds from 0.1 to 60".to_owned())
 }
 
 fn processors(text: &str) -> Result<(usize, usize), String> {

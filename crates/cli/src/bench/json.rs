@@ -1,4 +1,4 @@
-//! The result for a program: one object. `docs/json.md` is the promise; a test pins it.
+//! The result for a program: one object. `docs/use/json.md` is the promise; a test pins it.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -6,15 +6,14 @@ use std::path::Path;
 use haul_workbench::bench::{Disk, Found, Offset, Request, Side};
 use serde::Serialize;
 
-use crate::json::{SCHEMA, seconds};
-use crate::json_text::line;
-use crate::printable::printable;
+use crate::bench::names::{self, by_whom, cipher};
+use crate::json::line::to_line;
+use crate::json::values::{SCHEMA, seconds};
+use crate::text::printable::printable;
 
-use super::names::{self, by_whom, cipher};
-
-/// A run, as a line.
+/// Writes a run as a line.
 pub fn object(request: &Request, found: &Found) -> String {
-    line(&Run {
+    to_line(&Run {
         event: "bench",
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
@@ -50,9 +49,9 @@ pub fn object(request: &Request, found: &Found) -> String {
     })
 }
 
-/// The disk alone, as a line.
+/// Writes the result for the disk alone as a line.
 pub fn disk(directory: &Path, found: &Disk) -> String {
-    line(&DiskLine {
+    to_line(&DiskLine {
         event: "bench-disk",
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
@@ -63,10 +62,10 @@ pub fn disk(directory: &Path, found: &Disk) -> String {
     })
 }
 
-/// Memory alone, as a line.
+/// Writes the result for memory alone as a line.
 pub fn memory(threads: u16, copy_bytes_per_s: u64) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    line(&MemoryLine { event: "bench-memory", schema: SCHEMA, version, threads, copy_bytes_per_s })
+    to_line(&MemoryLine { event: "bench-memory", schema: SCHEMA, version, threads, copy_bytes_per_s })
 }
 
 #[derive(Serialize)]
@@ -172,7 +171,7 @@ mod tests {
     #[test]
     fn every_field_is_documented() {
         let (request, found) = found();
-        let documentation = include_str!("../../../../docs/json.md");
+        let documentation = include_str!("../../../../docs/use/json.md");
         let whole = documentation.split("\n## ").find(|part| part.contains("`haul bench`")).expect("its part");
         let rates = Disk { write_bytes_per_s: 1, read_bytes_per_s: 1, direct: true };
         for said in [object(&request, &found), disk(Path::new("/raid"), &rates), memory(1, 1)] {

@@ -13,12 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flags::{Bench, WhichOffset};
 use haul_job::{Error, Fault};
 use haul_pump::SendRoute;
 use haul_workbench::bench::{self, Amount, Interval, Offset, Request, Sink, Source, Watcher};
 
-use crate::{ending, failure, output, signals};
+use crate::bench::flags::{Bench, WhichOffset};
+use crate::process::{ending, output, signals};
+use crate::text::failure;
 
 /// Measures, and prints the result.
 pub fn run(typed: &Bench) -> ExitCode {
@@ -121,13 +122,13 @@ impl Watcher for Person {
     }
 }
 
-/// As iperf3.
+/// The default of iperf3.
 const DEFAULT_TIME_S: u32 = 10;
 
-/// For disk or memory alone: more than the processor's caches hold.
+/// The time for which the disk or memory alone is measured, unless -t says another.
 const ALONE_TIME: Duration = Duration::from_secs(3);
 
-/// As above.
+/// The bytes of such a measurement: more than the caches of a processor hold.
 const ALONE_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]
@@ -138,7 +139,7 @@ mod tests {
     use haul_workbench::bench::{Found, Side, Usage};
 
     use super::*;
-    use crate::args::{Command, Typed};
+    use crate::commands::{Command, Typed};
 
     fn typed(line: &[&str]) -> Result<Request, String> {
         let args = ["haul", "bench"].iter().chain(line).map(OsString::from);

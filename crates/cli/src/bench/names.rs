@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use haul_job::Cipher;
 use haul_workbench::bench::{Request, Sink, Source};
 
-use crate::printable::printable;
+use crate::text::printable::printable;
 
-/// Where the bytes come from.
+/// Names the source of the bytes.
 pub fn source(request: &Request) -> String {
     match &request.source {
         Source::Zero => "zero".to_owned(),
@@ -16,7 +16,7 @@ pub fn source(request: &Request) -> String {
     }
 }
 
-/// Where the bytes go.
+/// Names the sink of the bytes.
 pub fn sink(request: &Request) -> String {
     match &request.sink {
         Sink::Discard => "discard".to_owned(),
@@ -25,7 +25,7 @@ pub fn sink(request: &Request) -> String {
     }
 }
 
-/// Who seals and opens TLS records.
+/// Names the side that seals and opens TLS records.
 pub fn by_whom(is_kernel: bool) -> &'static str {
     if is_kernel { "kernel" } else { "haul" }
 }

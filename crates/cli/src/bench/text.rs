@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use haul_workbench::bench::{Amount, Disk, Found, Interval, Offset, Request, Side};
 
-use crate::figures::{bits, bytes, counted, duration, rate};
-use crate::printable::printable;
-
-use super::names;
+use crate::bench::names;
+use crate::text::figures::{bits, bytes, counted, duration, rate};
+use crate::text::printable::printable;
 
 /// The title: what will be measured.
 pub fn heading(request: &Request) -> String {
@@ -33,12 +32,12 @@ pub fn heading(request: &Request) -> String {
     text
 }
 
-/// One interval.
+/// Writes the line of one interval.
 pub fn line(interval: &Interval) -> String {
     row(interval.start, interval.end, interval.bytes)
 }
 
-/// The totals.
+/// Writes the totals.
 pub fn summary(request: &Request, found: &Found) -> String {
     let mut text = String::from("\n");
     text.push_str(&row(Duration::ZERO, found.elapsed, found.bytes));
@@ -72,7 +71,7 @@ pub fn summary(request: &Request, found: &Found) -> String {
     text
 }
 
-/// The disk alone.
+/// Writes the result for the disk alone.
 pub fn disk(directory: &Path, found: &Disk) -> String {
     let path = printable(directory.as_os_str().as_bytes());
     let how =
@@ -81,7 +80,7 @@ pub fn disk(directory: &Path, found: &Disk) -> String {
     format!("the disk below {path}, {how}\nwrite  {write}\nread   {read}\n")
 }
 
-/// Memory alone.
+/// Writes the result for memory alone.
 pub fn memory(threads: u16, bytes_per_s: u64) -> String {
     let threads = counted(threads.into(), "thread", "threads");
     format!("memory to memory, {threads}\ncopy   {}\n", rate(bytes_per_s as f64))

@@ -7,11 +7,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-use super::{Files, MAX_OFFERS, Offers};
-use crate::printable::printable;
+use crate::complete::offer::{Files, MAX_OFFERS, Offers};
+use crate::text::printable::printable;
 
-/// What the shell adds by itself, and the words that readline puts in. `words`: the line up to the cursor, and its end that
-/// readline replaces.
+/// Finds the files that the shell adds by itself, and the words that readline puts in. `words` are the line up to the
+/// cursor, and the end of the line that readline replaces.
 pub fn lines(words: &[OsString], offers: &dyn Fn(&[OsString]) -> Offers) -> (Files, Vec<String>) {
     let [line, replaced] = words else { return (Files::None, Vec::new()) };
     // bash expands the variable, and completes files itself.
@@ -46,7 +46,7 @@ fn names_here(begun: &[u8], files: Files) -> Vec<String> {
     names.take(MAX_OFFERS).collect()
 }
 
-/// Where the line ends.
+/// The quotes around the end of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quote {
     None,
@@ -136,7 +136,7 @@ impl Words {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::complete::Offer;
+    use crate::complete::offer::Offer;
 
     /// The words of a line, and what bash gets when the last may become this.
     fn put_in(line: &str, replaced: &str, offered: &str) -> String {

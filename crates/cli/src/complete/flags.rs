@@ -15,7 +15,6 @@ pub struct CompleteArgs {
     pub words: Vec<OsString>,
 }
 
-/// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Shell {
     Bash,

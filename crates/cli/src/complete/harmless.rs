@@ -7,8 +7,8 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::slot::Line;
-use super::ssh_files::{self, is_harmless_setting};
+use crate::complete::slot::Line;
+use crate::complete::ssh_files::{self, is_harmless_setting};
 
 /// Whether a far side may be asked by ssh while this line is typed.
 pub fn is_harmless(line: &Line<'_>, home: Option<&Path>) -> bool {
@@ -41,7 +41,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
-    use crate::args::Typed;
+    use crate::commands::Typed;
 
     fn check(line: &str, expected: bool) {
         let mut root = Typed::command();

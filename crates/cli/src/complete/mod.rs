@@ -15,6 +15,7 @@
 mod bash;
 pub mod flags;
 mod harmless;
+mod offer;
 mod place;
 mod slot;
 mod ssh_files;
@@ -23,46 +24,21 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 
-use clap::{Arg, CommandFactory as _, ValueHint};
+use clap::{Arg, Command, ValueHint};
 
-use crate::args::Typed;
-use crate::output;
-use flags::{CompleteArgs, Shell};
-use slot::{Line, Slot};
-
-/// How a word may go on.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Offers {
-    /// What the shell adds by itself.
-    files: Files,
-    words: Vec<Offer>,
-}
-
-/// A whole word.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Offer {
-    word: String,
-    about: String,
-}
-
-/// Files of this machine that may stand there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Files {
-    #[default]
-    None,
-    Any,
-    Directories,
-}
-
-/// More words help nobody.
-const MAX_OFFERS: usize = 4096;
+use crate::complete::flags::{CompleteArgs, Shell};
+use crate::complete::offer::{Files, MAX_OFFERS, Offer, Offers};
+use crate::complete::slot::{Line, Slot};
+use crate::detached::commands;
+use crate::process::output;
 
 /// Writes what there is to offer: a line for what the shell adds by itself, then one word a line.
-pub fn run(typed: &CompleteArgs) -> ExitCode {
+pub fn run(typed: &CompleteArgs, definitions: Command) -> ExitCode {
     // ssh, and its jump hosts, find no terminal to ask anything at.
     if haul_transfer::leave_terminal().is_err() {
         return ExitCode::SUCCESS;
     }
+    let offers = |words: &[OsString]| offers(words, definitions.clone());
     let (files, lines) = match typed.shell {
         Shell::Bash => bash::lines(&typed.words, &offers),
         Shell::Zsh | Shell::Fish => {
@@ -85,8 +61,7 @@ pub fn run(typed: &CompleteArgs) -> ExitCode {
 }
 
 /// The words of a command line; the first is the program, the last is to be completed.
-fn offers(words: &[OsString]) -> Offers {
-    let mut root = Typed::command();
+fn offers(words: &[OsString], mut root: Command) -> Offers {
     root.build();
     let Some((last, before)) = words.get(1..).and_then(<[OsString]>::split_last) else { return Offers::default() };
     let mut offers = offers_of(&Line::read(&root, before), last);
@@ -125,11 +100,15 @@ fn offers_of(line: &Line<'_>, last: &OsStr) -> Offers {
         Slot::Operand { arg } if line.reaches() && arg.get_value_hint() != ValueHint::Hostname => {
             place::offers(line, last)
         }
+        Slot::Operand { arg } if arg.get_id() == "id" || arg.get_id() == "ids" => {
+            let copies = commands::offered().into_iter().map(|(id, about)| Offer { word: id.to_string(), about });
+            Offers { files: Files::None, words: copies.collect() }
+        }
         Slot::Operand { arg } => values(arg, line, last),
     }
 }
 
-/// What the definition of a flag says of its values.
+/// Offers the values that the definition of a flag names.
 fn values(arg: &Arg, line: &Line<'_>, begun: &OsStr) -> Offers {
     let possible = arg.get_possible_values();
     if !possible.is_empty() {
@@ -169,12 +148,15 @@ pub fn script(shell: clap_complete::Shell) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use clap::CommandFactory as _;
 
-    /// What is offered for the last word, and what the shell adds.
+    use super::*;
+    use crate::commands::Typed;
+
+    /// The offers for the last word, and the files that the shell adds.
     fn after(line: &str) -> (Files, Vec<String>) {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let offers = offers(&words);
+        let offers = offers(&words, Typed::command());
         (offers.files, offers.words.into_iter().map(|offer| offer.word).collect())
     }
 
@@ -214,7 +196,7 @@ mod tests {
     fn a_flag_of_the_help_fits_into_a_line() {
         let about = |word: &str| {
             let words: Vec<OsString> = ["haul", "cp", word].map(OsString::from).into();
-            offers(&words).words.remove(0).about
+            offers(&words, Typed::command()).words.remove(0).about
         };
         assert_eq!(
             about("--inplace"),

@@ -7,24 +7,26 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::CommandFactory as _;
-use haul_job::{Carriage, Endpoint, Event, Observer, Place};
+use clap::FromArgMatches as _;
+use haul_job::{Carriage, Endpoint, Event, Far, Observer, Place};
 use haul_transfer::place::{self, Kind, List, Piece, Question, Request, Told, Verb};
 use haul_transfer::ssh_names::{self, FarName, Wanted};
 use haul_transfer::{Surroundings, trusted_keys};
 
-use super::harmless::is_harmless;
-use super::slot::Line;
-use super::{Files, MAX_OFFERS, Offer, Offers, ssh_files};
-use crate::args::{Command, Typed};
-use crate::printable::printable;
-use crate::reach::{REACH, Reach};
-use crate::{config, endpoint};
+use crate::complete::harmless::is_harmless;
+use crate::complete::offer::{Files, MAX_OFFERS, Offer, Offers};
+use crate::complete::slot::Line;
+use crate::complete::ssh_files;
+use crate::config::settings;
+use crate::far_side::endpoint;
+use crate::far_side::flags::Reach;
+use crate::flags::headings::REACH;
+use crate::text::printable::printable;
 
-/// Whoever pressed the key waits no longer for a far side.
+/// A person who pressed Tab waits at most this long for a far side.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// What may stand where a command takes a place.
+/// Offers places where a command takes one.
 pub fn offers(line: &Line<'_>, typed: &OsStr) -> Offers {
     let only = |files| Offers { files, words: Vec::new() };
     let Some(text) = typed.to_str() else { return only(Files::Any) };
@@ -37,7 +39,7 @@ pub fn offers(line: &Line<'_>, typed: &OsStr) -> Offers {
     }
 }
 
-/// Where a host stands without a path.
+/// Offers hosts where no path follows.
 pub fn hosts(line: &Line<'_>, typed: &OsStr) -> Vec<Offer> {
     let Some((typed, known)) = typed.to_str().zip(Known::of(line, ".")) else { return Vec::new() };
     let daemons = known.daemons().into_iter().filter(|_| line.reaches()).map(|name| format!("haul://{name}"));
@@ -48,7 +50,7 @@ fn plain(word: String) -> Offer {
     Offer { word, about: String::new() }
 }
 
-/// Roots of places.
+/// Offers the beginnings of places: hosts, daemons and named ends.
 fn places(line: &Line<'_>, typed: &str) -> Option<Vec<String>> {
     let known = Known::of(line, ".")?;
     let hosts = known.hosts(typed).map(|host| host + ":");
@@ -72,7 +74,10 @@ fn beneath(line: &Line<'_>, root: &str, path: &str) -> Option<Vec<String>> {
         _ => begun.as_bytes().to_vec(),
     };
     let is_top = directory.is_empty() && !is_uri;
-    let names = known.names(place, path, &begun_name)?.into_iter().filter(|name| is_only_a_name(&name.name, is_top));
+    let names = known
+        .names(place.far()?.clone(), path, &begun_name)?
+        .into_iter()
+        .filter(|name| is_only_a_name(&name.name, is_top));
     let words = names.filter_map(|name| {
         let rest = str::from_utf8(name.name.strip_prefix(begun_name.as_slice())?).ok()?;
         let rest = if is_uri { rest.replace('%', "%25") } else { rest.to_owned() };
@@ -98,9 +103,7 @@ struct Known {
 impl Known {
     /// `end`: the settings of its host count. `None`: flags or settings make no sense; the command itself will say so.
     fn of(line: &Line<'_>, end: &str) -> Option<Self> {
-        let mut root = Typed::command();
-        root.build();
-        let cp = root.find_subcommand("cp")?;
+        let cp = line.root.find_subcommand("cp")?;
         let mut words: Vec<OsString> = vec!["haul".into(), "cp".into()];
         for (arg, value) in &line.given {
             let is_shared =
@@ -116,14 +119,11 @@ impl Known {
             }
         }
         words.extend(["--".into(), end.into(), ".".into()]);
-        match config::parse(words) {
-            Ok((Typed { command: Command::Cp(cp) }, _)) => {
-                let surroundings = Surroundings::of_process();
-                let is_harmless = is_harmless(line, surroundings.home.as_deref());
-                Some(Self { reach: cp.reach, surroundings, is_harmless })
-            }
-            _ => None,
-        }
+        let matches = settings::matches(words, line.root.clone()).ok()?;
+        let reach = Reach::from_arg_matches(matches.subcommand_matches("cp")?).ok()?;
+        let surroundings = Surroundings::of_process();
+        let is_harmless = is_harmless(line, surroundings.home.as_deref());
+        Some(Self { reach, surroundings, is_harmless })
     }
 
     fn hosts(&self, typed: &str) -> impl Iterator<Item = String> {
@@ -143,27 +143,31 @@ impl Known {
     }
 
     /// Names in a directory of a far side that begin so.
-    fn names(&self, place: Place, directory: Vec<u8>, begun: &[u8]) -> Option<Vec<FarName>> {
-        let (carriage, ssh) = crate::place::ways(&self.reach).ok()?;
+    fn names(&self, far: Far, directory: Vec<u8>, begun: &[u8]) -> Option<Vec<FarName>> {
+        let (carriage, ssh) = crate::far_side::options::ways(&self.reach).ok()?;
         let until = Instant::now() + PATIENCE;
-        match place {
-            Place::Ssh { .. } if !self.is_harmless => None,
-            Place::Ssh { .. } => {
+        match far {
+            Far::Ssh { .. } if !self.is_harmless => None,
+            Far::Ssh { .. } => {
                 let wanted = Wanted { directory: &directory, begun, most: MAX_OFFERS, until };
-                ssh_names::list(&place, (&ssh, &carriage), &self.surroundings, &wanted)
+                ssh_names::list(&far, (&ssh, &carriage), &self.surroundings, &wanted)
             }
-            Place::Haul { .. } => {
+            Far::Haul { .. } => {
                 let list = List { recursive: false, hidden: begun.starts_with(b"."), itself: false, facts: true };
                 let question = Question { verb: Verb::List(list), paths: vec![directory] };
                 let carriage = Carriage { timeout: PATIENCE, ..carriage };
-                Some(ask(Request { place, question, carriage, ssh }, &self.surroundings, begun.to_vec(), until))
+                Some(ask(
+                    Request { place: Place::Far(far), question, carriage, ssh },
+                    &self.surroundings,
+                    begun.to_vec(),
+                    until,
+                ))
             }
-            _ => None,
         }
     }
 }
 
-/// What a daemon has, or had until the time was over.
+/// Asks a daemon for its names. Names that come after `until` are left out.
 fn ask(request: Request, surroundings: &Surroundings, begun: Vec<u8>, until: Instant) -> Vec<FarName> {
     haul_transfer::hide_memory();
     let (sender, receiver) = sync_channel(MAX_OFFERS);

@@ -7,6 +7,8 @@ use clap::{Arg, ArgAction, Command};
 
 /// A command line up to the word at the cursor.
 pub struct Line<'a> {
+    /// The definitions of all commands.
+    pub root: &'a Command,
     /// The command that the words name.
     pub command: &'a Command,
     /// Flags with their values, in the order typed.
@@ -19,12 +21,11 @@ pub struct Line<'a> {
 }
 
 /// A flag, and its value if that stands in the same word, with all of the word that is before it.
-type Typed<'a> = (&'a Arg, Option<(String, OsString)>);
+type FlagOfWord<'a> = (&'a Arg, Option<(String, OsString)>);
 
-/// What stands at the cursor.
+/// The kind of word at the cursor.
 pub enum Slot<'a> {
     Nothing,
-    /// The name of a command.
     Command,
     Flag,
     /// The value of a flag. `lead`: the beginning of the word that is not part of the value, as in `--cipher=`.
@@ -40,7 +41,7 @@ pub enum Slot<'a> {
 impl<'a> Line<'a> {
     /// The words between the name of the program and the cursor. `root` is built.
     pub fn read(root: &'a Command, words: &[OsString]) -> Self {
-        let mut line = Self { command: root, given: Vec::new(), awaited: None, operands: 0, is_escaped: false };
+        let mut line = Self { root, command: root, given: Vec::new(), awaited: None, operands: 0, is_escaped: false };
         words.iter().for_each(|word| line.take(word));
         line
     }
@@ -71,7 +72,7 @@ impl<'a> Line<'a> {
     }
 
     /// The flags of a word. The last may have its value there. `None`: there is no such flag.
-    fn flags(&self, word: &OsStr) -> Option<Vec<Typed<'a>>> {
+    fn flags(&self, word: &OsStr) -> Option<Vec<FlagOfWord<'a>>> {
         let command = self.command;
         let value = |at: usize| -> Option<(String, OsString)> {
             let (lead, value) = word.as_bytes().split_at(at);
@@ -100,7 +101,7 @@ impl<'a> Line<'a> {
         Some(flags)
     }
 
-    /// What this word at the cursor is.
+    /// Finds the kind of this word at the cursor.
     pub fn slot(&self, word: &OsStr) -> Slot<'a> {
         if let Some(arg) = self.awaited {
             return Slot::Value { arg, lead: String::new() };
@@ -142,11 +143,11 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
-    use crate::args;
+    use crate::commands::Typed;
 
-    /// What the last word is, and what was given before.
+    /// Describes the last word, and the flags before it.
     fn read(line: &str) -> String {
-        let mut root = args::Typed::command();
+        let mut root = Typed::command();
         root.build();
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let (last, before) = words.split_last().unwrap();

@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 16;
 
 const SYSTEM_KNOWN_HOSTS: [&str; 2] = ["/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"];
 
-/// What the user's ssh knows by name. `named`: the configuration that counts instead of the usual ones (`-F`).
+/// The hosts that the user's ssh knows by name. `named` is the configuration of `-F`, which replaces the usual files.
 pub fn hosts(home: Option<&Path>, named: Option<&Path>) -> BTreeSet<String> {
     let mut reader = Reader::of(home);
     match named {
@@ -98,12 +98,12 @@ const HARMLESS: [&str; 47] = [
     "UserKnownHostsFile",
 ];
 
-/// Where a user's `Include` begins.
+/// The directory that a relative `Include` of the user begins in.
 fn relative_to(home: Option<&Path>) -> PathBuf {
     home.map(|home| home.join(".ssh")).unwrap_or_default()
 }
 
-/// Empty: it cannot be read.
+/// Reads a file. The text is empty if the file cannot be read.
 fn text_of(file: &Path) -> String {
     let mut bytes = Vec::new();
     let is_file = fs::metadata(file).is_ok_and(|found| found.is_file());

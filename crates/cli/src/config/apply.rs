@@ -7,11 +7,11 @@ use std::ffi::{OsStr, OsString};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
-use haul_job::{Endpoint, Error, Fault, Place};
+use haul_job::{Endpoint, Error, Far, Fault};
 
 use crate::config::file::{Config, Given, Setting};
-use crate::endpoint;
-use crate::reach::{REACH, TRAVEL};
+use crate::far_side::endpoint;
+use crate::flags::headings::{REACH, TRAVEL};
 
 /// A setting that counts for a command line.
 #[derive(Clone, Copy, Debug)]
@@ -89,14 +89,13 @@ pub fn hosts_named(name: &OsStr) -> Vec<String> {
     hosts_of(&with_colon)
 }
 
-/// Hosts of an end.
+/// The hosts that an end names.
 pub fn hosts_of(name: &OsStr) -> Vec<String> {
-    let host = |place: &Place| match place {
-        Place::Ssh { host, .. } | Place::Haul { host, .. } => Some(host.clone()),
-        Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null => None,
+    let host = |far: &Far| match far {
+        Far::Ssh { host, .. } | Far::Haul { host, .. } => host.clone(),
     };
     match endpoint::parse_hosts(name) {
-        Ok((Endpoint { place, .. }, others)) => std::iter::once(&place).chain(&others).filter_map(host).collect(),
+        Ok((Endpoint { place, .. }, others)) => place.far().into_iter().chain(&others).map(host).collect(),
         Err(_) => Vec::new(),
     }
 }
@@ -165,7 +164,7 @@ pub fn blame(config: &Config, chosen: &[Chosen<'_>], cp: &Command) -> Option<Err
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::tests::{cp, read};
+    use crate::config::settings::tests::{cp, read};
 
     /// The arguments that a file adds to a command line.
     fn added(text: &str, line: &[&str]) -> String {

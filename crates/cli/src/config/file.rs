@@ -18,27 +18,25 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::ArgAction;
-use haul_job::{Endpoint, Error, Fault, Place};
+use haul_job::{Error, Fault, Here, Place};
 use haul_transfer::own::{self, Weight};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use crate::endpoint::{self, NamedEnd};
-use crate::headings::{SAID, WHAT, WRITE};
-use crate::printable::printable;
-use crate::reach::{REACH, TRAVEL};
+use crate::far_side::endpoint::{self, NamedEnd};
+use crate::flags::headings::{REACH, SAID, TRAVEL, WHAT, WRITE};
+use crate::text::printable::printable;
 
 /// The file as it stands.
 #[derive(Debug, Default)]
 pub struct Config {
-    /// Where it is, or would be.
+    /// The path of the file, which need not exist.
     pub path: PathBuf,
     pub defaults: Vec<Setting>,
     pub hosts: BTreeMap<String, Vec<Setting>>,
     pub ends: BTreeMap<String, End>,
 }
 
-/// One flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The name in the file.
@@ -49,7 +47,7 @@ pub struct Setting {
     pub line: usize,
 }
 
-/// What a flag is set to.
+/// The setting of a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given {
     /// A flag without a value, on or off.
@@ -69,8 +67,8 @@ pub struct End {
 /// A thousand hosts with ten settings each take a quarter of it.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Of the flags that say what is copied, the file may set these. What is left out or deleted stands on the command line,
-/// where its user sees it.
+/// The file may set these flags of those that say what is copied. Flags that leave out or delete entries stand on the
+/// command line, where the user sees them.
 const WHAT_HABITS: [&str; 8] = ["archive", "owner", "group", "perms", "numeric_ids", "hard_links", "xattrs", "acls"];
 
 /// Belongs to one copy, or is a view of it.
@@ -115,7 +113,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Where a setting comes from.
+    /// Names the file and the line of a setting.
     pub fn place(&self, line: usize) -> String {
         format!("{}:{line}", printable(self.path.as_os_str().as_encoded_bytes()))
     }
@@ -138,7 +136,7 @@ fn text_of(path: &Path) -> Result<Option<String>, Error> {
     Ok(Some(text))
 }
 
-/// What is needed to read one file.
+/// The file that is being read, and the flags that it may set.
 struct Reading<'a> {
     path: &'a Path,
     text: &'a str,
@@ -223,14 +221,16 @@ impl Reading<'_> {
             Error { cause, hint, ..self.wrong(at, format!("{key} means no place")) }
         })?;
         let is_absolute = first.path.starts_with(b"/");
-        match &first {
-            Endpoint { place: Place::Local, .. } if !is_absolute => {
+        match &first.place {
+            Place::Here(Here::Disk) if !is_absolute => {
                 Err(self.wrong(at, format!("{key} is no place that all directories share")).try_this("begin it with /"))
             }
-            Endpoint { place: Place::Zero { .. } | Place::Stripes { .. } | Place::Null, .. } => {
+            Place::Here(Here::Zero { .. } | Here::Stripes { .. } | Here::Null) => {
                 Err(self.wrong(at, format!("{key} has no paths below it")))
             }
-            _ => Ok(End { written: written.to_owned(), means: NamedEnd { first, others }, line: self.line(at) }),
+            Place::Here(Here::Disk) | Place::Far(_) => {
+                Ok(End { written: written.to_owned(), means: NamedEnd { first, others }, line: self.line(at) })
+            }
         }
     }
 }
@@ -267,7 +267,7 @@ pub mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::config::tests::cp;
+    use crate::config::settings::tests::cp;
 
     /// The file c.toml of these lines.
     pub fn read(text: &str) -> Result<Config, Error> {

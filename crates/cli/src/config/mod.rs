@@ -1,116 +1,140 @@
-//! The user's settings: the command line is parsed, what the file adds to it is put in front, and both are parsed again.
+//! `haul config`: each setting, and where it comes from. `settings.rs` puts the settings into the command lines of all commands.
 
 mod apply;
 mod file;
-mod show;
+pub mod flags;
+pub mod settings;
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fmt::Write as _;
+use std::process::ExitCode;
 
-use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _};
-use haul_job::Error;
-use haul_transfer::Surroundings;
+use haul_job::{Error, Fault};
+use serde::Serialize;
 
-use crate::args::{Filter, Typed, filters_in_order};
-use crate::config::file::Config;
-use crate::endpoint;
+use crate::config::apply::Chosen;
+use crate::config::file::{Config, Given};
+use crate::config::flags::ConfigArgs;
+use crate::json::line::to_line;
+use crate::process::{ending, output};
+use crate::text::printable::printable;
 
-pub use show::run;
-
-/// Why there is no command to carry out.
-#[derive(Debug)]
-pub enum Refused {
-    /// The command line, or a question for help.
-    CommandLine(clap::Error),
-    /// The file. `json`: who asked wants JSON.
-    Settings { error: Error, json: bool },
-}
-
-/// The command line with the settings of the file, and the filters of `cp` or `diff`.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Typed, Vec<Filter>), Refused> {
-    let args: Vec<OsString> = args.into_iter().collect();
-    let mut command = Typed::command();
-    let typed = command.try_get_matches_from_mut(&args).map_err(Refused::CommandLine)?;
-    let both = match with_settings(&args, &mut command, &typed) {
-        Ok(both) => both,
-        Err(error) => {
-            let json =
-                typed.subcommand().is_some_and(|(_, sub)| matches!(sub.try_get_one::<bool>("json"), Ok(Some(true))));
-            return Err(Refused::Settings { error, json });
+/// Prints the settings.
+pub fn run(typed: &ConfigArgs, definitions: clap::Command) -> ExitCode {
+    match shown(typed, definitions) {
+        Ok(shown) => {
+            output::say(if typed.json { to_line(&shown) } else { text(&shown) });
+            ExitCode::SUCCESS
         }
-    };
-    let matches = both.unwrap_or(typed);
-    let of_sub = matches.subcommand().filter(|(name, _)| ["cp", "diff"].contains(name));
-    let filters = of_sub.map(|(_, sub)| filters_in_order(sub)).unwrap_or_default();
-    Ok((Typed::from_arg_matches(&matches).map_err(Refused::CommandLine)?, filters))
-}
-
-/// The hosts that these ends name. With the same hosts a command has the same settings.
-pub fn hosts_of(ends: &[OsString]) -> Vec<String> {
-    ends.iter().flat_map(|end| apply::hosts_of(end)).collect()
-}
-
-/// None: the file has nothing to say to this command.
-fn with_settings(
-    args: &[OsString],
-    command: &mut clap::Command,
-    typed: &ArgMatches,
-) -> Result<Option<ArgMatches>, Error> {
-    let Some((name, of_sub)) = typed.subcommand() else { return Ok(None) };
-    let Some(sub) = command.find_subcommand(name).filter(|sub| reaches(sub)) else { return Ok(None) };
-    if of_sub.try_get_one::<bool>("no_config").is_ok_and(|no| no == Some(&true)) {
-        return Ok(None);
-    }
-    let Some(path) = path() else { return Ok(None) };
-    let config = Config::read(&path, cp_of(command))?;
-    name_ends(&config);
-    let chosen = apply::choose(&config, &apply::hosts(sub, of_sub), sub, &apply::typed_flags(sub, of_sub));
-    if chosen.is_empty() {
-        return Ok(None);
-    }
-    let settings = apply::arguments(&chosen, sub, of_sub);
-    // The name of the program, the command, then flags.
-    let line = args[..2].iter().cloned().chain(settings).chain(args[2..].iter().cloned());
-    let blamed = cp_of(command).clone();
-    match command.try_get_matches_from_mut(line) {
-        Ok(matches) => Ok(Some(matches)),
-        Err(error) => Err(apply::blame(&config, &chosen, &blamed).unwrap_or_else(|| {
-            let what = format!("{} and the command line do not fit together", config.path.display());
-            Error::new(haul_job::Fault::Usage, what).because(error.to_string().lines().next().unwrap_or_default())
-        })),
+        Err(error) => ending::failed(&error, typed.json),
     }
 }
 
-/// Commands that reach a far side share the flags for that.
-fn reaches(command: &clap::Command) -> bool {
-    command.get_arguments().any(|arg| arg.get_id() == "ssh_config")
+/// The output of `haul config`.
+#[derive(Debug, Serialize)]
+struct Shown {
+    event: &'static str,
+    file: String,
+    host: Option<String>,
+    settings: Vec<Line>,
+    ends: Vec<EndLine>,
 }
 
-fn cp_of(command: &clap::Command) -> &clap::Command {
-    command.find_subcommand("cp").expect("haul has a command cp")
+#[derive(Debug, Serialize)]
+struct Line {
+    name: String,
+    value: Option<String>,
+    from: String,
 }
 
-fn name_ends(config: &Config) {
-    endpoint::name_ends(config.ends.iter().map(|(name, end)| (name.clone(), end.means.clone())).collect());
+#[derive(Debug, Serialize)]
+struct EndLine {
+    name: String,
+    means: String,
+    from: String,
 }
 
-fn path() -> Option<PathBuf> {
-    Surroundings::of_process().config_file("config.toml")
-}
-
-#[cfg(test)]
-pub mod tests {
-    use super::*;
-
-    /// The definitions of `haul cp`.
-    pub fn cp() -> clap::Command {
-        let mut command = Typed::command();
-        command.build();
-        cp_of(&command).clone()
+fn shown(typed: &ConfigArgs, mut command: clap::Command) -> Result<Shown, Error> {
+    let path = settings::path().ok_or_else(|| {
+        Error::new(Fault::Usage, "there is no place for a config.toml")
+            .because("neither HOME nor XDG_CONFIG_HOME is set")
+    })?;
+    command.build();
+    let cp = settings::cp_of(&command);
+    let config = Config::read(&path, cp)?;
+    settings::name_ends(&config);
+    // A copy looks only at what counts for it. Here all values are judged.
+    for (host, settings) in
+        config.hosts.iter().map(|(host, all)| (Some(host.as_str()), all)).chain([(None, &config.defaults)])
+    {
+        let all: Vec<Chosen<'_>> = settings.iter().map(|setting| Chosen { setting, host }).collect();
+        if let Some(error) = apply::blame(&config, &all, cp) {
+            return Err(error);
+        }
     }
+    let hosts = typed.host.as_deref().map(apply::hosts_named).unwrap_or_default();
+    let chosen = apply::choose(&config, &hosts, cp, &[]);
+    Ok(Shown {
+        event: "config",
+        file: printable(path.as_os_str().as_encoded_bytes()),
+        host: typed.host.as_ref().map(|host| printable(host.as_encoded_bytes())),
+        settings: file::settable(cp).filter_map(|arg| line(&config, &chosen, arg, typed.all)).collect(),
+        ends: (config.ends.iter())
+            .map(|(name, end)| EndLine {
+                name: name.clone(),
+                means: printable(&end.written),
+                from: config.place(end.line),
+            })
+            .collect(),
+    })
+}
 
-    /// A file of these lines.
-    pub fn read(text: &str) -> Config {
-        file::tests::read(text).unwrap()
+fn line(config: &Config, chosen: &[Chosen<'_>], arg: &clap::Arg, all: bool) -> Option<Line> {
+    let name = file::word(arg);
+    let mine: Vec<&Chosen<'_>> = chosen.iter().filter(|chosen| chosen.setting.flag == *arg.get_id()).collect();
+    if let Some(first) = mine.first() {
+        let from = mine.iter().map(|chosen| {
+            let place = config.place(chosen.setting.line);
+            chosen.host.map_or(place.clone(), |host| format!("{place}, host {}", printable(host)))
+        });
+        let from: Vec<String> = from.collect();
+        let value = match &first.setting.given {
+            Given::Switch(on) => on.to_string(),
+            Given::Values(_) => {
+                let values = mine.iter().filter_map(|chosen| match &chosen.setting.given {
+                    Given::Values(values) => Some(values.join(" ")),
+                    Given::Switch(_) => None,
+                });
+                printable(values.collect::<Vec<_>>().join(" "))
+            }
+        };
+        return Some(Line { name, value: Some(value), from: from.join("; ") });
     }
+    let built_in = arg.get_default_values().first().filter(|_| arg.get_action().takes_values());
+    let value = built_in.map(|value| value.to_string_lossy().into_owned());
+    (all || value.is_some()).then(|| Line { name, value, from: "built in".to_owned() })
+}
+
+fn text(shown: &Shown) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "file  {}", shown.file);
+    if let Some(host) = &shown.host {
+        let _ = writeln!(text, "for   {host}");
+    }
+    let width = |names: &mut dyn Iterator<Item = usize>| names.max().unwrap_or(0);
+    let names = width(&mut shown.settings.iter().map(|line| line.name.len()));
+    let values = width(&mut shown.settings.iter().map(|line| line.value.as_deref().unwrap_or("-").chars().count()));
+    let _ = writeln!(text, "\nsettings");
+    for Line { name, value, from } in &shown.settings {
+        let value = value.as_deref().unwrap_or("-");
+        let _ = writeln!(text, "  {name:names$}  {value:values$}  {from}");
+    }
+    if !shown.ends.is_empty() {
+        let names = width(&mut shown.ends.iter().map(|end| end.name.len() + 1));
+        let means = width(&mut shown.ends.iter().map(|end| end.means.chars().count()));
+        let _ = writeln!(text, "\nends (a name here wins over a host of the same name; ssh://NAME/ is the host)");
+        for EndLine { name, means: root, from } in &shown.ends {
+            let _ = writeln!(text, "  {:names$}  {root:means$}  {from}", format!("{name}:"));
+        }
+    }
+    text
 }

@@ -1,4 +1,4 @@
-//! `haul status`, `haul stop`, `haul log`.
+//! `haul status`, `haul stop`, `haul wait`, `haul log`.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -7,18 +7,20 @@ use std::time::{Duration, Instant};
 use haul_job::{Error, Fault};
 use serde::Serialize;
 
-use crate::detached::flags::{Log, Status, Stop};
-use crate::detached::record::{Copy, Record, Records, START_S};
-use crate::detached::worker::now_s;
-use crate::figures::{ago, counted};
-use crate::printable::printable;
-use crate::{ending, failure, json_text, output};
+use crate::detached::flags::{Log, Status, Stop, Wait};
+use crate::detached::follow;
+use crate::detached::record::{Copy, Record, Records, START_S, now_s};
+use crate::json::line::to_line;
+use crate::process::{ending, output};
+use crate::text::failure;
+use crate::text::figures::{ago, bits, counted};
+use crate::text::printable::printable;
 
 /// `haul status`
 pub fn status(typed: &Status) -> ExitCode {
-    let shown = every(typed).map(|copies| {
+    let shown = every(&typed.ids).map(|copies| {
         if typed.json {
-            return json_text::line(&Shown { event: "status", copies });
+            return to_line(&Shown { event: "status", copies });
         }
         let now_s = now_s();
         let none = || "no copy goes on by itself: 'haul cp --detach' starts one\n".to_owned();
@@ -30,9 +32,58 @@ pub fn status(typed: &Status) -> ExitCode {
 /// `haul log`
 pub fn log(typed: &Log) -> ExitCode {
     let logged = one(typed.id).and_then(|(record, _)| {
-        record.logged().map_err(|error| Error::new(Fault::FileIo, "cannot read the log").because(error))
+        let read = match typed.follow {
+            false => record.logged(),
+            true => follow::log(
+                &record,
+                || is_over(&record),
+                |said| {
+                    output::say(said);
+                    !output::is_over()
+                },
+            )
+            .map(|()| Vec::new()),
+        };
+        read.map_err(|error| Error::new(Fault::FileIo, "cannot read the log").because(error))
     });
     told(logged, false)
+}
+
+/// `haul wait`
+pub fn wait(typed: &Wait) -> ExitCode {
+    match waited(typed) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => ending::failed(&error, typed.json),
+    }
+}
+
+/// Returns the exit code of the first copy that failed.
+fn waited(typed: &Wait) -> Result<u8, Error> {
+    let ids: Vec<u32> = match typed.ids.as_slice() {
+        [] => every(&[])?.into_iter().filter(|seen| !seen.state.is_over()).map(|seen| seen.copy.id).rev().collect(),
+        ids => ids.to_vec(),
+    };
+    // A wrong number is told at once.
+    let records = ids.into_iter().map(one).collect::<Result<Vec<_>, Error>>()?;
+    let mut over = Vec::new();
+    for (record, copy) in records {
+        follow::until_over(|| is_over(&record));
+        let seen = seen(&record, record.read().unwrap_or(copy));
+        if !typed.json {
+            output::say(text(&seen, now_s()));
+        }
+        over.push(seen);
+    }
+    let code = over.iter().map(Seen::exit_code).find(|code| *code != 0).unwrap_or(0);
+    if typed.json {
+        output::say(to_line(&Shown { event: "status", copies: over }));
+    }
+    Ok(code)
+}
+
+/// Whether the copy of this record has ended or died.
+pub fn is_over(record: &Record) -> bool {
+    record.read().map_or(true, |copy| seen(record, copy).state.is_over())
 }
 
 /// `haul stop`
@@ -74,7 +125,7 @@ struct Shown {
     copies: Vec<Seen>,
 }
 
-/// A copy, and whether it lives.
+/// A copy, with its state.
 #[derive(Debug, Serialize)]
 struct Seen {
     state: State,
@@ -82,20 +133,57 @@ struct Seen {
     copy: Copy,
 }
 
-/// What a copy does.
+/// The state of a detached copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
     Starting,
     Running,
-    /// It broke off and is tried again.
+    /// The copy broke off and is tried again.
     Waiting,
     Ended,
-    /// Its process is gone and has left no word.
+    /// The process is gone and has noted no end.
     Died,
 }
 
+impl Seen {
+    fn word(&self) -> &'static str {
+        let stopped = failure::of_fault(Fault::Interrupted).code;
+        match (self.state, self.copy.ended.as_ref().map(|ended| ended.exit_code)) {
+            (State::Starting, _) => "starting",
+            (State::Running, _) => "running",
+            (State::Waiting, _) => "waiting",
+            (State::Died, _) => "died",
+            (State::Ended, None | Some(0)) => "done",
+            (State::Ended, Some(code)) if code == stopped => "stopped",
+            (State::Ended, Some(_)) => "failed",
+        }
+    }
+
+    /// From where to where it copies.
+    fn ends(&self) -> String {
+        let sources = match self.copy.sources.as_slice() {
+            [only] => printable(&only.path),
+            many => counted(many.len() as u64, "source", "sources"),
+        };
+        format!("{sources} -> {}", printable(&self.copy.target.path))
+    }
+
+    /// That of the copy. A process that is gone without a word was killed.
+    fn exit_code(&self) -> u8 {
+        match (&self.copy.ended, self.state) {
+            (Some(ended), _) => ended.exit_code,
+            (None, State::Died) => failure::of_fault(Fault::Interrupted).code,
+            (None, _) => 0,
+        }
+    }
+}
+
 impl State {
+    fn is_over(self) -> bool {
+        matches!(self, Self::Ended | Self::Died)
+    }
+
     fn of(copy: &Copy, is_alive: bool, now_s: u64) -> Self {
         let is_young = now_s.saturating_sub(copy.started_at_s) < START_S;
         match copy {
@@ -109,10 +197,10 @@ impl State {
     }
 }
 
-fn every(typed: &Status) -> Result<Vec<Seen>, Error> {
-    if let Some(id) = typed.id {
-        let (record, copy) = one(id)?;
-        return Ok(vec![seen(&record, copy)]);
+/// All copies, the newest first, or those that are named.
+fn every(named: &[u32]) -> Result<Vec<Seen>, Error> {
+    if !named.is_empty() {
+        return named.iter().map(|id| one(*id).map(|(record, copy)| seen(&record, copy))).collect();
     }
     let Some(records) = Records::of_process() else { return Ok(Vec::new()) };
     let ids = records.ids().map_err(|error| Error::new(Fault::FileIo, "cannot list the copies").because(error))?;
@@ -125,6 +213,12 @@ fn every(typed: &Status) -> Result<Vec<Seen>, Error> {
     Ok(found.collect())
 }
 
+/// The numbers of the copies, each with a word about it, for a shell.
+pub fn offered() -> Vec<(u32, String)> {
+    let all = every(&[]).unwrap_or_default();
+    all.iter().map(|seen| (seen.copy.id, format!("{}: {}", seen.word(), seen.ends()))).collect()
+}
+
 fn seen(record: &Record, copy: Copy) -> Seen {
     let is_alive = record.is_alive();
     // It may have ended between the two looks.
@@ -132,7 +226,8 @@ fn seen(record: &Record, copy: Copy) -> Seen {
     Seen { state: State::of(&copy, is_alive, now_s()), copy }
 }
 
-fn one(id: u32) -> Result<(Record, Copy), Error> {
+/// The record of the copy with this number.
+pub fn one(id: u32) -> Result<(Record, Copy), Error> {
     let missing = || Error::new(Fault::Usage, format!("there is no copy {id}")).try_this("haul status");
     let record = Records::of_process().ok_or_else(missing)?.record(id);
     match record.read() {
@@ -146,27 +241,20 @@ fn text(seen: &Seen, now_s: u64) -> String {
     let Seen { state, copy } = seen;
     let ago = |at_s: u64| ago(now_s.saturating_sub(at_s));
     let so_far = copy.now.as_ref().map_or("nothing moved yet", |now| now.line.as_str());
-    let (word, said) = match state {
-        State::Starting => ("starting", "connecting".to_owned()),
-        State::Running => ("running", so_far.to_owned()),
-        State::Waiting => ("waiting", format!("{}; {so_far}", copy.waits.as_deref().unwrap_or_default())),
-        State::Ended => copy.ended.as_ref().map_or(("ended", String::new()), |ended| {
-            let word = match ended.exit_code {
-                0 => "done",
-                code if code == failure::of_fault(Fault::Interrupted).code => "stopped",
-                _ => "failed",
-            };
-            (word, format!("{}: {}", ago(ended.at_s), ended.summary))
-        }),
-        State::Died => ("died", format!("its process is gone; at {so_far}; the same command goes on")),
-    };
-    let sources = match copy.sources.as_slice() {
-        [only] => printable(&only.path),
-        many => counted(many.len() as u64, "source", "sources"),
+    let said = match state {
+        State::Starting => "connecting".to_owned(),
+        State::Running => so_far.to_owned(),
+        State::Waiting => format!("{}; {so_far}", copy.waits.as_deref().unwrap_or_default()),
+        State::Ended => {
+            copy.ended.as_ref().map_or(String::new(), |ended| format!("{}: {}", ago(ended.at_s), ended.summary))
+        }
+        State::Died => format!("its process is gone; at {so_far}; the same command goes on"),
     };
     let mut text = String::new();
-    let _ = writeln!(text, "{:>3}  {word:8}  {}", copy.id, printable(&said));
-    let _ = writeln!(text, "     {sources} -> {}, begun {}", printable(&copy.target.path), ago(copy.started_at_s));
+    let _ = writeln!(text, "{:>3}  {:8}  {}", copy.id, seen.word(), printable(&said));
+    let limit = copy.rate.as_ref().and_then(|rate| rate.limit_bytes_per_s).filter(|_| !state.is_over());
+    let limit = limit.map(|limit| format!(", at most {}", bits(limit as f64))).unwrap_or_default();
+    let _ = writeln!(text, "     {}, begun {}{limit}", seen.ends(), ago(copy.started_at_s));
     text
 }
 

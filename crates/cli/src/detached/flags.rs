@@ -1,30 +1,14 @@
-//! Flags for copies that go on without their user, and commands that look after them.
+//! The flags of `haul status`, `haul stop`, `haul wait`, `haul rate` and `haul log`.
 
 use clap::Args;
-
-use crate::headings::SAID;
-
-/// Flags of `haul cp`.
-#[derive(Clone, Debug, Args)]
-pub struct GoesOn {
-    /// Go on when the terminal closes. 'haul status' shows the copy, 'haul stop' ends it, 'haul log' has what it said
-    #[arg(long, conflicts_with = "dry_run", help_heading = SAID)]
-    pub detach: bool,
-    /// Run COMMAND at the end, with the report as JSON on its standard input. Words are split at spaces, and quotes hold
-    /// them together; no shell reads it. It has one minute, and its failure changes nothing
-    #[arg(long, value_name = "COMMAND", help_heading = SAID)]
-    pub notify: Option<String>,
-    /// Carry out the copy of this record; the other half of --detach
-    #[arg(long, value_name = "ID", hide = true)]
-    pub detached_as: Option<u32>,
-}
+use haul_job::timetable::{Timetable, parse_timetable};
 
 /// `haul status`
 #[derive(Debug, Args)]
 pub struct Status {
-    /// This copy alone
+    /// These copies alone
     #[arg(value_name = "ID")]
-    pub id: Option<u32>,
+    pub ids: Vec<u32>,
     /// One JSON object on standard output
     #[arg(long)]
     pub json: bool,
@@ -41,9 +25,44 @@ pub struct Stop {
     pub id: u32,
 }
 
+/// `haul wait`
+#[derive(Debug, Args)]
+#[command(after_help = "An interrupted 'haul wait' leaves the copies alone.
+
+EXIT STATUS
+  That of the first copy that failed; 0 if none did.")]
+pub struct Wait {
+    /// The copies, as 'haul status' numbers them [default: all that go on now]
+    #[arg(value_name = "ID")]
+    pub ids: Vec<u32>,
+    /// One JSON object on standard output, as of 'haul status --json'
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `haul rate`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The copy goes on with it within a second or two, also after it broke off.\nThe time of day is that of this host."
+)]
+pub struct Rate {
+    /// The copy, as 'haul status' numbers it
+    #[arg(value_name = "ID")]
+    pub id: u32,
+    /// At most this rate, as of 'haul cp --rate': 200Mbit, none, "08:00-18:00 200Mbit, else 5Gbit" [default: show it]
+    #[arg(value_name = "RATE", value_parser = parse_timetable, allow_hyphen_values = true)]
+    pub rate: Option<Timetable>,
+    /// One JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `haul log`
 #[derive(Debug, Args)]
 pub struct Log {
+    /// Go on with what it says, until the copy ends
+    #[arg(short, long)]
+    pub follow: bool,
     /// The copy, as 'haul status' numbers it
     #[arg(value_name = "ID")]
     pub id: u32,

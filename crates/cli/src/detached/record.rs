@@ -3,6 +3,7 @@
 //! ```text
 //!   copy.json      what is copied, how far it is, how it ended; written anew each second
 //!   lock           held by the process of the copy as long as it lives
+//!   rate           the limit of the rate that somebody has asked for since the copy began
 //!   log, log.1     what it said, and what it said before that
 //! ```
 //! Records name files and hosts. They hold neither keys nor passwords.
@@ -11,14 +12,15 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use haul_job::timetable::{Timetable, parse_timetable};
 use haul_transfer::own::OwnDirectory;
 use serde::{Deserialize, Serialize};
 
-use crate::json::Named;
-use crate::json_text;
+use crate::json::line::to_line;
+use crate::json::values::Named;
 
-/// One detached copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Copy {
     /// [`SCHEMA`].
@@ -31,12 +33,24 @@ pub struct Copy {
     pub started_at_s: u64,
     /// `service` or `session`.
     pub keeper: String,
-    /// Its process, once it runs.
+    /// The process of the copy, once it runs.
     pub pid: Option<u32>,
+    /// The limit of the rate. Records of an earlier version have none.
+    #[serde(default)]
+    pub rate: Option<RateSaid>,
     pub now: Option<Now>,
-    /// It broke off, and is tried again: why.
+    /// The reason for a further try, while the copy waits for one.
     pub waits: Option<String>,
     pub ended: Option<Ended>,
+}
+
+/// The limit of the rate as the process of a copy knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RateSaid {
+    /// The words of the user; empty without a limit, or with one in other words than those of `--rate`.
+    pub asked: String,
+    /// At this moment; `None`: there is no limit.
+    pub limit_bytes_per_s: Option<u64>,
 }
 
 /// How far a copy is.
@@ -68,13 +82,18 @@ pub struct Ended {
     pub summary: String,
 }
 
-/// Of `copy.json`.
+/// The version of `copy.json`.
 pub const SCHEMA: u32 = 1;
+
+/// Seconds since 1970.
+pub fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
 
 /// The directory of all records.
 pub struct Records(PathBuf);
 
-/// The directory of one.
+/// The directory of one record.
 #[derive(Clone, Debug)]
 pub struct Record(PathBuf);
 
@@ -118,7 +137,7 @@ impl Records {
         Record(self.0.join(id.to_string()))
     }
 
-    /// All numbers, the newest first.
+    /// Lists the numbers of all records, the newest first.
     pub fn ids(&self) -> io::Result<Vec<u32>> {
         let names = match OwnDirectory::open(&self.0).and_then(|all| all.names(NAMES_MAX)) {
             Ok(names) => names,
@@ -166,7 +185,7 @@ impl Record {
     /// Replaces `copy.json`. Not flushed: a power cut ends the copy, too.
     pub fn write(&self, copy: &Copy) -> io::Result<()> {
         let mut file = self.open()?.begin("copy.json", 0o600)?.without_flush();
-        file.write_all(json_text::line(copy).as_bytes())?;
+        file.write_all(to_line(copy).as_bytes())?;
         file.publish()
     }
 
@@ -178,6 +197,25 @@ impl Record {
             SCHEMA => Ok(copy),
             other => Err(io::Error::other(format!("it is of another version of haul (schema {other})"))),
         }
+    }
+
+    /// Asks the process for a limit of the rate.
+    pub fn ask_rate(&self, asked: &Timetable) -> io::Result<()> {
+        let mut file = self.open()?.begin("rate", 0o600)?.without_flush();
+        file.write_all(asked.text().as_bytes())?;
+        file.publish()
+    }
+
+    /// The limit of the rate that somebody has asked for since the copy began.
+    pub fn asked_rate(&self) -> io::Result<Option<Timetable>> {
+        let file = match self.open()?.file("rate") {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut text = String::new();
+        file.take(MAX_RATE_BYTES).read_to_string(&mut text)?;
+        parse_timetable(&text).map(Some).map_err(io::Error::other)
     }
 
     /// The lock of its process. `None`: another process has it.
@@ -216,13 +254,27 @@ impl Record {
 
     /// All that is kept of the log.
     pub fn logged(&self) -> io::Result<Vec<u8>> {
-        let (directory, mut text) = (self.open()?, Vec::new());
-        for name in ["log.1", "log"] {
-            match directory.file(name) {
-                Ok(file) => drop(file.take(LOG_MAX_BYTES).read_to_end(&mut text)?),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
+        let mut text = self.logged_before()?;
+        text.extend(self.read_if_there("log")?);
+        Ok(text)
+    }
+
+    /// The part of the log before the present one.
+    pub fn logged_before(&self) -> io::Result<Vec<u8>> {
+        self.read_if_there("log.1")
+    }
+
+    /// The present log.
+    pub fn log(&self) -> io::Result<File> {
+        self.open()?.file("log")
+    }
+
+    fn read_if_there(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        match self.open()?.file(name) {
+            Ok(file) => drop(file.take(LOG_MAX_BYTES).read_to_end(&mut text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
         Ok(text)
     }
@@ -236,12 +288,14 @@ impl Record {
 const LOG_MAX_BYTES: u64 = 16 << 20;
 /// A hundred sources with the longest names.
 const MAX_FILE_BYTES: u64 = 8 << 20;
+/// More than a timetable has.
+const MAX_RATE_BYTES: u64 = 16 << 10;
 /// With those that are over: more than anybody follows.
 const RECORDS_MAX: usize = 200;
 /// The end of a copy is seen for so long.
 const KEPT_S: u64 = 7 * 86_400;
 const ENDED_KEPT: usize = 20;
-/// So long a process may take to begin.
+/// A process may take this long to begin.
 pub const START_S: u64 = 30;
 const TRIES: u32 = 100;
 /// More than there are records, and more than a record has files.
@@ -254,7 +308,7 @@ pub mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::json;
+    use crate::json::values;
 
     /// A copy that has just begun.
     pub fn copy(started_at_s: u64) -> Copy {
@@ -262,11 +316,12 @@ pub mod tests {
             schema: SCHEMA,
             id: 0,
             version: "0.1.0".to_owned(),
-            sources: vec![json::named(b"data/run42")],
-            target: json::named(b"host-b:/data"),
+            sources: vec![values::named(b"data/run42")],
+            target: values::named(b"host-b:/data"),
             started_at_s,
             keeper: "session".to_owned(),
             pid: None,
+            rate: None,
             now: None,
             waits: None,
             ended: None,
@@ -292,13 +347,14 @@ pub mod tests {
         assert_eq!(records.ids().unwrap().len(), ENDED_KEPT + 1);
         assert_eq!(records.ids().unwrap()[0], 30);
         // A week later all are gone, but one that runs.
-        let lock = records.record(25).lock().unwrap();
+        let lock = records.record(25).lock().unwrap().unwrap();
         let pid = Some(std::process::id());
         records.record(25).write(&Copy { id: 25, pid, ..copy(2_500) }).unwrap();
         let (_, last) = records.claim(copy(KEPT_S + 9_000), KEPT_S + 9_000).unwrap();
         assert_eq!(records.ids().unwrap(), [last.id, 25]);
         assert!(records.record(25).is_alive());
-        drop(lock);
+        // A child that another test has just forked may hold the file open for a moment longer.
+        lock.unlock().unwrap();
         assert!(!records.record(25).is_alive());
     }
 

@@ -1,10 +1,10 @@
-//! The network classes for a program: one object. `docs/json.md` is the promise.
+//! The network classes for a program: one object. `docs/use/json.md` is the promise.
 
 use haul_transfer::networks_shown::{OneAddress, ShownValue, Table, ValueSource};
 use serde::Serialize;
 
-use crate::json::SCHEMA;
-use crate::json_text;
+use crate::json::line::to_line;
+use crate::json::values::SCHEMA;
 
 #[derive(Serialize)]
 struct TableLine {
@@ -58,7 +58,7 @@ pub fn table(table: &Table) -> String {
         holds_for: class.members.clone(),
         values: class.values.iter().map(value).collect(),
     };
-    json_text::line(&TableLine {
+    to_line(&TableLine {
         event: "networks",
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
@@ -67,9 +67,9 @@ pub fn table(table: &Table) -> String {
     })
 }
 
-/// All that holds for an address.
+/// Writes all that holds for an address.
 pub fn address(shown: &OneAddress) -> String {
-    json_text::line(&AddressLine {
+    to_line(&AddressLine {
         event: "network",
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use haul_transfer::networks_observed::{BestFloor, ObservedClass, Why};
 use serde::Serialize;
 
-use crate::json::SCHEMA;
-use crate::json_text;
-use crate::printable::printable;
+use crate::json::line::to_line;
+use crate::json::values::SCHEMA;
+use crate::text::printable::printable;
 
-/// For a person.
+/// Writes the classes for a person.
 pub fn text(classes: &[ObservedClass]) -> String {
     if classes.is_empty() {
         return "nothing was observed yet: `haul serve` of this user writes it down each minute\n".to_owned();
@@ -111,7 +111,7 @@ struct BestLine {
     why: &'static str,
 }
 
-/// For a program.
+/// Writes the classes for a program.
 pub fn json(classes: &[ObservedClass]) -> String {
     let best = |best: &BestFloor| BestLine {
         floor_us: best.floor_us,
@@ -137,7 +137,7 @@ pub fn json(classes: &[ObservedClass]) -> String {
         floor_us: one.floor_us,
         best: class(one),
     });
-    json_text::line(&Line {
+    to_line(&Line {
         event: "networks_observed",
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),

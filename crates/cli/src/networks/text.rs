@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use haul_transfer::networks_shown::{OneAddress, ShownValue, Table, ValueSource};
 
-use crate::printable::printable;
+use crate::text::printable::printable;
 
 /// Every class with its networks and values.
 pub fn table(table: &Table) -> String {
@@ -26,7 +26,7 @@ pub fn table(table: &Table) -> String {
     text
 }
 
-/// All that holds for an address.
+/// Writes all that holds for an address.
 pub fn address(shown: &OneAddress) -> String {
     let mut text = format!("{} is in class {} ({})\n", shown.address, shown.class, shown.fits);
     if shown.by_distance {

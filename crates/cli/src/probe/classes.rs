@@ -8,11 +8,12 @@ use haul_job::{AskedClass, Carriage, Error, Observer, Service};
 use haul_transfer::Surroundings;
 use haul_transfer::probe::{self, Found, Request, Way};
 
-use super::{json, request};
-use crate::args::Probe;
-use crate::class::arrival;
-use crate::figures::{bits, latency, parts};
-use crate::{ending, output};
+use crate::probe::flags::Probe;
+use crate::probe::json;
+use crate::probe::request::request;
+use crate::process::{ending, output};
+use crate::report::class::arrival;
+use crate::text::figures::{bits, latency, parts};
 
 /// In turn, from the most modest up.
 const CLASSES: [(AskedClass, &str); 3] =

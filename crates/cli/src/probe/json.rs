@@ -1,17 +1,17 @@
-//! The result for a program: one object. `docs/json.md` is the promise; a test pins it.
+//! The result for a program: one object. `docs/use/json.md` is the promise; a test pins it.
 
 use haul_transfer::probe::{Found, Way};
 use serde::Serialize;
 
-use crate::json::{
-    HostLine, OnePathLine, PathLine, RemedyLine, SCHEMA, TimeLine, of_host, of_path, of_shares, seconds, share,
-};
-use crate::json_text;
-use crate::limit::{self, Case};
+use crate::json::line::to_line;
+use crate::json::values::{SCHEMA, seconds, share};
+use crate::probe::text;
+use crate::report::json::{HostLine, RemedyLine, of_host};
+use crate::report::limit::{self, Case};
+use crate::report::paths::{OnePathLine, PathLine, of_path};
+use crate::report::time::{TimeLine, of_shares};
 
-use super::text;
-
-/// As a line.
+/// Writes the result as a line.
 pub fn object(found: &Found) -> String {
     let object = Probe {
         event: "probe",
@@ -26,7 +26,7 @@ pub fn object(found: &Found) -> String {
         far: of_host(&found.far),
         tune: text::tune(found),
     };
-    json_text::line(&object)
+    to_line(&object)
 }
 
 #[derive(Serialize)]
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn every_field_is_documented() {
         let object: Value = serde_json::from_str(&object(&found())).unwrap();
-        let documentation = include_str!("../../../../docs/json.md");
+        let documentation = include_str!("../../../../docs/use/json.md");
         let whole = documentation.split("\n## ").find(|part| part.contains("`haul probe`")).expect("its part");
         let fields = object.as_object().unwrap().keys().chain(object["there"].as_object().unwrap().keys());
         for field in fields {

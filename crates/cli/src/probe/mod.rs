@@ -1,25 +1,25 @@
 //! `haul probe`: what the path to a host carries, both ways, and what should be changed.
 
 mod classes;
+pub mod flags;
 mod json;
+mod request;
 mod text;
 
-use std::ffi::OsStr;
 use std::io::{IsTerminal as _, Write as _};
-use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use haul_job::{Carriage, Error, Event, Fault, Observer, PathNow, Place};
+use haul_job::{Event, Observer, PathNow};
 use haul_transfer::Surroundings;
-use haul_transfer::probe::{self, Request, SILENCE};
+use haul_transfer::probe;
 
-use crate::args::Probe;
-use crate::figures::{bits, bytes, latency};
-use crate::printable::printable;
-use crate::{ending, endpoint, job, output, signals};
+use crate::probe::flags::Probe;
+use crate::probe::request::request;
+use crate::process::{ending, output, signals};
+use crate::text::figures::{bits, bytes, latency};
+use crate::text::printable::printable;
 
 /// Measures, and prints the result.
 pub fn run(typed: &Probe) -> ExitCode {
@@ -40,36 +40,6 @@ pub fn run(typed: &Probe) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => ending::failed(&error, typed.json),
-    }
-}
-
-fn request(typed: &Probe) -> Result<Request, Error> {
-    let place = place(&typed.host)?;
-    let (ssh, ssh_family) = job::ssh_options(&typed.reach)?;
-    let carriage = Carriage { timeout: SILENCE, ..job::connections(&typed.connections, &typed.reach, ssh_family) };
-    Ok(Request { place, time: Duration::from_secs(typed.time.into()), carriage, ssh })
-}
-
-/// `[USER@]HOST`, `ssh://[USER@]HOST[:PORT]` or `haul://HOST[:PORT]`. A colon after the host is allowed, as in `cp`.
-fn place(typed: &OsStr) -> Result<Place, Error> {
-    let bytes = typed.as_bytes();
-    let is_uri = bytes.windows(3).any(|part| part == b"://");
-    let mut with_colon = typed.to_owned();
-    if !is_uri && !bytes.is_empty() && !bytes.ends_with(b":") {
-        with_colon.push(":");
-    }
-    let found = endpoint::parse(&with_colon)?;
-    let refused = |cause: &str| {
-        Error::new(Fault::Usage, format!("'{}' is no host", printable(bytes)))
-            .because(cause)
-            .try_this("haul probe user@host, ssh://user@host:port or haul://host:port")
-    };
-    match found.place {
-        Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null => {
-            Err(refused("it looks like a local name"))
-        }
-        _ if found.path != b"." => Err(refused("a probe has no path: it measures the network only")),
-        place => Ok(place),
     }
 }
 
@@ -108,13 +78,16 @@ fn path_line(path: &PathNow) -> String {
 #[cfg(test)]
 pub mod tests {
     use std::ffi::OsString;
+    use std::time::Duration;
 
     use clap::CommandFactory as _;
-    use haul_job::{Buffer, Cause, End, Host, HostLimits, LanePath, Limit, PathSummary, Remedy, SshOptions};
-    use haul_transfer::probe::{Found, Way};
+    use haul_job::{
+        Buffer, Carriage, Cause, End, Far, Host, HostLimits, LanePath, Limit, PathSummary, Remedy, SshOptions,
+    };
+    use haul_transfer::probe::{Found, Request, SILENCE, Way};
 
     use super::*;
-    use crate::args::{Command, Typed};
+    use crate::commands::{Command, Typed};
 
     fn typed(line: &[&str]) -> Result<Request, String> {
         let args = ["haul", "probe"].iter().chain(line).map(OsString::from);
@@ -125,12 +98,12 @@ pub mod tests {
 
     #[test]
     fn a_host_is_named_as_in_a_copy_and_without_a_path() {
-        let ssh = |user: Option<&str>, host: &str, port| Place::Ssh {
+        let ssh = |user: Option<&str>, host: &str, port| Far::Ssh {
             user: user.map(str::to_owned),
             host: host.to_owned(),
             port,
         };
-        let haul = |host: &str, port| Place::Haul { host: host.to_owned(), port };
+        let haul = |host: &str, port| Far::Haul { host: host.to_owned(), port };
         for (text, place) in [
             ("alpha", ssh(None, "alpha", None)),
             ("alpha:", ssh(None, "alpha", None)),

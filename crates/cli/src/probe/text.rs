@@ -7,18 +7,22 @@ use std::time::Duration;
 use haul_job::{Cause, OnePath};
 use haul_transfer::probe::{Found, Way};
 
-use crate::figures::{bits, bytes, duration, latency, parts, percent};
-use crate::json::{self, OnePathLine, of_paths};
-use crate::limit::{self, Case};
-use crate::printable::printable;
-use crate::why::{HOST_WIDTH, paragraph, row, side_by_side};
+use crate::report::hosts::side_by_side;
+use crate::report::json;
+use crate::report::limit::{self, Case};
+use crate::report::paths::{OnePathLine, of_paths};
+use crate::text::figures::{bits, bytes, duration, latency, parts, percent};
+use crate::text::printable::printable;
+use crate::text::rows::{self, paragraph, row};
 
-/// All of it.
+/// Writes the whole result.
 pub fn table(found: &Found) -> String {
     let far = printable(&found.far.place);
     let named = [found.lane_path.name().to_owned(), printable(&found.cipher)];
     let named: Vec<&str> = named.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
-    let mut text = format!("{far}: {} each way, {}\n\n", duration(found.time), named.join(", "));
+    let mut text = String::new();
+    paragraph(&mut text, "", &format!("{far}: {} each way, {}", duration(found.time), named.join(", ")));
+    text.push('\n');
     path(&mut text, found);
     each_path(&mut text, found);
     let _ = writeln!(text, "\nthe hosts");
@@ -30,7 +34,7 @@ pub fn table(found: &Found) -> String {
 fn path(text: &mut String, found: &Found) {
     let mut pair = |label: &str, of: &dyn Fn(&Way) -> Option<String>| {
         let cells = [&found.there, &found.back].map(|way| of(way).unwrap_or_else(|| "unknown".to_owned()));
-        line(text, label, &cells);
+        rows::pair(text, label, &cells);
     };
     let round_trip = |way: &Way, us: u32| (way.path.rtt_min_us > 0).then(|| latency(us));
     pair("", &|way| Some(if std::ptr::eq(way, &found.there) { "there" } else { "back" }.to_owned()));
@@ -61,7 +65,7 @@ fn path(text: &mut String, found: &Found) {
     pair("congestion control", &|way| Some(printable(&way.path.congestion_control)).filter(|name| !name.is_empty()));
 }
 
-/// Each of several paths, both ways.
+/// Writes the figures of each path, if there are several.
 fn each_path(text: &mut String, found: &Found) {
     let [there, back] = [&found.there, &found.back].map(paths);
     let numbers: BTreeSet<u16> = there.iter().chain(&back).map(|path| path.number).collect();
@@ -76,7 +80,7 @@ fn each_path(text: &mut String, found: &Found) {
         row(text, &format!("path {number}"), &format!("{device}{} to {}", any.local, any.remote));
         let mut pair = |label: &str, of: &dyn Fn(&OnePathLine) -> Option<String>| {
             let cells = ways.map(|way| way.and_then(of).unwrap_or_else(|| "unknown".to_owned()));
-            line(text, label, &cells);
+            rows::pair(text, label, &cells);
         };
         pair("  carried", &|path| {
             Some(match path.state.as_str() {
@@ -109,11 +113,6 @@ fn state_in_short(name: &str) -> &'static str {
     }
 }
 
-fn line(text: &mut String, label: &str, [left, right]: &[String; 2]) {
-    let gap = HOST_WIDTH.saturating_sub(left.chars().count());
-    row(text, label, &format!("{left}{:gap$}  {right}", ""));
-}
-
 /// The highest rate seen: the path carried this much at some time, whatever limited the lanes.
 fn could_carry(way: &Way) -> String {
     format!("{} at least", bits(way.path.capacity_bytes_per_s.max(way.bytes_per_s) as f64))
@@ -123,21 +122,22 @@ fn helps(text: &mut String, found: &Found) {
     let ways = [("there", Case::there(found), &found.there), ("back", Case::back(found), &found.back)];
     for (name, case, way) in ways {
         let Some(words) = limit::limited_by(case) else { continue };
-        let _ = writeln!(text, "\n{name}: limited by {words}");
+        text.push('\n');
+        paragraph(text, "", &format!("{name}: limited by {words}"));
         if way.limit.is_some_and(|limit| limit.cause == Cause::Ramp) {
             paragraph(text, "  - ", "The time was too short to reach full speed: --time 30 shows more.");
         }
         for remedy in limit::remedies(case) {
             paragraph(text, "  - ", &remedy.words);
             if let Some(command) = &remedy.command {
-                let _ = writeln!(text, "      {}", printable(command));
+                rows::command(text, "      ", &printable(command));
             }
         }
     }
     if let Some(command) = tune(found) {
-        let _ =
-            writeln!(text, "\nwhat a host should be set to for this path, with the arithmetic; run it at both ends");
-        let _ = writeln!(text, "  {command}");
+        text.push('\n');
+        paragraph(text, "", "what a host should be set to for this path, with the arithmetic; run it at both ends");
+        rows::command(text, "  ", &command);
     }
 }
 
@@ -174,9 +174,11 @@ mod tests {
 
     use super::*;
     use crate::probe::tests::found;
+    use crate::text::rows::tests::fits;
 
     #[test]
     fn a_probe_in_full() {
+        fits(&table(&found()));
         insta::assert_snapshot!("probe_in_full", table(&found()));
     }
 

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use haul_job::rate;
 use haul_workbench::record::{BUFFER_BYTES_MAX, BUFFER_BYTES_UNIT, BUFFERS_MAX};
 
-use crate::bench::flags::interval;
-use crate::rate;
+use crate::flags::values::interval;
 
 /// `haul record`
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ pub struct Record {
     /// Seconds between two lines: 0.1 to 60
     #[arg(short = 'i', long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     pub interval: f64,
-    /// One JSON object on standard output, as docs/json.md describes it
+    /// One JSON object on standard output, as docs/use/json.md describes it
     #[arg(short = 'J', long)]
     pub json: bool,
 }
@@ -58,15 +58,17 @@ a pause of 0.9 s. When no buffer is free, the stream is held up: that is an
 overrun. Overruns are counted, and the exit status is then 23. The recording is
 still whole if the stream could wait; otherwise data is missing.
 
-  haul record --listen 10.0.0.1:5000 --reserve 100G scan.vdif
-  instrument | haul record -n 10G scan.vdif
-  instrument | haul record --stripe-dir /disk1 --stripe-dir /disk2 scan.vdif
-  haul cp --stripe-dir /disk1 --stripe-dir /disk2 stripes:scan.vdif.stripes \\
-      host-b:/data/
-
 A striped recording is hashed as it comes, which takes a sixth of a second of
 processor time for 1 GB. haul cp compares the hash, also when it copies to
 null:. Flushed data is entered into FILE.stripes every two seconds, so that
 much of an interrupted recording can be read. A failed flush is reported at
 once, and the recording goes on. But the exit status is then 11: the disk may
-have lost some of the data.";
+have lost some of the data.
+
+EXAMPLES
+  haul record --listen 10.0.0.1:5000 --reserve 100G scan.vdif
+  instrument | haul record -n 10G scan.vdif
+  instrument | haul record \\
+      --stripe-dir /disk1 --stripe-dir /disk2 scan.vdif
+  haul cp --stripe-dir /disk1 --stripe-dir /disk2 \\
+      stripes:scan.vdif.stripes host-b:/data/";

@@ -11,18 +11,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flags::Record;
 use haul_job::{Error, Fault};
 use haul_workbench::bench::Interval;
 use haul_workbench::record::{self, FLUSH_EVERY, Input, Recorded, Request, Watcher};
 use serde::Serialize;
 
 use crate::bench::text;
-use crate::figures::{bytes, counted, duration, rate};
-use crate::json::{SCHEMA, hex, seconds};
-use crate::printable::printable;
-use crate::speaker::{Speaker, Word};
-use crate::{ending, failure, json_text, output, signals};
+use crate::json::line::to_line;
+use crate::json::values::{SCHEMA, hex, seconds};
+use crate::process::speaker::{Speaker, Word};
+use crate::process::{ending, output, signals};
+use crate::record::flags::Record;
+use crate::text::failure;
+use crate::text::figures::{bytes, counted, duration, rate};
+use crate::text::printable::printable;
 
 /// Records, and prints the result.
 pub fn run(typed: &Record) -> ExitCode {
@@ -116,7 +118,7 @@ fn object(recorded: &Recorded) -> String {
         index: recorded.striped.as_ref().map(|(index, _)| index.to_string_lossy().into_owned()),
         blake3: recorded.striped.as_ref().map(|(_, blake3)| hex(blake3)),
     };
-    json_text::line(&line)
+    to_line(&line)
 }
 
 #[derive(Serialize)]
@@ -139,7 +141,7 @@ struct Line {
     blake3: Option<String>,
 }
 
-/// Who looks on.
+/// The user who watches the recording.
 struct Person {
     interrupted: Arc<AtomicBool>,
     lines: bool,
@@ -148,9 +150,9 @@ struct Person {
 
 /// Messages while a recording runs.
 enum Said {
-    /// On standard output.
+    /// A message for standard output.
     Line(String),
-    /// On standard error.
+    /// A message for standard error.
     Warning(String),
 }
 
@@ -203,7 +205,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::args::{Command, Typed};
+    use crate::commands::{Command, Typed};
 
     fn typed(line: &[&str]) -> Result<Record, String> {
         let args = ["haul", "record"].iter().chain(line).map(OsString::from);
@@ -285,7 +287,7 @@ mod tests {
 
     #[test]
     fn every_field_is_documented() {
-        let documentation = include_str!("../../../../docs/json.md");
+        let documentation = include_str!("../../../../docs/use/json.md");
         let whole = documentation.split("\n## ").find(|part| part.contains("`haul record`")).expect("its part");
         let object: serde_json::Value = serde_json::from_str(&object(&recorded())).unwrap();
         for field in object.as_object().unwrap().keys() {

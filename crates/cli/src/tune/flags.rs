@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use crate::rate;
+use haul_job::rate;
 
 /// `haul tune`
 #[derive(Debug, Args)]

@@ -1,14 +1,13 @@
-//! The advice for a program: one object. `docs/json.md` is the promise; a test pins it.
+//! The advice for a program: one object. `docs/use/json.md` is the promise; a test pins it.
 
 use haul_workbench::tune::{Finding, LANES, Matters, Reach, Remedy, Step};
 use serde::Serialize;
 
-use crate::json::SCHEMA;
-use crate::json_text;
+use crate::json::line::to_line;
+use crate::json::values::SCHEMA;
+use crate::tune::seen::{RateFrom, Seen};
 
-use super::{RateFrom, Seen};
-
-/// As a line.
+/// Writes the advice as a line.
 pub fn object(seen: Option<&Seen>, steps: &[Step]) -> String {
     let object = Tune {
         event: "tune",
@@ -17,7 +16,7 @@ pub fn object(seen: Option<&Seen>, steps: &[Step]) -> String {
         advice: seen.map(advice),
         steps: steps.iter().map(step).collect(),
     };
-    json_text::line(&object)
+    to_line(&object)
 }
 
 #[derive(Serialize)]
@@ -152,7 +151,7 @@ mod tests {
             Step::Removed("/etc/x".into()),
         ];
         let object: Value = serde_json::from_str(&object(Some(&seen), &steps)).unwrap();
-        let documentation = include_str!("../../../../docs/json.md");
+        let documentation = include_str!("../../../../docs/use/json.md");
         let mut fields = Vec::new();
         collect_fields(&object, &mut fields);
         assert!(fields.len() > 30, "{fields:?}");

@@ -2,15 +2,17 @@
 
 pub mod flags;
 mod json;
+mod seen;
 mod text;
 
 use std::process::ExitCode;
 
 use haul_job::{Error, Fault};
-use haul_workbench::tune::{self, Advice, Host, Roots, Step, Wanted};
+use haul_workbench::tune::{self, Roots, Step};
 
+use crate::process::{ending, output};
 use crate::tune::flags::{Tune, TuneFormat};
-use crate::{ending, output};
+use crate::tune::seen::Seen;
 
 /// Looks, prints the advice, and on request applies or reverts it.
 pub fn run(typed: &Tune) -> ExitCode {
@@ -52,45 +54,3 @@ fn applied(seen: &Seen, steps: &[Step]) -> String {
     said.push_str(&text::left_by_hand(seen));
     said
 }
-
-/// The request, the facts of the host, and the advice.
-pub struct Seen {
-    pub wanted: Wanted,
-    /// The source of the rate.
-    pub rate_from: RateFrom,
-    /// Whether the round trip was typed.
-    pub rtt_typed: bool,
-    pub host: Host,
-    pub advice: Advice,
-}
-
-/// The source of the rate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RateFrom {
-    /// `--rate`
-    Typed,
-    /// The speed of this device.
-    Device(String),
-    /// No device tells its speed.
-    Default,
-}
-
-impl Seen {
-    fn look(typed: &Tune, roots: &Roots) -> Result<Self, Error> {
-        let host = tune::look(roots, typed.disk.as_deref())?;
-        let (rate_bytes_per_s, rate_from) = match (typed.rate, tune::fastest(&host)) {
-            (Some(rate), _) => (rate, RateFrom::Typed),
-            (None, Some((name, speed))) => (speed, RateFrom::Device(name.to_owned())),
-            (None, None) => (DEFAULT_RATE_BYTES_PER_S, RateFrom::Default),
-        };
-        let wanted = Wanted { rate_bytes_per_s, rtt_us: typed.rtt.unwrap_or(DEFAULT_RTT_US) };
-        let advice = tune::advise(&host, wanted);
-        Ok(Self { wanted, rate_from, rtt_typed: typed.rtt.is_some(), host, advice })
-    }
-}
-
-/// 10 Gbit/s, the usual link of a data mover.
-const DEFAULT_RATE_BYTES_PER_S: u64 = 1_250_000_000;
-
-/// The round trip across an ocean: settings for it are enough for shorter paths.
-const DEFAULT_RTT_US: u64 = 100_000;

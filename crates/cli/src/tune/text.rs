@@ -1,13 +1,12 @@
-//! The advice for a person, a shell and sysctl.d. Lines have the same length on every terminal, so that they can be
-//! compared and mailed.
+//! The advice for a person, a shell and sysctl.d.
 
 use std::fmt::Write as _;
 
 use haul_workbench::tune::{Finding, LANES, Matters, Remedy, Step, rate_text, rtt_text, size_text};
 
-use crate::printable::printable;
-
-use super::{RateFrom, Seen};
+use crate::text::printable::printable;
+use crate::text::rows::{command, led, paragraph, table as table_rows};
+use crate::tune::seen::{RateFrom, Seen};
 
 /// A table: setting, value now, value advised. Below each row its reason. The most important rows come first.
 pub fn table(seen: &Seen) -> String {
@@ -22,27 +21,25 @@ pub fn table(seen: &Seen) -> String {
         if rows.is_empty() {
             continue;
         }
-        let width = |cell: fn(&Finding) -> String| rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or(0);
-        let (settings, values) = (width(setting), width(now));
         let _ = writeln!(text, "\n{title}");
         let advised_title = if matters == Matters::Fine { "" } else { "advised" };
-        let head = format!("  {:settings$}  {:values$}  {advised_title}", "setting", "now");
-        let _ = writeln!(text, "{}", head.trim_end());
-        for row in rows {
-            let advised = row.advised.as_deref().map(printable).unwrap_or_default();
-            let line = format!("  {:settings$}  {:values$}  {advised}", setting(row), now(row));
-            let _ = writeln!(text, "{}", line.trim_end());
-            text.push_str(&wrapped(&row.why, "      ", WIDTH));
-            for command in &row.commands {
-                let _ = writeln!(text, "      $ {}", printable(command));
+        let head = ["setting", "now", advised_title].map(str::to_owned);
+        let advised = |row: &Finding| row.advised.as_deref().map(printable).unwrap_or_default();
+        let cells = rows.iter().map(|row| [setting(row), now(row), advised(row)]);
+        let cells: Vec<_> = std::iter::once(head).chain(cells).collect();
+        table_rows(&mut text, "  ", &cells, |text, nth| {
+            let Some(row) = nth.checked_sub(1).and_then(|nth| rows.get(nth)) else { return };
+            led(text, "      ", &printable(&row.why));
+            for of_row in &row.commands {
+                command(text, "      $ ", &printable(of_row));
             }
-        }
+        });
     }
     let untold: Vec<String> =
         findings.iter().filter(|finding| finding.matters == Matters::NotTold).map(setting).collect();
     if !untold.is_empty() {
         let _ = writeln!(text, "\nUnknown on this host");
-        text.push_str(&wrapped(&untold.join(", "), "  ", WIDTH));
+        led(&mut text, "  ", &untold.join(", "));
     }
     text.push_str(&closing(seen));
     text
@@ -68,7 +65,8 @@ pub fn commands(seen: &Seen) -> String {
 pub fn sysctl(seen: &Seen) -> String {
     let mut text = comment(seen);
     for (finding, value) in seen.advice.changes() {
-        let _ = write!(text, "\n{}", wrapped(&finding.why, "# ", WIDTH));
+        text.push('\n');
+        led(&mut text, "# ", &printable(&finding.why));
         let _ = writeln!(text, "{} = {}", finding.setting, printable(value));
     }
     text
@@ -113,11 +111,11 @@ fn heading(seen: &Seen) -> String {
         RateFrom::Default => "rate assumed: no device tells its speed (--rate)".to_owned(),
     };
     let rtt = if seen.rtt_typed { "round trip as asked" } else { "round trip assumed (--rtt)" };
-    format!(
-        "For {}: {} are under way when the path is full\n({rate}; {rtt})\n",
-        path(seen),
-        size_text(seen.advice.under_way_bytes)
-    )
+    let under_way = size_text(seen.advice.under_way_bytes);
+    let mut text = String::new();
+    paragraph(&mut text, "", &format!("For {}: {under_way} are under way when the path is full", path(seen)));
+    paragraph(&mut text, "", &format!("({rate}; {rtt})"));
+    text
 }
 
 fn closing(seen: &Seen) -> String {
@@ -132,10 +130,15 @@ fn closing(seen: &Seen) -> String {
     .map(|(what, now, then)| format!("  {what:25}  {:>12}  {:>12}\n", reached(now), reached(then)));
     let mut text = format!("\n{:27}  {:>12}  {:>12}\n", "Within reach", "now", "as advised");
     text.extend(rows);
-    text.push_str(match seen.advice.changes().count() {
-        0 => "\nNothing is to be set.\n",
-        _ => "\nSet it: haul tune --apply as root (--revert undoes it), or --format sysctl for a file, at both ends.\n",
-    });
+    text.push('\n');
+    paragraph(
+        &mut text,
+        "",
+        match seen.advice.changes().count() {
+            0 => "Nothing is to be set.",
+            _ => "Set it: haul tune --apply as root (--revert undoes it), or --format sysctl for a file, at both ends.",
+        },
+    );
     text
 }
 
@@ -163,51 +166,12 @@ fn now(finding: &Finding) -> String {
     finding.now.as_deref().map(printable).unwrap_or_default()
 }
 
-/// Words in lines of at most `width`, each after `lead`; a number stays with its unit.
-fn wrapped(words: &str, lead: &str, width: usize) -> String {
-    let words = printable(words);
-    let mut text = String::new();
-    let mut line = lead.to_owned();
-    for word in with_units(&words) {
-        let first = line.len() == lead.len();
-        if !first && line.chars().count() + 1 + word.chars().count() > width {
-            text.push_str(&line);
-            text.push('\n');
-            line = lead.to_owned();
-        } else if !first {
-            line.push(' ');
-        }
-        line.push_str(&word);
-    }
-    text.push_str(&line);
-    text.push('\n');
-    text
-}
-
-/// Words of a text. `28.5 MB` is one word.
-fn with_units(text: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let unit = UNITS.contains(&word.trim_end_matches(['.', ',', ';', ':']));
-        match words.last_mut().filter(|last| unit && last.ends_with(|c: char| c.is_ascii_digit())) {
-            Some(number) => number.extend([" ", word]),
-            None => words.push(word.to_owned()),
-        }
-    }
-    words
-}
-
-const UNITS: [&str; 15] =
-    ["us", "ms", "s", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "bytes"];
-
-/// Fits a letter on paper, a mail, and half of a wide screen.
-const WIDTH: usize = 100;
-
 #[cfg(test)]
 mod tests {
     use haul_workbench::tune::{Host, Interface, Wanted, advise};
 
     use super::*;
+    use crate::text::rows::tests::fits;
 
     fn seen(settings: &[(&str, &str)]) -> Seen {
         let mut host = Host { page_bytes: 4096, memory_bytes: Some(16 << 30), ..Host::default() };
@@ -229,6 +193,8 @@ mod tests {
 
     #[test]
     fn a_person_reads_what_matters_with_its_arithmetic() {
+        fits(&table(&seen(&STOCK)));
+        fits(&sysctl(&seen(&STOCK)));
         insta::assert_snapshot!("tune_table", table(&seen(&STOCK)));
     }
 
@@ -242,9 +208,9 @@ mod tests {
         insta::assert_snapshot!(sysctl(&seen(&STOCK[..1])), @r"
         # haul tune, for 1 Gbit/s over 228 ms
 
-        # 1 Gbit/s x 228 ms = 28.5 MB under way; about half of a receive buffer is window, the rest the
-        # kernel counts for itself: 2 x 28.5 MB = 57 MB. Now 3.15 MB of window hold one connection to
-        # 110 Mbit/s. Advised: up to 64 MiB.
+        # 1 Gbit/s x 228 ms = 28.5 MB under way; about half of a receive buffer is
+        # window, the rest the kernel counts for itself: 2 x 28.5 MB = 57 MB. Now
+        # 3.15 MB of window hold one connection to 110 Mbit/s. Advised: up to 64 MiB.
         net.ipv4.tcp_rmem = 4096 131072 67108864
         ");
         insta::assert_snapshot!(sysctl(&seen(&STOCK[2..])), @r"

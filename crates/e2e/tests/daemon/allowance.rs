@@ -7,6 +7,9 @@ use rustix::process::Signal;
 
 use crate::Stage;
 
+/// Long before the time for which a copy is tried again.
+const SOON: Duration = Duration::from_secs(20);
+
 #[test]
 fn a_rate_holds_both_ways_and_a_day_ends_the_copies_of_a_key_also_after_a_new_start() {
     needs!(Haul);
@@ -19,13 +22,18 @@ fn a_rate_holds_both_ways_and_a_day_ends_the_copies_of_a_key_also_after_a_new_st
         assert!(begun.elapsed() > Duration::from_millis(1_800), "2 MB at 8 Mbit/s take 2 s: {:?}", begun.elapsed());
     }
     assert_same(&stage.at("file"), &stage.at("back"), Facets::CONTENTS);
-    let refused = cp("file", &stage.url("third")).expect(code::BUSY);
-    refused.says(&["all the bytes that it may in a day", "5242880 bytes a day", "after midnight UTC"]);
+    let begun = Instant::now();
+    let retried = stage.cp().args(["--retry", "1h", "file", &stage.url("third")]).limit(SOON).run().expect(code::BUSY);
+    retried.says(&["all the bytes that it may in a day", "5242880 bytes a day", "after midnight UTC (in "]);
+    assert!(begun.elapsed() < SOON, "waiting does not help: {:?}", begun.elapsed());
     assert!(!stage.at("offered/third").exists());
     stage.eventually_logs("may in a day");
     stage.stop(Signal::TERM).expect(code::OK);
     stage.start();
     stage.cp().args(["file", &stage.url("third")]).run().expect(code::BUSY);
+    // Who only looks, and who finds all in its place, moves nothing.
+    stage.haul("client").args(["ls", &stage.url("in")]).run().expect(code::OK);
+    stage.cp().args(["-t", "file", &stage.url("in")]).run().expect(code::OK);
     // What is there costs nothing.
     stage.authorize("rw day=1G", &stage.at("offered"));
     stage.cp().args(["file", &stage.url("in")]).run().expect(code::OK);

@@ -9,6 +9,7 @@ mod door;
 mod handed_over;
 mod harm;
 mod hosts;
+mod log;
 mod networks;
 mod places;
 mod web;
@@ -78,7 +79,11 @@ impl Stage {
     }
 
     fn start(&mut self) {
-        let mut daemon = self.haul("server").args(["serve", "--listen", &self.host()]).start();
+        self.start_with(&[]);
+    }
+
+    fn start_with(&mut self, flags: &[&str]) {
+        let mut daemon = self.haul("server").args(["serve", "--listen", &self.host()]).args(flags).start();
         daemon.when("it listens", |daemon| said(daemon, "listening on"));
         self.daemon = Some(daemon);
     }
@@ -305,6 +310,25 @@ fn no_path_leads_out_of_the_directory() {
             "{path} leads out\n{run}"
         );
     }
+}
+
+#[test]
+fn no_link_is_followed_out_of_the_directory() {
+    needs!(Haul);
+    let stage = Stage::new("rw");
+    plant::text(&stage.at("secret/inner"), "not yours\n");
+    symlink(stage.at("secret"), stage.at("offered/full")).expect("own directory");
+    symlink("../secret", stage.at("offered/up")).expect("own directory");
+    fs::create_dir(stage.at("offered/room")).expect("own directory");
+    symlink("room", stage.at("offered/within")).expect("own directory");
+    for name in ["full", "up", "within"] {
+        plant::text(&stage.at("tree").join(name).join("planted"), "words\n");
+    }
+    let run = stage.cp().args(["-K", "--delete", "tree/", &stage.url("")]).run().expect(code::PARTIAL);
+    run.says(&["full: it leads out of its directory"]);
+    assert_eq!(names_below(&stage.at("secret")).len(), 1);
+    assert_eq!(fs::read(stage.at("offered/room/planted")).expect("it was copied"), b"words\n");
+    assert!(stage.at("offered/within").is_symlink());
 }
 
 #[test]

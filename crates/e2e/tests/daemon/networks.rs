@@ -163,6 +163,13 @@ fn a_class_may_be_kept_from_writing_or_reading_whatever_its_keys_may_do() {
     pull().expect(code::AUTHENTICATION).says(&["lets network class loopback read nothing"]);
     push().expect(code::OK);
     assert_eq!(page(), "403");
+    // Nobody learns there what stands at the target, so a file that changed is sent whole.
+    let file = site.stage.at("file");
+    plant::file(&file, 1 << 20, 1);
+    push().expect(code::OK);
+    plant::set_mtime(&file, 1_000_000_000, 0);
+    let run = push().expect(code::OK);
+    assert_eq!((run.count("bytes_moved"), run.count("bytes_matched")), (1 << 20, 0), "{run}");
 }
 
 #[test]

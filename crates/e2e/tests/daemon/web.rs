@@ -355,7 +355,7 @@ fn http2_is_spoken_as_h2spec_asks() {
     }
 }
 
-/// FAULTS.md A19 and A21.
+/// docs/proof/faults.md A19 and A21.
 #[test]
 fn no_port_takes_what_is_meant_for_another_and_nobody_falls_back_to_clear() {
     needs!(Haul, Tool("curl"), Tool("openssl"));

@@ -36,16 +36,19 @@ fn swallow_large(host: &Host, other: &Host, bytes: u32) {
     ));
 }
 
-/// The stall is noticed and its reason is named, whichever side sends.
+/// The stall is noticed, its reason is named, and smaller packets get through, whichever side sends.
 #[track_caller]
-fn names_the_hole(run: &Outcome) {
-    let warned = run.events_named("warning").iter().any(|event| event["text"].to_string().contains("large packets"));
+fn goes_around_the_hole(run: &Outcome) {
+    let warned = run.events_named("warning").iter().any(|event| {
+        let text = event["text"].to_string();
+        text.contains("large packets") && text.contains("made again with 1220 bytes")
+    });
     assert!(warned, "{run}");
-    run.clone().expect(code::TIMEOUT).says(&["no full packet gets through"]);
+    run.clone().expect(code::OK);
 }
 
 #[test]
-fn a_path_that_swallows_large_packets_is_named_and_so_is_what_helps() {
+fn over_a_path_that_swallows_large_packets_the_copy_goes_on_with_smaller_ones() {
     needs!(Nftables, Haul);
     let lab = Lab::pair();
     let (home, alpha) = (lab.home(), lab.alpha());
@@ -58,15 +61,13 @@ fn a_path_that_swallows_large_packets_is_named_and_so_is_what_helps() {
         host.run("ip").args(["link", "set", "eth0", "gso_max_segs", "1"]).run().expect(0);
     }
     let cp = || lab.cp().args(["--timeout", "8"]);
-    names_the_hole(&cp().arg(&source).arg(at("alpha", &there)).run());
-    assert!(!there.exists());
+    goes_around_the_hole(&cp().arg(&source).arg(at("alpha", &there)).run());
+    assert_same(&source, &there, Facets::CONTENTS);
     let theirs = lab.data("alpha").join("theirs");
     plant::file(&theirs, 8 << 20, 2);
-    names_the_hole(&cp().arg(at("alpha", &theirs)).arg(lab.data("home").join("got")).run());
-    // The advice of the hint.
-    home.inside(|| fs::write("/proc/sys/net/ipv4/tcp_mtu_probing", "1").expect("root may"));
-    lab.cp().arg(&source).arg(at("alpha", &there)).run().expect(code::OK);
-    assert_same(&source, &there, Facets::CONTENTS);
+    let got = lab.data("home").join("got");
+    goes_around_the_hole(&cp().arg(at("alpha", &theirs)).arg(&got).run());
+    assert_same(&theirs, &got, Facets::CONTENTS);
 }
 
 /// Accepts only packets of connections whose beginning was seen, and forgets connections that are silent for so long.

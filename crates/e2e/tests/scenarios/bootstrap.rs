@@ -182,11 +182,62 @@ fn a_cache_that_others_can_write_to_is_not_used_and_the_copy_works_all_the_same(
     let reason = chosen["reason"].as_str().expect("a text");
     assert!(reason.contains("others can write to") && reason.contains("cache"), "{reason}");
     assert_eq!(start.cached().len(), 0);
-    // The program is sent again each time, and no rest of it stays.
-    assert_eq!(start.works().events_named("installing").len(), 1);
+    assert!(chosen["choice"].as_str().is_some_and(|choice| choice.starts_with("kept in ")), "{chosen}");
+    assert_eq!(start.works().events_named("installing").len(), 0, "it is kept elsewhere");
     plant::set_mode(&start.lab.alpha().cache(), 0o755);
     assert_eq!(start.works().events_named("chose").iter().filter(|event| event["what"] == "program").count(), 0);
-    assert_eq!(start.cached().len(), 1);
+}
+
+/// A home over quota, one on a read-only file system, and one where programs do not run.
+#[test]
+fn a_home_that_takes_no_program_gets_it_once_elsewhere() {
+    needs!(Namespaces, Haul, Root);
+    for (how, why) in [
+        ("size=4M", "has no room for our program"),
+        ("ro", "is no directory that can be used"),
+        ("noexec", "programs cannot be run from"),
+    ] {
+        let start = Start::new();
+        let cache = start.lab.alpha().cache();
+        let _mounted = Mounted::tmpfs(&cache, &format!("mode=755,{how}"));
+        // The mounts of a running sshd are its own.
+        start.lab.alpha().restart_sshd("");
+        let run = start.works();
+        let chosen =
+            run.events_named("chose").into_iter().find(|event| event["what"] == "program").expect("it is told");
+        assert!(chosen["reason"].as_str().is_some_and(|reason| reason.contains(why)), "{how}: {chosen}");
+        let again = start.works();
+        assert_eq!(again.events_named("installing").len(), 0, "{how}: {again}");
+    }
+}
+
+/// A file system of a test, on a directory of its own.
+struct Mounted<'a>(&'a Path);
+
+impl<'a> Mounted<'a> {
+    fn tmpfs(on: &'a Path, options: &str) -> Self {
+        Run::new("mount").args(["-t", "tmpfs", "-o", options, "haul-e2e"]).arg(on).run().expect(0);
+        Self(on)
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        Run::new("umount").arg("-l").arg(self.0).run();
+    }
+}
+
+#[test]
+fn a_host_without_linux_is_told_from_one_without_haul() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    let words = "HAUL-NEED Darwin arm64";
+    start.lab.alpha().restart_sshd(&format!("ForceCommand echo {words}; cat >/dev/null"));
+    start.run().expect(code::INSTALL).says(&[
+        "haul runs on Linux only",
+        "runs Darwin",
+        "a Linux host that mounts the same disk",
+    ]);
 }
 
 #[test]
@@ -262,7 +313,7 @@ fn a_far_side_that_only_allows_sftp_is_explained() {
     let start = Start::new();
     start.lab.alpha().restart_sshd("ForceCommand internal-sftp");
     let run = start.lab.cp().args(["--timeout", "5"]).arg(&start.file).arg(at("alpha", &start.target)).run();
-    run.expect_one_of(&[code::INSTALL, code::PROTOCOL, code::SSH, code::TIMEOUT]);
+    run.expect(code::SSH).says(&["lets this account use sftp only", "ask the operator for a shell"]);
     start.lab.alpha().restart_sshd("ForceCommand echo This account is not available; exit 1");
     start.run().expect_one_of(&[code::INSTALL, code::PROTOCOL, code::SSH]).says(&["not available"]);
 }

@@ -155,3 +155,101 @@ fn a_copy_of_a_user_who_lingers_is_a_service_of_the_users_systemd() {
     assert!(units.expect(code::OK).stdout_text().contains("haul copy 3"));
     desk.says(&["stop", "3"]);
 }
+
+/// The file from one of these ends to the other one, by a detached copy that would take an hour; then without a limit.
+fn is_let_go(lab: &Lab, source: &std::ffi::OsStr, target: &std::path::Path, target_at: &std::ffi::OsStr) {
+    let says = |line: &[&str]| lab.haul().args(line).run().expect(code::OK).stdout_text();
+    let begun = lab
+        .haul()
+        .args(["cp", "--detach", "--json", "--rate", "64kbit", "-F"])
+        .arg(lab.ssh_config())
+        .args([source, target_at]);
+    let begun: Value = serde_json::from_str(&begun.run().expect(code::OK).stdout_text()).expect("JSON");
+    let id = begun["id"].to_string();
+    assert_eq!(says(&["rate", &id]), format!("copy {id}: at most 64.0 kbit/s\n"));
+    assert_eq!(says(&["rate", &id, "none"]), format!("copy {id}: no limit from now on\n"));
+    says(&["wait", &id]);
+    assert_eq!(fs::metadata(target).expect("it came").len(), SIZE);
+    let log = says(&["log", &id]);
+    assert!(log.contains(r#"{"event":"rate_limit","limit_bytes_per_s":null"#), "{log}");
+}
+
+/// The limit is kept by whoever sends: here, at another host, or at one of two other hosts.
+#[test]
+fn the_rate_of_a_running_copy_is_changed_whoever_sends() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::triangle();
+    let (here, alpha, beta) = (lab.data("home"), lab.data("alpha"), lab.data("beta"));
+    plant::file(&here.join("file"), SIZE, 1);
+    is_let_go(&lab, here.join("file").as_os_str(), &alpha.join("away"), &at("alpha", alpha.join("away")));
+    is_let_go(&lab, &at("alpha", alpha.join("away")), &here.join("back"), here.join("back").as_os_str());
+    is_let_go(&lab, &at("alpha", alpha.join("away")), &beta.join("across"), &at("beta", beta.join("across")));
+    assert_same(&here.join("file"), &here.join("back"), Facets::PLAIN);
+    assert_same(&here.join("file"), &beta.join("across"), Facets::PLAIN);
+}
+
+/// What held a copy is the limit that it had for most of its time, not the one of its flags.
+#[test]
+fn why_names_the_limit_that_held() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    plant::file(&lab.data("home").join("file"), 4 << 20, 1);
+    let target = at("alpha", lab.data("alpha").join("file"));
+    let says = |line: &[&str]| lab.haul().args(line).run().expect(code::OK).stdout_text();
+    let begun = lab.haul().args(["cp", "--detach", "--rate", "8kbit", "-F"]).arg(lab.ssh_config());
+    begun.arg(lab.data("home").join("file")).arg(target).run().expect(code::OK);
+    says(&["rate", "1", "00:00-24:00 6Mbit, else 5Gbit"]);
+    says(&["wait", "1"]);
+    let why = says(&["why"]);
+    assert!(why.contains("Raise the rate limit of 6.00 Mbit/s, or leave it out."), "{why}");
+}
+
+/// A copy that is let go by itself cannot answer: its login has to need no question, and says so.
+#[test]
+fn a_question_of_ssh_that_nobody_answers_is_told_with_what_to_do() {
+    needs!(Namespaces, Haul, Tool("ssh-keygen"));
+    let lab = Lab::pair();
+    let file = lab.data("home").join("file");
+    plant::file(&file, SIZE, 1);
+    let locked = lab.data("home").join("locked");
+    fs::copy(lab.identity(), &locked).expect("own directory");
+    fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("own file");
+    let change = lab.home().run("ssh-keygen").args(["-q", "-p", "-P", "", "-N", "secret", "-f"]).arg(&locked);
+    change.run().expect(code::OK);
+    let text = fs::read_to_string(lab.ssh_config()).expect("the lab made it");
+    let with_locked = lab.data("home").join("config");
+    plant::text(&with_locked, &text.replace(&*lab.identity().to_string_lossy(), &locked.to_string_lossy()));
+    let detach_by = |config: &std::path::Path, options: &[&str]| {
+        let mut run = lab.haul().args(["cp", "--detach", "-o", "BatchMode=no"]);
+        for option in options {
+            run = run.args(["-o", option]);
+        }
+        run.arg("-F").arg(config).arg(&file).arg(at("alpha", lab.data("alpha").join("file")))
+    };
+    let detach = |options: &[&str]| detach_by(&lab.ssh_config(), options);
+    let unknown = ["UserKnownHostsFile=/dev/null", "StrictHostKeyChecking=ask"];
+    // With a login that can be kept, and with one that cannot.
+    for more in [&[][..], &["ControlPath=none"]] {
+        let run = detach_by(&with_locked, more).run().expect(code::AUTHENTICATION);
+        run.says(&["nobody is here to answer it", "Enter passphrase for key", "ssh-add"]);
+        let run = detach(&[&unknown, more].concat()).run().expect(code::AUTHENTICATION);
+        run.says(&["nobody is here to answer it", "fingerprint", "log in once with: ssh alpha"]);
+    }
+    lab.alpha().restart_sshd("PubkeyAuthentication no\nPasswordAuthentication yes\nPermitRootLogin yes");
+    detach(&[]).run().expect(code::AUTHENTICATION).says(&["root@", "password", "ssh-copy-id alpha"]);
+
+    // The login went well, and is needed once more.
+    lab.alpha().restart_sshd("");
+    let begun = detach(&[]).args(["--no-keep-login", "--rate", "64kbit", "--json"]).run().expect(code::OK);
+    let begun: Value = serde_json::from_str(&begun.stdout_text()).expect("JSON");
+    let id = begun["id"].to_string();
+    lab.alpha().restart_sshd("PubkeyAuthentication no\nPasswordAuthentication yes\nPermitRootLogin yes");
+    lab.alpha().kill_haul();
+    lab.haul().args(["wait", &id]).run().expect(code::AUTHENTICATION);
+    for command in ["status", "log"] {
+        let said = lab.haul().args([command, &id]).run().expect(code::OK).stdout_text();
+        for words in ["nobody is here to answer it", "password", "ssh-copy-id alpha"] {
+            assert!(said.contains(words), "{command}: {said}");
+        }
+    }
+}

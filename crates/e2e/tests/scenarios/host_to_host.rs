@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use haul_e2e::compare::names_below;
 use haul_e2e::firewall::Manner;
 use haul_e2e::{Facets, Lab, assert_same, at, code, contents_of, needs, plant};
 
@@ -70,6 +71,23 @@ fn both_ends_may_stand_on_one_host() {
         run.expect(code::OK);
         assert_same(&source, &target, Facets::PLAIN);
     }
+}
+
+/// One host may have two names, so the target itself is looked for in the source.
+#[test]
+fn a_directory_is_not_copied_into_itself_at_one_host() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let source = lab.data("alpha").join("tree");
+    plant::mixed(&source, 1);
+    let before = names_below(&source);
+    let cp = |to: &str| lab.cp().arg(at("alpha", contents_of(&source))).arg(at("alpha", source.join(to)));
+    cp("sub").run().expect(code::PARTIAL).says(&["it is the target itself"]);
+    cp("sub").args(["--exclude", "/sub"]).run().expect(code::OK);
+    let copied = names_below(&source.join("sub"));
+    assert_eq!(copied.iter().filter(|name| *name != b"sub").count(), before.len());
+    cp("").run().expect(code::PARTIAL).says(&["it is the target itself"]);
+    assert_eq!(names_below(&source).len(), before.len() + 1 + copied.len());
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn repository() -> PathBuf {
 
 /// What the schema knows and these lines do not have.
 fn check(lines: &str) -> Vec<String> {
-    let schema = repository().join("docs/json.schema.json");
+    let schema = repository().join("docs/use/json.schema.json");
     let run = Run::new("python3").args(["-c", CHECK]).arg(schema).input(lines.as_bytes()).run().expect(code::OK);
     run.stdout_text().split_whitespace().map(str::to_owned).collect()
 }
@@ -47,7 +47,7 @@ fn check(lines: &str) -> Vec<String> {
 fn the_schema_has_every_kind_of_line_and_each_line_is_as_it_says() {
     needs!(Tool("python3"), Tool("jsonschema"));
     // A test of the program pins this file to every kind of line with every field set.
-    let all = repository().join("crates/cli/src/snapshots/haul__json__tests__json_lines.snap");
+    let all = repository().join("crates/cli/src/cp/snapshots/haul__cp__json__tests__json_lines.snap");
     let all = std::fs::read_to_string(all).expect("it is in the repository");
     let lines: String = all.lines().filter(|line| line.starts_with('{')).flat_map(|line| [line, "\n"]).collect();
     assert_eq!(check(&lines), ["batch"], "a kind of line is missing in one of them");

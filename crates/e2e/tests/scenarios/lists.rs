@@ -105,7 +105,7 @@ fn a_tree_has_one_hash_which_a_copy_a_manifest_and_the_far_side_tell_alike() {
     assert_eq!(by_self.stdout_text(), written);
     let verify = lab.haul().args(["verify", "--json", "--extra", "-"]).arg(&here).input(by_self.stdout).run();
     assert!(verify.expect(code::OK).stdout_text().contains(&root));
-    // With nothing but b3sum, as docs/verify.md has it.
+    // With nothing but b3sum, as docs/use/verify.md has it.
     let script = "sed -E '/^#/d; s/^([0-9a-f]{64}  [0-9]+) -?[0-9]+\\.[0-9]{9} /\\1 /' \"$1\" | b3sum --no-names";
     let summed = Run::new("sh").args(["-c", script, "sh"]).arg(&list).run().expect(code::OK);
     assert_eq!(summed.stdout_text().trim(), root);

@@ -1,4 +1,4 @@
-//! What the bar says of real copies, compared with what came. The estimates themselves are decided in memory: `cli/src/outlook`.
+//! What the bar says of real copies, compared with what came. The estimates themselves are decided in memory: `cli/src/progress/outlook`.
 
 use std::path::Path;
 

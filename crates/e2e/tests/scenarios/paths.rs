@@ -246,7 +246,7 @@ fn a_cable_is_pulled_and_put_back_and_the_copy_hardly_pauses() {
     let back_after = receives(&mut running, &trial.ways, "eth1", WORDS_BYTES);
     let run = running.wait().expect(code::OK);
     trial.both_carried(&run);
-    // 1.5 s and 5 s on a quiet machine; docs/multipath.md has the exact figures.
+    // 1.5 s and 5 s on a quiet machine; docs/proof/multipath.md has the exact figures.
     let pause = longest_pause_s(&run.events());
     assert!(pause < 3.0 && back_after < Duration::from_secs(8), "{pause} s, back after {back_after:?}\n{run}");
     // The operator reads of it, too.

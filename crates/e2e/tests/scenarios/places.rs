@@ -64,6 +64,17 @@ fn what_is_said_of_a_tree_is_what_coreutils_say_of_it() {
         let (ours, theirs) = (text(there("ls", &["-l"], path)), neighbour("ls", &["-l", path], &data));
         assert_eq!(fields(&ours), fields(&theirs), "{path}");
     }
+    for (flags, theirs) in [
+        (&["-t"][..], "-t1"),
+        (&["-r"], "-r1"),
+        (&["-rt"], "-rt1"),
+        (&["--sort=size"], "-S1"),
+        (&["-lr", "--sort=size"], "-lrS"),
+        (&["-lt"], "-lt"),
+    ] {
+        let (ours, theirs) = (text(there("ls", flags, "tree")), neighbour("ls", &[theirs, "tree"], &data));
+        assert_eq!(fields(&ours), fields(&theirs), "{flags:?}");
+    }
     assert_eq!(text(there("ls", &["-R"], "tree")), neighbour("ls", &["-1R", "tree"], &data));
     for flags in [&["-s", "--apparent-size"][..], &["-s"], &["-b"], &["-h"]] {
         let args: Vec<&str> = flags.iter().copied().chain(["tree"]).collect();
@@ -80,6 +91,58 @@ fn what_is_said_of_a_tree_is_what_coreutils_say_of_it() {
         let entry: serde_json::Value = serde_json::from_str(line).expect("an object a line");
         assert_eq!(entry["place"], "alpha");
     }
+}
+
+/// Size and inodes are those of df(1). What is used changes under a test.
+#[test]
+fn the_space_of_a_file_system_is_told_here_at_a_host_and_at_a_daemon() {
+    needs!(Namespaces, Haul);
+    // Its key may move one byte a day: a look costs none.
+    let daemon = Daemon::start("ro day=1");
+    let (lab, data) = (&daemon.lab, &daemon.offered);
+    plant::text(&data.join("file"), "words\n");
+    let df = neighbour("df", &["-B1", "--output=size,itotal", "file"], data);
+    let expected: Vec<u64> =
+        df.lines().nth(1).unwrap_or_default().split_whitespace().map(|n| n.parse().expect("a number")).collect();
+    let (remote, here) = (at("alpha", data.join("file")), data.join("file").into_os_string());
+    for run in [
+        over_ssh(lab, "df").arg("--json").arg(&remote).run(),
+        lab.haul().args(["df", "--json"]).arg(&here).run(),
+        daemon.haul_in_words("df").arg("--json").arg(daemon.url("file")).run(),
+        daemon.haul_in_words("df").arg("--json").arg(daemon.url("")).run(),
+    ] {
+        let run = run.expect(code::OK);
+        let line: serde_json::Value = serde_json::from_str(run.stdout_text().trim()).expect("one object");
+        assert_eq!(["size_bytes", "inodes"].map(|name| line[name].as_u64().unwrap_or(0)), expected[..], "{run}");
+        let bytes = |name: &str| line[name].as_u64().expect("a number");
+        assert!(bytes("used_bytes") + bytes("available_bytes") <= bytes("size_bytes"), "{run}");
+    }
+    let run = over_ssh(lab, "df").arg("-h").args([&remote, &here]).run().expect(code::OK);
+    let lines: Vec<String> = run.stdout_text().lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), 3, "{run}");
+    assert!(lines[0].contains("Size  Used Available Use% IFree Path") && lines[1].contains("% "), "{run}");
+    assert!(lines[1].ends_with(&*remote.to_string_lossy()), "{run}");
+    let missing = over_ssh(lab, "df").arg(at("alpha", data.join("none"))).run();
+    missing.expect(1).says(&["alpha: ", "none"]);
+}
+
+/// `-F`, `-i`, `-S`, `-o` are words of ls(1), and flags of ssh here. The local directory was listed, with status 0.
+#[test]
+fn no_place_is_taken_for_the_value_of_a_flag_of_ssh() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    plant::text(&lab.data("home").join("here"), "words\n");
+    for command in ["ls", "du", "stat", "rm", "hash", "cat"] {
+        for (flag, word) in
+            [("-F", "alpha:data"), ("-i", "alpha:"), ("-o", "alpha:data"), ("-S", "alpha:/data"), ("-F", "/")]
+        {
+            let run = lab.haul().args([command, flag, word, "here"]).current_dir(lab.data("home")).run();
+            run.expect(code::USAGE).says(&[&format!("{flag} takes "), "is none", "a flag of ssh here"]);
+        }
+    }
+    assert!(lab.data("home").join("here").exists());
+    let run = lab.haul().args(["ls", "-F", "alpha:data"]).current_dir(lab.data("home")).run().expect(code::USAGE);
+    assert_eq!(run.stdout_text(), "");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `docs/tour.md`, typed as it stands by somebody with an empty home directory and an ssh account at `dtn`.
+//! `docs/use/tour.md`, typed as it stands by somebody with an empty home directory and an ssh account at `dtn`.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use haul_e2e::{Lab, needs, page};
 #[test]
 fn the_tour_goes_as_its_page_says() {
     needs!(Namespaces, Haul, Tool("script"), Tool("curl"));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tour.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/use/tour.md");
     let text = fs::read_to_string(&path).expect("it is in the repository");
     let lab = Lab::of_machines(&["dtn"], &[]);
     let mut typist = Typist::at(&[("", lab.home()), ("dtn", lab.host("dtn"))]);

@@ -8,7 +8,7 @@ use haul_wire::summary::{PathService, PathSummary};
 
 use super::estimate::{Confidence, Estimate, Estimator, Limit, Phase, scaled};
 use super::held::Held;
-use super::lanes::{Control, LaneCount, at_start, at_start_of_known, cubic_bytes_per_s, needed};
+use super::lanes::{Control, LaneCount, at_start, at_start_of_known, needed};
 use super::pacing::{Levels, Pacer};
 use super::remember::Remembered;
 use super::sample::{Sample, Step, Steps};
@@ -159,9 +159,9 @@ impl Tuner {
         let now = &self.estimator.now;
         if self.silence.on_step(&step, now.rtt_us, now.rtt_min_us) {
             self.estimator.on_disturbed_step(&step);
-            self.pacer.on_disturbed_step(step.at_us, &self.estimator);
             self.estimate_on_step();
-            self.held.on_step(&step, &self.estimator, &self.pacer);
+            let outage_us = self.silence.outage_us(self.estimator.now.rtt_us);
+            self.held.on_step(&step, &self.estimator, &self.pacer, outage_us);
             return self.changed();
         }
         self.estimator.on_step(&step);
@@ -180,7 +180,7 @@ impl Tuner {
             self.lanes.lanes = self.lanes_most.map_or(self.lanes.lanes, |most| self.lanes.lanes.min(most));
         }
         self.estimate_on_step();
-        self.held.on_step(&step, &self.estimator, &self.pacer);
+        self.held.on_step(&step, &self.estimator, &self.pacer, None);
         self.changed()
     }
 
@@ -188,7 +188,6 @@ impl Tuner {
     pub(crate) fn on_disturbed_sample(&mut self, sample: &Sample) {
         let Some(step) = self.steps.to(sample, self.given.lanes) else { return };
         self.estimator.on_disturbed_step(&step);
-        self.pacer.on_disturbed_step(step.at_us, &self.estimator);
     }
 
     /// The congestion control of the lanes, as far as we know.
@@ -270,6 +269,7 @@ impl Tuner {
             congestion_control: self.congestion_control.clone(),
             rate_variation_permille: self.held.rate_variation_permille(),
             time: self.held.time,
+            outages: self.held.outages,
             known: None,
             // Whoever marks knows.
             service: PathService::default(),
@@ -339,9 +339,7 @@ impl Tuner {
             (Some(now), Some(before)) => before > 0 && now < scaled(before, RAMP_GROWTH),
             _ => false,
         };
-        let windows_full = estimator.now.receive_window_permille + estimator.now.send_buffer_permille > 500;
-        let is_bound = self.pacer.bound_bytes_per_s().is_some() && !self.pacer.is_remembered();
-        if levelled || windows_full || is_bound || self.pacer.is_full(estimator) {
+        if levelled || self.pacer.is_full(estimator) {
             estimator.now.phase = Phase::Steady;
         }
     }
@@ -361,17 +359,9 @@ impl Tuner {
             );
             return;
         }
-        let levels = Levels::of(&self.estimator);
-        let slowed = cubic_bytes_per_s(now.random_loss_ppm, now.rtt_min_us, self.estimator.mss_bytes)
-            .saturating_mul(u64::from(self.lanes.lanes));
-        // They are as slow as the losses make them, or will be.
-        let by_loss =
-            now.rate_bytes_per_s / SLOWED_FACTOR < slowed || slowed < now.capacity_bytes_per_s / SLOWED_FACTOR;
         let is_slow = now.random_loss_ppm >= LOSS_PPM_MIN
             && now.phase == Phase::Steady
-            && levels.least_us <= levels.low_us
             && now.source_permille < 500
-            && by_loss
             && !self.pacer.is_full(&self.estimator)
             && !self.pacer.is_contended();
         if is_slow && self.congestion_control != BBR && self.wishes.may_choose_bbr() {
@@ -490,15 +480,15 @@ const BBR: &str = "bbr";
 const ASKED_REASON: &str = "asked for";
 /// Two of a million slow cubic down to 420 Mbit/s per lane at 100 ms.
 const LOSS_PPM_MIN: u32 = 2;
-/// Lanes faster than twice what the loss would leave them are not held by it: the estimate is not that good.
-const SLOWED_FACTOR: u64 = 2;
 /// There and back, twice: nothing flaps.
 const SWITCHES_MAX: u8 = 4;
+/// Doubled, the rate falls by 17 % (300 Mbit/s x 50 ms, queue of 10 ms, a cubic flow).
 const RAMP_US_MIN: u64 = 300_000;
 /// Over two round trips; slow start would give 4.
 const RAMP_GROWTH: f64 = 1.25;
 const NEAR_REASON: &str = "near path: the processors are the limit";
 const REFUSED_REASON: &str = "the host does not grant another one";
+/// The limit counts payload. Records and headers of packets add some percent.
 const RATE_MARGIN: f64 = 1.05;
 /// A rate above this share of the rate limit shows the limit and not the path: pacing, and lanes that repair losses,
 /// fall short of the limit by some percent.

@@ -1,6 +1,6 @@
 //! What held the lanes while they waited for the network, and how steady the rate was: for the report.
 
-use haul_wire::summary::PathTime;
+use haul_wire::summary::{Outages, PathTime};
 
 use super::estimate::{Estimator, Phase, scaled, square_root};
 use super::pacing::{Levels, Pacer};
@@ -10,6 +10,8 @@ use super::sample::{LaneStep, Step};
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) time: PathTime,
+    pub(super) outages: Outages,
+    is_out: bool,
     /// The part of the time for the capacity in which a queue stood, and nobody knows yet whose it is.
     unsettled_us: u64,
     /// The time since the capacity is known and kept to.
@@ -27,6 +29,8 @@ impl Held {
     pub(super) fn new() -> Self {
         Self {
             time: PathTime::default(),
+            outages: Outages::default(),
+            is_out: false,
             unsettled_us: 0,
             kept_to_us: 0,
             queueing: Histogram { counts: [0; BUCKETS] },
@@ -38,8 +42,11 @@ impl Held {
         }
     }
 
-    /// Takes one step in, after estimator and pacer have.
-    pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator, pacer: &Pacer) {
+    /// Takes one step in, after estimator and pacer have. `outage_us`: nothing has come through for so long.
+    pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator, pacer: &Pacer, outage_us: Option<u64>) {
+        // Where all has arrived, the target takes nothing more, and the network is not to blame.
+        let outage_us = outage_us.filter(|_| step.lanes.iter().any(|lane| lane.in_flight_bytes > 0));
+        self.on_outage(step, outage_us);
         if step.rtt_us > 0 {
             self.queueing.add(estimator.now.queueing_us);
         }
@@ -63,6 +70,15 @@ impl Held {
         (square_root(self.squares / self.seconds) / self.mean * 1000.0) as u32
     }
 
+    fn on_outage(&mut self, step: &Step, outage_us: Option<u64>) {
+        if let Some(us) = outage_us {
+            let is_new = !self.is_out;
+            self.outages.count = self.outages.count.saturating_add(is_new.into());
+            self.outages.us = self.outages.us.saturating_add(if is_new { us } else { step.us });
+        }
+        self.is_out = outage_us.is_some();
+    }
+
     /// Settles whose a queue was. A queue that is not ours is known only after we held back for a while, and it was not ours
     /// before, either. Once a queue of ours is drained and does not come back, the capacity held us.
     fn settle(&mut self, step: &Step, estimator: &Estimator, pacer: &Pacer) {
@@ -82,6 +98,9 @@ impl Held {
         let add = |sum: &mut u64, us: u64| *sum = sum.saturating_add(us);
         let now = &estimator.now;
         let time = &mut self.time;
+        if self.is_out {
+            return add(&mut time.outage_us, lane.busy_us);
+        }
         add(&mut time.receive_window_us, lane.receive_window_us);
         let rest_us = lane.busy_us.saturating_sub(lane.receive_window_us);
         let lost = if now.overtaken { &mut time.jitter_us } else { &mut time.loss_us };

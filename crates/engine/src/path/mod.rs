@@ -28,9 +28,11 @@ mod share;
 mod silence;
 
 pub use advise::{Advice, Reasons, Tuner, Wishes};
-pub(crate) use estimate::square_root;
 pub use estimate::{Confidence, Estimate, Limit, Phase};
+pub(crate) use estimate::{MSS_USUAL_BYTES, SOURCE_PERMILLE, per_second, square_root};
+pub(crate) use lanes::STOCK_WINDOW_BYTES;
 pub use lanes::{AUTO_LANES_MAX, QUICK_FROM_US, QUICK_START_WORTH_BYTES, START_LANES_MAX};
 pub use remember::Remembered;
 pub use sample::{LaneReading, Sample};
+pub(crate) use share::{SAMPLE_US, TCP_RTO_MIN_US};
 pub use share::{better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more};

@@ -16,10 +16,7 @@
 //! While a queue stands the link is full whatever we do, so that draining costs nothing until the queue is empty. Several
 //! lanes of any congestion control keep a queue; a common bound just below the capacity keeps none.
 //!
-//! What is delivered while the lanes wait for their source is the source's rate: it may raise a capacity, and neither lowers one nor
-//! finds one.
-
-use alloc::vec::Vec;
+//! What is delivered while the lanes wait for their source is the source's rate: it may raise a capacity, and finds none.
 
 use super::estimate::{Estimator, Phase, per_second, scaled};
 use super::sample::Step;
@@ -40,7 +37,6 @@ pub(super) struct Pacer {
     /// Times that restraint did not help, since it last did.
     suspicion: u8,
     calm_since_us: u64,
-    retry_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +53,7 @@ struct Drain {
     ours_from_us: u64,
     /// The bound that was in force when the queue was seen; `None`: no bound.
     before: Option<Hold>,
-    /// From then on the last samples are all of the time since the bound came.
-    least_counts_from_us: u64,
-    /// Read from less than [`BUSY_US_MIN`], which may be some percent too much, as much as we would hold back.
+    /// Read from less than [`THREE_SAMPLES_US`], which may be some percent too much, as much as we would hold back.
     is_rough: bool,
     capacity_bytes_per_s: u64,
     bound_bytes_per_s: u64,
@@ -99,7 +93,7 @@ impl Pacer {
                 bound_bytes_per_s: a_little_below(capacity_bytes_per_s),
                 probing: true,
                 next_us: u64::MAX,
-                raise: RAISE_REMEMBERED,
+                raise: RAISE_DOUBTS,
                 remembered: true,
             })
         });
@@ -112,7 +106,6 @@ impl Pacer {
             last: (0, 0),
             suspicion: 0,
             calm_since_us: 0,
-            retry_us: RETRY_US_MIN,
         }
     }
 
@@ -150,16 +143,13 @@ impl Pacer {
         match &self.state {
             State::Free | State::Contended { .. } => false,
             State::Draining(drain) => reached(drain.bound_bytes_per_s),
-            State::Holding(hold) => {
-                let is_loose = scaled(hold.bound_bytes_per_s, LOOSE) > estimator.now.rate_bytes_per_s;
-                !is_loose && reached(hold.bound_bytes_per_s.min(hold.capacity_bytes_per_s))
-            }
+            State::Holding(hold) => reached(hold.bound_bytes_per_s.min(hold.capacity_bytes_per_s)),
         }
     }
 
     /// A queue stands, for longer than a burst does.
     pub(super) fn has_standing_queue(&self) -> bool {
-        self.standing_us >= STANDING_US_MIN
+        self.standing_us >= TWO_SAMPLES_US
     }
 
     /// A queue is being drained: what the path carries will be known when it is empty.
@@ -201,20 +191,6 @@ impl Pacer {
         self.last = (per_second(step.delivered_bytes, step.us), in_flight_bytes(step));
     }
 
-    /// Takes a step in that tells nothing about the path. What was known before it holds; what was being found out is looked for anew.
-    pub(super) fn on_disturbed_step(&mut self, at_us: u64, estimator: &Estimator) {
-        (self.standing_us, self.standing_delivered_bytes) = (0, 0);
-        (self.busy_us, self.busy_delivered_bytes) = (0, 0);
-        match &mut self.state {
-            State::Draining(_) => self.state = State::Free,
-            State::Holding(hold) if !hold.remembered => {
-                hold.probing = false;
-                hold.next_us = at_us.saturating_add(Levels::of(estimator).probe_us());
-            }
-            State::Free | State::Holding(_) | State::Contended { .. } => {}
-        }
-    }
-
     /// All that is done on a near path: how long a queue stands.
     pub(super) fn watch_queue(&mut self, step: &Step, estimator: &Estimator) {
         let levels = Levels::of(estimator);
@@ -235,7 +211,7 @@ impl Pacer {
     /// The rate that the link delivered while it had a queue, which is all it carries. `None` as long as that was too short to
     /// tell.
     fn link_bytes_per_s(&self) -> Option<u64> {
-        (self.busy_us >= BUSY_US_MIN).then(|| per_second(self.busy_delivered_bytes, self.busy_us))
+        (self.busy_us >= THREE_SAMPLES_US).then(|| per_second(self.busy_delivered_bytes, self.busy_us))
     }
 
     /// While a queue stands the link sends as fast as it can, so what is delivered meanwhile is what it carries, also when the
@@ -245,7 +221,7 @@ impl Pacer {
         let is_long = levels.queueing_us > 2 * levels.high_us;
         let least_us = match (estimator.grows(), is_long) {
             (true, true) => 1,
-            (true, false) => STANDING_US_MIN,
+            (true, false) => TWO_SAMPLES_US,
             (false, _) => STANDING_STEADY_US_MIN,
         };
         let levels_off = self.levels_off(step, estimator, levels);
@@ -263,8 +239,8 @@ impl Pacer {
         let (rate_before, in_flight_before) = self.last;
         let rate = per_second(step.delivered_bytes, step.us);
         estimator.grows()
-            && self.busy_us >= STANDING_US_MIN
-            && estimator.queueing_over(STANDING_US_MIN).1 > levels.high_us
+            && self.busy_us >= TWO_SAMPLES_US
+            && estimator.queueing_over(TWO_SAMPLES_US).1 > levels.high_us
             && in_flight_bytes(step) > scaled(in_flight_before, DOUBLES)
             && rate.abs_diff(rate_before) < scaled(rate, LEVEL)
     }
@@ -274,7 +250,7 @@ impl Pacer {
         let (before, shows_us, is_rough) = match self.state {
             State::Holding(hold) => (Some(hold), shows_us, false),
             State::Draining(drain) => (drain.before, drain.ours_from_us, drain.is_rough),
-            State::Free | State::Contended { .. } => (None, shows_us, self.standing_us < BUSY_US_MIN),
+            State::Free | State::Contended { .. } => (None, shows_us, self.standing_us < THREE_SAMPLES_US),
         };
         let queueing_us = levels.queueing_us;
         let span_us = (4 * levels.rtt_us).max(DRAIN_US_MIN);
@@ -284,7 +260,6 @@ impl Pacer {
         self.state = State::Draining(Drain {
             ours_from_us: shows_us.max(at_us.saturating_add(soonest_us)),
             before,
-            least_counts_from_us: at_us.saturating_add(LEAST_US),
             is_rough,
             capacity_bytes_per_s,
             bound_bytes_per_s: scaled(capacity_bytes_per_s, factor).max(1),
@@ -301,24 +276,20 @@ impl Pacer {
 
     fn draining(&mut self, step: &Step, estimator: &Estimator, levels: Levels, mut drain: Drain) {
         let after = (drain.raise, drain.probe_in_us);
-        let is_least_new = step.at_us >= drain.least_counts_from_us;
-        if levels.queueing_us <= levels.low_us || (is_least_new && levels.least_us <= levels.low_us) {
+        if levels.queueing_us <= levels.low_us {
             if step.at_us < drain.ours_from_us {
                 // It went by itself: a host was busy, or a burst passed. Taken for the link, one late acknowledgement in the ramp would hold
                 // 10 Gbit/s at a hundredth for half a minute.
-                if drain.before.is_some_and(|hold| !hold.probing) {
-                    self.suspicion = self.suspicion.saturating_sub(1);
-                }
                 self.state = drain.before.map_or(State::Free, State::Holding);
             } else {
-                self.drained(step.at_us, estimator, drain);
+                self.drained(step.at_us, drain);
             }
             return;
         }
         if step.at_us >= drain.ours_from_us
             && levels.queueing_us <= levels.low_us.saturating_add(falls_yet_us(&drain, levels))
         {
-            self.drained(step.at_us, estimator, drain);
+            self.drained(step.at_us, drain);
             return;
         }
         if step.at_us <= drain.full_from_us {
@@ -335,13 +306,6 @@ impl Pacer {
         }
         drain.full_bytes_per_s = drain.full_bytes_per_s.max(self.link_bytes_per_s().unwrap_or(0));
         self.state = State::Draining(drain);
-        if estimator.is_source_limited() {
-            // Our own part of the queue goes, whether we hold back or not; what stays is not ours, and tells nothing.
-            if step.at_us > drain.deadline_us {
-                self.drained(step.at_us, estimator, drain);
-            }
-            return;
-        }
         let rate = estimator.now.rate_bytes_per_s.max(1);
         let has_fallen = levels.least_us.saturating_add(drain.least_fall_us) <= drain.queueing_us;
         let obeyed = rate >= scaled(drain.bound_bytes_per_s, REACHED);
@@ -364,13 +328,8 @@ impl Pacer {
         }
     }
 
-    /// A queue of which the source gave no more than a burst was too short to tell what the path carries.
-    fn drained(&mut self, at_us: u64, estimator: &Estimator, drain: Drain) {
+    fn drained(&mut self, at_us: u64, drain: Drain) {
         let measured = drain.full_bytes_per_s;
-        if measured == 0 && estimator.is_source_limited() {
-            self.state = State::Free;
-            return;
-        }
         let capacity = if measured > 0 { measured } else { drain.capacity_bytes_per_s };
         self.hold(at_us, capacity, (drain.raise, drain.probe_in_us));
     }
@@ -390,9 +349,9 @@ impl Pacer {
     fn holding(&mut self, step: &Step, estimator: &Estimator, levels: Levels, mut hold: Hold) {
         let at_us = step.at_us;
         if at_us.saturating_sub(self.calm_since_us) > CALM_US {
-            (self.suspicion, self.retry_us, self.calm_since_us) = (0, RETRY_US_MIN, at_us);
+            (self.suspicion, self.calm_since_us) = (0, at_us);
         }
-        let least_over_us = if hold.raise < RAISE_DOUBTS { LEAST_US } else { QUICK_LEAST_US };
+        let least_over_us = if hold.raise < RAISE_DOUBTS { THREE_SAMPLES_US } else { TWO_SAMPLES_US };
         let looks_like_one =
             |queueing_us| hold.probing && may_be_ours(estimator) && queueing_us > levels.probe_us_most();
         let is_probe_queue = looks_like_one(estimator.queueing_over(least_over_us).0);
@@ -432,10 +391,7 @@ impl Pacer {
             hold.capacity_bytes_per_s = hold.capacity_bytes_per_s.max(rate);
             hold.raise *= 2.0;
         }
-        let raised = scaled(hold.bound_bytes_per_s.max(hold.capacity_bytes_per_s), 1.0 + hold.raise);
-        let evenly = fast_lane_bytes_per_s(step).saturating_mul(step.lanes.len() as u64);
-        let most = scaled(rate, BOUND_MOST).max(scaled(evenly, BOUND_MOST_EVENLY));
-        hold.bound_bytes_per_s = raised.min(most).max(hold.bound_bytes_per_s);
+        hold.bound_bytes_per_s = scaled(hold.bound_bytes_per_s.max(hold.capacity_bytes_per_s), 1.0 + hold.raise);
         (hold.probing, hold.next_us) = (true, at_us.saturating_add(levels.probe_us()));
         self.state = State::Holding(hold);
     }
@@ -463,14 +419,12 @@ impl Pacer {
     }
 
     fn contend(&mut self, at_us: u64) {
-        self.state = State::Contended { until_us: at_us.saturating_add(self.retry_us) };
-        self.retry_us = (self.retry_us * 2).min(RETRY_US_MAX);
+        self.state = State::Contended { until_us: at_us.saturating_add(RETRY_US) };
     }
 
     fn contended(&mut self, step: &Step, estimator: &Estimator, levels: Levels, until_us: u64) {
         let (_, most_us) = estimator.queueing_over((4 * levels.rtt_us).max(GONE_US));
         if step.at_us >= until_us || u64::from(most_us) <= u64::from(levels.low_us) {
-            self.suspicion = SUSPICION_MAX - 1;
             (self.standing_us, self.standing_delivered_bytes) = (0, 0);
             self.state = State::Free;
         }
@@ -508,13 +462,6 @@ fn may_be_ours(estimator: &Estimator) -> bool {
     !estimator.is_source_limited() && !estimator.is_loss_limited()
 }
 
-/// Nine of ten lanes are slower: a single one may have been acknowledged in a burst.
-fn fast_lane_bytes_per_s(step: &Step) -> u64 {
-    let mut rates: Vec<u64> = step.lanes.iter().map(|lane| per_second(lane.delivered_bytes, step.us)).collect();
-    rates.sort_unstable();
-    rates.get(rates.len() * 9 / 10).copied().unwrap_or(0)
-}
-
 /// Packets of different lanes meet, whatever the bound: a lane sends them in pairs at least (tcp_min_tso_segs). 8 lanes on 20 Mbit/s x
 /// 20 ms keep 1.3 packets each in the queue, 6 ms, which no restraint makes shorter. As long as the rate is not known the lanes double,
 /// and a queue is theirs.
@@ -522,7 +469,7 @@ fn meeting_us(estimator: &Estimator) -> u32 {
     let now = &estimator.now;
     let bytes = scaled(u64::from(now.busy_lanes) * u64::from(estimator.mss_bytes), MEETING_SEGMENTS);
     let us = bytes.saturating_mul(1_000_000).checked_div(now.rate_bytes_per_s).unwrap_or(0);
-    u32::try_from(us).unwrap_or(u32::MAX).min(MEETING_US_MAX)
+    u32::try_from(us).unwrap_or(u32::MAX).min(QUEUE_HIGH_US_MAX)
 }
 
 /// The levels at which a rate or a delay is much, or little, on this path.
@@ -545,7 +492,7 @@ impl Levels {
         Self {
             rtt_us: u64::from(estimator.now.rtt_us.max(1)),
             queueing_us: estimator.now.queueing_us,
-            least_us: estimator.queueing_over(LEAST_US).0.min(estimator.now.queueing_us),
+            least_us: estimator.queueing_over(THREE_SAMPLES_US).0.min(estimator.now.queueing_us),
             high_us: long_us.max(meeting_us.saturating_mul(2)),
             low_us: (long_us / 3).max(meeting_us),
         }
@@ -562,73 +509,81 @@ impl Levels {
 }
 
 /// A queue between 10 ms (jitter of a busy host or a radio link is less) and 20 ms (the goal is a median below 25 ms).
+/// Doubled, others keep 14 points less (100 Mbit/s x 20 ms, a cubic flow).
 const QUEUE_HIGH_US_MIN: u32 = 10_000;
+/// Doubled, the queue is 28 ms longer (10 Mbit/s x 600 ms).
 const QUEUE_HIGH_US_MAX: u32 = 20_000;
-/// Two samples in a row: one may be a burst.
-const STANDING_US_MIN: u64 = 150_000;
+/// Two samples in a row: one may be a burst. After a large raise the queue grows too fast to wait for three.
+/// Halved, it takes 92 % longer (100 Mbit/s x 100 ms, down from 10 to 13 s).
+const TWO_SAMPLES_US: u64 = 150_000;
 /// The segments of each lane that meet in front of a busy link: 1.3 to 1.5 were seen there with 1, 4 and 8 lanes on 20 Mbit/s x 20
 /// ms, and a pair is the most.
+/// Doubled, others keep 9.9 points less (100 Mbit/s x 50 ms, four cubic flows before us).
 const MEETING_SEGMENTS: f64 = 2.0;
-/// Lanes that losses keep slow do not meet for longer than a queue is short. 12 lanes on 20 Mbit/s x 60 ms met for 11.5 ms: with 10 ms as the
-/// most, that was drained for four seconds, and then taken for others.
-const MEETING_US_MAX: u32 = QUEUE_HIGH_US_MAX;
-/// Three samples: the acknowledgements of many lanes come in bursts.
-const BUSY_US_MIN: u64 = 250_000;
 /// Five samples: once the ramp is over a queue grows slowly, and a busy host delays what comes back for some of them.
+/// Doubled, the queue is 39 ms longer (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
 const STANDING_STEADY_US_MIN: u64 = 450_000;
 /// Steps of a link at work differ by less.
 const LEVEL: f64 = 0.03;
 /// Lanes that double have so much more under way after a sample, also over 500 ms.
+/// Twice as far from the whole, the queue is 73 ms longer (50 Mbit/s x 600 ms, loses 1e-4).
 const DOUBLES: f64 = 1.1;
-/// Three samples.
-const LEAST_US: u64 = 250_000;
+/// Three samples: the acknowledgements of many lanes come in bursts, and a busy host delays some.
+/// Doubled, the rate falls by 14 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
+const THREE_SAMPLES_US: u64 = 250_000;
 /// The margin below the capacity is the possible error of the capacity, so that a small queue drains. On fast paths the capacity is
 /// right to a thousandth (1 Gbit/s x 228 ms: 941.5 of 941.5 Mbit/s, 10 Gbit/s x 100 ms: 9,415 of 9,415); on slow ones
 /// acknowledgements that come together weigh more.
 const MARGIN_LEAST: f64 = 0.001;
 /// 300 Mbit/s and more are read well enough to reckon on when a queue will be gone.
+/// Doubled, the rate falls by 12 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
 const MARGIN_EXACT: f64 = 0.002;
 /// With less, 20 Mbit/s x 100 ms is taken for contended at times (simulated).
 const MARGIN_MOST: f64 = 0.005;
 /// Five packets more or less in a sample.
+/// Halved, the rate falls by 11 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
 const MISREAD_BYTES: f64 = 7_500.0;
 /// Shares while a queue drains; below, an error in the estimate would leave the link empty for a round trip.
+/// Half as far from the whole, the rate grows by 16 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
 const DRAIN_LEAST: f64 = 0.80;
+/// Twice as far from the whole, the rate falls by 25 % (1 Gbit/s x 100 ms, two cubic flows from 10 s).
 const DRAIN_MOST: f64 = 0.95;
 /// The share of its draining time before which a queue of ours cannot be gone.
+/// Doubled, the rate falls by 9.4 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
 const SOONEST: f64 = 0.4;
 /// A queue drains in about this time, or four round trips.
+/// Doubled, the rate falls by 15 % (1 Gbit/s x 100 ms, two cubic flows from 10 s).
 const DRAIN_US_MIN: u64 = 1_000_000;
 /// After two round trips and this time the queue must have become shorter by this share of what we held back.
+/// Doubled, the rate falls by 18 % (1 Gbit/s x 100 ms, two cubic flows from 10 s).
 pub(super) const DRAIN_LOOK_US: u64 = 1_000_000;
+/// Doubled, the rate falls by 40 % (1 Gbit/s x 100 ms, two cubic flows from 10 s).
 const DRAIN_LEAST_SHARE: f64 = 0.3;
+/// Doubled, others keep 2.7 points more (1 Gbit/s x 100 ms, two cubic flows from 10 s).
 const DRAIN_SLACK_US: u64 = 500_000;
 /// A bound is reached from here: pacing and lanes that repair losses fall short of it by some percent.
+/// Twice as far from the whole, it takes 3.8 % longer (200 Mbit/s x 50 ms, 1 of 1000 overtaken).
 const REACHED: f64 = 0.93;
-/// A rate below this share of the bound, without a queue: it is not the path that holds the lanes.
-const LOOSE: f64 = 0.8;
 /// Raises of the bound to see whether the path carries more: the first, and the least (later). They double while they succeed.
 const RAISE_FIRST: f64 = 0.06;
+/// Doubled, the queue is 37 ms longer (1 Gbit/s x 100 ms, loses 1e-3).
 const RAISE_LEAST: f64 = 0.03;
 /// A raise by this much without a queue shows that the capacity was taken too low.
+/// Halved, the queue is 37 ms longer (1 Gbit/s x 100 ms, loses 1e-3).
 const RAISE_DOUBTS: f64 = 0.12;
-/// A remembered capacity may be some percent too little, and a raise has to show as a queue all the same.
-const RAISE_REMEMBERED: f64 = 0.12;
 /// A raise lasts two round trips, at least this: long enough for 3 % too much to show as 15 ms of queue.
+/// Doubled, it takes 10 % longer (1 Gbit/s x 100 ms, 500 Mbit/s was known).
 const PROBE_US_MIN: u64 = 500_000;
-/// A bound so far above the rate binds no lane; nor one that gives each so much more than the fastest has. Lanes are uneven when
-/// some began late, or lost more than others.
-const BOUND_MOST: f64 = 1.5;
-const BOUND_MOST_EVENLY: f64 = 1.25;
-/// Two samples, where the queue grows too fast to wait for three.
-const QUICK_LEAST_US: u64 = 150_000;
 /// After a raise that failed.
+/// Doubled, the rate falls by 10 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
 const PROBE_AGAIN_US: u64 = 5_000_000;
 /// Restraint that failed this often, with no calm of [`CALM_US`] between, shows that others are there.
+/// Doubled, the rate falls by 18 % (25 Mbit/s x 20 ms, a stream of 16 from 5 to 25 s).
 const SUSPICION_MAX: u8 = 3;
+/// Calm of this length forgets failures. Not shown in simulation, whose runs are shorter: over hours, single false alarms would add up.
 const CALM_US: u64 = 20_000_000;
-/// The first look whether others have gone comes after this time, the next after twice as long, and so on.
-const RETRY_US_MIN: u64 = 20_000_000;
-const RETRY_US_MAX: u64 = 160_000_000;
+/// A look whether others have gone comes after this time.
+/// Doubled, the queue is 15 ms longer (25 Mbit/s x 20 ms, a stream of 16 from 5 to 25 s).
+const RETRY_US: u64 = 20_000_000;
 /// Others have gone when nobody has filled the queue for this time.
 const GONE_US: u64 = 2_000_000;

@@ -39,6 +39,13 @@ impl Silence {
     }
 }
 
+impl Silence {
+    /// The time in which nothing has come through, where it is too long for a pause.
+    pub(super) fn outage_us(&self, rtt_us: u32) -> Option<u64> {
+        (self.silent_us >= OUTAGE_US_MIN.max(OUTAGE_ROUND_TRIPS * u64::from(rtt_us))).then_some(self.silent_us)
+    }
+}
+
 impl Settling {
     fn after(self, step: &Step) -> Option<Self> {
         let us = self.us.saturating_add(step.us);
@@ -54,10 +61,15 @@ fn silent_us_most(rtt_us: u32) -> u64 {
     (2 * u64::from(rtt_us)).max(SILENT_US_MIN)
 }
 
+/// A timeout of the kernel and the next one after it are shorter on most paths (RFC 6298).
+const OUTAGE_US_MIN: u64 = 1_000_000;
+/// On a path over a satellite a timeout alone takes three.
+const OUTAGE_ROUND_TRIPS: u64 = 5;
 /// Two samples may miss what a busy host delivers late.
 const SILENT_US_MIN: u64 = 250_000;
 /// Slow start after a timeout takes about so many to fill a path.
 const SETTLE_ROUND_TRIPS: u64 = 8;
+/// Five samples.
 const SETTLE_US_MIN: u64 = 500_000;
 /// On each lane: the smoothed round-trip time forgets a packet that waited for seconds by an eighth with each sample (RFC 6298), and there
 /// is one for every second segment.
@@ -81,6 +93,23 @@ mod tests {
     fn untold(steps: impl IntoIterator<Item = Step>, rtt_us: u32) -> usize {
         let mut silence = Silence::default();
         steps.into_iter().filter(|step| silence.on_step(step, rtt_us, rtt_us)).count()
+    }
+
+    #[test]
+    fn a_silence_of_a_second_is_an_outage_and_a_long_path_has_longer_pauses() {
+        let outage_after = |rtt_us| {
+            let mut silence = Silence::default();
+            (1..100).find(|_| {
+                silence.on_step(&step(0, true), rtt_us, rtt_us);
+                silence.outage_us(rtt_us).is_some()
+            })
+        };
+        assert_eq!([outage_after(20_000), outage_after(600_000)], [Some(10), Some(30)]);
+        let mut silence = Silence::default();
+        assert_eq!((0..30).filter(|_| silence.on_step(&step(0, true), 20_000, 20_000)).count(), 28);
+        assert_eq!(silence.outage_us(20_000), Some(3_000_000));
+        silence.on_step(&step(1, true), 20_000, 20_000);
+        assert_eq!(silence.outage_us(20_000), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod candidates;
 mod divider;
 mod one;
 mod queues;
+mod reading;
 mod silence;
 
 use alloc::collections::BTreeMap;
@@ -25,9 +26,11 @@ use alloc::vec::Vec;
 use haul_wire::limits::{MAX_LANES, MAX_PATHS};
 use haul_wire::summary::PathSummary;
 
-use crate::path::{Advice, Estimate, LaneReading, Remembered, Tuner, Wishes};
+use crate::path::{Advice, Estimate, Remembered, Tuner, Wishes};
 use bottleneck::{Bottlenecks, Decision};
 use one::Path;
+pub use reading::PathReading;
+pub use silence::Death;
 
 pub use bottleneck::Verdict;
 pub use candidates::{
@@ -44,17 +47,6 @@ pub struct Joined {
     pub foreseen_bytes: u64,
     /// The findings of an earlier job on this path.
     pub remembered: Option<Remembered>,
-}
-
-/// One reading of the lanes of a path.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PathReading {
-    /// Number of the path.
-    pub path: u16,
-    /// The connected lanes, resting ones too, in the order of their numbers.
-    pub lanes: Vec<LaneReading>,
-    /// The kernel repeated a segment so often in a row without an answer (`tcpi_backoff`); the least of the lanes.
-    pub timeouts: u8,
 }
 
 /// One reading of all paths.
@@ -100,18 +92,6 @@ pub enum PathEvent {
         /// How that was seen.
         cause: Death,
     },
-}
-
-/// How a path was seen to be dead, while another path delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
-    /// The time without an acknowledgement, although data was under way.
-    Silent {
-        /// Time since the last acknowledgement.
-        us: u64,
-    },
-    /// Each of its lanes repeats the same segment again and again.
-    Repeats,
 }
 
 /// All paths of a job.
@@ -221,6 +201,16 @@ impl Paths {
     /// The findings about a path for the next job.
     pub fn remembered(&self, path: u16) -> Option<Remembered> {
         self.paths.get(&path).and_then(|path| path.tuner.remembered())
+    }
+
+    /// The limit of the rate from now on.
+    pub fn limit_rate(&mut self, rate_bytes_per_s: Option<u64>) {
+        self.wishes.rate_bytes_per_s = rate_bytes_per_s;
+        self.parts.clear();
+        for path in self.paths.values_mut() {
+            path.tuner.limit_rate(rate_bytes_per_s);
+        }
+        self.divide();
     }
 
     /// Whether the lanes of this path get no units.

@@ -2,11 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::PathReading;
 use super::arrived::{Arrival, Arrived};
 use super::bottleneck::{Held, Seen};
+use super::reading::PathReading;
 use super::silence::{Silence, Timing};
-use crate::path::{Advice, Confidence, LaneReading, Phase, Sample, Tuner};
+use crate::path::{Advice, Confidence, LaneReading, Phase, SOURCE_PERMILLE, Sample, Tuner};
 
 /// A path. It stays known after it went down, because it may come back, and the report names it.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl Path {
             bytes: self.arrival.bytes,
             rtt_us: estimate.rtt_us,
             queueing_us: estimate.queueing_us,
-            starves: estimate.source_permille > STARVES_PERMILLE,
+            starves: estimate.source_permille > SOURCE_PERMILLE,
             lanes: self.told.lanes,
             remembers_rate: self.tuner.congestion_control() == "bbr",
         }
@@ -97,7 +97,7 @@ impl Path {
         if estimate.confidence == Confidence::Measured {
             return Some(estimate.capacity_bytes_per_s);
         }
-        let is_slow = rate < part_bytes_per_s / 5 * 4 && estimate.source_permille <= STARVES_PERMILLE;
+        let is_slow = rate < part_bytes_per_s / 5 * 4 && estimate.source_permille <= SOURCE_PERMILLE;
         // The cause may pass, so leave room to grow.
         (is_slow && estimate.phase == Phase::Steady).then_some(rate.saturating_add(rate / 4))
     }
@@ -108,6 +108,3 @@ fn median_deviation_us(lanes: &[LaneReading]) -> u32 {
     deviations.sort_unstable();
     deviations.get(deviations.len() / 2).copied().unwrap_or(0)
 }
-
-/// Lanes that the network holds wait for data for less of their time.
-const STARVES_PERMILLE: u16 = 250;

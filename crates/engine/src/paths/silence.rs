@@ -3,8 +3,20 @@
 //! TCP takes minutes to give a connection up. With several paths, the others can carry the units at once. If no path delivers, the cause is
 //! elsewhere (this host, the peer, a common cable), and no path is cut. So a path alone is never cut.
 
-use super::Death;
 use super::arrived::Arrival;
+
+/// How a path was seen to be dead, while another path delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// The time without an acknowledgement, although data was under way.
+    Silent {
+        /// Time since the last acknowledgement.
+        us: u64,
+    },
+    /// Each of its lanes repeats the same segment again and again.
+    Repeats,
+}
+use crate::path::TCP_RTO_MIN_US;
 
 /// One path.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,16 +72,16 @@ impl Silence {
 /// Three retransmission timeouts (RFC 6298), with the least that Linux takes for the deviation.
 fn silent_us_most(timing: Timing) -> u64 {
     let timeout_us =
-        u64::from(timing.rtt_us) + (4 * u64::from(timing.deviation_us)).clamp(DEVIATIONS_US_MIN, DEVIATIONS_US_MAX);
+        u64::from(timing.rtt_us) + (4 * u64::from(timing.deviation_us)).clamp(TCP_RTO_MIN_US, DEVIATIONS_US_MAX);
     (TIMEOUTS * timeout_us).max(SILENT_US_MIN)
 }
 
+/// Doubled, the scenario `a_path_that_blackholes_is_found_in_a_second_and_comes_back` fails.
 const TIMEOUTS: u64 = 3;
-/// `TCP_RTO_MIN`
-const DEVIATIONS_US_MIN: u64 = 200_000;
 /// A queue that grows or empties gives large deviations for a moment.
 const DEVIATIONS_US_MAX: u64 = 1_000_000;
 /// Ten readings: a radio link changes its cell, a switch its tree (RSTP), in less.
+/// Doubled, the scenario `a_path_that_blackholes_is_found_in_a_second_and_comes_back` fails.
 const SILENT_US_MIN: u64 = 1_000_000;
 /// Three readings that failed.
 const INTERVAL_US_MAX: u64 = 300_000;

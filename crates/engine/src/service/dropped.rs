@@ -1,7 +1,11 @@
 //! Whether packets with a mark arrive at all: some networks drop them.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
+use super::policy::Policy;
+use super::reading::{Allowance, Reading};
+use super::said::Said;
 use crate::path::LaneReading;
 
 /// Watches the lanes of a path that are all marked. Its answer holds for the session.
@@ -27,7 +31,7 @@ enum State {
 
 impl Dropped {
     /// Takes a reading. True once: what is marked does not arrive.
-    pub fn on_sample(&mut self, at_us: u64, rtt_us: u32, lanes: &[LaneReading]) -> bool {
+    pub fn watch_marked(&mut self, at_us: u64, rtt_us: u32, lanes: &[LaneReading]) -> bool {
         if self.state != State::Unknown {
             return false;
         }
@@ -62,11 +66,22 @@ impl Dropped {
     }
 }
 
+impl Policy for Dropped {
+    fn on_sample(&mut self, reading: &Reading<'_>, allowance: Allowance, say: &mut Vec<Said>) -> Allowance {
+        let is_marked = allowance.marked > 0 && reading.may_mark(allowance.class);
+        if !self.is_certain() && is_marked && self.watch_marked(reading.at_us, reading.estimate.rtt_us, reading.lanes) {
+            say.push(Said::Dropped(allowance.class));
+        }
+        if self.is_certain() { Allowance { bounded: 0, ..allowance.without_mark() } } else { allowance }
+    }
+}
+
 /// A lane may have so much under way when it gets its mark.
 const UNMARKED_BYTES: u64 = 64 << 10;
 
 /// Long enough for a start on a slow path, and far below any timeout.
 const SILENT_US: u64 = 2_000_000;
+/// On long paths the answer takes eight round trips.
 const ROUND_TRIPS: u64 = 8;
 /// Between two lanes nobody is silent.
 const SPAN_US_MAX: u64 = 200_000;
@@ -83,7 +98,7 @@ mod tests {
     fn answer(watch: &mut Dropped, from_us: u64, rtt_us: u32, lanes: &dyn Fn(u64) -> LaneReading) -> Option<f64> {
         (0..200)
             .map(|n| from_us + n * 100_000)
-            .find(|at| watch.on_sample(*at, rtt_us, &[lanes(*at)]))
+            .find(|at| watch.watch_marked(*at, rtt_us, &[lanes(*at)]))
             .map(|at| at as f64 / 1e6)
     }
 
@@ -98,7 +113,7 @@ mod tests {
         let mut watch = Dropped::default();
         for (n, from_us) in [0, 5_000_000].into_iter().enumerate() {
             (0..9).for_each(|at| {
-                assert!(!watch.on_sample(from_us + at * 100_000, 20_000, &[lane(n as u16, 90_000, 900)]))
+                assert!(!watch.watch_marked(from_us + at * 100_000, 20_000, &[lane(n as u16, 90_000, 900)]))
             });
         }
         assert!(answer(&mut watch, 10_000_000, 20_000, &|_| lane(0, 90_000, 800)).is_some_and(|at_s| at_s < 10.5));
@@ -109,7 +124,7 @@ mod tests {
     fn marked_data_that_has_arrived_once_is_no_reason_later_nor_is_a_lane_without_work() {
         let mut watch = Dropped::default();
         assert_eq!(answer(&mut watch, 0, 20_000, &|_| lane(0, 5_000, 5_000)), None, "nothing is under way");
-        assert!(!watch.on_sample(30_000_000, 20_000, &[lane(0, 500_000, 200_000)]));
+        assert!(!watch.watch_marked(30_000_000, 20_000, &[lane(0, 500_000, 200_000)]));
         assert_eq!(answer(&mut watch, 31_000_000, 20_000, &|_| lane(0, 900_000, 200_000)), None, "the cable is out");
         assert!(!watch.is_certain());
     }

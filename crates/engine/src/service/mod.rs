@@ -1,16 +1,29 @@
 //! Service classes: what a job asks of a network that it shares with others.
 //!
 //! ```text
-//!   allowed what an operator allows                -> the class, rate and time instead of those that are asked for
-//!   aware   lanes and estimate of a path  -> whether priority is needed, what the mark does, when it can be given back
+//!   path_policies   a reading of a path -> one policy after the other -> class, marked lanes, bounds, and what is said
+//!     asked         a class that was asked for: all lanes have its mark
+//!     operator      which class, rate and time an operator allows (`allowed`)
+//!     aware         `auto`: whether priority is needed, what the mark does, when it can be given back
+//!     dropped       packets with the mark do not arrive
+//!     policed       only a part of them arrives
+//!     hook          the network is asked first, by a program of the operator
+//!   schedule        a job with a deadline    -> the class that it needs, for all paths
+//!   background      ten readings for each one -> the rate and the lanes that leave a queue to others
 //! ```
 
 pub mod allowed;
+mod asked;
 pub mod aware;
-
 pub mod background;
-pub mod dropped;
-pub mod policed;
+mod dropped;
+mod hook;
+mod operator;
+pub mod path_policies;
+mod policed;
+pub mod policy;
+pub mod reading;
+pub mod said;
 pub mod schedule;
 
 /// How a job wants to be treated beside the traffic of others, from the most modest up.

@@ -8,7 +8,14 @@
 //! ```
 //! A router that drops for want of room lets its queue grow first. A policer drops at once (RFC 3246 demands one for EF).
 
+use alloc::vec::Vec;
+
 use crate::path::LaneReading;
+
+use super::ServiceClass;
+use super::policy::Policy;
+use super::reading::{Allowance, Reading};
+use super::said::{Policing, Said};
 
 /// Watches the lanes of a path that are all marked, from the first to the last byte. What it finds holds for the session.
 #[derive(Clone, Debug, Default)]
@@ -16,15 +23,6 @@ pub struct Policed {
     state: State,
     before: Totals,
     trials: u8,
-}
-
-/// A policer that was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policing {
-    /// The rate that the path lets through, in bytes per second.
-    pub bytes_per_s: u64,
-    /// Without the mark more gets through.
-    pub harms: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,7 +64,7 @@ struct Totals {
 
 impl Policed {
     /// Takes a reading of all lanes of a path, marked as [`Policed::is_trial`] says. True once: it is known now.
-    pub fn on_sample(&mut self, at_us: u64, lanes: &[LaneReading]) -> bool {
+    pub fn watch_marked(&mut self, at_us: u64, lanes: &[LaneReading]) -> bool {
         let now = Totals::of(lanes);
         match self.state {
             State::New => self.watch(at_us, now, 0),
@@ -176,6 +174,27 @@ impl Policed {
     }
 }
 
+impl Policy for Policed {
+    fn on_sample(&mut self, reading: &Reading<'_>, allowance: Allowance, say: &mut Vec<Said>) -> Allowance {
+        if self.harms() {
+            return allowance.without_mark();
+        }
+        let is_marked = allowance.marked > 0 && allowance.class == ServiceClass::Priority;
+        if !is_marked || !reading.may_mark(allowance.class) || reading.is_moving {
+            self.rests();
+            return allowance;
+        }
+        if self.watch_marked(reading.at_us, reading.lanes) {
+            say.extend(self.found().map(Said::Policed));
+        }
+        match () {
+            () if self.is_trial() => Allowance { marked: 0, ..allowance },
+            () if self.harms() => allowance.without_mark(),
+            () => allowance,
+        }
+    }
+}
+
 impl Totals {
     fn of(lanes: &[LaneReading]) -> Self {
         let sum = |of: fn(&LaneReading) -> u64| lanes.iter().map(of).fold(0, u64::saturating_add);
@@ -223,6 +242,7 @@ fn queue_stands(lanes: &[LaneReading]) -> bool {
 
 /// Packets are counted for so long, or for so many round trips.
 const WINDOW_US: u64 = 1_000_000;
+/// A loss shows a round trip later, so a window has ten of them.
 const WINDOW_ROUND_TRIPS: u64 = 10;
 
 /// Two windows in a row: one may hold the losses of a start.
@@ -237,10 +257,12 @@ const QUEUE_US: u64 = 5_000;
 /// The number of segments that would have been lost in the trial, as with the mark. With a mean of 12, chance leaves 3 or fewer in
 /// 1 case of 400.
 const CERTAIN_SEGMENTS: u64 = 12;
+/// A quarter of the losses stays by chance in 1 case of 400.
 const FEWER_LOSSES: u128 = 4;
 
 /// A trial begins to count then.
 const SETTLES_US: u64 = 300_000;
+/// Five round trips suffice to find out what was lost before, and to send it again.
 const SETTLES_ROUND_TRIPS: u64 = 5;
 
 /// A trial that cannot tell ends then.
@@ -283,7 +305,7 @@ mod tests {
                     mss_bytes: 1_448,
                     ..LaneReading::default()
                 };
-                if watch.on_sample(tenth * 100_000, &[lane(0), lane(1), lane(2), lane(3)]) {
+                if watch.watch_marked(tenth * 100_000, &[lane(0), lane(1), lane(2), lane(3)]) {
                     return (Some(tenth as f64 / 10.0), off_s);
                 }
             }

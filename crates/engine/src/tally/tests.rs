@@ -24,7 +24,7 @@ fn hashes_are_told_in_manifest_order_whatever_order_files_finish_in() {
     }
     let mut order = Vec::new();
     for index in [2, 0, 1] {
-        tally.on_receipt(&Receipt { index, chunk: 0, data_bytes: 10 }).unwrap();
+        tally.on_receipt(&Receipt { index, chunk: 0, data_bytes: 10, matched_bytes: 0 }).unwrap();
         let copied = OutcomeKind::Copied { blake3: [index as u8; 32] };
         tally
             .on_outcome(&Outcome::of(index, copied), &mut |told| {
@@ -43,9 +43,27 @@ fn hashes_are_told_in_manifest_order_whatever_order_files_finish_in() {
 fn a_resumed_file_counts_what_moved_and_what_was_kept() {
     let mut tally = Tally::default();
     tally.on_item(&file("big", 100)).unwrap();
-    tally.on_receipt(&Receipt { index: 0, chunk: 3, data_bytes: 30 }).unwrap();
+    tally.on_receipt(&Receipt { index: 0, chunk: 3, data_bytes: 30, matched_bytes: 0 }).unwrap();
     tally.on_outcome(&Outcome::of(0, OutcomeKind::Copied { blake3: [0; 32] }), &mut |_| {}).unwrap();
     assert_eq!((tally.totals().bytes_moved, tally.totals().bytes_kept), (30, 70));
+}
+
+#[test]
+fn what_stood_at_the_target_in_a_file_that_differs_is_kept_from_its_receipt_on() {
+    let mut tally = Tally::default();
+    tally.on_item(&file("big", 100)).unwrap();
+    tally.on_answer(0, &Wanted::All);
+    tally.on_receipt(&Receipt { index: 0, chunk: 0, data_bytes: 10, matched_bytes: 50 }).unwrap();
+    let figures = |tally: &Tally| {
+        let totals = tally.totals();
+        (totals.bytes_moved, totals.bytes_kept, totals.bytes_matched, tally.left().bytes_left)
+    };
+    assert_eq!(figures(&tally), (10, 50, 50, 40));
+    // A target cannot have more of a file than there is of it.
+    tally.on_receipt(&Receipt { index: 0, chunk: 1, data_bytes: 0, matched_bytes: u64::MAX }).unwrap();
+    assert_eq!(figures(&tally), (10, 90, 90, 0));
+    tally.on_outcome(&Outcome::of(0, OutcomeKind::Copied { blake3: [0; 32] }), &mut |_| {}).unwrap();
+    assert_eq!(figures(&tally), (10, 90, 90, 0));
 }
 
 fn with_holes(path: &str, size: u64, holes: u64) -> Item {
@@ -63,8 +81,8 @@ fn holes_are_neither_to_come_nor_kept_and_a_compressed_file_has_none() {
     tally.on_item(&with_holes("compressed", 1_000, 600)).unwrap();
     tally.on_end_of_manifest();
     assert_eq!((tally.left().bytes, tally.left().bytes_left), (500, 500));
-    tally.on_receipt(&Receipt { index: 0, chunk: 0, data_bytes: 100 }).unwrap();
-    tally.on_receipt(&Receipt { index: 1, chunk: 0, data_bytes: 1_000 }).unwrap();
+    tally.on_receipt(&Receipt { index: 0, chunk: 0, data_bytes: 100, matched_bytes: 0 }).unwrap();
+    tally.on_receipt(&Receipt { index: 1, chunk: 0, data_bytes: 1_000, matched_bytes: 0 }).unwrap();
     for index in 0..2 {
         tally.on_outcome(&Outcome::of(index, OutcomeKind::Copied { blake3: [0; 32] }), &mut |_| {}).unwrap();
     }
@@ -86,9 +104,9 @@ fn what_an_earlier_run_left_is_known_from_the_answer_and_counted_once() {
         (tally.totals().bytes_kept, tally.left().bytes_left, tally.resumed_bytes()),
         (7 * MIB, 3 * MIB, 7 * MIB)
     );
-    tally.on_receipt(&Receipt { index: 0, chunk: 7, data_bytes: 3 * MIB }).unwrap();
+    tally.on_receipt(&Receipt { index: 0, chunk: 7, data_bytes: 3 * MIB, matched_bytes: 0 }).unwrap();
     // One chunk was not as it should be, and came again.
-    tally.on_receipt(&Receipt { index: 0, chunk: 0, data_bytes: MIB }).unwrap();
+    tally.on_receipt(&Receipt { index: 0, chunk: 0, data_bytes: MIB, matched_bytes: 0 }).unwrap();
     tally.on_outcome(&Outcome::of(0, OutcomeKind::Copied { blake3: [0; 32] }), &mut |_| {}).unwrap();
     assert_eq!((tally.totals().bytes_kept, tally.left().bytes_left), (6 * MIB, 0));
     // Of an item that is over, or of none, nothing is learned.
@@ -199,7 +217,7 @@ fn a_further_name_counts_as_a_file_only_where_it_is_sent_or_kept_for_itself() {
     }
     assert_eq!((tally.totals().files_found, tally.totals().bytes_found), (1, 10));
     tally.on_answer(1, &Wanted::All);
-    tally.on_receipt(&Receipt { index: 1, chunk: 0, data_bytes: 10 }).unwrap();
+    tally.on_receipt(&Receipt { index: 1, chunk: 0, data_bytes: 10, matched_bytes: 0 }).unwrap();
     let outcomes = [
         (0, OutcomeKind::LeftOut { rule: LeftOut::Newer }),
         (1, OutcomeKind::Copied { blake3: [2; 32] }),
@@ -263,7 +281,7 @@ fn what_is_verified_waits_for_its_flush_until_its_file_has_an_outcome() {
         tally.on_item(&file(path, 10)).unwrap();
     }
     for (index, data_bytes) in [(0, 10), (1, 10), (2, 4)] {
-        tally.on_receipt(&Receipt { index, chunk: 0, data_bytes }).unwrap();
+        tally.on_receipt(&Receipt { index, chunk: 0, data_bytes, matched_bytes: 0 }).unwrap();
     }
     assert_eq!(tally.totals().bytes_unsettled, 24);
     let copied = OutcomeKind::Copied { blake3: [1; 32] };

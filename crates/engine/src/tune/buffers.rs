@@ -5,8 +5,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::figures::{buffer_text, rate_text, size_text, under_way_text};
+use super::finding::{Finding, Matters};
+use super::host::{Host, Wanted};
 use super::reach::{RECEIVED, SENT, Share, rate_of_window};
-use super::{Finding, Host, Matters, Wanted};
 
 pub(super) fn findings(host: &Host, wanted: Wanted) -> Vec<Finding> {
     let growing = GROWING.iter().map(|buffer| grows_far_enough(host, wanted, buffer));

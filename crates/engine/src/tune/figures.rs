@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::Wanted;
+use super::host::Wanted;
 
 /// `1 Gbit/s`, `589 Mbit/s`
 pub fn rate_text(bytes_per_s: u64) -> String {

@@ -3,8 +3,9 @@
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::finding::{Finding, Matters};
+use super::host::{Host, Uplink};
 use super::uplinks::network;
-use super::{Finding, Host, Matters, Uplink};
 
 /// Findings about the floor. Nothing is to do where haul sets it for each connection, or where there is no network.
 pub(super) fn findings(host: &Host) -> Vec<Finding> {

@@ -6,7 +6,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::figures::{rate_text, size_text};
-use super::{Disk, FAST_BYTES_PER_S, Finding, Host, Interface, Matters, PACKET_BYTES, Processors, Wanted};
+use super::finding::{Finding, Matters};
+use super::host::{Disk, Host, Interface, PACKET_BYTES, Processors, Wanted};
 
 pub(super) fn findings(host: &Host, wanted: Wanted) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -169,6 +170,9 @@ const JUMBO_BYTES: u64 = 9_000;
 
 /// More queues than this spread interrupts over processors that the disks need.
 const QUEUES_MAX: usize = 16;
+
+/// 10 Gbit/s: from here on packets of 1500 bytes and single queues cost more than one processor has.
+const FAST_BYTES_PER_S: u64 = 1_250_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! What a host reaches on a path: one connection, and many.
 
-use super::{Host, Wanted};
+use super::host::{Host, Wanted};
 
 /// Rates in bytes per second, none above what is wanted. `None`: the host does not tell what bounds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

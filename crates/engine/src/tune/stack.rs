@@ -5,8 +5,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::figures::{rate_text, rtt_text, size_text};
+use super::finding::{Finding, Matters};
+use super::host::{Host, PACKET_BYTES, Setting, Wanted};
 use super::reach::UNSCALED_WINDOW_BYTES;
-use super::{Finding, Host, Matters, PACKET_BYTES, Setting, Wanted};
 
 pub(super) fn findings(host: &Host, wanted: Wanted) -> Vec<Finding> {
     let mut findings: Vec<Finding> = switches(wanted).into_iter().map(|switch| switch.finding(host)).collect();

@@ -8,7 +8,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::{Finding, Host, Matters, Multipath, Uplink};
+use super::finding::{Finding, Matters};
+use super::host::{Host, Multipath, Uplink};
 
 pub(super) fn findings(host: &Host) -> Vec<Finding> {
     let devices: BTreeSet<&str> = host.uplinks.iter().map(|uplink| uplink.device.as_str()).collect();

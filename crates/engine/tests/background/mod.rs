@@ -1,9 +1,10 @@
 //! A background job beside flows of others, on a link in virtual time.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use haul_engine::path::{LaneReading, bound_per_lane};
 use haul_engine::service::background::{Background, Doing, SAMPLE_US};
 
-use crate::simulated::flow::{Control, Flow, Hystart};
+use crate::simulated::flow::{Control, Flow, Hystart, MSS};
 use crate::simulated::link::{Link, World};
 use crate::simulated::run::reading;
 
@@ -22,6 +23,8 @@ pub struct Setting {
     pub short: Vec<(f64, f64)>,
     /// Readings are late by up to so much.
     pub jitter_us: u32,
+    /// See [`crate::simulated::run::Setting::packets_vary_us`].
+    pub packets_vary_us: f64,
     pub seed: u64,
 }
 
@@ -54,6 +57,7 @@ impl Setting {
             constant_bytes_per_s: 0.0,
             short: Vec::new(),
             jitter_us: 0,
+            packets_vary_us: 0.0,
             seed: 1,
         }
     }
@@ -105,7 +109,7 @@ impl Setting {
                     jobs.push(Job { background: Background::new(connect_us as u32, None), flows: Vec::new() });
                 }
                 for job in &mut jobs {
-                    job.sample(&mut world, self.jitter_us);
+                    job.sample(&mut world, self.jitter_us, self.packets_vary_us);
                 }
             }
             if world.now_us >= next_point_us {
@@ -134,7 +138,7 @@ struct Job {
 }
 
 impl Job {
-    fn sample(&mut self, world: &mut World, jitter_us: u32) {
+    fn sample(&mut self, world: &mut World, jitter_us: u32, sigma_us: f64) {
         let now_us = world.now_us;
         let lanes: Vec<LaneReading> = self
             .flows
@@ -147,6 +151,7 @@ impl Job {
         let lanes: Vec<LaneReading> = lanes
             .into_iter()
             .map(|lane| LaneReading { rtt_us: lane.rtt_us + late_us.min(lane.rtt_us), ..lane })
+            .map(|lane| vary(lane, world, sigma_us))
             .collect();
         let modest = self.background.on_sample(now_us, &lanes);
         while self.flows.len() < usize::from(modest.lanes) {
@@ -162,6 +167,22 @@ impl Job {
             flow.active = lane < usize::from(modest.lanes);
             flow.pacing = Some(per_lane);
         }
+    }
+}
+
+/// As in [`crate::simulated::run`].
+fn vary(lane: LaneReading, world: &mut World, sigma_us: f64) -> LaneReading {
+    if sigma_us == 0.0 || lane.rtt_us == 0 {
+        return lane;
+    }
+    let packets = (lane.acked_bytes as f64 / MSS).max(2.0);
+    let below_us = (sigma_us * (2.0 * packets.ln()).sqrt()) as u32;
+    let normal: f64 = (0..12).map(|_| world.uniform()).sum::<f64>() - 6.0;
+    LaneReading {
+        rtt_min_us: lane.rtt_min_us.saturating_sub(below_us).max(1),
+        rtt_us: (f64::from(lane.rtt_us) + 0.26 * sigma_us * normal).max(1.0) as u32,
+        rtt_deviation_us: (0.4 * sigma_us) as u32,
+        ..lane
     }
 }
 

@@ -204,7 +204,7 @@ impl Receiver {
     /// Nobody may speak of an item that has its outcome.
     fn receipt(&mut self, index: u64, chunk: u32, around: &mut Around) {
         if self.items.data(index).is_some() {
-            around.say_to_sender(Control::Receipts(vec![Receipt { index, chunk, data_bytes: 1 }]));
+            around.say_to_sender(Control::Receipts(vec![Receipt { index, chunk, data_bytes: 1, matched_bytes: 0 }]));
         }
     }
 

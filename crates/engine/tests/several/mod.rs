@@ -186,6 +186,19 @@ fn a_rate_limit_is_divided_by_what_each_path_can_use() {
 }
 
 #[test]
+fn a_limit_of_the_rate_that_changes_is_followed() {
+    for links in [&[Link::new(500.0, 50)][..], &[Link::new(500.0, 10)], &[Link::new(300.0, 20), Link::new(200.0, 40)]] {
+        let mut several = Several::over(links).seconds(45);
+        several.wishes.rate_bytes_per_s = Some(2_000_000);
+        let outcome = several.limited(10, None).limited(30, Some(5_000_000)).run();
+        let all = links.iter().map(|link| link.bytes_per_s).sum::<f64>();
+        check(&outcome, outcome.rate(2.0, 10.0) < 2.3e6, "it holds");
+        check(&outcome, outcome.rate(18.0, 30.0) > 0.9 * all, "it is lifted");
+        check(&outcome, outcome.rate(35.0, 45.0) < 5.8e6, "and holds again");
+    }
+}
+
+#[test]
 fn lanes_that_were_asked_for_are_divided_and_each_path_has_one() {
     for (asked, expected) in [(1, [1, 1]), (9, [5, 4])] {
         let mut several = Several::over(&[Link::new(500.0, 20), Link::new(100.0, 1)]).joins(1, 2_000).seconds(5);

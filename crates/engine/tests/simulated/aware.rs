@@ -202,7 +202,7 @@ impl Runner {
         if self.setting.floor.is_some() {
             let (at_us, ends) = (self.world.now_us, self.waiting == 0.0);
             let seen = Seen { at_us, estimate: &estimate, lanes: &lanes[..count], may_raise: true, ends };
-            if let Some(change) = self.aware.on_sample(&seen) {
+            if let Some(change) = self.aware.judge(&seen) {
                 self.course.changes.push((at_s, change));
                 self.tuner.class_changed(change.class == ServiceClass::Priority);
             }

@@ -12,6 +12,8 @@ pub struct Link {
     pub queue_bytes: f64,
     /// Probability that a packet is lost on the way.
     pub loss: f64,
+    /// A token bucket in front of the queue drops what exceeds it: bytes per second, and the bytes that may come at once.
+    pub policer: Option<(f64, f64)>,
 }
 
 impl Link {
@@ -19,7 +21,7 @@ impl Link {
     pub fn new(mbit_per_s: f64, rtt_ms: u64) -> Self {
         let bytes_per_s = mbit_per_s * 1e6 / 8.0;
         let bdp = bytes_per_s * rtt_ms as f64 / 1e3;
-        Self { bytes_per_s, rtt_us: rtt_ms * 1000, queue_bytes: bdp.clamp(150_000.0, 64e6), loss: 0.0 }
+        Self { bytes_per_s, rtt_us: rtt_ms * 1000, queue_bytes: bdp.clamp(150_000.0, 64e6), loss: 0.0, policer: None }
     }
 
     /// Another queue.
@@ -29,6 +31,15 @@ impl Link {
 
     pub fn loss(self, loss: f64) -> Self {
         Self { loss, ..self }
+    }
+
+    /// Another round trip, of parts of a millisecond, and the same queue.
+    pub fn rtt_us(self, rtt_us: u64) -> Self {
+        Self { rtt_us, ..self }
+    }
+
+    pub fn policer(self, mbit_per_s: f64, burst_bytes: f64) -> Self {
+        Self { policer: Some((mbit_per_s * 1e6 / 8.0, burst_bytes)), ..self }
     }
 }
 
@@ -96,6 +107,8 @@ pub struct World {
     first_queued: f64,
     /// What may pass of them at once.
     tokens: f64,
+    /// What the policer lets through at once.
+    policed_tokens: f64,
 }
 
 impl World {
@@ -121,6 +134,7 @@ impl World {
             first: VecDeque::new(),
             first_queued: 0.0,
             tokens: 0.0,
+            policed_tokens: link.policer.map_or(0.0, |(_, burst_bytes)| burst_bytes),
         }
     }
 
@@ -240,6 +254,7 @@ impl World {
                 lose(parcel, bytes, &mut lost);
             }
         }
+        self.police(&mut parcels, &mut lost);
         let total: f64 = parcels.iter().map(|parcel| parcel.bytes).sum();
         let room = self.link.queue_bytes + self.link.bytes_per_s * self.step_us as f64 / 1e6 - self.queued;
         let excess = total - room;
@@ -273,6 +288,21 @@ impl World {
         }
         self.queued += parcels.iter().map(|parcel| parcel.bytes).sum::<f64>();
         self.queue.push_back(Batch { sent_us: self.now_us, parcels });
+    }
+
+    /// Drops what exceeds the policer, of each flow by its share.
+    fn police(&mut self, parcels: &mut [Parcel], lost: &mut Vec<Parcel>) {
+        let Some((bytes_per_s, burst_bytes)) = self.link.policer else { return };
+        self.policed_tokens += bytes_per_s * self.step_us as f64 / 1e6;
+        let total: f64 = parcels.iter().map(|parcel| parcel.bytes).sum();
+        let passes = total.min(self.policed_tokens);
+        self.policed_tokens = (self.policed_tokens - passes).min(burst_bytes);
+        if total > passes {
+            for parcel in parcels {
+                let bytes = parcel.bytes * (1.0 - passes / total);
+                lose(parcel, bytes, lost);
+            }
+        }
     }
 
     /// Marked packets go to a queue of their own; returns all others.

@@ -37,6 +37,8 @@ pub struct Several {
     pub jitter_us: u32,
     /// The interface of a path goes down then, and the host says so.
     pub goes_down_us: Option<(usize, u64)>,
+    /// From each moment on, the limit of the rate is another one.
+    pub limits: Vec<(u64, Option<u64>)>,
 }
 
 impl Several {
@@ -57,7 +59,13 @@ impl Several {
             seed: 1,
             jitter_us: 0,
             goes_down_us: None,
+            limits: Vec::new(),
         }
+    }
+
+    pub fn limited(mut self, from_s: u64, bytes_per_s: Option<u64>) -> Self {
+        self.limits.push((from_s * 1_000_000, bytes_per_s));
+        self
     }
 
     /// So many paths over one link.
@@ -252,6 +260,9 @@ impl Runner {
         let mut now_us = 0;
         while now_us < self.setting.seconds * 1_000_000 {
             self.dial(now_us);
+            for (_, limit) in self.setting.limits.iter().filter(|(at_us, _)| *at_us == now_us) {
+                self.paths.limit_rate(*limit);
+            }
             now_us += SAMPLE_US;
             for (world, network) in self.worlds.iter_mut().zip(&self.setting.networks) {
                 while world.now_us < now_us {

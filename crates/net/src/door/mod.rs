@@ -6,12 +6,13 @@
 //!             |        +-> refused: the source pays (`penalty.rs`)
 //!             +-> too many: the oldest guest of the source that has most leaves (`room.rs`)
 //! ```
-//! Who greets is an argument, a [`Greeter`]: the door knows nothing of TLS, keys or protocols. Several doors may
-//! share one [`Lobby`], and with it their room and their penalties.
+//! Who greets is an argument, a [`Greeter`]. Several doors may share one [`Lobby`], and with it their room and their
+//! penalties.
 
 mod penalty;
 mod room;
 #[cfg(test)]
+#[path = "../../tests/unit/door_scenarios.rs"]
 mod scenarios;
 
 use std::io;
@@ -35,18 +36,17 @@ use penalty::Penalties;
 pub use room::Space;
 use room::{Newcomer, Room};
 
-/// Finds out who came, and takes in those who may come in.
+/// Finds out who came, and lets in callers who may come in.
 pub trait Greeter: Send + Sync + 'static {
-    /// The result of a good greeting: for example a stream, and the key that its peer has proved.
+    /// The result of a good greeting, such as a stream and the key that its peer has proved.
     type Guest;
 
-    /// Finds out who is there, within the caller's deadline. Each caller is greeted in a thread of its own.
+    /// Greets a caller within its deadline, in a thread of its own.
     fn greet(&self, caller: &Caller) -> Greeting<Self::Guest>;
 
     /// Takes a guest in, in the same thread. The guest counts at the door until this returns.
     ///
-    /// The deadline still holds, and other guests may displace this one as long as it does. It is to be lifted once
-    /// the guest has said what it wants.
+    /// Lift the deadline once the guest has said what it wants. Until then other guests may displace this one.
     fn receive(&self, guest: Self::Guest, caller: &Caller);
 }
 
@@ -56,7 +56,7 @@ pub enum Greeting<Guest> {
     /// The caller proved that it may come in. Its source is trusted for a while.
     Admitted(Guest),
     /// The caller may come in without a proof, for example to read public files. Its source earns no trust: else a
-    /// visit here would permit free guesses of keys at another door of the lobby.
+    /// visit would permit free guesses of keys at another door of the lobby.
     Anonymous(Guest),
     /// The caller showed something that is not accepted, such as a wrong key. Its source is charged.
     Refused {
@@ -100,14 +100,13 @@ pub struct DoorOptions {
     pub policies: Arc<Policies>,
 }
 
-/// Accepts in a thread of its own, and has each connection greeted in a short-lived one.
+/// Accepts in a thread of its own, and greets each connection in a short-lived one.
 ///
-/// Guests are counted, in all and per source, until they are received. Each has a deadline, whatever it sends. Where
-/// there are too many, the oldest of the source that has most makes room: one stranger does not keep out peers that
-/// come from elsewhere.
+/// Guests are counted, in all and per source, until they are received. Each has a deadline, whatever it sends. If there
+/// are too many, the oldest of the source with the most makes room.
 pub struct Door {
     lobby: Arc<Lobby>,
-    /// Among the doors of the lobby.
+    /// The door's number in the lobby.
     number: u64,
     is_closed: Arc<AtomicBool>,
     /// Closing it wakes the accepting thread.
@@ -162,7 +161,7 @@ impl Drop for Door {
 /// The limits of a lobby.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// From the acceptance of a connection until it has said what it wants.
+    /// Time from the acceptance of a connection until it has said what it wants.
     pub deadline: Duration,
     /// For guests of all sources.
     pub space: Space,
@@ -170,7 +169,7 @@ pub struct Rules {
     pub max_guests_per_source: usize,
     /// Guests of one source that was refused again and again.
     pub max_guests_barred: usize,
-    /// Their deadline.
+    /// The deadline of such guests.
     pub barred_deadline: Duration,
 }
 
@@ -216,7 +215,6 @@ impl Lobby {
     }
 }
 
-/// The state that the accepting thread and the greeting threads share.
 struct Inside<G> {
     greeter: G,
     lobby: Arc<Lobby>,
@@ -239,7 +237,7 @@ impl Drop for Seat {
 }
 
 impl<G: Greeter> Inside<G> {
-    /// Finds room for a connection. None: it is to be closed.
+    /// Finds room for a connection. `None`: it is to be closed.
     fn seat(&self, link: Arc<Link>, address: SocketAddr) -> Option<(Seat, Caller)> {
         let (lobby, source, now) = (&self.lobby, source_of(address.ip()), Instant::now());
         let rules = lobby.rules;
@@ -315,7 +313,7 @@ fn seat_and_greet<G: Greeter>(connection: TcpStream, address: SocketAddr, inside
         return;
     }
     let found = inside.policies.begins(&connection, address.ip());
-    // Who is over a limit is greeted all the same: a word of why goes only to who has proved a key.
+    // A caller over a limit is greeted all the same: only a caller who has proved a key is told why.
     let member = inside.policies.enters(found, address.ip());
     let link = Arc::new(Link::accepted(connection, &inside.policies, member));
     if let Some((seat, caller)) = inside.seat(link, address) {

@@ -1,9 +1,9 @@
 //! A source that tries key after key waits longer and longer.
 //!
-//! Each refusal at a door is charged to the source address. The charge decreases with time. A source that owes too
-//! much may have few guests at once, with a short deadline, and as many refusals in a second. A source that was
-//! admitted lately is not charged. Its lanes may come when their session has just ended, and many people may share
-//! one address. sshd does likewise (`PerSourcePenalties` in sshd_config(5)), but refuses such a source altogether.
+//! Each refusal at a door is charged to the source address; the charge decreases with time. A source that owes too much
+//! may have few guests at once, with a short deadline, and as many refusals in a second. A source that was admitted
+//! lately is not charged: its lanes may come when their session has just ended, and many people may share one address.
+//! sshd does likewise (`PerSourcePenalties` in sshd_config(5)), but refuses such a source altogether.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -15,16 +15,14 @@ const MOMENT: Duration = Duration::from_secs(1);
 const FORGIVEN: Duration = Duration::from_secs(20);
 /// The most that a source can owe. So a barred source waits for 120 - 20 = 100 s at most, see [`FORGIVEN`].
 const OWED_MAX: Duration = Duration::from_secs(120);
-/// After an admission a source is not charged for this long. The lanes of a long job may be dialled again at its end.
-/// A weekly job comes back after a week and its own duration.
+/// After an admission a source is not charged for this long: a weekly job comes back after a week and its own duration.
 const TRUSTED: Duration = Duration::from_secs(8 * 86_400);
 /// Sources that are remembered: 64 Ki x about 128 bytes = 8 MiB. The source whose charge ends first makes room.
 const MAX_SOURCES: usize = 64 << 10;
-/// When a source is remembered, so many others are forgotten whose charge has ended. The number is small, because the
-/// accepting thread may wait for this.
+/// The number of ended charges to forget when a source is added. It is small, because the accepting thread may wait for
+/// this.
 const FORGOTTEN_AT_ONCE: usize = 8;
 
-/// The charges of sources.
 pub(super) struct Penalties {
     sources: HashMap<IpAddr, Standing>,
     /// The same sources, ordered by the end of their charge.
@@ -54,13 +52,12 @@ enum Standing {
     },
 }
 
-/// How the connections of a source are treated.
+/// The treatment of a source's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hearing {
-    /// The address owes too much.
     pub(super) is_barred: bool,
-    /// The refusals in this moment. Each keeps a seat. So in one moment, at most as many callers are judged as may be
-    /// there at once.
+    /// The refusals in this moment. Each keeps a seat, so that at most as many callers are judged at once as may be
+    /// there.
     pub(super) refused_lately: usize,
 }
 
@@ -73,12 +70,11 @@ impl Standing {
 }
 
 impl Penalties {
-    /// Remembers at most so many sources.
     fn of_at_most(most: usize) -> Self {
         Self { sources: HashMap::new(), by_end: BTreeSet::new(), most }
     }
 
-    /// A caller of this source was refused. Within one moment, only the highest penalty counts.
+    /// Charges a refusal to a source. Within one moment, only the highest penalty counts.
     pub(super) fn refused(&mut self, source: IpAddr, penalty: Duration, now: Instant) {
         let penalty = penalty.min(OWED_MAX);
         let owes = |until: Instant, charged, penalty, refused| {
@@ -97,12 +93,10 @@ impl Penalties {
         self.keep(source, standing, now);
     }
 
-    /// A caller of this source was admitted.
     pub(super) fn admitted(&mut self, source: IpAddr, now: Instant) {
         self.keep(source, Standing::Trusted { until: now + TRUSTED }, now);
     }
 
-    /// How its connections are treated now.
     pub(super) fn hearing(&self, source: IpAddr, now: Instant) -> Hearing {
         match self.sources.get(&source) {
             Some(&Standing::Owes { until, charged, refused, .. }) => Hearing {
@@ -146,7 +140,6 @@ mod tests {
     }
 
     impl Penalties {
-        /// The rest of the charge.
         pub(in crate::door) fn owed(&self, source: IpAddr, now: Instant) -> Duration {
             match self.sources.get(&source) {
                 Some(Standing::Owes { until, .. }) => until.saturating_duration_since(now),
@@ -235,7 +228,6 @@ mod tests {
         assert_eq!(penalties.sources.len(), 1, "what ran off is forgotten");
     }
 
-    /// The charges of very many addresses may end at the same time.
     #[test]
     fn however_many_sources_ran_off_one_call_forgets_a_few() {
         let many = 10_000;

@@ -1,9 +1,8 @@
 //! The guests at a door, from acceptance until they have said what they want. When the room is full, an old guest has
 //! to leave.
 //!
-//! If newcomers were refused, an attacker could hold all seats, take each one again at its deadline, and keep
-//! everybody out. So the newcomer enters, and the oldest guest of the source with most guests leaves. A handshake
-//! needs a few round trips. A guest that stays longer is silent, or will knock again.
+//! If newcomers were refused, an attacker could hold all seats, take each one again at its deadline, and keep everybody
+//! out. A handshake needs a few round trips; a guest that stays longer is silent, or will knock again.
 //!
 //! ```text
 //! its source is full    -> the oldest guest of that source leaves, if it had its time (YOUNG)
@@ -12,9 +11,8 @@
 //! no guest may leave    -> the newcomer is not let in
 //! ```
 //! So a flood makes room for itself and for sources with fewer guests, and never displaces those. Among equals, young
-//! guests stay, even when too many come at once: else every handshake would be interrupted, and none would end.
-//! FreeBSD's kernel makes room likewise for new connections ("the bucket is full, toss the oldest element",
-//! `tcp_syncache.c`).
+//! guests stay: else every handshake would be interrupted, and none would end. FreeBSD's kernel makes room likewise for
+//! new connections ("the bucket is full, toss the oldest element", `tcp_syncache.c`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -32,7 +30,6 @@ pub struct Space {
     pub young: Duration,
 }
 
-/// Connections from their acceptance until their greeter has received them.
 pub(super) struct Room {
     space: Space,
     /// By number, so the oldest comes first.
@@ -54,18 +51,15 @@ struct Guest {
     is_admitted: bool,
 }
 
-/// A connection that looks for room. Its deadline is set.
 pub(super) struct Newcomer {
     pub(super) source: IpAddr,
-    /// As many guests as its source may have now.
     pub(super) most_of_source: usize,
     pub(super) connection: ShutdownHandle,
-    /// The number of the door where it stands.
     pub(super) door: u64,
 }
 
 impl Guest {
-    /// The deadline is lifted when its hello has been read. Until then it may have to leave.
+    /// Whether it may have to leave: its deadline is lifted when its hello has been read.
     fn can_be_shown_out(&self) -> bool {
         self.connection.has_deadline()
     }
@@ -104,10 +98,10 @@ impl Room {
         Some(self.next_number)
     }
 
-    /// First choice: a guest that had its time, and whose source has at least as many guests as the newcomer's source
-    /// with the newcomer. So young guests are spared: an honest job may have more lanes than each of many strangers
-    /// has connections. Second choice: any guest of a source with more guests than that. In both cases the source
-    /// with most guests comes first, and then the oldest guest.
+    /// Picks the guest to leave. First choice: a guest that had its time, and whose source has at least as many guests
+    /// as the newcomer's with the newcomer. So young guests are spared: an honest job may have more lanes than each of
+    /// many strangers has connections. Second choice: any guest of a source with more guests. The source with most
+    /// guests comes first, and then the oldest guest.
     fn most_crowding(&self, newcomer: IpAddr, space: Space, now: Instant) -> Option<u64> {
         let mut counts = HashMap::from([(newcomer, 1)]);
         for guest in self.guests.values().filter(|guest| guest.can_be_shown_out()) {
@@ -130,21 +124,19 @@ impl Room {
         }
     }
 
-    /// Books that its greeter has admitted the caller. False: the caller had to leave meanwhile.
+    /// Notes that the greeter has admitted the caller. False: the caller had to leave meanwhile.
     pub(super) fn is_admitted(&mut self, number: u64) -> bool {
         let Some(guest) = self.guests.get_mut(&number) else { return false };
         guest.is_admitted = true;
         true
     }
 
-    /// Books that the caller's thread ends.
     pub(super) fn leaves(&mut self, number: u64) {
         if self.remove(number).is_none() {
             self.leaving.remove(&number);
         }
     }
 
-    /// Ends the greetings that are in progress at this door.
     pub(super) fn close(&self, door: u64) {
         let greeted = self.guests.values().filter(|guest| guest.door == door && !guest.is_admitted);
         greeted.for_each(|guest| guest.connection.shutdown());
@@ -161,7 +153,6 @@ impl Room {
         Some(guest)
     }
 
-    /// The number of guests, including those who are leaving.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         assert_eq!(self.by_source.values().sum::<usize>(), self.guests.len());
@@ -179,7 +170,6 @@ mod tests {
     const SPACE: Space = Space { guests: 12, young: Duration::from_secs(1) };
     const OF_SOURCE: usize = 3;
 
-    /// A room, and the connections of all who came, by number.
     struct House {
         room: Room,
         connections: BTreeMap<u64, (Stream, Stream)>,
@@ -195,7 +185,7 @@ mod tests {
             self.start + Duration::from_millis(ms)
         }
 
-        /// Somebody comes from a source at a time. Guests that had to leave before are gone.
+        /// A connection comes from a source at a time. Guests that had to leave before are gone.
         fn knock(&mut self, source: u8, ms: u64) -> Option<u64> {
             let gone: Vec<u64> = self.room.leaving.keys().copied().collect();
             gone.iter().for_each(|number| self.room.leaves(*number));
@@ -241,7 +231,6 @@ mod tests {
         assert!(house.connections.len() > 100, "they get in, each at the cost of one of theirs");
     }
 
-    /// A job with many lanes, among many strangers with one connection each.
     #[test]
     fn who_is_at_work_is_spared_while_others_only_sit_there() {
         let mut house = House::new();
@@ -253,7 +242,6 @@ mod tests {
         }
     }
 
-    /// Their threads may be busy, and notice late.
     #[test]
     fn who_lets_all_of_its_own_be_shown_out_keeps_nobody_else_out() {
         let mut house = House::new();

@@ -1,4 +1,4 @@
-//! Network devices that are up, as `/sys/class/net` shows them. Facts that a device does not show are `None`.
+//! Network devices that are up, as `/sys/class/net` shows them. A fact that a device does not show is `None`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

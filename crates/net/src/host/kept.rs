@@ -1,12 +1,11 @@
-//! Settings changed together, kept for the next start, and put back.
+//! Changes settings together, keeps them for the next start, and puts them back.
 //!
 //! Apply: save the earlier values -> write each setting, read it back -> write the file that the next start reads.
 //! Revert: write each earlier value -> remove that file -> remove the saved values.
 //!
-//! All steps are done, or none: when a step is refused, the earlier ones are undone in reverse. Repeating either
-//! changes nothing. Saved values stay until they are put back, so for a setting that is changed twice the first value
-//! counts. Files of these names that somebody else wrote stay untouched. A lock keeps two processes from doing this
-//! at once.
+//! If a step is refused, the earlier ones are undone in reverse. Repeating either changes nothing. Saved values stay
+//! until they are put back, so for a setting that is changed twice the first value counts. Files of these names that
+//! somebody else wrote stay untouched. A lock keeps two processes from doing this at once.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -73,8 +72,8 @@ pub fn start_file(roots: &Roots) -> PathBuf {
     roots.etc.join("sysctl.d/90-haul.conf")
 }
 
-/// The file with the modules that the settings of [`start_file`] need. It is read before them (modules-load.d(5)).
-/// The kernel refuses a list of congestion controls if one of them is not loaded.
+/// The modules that the settings of [`start_file`] need, read before them (modules-load.d(5)). The kernel refuses a
+/// list of congestion controls if one of them is not loaded.
 pub fn modules_file(roots: &Roots) -> PathBuf {
     roots.etc.join("modules-load.d/90-haul.conf")
 }
@@ -204,7 +203,6 @@ fn all_or_nothing<T>(roots: &Roots, work: impl FnOnce(&mut Done) -> Fallible<T>)
     work(&mut done).map_err(|(what, error)| Refused { what, error, left: done.undo() })
 }
 
-/// The steps that were done, for undoing them.
 struct Done<'a> {
     roots: &'a Roots,
     acts: Vec<Act>,
@@ -293,7 +291,7 @@ fn saved_text(before: &BTreeMap<String, String>) -> String {
     format!("{SAVED_HEADING}{lines}")
 }
 
-/// The saved values. `None`: there are none. Text that is no name or no value of a setting is left out.
+/// The saved values. `None`: there are none. Text that is no setting is left out.
 fn read_saved(roots: &Roots) -> Fallible<Option<BTreeMap<String, String>>> {
     let path = saved_file(roots);
     let failed = |error| (path.display().to_string(), error);
@@ -343,7 +341,6 @@ fn is_value(text: &str) -> bool {
 /// The list of congestion controls whose members must be loaded.
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
-/// The congestion control that no kernel is without.
 const ALWAYS_THERE: &str = "reno";
 
 const START_HEADING: &str =
@@ -355,7 +352,6 @@ const SAVED_HEADING: &str = "# Settings before 'haul tune --apply'; 'haul tune -
 mod tests {
     use super::*;
 
-    /// A host in a directory, with two settings as Debian has them.
     struct Scene {
         dir: tempfile::TempDir,
         roots: Roots,
@@ -381,7 +377,6 @@ mod tests {
             settings::read(&self.roots, name).unwrap().value
         }
 
-        /// As at the start: both values, and no file anywhere.
         fn expect_untouched(&self) {
             assert_eq!((self.value(RMEM), self.value(QUEUE)), ("4096 131072 6291456".into(), "fq_codel".into()));
             assert!(!start_file(&self.roots).exists() && !saved_file(&self.roots).exists());

@@ -72,8 +72,7 @@ pub fn limits() -> Limits {
     }
 }
 
-/// [`limits`] as they were within the last second. A server tunes thousands of connections in that time, and each look
-/// opens six files.
+/// [`limits`] of the last second. A server tunes thousands of connections meanwhile, and each look opens six files.
 pub(crate) fn recent_limits() -> Arc<Limits> {
     static KEPT: Mutex<Option<(Instant, Arc<Limits>)>> = Mutex::new(None);
     let now = Instant::now();
@@ -91,8 +90,7 @@ pub(crate) fn recent_limits() -> Arc<Limits> {
 /// An operator who raises a limit does not see a difference.
 const LIMITS_KEPT: Duration = Duration::from_secs(1);
 
-/// Whether this process may choose a congestion control. It asks the kernel, which may load a module for it. The
-/// rights of the process count, as well as [`Limits::allowed_congestion_controls`].
+/// Whether this process may choose a congestion control. The kernel is asked, and may load a module for it.
 pub fn may_choose_congestion_control(name: &str) -> bool {
     Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
         .and_then(|socket| haul_sys::socket::set_congestion_control(&socket, name))

@@ -41,7 +41,6 @@ pub fn memory_bytes(roots: &Roots) -> Option<u64> {
     words.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// `node0`, `node1` -> 0, 1
 fn numbered(directory: &Path, prefix: &str) -> Vec<u32> {
     names(directory).iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect()
 }

@@ -13,8 +13,7 @@ use super::Roots;
 pub struct Setting {
     /// The words of the setting, with one space between them.
     pub value: String,
-    /// Whether this network namespace may change it. The kernel shows some settings to all namespaces, and only the
-    /// first may change them.
+    /// Whether this network namespace may change it: only the first may change some.
     pub writable: bool,
 }
 

@@ -28,8 +28,7 @@ pub struct Uplink {
     pub reverse_path_filter: Option<u8>,
 }
 
-/// The uplinks of this host. Devices that software makes, such as the bridges of containers, count only with a router
-/// behind them.
+/// The uplinks of this host. Devices that software makes, such as the bridges of containers, need a router behind them.
 pub fn uplinks(roots: &Roots) -> io::Result<Vec<Uplink>> {
     let interfaces = usable()?;
     let mut found = Vec::new();
@@ -56,7 +55,7 @@ pub fn uplinks(roots: &Roots) -> io::Result<Vec<Uplink>> {
     Ok(found)
 }
 
-/// A device for programs of this host.
+/// Whether the device is for programs of this host.
 fn is_inside(interface: &Interface) -> bool {
     interface.kind.as_deref().is_some_and(|kind| !CARRIERS.contains(&kind))
 }
@@ -64,7 +63,6 @@ fn is_inside(interface: &Interface) -> bool {
 /// Kinds of software devices that stand for cards of this host.
 const CARRIERS: [&str; 6] = ["bond", "ipvlan", "macvlan", "netvsc", "team", "vlan"];
 
-/// The route for packets from an address to anywhere.
 fn ask(by: Option<&Interface>, from: IpAddr) -> io::Result<Option<Route>> {
     let to = if from.is_ipv4() { IpAddr::V4(ANYWHERE_V4) } else { IpAddr::V6(ANYWHERE_V6) };
     route_of(Packet { to, from: Some(from), device: by.map(|interface| interface.index) })
@@ -80,7 +78,7 @@ fn filter(roots: &Roots, device: &str) -> Option<u8> {
     of(device).max(of("all"))
 }
 
-/// The gain that the kernel's MPTCP may add to a connection.
+/// What the kernel's MPTCP may add to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multipath {
     /// Paths besides the first one.

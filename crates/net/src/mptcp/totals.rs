@@ -1,7 +1,7 @@
-//! The figures of several subflows as those of one connection.
+//! Adds up the figures of several subflows as those of one connection.
 //!
-//! Subflows come and go, and a sum over those that are there would run backward. So each reading adds what each
-//! subflow did since the reading before.
+//! Subflows come and go: a sum over the present ones would run backward, so each reading adds what each subflow did
+//! since the one before.
 
 use std::net::IpAddr;
 
@@ -22,11 +22,11 @@ pub(crate) struct Totals {
     busy_us: u64,
     rwnd_limited_us: u64,
     sndbuf_limited_us: u64,
-    /// The totals of each pair of addresses that a subflow has had, in the order in which they came.
+    /// The totals of each pair of addresses that a subflow has had, in order of arrival.
     ways: Vec<WayTotals>,
 }
 
-/// The totals of the subflows between two addresses, those that are gone too. A subflow that comes back has another
+/// The totals of all subflows between two addresses, with those that are gone. A subflow that comes back has another
 /// port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WayTotals {
@@ -44,14 +44,15 @@ pub struct WayTotals {
     pub rtt_us: u32,
 }
 
-/// Two hosts with eight addresses each would have 64 pairs; the kernel allows 8 additional subflows. The rest is not told.
+/// Two hosts with eight addresses each would have 64 pairs; the kernel allows 8 additional subflows. The rest is not
+/// reported.
 const WAYS_MAX: usize = 32;
 
 impl Totals {
-    /// Takes a reading. `unsent_bytes` wait for a subflow. None without a subflow.
+    /// Takes a reading. `unsent_bytes` wait for a subflow. `None` without a subflow.
     ///
-    /// Round-trip times are those of the subflow whose smallest is the largest: data in order arrives no sooner. They
-    /// belong together, so that a queue shows as the difference of the two.
+    /// Round-trip times are those of the subflow whose smallest is the largest, because data in order arrives no
+    /// sooner. They belong together, so that a queue shows as their difference.
     pub(crate) fn read(&mut self, now: &[Subflow], unsent_bytes: u32) -> Option<TcpInfo> {
         self.count(now);
         let slowest = now.iter().map(|subflow| &subflow.info).max_by_key(|info| (info.rtt_min_us, info.rtt_us))?;
@@ -94,7 +95,6 @@ impl Totals {
         })
     }
 
-    /// The bytes carried between each pair of addresses, up to the last reading.
     pub(crate) fn ways(&self) -> &[WayTotals] {
         &self.ways
     }
@@ -127,7 +127,7 @@ impl Totals {
         self.busy_us = self.busy_us.saturating_add(busy_us);
         self.rwnd_limited_us = self.rwnd_limited_us.saturating_add(rwnd_us);
         self.sndbuf_limited_us = self.sndbuf_limited_us.saturating_add(sndbuf_us);
-        // What was under way on a subflow that is gone is sent again on another, and is not under way any more.
+        // Bytes under way on a subflow that is gone are sent again on another, and count as under way no more.
         for gone in last.iter().filter(|last| !now.iter().any(|now| is_same(last, now))) {
             let info = &gone.info;
             let sent_bytes = info.bytes_sent.unwrap_or_default();
@@ -138,7 +138,6 @@ impl Totals {
     }
 }
 
-/// Adds what a subflow did since the reading before: acknowledged, sent, sent again.
 fn count_way(ways: &mut Vec<WayTotals>, subflow: &Subflow, [acked, sent, resent]: [u64; 3]) {
     let (local, remote) = (subflow.local.ip(), subflow.remote.ip());
     let at = ways.iter().position(|way| (way.local, way.remote) == (local, remote));

@@ -5,15 +5,14 @@ use std::net::TcpStream;
 
 use haul_sys::socket;
 
-use super::Applied;
 use super::distance::Distance;
+use super::granted::Applied;
 use crate::host;
 
-/// The kernel's own tuning lets a send buffer grow to `tcp_wmem`. A buffer that is asked for may have twice
-/// `wmem_max` (socket(7)), and stays at that size. So we ask only where the operator raised `wmem_max` and not
-/// `tcp_wmem`: through 10 Gbit/s x 50 ms, one connection then carried 906 instead of 470 Mbit/s. Receive buffers stay
-/// with the kernel, which grows them to `tcp_rmem` as the data comes. Asking would fix the window before the path is
-/// known.
+/// Asks for buffers of this window, where the operator raised `wmem_max` and not `tcp_wmem`. The kernel's own tuning
+/// lets a send buffer grow to `tcp_wmem`; a requested one may have twice `wmem_max` (socket(7)), and stays at that
+/// size: through 10 Gbit/s x 50 ms, one connection then carried 906 instead of 470 Mbit/s. Receive buffers stay with
+/// the kernel, which grows them to `tcp_rmem` as the data comes.
 pub(super) fn apply_buffers(
     stream: &TcpStream,
     window_bytes: Option<u64>,
@@ -54,7 +53,6 @@ pub(super) fn apply_buffers(
     vec![applied("send buffer", &format!("{asked_max} bytes"), granted, reason)]
 }
 
-/// One of the two buffers of a connection, and what bounds it.
 struct Buffer {
     what: &'static str,
     /// The settings that bound a request, and the kernel's own tuning.
@@ -65,9 +63,9 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// The kernel cuts a request to its bound, and ends its own tuning (socket(7), tcp(7)). Where that tuning goes
-    /// further, `--window 64M` would narrow the window. There the buffer is left to the kernel. The kernel grants
-    /// twice the requested bytes, and takes half of the buffer for its own book-keeping.
+    /// The kernel cuts a request to its bound, and ends its own tuning (socket(7), tcp(7)). If that tuning goes
+    /// further, `--window 64M` would narrow the window, so the buffer is left to the kernel. The kernel grants twice
+    /// the requested bytes, and keeps half for its own book-keeping.
     fn ask(&self, stream: &TcpStream, window_bytes: u64) -> Applied {
         let asked = format!("{window_bytes} bytes");
         let [request_setting, growth_setting] = self.settings;

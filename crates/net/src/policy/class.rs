@@ -5,8 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::options::Setting as _;
-use super::{CongestionControl, DelayedAckMax, Dscp, Keepalive, Pacing, Policy, RtoMax, RtoMin, UserTimeout};
+use super::options::{
+    CongestionControl, DelayedAckMax, Dscp, Keepalive, Pacing, RtoMax, RtoMin, Setting as _, UserTimeout,
+};
+use super::values::Policy;
 use crate::cipher::Cipher;
 
 /// The options and the terms of some networks. A value that is `None` is left to the next list of classes.
@@ -98,12 +100,12 @@ impl Terms {
         }
     }
 
-    /// Files of this host may be read.
+    /// Whether files of this host may be read.
     pub fn may_read(&self) -> bool {
         self.read != Some(false)
     }
 
-    /// Files of this host may be written.
+    /// Whether files of this host may be written.
     pub fn may_write(&self) -> bool {
         self.write != Some(false)
     }
@@ -126,7 +128,7 @@ impl NetworkClass {
         self.lines.iter().find(|(known, _)| *known == key).map(|(_, line)| *line)
     }
 
-    /// All values that it has, in the order of the documentation.
+    /// All its values, in the order of the documentation.
     pub fn values(&self) -> Vec<ClassValue> {
         let Policy { rto_min, rto_max, delayed_ack_max, user_timeout, keepalive, .. } = &self.policy;
         let Policy { congestion_control, pacing, dscp, .. } = &self.policy;
@@ -185,7 +187,7 @@ pub const FAR: &str = "far";
 /// In no other class.
 pub const REST: &str = "rest";
 
-/// The networks that a class of one of these names holds for, without networks of its own.
+/// Describes the networks of a class with one of these names and without networks of its own.
 pub fn holds_for(name: &str) -> Option<&'static str> {
     match name {
         LOOPBACK => Some("this host itself"),

@@ -16,15 +16,16 @@ use std::time::Duration;
 use haul_sys::socket;
 use socket2::{Domain, Socket, Type};
 
+use super::apply::{apply, apply_layers};
 use super::buffers::apply_buffers;
 use super::distance::{Distance, Measured};
+use super::granted::{Applied, Granted};
+use super::layers::{Layer, Source};
 use super::members::{Members, Membership};
 use super::networks::{Found, Networks, rtt_us_of};
 use super::observed::ObservedClasses;
-use super::{
-    Applied, CongestionControl, Dscp, Granted, Keepalive, Layer, NoDelay, Pacing, Policy, RtoMax, Source, UnsentMax,
-    UserTimeout, apply, apply_layers, in_effect,
-};
+use super::options::{CongestionControl, Dscp, Keepalive, NoDelay, Pacing, RtoMax, UnsentMax, UserTimeout};
+use super::values::{Policy, in_effect};
 use crate::{host, limits};
 
 /// The wishes of the user; `None` leaves the choice to haul. And the policies of this host for connections that it
@@ -48,8 +49,7 @@ impl Wanted {
     }
 }
 
-/// The policies of a host, and a listener for their outcome. By default there are no classes, and haul's own choice
-/// holds for every connection.
+/// The policies of a host, and a listener for their outcome.
 #[derive(Default)]
 pub struct Policies {
     networks: RwLock<Arc<Networks>>,
@@ -69,7 +69,6 @@ pub struct Tried {
     pub in_effect: Vec<(&'static str, String)>,
 }
 
-/// Takes the events.
 type Heard = Box<dyn Fn(&Granted) + Send + Sync>;
 
 impl Policies {
@@ -83,7 +82,7 @@ impl Policies {
         Policies { heard: Some(Box::new(heard)), ..self }
     }
 
-    /// The same classes, and this mark on every connection.
+    /// Adds this mark to every connection.
     pub fn marked(&self, mark: Dscp) -> Policies {
         let networks = RwLock::new(self.networks());
         Policies { networks, asked: Policy { dscp: Some(mark), ..Policy::default() }, ..Policies::default() }
@@ -94,17 +93,17 @@ impl Policies {
         Arc::clone(&self.networks.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Other classes hold from now on. Connections keep what they have.
+    /// Puts other classes into force. Connections keep what they have.
     pub fn replace(&self, networks: Networks) {
         *self.networks.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(networks);
     }
 
-    /// Counts a connection that was accepted, and was found to be of these classes.
+    /// Counts an accepted connection of these classes.
     pub fn enters(&self, found: Found, peer: IpAddr) -> Membership {
         self.members.enters(found, peer)
     }
 
-    /// Limits the accepted connections from now on: in all, and of one address, on all ports that have these policies.
+    /// Limits the accepted connections from now on: in all, and of one address, over all ports with these policies.
     pub fn limit(&self, most: u32, most_of_address: u32) {
         self.members.limit(most, most_of_address);
     }
@@ -155,8 +154,8 @@ impl Policies {
         self.tell(granted)
     }
 
-    /// The requests for a data connection to an address of these classes, and what the kernel grants: a socket without a connection
-    /// is asked.
+    /// What is requested for a data connection to an address of these classes, and what the kernel grants: a socket
+    /// without a connection is asked.
     pub fn tried(&self, found: &Found, peer: IpAddr) -> io::Result<Tried> {
         let peer = peer.to_canonical();
         let domain = if peer.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
@@ -174,7 +173,7 @@ impl Policies {
         networks.find(&networks.peer(socket, peer, rtt_us))
     }
 
-    /// The classes of the peer of a connection that stands.
+    /// The classes of the peer of an open connection.
     pub fn class_of(&self, stream: &TcpStream) -> Found {
         self.found(stream, peer_of(stream), rtt_us_of(stream))
     }
@@ -240,12 +239,11 @@ fn by_distance(distance: &Measured, stream: &TcpStream) -> (Policy, Option<Strin
     (Policy { congestion_control: Some(choice), ..Policy::default() }, Some(why))
 }
 
-/// For a socket before it connects or listens, when nobody knows yet how far the peer will be.
+/// For a socket before it connects or listens, when the distance is unknown.
 ///
 /// A connection that begins with bbr is paced by timers to its end, even with another congestion control (Linux:
-/// `bbr_init` sets `sk_pacing_status`, and nothing takes it back). Over loopback the timers cost 12 to 18 % of the
-/// processor time of a verified copy. So the connection begins without bbr. [`Policies::for_data`] gives it what the
-/// host chose when it turns out to be a far one.
+/// `bbr_init` sets `sk_pacing_status`, and nothing takes it back). Over loopback they cost 12 to 18 % of the processor
+/// time of a verified copy. So it begins without bbr, and [`Policies::for_data`] gives a far one the host's choice.
 pub(crate) fn prepare(socket: impl AsFd) {
     if socket::congestion_control(&socket).is_ok_and(|host| host == PACED_BY_TIMERS) {
         let first = CongestionControl::first_of(&NEAR_CHOICES);

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 
 use haul_sys::tcp_info;
 
-/// How far the peer is, which decides the policy.
+/// The distance of the peer, which decides the policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Distance {
     /// In the same building. Loss is rare, and timers cost much.
@@ -20,7 +20,6 @@ impl Distance {
     }
 }
 
-/// The distance to the peer, as the kernel knows it.
 pub(super) struct Measured {
     pub(super) rtt_us: Option<u32>,
     pub(super) class: Option<Distance>,

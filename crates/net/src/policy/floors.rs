@@ -8,9 +8,9 @@ use super::networks::{Fits, Networks};
 use super::prefix::Prefix;
 
 impl Networks {
-    /// Networks with the floors of their classes, the longest prefixes first, at most `most` of them. The first network that contains an
-    /// address has its floor. `None`: that of the kernel. A class by interface is the one of the route there; a class by distance is not
-    /// known yet.
+    /// Networks with the floors of their classes, the longest prefixes first, at most `most`. The first network that
+    /// contains an address has its floor; `None`: the kernel's. A class by interface is that of the route there; a
+    /// class by distance is not known yet.
     pub fn floors(&self, most: usize) -> Vec<(Prefix, Option<Duration>)> {
         let loopback = [(IpAddr::from(Ipv4Addr::new(127, 0, 0, 0)), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
         let everybody = [(IpAddr::from(Ipv4Addr::UNSPECIFIED), 0), (Ipv6Addr::UNSPECIFIED.into(), 0)];
@@ -33,7 +33,7 @@ impl Networks {
     }
 }
 
-/// An address of the network that is in no smaller one of these. `None`: they fill it, as far as is looked.
+/// An address of the network that is in no smaller one of these. `None`: none was found; they seem to fill it.
 fn one_of(prefix: Prefix, all: &[Prefix]) -> Option<IpAddr> {
     let inside = |inner: &&Prefix| inner.length() > prefix.length() && prefix.contains(inner.first());
     let smaller: Vec<&Prefix> = all.iter().filter(inside).collect();

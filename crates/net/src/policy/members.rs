@@ -16,24 +16,22 @@ use haul_sys::{retransmission, tcp_info};
 use super::networks::Found;
 use super::observed::{self, ObservedClasses};
 
-/// The connections of a host.
 #[derive(Default)]
 pub(super) struct Members {
     present: Mutex<Present>,
-    /// The kernel's facts about those that have ended.
+    /// The kernel's facts about ended connections.
     observed: Mutex<ObservedClasses>,
     /// Connections that are held by a second descriptor, to be read at their end.
     watched: AtomicUsize,
 }
 
-/// The connections that are here now, and their bound.
 #[derive(Default)]
 struct Present {
     most: Option<u32>,
     most_of_address: Option<u32>,
     all: u32,
     by_source: HashMap<IpAddr, u32>,
-    /// By the number of the list, and the name of the class.
+    /// Keyed by the number of the list, and the name of the class.
     classes: HashMap<(usize, String), Count>,
 }
 
@@ -42,7 +40,7 @@ struct Count {
     all: u32,
     by_source: HashMap<IpAddr, OfSource>,
     budget: Option<Weak<Budget>>,
-    /// The facts about the last of its connections, shared by those of which the same is known.
+    /// The facts about its last connection, shared by connections with the same facts.
     found: Found,
 }
 
@@ -88,7 +86,7 @@ pub struct Membership {
 const MAX_WATCHED: usize = 1024;
 
 impl Members {
-    /// Counts a connection. One that is over a limit is not counted, and knows why.
+    /// Counts a connection, unless it is over a limit.
     pub(super) fn enters(self: &Arc<Self>, found: Found, ip: IpAddr) -> Membership {
         let source = source_of(ip.to_canonical());
         let mut present = self.lock();
@@ -99,13 +97,11 @@ impl Members {
         Membership { members: Arc::clone(self), source, found, over, budgets, watched: None }
     }
 
-    /// Limits the connections from now on: in all, and of one address.
     pub(super) fn limit(&self, most: u32, most_of_address: u32) {
         let mut present = self.lock();
         (present.most, present.most_of_address) = (Some(most), Some(most_of_address));
     }
 
-    /// Takes the observations since the last call.
     pub(super) fn take_observed(&self) -> ObservedClasses {
         std::mem::take(&mut *self.observed.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -134,7 +130,7 @@ impl Present {
         })
     }
 
-    /// The same knowledge, in the memory that an earlier connection has.
+    /// The same facts, in the memory of an earlier connection.
     fn shared(&mut self, found: Found) -> Found {
         let Some(first) = found.first() else { return found };
         let Some(count) = self.classes.get_mut(&(first.list, first.class.name.clone())) else { return found };
@@ -143,7 +139,6 @@ impl Present {
         found
     }
 
-    /// Counts a connection, and returns the budgets that it shares.
     fn count(&mut self, found: &Found, source: IpAddr) -> Vec<Arc<Budget>> {
         self.all += 1;
         *self.by_source.entry(source).or_default() += 1;
@@ -160,7 +155,6 @@ impl Present {
         budgets
     }
 
-    /// Counts it no more.
     fn uncount(&mut self, found: &Found, source: IpAddr) {
         self.all = self.all.saturating_sub(1);
         if let Some(count) = self.by_source.get_mut(&source) {
@@ -186,7 +180,7 @@ impl Present {
     }
 }
 
-/// The budget of the connections that are there; a new one with another rate takes its place for those that come.
+/// The budget that present connections share; one with another rate replaces it for later ones.
 fn shared(held: &mut Option<Weak<Budget>>, rate_bytes_per_s: u64) -> Arc<Budget> {
     let now = held.as_ref().and_then(Weak::upgrade).filter(|budget| budget.rate_bytes_per_s == rate_bytes_per_s);
     now.unwrap_or_else(|| {
@@ -197,7 +191,7 @@ fn shared(held: &mut Option<Weak<Budget>>, rate_bytes_per_s: u64) -> Arc<Budget>
 }
 
 impl Membership {
-    /// To whom it is counted: the address, or for IPv6 the network of a household.
+    /// The source that it counts for: the address, or for IPv6 the network of a household.
     pub fn source(&self) -> IpAddr {
         self.source
     }
@@ -207,8 +201,8 @@ impl Membership {
         &self.found
     }
 
-    /// Has the kernel's view of the connection counted when this is dropped, for who moves the socket elsewhere. With very many
-    /// connections not all of them are.
+    /// Counts the kernel's view of the connection when this is dropped, for a caller that moves the socket elsewhere.
+    /// With very many connections some are left out.
     pub fn watching(mut self, socket: &TcpStream) -> Membership {
         if self.members.watched.fetch_add(1, Ordering::Relaxed) < MAX_WATCHED {
             self.watched = socket.try_clone().ok();
@@ -224,7 +218,7 @@ impl Membership {
         self.over.as_deref()
     }
 
-    /// Counts what the kernel knows of the connection. To be called once, at its end.
+    /// Counts the kernel's figures of the connection. To be called once, at its end.
     pub fn observe(&self, socket: impl AsFd) {
         // An older kernel has no such option: its floor is 200 ms unless the route says otherwise.
         let floor = retransmission::rto_min(&socket).unwrap_or(KERNELS_FLOOR);
@@ -240,7 +234,7 @@ impl Membership {
         !self.budgets.is_empty()
     }
 
-    /// Counts bytes that were moved, or are about to be, and says how long to wait for the rates of its classes.
+    /// Counts bytes that were moved, or are about to be, and returns how long to wait for the rates of its classes.
     pub fn charge(&self, bytes: u64, now: Instant) -> Duration {
         self.budgets.iter().map(|budget| budget.take(bytes, now)).max().unwrap_or_default()
     }
@@ -264,7 +258,7 @@ const KERNELS_FLOOR: Duration = Duration::from_millis(200);
 /// A rate that several connections share.
 struct Budget {
     rate_bytes_per_s: u64,
-    /// All that was taken is paid for by then.
+    /// The time at which all bytes so far are paid for.
     spent_until: Mutex<Option<Instant>>,
 }
 
@@ -280,11 +274,11 @@ impl Budget {
     }
 }
 
-/// After a pause, so much time of the rate goes at once: a block of 256 KiB at 20 Mbit/s.
+/// After a pause, this much time of the rate goes at once: a block of 256 KiB at 20 Mbit/s.
 const BURST: Duration = Duration::from_millis(100);
 
-/// To whom an address is counted. A household commonly has 256 networks of 2^64 IPv6 addresses each (RIPE-690). It
-/// counts once, as it does behind its one IPv4 address. Who has more networks than that counts as several sources.
+/// The source that an address counts for. A household commonly has 256 networks of 2^64 IPv6 addresses each (RIPE-690),
+/// and counts once, as behind its one IPv4 address.
 pub(crate) fn source_of(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
@@ -341,7 +335,6 @@ mod tests {
         assert_eq!((present.classes.len(), present.by_source.len(), present.all), (0, 0, 0));
     }
 
-    /// Whichever class, and whichever port.
     #[test]
     fn all_connections_of_the_host_are_counted_together() {
         let (classless, members) = (Networks::default(), Arc::new(Members::default()));

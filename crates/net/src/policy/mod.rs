@@ -1,4 +1,4 @@
-//! How a TCP connection is tuned to its peer: choose, ask, read back, report.
+//! Tunes a TCP connection to its peer: choose, ask, read back, report.
 //!
 //! ```text
 //! what the user asked for ---------+
@@ -7,243 +7,45 @@
 //! ```
 //! [`Policies`] does this for every connection that is made or accepted (`connection.rs`).
 
+mod apply;
 mod buffers;
 pub mod class;
 mod connection;
 mod distance;
 mod floors;
+mod granted;
+mod layers;
 mod members;
 mod networks;
 pub mod observed;
 mod options;
 mod prefix;
+mod values;
 
-use std::fmt;
-use std::io;
-use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
-
+pub use apply::apply;
+pub(crate) use apply::mark_of;
 pub use class::{CipherFloor, ClassValue, NetworkClass, Terms};
 pub(crate) use connection::prepare;
 pub use connection::{Policies, Tried, Wanted};
 pub use distance::Distance;
+pub use granted::{Applied, Granted};
+pub use layers::{Layer, Source};
 pub(crate) use members::source_of;
 pub use members::{Membership, OverLimit};
 pub use networks::{BadClass, ClassList, Fits, Found, FoundClass, NEAR_RTT_US, Networks, OwnNetworks, Peer};
-use options::Setting as _;
 pub(crate) use options::family_of;
 pub use options::*;
 pub use prefix::{BadPrefix, BadRow, Prefix, PrefixTable};
-
-use crate::mptcp;
-
-/// Each option of a policy: its name, and its type, which says how it is set and read back. A new option is one line
-/// more.
-macro_rules! policy_of {
-    ($($(#[$doc:meta])* $option:ident: $kind:ty,)*) => {
-        /// The values that are asked of a connection. An option that is `None` stays as the kernel has it.
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub struct Policy {
-            $($(#[$doc])* pub $option: Option<$kind>,)*
-        }
-
-        /// For each option, asks for the value of the first layer that has one.
-        fn ask_for_each(socket: BorrowedFd<'_>, layers: &[Layer<'_>], peer: IpAddr) -> Vec<Applied> {
-            let (mut applied, mut missing) = (Vec::new(), Vec::new());
-            $(
-                let value = |layer: &Layer<'_>| layer.policy.$option.clone().map(|value| (value, layer.source.clone()));
-                match layers.iter().find_map(value).map(|(value, source)| ask(socket, &value, source, peer)) {
-                    Some(Ok(setting)) => applied.push(setting),
-                    Some(Err(not_over_mptcp)) => missing.push(not_over_mptcp),
-                    None => {}
-                }
-            )*
-            applied.extend(told_at_once(&missing));
-            applied
-        }
-
-        /// Each option as the kernel has it, where it tells.
-        fn in_effect(socket: BorrowedFd<'_>, peer: IpAddr) -> Vec<(&'static str, String)> {
-            let mut values = Vec::new();
-            $(values.extend(<$kind>::read(socket, peer).ok().map(|value| (<$kind>::NAME, value.to_string())));)*
-            values
-        }
-    };
-}
-
-policy_of! {
-    /// Writes are sent at once.
-    no_delay: NoDelay,
-    /// How the rate follows the path.
-    congestion_control: CongestionControl,
-    /// Bound of the rate, spread evenly over time.
-    pacing: Pacing,
-    /// Mark of the packets that are sent.
-    dscp: Dscp,
-    /// Floor of the retransmission timeout.
-    rto_min: RtoMin,
-    /// Ceiling of the retransmission timeout.
-    rto_max: RtoMax,
-    /// Longest delay of an acknowledgement.
-    delayed_ack_max: DelayedAckMax,
-    /// Without an acknowledgement for this long, the connection ends.
-    user_timeout: UserTimeout,
-    /// When an idle connection is probed.
-    keepalive: Keepalive,
-    /// Bytes that may wait in the send buffer unsent.
-    unsent_max: UnsentMax,
-}
-
-/// A policy, and who asks for it.
-#[derive(Clone, Debug)]
-pub struct Layer<'a> {
-    /// The values.
-    pub policy: &'a Policy,
-    /// The person or program that asks for them.
-    pub source: Source,
-}
-
-impl Source {
-    /// Somebody has written it down.
-    fn is_by_name(&self) -> bool {
-        match self {
-            Source::User => true,
-            Source::Class(class) => class.file.is_some(),
-            Source::Haul(_) => false,
-        }
-    }
-}
-
-/// The person or program that asks for a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The user, by name.
-    User,
-    /// The operator or the user, in this network class; or the class is built in.
-    Class(Arc<NetworkClass>),
-    /// The program asks, for this reason. `None`: for the usual reason of the option.
-    Haul(Option<String>),
-}
-
-/// One setting: the requested value, the value that the kernel granted, and the reason.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Applied {
-    /// Name of the setting.
-    pub what: &'static str,
-    /// The requested value.
-    pub asked: String,
-    /// The value in effect.
-    pub granted: String,
-    /// Why.
-    pub reason: String,
-    /// The host does not grant it.
-    pub refused: bool,
-    /// The user or the operator asked for it by name, and the host does not grant it.
-    pub falls_short: bool,
-}
-
-impl fmt::Display for Applied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, asked, granted, reason, .. } = self;
-        write!(f, "{what}: {asked} asked for, {granted} granted: {reason}")
-    }
-}
-
-/// The outcome of a policy. This is the event that a connection was tuned.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Granted {
-    /// The other end.
-    pub peer: IpAddr,
-    /// The name of the network class that holds for it.
-    pub class: Option<Arc<str>>,
-    /// Each setting that was asked for.
-    pub settings: Vec<Applied>,
-}
-
-impl Granted {
-    /// The settings that were asked for by name and are not in effect.
-    pub fn falls_short(&self) -> impl Iterator<Item = &Applied> {
-        self.settings.iter().filter(|setting| setting.falls_short)
-    }
-}
-
-/// Asks the kernel for a policy, and reads back what it granted. Nothing here fails the connection.
-pub fn apply(socket: impl AsFd, policy: &Policy, peer: IpAddr) -> Granted {
-    apply_layers(socket.as_fd(), &[Layer { policy, source: Source::User }], peer)
-}
-
-/// The mark of what a connection sends.
-pub(crate) fn mark_of(socket: impl AsFd, peer: IpAddr) -> Option<Dscp> {
-    Dscp::read(socket.as_fd(), peer).ok()
-}
-
-/// [`apply`] for several policies: for each option, the first layer that has a value wins.
-fn apply_layers(socket: BorrowedFd<'_>, layers: &[Layer<'_>], peer: IpAddr) -> Granted {
-    let peer = peer.to_canonical();
-    let class = layers.iter().find_map(|layer| match &layer.source {
-        Source::Class(class) => Some(class.name.as_str().into()),
-        Source::User | Source::Haul(_) => None,
-    });
-    Granted { peer, class, settings: ask_for_each(socket, layers, peer) }
-}
-
-fn ask<S: Setting>(socket: BorrowedFd<'_>, value: &S, source: Source, peer: IpAddr) -> Result<Applied, NotOverMptcp> {
-    let refused = value.set(socket, peer).err();
-    let is_by_name = source.is_by_name();
-    if refused.as_ref().is_some_and(is_no_such_option) && mptcp::is_socket(socket) {
-        return Err(NotOverMptcp { asked: format!("{} {value}", S::NAME), is_by_name });
-    }
-    let granted = S::read(socket, peer);
-    let is_granted = refused.is_none() && granted.as_ref().is_ok_and(|granted| value.is_granted(granted));
-    let mut reason = match source {
-        Source::User => "asked for by the user".to_owned(),
-        Source::Class(class) => format!("network class {}", class.name),
-        Source::Haul(why) => why.unwrap_or_else(|| S::WHY.to_owned()),
-    };
-    if let Some(error) = refused {
-        reason += &S::refusal(&error);
-    }
-    Ok(Applied {
-        what: S::NAME,
-        asked: value.to_string(),
-        granted: granted.map_or_else(|error| format!("unknown: {error}"), |granted| granted.to_string()),
-        reason,
-        refused: !is_granted,
-        falls_short: is_by_name && !is_granted,
-    })
-}
-
-/// An option that TCP has and MPTCP has not.
-struct NotOverMptcp {
-    /// The option's name and the requested value.
-    asked: String,
-    is_by_name: bool,
-}
-
-/// One setting that stands for all of them.
-fn told_at_once(missing: &[NotOverMptcp]) -> Option<Applied> {
-    let asked: Vec<&str> = missing.iter().map(|missing| missing.asked.as_str()).collect();
-    (!asked.is_empty()).then(|| Applied {
-        what: "options of TCP",
-        asked: asked.join(", "),
-        granted: "none of them".to_owned(),
-        reason: "a connection over MPTCP does not have them".to_owned(),
-        refused: true,
-        falls_short: missing.iter().any(|missing| missing.is_by_name),
-    })
-}
-
-/// The answers of an MPTCP socket: EOPNOTSUPP and ENOPROTOOPT, by their numbers on most architectures of Linux.
-fn is_no_such_option(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(92 | 95))
-}
+pub use values::Policy;
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{IpAddr, TcpListener, TcpStream};
+    use std::os::fd::AsFd as _;
+    use std::sync::Arc;
     use std::time::Duration;
 
+    use super::apply::apply_layers;
     use super::*;
 
     fn connected() -> (TcpStream, TcpStream) {

@@ -19,8 +19,10 @@ use haul_sys::tcp_info;
 use socket2::SockRef;
 
 use super::class::{FAR, LOCAL, LOOPBACK, NEAR, NetworkClass, REST, Terms};
+use super::layers::{Layer, Source};
+use super::options::Pacing;
 use super::prefix::{BadRow, Prefix, PrefixTable};
-use super::{Layer, Pacing, Policy, Source};
+use super::values::Policy;
 
 /// The classes of one file, or the built-in ones.
 #[derive(Clone, Debug, Default)]
@@ -180,7 +182,7 @@ impl Networks {
         Found::of(found.collect())
     }
 
-    /// The facts about the peer of a socket. `rtt_us` is the round trip, where it was measured.
+    /// The facts about the peer of a socket. `rtt_us` is the round trip, if measured.
     pub(super) fn peer(&self, socket: impl AsFd, ip: IpAddr, rtt_us: Option<u32>) -> Peer {
         let interface = match self.asks_for_interfaces() {
             true => {
@@ -232,8 +234,8 @@ pub struct Peer {
     pub rtt_us: Option<u32>,
 }
 
-/// The classes that hold for a peer: at most one of each list. Connections of which the same is known share it, because there may be ten
-/// thousand.
+/// The classes that hold for a peer: at most one of each list. Connections with the same classes share it, because
+/// there may be ten thousand.
 #[derive(Clone, Debug, Default)]
 pub struct Found(Arc<Known>);
 
@@ -268,7 +270,7 @@ impl Found {
         Found(Arc::new(Known { classes, ceiling }))
     }
 
-    /// The other, when the same is known of both: then this one's memory is given back.
+    /// The other, if both know the same: then this one's memory is given back.
     pub(super) fn or_same(self, other: &Found) -> Found {
         let is_same = |(one, other): (&FoundClass, &FoundClass)| {
             Arc::ptr_eq(&one.class, &other.class) && one.fits == other.fits && one.list == other.list
@@ -305,7 +307,6 @@ impl Found {
     }
 }
 
-/// The terms that all of these classes allow.
 fn terms_of(classes: &[FoundClass]) -> Terms {
     classes.iter().fold(Terms::default(), |terms, found| terms.and(found.class.terms))
 }
@@ -319,7 +320,7 @@ pub struct OwnNetworks {
 }
 
 impl OwnNetworks {
-    /// As they are now. Where the kernel does not tell them, there are none.
+    /// The current networks. If the kernel does not tell them, there are none.
     pub fn of_host() -> OwnNetworks {
         interfaces().map(|found| OwnNetworks::among(&found)).unwrap_or_default()
     }
@@ -365,13 +366,12 @@ impl OwnNetworks {
     }
 }
 
-/// A tunnel has a subnet, and what is on it may be anywhere.
+/// Whether the interface is a tunnel, on whose subnet a peer may be anywhere.
 fn leads_away(interface: &Interface) -> bool {
     const TUNNELS: [&str; 10] = ["tun", "wireguard", "ipip", "sit", "gre", "ip6gre", "ip6tnl", "vti", "vti6", "xfrm"];
     interface.point_to_point || interface.kind.as_deref().is_some_and(|kind| TUNNELS.contains(&kind))
 }
 
-/// The round trip of a connection, as the kernel knows it.
 pub(super) fn rtt_us_of(socket: impl AsFd) -> Option<u32> {
     let info = tcp_info::tcp_info(socket).ok()?;
     Some(info.rtt_min_us.unwrap_or(info.rtt_us)).filter(|rtt_us| *rtt_us > 0)

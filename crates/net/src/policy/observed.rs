@@ -1,4 +1,4 @@
-//! What the kernel knew of the connections of a network class when they ended: round trips, and timeouts.
+//! The kernel's figures of the ended connections of a network class: round trips, and timeouts.
 
 use std::collections::BTreeMap;
 
@@ -18,21 +18,21 @@ pub struct Observed {
     pub connections: u64,
     /// Connections by their smoothed round trip.
     pub round_trips: Steps,
-    /// Connections by how much later than the shortest round trip an acknowledgement had to be expected: smoothed round trip
-    /// and four deviations, less the shortest.
+    /// Connections by the lateness that an acknowledgement had to be expected with: smoothed round trip and four
+    /// deviations, less the shortest round trip.
     pub lateness: Steps,
     /// Timeouts, by four deviations of the round trip of their connection: the kernel waits that long, or the floor.
     pub timeouts: Steps,
     /// Times of sending again until all was acknowledged.
     pub recoveries: u64,
-    /// Their time, from the first timeout on, in milliseconds.
+    /// The time of these, from the first timeout on, in milliseconds.
     pub recovery_ms: u64,
     /// Segments that had arrived already when they were sent again (DSACK).
     pub spurious: u64,
     /// Bytes that were sent.
     pub sent_bytes: u64,
-    /// The floor that the kernel had granted to the last connection. A connection that was accepted with a lower one comes down to it within some
-    /// round trips: its first estimate was made with the floor of its listener.
+    /// The floor that the kernel had granted to the last connection. A connection accepted with a lower one comes down
+    /// to it within some round trips.
     pub floor_us: Option<u32>,
 }
 
@@ -50,7 +50,7 @@ impl Steps {
         }
     }
 
-    /// Each step that has a count: the longest time in it, and the count.
+    /// Each step with a count: the longest time in it, and the count.
     pub fn counts(&self) -> impl Iterator<Item = (u32, u64)> {
         let upper = |step: usize| (FIRST_US * 2f64.powf(step as f64 / 4.0)).round() as u32;
         self.0.iter().enumerate().filter(|(_, count)| **count > 0).map(move |(step, count)| (upper(step), *count))
@@ -73,7 +73,7 @@ impl Steps {
     }
 }
 
-/// The most connections that are counted of a class. Then all counts are halved: the newer ones weigh more.
+/// The most connections counted of a class. Then all counts are halved, so newer ones weigh more.
 const MAX_CONNECTIONS: u64 = 1 << 20;
 
 impl Observed {
@@ -123,7 +123,7 @@ impl Observed {
 /// The observations of each class, by name.
 pub type ObservedClasses = BTreeMap<String, Observed>;
 
-/// Counts a connection of a class. A class more than there is room for is left out.
+/// Counts a connection of a class. A class beyond the room is left out.
 pub(super) fn count(classes: &mut ObservedClasses, name: &str, info: &TcpInfo, floor_us: Option<u32>) {
     if !classes.contains_key(name) && classes.len() >= MAX_OBSERVED_CLASSES {
         return;

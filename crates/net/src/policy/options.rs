@@ -11,11 +11,11 @@ use haul_sys::socket::{self, Family};
 
 use crate::host;
 
-/// One option of a socket. `Display` writes a value for people.
+/// An option of a socket. `Display` writes a value for people.
 pub(super) trait Setting: fmt::Display + Sized + PartialEq {
     /// The option's name in reports.
     const NAME: &'static str;
-    /// Why this program asks for it by itself.
+    /// The reason why this program asks for it by itself.
     const WHY: &'static str;
 
     /// Asks the kernel for the value.
@@ -29,7 +29,7 @@ pub(super) trait Setting: fmt::Display + Sized + PartialEq {
         self == granted
     }
 
-    /// Words for a value that the kernel refused. They stand behind the reason for asking.
+    /// Words for a value that the kernel refused, to stand behind the reason for asking.
     fn refusal(error: &io::Error) -> String {
         format!("; the kernel refuses it: {error}")
     }

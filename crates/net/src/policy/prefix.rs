@@ -57,7 +57,7 @@ impl Prefix {
         }
     }
 
-    /// The network that an address of this many common bits is in. `None`: one address, or everything.
+    /// The network of this length around an address. `None`: it would be one address, or everything.
     pub fn around(address: IpAddr, length: u8) -> Option<Prefix> {
         let is_network = length > 0 && length < bits_of(address);
         is_network.then(|| Prefix::new(masked(address, length), length).ok()).flatten()
@@ -74,7 +74,6 @@ impl Prefix {
         self.network
     }
 
-    /// The address behind its last one, if there is any.
     pub(super) fn next(&self) -> Option<IpAddr> {
         match self.network {
             IpAddr::V4(ip) => {
@@ -129,7 +128,6 @@ fn bits_of(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The first `length` bits; the others are zero.
 fn masked(address: IpAddr, length: u8) -> IpAddr {
     match address {
         IpAddr::V4(ip) => {
@@ -147,8 +145,7 @@ fn masked(address: IpAddr, length: u8) -> IpAddr {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixTable<T> {
     rows: HashMap<Prefix, T>,
-    /// How many rows have a prefix of this family (true: IPv4) and length. A search tries each of them, the longest
-    /// first.
+    /// The number of rows with a prefix of this family (true: IPv4) and length. A search tries each, the longest first.
     lengths: BTreeMap<(bool, u8), usize>,
 }
 
@@ -273,7 +270,6 @@ mod tests {
         prop_oneof![v4, v6, mapped, any::<IpAddr>()]
     }
 
-    /// The network of this length around an address.
     fn around(address: IpAddr, length: u8) -> Prefix {
         let address = address.to_canonical();
         let length = length.min(bits_of(address));

@@ -1,4 +1,4 @@
-//! Every route carries the same bytes; one that is refused is given up once, and the bytes go on another way.
+//! Every route carries the same bytes; a refused one is given up once, and the bytes go another way.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use haul_sys::file;
 
 use super::*;
 
-/// Whether this kernel seals. Where it was promised (`make guest`) it must.
+/// Whether this kernel seals. Under `make guest` it must.
 fn kernel_seals() -> bool {
     let Err(error) = haul_net::seals_here() else { return true };
     assert!(std::env::var_os("HAUL_TEST_KERNEL_TLS").is_none(), "it was promised: {error}");
@@ -52,7 +52,7 @@ fn encrypted((near, far): (impl Into<Transport>, impl Into<Transport> + Send + '
     (client, server.join().unwrap())
 }
 
-/// Sends the file from byte 1 on by `routes` and returns what arrived, and what a tap was shown.
+/// Sends the file from byte 1 on by `routes`; returns what arrived, and what a tap was shown.
 fn sent(routes: &Arc<Routes<SendRoute>>, (mut near, mut far): (Stream, Stream)) -> (Vec<u8>, Vec<u8>) {
     let reader = std::thread::spawn(move || {
         let mut got = Vec::new();
@@ -68,7 +68,7 @@ fn sent(routes: &Arc<Routes<SendRoute>>, (mut near, mut far): (Stream, Stream)) 
     (reader.join().unwrap().unwrap(), shown)
 }
 
-/// Receives the content by `routes` at `offset` of `file` and returns what a tap was shown.
+/// Receives the content by `routes` at `offset` of `file`; returns what a tap was shown.
 fn received(routes: &Arc<Routes<ReceiveRoute>>, file: File, offset: u64) -> Vec<u8> {
     let (mut near, mut far) = clear();
     let writer = std::thread::spawn(move || {
@@ -127,7 +127,7 @@ fn every_way_to_receive_leaves_the_same_bytes_and_shows_them() {
 fn a_way_that_needs_a_clear_connection_is_given_up_for_all_lanes_at_once() {
     let routes = Arc::new(Routes::new(&[SendRoute::Sendfile, SendRoute::Splice], SendRoute::Copy));
     for _lane in 0..2 {
-        // No kernel seals what is no TCP.
+        // The kernel seals only TCP.
         let (got, shown) = sent(&routes, encrypted(UnixStream::pair().unwrap()));
         assert!(got == content()[1..] && shown == got);
     }
@@ -160,7 +160,7 @@ fn in_kernel_tls_every_way_to_receive_leaves_the_same_bytes_up_to_the_proper_end
     if !kernel_seals() {
         return;
     }
-    // Direct writes need a file system that has them, and nothing of the kernel's TLS.
+    // Direct writes need a file system with direct I/O, but nothing of the kernel's TLS.
     let without = [ReceiveRoute::Direct, ReceiveRoute::Discard];
     for (route, name) in ReceiveRoute::ALL.into_iter().filter(|(route, _)| !without.contains(route)) {
         for cut in [false, true] {
@@ -188,7 +188,7 @@ fn in_kernel_tls_every_way_to_receive_leaves_the_same_bytes_up_to_the_proper_end
                 (_, other) => panic!("{name}, cut {cut}: {other:?}"),
             }
             pump.finish().unwrap();
-            // What came right before a cut may not have been written yet.
+            // Bytes right before a cut may not have been written yet.
             assert!(cut || !route.fills_file() || stands_at(&file, 0), "{name}");
             let by_kernel = matches!(route, ReceiveRoute::Splice | ReceiveRoute::Null);
             assert_eq!((far.is_opened_in_kernel(), routes.dropped()), (by_kernel, vec![]), "{name}");
@@ -210,7 +210,7 @@ fn in_kernel_tls_is_used_for_no_more_than_a_route_needs() {
             far.read_exact(&mut got).map(|()| got)
         });
         let mut pump = SendPump::new(Arc::new(Routes::new(&[route], SendRoute::Copy)), BLOCK);
-        // Although more is promised, what was sent must arrive: nobody knows when that comes.
+        // More is promised, but the sent bytes must arrive without it.
         pump.send(&mut near, file.as_fd(), 0, 1000, true, None).unwrap();
         near.flush().unwrap();
         assert!(reader.join().unwrap().unwrap() == content()[..1000]);
@@ -222,7 +222,7 @@ fn in_kernel_tls_is_used_for_no_more_than_a_route_needs() {
 fn what_was_taken_when_a_file_system_refuses_is_not_lost() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("appended");
-    // Splicing into a file that is only appended to is EINVAL (splice(2)), after the pipe was filled.
+    // Splicing into an append-only file is EINVAL (splice(2)), after the pipe was filled.
     let file = File::options().create_new(true).append(true).read(true).open(&path).unwrap();
     let routes = Arc::new(Routes::new(&[ReceiveRoute::Splice], ReceiveRoute::Copy));
     received(&routes, file, 0);
@@ -248,8 +248,8 @@ fn a_source_that_ends_early_is_told_whatever_the_way() {
         let got = reader.join().unwrap().unwrap();
         assert_eq!(got as u64, sent_bytes, "{name}: whoever frames the range has to know");
         match route {
-            // Of a mapping the kernel still has the zeros to the end of the last page; and of the call that fails there it may
-            // let go what it had already taken. So nobody may count on what came before the end.
+            // The kernel still has zeros of a mapping to the end of the last page, and the failing call may discard
+            // bytes that it had taken. So the bytes before the end are not certain.
             SendRoute::Map => assert!(got <= 500_000 + 4096, "{name}: {got}"),
             _ => assert_eq!(got, 500_000, "{name}"),
         }
@@ -278,7 +278,7 @@ fn what_nobody_wants_is_counted_and_let_go() {
         let writer = std::thread::spawn(move || near.write_all(&content()).and_then(|()| near.finish_write()));
         let routes = Arc::new(Routes::new(&[route], ReceiveRoute::Copy));
         let mut pump = ReceivePump::new(Arc::clone(&routes), BLOCK);
-        // Not one byte more than was asked for: what follows may matter.
+        // Not one byte more than was asked for: the next ones may matter.
         assert_eq!(pump.receive(&mut far, &Target::nowhere(), 0, 1_000_001, None).unwrap(), 1_000_001, "{name}");
         let mut next = [0; 1];
         far.read_exact(&mut next).unwrap();

@@ -8,9 +8,10 @@ use super::journal::Journal;
 use super::reading::{ItemSource, SourceFile, SourceTree};
 use super::writing::{Draft, FileToWrite, TargetTree};
 use crate::as_copied::AsCopied;
+use crate::duplicates::Duplicates;
 use crate::error::{Result, StoreError};
 use crate::local_tree::LocalTree;
-use crate::meta::{Metadata, Stat};
+use crate::meta::{Applied, Metadata, Stat};
 use crate::part::Part;
 use crate::source::SourceSet;
 use crate::source_names::SourceNames;
@@ -48,8 +49,8 @@ impl SourceTree for SourceSet {
 }
 
 impl ItemSource for Walk {
-    fn duplicates(&self) -> u64 {
-        self.duplicates()
+    fn duplicates(&self) -> Duplicates {
+        self.duplicates().clone()
     }
 
     fn share(&self) -> Option<f64> {
@@ -86,7 +87,7 @@ impl TargetTree for LocalTree {
         self.make_hard_link(path, first)
     }
 
-    fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<()> {
+    fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<Applied> {
         self.set_metadata(path, meta)
     }
 

@@ -1,4 +1,4 @@
-//! `null:`: what is written is let go.
+//! `null:`: discards what is written.
 
 use rustix::io::Errno;
 
@@ -6,11 +6,11 @@ use super::abilities::Abilities;
 use super::reading::SourceFile;
 use super::writing::{Draft, TargetTree};
 use crate::error::{Result, StoreError};
-use crate::meta::{Metadata, Stat};
+use crate::meta::{Applied, Metadata, Stat};
 use crate::source_names::SourceNames;
 
-/// A tree that takes everything and keeps nothing. It says so in its [`Abilities`]: a session verifies what arrives, and
-/// makes nothing.
+/// A tree that takes everything and keeps nothing. Its [`Abilities`] say so: a session verifies what arrives, and makes
+/// nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Nowhere;
 
@@ -39,8 +39,8 @@ impl TargetTree for Nowhere {
         Ok(false)
     }
 
-    fn set_metadata(&self, _path: &[u8], _meta: &Metadata) -> Result<()> {
-        Ok(())
+    fn set_metadata(&self, _path: &[u8], _meta: &Metadata) -> Result<Applied> {
+        Ok(Applied::default())
     }
 
     fn flush_dir(&self, _path: &[u8]) -> Result<()> {

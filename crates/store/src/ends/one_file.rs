@@ -1,4 +1,4 @@
-//! A source of one file that stands in no directory.
+//! A source of one file outside any directory.
 
 use std::io;
 use std::sync::Arc;
@@ -11,17 +11,15 @@ use crate::found::{EntryKind, Found, FoundEntry};
 use crate::meta::Stat;
 use crate::walk_options::WalkOptions;
 
-/// One file under a name.
 #[derive(Debug)]
 pub(crate) struct OneFile<F> {
     pub name: Vec<u8>,
-    /// For messages.
+    /// The source as it was typed, for messages.
     pub typed: Vec<u8>,
     pub stat: Stat,
     pub content: F,
 }
 
-/// What can be opened again and again.
 pub(crate) trait Content: std::fmt::Debug + Send + Sync + 'static {
     fn open(&self) -> io::Result<SourceFile>;
 }

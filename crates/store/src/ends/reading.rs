@@ -1,4 +1,4 @@
-//! What is read: a tree, the items in it, and a file.
+//! The traits of an end that is read: a tree, its items, and a file.
 
 use std::fmt::Debug;
 use std::io;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::as_copied::AsCopied;
 use crate::cold::ColdMap;
+use crate::duplicates::Duplicates;
 use crate::error::{Result, StoreError, refusal};
 use crate::found::Found;
 use crate::local_file::LocalFile;
@@ -15,36 +16,36 @@ use crate::walk_options::WalkOptions;
 
 /// A tree to read.
 pub trait SourceTree: Debug + Send + Sync {
-    /// All that is to be copied: each directory before its content, the names of a directory sorted.
+    /// Yields all that is to be copied: each directory before its content, the names of a directory sorted.
     fn items(self: Arc<Self>, options: WalkOptions) -> Box<dyn ItemSource>;
 
     /// Opens a regular file that the walk found, by its `source` and `source_path`.
     fn open(&self, source: u32, source_path: &[u8]) -> Result<SourceFile>;
 
-    /// Exactly one path was given, and it is not a directory: the target may be its new name.
+    /// Whether exactly one path was given, and it is not a directory: the target may be its new name.
     fn is_single_file(&self) -> bool {
         false
     }
 
-    /// The name of the single file, if [`SourceTree::is_single_file`].
+    /// The name of that single file.
     fn name_of_single_file(&self) -> &[u8] {
         b""
     }
 
-    /// Removes a file or link that was copied, if it is still what was copied. False: it is gone already.
+    /// Removes a file or link if it still is what was copied. False: it is gone already.
     fn remove(&self, _source: u32, source_path: &[u8], _copied: &AsCopied) -> Result<bool> {
         let error = refusal(io::ErrorKind::Unsupported, "nothing can be removed from this source");
         Err(StoreError::new("remove the source", source_path, error))
     }
 
-    /// The source that lies in the directory where a target has a draft of this path: source and target are one directory.
-    /// From now on the walk tells a failure where it finds that draft.
+    /// Returns the source in whose directory a target has a draft of this path. From then on the walk reports a failure
+    /// where it finds that draft.
     fn seen_at(&self, _draft: &[u8]) -> Option<Vec<u8>> {
         None
     }
 
-    /// The local directories beneath which files are opened. The process may give up its rights to all others. `None`
-    /// where files are opened anywhere.
+    /// The local directories beneath which files are opened, so that the process may give up its rights to all others.
+    /// `None`: files are opened anywhere.
     fn roots(&self) -> Option<Vec<BorrowedFd<'_>>> {
         Some(Vec::new())
     }
@@ -52,23 +53,22 @@ pub trait SourceTree: Debug + Send + Sync {
 
 /// Where the items of a job come from, one after the other: a walk over a tree, or a list.
 pub trait ItemSource: Iterator<Item = Found> + Send {
-    /// Entries left out so far because an earlier source has their names.
-    fn duplicates(&self) -> u64 {
-        0
+    /// The entries left out so far because an earlier source has their names.
+    fn duplicates(&self) -> Duplicates {
+        Duplicates::default()
     }
 
-    /// Which share of the whole was found so far, from 0 to 1, as far as the names tell that were read.
+    /// The estimated share of the whole found so far, from 0 to 1, from the names read so far.
     fn share(&self) -> Option<f64> {
         None
     }
 }
 
-/// A list in memory.
 impl ItemSource for std::vec::IntoIter<Found> {}
 
 /// A file to read.
 pub trait FileToRead: Debug + Send + Sync {
-    /// The metadata now. Another version means that the file has changed since the walk.
+    /// The current metadata. Another version than the walk's means that the file has changed.
     fn stat(&self) -> io::Result<Stat>;
 
     /// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
@@ -80,14 +80,14 @@ pub trait FileToRead: Debug + Send + Sync {
         Ok((offset < end).then_some((offset, end)))
     }
 
-    /// Its extended attributes and ACLs, as far as they are kept.
+    /// The extended attributes and ACLs that were asked for, where the end has them.
     fn attributes(&self, _xattrs: bool, _acls: bool) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         Ok(Vec::new())
     }
 }
 
-/// A file of any end, open for reading. Callers can ask for the file of this host, because the kernel can move its bytes.
-/// The blocks of such a file are read without a virtual call.
+/// A file of any end, open for reading. Callers can ask for the file of this host, whose bytes the kernel can move and
+/// whose blocks are read without a virtual call.
 #[derive(Debug)]
 pub enum SourceFile {
     /// On this host.
@@ -96,11 +96,9 @@ pub enum SourceFile {
     Other(Arc<dyn FileToRead>),
 }
 
-/// Longest file of rules.
 const MAX_RULES_BYTES: usize = 1 << 20;
 
 impl SourceFile {
-    /// All of a file with rules.
     pub(crate) fn read_rules(&self) -> io::Result<Vec<u8>> {
         let (mut bytes, mut block) = (Vec::new(), vec![0; 16 << 10]);
         loop {
@@ -135,7 +133,7 @@ impl SourceFile {
     pub fn reads_on_at(&self, end: u64) -> io::Result<bool> {
         match self {
             SourceFile::Local(file) => Ok(file.read_at(&mut [0], end)? > 0),
-            // The end itself makes such a file, and its size.
+            // The end itself makes such a file and its size.
             SourceFile::Other(_) => Ok(false),
         }
     }
@@ -156,7 +154,7 @@ impl SourceFile {
         }
     }
 
-    /// The file of this host, where it is one.
+    /// The file of this host, if it is one.
     pub fn local(&self) -> Option<&LocalFile> {
         match self {
             SourceFile::Local(file) => Some(file),
@@ -169,8 +167,8 @@ impl SourceFile {
         self.local().map(|file| file.as_fd())
     }
 
-    /// Prepares a large file of `size` bytes to be read from front to back. With `from_bytes`, and where the file is at
-    /// least so large, looks at what the page cache has of it.
+    /// Prepares a file of `size` bytes to be read from front to back. If it has at least `from_bytes`, looks at what
+    /// the page cache has of it.
     pub fn prepare(&mut self, size: u64, from_bytes: Option<u64>) {
         let SourceFile::Local(file) = self else { return };
         if let Some(from_bytes) = from_bytes {

@@ -1,4 +1,4 @@
-//! What is written: a tree, and a draft of a file.
+//! The traits of an end that is written: a tree, and a draft of a file.
 
 use std::fmt::Debug;
 use std::io;
@@ -10,21 +10,21 @@ use super::reading::SourceFile;
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::limits::ZERO_BUFFER_BYTES;
 use crate::local_tree::LocalTree;
-use crate::meta::{Metadata, Stat};
+use crate::meta::{Applied, Metadata, Stat};
 use crate::part::Part;
 use crate::source_names::SourceNames;
 
 /// A tree to write. All paths are relative to it.
 pub trait TargetTree: Debug + Send + Sync {
-    /// What it can do.
+    /// What this end can do.
     fn abilities(&self) -> Abilities;
 
-    /// The tree, when it lies on this host. Such a tree knows more about its names and rights.
+    /// The tree, if it lies on this host.
     fn local(&self) -> Option<&LocalTree> {
         None
     }
 
-    /// Looks at an entry itself, not through a link; `None` when it or a parent is missing.
+    /// The metadata of the entry itself, not through a link; `None` if the entry or a parent is missing.
     fn stat(&self, path: &[u8]) -> Result<Option<Stat>>;
 
     /// Opens an existing regular file, to compare it.
@@ -41,7 +41,7 @@ pub trait TargetTree: Debug + Send + Sync {
     fn make_hard_link(&self, path: &[u8], first: &[u8]) -> Result<bool>;
 
     /// Sets metadata of a file or directory, never through a link.
-    fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<()>;
+    fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<Applied>;
 
     /// Waits until the names in a directory are on the medium.
     fn flush_dir(&self, path: &[u8]) -> Result<()>;
@@ -49,20 +49,20 @@ pub trait TargetTree: Debug + Send + Sync {
     /// Waits until the data of an existing regular file is on the medium.
     fn flush_file(&self, path: &[u8]) -> Result<()>;
 
-    /// An empty draft for `path`. What an earlier run left of it is gone.
+    /// Makes an empty draft for `path`, and removes what an earlier run left of it.
     ///
-    /// In place means writing into the final file itself, whose content stays until it is overwritten.
+    /// With `inplace` it is the final file itself, whose content stays until it is overwritten.
     fn new_draft(&self, path: &[u8], inplace: bool) -> Result<Draft>;
 
-    /// The draft of an interrupted transfer and its journal; `None` unless both are there and are ours.
+    /// Opens the draft of an interrupted transfer and its journal; `None` unless both exist and are ours.
     fn resume_draft(&self, path: &[u8], inplace: bool) -> Result<Option<(Draft, Vec<u8>)>>;
 
-    /// Removes every entry of the directory `path` that the source lacks, and all that lies in such a directory. Entries
-    /// for which `spare(path, is_dir)` is true stay, and so do the directories above them. `deleted` gets each path,
-    /// content before its directory; a dry run does only this.
+    /// Removes every entry of the directory `path` that the source lacks, with all that lies in it. Entries for which
+    /// `spare(path, is_dir)` is true stay, and so do the directories above them. `deleted` gets each path, content
+    /// before its directory; a dry run only reports.
     ///
-    /// Drafts and journals of the source's names stay. So does an entry that is found under a name of the source, however
-    /// it is listed. A missing directory counts as empty.
+    /// Drafts and journals of the source's names stay. So does an entry that is found under a name of the source,
+    /// however it is listed. A missing directory counts as empty.
     fn delete_extraneous(
         &self,
         path: &[u8],
@@ -93,36 +93,35 @@ pub trait TargetTree: Debug + Send + Sync {
         Err(StoreError::new("mark as unfinished", path, no_writing_in_place()))
     }
 
-    /// The first bytes, at most so many, of our own journal of a file that has no draft.
+    /// The first `_most_bytes` bytes of our own journal of a file without a draft.
     fn journal_of_file(&self, _path: &[u8], _most_bytes: usize) -> Option<Vec<u8>> {
         None
     }
 
-    /// Removes the journal of a file that is complete, where one was left.
+    /// Removes a left-over journal of a complete file.
     fn remove_left_journal(&self, _path: &[u8]) {}
 
-    /// Removes the drafts in the directory `path` that nobody will go on with. True when there were any.
+    /// Removes the drafts in the directory `path` that no run will continue. True if there were any.
     fn sweep_drafts(&self, _path: &[u8]) -> bool {
         false
     }
 
-    /// [`TargetTree::sweep_drafts`] for the draft of one file, in a directory that may be too large to list for it.
+    /// [`TargetTree::sweep_drafts`] for the draft of one file, where the directory may be too large to list.
     fn sweep_draft_of(&self, _path: &[u8]) -> bool {
         false
     }
 }
 
-/// Why an end that only makes new files refuses one.
 pub(crate) fn no_writing_in_place() -> io::Error {
     refusal(io::ErrorKind::Unsupported, "this target writes no file in place")
 }
 
-/// A file being written. Shared by threads. It shows under its final name only once it is complete.
+/// A file being written, shared by threads. It shows under its final name only once it is complete.
 pub trait FileToWrite: Debug + Send + Sync {
-    /// Its path, for messages.
+    /// The path, for messages.
     fn path(&self) -> &[u8];
 
-    /// Tells it from every other draft at this end, also after a restart. The journal remembers it.
+    /// Tells the draft from every other at this end, also after a restart. The journal remembers it.
     fn id(&self) -> (u64, u64);
 
     /// Writes all of `data` at `offset`.
@@ -131,30 +130,30 @@ pub trait FileToWrite: Debug + Send + Sync {
     /// Reads back what was written; fewer bytes mean the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
 
-    /// The size that it has.
+    /// The current size.
     fn size(&self) -> Result<u64>;
 
-    /// Cuts or extends (by zeros, which are a hole where there are holes) the file.
+    /// Cuts the file, or extends it by zeros, as a hole where the end has holes.
     fn set_size(&self, size: u64) -> Result<()>;
 
     /// Waits until everything written so far is on the medium. After one failure every further flush fails.
     fn flush(&self) -> Result<()>;
 
-    /// Sets the metadata. Without a mode in `meta` the end decides, in place the mode stays. `flush`: in place, data is
+    /// Sets the metadata. Without a mode in `meta` the end decides; in place the mode stays. `flush`: in place, data is
     /// flushed before.
     fn set_metadata(&self, meta: &Metadata, flush: bool) -> Result<()>;
 
-    /// Gives it its final name and removes its journal. Fails when it was discarded meanwhile.
+    /// Gives the file its final name and removes its journal. Fails if the file was discarded meanwhile.
     fn give_name(&self) -> Result<()>;
 
     /// Gives the file up: removes draft and journal. A file written in place stays, and so does its journal.
     fn discard(&self) -> Result<()>;
 
-    /// Where its journal lives.
+    /// The journal of this draft.
     fn journal(&self) -> &dyn Journal;
 
-    /// Begins a journal that holds only `header`, and makes it and the draft findable after a crash. Fails when the
-    /// draft was discarded meanwhile.
+    /// Begins a journal with only `header`, and makes it and the draft findable after a crash. Fails if the draft was
+    /// discarded meanwhile.
     fn journal_start(&self, header: &[u8]) -> Result<()> {
         self.journal().begin(header, &mut || ()).context("start the journal of", self.path())
     }
@@ -169,7 +168,7 @@ pub trait FileToWrite: Debug + Send + Sync {
         self.journal().keep(len).context("cut the journal of", self.path())
     }
 
-    /// Makes a range read as zeros, by a hole where there are holes. Beyond the end there is nothing to do: the file
+    /// Makes a range read as zeros, by a hole where there are holes. A range beyond the end needs nothing: the file
     /// grows by zeros.
     fn punch(&self, offset: u64, len: u64) -> Result<()> {
         let end = offset.saturating_add(len).min(self.size()?);
@@ -190,7 +189,7 @@ pub trait FileToWrite: Debug + Send + Sync {
         Ok((offset < end).then_some((offset, end)))
     }
 
-    /// Bytes of data in a range, without holes.
+    /// Counts the bytes of data in a range, without holes.
     fn data_bytes(&self, offset: u64, end: u64) -> Result<u64> {
         let (mut at, mut bytes) = (offset, 0);
         while let Some((start, stop)) = self.next_data(at, end)? {
@@ -200,7 +199,7 @@ pub trait FileToWrite: Debug + Send + Sync {
         Ok(bytes)
     }
 
-    /// Fails early when the end clearly has no room for `size` bytes of data in this file.
+    /// Fails early if the end clearly lacks room for `size` bytes of data of this file.
     fn reserve(&self, _size: u64) -> Result<()> {
         Ok(())
     }
@@ -210,17 +209,17 @@ pub trait FileToWrite: Debug + Send + Sync {
         if self.size()? < size { self.set_size(size) } else { Ok(()) }
     }
 
-    /// The least aligned range of zeros that can be a hole here, never more than 4 KiB.
+    /// The smallest aligned range of zeros that can be a hole here, at most 4 KiB.
     fn hole_bytes(&self) -> usize {
         4096
     }
 
-    /// The last flush of content and metadata, if asked for. Fails when data was lost.
+    /// The last flush of content and metadata, if asked for. Fails if data was lost.
     fn finish_flush(&self, flush: bool) -> Result<()> {
         if flush { self.flush() } else { Ok(()) }
     }
 
-    /// Everything but the name.
+    /// Finishes all but the name.
     fn prepare(&self, meta: &Metadata, flush: bool) -> Result<()> {
         self.set_metadata(meta, flush)?;
         self.finish_flush(flush)
@@ -234,8 +233,8 @@ pub trait FileToWrite: Debug + Send + Sync {
     }
 }
 
-/// A draft at any end. Callers can ask for the part on a disk of this host, because a part has further routes. The
-/// blocks of a part are written without a virtual call.
+/// A draft at any end. Callers can ask for the part on a disk of this host, which has further routes and whose blocks
+/// are written without a virtual call.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a draft lies behind a pointer that lanes share; most are parts")]
 pub enum Draft {
@@ -257,7 +256,7 @@ impl Deref for Draft {
 }
 
 impl Draft {
-    /// The part on a disk of this host, where it is one.
+    /// The part on a disk of this host, if it is one.
     pub fn local(&self) -> Option<&Part> {
         match self {
             Draft::Local(part) => Some(part),
@@ -305,7 +304,7 @@ impl Draft {
         }
     }
 
-    /// [`Draft::write_at`] past the page cache, where there is one.
+    /// [`Draft::write_at`] past the page cache, if the end has one.
     pub fn write_past_cache(&self, data: &[u8], offset: u64) -> Result<()> {
         match self {
             Draft::Local(part) => part.write_past_cache(data, offset),
@@ -313,19 +312,19 @@ impl Draft {
         }
     }
 
-    /// Whether room was made for all of it: then a hole is made only by [`FileToWrite::punch`].
+    /// Whether room was made for the whole file: then only [`FileToWrite::punch`] makes holes.
     pub fn is_allocated(&self) -> bool {
         self.local().is_some_and(Part::is_allocated)
     }
 
-    /// Has the kernel begin to read a range, without waiting.
+    /// Asks the kernel to begin reading a range, without waiting.
     pub fn will_need(&self, offset: u64, len: u64) {
         if let Some(part) = self.local() {
             part.will_need(offset, len);
         }
     }
 
-    /// Asks the kernel to begin writing a range to the medium. Only a hint; errors show at the flush.
+    /// Asks the kernel to begin writing a range to the medium. Errors show at the flush.
     pub fn start_writeback(&self, offset: u64, len: u64) {
         if let Some(part) = self.local() {
             part.start_writeback(offset, len);

@@ -1,8 +1,9 @@
-//! The rules of merge files in the directories from the root down to where a walk is.
+//! The rules of merge files, from the root down to the directory where a walk is.
 
 use std::io;
 
-use super::{Asks, Filter, FilterRule, MergeFile, ReadRule, Rule};
+use super::rule::{Asks, Rule};
+use super::written::{FilterRule, MergeFile, ReadRule};
 use crate::limits::MAX_FILTER_RULES;
 use crate::name::{join, split};
 
@@ -15,14 +16,13 @@ pub struct DirectoryRules {
 #[derive(Debug)]
 struct Level {
     directory: Vec<u8>,
-    /// Of each merge file of the filter.
     files: Vec<Rules>,
 }
 
 #[derive(Debug, Default)]
 struct Rules {
     list: Vec<Rule>,
-    /// Those of the directories above are forgotten.
+    /// The rules of the directories above are forgotten.
     clears: bool,
 }
 
@@ -30,16 +30,16 @@ struct Rules {
 pub type ReadFile<'a> = dyn FnMut(&[u8]) -> io::Result<Option<Vec<u8>>> + 'a;
 
 impl DirectoryRules {
-    /// Goes to the directory in which `path` stands, and reads the merge files on the way. `complain` hears of each file
-    /// that cannot be read, or has a line that is no rule.
-    pub fn go_to(
+    /// Goes to the directory of `path`, and reads the merge files on the way. `complain` gets each file that cannot be
+    /// read or has a line that is no rule.
+    pub fn go_to<'f>(
         &mut self,
-        filter: &Filter,
+        merge_files: impl Iterator<Item = &'f MergeFile> + Clone,
         path: &[u8],
         read: &mut ReadFile<'_>,
         complain: &mut dyn FnMut(Vec<u8>, io::Error),
     ) {
-        if filter.merge_files().next().is_none() {
+        if merge_files.clone().next().is_none() {
             return;
         }
         let parent = split(path).0;
@@ -57,7 +57,7 @@ impl DirectoryRules {
                     parent[..end].to_vec()
                 }
             };
-            let files = filter.merge_files().map(|file| self.read(file, &next, read, complain)).collect();
+            let files = merge_files.clone().map(|file| self.read(file, &next, read, complain)).collect();
             self.levels.push(Level { directory: next, files });
         }
     }
@@ -107,7 +107,7 @@ impl DirectoryRules {
         rules
     }
 
-    /// What the rules of one merge file decide: those of the innermost directory come first.
+    /// Decides by the rules of one merge file, the innermost directory first.
     pub(crate) fn decided(
         &self,
         merge: usize,
@@ -142,7 +142,7 @@ fn is_at_or_above(directory: &[u8], path: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::{RuleTraits, read_rule};
+    use crate::filter::{Filter, RuleTraits, read_rule};
 
     fn filter(rules: &[&str]) -> Filter {
         let rule = |text: &&str| match read_rule(text.as_bytes(), RuleTraits::default()) {
@@ -152,7 +152,6 @@ mod tests {
         Filter::of(&rules.iter().map(rule).collect::<Vec<_>>()).unwrap()
     }
 
-    /// Of these entries, those that are selected.
     fn selected(filter: &Filter, files: &[(&str, &str)], asks: Asks, entries: &[&str]) -> Vec<String> {
         let mut rules = DirectoryRules::default();
         let mut read = |path: &[u8]| {
@@ -161,7 +160,7 @@ mod tests {
         };
         let chosen = entries.iter().filter(|entry| {
             let path = entry.trim_end_matches('/').as_bytes();
-            rules.go_to(filter, path, &mut read, &mut |path, why| panic!("{path:?}: {why}"));
+            rules.go_to(filter.merge_files(), path, &mut read, &mut |path, why| panic!("{path:?}: {why}"));
             filter.selects_in(&rules, asks, path, entry.ends_with('/'))
         });
         chosen.map(ToString::to_string).collect()
@@ -195,7 +194,7 @@ mod tests {
         let mut told = Vec::new();
         let mut rules = DirectoryRules::default();
         let mut read = |path: &[u8]| Ok((path == b".r").then(|| b"- a\nnonsense\n- b\n".to_vec()));
-        rules.go_to(&filter, b"a", &mut read, &mut |path, _| told.push(path));
+        rules.go_to(filter.merge_files(), b"a", &mut read, &mut |path, _| told.push(path));
         assert_eq!(told, [b".r".to_vec()]);
         assert!(!filter.selects_in(&rules, Asks::Sender, b"a", false));
     }

@@ -1,4 +1,4 @@
-//! Filter rules as they are written: rsync's language of `--filter` and of merge files.
+//! Parses filter rules: rsync's language of `--filter` and of merge files.
 //!
 //! ```text
 //! - *.o      exclude            H  hide from the copy        . FILE   rules of a file
@@ -8,12 +8,12 @@
 //! ```
 //! Each has a long name, too (`exclude *.o`), and takes modifiers (`-r *.o`, `dir-merge,n- .ignore`).
 
-/// One rule.
+/// A filter rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilterRule {
-    /// Names that match a pattern.
+    /// A rule for names that match a pattern.
     Pattern(PatternRule),
-    /// Rules that stand in a file of each directory.
+    /// The rules that stand in a file of each directory.
     PerDirectory(MergeFile),
 }
 
@@ -31,54 +31,54 @@ pub struct PatternRule {
 /// Where and when a rule holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RuleTraits {
-    /// At which sides.
+    /// The sides where the rule holds.
     pub sides: Sides,
-    /// It is for what does not match.
+    /// The rule is for entries that do not match.
     pub negated: bool,
-    /// It does not hold beneath a directory that is deleted.
+    /// The rule does not hold beneath a directory that is deleted.
     pub perishable: bool,
 }
 
 /// The sides of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sides {
-    /// What is excluded is neither copied nor deleted.
+    /// An excluded entry is neither copied nor deleted.
     #[default]
     Both,
-    /// It is not copied.
+    /// An excluded entry is not copied.
     Sender,
-    /// It is not deleted.
+    /// An excluded entry is not deleted.
     Receiver,
 }
 
 /// A file with rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergeFile {
-    /// Its name in each directory; of a single file, its path.
+    /// The file's name in each directory; of a single file, its path.
     pub name: Vec<u8>,
-    /// Its rules hold in the directories beneath, too.
+    /// The rules also hold in the directories beneath.
     pub inherits: bool,
     /// The file itself is left out.
     pub excludes_itself: bool,
-    /// What stands in it.
+    /// The format of the content.
     pub format: MergeFormat,
-    /// Words stand for lines.
+    /// Words are the rules, not lines.
     pub words: bool,
-    /// Of its rules, unless they have their own.
+    /// The traits of rules without their own.
     pub traits: RuleTraits,
 }
 
-/// What stands in a merge file.
+/// The format of a merge file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MergeFormat {
     /// Rules.
     Rules,
     /// Patterns, with no prefix.
     Patterns {
-        /// To include.
+        /// Whether the patterns include.
         include: bool,
     },
-    /// Patterns to exclude, as CVS has them; `!` forgets those before.
+    /// Patterns to exclude, as CVS has them; `!` forgets the patterns before.
     Cvs,
 }
 
@@ -169,15 +169,15 @@ pub fn read_rule(text: &[u8], usual: RuleTraits) -> Result<ReadRule, String> {
     Ok(ReadRule::Rule(FilterRule::Pattern(PatternRule { include, pattern: pattern.to_vec(), traits })))
 }
 
-/// The file stands in a directory that is walked, and not above it: a slash in front is for those above, which are not
-/// looked into.
+/// Takes the name of a file in each walked directory. A slash in front would be for the directories above the root,
+/// which are not read.
 fn per_directory(merge: MergeFile) -> Option<ReadRule> {
     let name = merge.name.strip_prefix(b"/").unwrap_or(&merge.name).to_vec();
     let is_name = !name.is_empty() && !name.contains(&b'/') && !name.contains(&0) && name != b"." && name != b"..";
     is_name.then_some(ReadRule::Rule(FilterRule::PerDirectory(MergeFile { name, ..merge })))
 }
 
-/// The short name of the rule, and its modifiers and pattern.
+/// The short name of the rule, with its modifiers and pattern.
 fn kind_of(text: &[u8]) -> Option<(u8, &[u8])> {
     for (long, short) in LONG_NAMES {
         if let Some(rest) = text.strip_prefix(long.as_bytes())
@@ -204,7 +204,7 @@ const LONG_NAMES: &[(&str, u8)] = &[
 ];
 
 impl MergeFile {
-    /// Reads the rules of such a file. A line that is none is an error, after the rules before it.
+    /// Reads the rules of such a file. An invalid line is an error, after the rules before it.
     pub fn read<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = Result<ReadRule, String>> + 'a {
         let words = self.words;
         let is_end =
@@ -227,7 +227,7 @@ impl MergeFile {
     }
 }
 
-/// What CVS ignores by itself, as rsync has it.
+/// The patterns that CVS ignores by default, from rsync.
 pub const CVS_PATTERNS: &str = "RCS SCCS CVS CVS.adm RCSLOG cvslog.* tags TAGS .make.state .nse_depinfo *~ #* .#* ,* _$* *$ \
     *.old *.bak *.BAK *.orig *.rej .del-* *.a *.olb *.o *.obj *.so *.exe *.Z *.elc *.ln core .svn/ .git/ .hg/ .bzr/";
 

@@ -1,8 +1,9 @@
-//! Keeps what is replaced or deleted under another name, as rsync's `--backup` does.
+//! Keeps replaced and deleted entries under another name, as rsync's `--backup` does.
 //!
-//! The entry gets its second name first, and loses the old one when the new entry takes it. So a reader always finds an
-//! entry under the old name. Where the file system has no hard links, the entry is renamed.
+//! The entry gets its second name first, and loses the old one when the new entry takes it, so a reader always finds
+//! one there. Where the file system has no hard links, the entry is renamed.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -10,59 +11,52 @@ use std::sync::Arc;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use crate::error::{Context, Result, StoreError, is_missing, refusal};
-use crate::limits::MAX_DEPTH;
-use crate::meta::{Kind, Metadata, Stat};
+use crate::error::{is_missing, refusal};
+use crate::meta::{Kind, Stat};
 use crate::name::{parse_haul_name, part_name, split};
 use crate::placed::Placed;
 
-use super::{LocalTree, TargetOptions, replace};
+use super::replace::replace;
 
-/// Where a tree keeps what is replaced.
 #[derive(Debug)]
 pub(crate) struct Backups {
     suffix: Vec<u8>,
-    /// A tree of its own, with the same paths. `None`: beside the entry.
-    elsewhere: Option<Box<LocalTree>>,
+    /// The tree of backups, with the same paths. `None`: they stand beside their entries.
+    elsewhere: Option<Box<dyn Elsewhere>>,
 }
 
-impl LocalTree {
-    /// From now on what is replaced or deleted stays: with this suffix, and beneath this directory, if it is not empty.
-    /// A relative directory begins at the target.
-    pub fn keep_backups(&self, suffix: &[u8], directory: &[u8], options: &TargetOptions) -> Result<()> {
-        let is_name = !suffix.contains(&b'/') && !suffix.contains(&0);
-        if !is_name || (suffix.is_empty() && directory.is_empty()) {
-            let why = refusal(io::ErrorKind::InvalidInput, "the suffix of --backup is no part of a name");
-            return Err(StoreError::new("use the suffix", suffix, why));
-        }
-        let elsewhere = match directory {
-            b"" => None,
-            _ => Some(Box::new(self.beside(directory, options).context("open the directory of backups", directory)?)),
-        };
-        let _ = self.settings.backups.set(Backups { suffix: suffix.to_vec(), elsewhere });
-        Ok(())
-    }
+/// A tree for backups alone.
+pub(super) trait Elsewhere: fmt::Debug + Send + Sync {
+    /// Runs `work` with the directory of this path and its name there. Missing directories above it are made with the modes of those
+    /// above `like`, which has the same path in the other tree.
+    fn within_parent_like(&self, path: &[u8], like: &OwnedFd, work: &mut Work<'_>) -> io::Result<bool>;
 
-    /// The directory of backups, where it is none of the tree's own.
-    pub fn backup_directory(&self) -> Option<BorrowedFd<'_>> {
-        self.settings.backups.get().and_then(|backups| backups.elsewhere.as_ref()?.root_directory())
-    }
+    fn root_directory(&self) -> Option<BorrowedFd<'_>>;
 }
+
+pub(super) type Work<'a> = dyn FnMut(&Arc<OwnedFd>, &[u8]) -> io::Result<bool> + 'a;
 
 impl Backups {
-    /// Whether backups stand beside what they are of.
+    pub(super) fn new(suffix: &[u8], elsewhere: Option<Box<dyn Elsewhere>>) -> Self {
+        Self { suffix: suffix.to_vec(), elsewhere }
+    }
+
+    /// The directory of backups, if it is outside the tree.
+    pub(super) fn directory(&self) -> Option<BorrowedFd<'_>> {
+        self.elsewhere.as_ref()?.root_directory()
+    }
+
     pub(crate) fn stand_beside(&self) -> bool {
         self.elsewhere.is_none()
     }
 
-    /// Whether an entry with this path could be a backup of another one beside it.
     pub(crate) fn may_be_backup(&self, path: &[u8]) -> bool {
         let name = split(path).1;
         self.stand_beside() && name.len() > self.suffix.len() && name.ends_with(&self.suffix)
     }
 
-    /// Gives the entry its second name. True: it has lost the first one. Directories have no backups, nor have our own
-    /// temporary files.
+    /// Gives the entry its second name; true if it has lost the first one. Directories and our own temporary files have
+    /// no backups.
     pub(crate) fn keep(&self, placed: &Placed, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<bool> {
         let name = split(path).1;
         if parse_haul_name(name).is_some() {
@@ -78,12 +72,11 @@ impl Backups {
             return entry.set_aside(dir, &self.free_of_ours(placed, dir, path)?);
         };
         let path = [path, &self.suffix].concat();
-        tree.make_parents_like(&path, dir)?;
-        tree.within_parent(&path, |to, name| entry.set_aside(to, name))
+        tree.within_parent_like(&path, dir, &mut |to, name| entry.set_aside(to, name))
     }
 
-    /// The name of the backup beside an entry. The source may have an entry with the name of a backup, too: what this job
-    /// has placed there stays, and the suffix comes once more behind it. rsync, which goes by name, comes to the same.
+    /// The name of the backup beside an entry. The source may also have that name: an entry placed by this job stays,
+    /// and the suffix is added once more. rsync, which goes by name, does the same.
     fn free_of_ours(&self, placed: &Placed, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<Vec<u8>> {
         let mut backup = path.to_vec();
         for _ in 0..MAX_SUFFIXES {
@@ -97,14 +90,14 @@ impl Backups {
         Err(refusal(io::ErrorKind::AlreadyExists, "entries of this copy have all names that its backup could get"))
     }
 
-    /// Keeps an entry that is about to be deleted: see [`Backups::keep`]. A backup of an earlier run that stands beside
-    /// its entry gets none of its own.
+    /// Keeps an entry that is about to be deleted: see [`Backups::keep`]. A backup of an earlier run beside its entry
+    /// gets no backup.
     pub(crate) fn keep_deleted(&self, placed: &Placed, dir: &Arc<OwnedFd>, path: &[u8]) -> io::Result<bool> {
         if self.may_be_backup(path) { Ok(false) } else { self.keep(placed, dir, path) }
     }
 }
 
-/// `f`, `f~`, `f~~` and so on may all come from the source; more than a few do not.
+/// `f`, `f~`, `f~~` may all come from the source, but not many more.
 const MAX_SUFFIXES: usize = 16;
 
 struct Entry<'a> {
@@ -125,7 +118,7 @@ impl Entry<'_> {
         }
         let link = |new: &[u8]| rustix::fs::linkat(self.dir, self.name, to, new, AtFlags::empty());
         let linked = match link(backup) {
-            // No file can have this name: so it is not the part of a file that has the name of the backup.
+            // No file can have this name, so it is not the part of a file with the backup's name.
             Err(Errno::EXIST) => replace(to, backup, &part_name(&[b"/", backup].concat()), link),
             linked => Ok(linked?),
         };
@@ -136,34 +129,8 @@ impl Entry<'_> {
                 "the directory of its backup is on another file system; --backup-dir takes one on the same",
             )),
             Err(error) if is_missing(&error) => Err(error),
-            // No hard links here, or no more of this file.
+            // The file system has no hard links, or no more of this file.
             Err(_) => Ok(rustix::fs::renameat(self.dir, self.name, to, backup).map(|()| true)?),
         }
-    }
-}
-
-impl LocalTree {
-    /// Makes the directories above a path. They get the modes of those above `dir`, the directory with the same path in
-    /// the other tree.
-    fn make_parents_like(&self, path: &[u8], dir: &OwnedFd) -> io::Result<()> {
-        // Mostly all of them are there.
-        if self.within_parent(path, |_, _| Ok(())).is_ok() {
-            return Ok(());
-        }
-        let ends: Vec<usize> =
-            path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).take(MAX_DEPTH).collect();
-        let mut made = Vec::new();
-        for (levels, end) in ends.iter().rev().enumerate() {
-            let above = [&b"."[..], &b"/..".repeat(levels)].concat();
-            made.push((*end, Stat::of_name(dir.as_fd(), &above)?.mode));
-        }
-        for (end, mode) in made.into_iter().rev() {
-            let parent = &path[..end];
-            if self.make_dir(parent).map_err(|error| error.source)? {
-                let meta = Metadata { mode: Some(mode), ..Metadata::default() };
-                self.set_metadata(parent, &meta).map_err(|error| error.source)?;
-            }
-        }
-        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! How a complete file takes its name.
+//! Gives a complete file its name.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use crate::meta::Stat;
 
-use super::{Settings, check_twin};
+use super::settings::{Settings, check_twin};
 
-/// Renames over a name in an open directory, unless another entry of this job stands there: then the file system takes both
-/// names for one. `is_final`: what is replaced may get a backup.
+/// Renames over a name in an open directory, unless another entry of this job stands there because the file system
+/// takes both names for one. `is_final`: a replaced entry may get a backup.
 pub(crate) fn take_name(
     settings: &Settings,
     from: (&Arc<OwnedFd>, &[u8]),
@@ -54,7 +54,7 @@ fn rename_noted(
         settings.keep_backup(&placed, parent, path)?;
     }
     rustix::fs::renameat(drafts, current_name, parent, name)?;
-    // Its inode is free now.
+    // The replaced inode is free now.
     if let Some(standing) = standing {
         placed.forget(&standing, path);
     }

@@ -12,10 +12,11 @@ use crate::meta::{self, Kind, Metadata, Stat};
 use crate::name::{check_new_path, part_name, split};
 use crate::special::Special;
 
-use super::{LocalTree, replace};
+use super::LocalTree;
+use super::replace::replace;
 
 impl LocalTree {
-    /// Which device, FIFO or socket stands at this path.
+    /// Tells which device, FIFO or socket stands at this path.
     pub fn special(&self, path: &[u8]) -> Result<Option<Special>> {
         let looked = self.place(path).and_then(|(dir, name)| Special::of_name(dir.as_fd(), name, false));
         looked.context("look at", path)
@@ -56,7 +57,7 @@ impl LocalTree {
         }
         self.settings.keep_backup(&self.settings.placed(), dir, path)?;
         replace(dir, name, &part_name(name), |temporary| special.make(dir, temporary))?;
-        // Its inode is free now.
+        // The replaced inode is free now.
         self.settings.placed().forget(&standing, path);
         Ok(true)
     }

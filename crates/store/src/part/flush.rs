@@ -1,4 +1,4 @@
-//! How a part comes to the medium: by itself, or with all of its file system.
+//! Flushes a part to the medium: by itself, or with its whole file system.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,26 +18,25 @@ impl Part {
     }
 
     /// Whether a flush of the whole file system may replace the flush of this part (see [`Part::has_shared_flush`]). A
-    /// file written in place needs its own, because there flushes have an order.
+    /// file written in place needs its own, because its flushes have an order.
     pub fn can_share_flush(&self) -> bool {
         let failed = self.flush_error.load(Ordering::Acquire) != 0;
         !self.file.inplace && !failed && file_system::flush_tells_errors()
     }
 
-    /// Whether a flush of its file system is known to be as good for each of its files as their own.
+    /// Whether a flush of the file system is known to be as good for each file as its own.
     pub fn has_shared_flush(&self) -> bool {
         file_system::flush_is_whole(self.file.fd.as_fd())
     }
 
-    /// Flushes all of its file system. Afterwards all that was written to this part, and to parts opened later
-    /// ([`Part::opened_number`]), is on the medium. An error does not name the file: then each part has to be flushed
-    /// by itself.
+    /// Flushes the whole file system. Afterwards all that was written to this part, and to parts opened later
+    /// ([`Part::opened_number`]), is on the medium. An error names no file: each part then has to be flushed by itself.
     pub fn flush_file_system(&self) -> io::Result<()> {
         file_system::flush(self.file.fd.as_fd())
     }
 
-    /// The number of this part in the order of opening. Data of a part was written after the parts with smaller numbers
-    /// were opened.
+    /// The number of this part in the order of opening. The data of a part was written after the parts with smaller
+    /// numbers were opened.
     pub fn opened_number(&self) -> u64 {
         self.number
     }
@@ -54,7 +53,7 @@ impl Part {
         })
     }
 
-    /// The last flush of content and metadata, if asked for, and the check for errors that the file system reports at a
+    /// The last flush of content and metadata, if asked for, and the check for errors that the file system reports at
     /// close.
     pub fn finish_flush(&self, flush: bool) -> Result<()> {
         if flush {
@@ -65,7 +64,7 @@ impl Part {
         self.check_close()
     }
 
-    /// Fails when the file system has kept an error of this file for the close.
+    /// Fails if the file system has kept an error of this file for the close.
     pub fn check_close(&self) -> Result<()> {
         // A file with lost data must not get its name, even if no flush was asked for.
         file::check_close(self.file.fd.as_fd()).context("close", &self.file.path)

@@ -1,4 +1,4 @@
-//! The journal of a part: which ranges are on the medium, so that another run can resume.
+//! The journal of a part: it lists the ranges on the medium, so that another run can resume.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -12,8 +12,7 @@ use crate::error::{Context, Result};
 use crate::journal_file::JournalFile;
 
 impl Part {
-    /// Begins a journal that holds only `header`, and makes it and the part findable after a crash. Fails when the part
-    /// was discarded meanwhile: the journal would belong to no part, or to another part.
+    /// See [`FileToWrite::journal_start`](crate::FileToWrite::journal_start). The journal of a discarded part would belong to no part, or to another part.
     pub fn journal_start(&self, header: &[u8]) -> Result<()> {
         self.start_journal(header).context("start the journal of", &self.file.path)
     }
@@ -23,10 +22,10 @@ impl Part {
         if *discarded {
             return Err(given_up());
         }
-        // `discard` may run from when the journal exists; it waits for the journal and removes it after the flush.
+        // `discard` may run once the journal exists; it waits for the journal and removes it after the flush.
         let mut discarded = Some(discarded);
         self.journal().begin(header, &mut || discarded = None)?;
-        // A directory that was made for parts has to be found again, too.
+        // A directory made for parts must be findable, too.
         match Arc::ptr_eq(&self.file.parent, &self.file.drafts) {
             true => Ok(()),
             false => file::flush_directory(self.file.parent.as_fd()),
@@ -44,7 +43,7 @@ impl Part {
     }
 
     pub(super) fn remove_journal(&self) -> io::Result<()> {
-        // Most parts never have one.
+        // Most parts never have a journal.
         self.journal.get().map_or(Ok(()), |journal| journal.remove())
     }
 

@@ -1,8 +1,8 @@
 //! A file being written.
 //!
 //! Make or resume a part under its temporary name -> lock it -> write ranges in any order -> record in the journal what
-//! has been flushed -> set metadata, flush, rename over the final name, remove the journal. A crash at any point leaves
-//! the final name as it was or complete, and a part that can be resumed.
+//! has been flushed -> set metadata, flush, rename over the final name, remove the journal. A crash leaves the final
+//! name as it was or complete, and a part that can be resumed.
 
 mod commit;
 mod flush;
@@ -28,45 +28,39 @@ use crate::name::{check_new_path, journal_name, part_name, split};
 use crate::own_file::{begin_journal, is_still_there, lock, open_journal, open_new, open_own, unlink_if_there};
 use crate::trial::{self, Trial};
 
-/// A file being written, locked against other processes. Shared by threads.
+/// A file being written, locked against other processes and shared by threads.
 #[derive(Debug)]
 pub struct Part {
     file: PartFile,
-    /// See [`Part::opened_number`].
     number: u64,
     settings: Arc<Settings>,
-    /// Made at its first use, or when an earlier run has left one.
+    /// Set at its first use, or when an earlier run left a journal.
     journal: OnceLock<JournalFile>,
-    /// The part was given up, so its temporary name may belong to another part by now. Locked while names change,
-    /// before `journal`.
+    /// Whether the part was given up, so that its temporary name may belong to another part by now. Locked while names
+    /// change, before `journal`.
     discarded: Mutex<bool>,
     /// The error number of the first failed flush. Afterwards the kernel may report success for lost data.
     flush_error: AtomicI32,
     /// Opened at first use; `None` where the file system has no direct I/O.
     direct: OnceLock<Option<DirectFile>>,
     allocated: Mutex<bool>,
-    /// Data that [`Part::data_bytes`] found last.
     known_data: Mutex<(u64, u64)>,
-    /// The size that our own writes gave it.
+    /// The size from our own writes.
     size: AtomicU64,
-    /// [`Part::extend`] has given it its full size.
+    /// Whether [`Part::extend`] has set the full size.
     extended: Mutex<bool>,
-    /// See [`Part::hole_bytes`].
     hole_bytes: OnceLock<usize>,
 }
 
-/// The open file of a part, and where it stands.
 #[derive(Debug)]
 struct PartFile {
     fd: OwnedFd,
-    /// Inode and mode when it was opened.
     opened: Stat,
     parent: Arc<OwnedFd>,
     /// The directory of the temporary name and of the journal: mostly the parent.
     drafts: Arc<OwnedFd>,
-    /// The name of its journal.
     journal_name: Vec<u8>,
-    /// For messages; its last component is the final name.
+    /// The path, for messages; its last component is the final name.
     path: Vec<u8>,
     /// The name of the open file: the temporary name, or the final name when written in place.
     current_name: Vec<u8>,
@@ -74,15 +68,17 @@ struct PartFile {
 }
 
 impl LocalTree {
-    /// An empty part for `path`, locked. A part left behind is emptied and used again, unless another process holds it.
+    /// Makes an empty part for `path`, locked. A part left behind is emptied and used again, unless another process
+    /// holds it.
     ///
-    /// In place means writing into the final file itself, whose content stays until it is overwritten. The journal of
-    /// an earlier run stays as well, and marks the file as unfinished until a new journal begins.
+    /// With `inplace` it is the final file itself, whose content stays until it is overwritten. The journal of an
+    /// earlier run stays as well, and marks the file as unfinished until a new journal begins.
     pub fn new_part(&self, path: &[u8], inplace: bool) -> Result<Part> {
         self.part_in(self.settings.drafts(inplace), path, inplace)
     }
 
-    /// An empty part beside `path`, wherever others stand: one that is looked for in this tree.
+    /// Makes an empty part beside `path`, even if other parts stand elsewhere, because this part is looked for in this
+    /// tree.
     pub fn new_part_beside(&self, path: &[u8]) -> Result<Part> {
         self.part_in(None, path, false)
     }
@@ -97,7 +93,7 @@ impl LocalTree {
                 let (parent, path) = (Arc::clone(dir), path.to_vec());
                 let file = PartFile { fd, opened, parent, drafts, journal_name, path, current_name, inplace };
                 if inplace {
-                    // A run that wrote beside the file may have left it.
+                    // A run that wrote beside the file may have left a part.
                     self.remove_left_part(dir, name);
                     self.settings.check_placed(dir, &file.opened, &file.path)?;
                     let name = file.journal_name.clone();
@@ -119,8 +115,7 @@ impl LocalTree {
         made.context("write", path)
     }
 
-    /// Marks a file as unfinished before it is opened to be written in place. With `flush` the mark is on the medium on
-    /// return. `header` makes the beginning of a journal from the device and inode of the existing file.
+    /// See [`TargetTree::mark_unfinished`](crate::TargetTree::mark_unfinished).
     pub fn mark_unfinished(
         &self,
         path: &[u8],
@@ -143,7 +138,7 @@ impl LocalTree {
         marked.context("mark as unfinished", path)
     }
 
-    /// The first bytes, at most so many, of our own journal beside a file that has no part.
+    /// See [`TargetTree::journal_of_file`](crate::TargetTree::journal_of_file).
     pub fn journal_beside(&self, path: &[u8], most_bytes: usize) -> Option<Vec<u8>> {
         let (dir, name) = self.place(path).ok()?;
         let (journal, _) = open_own(&dir, &journal_name(name), self.settings.user).ok()??;
@@ -156,8 +151,8 @@ impl LocalTree {
         Some(bytes)
     }
 
-    /// The part for `path` that another host of this end has made and locked, to write into it. Fails unless it has this inode, and
-    /// lies on the file system of the root.
+    /// Opens the part for `path` that another host of this end has made and locked, to write into it. Fails unless it
+    /// has this inode and lies on the root's file system.
     pub fn share_part(&self, path: &[u8], inode: u64) -> Result<Part> {
         let shared = check_new_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
@@ -177,8 +172,8 @@ impl LocalTree {
         shared.context("write", path)
     }
 
-    /// The part of an interrupted transfer and its journal; `None` unless both are there and are ours. Where parts stand in a
-    /// directory of their own, one beside the file is of a run without that directory.
+    /// Opens the part of an interrupted transfer and its journal; `None` unless both exist and are ours. Where parts
+    /// have their own directory, a part beside the file is from a run without it.
     pub fn resume_part(&self, path: &[u8], inplace: bool) -> Result<Option<(Part, Vec<u8>)>> {
         let drafts = self.settings.drafts(inplace);
         match self.resume_in(drafts, path, inplace)? {
@@ -237,7 +232,7 @@ impl Part {
         }
     }
 
-    /// Writes all of `data` at `offset`.
+    /// See [`FileToWrite::write_at`](crate::FileToWrite::write_at).
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         file::write_all_at(self.file.fd.as_fd(), data, offset).context("write", &self.file.path)?;
         self.reaches(offset + data.len() as u64);
@@ -248,13 +243,13 @@ impl Part {
         self.size.fetch_max(end, Ordering::Relaxed);
     }
 
-    /// Whether it is written past the page cache: the file system has direct I/O, and has accepted it so far.
+    /// Whether data is written past the page cache: the file system has direct I/O, and has accepted it so far.
     pub fn goes_past_cache(&self) -> bool {
         self.direct().is_some_and(|direct| !direct.is_refused())
     }
 
-    /// [`Part::write_at`] past the page cache, as far as the file system lets it: whole blocks of the disk, out of
-    /// memory that begins at a page.
+    /// [`Part::write_at`] past the page cache, as far as the file system permits: whole blocks of the disk, from memory
+    /// that begins at a page.
     pub fn write_past_cache(&self, data: &[u8], offset: u64) -> Result<()> {
         match self.direct() {
             Some(direct) if offset.is_multiple_of(direct.alignment_bytes() as u64) => {
@@ -271,7 +266,7 @@ impl Part {
         self.direct.get_or_init(open).as_ref()
     }
 
-    /// Opens the file once more for direct I/O, because the flag belongs to the open file. The name may lead to another
+    /// Opens the file again for direct I/O, because the flag belongs to the open file. The name may lead to another
     /// file by now, so the inode is compared.
     fn reopen_direct(&self, access: OFlags) -> Option<OwnedFd> {
         let flags = access | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -280,13 +275,12 @@ impl Part {
         Stat::of_fd(&direct).is_ok_and(|now| now.is_same_inode(&self.file.opened)).then_some(direct)
     }
 
-    /// Reads back what was written; fewer bytes mean the end of the file.
+    /// See [`FileToWrite::read_at`](crate::FileToWrite::read_at).
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         file::read_full_at(self.file.fd.as_fd(), buffer, offset).context("read back", &self.file.path)
     }
 
-    /// Makes a range read as zeros without allocating it. Beyond the end there is nothing to do: the file grows by a
-    /// hole.
+    /// See [`FileToWrite::punch`](crate::FileToWrite::punch).
     pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
         let punched = file::punch(self.file.fd.as_fd(), offset, len).and_then(|done| match done {
             true => Ok(()),
@@ -307,25 +301,24 @@ impl Part {
         Ok(())
     }
 
-    /// Cuts or extends (by a hole) the file.
+    /// Cuts the file, or extends it by a hole.
     pub fn set_size(&self, size: u64) -> Result<()> {
         file::set_size(self.file.fd.as_fd(), size).context("set the size of", &self.file.path)?;
         self.size.store(size, Ordering::Relaxed);
         Ok(())
     }
 
-    /// The size that it has.
+    /// See [`FileToWrite::size`](crate::FileToWrite::size).
     pub fn size(&self) -> Result<u64> {
         file::size(self.file.fd.as_fd()).context("look at", &self.file.path)
     }
 
-    /// The next range that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left. File
-    /// systems that cannot tell report everything as data.
+    /// See [`FileToWrite::next_data`](crate::FileToWrite::next_data). File systems that cannot tell report everything as data.
     pub fn next_data(&self, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
         file::next_data(self.file.fd.as_fd(), offset, end).context("look for holes in", &self.file.path)
     }
 
-    /// Bytes of data in a range, without holes.
+    /// See [`FileToWrite::data_bytes`](crate::FileToWrite::data_bytes).
     pub fn data_bytes(&self, offset: u64, end: u64) -> Result<u64> {
         // The last answer is kept: on tmpfs each look walks over all the data that follows.
         let mut known = self.known_data.lock().unwrap_or_else(PoisonError::into_inner);
@@ -344,13 +337,13 @@ impl Part {
         Ok(bytes)
     }
 
-    /// Has the kernel begin to read a range, without waiting.
+    /// See [`Draft::will_need`](crate::Draft::will_need).
     pub fn will_need(&self, offset: u64, len: u64) {
         file::will_need(self.file.fd.as_fd(), offset, len);
     }
 
-    /// Fails early with `ENOSPC` when the file system clearly has no room for `size` bytes of data in this file.
-    /// Nothing is allocated, so holes stay holes; pass the bytes that will really be stored.
+    /// Fails early with `ENOSPC` if the file system clearly lacks room for `size` bytes of data. Nothing is allocated,
+    /// so holes stay holes; pass the bytes that will really be stored.
     pub fn reserve(&self, size: u64) -> Result<()> {
         let Ok(space) = rustix::fs::fstatvfs(&self.file.fd) else { return Ok(()) };
         let allocated = Stat::of_fd(&self.file.fd).map_or(0, |stat| stat.blocks.saturating_mul(STAT_BLOCK_BYTES));
@@ -364,8 +357,7 @@ impl Part {
     }
 
     /// Gives the file its size and allocates room for it; only the first call acts. On ext4 a direct write that extends
-    /// the file or allocates blocks waits for all other writes. Where a file system cannot keep room free, only the
-    /// size is set.
+    /// the file or allocates blocks waits for all other writes. Where room cannot be allocated, only the size is set.
     pub fn allocate(&self, size: u64) -> Result<()> {
         let mut allocated = self.allocated.lock().unwrap_or_else(PoisonError::into_inner);
         if !*allocated {
@@ -378,7 +370,7 @@ impl Part {
         Ok(())
     }
 
-    /// Whether [`Part::allocate`] made room: then a hole is made only by [`Part::punch`].
+    /// Whether [`Part::allocate`] made room: then only [`Part::punch`] makes holes.
     pub fn is_allocated(&self) -> bool {
         *self.allocated.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -399,36 +391,35 @@ impl Part {
         Ok(())
     }
 
-    /// The least aligned range of zeros that can be a hole here: a block of the file system, and never more than 4 KiB.
-    /// Network file systems name far more as their block.
+    /// The smallest aligned range of zeros that can be a hole here: a block of the file system, at most 4 KiB. Network
+    /// file systems report far larger blocks.
     pub fn hole_bytes(&self) -> usize {
         let told = || rustix::fs::fstatvfs(&self.file.fd).map_or(MAX_HOLE_GRAIN_BYTES, |told| told.f_frsize);
         let grain = || told().clamp(MIN_HOLE_GRAIN_BYTES, MAX_HOLE_GRAIN_BYTES).next_power_of_two();
         *self.hole_bytes.get_or_init(|| usize::try_from(grain()).expect("4 KiB at most"))
     }
 
-    /// Which file system it is on, also after a restart; `None` where that cannot be told.
+    /// Identifies the file system, also after a restart; `None` if it has no number.
     pub fn file_system_id(&self) -> Option<u64> {
         rustix::fs::fstatvfs(&self.file.fd).ok().map(|told| told.f_fsid).filter(|id| *id != 0)
     }
 
-    /// Measures which way of writing is quicker in its directory.
+    /// Measures which way of writing is faster in its directory.
     pub fn try_routes(&self) -> Result<Trial> {
         trial::try_in(self.file.drafts.as_fd()).context("try ways to write beside", &self.file.path)
     }
 
-    /// Asks the kernel to begin writing a range to the medium. Only a hint; errors show at the flush.
+    /// See [`Draft::start_writeback`](crate::Draft::start_writeback).
     pub fn start_writeback(&self, offset: u64, len: u64) {
         file::start_writeback(self.file.fd.as_fd(), offset, len);
     }
 
-    /// Drops clean pages of a range from the cache, so that reading back comes from the medium.
+    /// See [`Draft::drop_cache`](crate::Draft::drop_cache).
     pub fn drop_cache(&self, offset: u64, len: u64) {
         file::drop_cache(self.file.fd.as_fd(), offset, len);
     }
 
-    /// Opens the content once more, to read back what the medium holds of it: past the page cache, where the file
-    /// system lets us.
+    /// Opens the content again, to read back what the medium holds: past the page cache where the file system permits.
     pub fn medium(&self) -> Result<Medium> {
         // Without a direct descriptor, the open one is read.
         let direct = self.reopen_direct(OFlags::RDONLY);
@@ -436,17 +427,16 @@ impl Part {
         plain.and_then(|plain| Medium::new(plain, direct)).context("read back", &self.file.path)
     }
 
-    /// Where it goes, for messages.
     pub(crate) fn path(&self) -> &[u8] {
         &self.file.path
     }
 
-    /// Device and inode, which the journal remembers.
+    /// See [`FileToWrite::id`](crate::FileToWrite::id).
     pub fn id(&self) -> (u64, u64) {
         (self.file.opened.id.dev, self.file.opened.id.ino)
     }
 
-    /// The metadata of the file when it was opened.
+    /// The metadata when the file was opened.
     pub fn opened_stat(&self) -> &Stat {
         &self.file.opened
     }
@@ -461,14 +451,13 @@ impl Part {
     }
 }
 
-/// Parts of this process so far.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
 fn given_up() -> io::Error {
     refusal(io::ErrorKind::NotFound, "it was given up meanwhile")
 }
 
-/// The usual block.
+/// The usual block size.
 const MAX_HOLE_GRAIN_BYTES: u64 = 4096;
 
 /// The smallest block that Linux file systems have.

@@ -9,7 +9,8 @@ use rustix::fs::{AtFlags, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::operand::DIRECTORY_MODE;
-use super::{Line, Operand, Site, Tell};
+use super::operand::Operand;
+use super::site::{Line, Site, Tell};
 use crate::error::{Context, Result, StoreError, is_missing, refusal};
 use crate::listing::are_listed;
 use crate::local_tree::{LocalTree, TargetOptions};
@@ -18,28 +19,29 @@ use crate::name::{check_new_path, name_hash};
 use crate::spelling::folded;
 use crate::typed::{means_contents, parent_and_name};
 
-/// What became of an entry that was to get another name.
+/// The result of a rename.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Moved {
-    /// It has this name now.
+    /// The entry has this name now.
     To(Vec<u8>),
-    /// It stays, because this name is taken.
+    /// The entry stays, because this name is taken.
     Stays(Vec<u8>),
 }
 
 /// How to remove.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Removal {
-    /// Directories too, with all beneath them.
+    /// Whether directories are removed too, with all beneath them.
     pub trees: bool,
-    /// One that does not exist is fine.
+    /// Whether a missing entry is fine.
     pub force: bool,
-    /// Only tell.
+    /// Whether entries are only reported.
     pub dry_run: bool,
 }
 
 impl Site {
-    /// Makes a directory; with `parents` also those above it, and one that exists is fine. Returns the paths of those that were made.
+    /// Makes a directory; with `parents` also those above it, and an existing one is fine. Returns the paths that were
+    /// made.
     pub fn make_directory(&self, operand: &Operand, parents: bool) -> Result<Vec<Vec<u8>>> {
         if !parents {
             let (parent, name) = self.parent(operand)?;
@@ -47,7 +49,7 @@ impl Site {
             rustix::fs::mkdirat(&parent, &name, DIRECTORY_MODE).context("make directory", &operand.shown)?;
             return Ok(vec![operand.shown.clone()]);
         }
-        // What exists at the beginning of the path, then one name after the other.
+        // First the existing beginning of the path, then one name after the other.
         let (mut missing, mut path) = (Vec::new(), trimmed(&operand.path));
         while !path.is_empty() && path != b"/" {
             match self.changed.open(path, OFlags::PATH | OFlags::DIRECTORY) {
@@ -64,7 +66,7 @@ impl Site {
         }
         let mut made = Vec::new();
         for path in missing.into_iter().rev() {
-            // `a/./b` and `a/..` are names of what is there by now.
+            // `a/./b` and `a/..` name what exists by now.
             if means_contents(path) {
                 continue;
             }
@@ -73,7 +75,7 @@ impl Site {
             let make = || {
                 let parent = self.changed.open(parent, OFlags::PATH | OFlags::DIRECTORY)?;
                 match rustix::fs::mkdirat(&self.kernel_files.checked(parent)?, name, DIRECTORY_MODE) {
-                    // Somebody else made it meanwhile.
+                    // Somebody else made the directory meanwhile.
                     Err(Errno::EXIST) => Ok(false),
                     made => Ok::<bool, io::Error>(made.map(|()| true)?),
                 }
@@ -86,7 +88,7 @@ impl Site {
         Ok(made)
     }
 
-    /// Gives an entry another name. A directory at that name takes it in, a file there is replaced, unless `keep`.
+    /// Renames an entry. A directory at the new name takes it in; a file there is replaced, unless `keep`.
     pub fn rename(&self, operand: &Operand, to: &[u8], keep: bool) -> Result<Moved> {
         let (from, name) = self.parent(operand)?;
         let mut target = self.operand(to);
@@ -101,7 +103,7 @@ impl Site {
         }
         check_new_path(&new_name).context("make", &target.shown)?;
         let old = Stat::of_name(from.as_fd(), &name).context("access", &operand.shown)?;
-        // As rename(2) does: a slash at the end of a link means what the link points at, which is not moved.
+        // Like rename(2): a slash behind a link means its target, which is not moved.
         if operand.path.ends_with(b"/") && old.kind != Kind::Directory {
             return Err(StoreError::new("move", &operand.shown, Errno::NOTDIR));
         }
@@ -138,8 +140,8 @@ impl Site {
         }
     }
 
-    /// Whether the new name is another spelling of the old one, which the file system takes for the same (upper and lower
-    /// case, accents). Two names that the directory lists are two.
+    /// Whether the new name is another spelling of the old one, which the file system takes for the same (case,
+    /// accents). Two names that the directory lists are two.
     fn is_respelt(&self, from: &OwnedFd, name: &[u8], target: &Operand) -> bool {
         let Ok((parent, new_name)) = self.parent(target) else { return false };
         let is_one = |one: io::Result<Stat>, other: io::Result<Stat>| {
@@ -159,7 +161,8 @@ impl Site {
         self.is_directory(&self.operand(to))
     }
 
-    /// Removes an entry; of a tree the content first. A link is removed, not what it points at. It stops soon when no more is wanted.
+    /// Removes an entry, and of a tree the content first. A link itself is removed, not its target. Stops soon after
+    /// `tell` answers `Break`.
     pub fn remove(&self, operand: &Operand, removal: Removal, tell: Tell<'_>) -> Result<ControlFlow<()>> {
         let (parent, name) = match self.parent(operand) {
             Err(error) if removal.force && is_missing(&error.source) => return Ok(ControlFlow::Continue(())),
@@ -195,7 +198,7 @@ impl Site {
     ) -> Result<ControlFlow<()>> {
         let options = TargetOptions { confine: self.options.confine.clone(), ..TargetOptions::default() };
         let tree = LocalTree::of_root(parent, &options);
-        // A closure that spares all that is left ends it.
+        // After that the closure spares all that is left.
         let is_over = Cell::new(false);
         let told = RefCell::new(tell);
         let errors = tree.delete_entry(name, &|_, _| is_over.get(), removal.dry_run, &mut |path, _| {
@@ -216,7 +219,7 @@ impl Site {
     }
 }
 
-/// The kernel renames nothing where both names lead to one inode. Then the entry gets a name in between, which no sweep
+/// The kernel does not rename if both names lead to one inode. So the entry gets a name in between, which no sweep
 /// takes for a draft.
 fn respell(dir: &OwnedFd, name: &[u8], new_name: &[u8]) -> io::Result<()> {
     if are_listed(dir.as_fd(), &[name_hash(new_name)])? {
@@ -230,7 +233,6 @@ fn respell(dir: &OwnedFd, name: &[u8], new_name: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Without slashes at its end; `/` stays.
 fn trimmed(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len().min(1), |last| last + 1);
     &path[..end]

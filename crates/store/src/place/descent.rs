@@ -1,5 +1,5 @@
-//! Goes through a tree, one directory after the other, and holds no more than the names of those that it still has to enter, and of files
-//! that wait for their turn.
+//! Walks a tree directory by directory. It holds only the names of directories still to be entered, and of files that
+//! wait for their turn.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -14,27 +14,33 @@ use crate::limits::MAX_DEPTH;
 use crate::listing::{Flow, Hint, Names};
 use crate::name::join;
 
-/// What happens on the way.
 pub(super) enum Step<'a> {
-    /// This directory is open. The directories in it that are to be entered are noted in `enter`. Other names that are noted there come
-    /// as [`Step::At`] in their turn. There is room for so many bytes of names.
-    Into { dir: BorrowedFd<'a>, path: &'a [u8], enter: &'a mut Names, room: usize },
-    /// The turn of a name that is no directory. The paths lie beneath this root.
-    At { root: BorrowedFd<'a>, path: &'a [u8] },
-    /// All beneath it was seen.
-    OutOf { path: &'a [u8] },
-    /// It could not be read.
+    /// This directory is open. The callee notes in `enter` the directories to be entered; other names noted there come
+    /// as [`Step::At`] in their turn. `room`: the bytes of names that still fit.
+    Into {
+        dir: BorrowedFd<'a>,
+        path: &'a [u8],
+        enter: &'a mut Names,
+        room: usize,
+    },
+    /// The turn of a name that is no directory. The path lies beneath `root`.
+    At {
+        root: BorrowedFd<'a>,
+        path: &'a [u8],
+    },
+    OutOf {
+        path: &'a [u8],
+    },
     Failed(StoreError),
 }
 
-/// A directory that was read.
 struct Frame {
     path: Vec<u8>,
     enter: Names,
     next: usize,
 }
 
-/// Enters `root`, and each directory that `step` wants entered. Links are not followed. Paths of errors begin with `shown`.
+/// Enters `root`, and each directory that `step` notes. Links are not followed. Paths of errors begin with `shown`.
 pub(super) fn descend(
     root: OwnedFd,
     shown: &[u8],
@@ -57,7 +63,7 @@ pub(super) fn descend(
                 step(Step::Into { dir, path: &path, enter: &mut enter, room: held_bytes.saturating_sub(held) })
             });
             let read = match read {
-                // It was there when its directory was read.
+                // The directory was removed after its parent was read.
                 Err(error) if is_missing(&error) && !path.is_empty() => Ok(ControlFlow::Continue(())),
                 read => read,
             };
@@ -91,7 +97,7 @@ pub(super) fn descend(
     }
 }
 
-/// Only directories are read, so nothing else fails.
+/// Takes the answer of a step. Errors come only from reading directories, so `step` itself has none.
 fn go_on(step: Flow) -> ControlFlow<()> {
     step.unwrap_or(ControlFlow::Continue(()))
 }

@@ -1,4 +1,4 @@
-//! What the file system knows of an entry: statx(2).
+//! The facts that the file system has of an entry: statx(2).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,16 +21,16 @@ pub enum NodeKind {
     Unknown,
 }
 
-/// What the file system knows of an entry. Links are not followed.
+/// The facts that the file system has of an entry. Links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryFacts {
-    /// What it is.
+    /// The kind of the entry.
     pub kind: NodeKind,
-    /// Where a link points.
+    /// The target of a link.
     pub target: Vec<u8>,
     /// Permission bits, at most 0o7777.
     pub mode: u16,
-    /// Names of this inode.
+    /// The number of names of this inode.
     pub links: u64,
     /// Owner.
     pub uid: u32,
@@ -40,26 +40,26 @@ pub struct EntryFacts {
     pub size: u64,
     /// Blocks of 512 bytes.
     pub blocks: u64,
-    /// The size of reads and writes that suits its file system.
+    /// The block size for reads and writes that suits the file system.
     pub io_block: u32,
-    /// Device of its file system.
+    /// The device of its file system.
     pub device: (u32, u32),
-    /// What a device file stands for.
+    /// The device that a device file means.
     pub special: (u32, u32),
     /// Inode.
     pub inode: u64,
-    /// Last read.
+    /// Time of the last read.
     pub accessed: Time,
-    /// Content last changed.
+    /// Time of the last change of content.
     pub modified: Time,
-    /// Last change of any kind.
+    /// Time of the last change of any kind.
     pub changed: Time,
-    /// When it was made, if the file system keeps it.
+    /// Time when it was made, if the file system keeps it.
     pub born: Option<Time>,
 }
 
 impl EntryFacts {
-    /// Of a name in an open directory. With [`AtFlags::EMPTY_PATH`] and no name, of the open entry.
+    /// Looks at a name in an open directory. With [`AtFlags::EMPTY_PATH`] and no name, at the open entry.
     pub(super) fn look(at: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<EntryFacts> {
         let flags = flags | AtFlags::SYMLINK_NOFOLLOW;
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;

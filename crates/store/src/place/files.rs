@@ -9,7 +9,8 @@ use rustix::fs::{AtFlags, Mode};
 use super::descent::{Step, descend};
 use super::facts::{EntryFacts, NodeKind};
 use super::listing::for_each_name;
-use super::{Line, Operand, Site, Tell};
+use super::operand::Operand;
+use super::site::{Line, Site, Tell};
 use crate::ends::reading::SourceFile;
 use crate::error::{Result, StoreError, is_missing};
 use crate::listing::{Flow, Hint, Names};
@@ -18,9 +19,9 @@ use crate::name::join;
 use crate::regular_file::READ_FLAGS;
 
 impl Site {
-    /// Tells an operand that is a file, or each regular file beneath one that is a directory, in the order of a copy: the names of each
-    /// directory sorted, and all that is beneath a directory in its place. Links beneath it are not followed, and neither they nor
-    /// devices are told. Of a directory with too many names that is told, and its files come before those of its directories.
+    /// Tells an operand that is a file, or each regular file beneath a directory, in the order of a copy: the names of
+    /// each directory sorted, and all beneath a directory in its place. Links and devices are not told. A directory
+    /// with too many names comes as [`Line::Unsorted`], and its files before those of its directories.
     pub fn files(&self, operand: &Operand, tell: Tell<'_>) -> Result<ControlFlow<()>> {
         if !self.is_directory(operand) {
             return Ok(tell(Line::File(Vec::new(), self.read(operand)?)));
@@ -36,7 +37,7 @@ impl Site {
         Ok(descend(root, &operand.shown, bounds, &mut step))
     }
 
-    /// Notes the files and directories of one directory. Where they do not fit, tells the files at once.
+    /// Notes the files and directories of one directory. If they do not fit, tells the files at once.
     fn names_of(
         &self,
         operand: &Operand,
@@ -80,12 +81,12 @@ impl Site {
     ) -> ControlFlow<()> {
         match file {
             Ok(file) => tell(Line::File(path.to_vec(), file)),
-            // It was there when its directory was read.
+            // The file was removed after its directory was read.
             Err(error) if is_missing(&error) => ControlFlow::Continue(()),
             Err(error) => tell(Line::Failed(StoreError::new("open", &join(&operand.shown, path), error))),
         }
     }
 }
 
-/// A quarter of the room for names is never filled with names of files.
+/// A quarter of the room for names is kept from names of files.
 const ROOM_LEFT: usize = 4;

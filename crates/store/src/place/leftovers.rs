@@ -1,4 +1,4 @@
-//! Finds what copies that died have left: drafts and their journals. What a living copy writes is locked, and is left alone.
+//! Finds the drafts and journals that dead copies left. The files of a living copy are locked, and left alone.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -10,7 +10,8 @@ use rustix::io::Errno;
 
 use super::descent::{Step, descend};
 use super::listing::for_each_name;
-use super::{Line, Operand, Site, Tell};
+use super::operand::Operand;
+use super::site::{Line, Site, Tell};
 use crate::error::{Result, StoreError};
 use crate::listing::{Flow, Hint, Names};
 use crate::meta::Stat;
@@ -19,20 +20,19 @@ use crate::own_file::is_own;
 use crate::regular_file::READ_FLAGS;
 use crate::sweep::lock_unused;
 
-/// What one directory has of haul's own.
 #[derive(Default)]
 struct Ours {
     parts: Vec<Vec<u8>>,
-    /// Without a part beside it: of a copy that wrote in place.
+    /// Journals without a part: of copies that wrote in place.
     journals: Vec<Vec<u8>>,
 }
 
-/// Drafts of one directory that are looked at: a copy has as many as lanes and threads, and dies rarely.
+/// Drafts of one directory that are looked at: a copy has as many as lanes and threads, and rarely dies.
 const MAX_OURS: usize = 64 << 10;
 
 impl Site {
-    /// Tells each draft and each journal beneath a directory that no living copy holds, and removes it if `remove`. Only those of this
-    /// user are found.
+    /// Tells each draft and journal of this user beneath a directory that no living copy holds, and removes it if
+    /// `remove`.
     pub fn leftovers(&self, operand: &Operand, remove: bool, tell: Tell<'_>) -> Result<ControlFlow<()>> {
         let root = self.directory(operand)?;
         let bounds = (self.kernel_files, self.options.bounds.held_bytes);
@@ -90,7 +90,7 @@ impl Site {
             }
         };
         for part in &ours.parts {
-            // A journal is begun under the lock of its part, and goes first: without its part it would be of no use.
+            // A journal is begun under the lock of its part. It is removed first: without its part it is useless.
             let Some(_lock) = lock_unused(dir, part, user) else { continue };
             if let Some(journal) = journal_of_part(part).filter(|journal| is_ours(dir, journal, user)) {
                 left(&journal)?;
@@ -104,7 +104,7 @@ impl Site {
         journals.iter().filter(|journal| is_ours(dir, journal, user)).try_for_each(|journal| left(journal))
     }
 
-    /// Journals of files that nobody writes in place.
+    /// Keeps the journals of files that nobody writes in place.
     fn without_writer(&self, dir: BorrowedFd<'_>, mut journals: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         let Ok(again) = reopened(dir) else { return Vec::new() };
         let read = for_each_name(again.as_fd(), self.options.bounds.sorted_bytes, |_| true, &mut |name, _, _| {
@@ -115,7 +115,7 @@ impl Site {
             }
             ControlFlow::Continue(())
         });
-        // Without the whole directory nobody knows whose they are.
+        // Without the whole directory their files are unknown.
         if read.is_ok() { journals } else { Vec::new() }
     }
 }
@@ -124,7 +124,7 @@ fn is_ours(dir: BorrowedFd<'_>, name: &[u8], user: u32) -> bool {
     Stat::of_name(dir, name).is_ok_and(|stat| is_own(&stat, user))
 }
 
-/// Whether a copy holds this file, or nobody can tell.
+/// Whether a copy holds this file; true also if this cannot be told.
 fn is_written(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
     match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, READ_FLAGS, Mode::empty())) {
         Ok(opened) => !file::try_lock_surely(opened.as_fd()),
@@ -133,7 +133,6 @@ fn is_written(dir: BorrowedFd<'_>, name: &[u8]) -> bool {
     }
 }
 
-/// The same directory, from its start.
 fn reopened(dir: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
     Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(dir, ".", flags, Mode::empty()))?)

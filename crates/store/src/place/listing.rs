@@ -1,4 +1,4 @@
-//! Tells the entries of directories.
+//! Lists the entries of directories.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -8,7 +8,8 @@ use rustix::fs::AtFlags;
 
 use super::descent::{Step, descend};
 use super::facts::{EntryFacts, NodeKind};
-use super::{Line, Operand, Site, Tell};
+use super::operand::Operand;
+use super::site::{Line, Site, Tell};
 use crate::error::{Result, StoreError, is_missing};
 use crate::listing::{Flow, Hint, Names};
 use crate::name::join;
@@ -16,19 +17,19 @@ use crate::name::join;
 /// How to list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ListOptions {
-    /// All beneath it.
+    /// Whether to list all beneath the directory.
     pub recursive: bool,
-    /// Names that begin with a dot, too.
+    /// Whether to list names that begin with a dot, too.
     pub hidden: bool,
-    /// A directory itself, not its entries.
+    /// Whether to list a directory itself, not its entries.
     pub itself: bool,
-    /// With the facts of each entry, not only its name.
+    /// Whether to list the facts of each entry, too.
     pub facts: bool,
 }
 
 impl Site {
-    /// Whether the entries of an operand are listed, not the operand itself. As with ls, a link to a directory counts as one, unless the
-    /// facts are asked for.
+    /// Whether the entries of an operand are listed, not the operand itself. As in ls, a link to a directory counts as
+    /// one, unless the facts are asked for.
     pub fn lists_entries(&self, operand: &Operand, options: ListOptions) -> Result<bool> {
         let facts = self.facts(operand, false)?;
         Ok(match facts.kind {
@@ -95,10 +96,11 @@ impl Site {
     }
 }
 
-/// Takes a name, and whether names come sorted.
+/// Gets a name, and whether names come sorted.
 type EachName<'a> = &'a mut dyn FnMut(&[u8], Hint, bool) -> ControlFlow<()>;
 
-/// Each wanted name of a directory: sorted if they take at most `sorted_bytes`, else in the order of the directory.
+/// Passes each wanted name of a directory: sorted if they take at most `sorted_bytes`, else in the order of the
+/// directory.
 pub(super) fn for_each_name(
     dir: BorrowedFd<'_>,
     sorted_bytes: usize,

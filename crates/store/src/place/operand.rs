@@ -1,12 +1,13 @@
-//! What a typed path means: one entry, or those that its wildcards match.
+//! The meaning of a typed path: one entry, or the matches of its wildcards.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
+use haul_sys::file_system::Space;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::Site;
 use super::facts::{EntryFacts, NodeKind};
+use super::site::Site;
 use crate::ends::reading::SourceFile;
 use crate::error::{Context, Result, StoreError, is_missing, refusal};
 use crate::glob::{self, NamePattern};
@@ -20,13 +21,12 @@ use crate::typed::{means_contents, parent_and_name};
 pub struct Operand {
     /// As typed, or as a wildcard matched it.
     pub shown: Vec<u8>,
-    /// The path to open.
     pub(super) path: Vec<u8>,
 }
 
 impl Site {
-    /// What a typed path means. A name that exists is taken literally, and the matches of its wildcards are taken, too. Without any
-    /// of them the path stands for itself, and fails when it is used; so does a wildcard that matches nothing.
+    /// The entries that a typed path means. An existing name is taken literally, and so are the matches of its
+    /// wildcards. Without any of them the path stands for itself.
     pub fn operands(&mut self, typed: &[u8]) -> Result<Vec<Operand>> {
         let path = self.typed.expand(typed);
         let literal = Operand { shown: typed.to_vec(), path };
@@ -55,13 +55,19 @@ impl Site {
         Ok(operands)
     }
 
-    /// What the file system knows of an entry, or of what it points at.
+    /// The facts of an entry, or of the target of a link.
     pub fn facts(&self, operand: &Operand, follow: bool) -> Result<EntryFacts> {
         let look = || {
             let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
             let entry = self.typed.open(&operand.path, OFlags::PATH | flags)?;
             EntryFacts::look(&entry, b"", AtFlags::EMPTY_PATH)
         };
+        look().context("access", &operand.shown)
+    }
+
+    /// The space of the file system on which an entry lies, or the target of a link.
+    pub fn space(&self, operand: &Operand) -> Result<Space> {
+        let look = || Space::of(self.typed.open(&operand.path, OFlags::PATH)?);
         look().context("access", &operand.shown)
     }
 
@@ -74,14 +80,13 @@ impl Site {
         open().context("open", &operand.shown)
     }
 
-    /// Opens a directory to list, also through a link.
     pub(super) fn directory(&self, operand: &Operand) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         self.typed.open(&operand.path, flags).context("open directory", &operand.shown)
     }
 
-    /// The open directory that an entry stands in, and its name there. A path that ends in `/` means the same entry; one that ends in `.`
-    /// or `..` has no name.
+    /// The open directory of an entry, and its name there. A path that ends in `/` means the same entry; one that ends
+    /// in `.` or `..` has no name.
     pub(super) fn parent(&self, operand: &Operand) -> Result<(OwnedFd, Vec<u8>)> {
         let end = operand.path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
         let path = &operand.path[..end];
@@ -99,19 +104,18 @@ impl Site {
         Operand { shown: typed.to_vec(), path: self.typed.expand(typed) }
     }
 
-    /// Whether it is a directory, also through a link.
     pub(super) fn is_directory(&self, operand: &Operand) -> bool {
         self.facts(operand, true).is_ok_and(|facts| facts.kind == NodeKind::Directory)
     }
 }
 
-/// How a path begins as it was typed, and as it is opened, where the rest is the same.
+/// The beginnings in which a path as typed and as opened differ; the rest is the same.
 fn beginning<'a>(typed: &'a [u8], path: &'a [u8]) -> (&'a [u8], &'a [u8]) {
     let same = typed.iter().rev().zip(path.iter().rev()).take_while(|(one, other)| one == other).count();
     (&typed[..typed.len() - same], &path[..path.len() - same])
 }
 
-/// Whether a peer may name this path for one that was typed: it is the same, but for what stands for wildcards.
+/// Whether a peer may answer with this path for a typed one: they are equal, except where wildcards stand.
 pub fn is_answer_to(typed: &[u8], told: &[u8]) -> bool {
     if typed == told {
         return true;
@@ -130,7 +134,7 @@ pub fn is_answer_to(typed: &[u8], told: &[u8]) -> bool {
         })
 }
 
-/// Makes a directory that all may enter as far as the umask lets them.
+/// The umask limits these rights.
 pub(super) const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 
 #[cfg(test)]

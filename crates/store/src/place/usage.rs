@@ -1,4 +1,4 @@
-//! What a tree takes on its disk, as du(1) counts it.
+//! The disk usage of a tree, as du(1) counts it.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -9,16 +9,16 @@ use rustix::fs::AtFlags;
 use super::descent::{Step, descend};
 use super::facts::{EntryFacts, NodeKind};
 use super::listing::for_each_name;
-use super::{Line, Operand, Site, Tell};
+use super::operand::Operand;
+use super::site::{Line, Site, Tell};
 use crate::error::{Result, StoreError, is_missing};
 use crate::listing::{Flow, Hint, Names};
 use crate::name::join;
 
-/// Inodes with several names that were counted: device and number.
+/// Counted inodes with several names: device and number.
 #[derive(Debug, Default)]
 pub struct Counted(HashSet<((u32, u32), u64)>);
 
-/// What was counted in a directory so far.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     blocks: u64,
@@ -33,8 +33,8 @@ impl Sum {
 }
 
 impl Site {
-    /// Tells what an operand takes with all beneath it, and with `each` also what each directory beneath it takes, before those above it.
-    /// What `counted` holds counts no more.
+    /// Tells the usage of an operand with all beneath it, and with `each` also of each directory beneath, before those
+    /// above. Inodes in `counted` are not counted again.
     pub fn usage(
         &self,
         operand: &Operand,
@@ -105,7 +105,7 @@ impl Site {
         })
     }
 
-    /// An inode with several names counts once, as long as they can be remembered.
+    /// Whether to count an inode: one with several names counts once, as long as they can be remembered.
     fn counts(&self, facts: &EntryFacts, counted: &mut Counted) -> bool {
         if facts.links < 2 || counted.0.len() >= self.options.bounds.inodes {
             return true;

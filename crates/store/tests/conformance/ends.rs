@@ -1,4 +1,4 @@
-//! The ends that stand in this crate: each passes the scenarios.
+//! The ends of this crate: each passes the scenarios.
 
 use std::sync::Arc;
 

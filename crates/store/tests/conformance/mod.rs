@@ -1,10 +1,10 @@
-//! What every end must do. A new end is done when it passes.
+//! The scenarios that every end must pass.
 //!
 //! ```text
 //!   source_conforms! { || tree }     a tree to read
 //!   target_conforms! { || bench }    a tree to write, which is also read back
 //! ```
-//! Each macro makes one test of each scenario. What an end cannot do, it says in its abilities; then the scenario asks for the
+//! Each macro makes one test of each scenario. If the abilities of an end lack something, the scenario asks for the
 //! refusal instead.
 
 mod ends;
@@ -17,19 +17,17 @@ use std::sync::Arc;
 
 use crate::{Draft, Found, FoundEntry, Metadata, SourceTree, TargetTree, WalkOptions};
 
-/// An empty tree to write.
 pub(crate) struct Bench {
     pub target: Arc<dyn TargetTree>,
-    /// What stands there now, as a source.
+    /// The current tree, as a source.
     pub source: Box<dyn Fn() -> Arc<dyn SourceTree>>,
-    /// Goes with the bench: a temporary directory, for example.
+    /// A value that lives as long as the bench, such as a temporary directory.
     pub _held: Box<dyn Any>,
 }
 
-/// A tree to read.
 pub(crate) struct Reading {
     pub tree: Arc<dyn SourceTree>,
-    /// As in [`Bench`].
+    /// See [`Bench`].
     pub _held: Box<dyn Any>,
 }
 
@@ -38,14 +36,12 @@ impl Bench {
         self.target.new_draft(path.as_bytes(), false).unwrap()
     }
 
-    /// A draft with this content.
     fn written(&self, path: &str, data: &[u8]) -> Draft {
         let draft = self.draft(path);
         draft.write_at(data, 0).unwrap();
         draft
     }
 
-    /// A complete file.
     fn file(&self, path: &str, data: &[u8]) {
         self.written(path, data).commit(&Metadata::default(), true).unwrap();
     }
@@ -62,7 +58,7 @@ impl Bench {
         self.target.stat(path.as_bytes()).unwrap().is_some()
     }
 
-    /// What a copy of the whole tree would find, without its root.
+    /// The paths that a copy of the whole tree would find, without its root.
     fn paths(&self) -> Vec<String> {
         let entries = entries(&(self.source)(), WalkOptions::default());
         let paths = entries.iter().map(|entry| String::from_utf8(entry.path.clone()).unwrap());
@@ -79,7 +75,6 @@ fn entries(tree: &Arc<dyn SourceTree>, options: WalkOptions) -> Vec<FoundEntry> 
     Arc::clone(tree).items(options).filter_map(entry).collect()
 }
 
-/// One test of each scenario.
 macro_rules! conforms {
     ($room:ident, $bench:expr; $($scenario:ident)*) => {
         $(#[test]
@@ -89,7 +84,7 @@ macro_rules! conforms {
     };
 }
 
-/// The tests of a tree to read, which must hold a file with content at least.
+/// The tests of a tree to read, which must hold at least one file with content.
 macro_rules! source_conforms {
     ($tree:expr) => {
         $crate::conformance::conforms! { reading, $tree;
@@ -103,7 +98,6 @@ macro_rules! source_conforms {
     };
 }
 
-/// The tests of a tree to write.
 macro_rules! target_conforms {
     ($bench:expr) => {
         $crate::conformance::conforms! { writing, $bench;

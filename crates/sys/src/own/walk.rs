@@ -1,4 +1,5 @@
-//! Goes from directory to directory, and judges each of them, each link and the end through the descriptor that it holds.
+//! Walks from directory to directory, and judges each of them, each link and the end through the descriptor that it
+//! holds.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -10,19 +11,20 @@ use std::path::{self, Component, Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::{Fault, NotOurs, OTHERS_WRITE, Weight};
+use super::not_ours::{Fault, NotOurs, OTHERS_WRITE, Weight};
 use crate::{process, rights};
 
-/// On the way from directory to directory.
 pub(super) struct Walk {
     pub(super) here: OwnedFd,
     /// The path of `here`, which goes through no link.
     shown: PathBuf,
     links: usize,
     pub(super) judges_directories: bool,
+    /// A file that is missing at the end is made, for us alone.
+    pub(super) makes_file: bool,
     /// Others may make names in `here`.
     is_shared: bool,
-    /// What the end has to answer for. A file that is missing answers for nothing.
+    /// The faults of the way, for which the end has to answer. A missing file answers for nothing.
     faults: Vec<NotOurs>,
 }
 
@@ -34,10 +36,18 @@ pub(super) enum Step {
 
 impl Walk {
     pub(super) fn new(here: OwnedFd, shown: PathBuf) -> Self {
-        Self { here, shown, links: 0, judges_directories: true, is_shared: false, faults: Vec::new() }
+        Self {
+            here,
+            shown,
+            links: 0,
+            judges_directories: true,
+            makes_file: false,
+            is_shared: false,
+            faults: Vec::new(),
+        }
     }
 
-    /// The steps stand in reverse order.
+    /// Begins at the root. The steps stand in reverse order.
     pub(super) fn from_root(path: &Path) -> io::Result<(Self, Vec<Step>)> {
         let steps = steps(&path::absolute(path)?);
         let mut walk = Self::new(open_root()?, PathBuf::from("/"));
@@ -46,13 +56,13 @@ impl Walk {
         Ok((walk, steps))
     }
 
-    /// Goes to the directory at the end. `made`: with this mode it is made where it is missing.
+    /// Goes to the directory at the end. `made`: missing directories are made with this mode.
     pub(super) fn directory(&mut self, mut steps: Vec<Step>, made: Option<Mode>) -> io::Result<()> {
         while let Some(step) = steps.pop() {
             match self.step(&step, &mut steps) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     let (Step::Down(name), Some(mode)) = (&step, made) else { return Err(error) };
-                    // Not in the directory of somebody else.
+                    // A directory of somebody else gets nothing of ours.
                     self.verdict()?;
                     match rustix::fs::mkdirat(&self.here, name, mode) {
                         Ok(()) | Err(Errno::EXIST) => self.step(&step, &mut steps)?,
@@ -71,7 +81,6 @@ impl Walk {
         self.verdict()
     }
 
-    /// Opens the file at the end.
     pub(super) fn file(&mut self, mut steps: Vec<Step>, flags: OFlags, weight: Weight) -> io::Result<File> {
         loop {
             let Some(step) = steps.pop() else { return Err(Errno::ISDIR.into()) };
@@ -82,7 +91,21 @@ impl Walk {
                     continue;
                 }
             };
-            let looked_at = self.look(name)?;
+            let looked_at = match self.look(name) {
+                Err(error) if self.makes_file && error.kind() == io::ErrorKind::NotFound => {
+                    // Not in the directory of somebody else.
+                    self.verdict()?;
+                    let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    let mode = Mode::RUSR | Mode::WUSR;
+                    match rustix::io::retry_on_intr(|| rustix::fs::openat(&self.here, name, flags, mode)) {
+                        Ok(made) => return Ok(File::from(made)),
+                        // Somebody was quicker.
+                        Err(Errno::EXIST) => self.look(name)?,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                looked_at => looked_at?,
+            };
             let stat = rustix::fs::fstat(&looked_at)?;
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Symlink => {
@@ -98,7 +121,7 @@ impl Walk {
             let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(&self.here, name, flags, Mode::empty()));
             let opened = match opened {
                 Ok(opened) => opened,
-                // Judge it all the same: an unreadable file of somebody else is, first of all, somebody else's.
+                // An unreadable file is judged all the same: first of all it is somebody else's.
                 Err(error) => {
                     self.judge_file(name, &stat, weight);
                     self.verdict()?;
@@ -144,7 +167,7 @@ impl Walk {
         }
     }
 
-    /// The entry itself, without following a link. A directory that is mounted when it is needed is mounted here (`O_DIRECTORY`).
+    /// Opens the entry itself, without following a link. This also mounts an automount (`O_DIRECTORY`).
     fn look(&self, name: &OsStr) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |flags| rustix::io::retry_on_intr(|| rustix::fs::openat(&self.here, name, flags, Mode::empty()));
@@ -194,7 +217,8 @@ impl Walk {
         }
         let mut add = |fault| self.faults.push(NotOurs { culprit: path.clone(), fault });
         let mode = stat.st_mode;
-        // A key of root's is there for a service that does not run as root: its group may read it (PostgreSQL has the same rule).
+        // A key of root's is there for a service that does not run as root: its group may read it (PostgreSQL has the
+        // same rule).
         let unwanted = if stat.st_uid == 0 && us != 0 { 0o037 } else { 0o077 };
         if is_secret && mode & unwanted != 0 {
             add(Fault::Readable { mode });
@@ -214,8 +238,8 @@ impl Walk {
         }
     }
 
-    /// The group that may write it has our name and no other member, as with a umask of 002, and no list of rights adds others. Root has
-    /// no such umask.
+    /// Whether the group that may write it has our name and no other member, as with a umask of 002, and no access list
+    /// adds others. Root has no such umask.
     fn is_of_our_group_alone(&self, stat: &Stat) -> bool {
         let us = process::effective_user();
         let may_be = us != 0 && stat.st_mode & 0o002 == 0 && stat.st_gid == rights::file_group();
@@ -228,7 +252,7 @@ fn open_root() -> io::Result<OwnedFd> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::open("/", flags, Mode::empty()))?)
 }
 
-/// In reverse order: the last is taken first.
+/// The steps in reverse order: the last is taken first.
 fn steps(path: &Path) -> Vec<Step> {
     let step = |component| match component {
         Component::Normal(name) => Some(Step::Down(name.to_owned())),
@@ -238,7 +262,8 @@ fn steps(path: &Path) -> Vec<Step> {
     path.components().rev().filter_map(step).collect()
 }
 
-/// As `/etc/passwd` and `/etc/group` have it: the group has the name of the user, whose first group it is, and nobody is added to it.
+/// Whether a group has the name of the user whose first group it is, and no added member, by `/etc/passwd` and
+/// `/etc/group`.
 fn is_private_group(gid: u32, uid: u32) -> bool {
     let Some((users, groups)) = short_text("/etc/passwd").zip(short_text("/etc/group")) else { return false };
     is_group_of_user_alone(&users, &groups, gid, uid)
@@ -260,7 +285,7 @@ fn short_text(path: &str) -> Option<String> {
     Some(text)
 }
 
-/// Whether an access control list says more than the mode. Where that cannot be seen, it may.
+/// Whether an access control list may say more than the mode.
 fn has_list(entry: BorrowedFd<'_>) -> bool {
     let path = format!("/proc/self/fd/{}", entry.as_raw_fd());
     let mut nothing: [u8; 0] = [];
@@ -270,8 +295,8 @@ fn has_list(entry: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// In a user namespace that does not know root (a container without privileges, bubblewrap), root's directories seem to belong to this
-/// user. Only directories above ours are believed so: what is in them has to be ours.
+/// Whether the user namespace does not know root (a container without privileges, bubblewrap), so that root's
+/// directories seem to belong to this user. Only directories above ours are believed so: their content has to be ours.
 fn is_hidden_root(uid: u32) -> bool {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     if text("/proc/sys/kernel/overflowuid").trim().parse() != Ok(uid) {
@@ -282,7 +307,7 @@ fn is_hidden_root(uid: u32) -> bool {
     !map.is_empty() && !whole
 }
 
-/// As many links as the kernel follows (`path_resolution(7)`).
+/// The number of links that the kernel follows (`path_resolution(7)`).
 pub(super) const MAX_LINKS: usize = 40;
 
 /// In such a directory nobody renames what belongs to others.

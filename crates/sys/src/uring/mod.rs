@@ -7,129 +7,33 @@
 //! ReadRing:   files, past the page cache -> buffers, in order, while this thread works on those that were read before
 //! ```
 //! Many containers forbid io_uring (`EPERM` or `ENOSYS` when a ring is made); some operators do by
-//! `kernel.io_uring_disabled`. The kernel uses the memory of a request until its completion was seen. So the buffers
-//! belong to the ring. If the kernel ever refuses to report completions, the buffers are leaked and not freed.
+//! `kernel.io_uring_disabled`. The kernel uses the memory of a request until its completion was seen, so the buffers
+//! belong to the ring. If the kernel refuses to report completions, the buffers are leaked.
 
 mod read;
+mod requests;
 
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use io_uring::opcode;
 
 use crate::direct::{AlignedBuffer, DirectFile};
 use crate::splice::Pipe;
 
 pub use read::ReadRing;
+use requests::{Requests, fd};
 
-/// A ring and how many of its requests the kernel still works on.
-struct Requests {
-    ring: IoUring,
-    in_flight: usize,
-    /// A submission failed: what stands in the queue must never be submitted.
-    broken: bool,
-}
-
-impl Requests {
-    fn new(entries: u32) -> io::Result<Requests> {
-        Ok(Requests { ring: IoUring::new(entries)?, in_flight: 0, broken: false })
-    }
-
-    /// Hands requests to the kernel.
-    ///
-    /// # Safety
-    /// What the requests point to must stay valid until their completions were taken.
-    unsafe fn submit(&mut self, requests: &[squeue::Entry]) -> io::Result<()> {
-        if self.broken {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        // SAFETY: the caller keeps what the requests point to.
-        unsafe { self.ring.submission().push_multiple(requests) }.map_err(|_| io::Error::other("the ring is full"))?;
-        let mut left = requests.len();
-        while left > 0 {
-            match self.ring.submit() {
-                // Zero requests taken of several would be for ever.
-                Ok(0) => break,
-                Ok(taken) => {
-                    self.in_flight += taken;
-                    left = left.saturating_sub(taken);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.broken = true;
-                    return Err(error);
-                }
-            }
-        }
-        self.broken = left > 0;
-        if self.broken { Err(io::Error::other("the kernel took no request")) } else { Ok(()) }
-    }
-
-    /// Waits for a completion: the name of its request and what came of it.
-    fn wait(&mut self) -> io::Result<(u64, io::Result<usize>)> {
-        // Waiting submits what stands in the queue, too; `in_flight` does not count it.
-        if self.broken {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        if self.in_flight == 0 {
-            return Err(io::Error::other("no request is on its way"));
-        }
-        loop {
-            let done: Option<cqueue::Entry> = self.ring.completion().next();
-            if let Some(done) = done {
-                self.in_flight -= 1;
-                let result = usize::try_from(done.result());
-                return Ok((done.user_data(), result.map_err(|_| io::Error::from_raw_os_error(-done.result()))));
-            }
-            match self.ring.submitter().submit_and_wait(1) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Two linked requests, named 0 and 1: what came of each.
-    ///
-    /// # Safety
-    /// As for `submit`. When this fails, that may be until the ring is gone.
-    unsafe fn pair(&mut self, first: squeue::Entry, second: squeue::Entry) -> io::Result<[io::Result<usize>; 2]> {
-        // An earlier pair was given up, and its completions would be mistaken for completions of this pair.
-        if self.in_flight > 0 {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        let requests = [first.flags(squeue::Flags::IO_LINK).user_data(0), second.user_data(1)];
-        // SAFETY: as the caller says.
-        unsafe { self.submit(&requests) }?;
-        let mut results = [Ok(0), Ok(0)];
-        for _ in 0..2 {
-            let (name, result) = self.wait()?;
-            results[usize::from(name == 1)] = result;
-        }
-        Ok(results)
-    }
-
-    /// Waits until no request is on its way; false when this cannot be known.
-    fn settle(&mut self) -> bool {
-        while self.in_flight > 0 {
-            if self.wait().is_err() {
-                return false;
-            }
-        }
-        true
-    }
-}
-
-/// A file to a socket through a pipe, both steps with one call.
+/// Sends a file to a socket through a pipe, both steps with one call.
 pub struct SpliceRing {
     requests: Requests,
     pipe: Pipe,
 }
 
 impl SpliceRing {
-    /// With a pipe of this size, as far as it is granted.
+    /// Makes a ring with a pipe of this size, as far as it is granted.
     pub fn new(pipe_bytes: usize) -> io::Result<SpliceRing> {
         Ok(SpliceRing { requests: Requests::new(2)?, pipe: Pipe::new(pipe_bytes)? })
     }
@@ -157,7 +61,7 @@ impl SpliceRing {
         let filled = filled?;
         let drained = match drained {
             Ok(drained) => drained,
-            // The first took less than it was asked for, which ends the link: the rest of the way without the ring.
+            // The first took less than asked for, which ends the link: the rest goes without the ring.
             Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => 0,
             Err(error) => {
                 self.pipe.set_held(filled);
@@ -170,14 +74,14 @@ impl SpliceRing {
     }
 }
 
-/// A file to a socket through a buffer, both steps with one call.
+/// Sends a file to a socket through a buffer, both steps with one call.
 pub struct SendRing {
     requests: Requests,
     buffer: ManuallyDrop<AlignedBuffer>,
 }
 
 impl SendRing {
-    /// With one buffer of this size.
+    /// Makes a ring with one buffer of this size.
     pub fn new(buffer_bytes: usize) -> io::Result<SendRing> {
         Ok(SendRing { requests: Requests::new(2)?, buffer: ManuallyDrop::new(AlignedBuffer::new(buffer_bytes)) })
     }
@@ -231,7 +135,7 @@ pub struct WriteRing {
     buffers: ManuallyDrop<Vec<AlignedBuffer>>,
     states: Vec<State>,
     registered: bool,
-    /// Writes on their way at once, at most, so far.
+    /// The most writes on their way at once so far.
     in_flight_max: usize,
 }
 
@@ -241,7 +145,7 @@ pub struct Slot(usize);
 
 enum State {
     Free,
-    /// A [`Slot`] is out.
+    /// Its [`Slot`] is out.
     Filling,
     Writing {
         file: Arc<DirectFile>,
@@ -251,7 +155,7 @@ enum State {
 }
 
 impl WriteRing {
-    /// With so many buffers of this size, a multiple of a page.
+    /// Makes a ring with this many buffers of this size, a multiple of a page.
     pub fn new(buffers: usize, buffer_bytes: usize) -> io::Result<WriteRing> {
         let entries = u32::try_from(buffers).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         let requests = Requests::new(entries.max(1))?;
@@ -268,7 +172,7 @@ impl WriteRing {
         Ok(WriteRing { requests, buffers: ManuallyDrop::new(buffers), states, registered, in_flight_max: 0 })
     }
 
-    /// A buffer that nobody uses; waits for a write to end when all are in use. Errors of writes show here and in
+    /// Returns an unused buffer; waits for a write to end if all are in use. Errors of writes show here and in
     /// [`WriteRing::finish`].
     pub fn slot(&mut self) -> io::Result<Slot> {
         loop {
@@ -283,7 +187,7 @@ impl WriteRing {
     /// Gives a buffer back unwritten.
     ///
     /// # Panics
-    /// When the slot is of another ring: the buffer of that number may be the kernel's here.
+    /// If the slot is of another ring: the buffer of that number may be the kernel's here.
     pub fn give_back(&mut self, slot: Slot) {
         assert!(matches!(self.states[slot.0], State::Filling), "a slot of another ring");
         self.states[slot.0] = State::Free;
@@ -292,16 +196,16 @@ impl WriteRing {
     /// The bytes of a buffer.
     ///
     /// # Panics
-    /// When the slot is of another ring.
+    /// If the slot is of another ring.
     pub fn bytes_mut(&mut self, slot: &Slot) -> &mut [u8] {
         assert!(matches!(self.states[slot.0], State::Filling), "a slot of another ring");
         &mut self.buffers[slot.0]
     }
 
-    /// Begins to write the first `len` bytes of a buffer at `offset`; both multiples of the file's alignment.
+    /// Begins to write the first `len` bytes of a buffer at `offset`; both are multiples of the file's alignment.
     ///
     /// # Panics
-    /// When the slot is of another ring, or `len` more than a buffer.
+    /// If the slot is of another ring, or `len` more than a buffer.
     pub fn write(&mut self, slot: Slot, file: &Arc<DirectFile>, len: usize, offset: u64) -> io::Result<()> {
         assert!(matches!(self.states[slot.0], State::Filling), "a slot of another ring");
         let bytes = &self.buffers[slot.0][..len];
@@ -328,7 +232,7 @@ impl WriteRing {
         Ok(())
     }
 
-    /// How many writes were on their way at once, at most.
+    /// The most writes that were on their way at once.
     pub fn in_flight_max(&self) -> usize {
         self.in_flight_max
     }
@@ -343,7 +247,7 @@ impl WriteRing {
         let data = &self.buffers[index][..len];
         match result {
             Ok(written) if written == len => Ok(()),
-            // Rare: a signal, or a full disk, whose error shows now.
+            // This is rare: a signal, or a full disk, whose error shows now.
             Ok(written) => crate::file::write_all_at(file.plain(), &data[written..], offset + written as u64),
             Err(error) => file.write_plainly(data, offset, error),
         }
@@ -365,14 +269,10 @@ pub fn available() -> io::Result<()> {
     Requests::new(1).map(drop)
 }
 
-/// Some of a range has left: whoever sent all of it another way now would send that part twice. So this is no `EINVAL`
-/// any more, but a connection that failed.
+/// Turns the error of a partial send into a failed connection. A caller that takes `EINVAL` for "use another way" would
+/// send that part twice.
 fn cut_short(error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, error)
-}
-
-fn fd(of: BorrowedFd<'_>) -> types::Fd {
-    types::Fd(of.as_raw_fd())
 }
 
 /// Pipes and sockets have none.
@@ -388,7 +288,7 @@ mod tests {
     use super::*;
     use crate::condition::unmet;
 
-    /// None, with a word, where rings are forbidden.
+    /// `None`, with a message, where rings are forbidden.
     fn allowed() -> Option<()> {
         match available() {
             Ok(()) => Some(()),
@@ -434,7 +334,7 @@ mod tests {
         let Some(()) = allowed() else { return };
         let file = file_of(&content());
         let mut ring = SpliceRing::new(65_536).unwrap();
-        // The last piece is shorter than what is asked for, which breaks the link.
+        // The last piece is shorter than asked for, which breaks the link.
         let got = sent(|socket, offset| ring.send_from_file(socket, file.as_fd(), offset, 65_536, true).unwrap());
         assert!(got == content(), "{} bytes", got.len());
     }
@@ -460,7 +360,7 @@ mod tests {
         for block in 0..9u64 {
             let slot = ring.slot().unwrap();
             ring.bytes_mut(&slot).fill(block as u8 + 1);
-            // Backwards, so that the order is not what makes it right.
+            // Backwards, so that the order alone cannot make it right.
             ring.write(slot, &direct, 8192, (8 - block) * 8192).unwrap();
         }
         ring.finish().unwrap();
@@ -488,7 +388,7 @@ mod tests {
         ring.slot().unwrap();
     }
 
-    /// Else a buffer could be filled while the kernel writes from it.
+    /// Otherwise a buffer could be filled while the kernel writes from it.
     #[test]
     #[should_panic(expected = "a slot of another ring")]
     fn no_ring_takes_back_the_slot_of_another() {
@@ -509,7 +409,6 @@ mod tests {
         };
         let mut ring = WriteRing::new(1, 4096).unwrap();
         let slot = ring.slot().unwrap();
-        // Further than any file system goes.
         ring.write(slot, &direct, 4096, 1 << 62).unwrap();
         assert_eq!(ring.finish().unwrap_err().raw_os_error(), Some(libc::EFBIG));
         ring.slot().unwrap();

@@ -1,4 +1,4 @@
-//! Reading ahead, past the page cache.
+//! Reads ahead, past the page cache.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use io_uring::opcode;
 
-use super::{Requests, fd};
+use super::requests::{Requests, fd};
 use crate::direct::{AlignedBuffer, DirectSource};
 
 /// Reads pieces of files past the page cache into buffers of its own: the kernel reads some while others are worked on.
-/// Pieces come in the order in which they were asked for.
+/// Pieces come in the order of their requests.
 pub struct ReadRing {
     requests: Requests,
     buffers: ManuallyDrop<Vec<AlignedBuffer>>,
@@ -35,12 +35,13 @@ struct Piece {
 enum State {
     Reading,
     Read(io::Result<usize>),
-    /// So many bytes are there.
+    /// The number of bytes that are there.
     Complete(usize),
 }
 
 impl ReadRing {
-    /// With so many buffers of this size, a multiple of [`MAX_ALIGNMENT_BYTES`](crate::direct::MAX_ALIGNMENT_BYTES).
+    /// Makes a ring with this many buffers of this size, a multiple of
+    /// [`MAX_ALIGNMENT_BYTES`](crate::direct::MAX_ALIGNMENT_BYTES).
     ///
     /// # Panics
     /// If `buffer_bytes` is no such multiple, or 0.
@@ -61,7 +62,7 @@ impl ReadRing {
         Ok(ReadRing { requests, buffers, buffer_bytes, registered, free, pieces: VecDeque::new(), in_flight_max: 0 })
     }
 
-    /// What one buffer holds.
+    /// The size of one buffer.
     pub fn buffer_bytes(&self) -> usize {
         self.buffer_bytes
     }
@@ -97,8 +98,8 @@ impl ReadRing {
         Ok(())
     }
 
-    /// Waits for the oldest piece: its bytes, fewer than asked for only where the file ends. `None` when nothing was
-    /// begun.
+    /// Waits for the oldest piece, and returns its bytes: fewer than asked for only where the file ends. `None` if
+    /// nothing was begun.
     pub fn oldest(&mut self) -> io::Result<Option<&[u8]>> {
         self.await_oldest()?;
         let Some(piece) = self.pieces.front_mut() else { return Ok(None) };
@@ -124,7 +125,7 @@ impl ReadRing {
         Ok(())
     }
 
-    /// How many reads were on their way at once, at most.
+    /// The most reads that were on their way at once.
     pub fn in_flight_max(&self) -> usize {
         self.in_flight_max
     }
@@ -152,7 +153,7 @@ impl Drop for ReadRing {
     }
 }
 
-/// An error of the system once more, for whoever asks again.
+/// Copies an error of the system, for a caller that asks again.
 fn same(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }

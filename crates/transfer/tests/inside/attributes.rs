@@ -1,4 +1,5 @@
-//! Extended attributes that change while their file is read, that cannot be read, that are too many, or that the target does not take.
+//! Tests extended attributes that change while their file is read, that cannot be read, that are too many, or that the
+//! target does not take.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,18 +9,17 @@ use std::sync::Arc;
 
 use haul_job::Report;
 use haul_sys::condition::unmet;
-use haul_sys::intercept::{Call, Stopped, Verdict};
+use haul_sys::intercept::{Call, Stopped, Verdict, under};
 use rustix::fs::XattrFlags;
 
-use crate::inside::bad_disk::{EIO, path_of, under};
-use crate::inside::scenarios::{Bench, Witness, run_here, run_watched, warnings};
-use crate::session::receiver::CHECKPOINT_BYTES;
+use crate::bad_disk::EIO;
+use crate::scenarios::{Bench, Witness, run_here, run_watched, warnings};
+use haul_copy::receiver::CHECKPOINT_BYTES;
 
 const EACCES: i32 = rustix::io::Errno::ACCESS.raw_os_error();
 const ENODATA: i32 = rustix::io::Errno::NODATA.raw_os_error();
 const ENOTSUP: i32 = rustix::io::Errno::OPNOTSUPP.raw_os_error();
 
-/// False where a file here takes no attributes.
 fn set(path: &Path, name: &str, value: &[u8]) -> bool {
     let Err(error) = rustix::fs::setxattr(path, name, value, XattrFlags::empty()) else { return true };
     assert!(std::env::var_os("CI").is_none(), "a file here takes no attributes: {error}");
@@ -39,8 +39,8 @@ fn changed_at(path: &Path) -> (i64, i64) {
     (found.ctime(), found.ctime_nsec())
 }
 
-/// The attributes of a file change while it is read, its contents do not; `verdict` is about the call that lists them again. `None` where the
-/// host does not let us watch, or a file takes no attributes.
+/// Changes the attributes of a file, and not its contents, while it is read. `verdict` answers the call that lists them
+/// again.
 fn changed_while_read(verdict: Verdict) -> Option<(Bench, Report)> {
     let bench = Bench::new();
     bench.write("file", 10_000);
@@ -52,7 +52,7 @@ fn changed_while_read(verdict: Verdict) -> Option<(Bench, Report)> {
     job.selection.xattrs = true;
     let mut changed = false;
     let decide = |_, stopped: &Stopped| {
-        if path_of(stopped) != source {
+        if stopped.file() != source {
             return Verdict::Proceed;
         }
         if stopped.call() == Call::ListAttributes {
@@ -89,11 +89,10 @@ fn a_file_that_changed_and_whose_attributes_cannot_be_read_again_has_failed() {
     assert_eq!(std::fs::read_dir(bench.to()).unwrap().count(), 0);
 }
 
-/// What it is of which attributes are listed or read, whether by a descriptor or by a path.
 fn place_of(stopped: &Stopped) -> PathBuf {
     match &stopped.path()[..] {
-        b"" => path_of(stopped),
-        // Through /proc, as the kernel follows it.
+        b"" => stopped.file(),
+        // The kernel follows this path through /proc.
         path => std::fs::canonicalize(OsStr::from_bytes(path)).unwrap_or_default(),
     }
 }
@@ -101,8 +100,7 @@ fn place_of(stopped: &Stopped) -> PathBuf {
 const LISTING: [Call; 2] = [Call::ListAttributes, Call::ListAttributesOfPath];
 const GETTING: [Call; 2] = [Call::GetAttribute, Call::GetAttributeOfPath];
 
-/// Copies `d/file` and `d/other`, each with an attribute of its own, to where another one of each stands already, with another attribute. What
-/// `calls` ask of `of`, a name at the source, fails with `code`. `None` where the host does not let us watch, or a file takes no attributes.
+/// Copies `d/file` and `d/other` onto older versions with other attributes, while `calls` about `of` fail with `code`.
 fn unreadable(of: &str, calls: &[Call], code: i32, follow_links: bool) -> Option<(Bench, Report)> {
     let bench = Bench::new();
     for name in ["d/file", "d/other"] {

@@ -1,8 +1,9 @@
-//! Whole jobs on disks that fail: at each operation once, from some operation on, only at the flush, only at the close.
+//! Tests whole jobs on disks that fail: at each operation once, from some operation on, only at the flush, only at the
+//! close.
 //!
-//! The job runs on threads whose system calls are watched (`haul_sys::intercept`), so what fails is what the kernel would have
-//! answered, and the code is the one that users run. Whatever fails: nothing wrong stands under a final name, an exit without a
-//! failure means equal trees, and the same command on a good disk brings the rest.
+//! The system calls of the job's threads are watched (`haul_sys::intercept`), so the code is the one that users run.
+//! After any failure no final name shows wrong data, an exit without a failure means equal trees, and the same command
+//! on a good disk brings the rest.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,13 +16,12 @@ use haul_engine::plan::ChunkLayout;
 use haul_job::{Error, Fault, Job, Report};
 use haul_store::WriteRoute;
 use haul_sys::condition::unmet;
-use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
+use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, under, watch_this_thread};
 
-use crate::inside::past_cache::{disk, is_direct};
-use crate::inside::scenarios::{Bench, files, is_part, run_here};
+use crate::past_cache::{disk, is_direct};
+use crate::scenarios::{Bench, files, is_part, run_here};
 
-/// What changes a target.
-pub(crate) const WRITING: [Call; 11] = [
+pub const WRITING: [Call; 11] = [
     Call::Write,
     Call::Flush,
     Call::FlushFileSystem,
@@ -35,70 +35,32 @@ pub(crate) const WRITING: [Call; 11] = [
     Call::SetTimes,
 ];
 
-pub(crate) const LANES: u16 = 2;
+pub const LANES: u16 = 2;
 
-/// So small that the large file comes to some checkpoints.
-pub(crate) const CHECKPOINT_BYTES: u64 = 1 << 20;
+/// The large file then comes to some checkpoints.
+pub const CHECKPOINT_BYTES: u64 = 1 << 20;
 
-/// The size of `a-large`: several chunks.
 const LARGE_BYTES: u64 = 5_000_000;
 
-/// A disk that neither fails nor answers within this time is a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
-/// What a job may still try on a disk that takes nothing any more: 12 entries, of which each may fail, be removed and be dated, once. 13 were
-/// counted at most. Whoever tries again and again comes to thousands.
+pub const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
+/// A job may try each of 12 entries a few times: 13 calls were counted at most. A job that tries without end comes to
+/// thousands.
 const TRIED_AT_MOST: usize = 36;
 
-pub(crate) const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
-pub(crate) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+pub const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
+pub const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 const EROFS: i32 = rustix::io::Errno::ROFS.raw_os_error();
 const ENOLCK: i32 = rustix::io::Errno::NOLCK.raw_os_error();
 const ESTALE: i32 = rustix::io::Errno::STALE.raw_os_error();
 const EINTR: i32 = rustix::io::Errno::INTR.raw_os_error();
 
-/// Runs `work` on a thread whose `calls` are decided about one by one. Returns what it returned, and how many there were. `None`
-/// where the host does not let us watch.
-pub(crate) fn under<T: Send + 'static>(
-    calls: &[Call],
-    mut decide: impl FnMut(usize, &Stopped) -> Verdict,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<(T, usize)> {
-    let (sender, receiver) = sync_channel::<io::Result<Watcher>>(1);
-    let calls = calls.to_vec();
-    let worker = std::thread::spawn(move || {
-        let watcher = watch_this_thread(&calls);
-        let watched = watcher.is_ok();
-        sender.send(watcher).unwrap();
-        watched.then(work)
-    });
-    let watcher = match receiver.recv().unwrap() {
-        Ok(watcher) => watcher,
-        Err(error) => {
-            unmet(format_args!("this host does not let us watch system calls: {error}"));
-            return None;
-        }
-    };
-    let end = Instant::now() + PATIENCE;
-    let mut count = 0;
-    while !worker.is_finished() {
-        assert!(Instant::now() < end, "it hangs after {count} operations");
-        if let Some(stopped) = watcher.next(Duration::from_millis(1)).unwrap() {
-            let verdict = decide(count, &stopped);
-            count += 1;
-            watcher.answer(stopped, verdict).unwrap();
-        }
-    }
-    worker.join().unwrap().map(|result| (result, count))
-}
-
-/// A job that meets every operation: directories, small files, one in chunks, links.
 fn varied() -> Bench {
     fill(Bench::new())
 }
 
-pub(crate) fn fill(bench: Bench) -> Bench {
+pub fn fill(bench: Bench) -> Bench {
     bench.write("a-large", LARGE_BYTES as usize);
     for number in 0..6 {
         bench.write(&format!("d{}/small{number}", number % 2), number * 1000);
@@ -108,7 +70,7 @@ pub(crate) fn fill(bench: Bench) -> Bench {
     bench
 }
 
-pub(crate) fn job_of(bench: &Bench) -> Job {
+pub fn job_of(bench: &Bench) -> Job {
     let mut job = bench.job();
     job.selection.hard_links = true;
     job
@@ -118,9 +80,9 @@ fn run(job: Job) -> impl FnOnce() -> Result<Report, Error> + Send + 'static {
     move || run_here(&job, LANES, CHECKPOINT_BYTES)
 }
 
-/// Nothing wrong under a final name; equal, when it says so.
+/// Checks that no final name shows wrong data, and that the trees are equal if the job says so.
 #[track_caller]
-pub(crate) fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, what: &str) {
+pub fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, what: &str) {
     if bench.to().exists() {
         let right = files(&bench.from());
         let wrong: Vec<PathBuf> = files(&bench.to())
@@ -135,21 +97,15 @@ pub(crate) fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, wh
     }
 }
 
-/// The same command on a good disk brings the rest and leaves nothing behind.
+/// Runs the same command on a good disk, which brings the rest and leaves nothing behind.
 #[track_caller]
-pub(crate) fn goes_on(bench: &Bench, job: &Job, what: &str) -> Report {
+pub fn goes_on(bench: &Bench, job: &Job, what: &str) -> Report {
     let report = run_here(job, LANES, CHECKPOINT_BYTES).unwrap_or_else(|error| panic!("{what}: {error:?}"));
     assert_eq!(report.failed, 0, "{what}: {:?}", report.failures);
     bench.assert_equal();
     report
 }
 
-/// The path behind a descriptor of this process.
-pub(crate) fn path_of(stopped: &Stopped) -> PathBuf {
-    std::fs::read_link(format!("/proc/self/fd/{}", stopped.fd())).unwrap_or_default()
-}
-
-/// Fails one operation after the other with `code`, and with `lasting` all that come after it, too.
 fn at_each_operation(code: i32, lasting: bool, judge: impl Fn(&Result<Report, Error>, &str)) {
     let bench = varied();
     let Some((_, count)) = under(&WRITING, |_, _| Verdict::Proceed, run(job_of(&bench))) else { return };
@@ -161,13 +117,13 @@ fn at_each_operation(code: i32, lasting: bool, judge: impl Fn(&Result<Report, Er
         let mut failed = None;
         let decide = |number: usize, stopped: &Stopped| {
             if number == at || (lasting && number > at) {
-                failed.get_or_insert_with(|| (stopped.call(), path_of(stopped)));
+                failed.get_or_insert_with(|| (stopped.call(), stopped.file()));
                 return Verdict::Fail(code);
             }
             Verdict::Proceed
         };
         let (result, done) = under(&WRITING, decide, run(job.clone())).expect("it was possible before");
-        // The order of threads differs; a run may have fewer operations than the first.
+        // The order of threads differs, so a run may have fewer operations than the first.
         let Some((call, path)) = failed else { continue };
         let what = format!("{call:?} of {}, operation {at} of {count}, error {code}", path.display());
         if lasting {
@@ -189,8 +145,7 @@ fn without_space_from_any_operation_on_the_job_ends_and_goes_on_later() {
     });
 }
 
-/// The error that ended the job. `None` where every file had its name before the disk took nothing any more: then what is left to be done to
-/// directories, a time or a flush, has failed by itself.
+/// Returns the error of the job. `None`: every file had its name before, and only a directory's time or flush failed.
 #[track_caller]
 fn end_of_a_dead_disk<'a>(result: &'a Result<Report, Error>, what: &str) -> Option<&'a Error> {
     match result {
@@ -210,7 +165,7 @@ fn space_that_is_found_missing_only_at_the_flush_or_the_close_ends_the_job() {
         for (code, words) in [(ENOSPC, "No space left"), (EDQUOT, "uota")] {
             let bench = varied();
             let mut failed = false;
-            let decide = |_, stopped: &Stopped| match is_part_of(&path_of(stopped), name) {
+            let decide = |_, stopped: &Stopped| match is_part_of(&stopped.file(), name) {
                 true => {
                     failed = true;
                     Verdict::Fail(code)
@@ -251,9 +206,9 @@ fn one_failed_operation_fails_one_entry_and_never_none() {
         {
             return assert_eq!(result.as_ref().unwrap_err().fault, Fault::FileIo, "{what}");
         }
-        // The names of the tree's top are flushed when all the rest is done: then it is the job that has failed.
+        // The names of the tree's top are flushed last, so this fails the job as a whole.
         let Ok(report) = result else { return assert!(what.starts_with("Flush"), "{what} ends the job: {result:?}") };
-        // A directory takes along what belongs into it; a first name its second one.
+        // A directory fails with its contents, and a first name with its second one.
         assert!((1..=5).contains(&report.failed), "{what}: {:?}", report.failures);
     });
 }
@@ -278,7 +233,7 @@ fn short_writes_short_reads_and_interruptions_change_nothing() {
             let is_past_cache = call == Call::Write && is_direct(stopped);
             turn += 1;
             let verdict = match turn % 3 {
-                // A disk takes whole blocks past the page cache, also where it takes fewer.
+                // Past the page cache a disk takes whole blocks only, also in a short write.
                 0 if is_past_cache => Verdict::Short((stopped.bytes() / 2).next_multiple_of(4096).min(stopped.bytes())),
                 0 if moves => Verdict::Short(stopped.bytes() / 2),
                 1 if moves && !is_past_cache => Verdict::Short(1),
@@ -307,7 +262,7 @@ fn a_source_that_cannot_be_read_at_some_place_fails_alone_and_is_never_filled_wi
     let source = bench.from().join("a-large");
     let mut failed_at = Vec::new();
     let decide = |_, stopped: &Stopped| {
-        if path_of(stopped) != source || stopped.offset() + stopped.bytes() as u64 <= BAD_FROM {
+        if stopped.file() != source || stopped.offset() + stopped.bytes() as u64 <= BAD_FROM {
             return Verdict::Proceed;
         }
         failed_at.push(stopped.offset());
@@ -330,7 +285,7 @@ fn a_flush_that_failed_once_is_final_for_its_file() {
     let bench = varied();
     let mut failed = false;
     let decide = |_, stopped: &Stopped| {
-        let part = is_part_of(&path_of(stopped), "a-large");
+        let part = is_part_of(&stopped.file(), "a-large");
         if part && !std::mem::replace(&mut failed, true) { Verdict::Fail(EIO) } else { Verdict::Proceed }
     };
     let Some((result, _)) = under(&[Call::Flush], decide, run(job_of(&bench))) else { return };
@@ -338,7 +293,7 @@ fn a_flush_that_failed_once_is_final_for_its_file() {
     assert!(failed, "it is flushed");
     assert_eq!((report.failed, report.files_moved), (1, 6), "{:?}", report.failures);
     assert!(!bench.to().join("a-large").exists());
-    // Nothing of what that flush was to save counts as saved: the file comes anew, from its first byte.
+    // Data of the failed flush does not count as saved.
     let report = goes_on(&bench, &job_of(&bench), "afterwards");
     assert_eq!((report.files_moved, report.bytes_moved), (1, LARGE_BYTES), "{report:?}");
 }
@@ -353,11 +308,10 @@ fn a_file_system_without_locks_is_written_all_the_same() {
     assert!(asked > 0, "locks are asked for");
     assert_eq!(result.unwrap().failed, 0);
     bench.assert_equal();
-    // An unfinished file is gone on with, too.
     let bench = varied();
     let decide = |_, stopped: &Stopped| match stopped.call() {
         Call::Lock => Verdict::Fail(ENOLCK),
-        _ if is_part_of(&path_of(stopped), "a-large") && stopped.offset() >= 4 << 20 => Verdict::Fail(ENOSPC),
+        _ if is_part_of(&stopped.file(), "a-large") && stopped.offset() >= 4 << 20 => Verdict::Fail(ENOSPC),
         _ => Verdict::Proceed,
     };
     let Some((result, _)) = under(&[Call::Lock, Call::Write], decide, run(job_of(&bench))) else { return };
@@ -390,7 +344,7 @@ fn a_handle_that_went_stale_costs_its_own_entry_at_most() {
     }
 }
 
-/// What a network file system answers with `ESTALE` when somebody else has removed or replaced what a handle led to.
+/// A network file system fails these with `ESTALE` when another host has removed or replaced the file behind a handle.
 const HANDLES: [Call; 4] = [Call::Open, Call::Rename, Call::Flush, Call::MakeDir];
 
 #[test]
@@ -399,7 +353,7 @@ fn an_error_that_comes_only_with_the_close_is_seen() {
     let mut job = job_of(&bench);
     job.selection.flush = false;
     let decide = |_, stopped: &Stopped| {
-        let part = is_part_of(&path_of(stopped), "small3");
+        let part = is_part_of(&stopped.file(), "small3");
         if part { Verdict::Fail(EIO) } else { Verdict::Proceed }
     };
     let Some((result, _)) = under(&[Call::Close], decide, run(job)) else { return };
@@ -425,7 +379,7 @@ fn a_read_that_hangs_holds_up_its_own_file_only() {
     let end = Instant::now() + PATIENCE;
     while !worker.is_finished() {
         assert!(Instant::now() < end, "it hangs");
-        // Six small files and the symbolic link; the hard link waits for what stands before it in the manifest.
+        // Six small files and the symbolic link have their names; the hard link waits for earlier entries.
         let all_others = || target.exists() && files(&target).iter().filter(|(path, _)| !is_part(path)).count() == 7;
         if !hanging.is_empty() && all_others() {
             for stopped in hanging.drain(..) {
@@ -434,7 +388,7 @@ fn a_read_that_hangs_holds_up_its_own_file_only() {
             others_arrived = true;
         }
         let Some(stopped) = watcher.next(Duration::from_millis(1)).unwrap() else { continue };
-        if path_of(&stopped) == source && !held && stopped.offset() == 0 {
+        if stopped.file() == source && !held && stopped.offset() == 0 {
             held = true;
             hanging.push(stopped);
             continue;
@@ -457,7 +411,7 @@ fn of_two_names_that_are_one_at_the_target_the_first_stays_and_the_second_fails(
         let name = String::from_utf8(stopped.new_name()).unwrap();
         match &first {
             None => first = Some(name),
-            // As such a file system shows it: the first file under the second name.
+            // Such a file system shows the first file under the second name.
             Some(first) if *first != name && to.join(first).exists() => {
                 std::fs::rename(to.join(first), to.join(&name)).unwrap();
             }
@@ -476,24 +430,20 @@ fn of_two_names_that_are_one_at_the_target_the_first_stays_and_the_second_fails(
     assert_eq!(kept.unwrap(), sent.unwrap());
 }
 
-/// What a job asks of the disk, in this order.
 #[derive(Debug, PartialEq)]
 enum Asked {
-    /// Of a range.
     Write(PathBuf, u64, u64),
     Flush(PathBuf),
-    /// From a part to its final name.
     Rename(PathBuf, PathBuf),
-    /// A journal about to be flushed says that these ranges of its part are safe.
+    /// A journal that is about to be flushed claims these ranges.
     Claim(PathBuf, Vec<(u64, u64)>),
 }
 
-/// Runs a job by each way that large files are written, and notes what it asks. Less where the host does not let us watch, or has no disk.
 fn orders_of_a_job() -> Vec<Vec<Asked>> {
     by_each_route().filter_map(|(bench, job)| order_of_a_job(&bench, job)).collect()
 }
 
-/// The same job through the page cache, in memory, and past it, where there is a disk.
+/// The same job through the page cache, and past it if there is a disk.
 fn by_each_route() -> impl Iterator<Item = (Bench, Job)> {
     let cached = varied();
     let job = job_of(&cached);
@@ -512,12 +462,12 @@ fn order_of_a_job(bench: &Bench, job: Job) -> Option<Vec<Asked>> {
     let mut past_cache_bytes = 0;
     let mut log = Vec::new();
     let decide = |_, stopped: &Stopped| {
-        let path = path_of(stopped);
+        let path = stopped.file();
         match stopped.call() {
             Call::Write => {
                 past_cache_bytes += if is_direct(stopped) { stopped.bytes() } else { 0 };
                 log.push(Asked::Write(path, stopped.offset(), stopped.bytes() as u64));
-                // Done before anything else is noted.
+                // The write is carried out before the next operation is noted.
                 return Verdict::Short(stopped.bytes());
             }
             Call::Truncate => log.push(Asked::Write(path, 0, 0)),
@@ -542,7 +492,6 @@ fn order_of_a_job(bench: &Bench, job: Job) -> Option<Vec<Asked>> {
     Some(log)
 }
 
-/// What stands in the journal at `path`; `None` when it is none.
 fn claim_of(path: &Path) -> Option<Asked> {
     let part = path.to_str()?.strip_suffix(".journal").map(|stem| PathBuf::from(format!("{stem}.part")))?;
     let (header, records) = journal::decode(&std::fs::read(path).unwrap())?;
@@ -613,7 +562,7 @@ fn names_in_a_directory_that_the_job_only_writes_into_are_flushed_or_the_job_has
     let mut job = job_of(&bench);
     job.sources[0].path = bench.from().join("d1/small3").into_os_string().into_encoded_bytes();
     let to = bench.to();
-    let decide = |_, stopped: &Stopped| if path_of(stopped) == to { Verdict::Fail(EIO) } else { Verdict::Proceed };
+    let decide = |_, stopped: &Stopped| if stopped.file() == to { Verdict::Fail(EIO) } else { Verdict::Proceed };
     let Some((result, _)) = under(&[Call::Flush], decide, run(job.clone())) else { return };
     let error = result.unwrap_err();
     assert_eq!(error.fault, Fault::FileIo, "{error:?}");
@@ -624,10 +573,10 @@ fn names_in_a_directory_that_the_job_only_writes_into_are_flushed_or_the_job_has
 fn what_an_earlier_run_named_is_flushed_before_the_next_one_ends() {
     let bench = varied();
     assert_eq!(run(job_of(&bench))().unwrap().failed, 0);
-    // As if that run had died before it came to flush the directories.
+    // The run counts as dead before it flushed the directories.
     let mut flushed = Vec::new();
     let note = |_, stopped: &Stopped| {
-        flushed.push(path_of(stopped));
+        flushed.push(stopped.file());
         Verdict::Proceed
     };
     let Some((result, _)) = under(&[Call::Flush], note, run(job_of(&bench))) else { return };
@@ -637,8 +586,7 @@ fn what_an_earlier_run_named_is_flushed_before_the_next_one_ends() {
     }
 }
 
-/// Whether this is the unfinished file for a final name.
-pub(crate) fn is_part_of(path: &Path, name: &str) -> bool {
+pub fn is_part_of(path: &Path, name: &str) -> bool {
     use std::os::unix::ffi::OsStrExt;
     path.file_name().is_some_and(|found| found.as_bytes() == haul_store::part_name(name.as_bytes()))
 }

@@ -1,7 +1,7 @@
-//! Whole jobs with `--verify disk` on media that do not give back what was written.
+//! Tests whole jobs with `--verify disk` on media that do not give back what was written.
 //!
-//! Bytes change in the file itself, after it was flushed and in the moment before it is read back: what a medium does that rots, or a
-//! controller that writes to the wrong place.
+//! Bytes of the file change between the flush and the reading back, as on a medium that rots, or with a controller that
+//! writes to the wrong place.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
@@ -10,16 +10,13 @@ use std::sync::Arc;
 
 use haul_job::{Event, Job, Report, Subject};
 use haul_sys::condition::unmet;
-use haul_sys::intercept::{Call, Stopped, Verdict};
+use haul_sys::intercept::{Call, Stopped, Verdict, under};
 
-use crate::inside::bad_disk::{
-    CHECKPOINT_BYTES, EIO, ENOSPC, LANES, fill, goes_on, is_part_of, job_of, nothing_is_wrong, path_of, under,
-};
-use crate::inside::scenarios::{Bench, Witness, run_here, run_watched};
+use crate::bad_disk::{CHECKPOINT_BYTES, EIO, ENOSPC, LANES, fill, goes_on, is_part_of, job_of, nothing_is_wrong};
+use crate::scenarios::{Bench, Witness, run_here, run_watched};
 
 const MIB: u64 = 1 << 20;
 const LARGE_BYTES: u64 = 5_000_000;
-/// Of the large and the six small files.
 const ALL_BYTES: u64 = LARGE_BYTES + 15_000;
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
@@ -29,7 +26,6 @@ fn verifying(bench: &Bench) -> Job {
     job
 }
 
-/// The medium has another byte at this place from now on.
 fn rot(file: &Path, at: u64) {
     let file = std::fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
     let mut byte = [0];
@@ -38,12 +34,12 @@ fn rot(file: &Path, at: u64) {
     file.sync_all().unwrap();
 }
 
-/// Runs a job on media that `decide` about what is read back of unfinished files. `None` where the host does not let us watch.
+/// Runs a job on media that `decide` about the reading back of unfinished files.
 fn run(job: Job, mut decide: impl FnMut(&Stopped, &Path) -> Verdict) -> Option<(Report, Vec<Event>)> {
     let witness = Arc::new(Witness::default());
     let watched = Arc::clone(&witness);
     let of_parts = |_, stopped: &Stopped| {
-        let path = path_of(stopped);
+        let path = stopped.file();
         let is_part = path.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(b".part"));
         if is_part || stopped.call() != Call::Read { decide(stopped, &path) } else { Verdict::Proceed }
     };
@@ -75,7 +71,7 @@ fn a_byte_that_changes_on_the_medium_is_found_and_only_its_chunk_comes_again() {
     bench.assert_equal();
     let again = MIB + 3000 + (LARGE_BYTES - 4 * MIB);
     assert_eq!((report.bytes_moved, report.bytes_again), (ALL_BYTES, again));
-    // Of the chunk that could not be read at all there was nothing.
+    // The chunk that could not be read at all is not counted.
     let unread = LARGE_BYTES - 4 * MIB;
     assert_eq!(report.bytes_reread, ALL_BYTES + again - unread);
 }
@@ -120,7 +116,7 @@ fn what_an_earlier_run_left_is_read_back_too() {
     let bench = fill(Bench::on_disk());
     let end = 4 * MIB;
     let decide = move |_, stopped: &Stopped| {
-        let full = is_part_of(&path_of(stopped), "a-large") && stopped.offset() >= end;
+        let full = is_part_of(&stopped.file(), "a-large") && stopped.offset() >= end;
         if full { Verdict::Fail(ENOSPC) } else { Verdict::Proceed }
     };
     let job = job_of(&bench);
@@ -162,7 +158,6 @@ fn a_file_system_without_direct_reads_is_read_after_its_cache_was_emptied() {
     }
 }
 
-/// Whether this reads past the page cache.
 fn is_direct(stopped: &Stopped) -> bool {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", stopped.fd())).unwrap_or_default();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("0");

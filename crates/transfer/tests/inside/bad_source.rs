@@ -1,4 +1,5 @@
-//! Sources whose directories cannot be read to their end, and whose names are something else by the time they are opened.
+//! Tests sources whose directories cannot be read to their end, and whose names have become something else by the time
+//! they are opened.
 
 use std::ffi::OsStr;
 use std::fs::Permissions;
@@ -9,39 +10,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use haul_job::filter_rules::to_wire;
 use haul_job::{FilterRule, Report};
 use haul_sys::condition::unmet;
-use haul_sys::intercept::{Call, Stopped, Verdict};
+use haul_sys::intercept::{Call, Stopped, Verdict, under};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, XattrFlags};
 
-use crate::inside::bad_disk::{EIO, path_of, under};
-use crate::inside::scenarios::{Bench, Witness, files, run_here, run_watched, warnings};
-use crate::session::receiver::CHECKPOINT_BYTES;
+use crate::bad_disk::EIO;
+use crate::scenarios::{Bench, Witness, files, run_here, run_watched, warnings};
+use haul_copy::receiver::CHECKPOINT_BYTES;
 
 const EACCES: i32 = rustix::io::Errno::ACCESS.raw_os_error();
 const ENOENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
 
-/// What a call is about: a name in an open directory, or the open file itself.
 fn place_of(stopped: &Stopped) -> PathBuf {
     let path = stopped.path();
     let path = Path::new(OsStr::from_bytes(&path));
     match (path.parent(), path.file_name()) {
-        // Attributes are asked for through /proc; the name itself may be a link.
+        // Attributes are read through /proc, and the name itself may be a link.
         (Some(parent), Some(name)) if path.starts_with("/proc") => {
             std::fs::canonicalize(parent).unwrap_or_default().join(name)
         }
-        _ if path.as_os_str().is_empty() => path_of(stopped),
-        _ => path_of(stopped).join(path),
+        _ if path.as_os_str().is_empty() => stopped.file(),
+        _ => stopped.file().join(path),
     }
 }
 
-// Deleting by a listing that is not whole.
-
-/// More names than one call of the kernel lists (64 KiB).
+/// One call of the kernel lists fewer names (64 KiB).
 const NAMES: usize = 400;
 
-/// A tree that was copied before: `d`, with many names, a directory and a file that is newer at the source, and `other`. Each directory has a file at
-/// the target that the source does not have.
+/// Makes a tree that was copied before. `d`, with more names than one listing, and `other` each have a file at the
+/// target that the source lacks.
 fn copied_before() -> Bench {
     let bench = Bench::new();
     for number in 0..NAMES {
@@ -60,7 +59,7 @@ fn copied_before() -> Bench {
 
 const EXTRA: [&str; 3] = ["d/extra", "d/sub/extra", "other/extra"];
 
-/// Copies with `--delete`. The calls of this kind about `place` that come after so many others fail, or only the first of those.
+/// Copies with `--delete`. Calls of this kind about `place` fail after so many others, all or only the first.
 fn deleting(
     bench: &Bench,
     call: Call,
@@ -89,7 +88,6 @@ fn deleting(
     Some((report, warnings(&events).into_iter().map(str::to_owned).collect()))
 }
 
-/// Which of [`EXTRA`] are there.
 fn extra(bench: &Bench) -> [bool; 3] {
     EXTRA.map(|name| bench.to().join(name).exists())
 }
@@ -106,7 +104,7 @@ fn nothing_is_deleted_anywhere_when_a_listing_broke_off_in_its_middle() {
         assert_eq!((report.failed, report.vanished), (1, lost), "{:?}", report.failures);
         let [(path, why)] = &report.failures[..] else { panic!("{:?}", report.failures) };
         assert!(path == b"d" && why.contains("cannot read directory d: "), "{why}");
-        // A directory that is gone hides nothing but what was in it.
+        // A directory that is gone hides only its own entries.
         assert_eq!(extra(&bench), [true, true, code != ENOENT]);
         assert_eq!(files(&bench.to().join("d")).len(), NAMES + 5);
         let told = warnings.iter().filter(|text| text.starts_with("nothing is deleted: cannot read directory d: "));
@@ -137,7 +135,7 @@ fn nothing_is_deleted_from_where_on_a_name_cannot_be_looked_at() {
         assert_eq!((report.failed, report.vanished), (1, lost), "{:?}", report.failures);
         let [(path, why)] = &report.failures[..] else { panic!("{:?}", report.failures) };
         assert!(*path == format!("d/{name}").into_bytes() && why.contains("cannot look at d/"), "{why}");
-        // Where a name is gone, only its directory may lack another one.
+        // If a name is gone, only its directory may lack another one.
         let stays = code != ENOENT;
         assert_eq!(extra(&bench), [true, stays, stays]);
         assert_eq!(files(&bench.to().join("d")).len(), NAMES + 4 + usize::from(stays));
@@ -177,7 +175,7 @@ fn a_directory_that_cannot_be_read_closes_none_at_the_target() {
     }
 }
 
-/// A tree with entries of each kind that was copied before, where each kind has taken the place of each other since, and some are extraneous.
+/// Makes a tree that was copied before, where entries of each kind have replaced each other since.
 fn with_every_change_of_kind() -> Bench {
     let bench = Bench::new();
     let make = |root: PathBuf, name: &str, kind: char| {
@@ -201,13 +199,17 @@ fn with_every_change_of_kind() -> Bench {
                 let name = format!("{here}{there}{excluded}");
                 make(bench.from(), &name, here);
                 make(bench.to(), &name, there);
+                // Two files of one tick of the clock would be taken for the same.
+                for path in [bench.from().join(&name), bench.from().join(&name).join("within")] {
+                    let file = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+                    file.then(|| std::fs::File::open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap());
+                }
             }
         }
     }
     bench
 }
 
-/// Path and kind of all beneath a directory, or the contents.
 fn all_beneath(root: &Path) -> Vec<String> {
     let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
     while let Some(directory) = open.pop() {
@@ -236,7 +238,7 @@ fn directories_that_do_not_tell_what_their_names_are_are_copied_and_deleted_from
             let bench = with_every_change_of_kind();
             let mut job = bench.job();
             (job.selection.delete, job.selection.follow_links) = (true, follow_links);
-            job.selection.rules = vec![FilterRule::pattern(false, pattern.as_ref())];
+            job.selection.rules = vec![to_wire(&FilterRule::pattern(false, pattern.as_ref()))];
             let mut listed = 0;
             let decide = |_, _: &Stopped| {
                 listed += 1;
@@ -256,8 +258,6 @@ fn directories_that_do_not_tell_what_their_names_are_are_copied_and_deleted_from
     }
 }
 
-// Names that become links.
-
 const SECRET: &str = "a secret from outside";
 const SECRET_NAME: &str = "name-of-outside";
 const SECRET_ATTRIBUTE: &str = "user.of-outside";
@@ -266,11 +266,9 @@ fn secret_time() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_234_567_890)
 }
 
-/// What takes the place of a directory and of a file, and where that leads.
 const PAIRS: [(&str, &str, &str); 2] = [("d", "link-d", "../outside/d"), ("file", "link-file", "../outside/file")];
 
-/// A source, and beside it `outside`: the same names with other contents, attributes and times, and some that the source does not have. `None` where a file
-/// takes no attributes.
+/// Makes a source, and beside it `outside` with the same names but other contents, attributes and times.
 fn beside_an_outside() -> Option<Bench> {
     let bench = Bench::new();
     let outside = bench.root().join("outside");
@@ -300,7 +298,7 @@ fn beside_an_outside() -> Option<Bench> {
     Some(bench)
 }
 
-/// Puts links in the place of a directory and a file, or takes them back, each at once.
+/// Puts links in the place of a directory and a file, or takes them back.
 fn exchange(bench: &Bench) {
     for (name, link, _) in PAIRS {
         let (name, link) = (bench.from().join(name), bench.root().join(link));
@@ -308,7 +306,6 @@ fn exchange(bench: &Bench) {
     }
 }
 
-/// With attributes, too.
 fn copy(bench: &Bench) -> impl FnOnce() -> Report + Send + 'static {
     let mut job = bench.job();
     job.selection.xattrs = true;
@@ -338,7 +335,7 @@ fn assert_nothing_from_outside(bench: &Bench) {
 const LOOKS: [Call; 6] =
     [Call::Open, Call::List, Call::Look, Call::ListAttributes, Call::ListAttributesOfPath, Call::GetAttributeOfPath];
 
-/// Even rounds leave the link, odd ones take it back. At least two.
+/// Even rounds leave the link, odd ones take it back. At least two run.
 const ROUNDS_OF_LOOKS: u32 = 10;
 
 #[test]
@@ -358,7 +355,7 @@ fn what_becomes_a_link_between_any_two_looks_at_it_leads_nowhere() {
     bench.assert_equal();
     assert!(count > 20, "only {count} looks");
 
-    // Threads look side by side, so a round may miss the one look that counts: the next round gets it.
+    // Threads look side by side, so a round may miss the look that counts.
     let (mut directory_failed, mut file_failed) = (false, false);
     for round in 0..ROUNDS_OF_LOOKS {
         if round >= 2 && directory_failed && file_failed {
@@ -379,7 +376,7 @@ fn what_becomes_a_link_between_any_two_looks_at_it_leads_nowhere() {
             };
             let Some((report, _)) = under(&LOOKS, decide, copy(&bench)) else { return };
             assert_nothing_from_outside(&bench);
-            // It was found as what it is, and opened as a link.
+            // The entry was listed as what it was, and opened as a link.
             directory_failed |= report.failures.iter().any(|(path, why)| path == b"d" && why.contains("directory d"));
             file_failed |= report.failures.iter().any(|(path, why)| path == b"file" && why.contains("open file"));
         }
@@ -409,7 +406,7 @@ fn a_source_whose_directories_and_files_become_links_sends_nothing_from_outside(
         });
         let _over = Over(&is_over);
         for _ in 0..150 {
-            // What fails fails: it was gone, or something else.
+            // Entries that have gone or changed may fail.
             let _ = copy(&bench)();
             assert_nothing_from_outside(&bench);
             for (name, ..) in PAIRS {
@@ -424,8 +421,6 @@ fn a_source_whose_directories_and_files_become_links_sends_nothing_from_outside(
     });
     assert!(as_links > 0 && as_files > 0, "the race was none: {as_links} links, {as_files} others");
 }
-
-// Files that become something else.
 
 #[test]
 fn a_file_that_became_a_fifo_since_it_was_listed_fails_and_holds_up_nobody() {
@@ -463,10 +458,10 @@ fn what_is_called_like_an_unfinished_file_is_no_success_unless_a_rule_leaves_it_
     bench.write(&part, 10);
     std::fs::create_dir(bench.from().join(&journal)).unwrap();
     let mut job = bench.job();
-    let report = crate::inside::scenarios::run_here(&job, 1, crate::session::receiver::CHECKPOINT_BYTES).unwrap();
+    let report = crate::scenarios::run_here(&job, 1, haul_copy::receiver::CHECKPOINT_BYTES).unwrap();
     assert_eq!((report.failed, report.files_moved), (2, 1), "{report:?}");
     assert!(report.failures.iter().all(|(_, why)| why.contains("like an unfinished file") && why.contains("rename")));
-    job.selection.rules = vec![haul_job::FilterRule::pattern(false, b".haul-*")];
-    let report = crate::inside::scenarios::run_here(&job, 1, crate::session::receiver::CHECKPOINT_BYTES).unwrap();
+    job.selection.rules = vec![to_wire(&FilterRule::pattern(false, b".haul-*"))];
+    let report = crate::scenarios::run_here(&job, 1, haul_copy::receiver::CHECKPOINT_BYTES).unwrap();
     assert_eq!((report.failed, report.files_kept), (0, 1), "{report:?}");
 }

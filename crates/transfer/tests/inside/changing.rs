@@ -1,4 +1,4 @@
-//! Sources that change while they are read, whatever was asked for.
+//! Tests sources that change while they are read, with any options.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -11,28 +11,23 @@ use std::time::{Duration, SystemTime};
 
 use haul_job::{Event, Job, Observer, Report, Selection};
 use haul_net::Stream;
-use haul_sys::intercept::{Call, Stopped, Verdict};
+use haul_sys::intercept::{Call, Stopped, Verdict, under};
 use haul_wire::limits::BLOCK_BYTES;
 use proptest::prelude::*;
 
-use crate::inside::bad_disk::{path_of, under};
-use crate::inside::scenarios::{self, Bench, files, run_here};
-use crate::session::receiver::CHECKPOINT_BYTES;
-use crate::session::reporter::Watch;
+use crate::scenarios::{self, Bench, checkpoints_every, files, run_here};
+use haul_channel::reporter::Watch;
+use haul_copy::receiver::CHECKPOINT_BYTES;
 
-/// What somebody does to a file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Change {
-    /// A few bytes more.
+pub enum Change {
     Append,
-    /// To so many thousandths of its size.
+    /// The number is in thousandths of the file's size.
     Cut(u32),
-    /// By another file of this size.
     Replace(u32),
     Delete,
 }
 
-/// All contents that each name ever had at the source.
 #[derive(Default)]
 struct Seen(HashMap<PathBuf, HashSet<String>>);
 
@@ -44,16 +39,17 @@ impl Seen {
     }
 }
 
-/// Of files that change twice, are gone, or of which another name was replaced.
-const EXPECTED: [&str; 3] = ["it changed while it was read", "No such file", "or is another file by now"];
+/// Files that change twice, are gone, or of which another name was replaced, may fail so.
+const EXPECTED: [&str; 4] =
+    ["it changed while it was read", "it grew while it was read", "No such file", "or is another file by now"];
 
-pub(crate) const SIZES: [usize; 8] = [9_000_001, 0, 10, 5_000, 70_000, 1_300_000, 20_000, 6_000_000];
+pub const SIZES: [usize; 8] = [9_000_001, 0, 10, 5_000, 70_000, 1_300_000, 20_000, 6_000_000];
 
-pub(crate) fn name(number: usize) -> String {
+pub fn name(number: usize) -> String {
     format!("d{}/f{number}", number % 3)
 }
 
-pub(crate) fn change(bench: &Bench, number: usize, change: Change, serial: u8) {
+pub fn change(bench: &Bench, number: usize, change: Change, serial: u8) {
     let path = bench.from().join(name(number));
     let Ok(size) = std::fs::metadata(&path).map(|found| found.len()) else { return };
     match change {
@@ -70,8 +66,7 @@ pub(crate) fn change(bench: &Bench, number: usize, change: Change, serial: u8) {
     }
 }
 
-/// Which file, and what becomes of it.
-pub(crate) fn any_change() -> impl Strategy<Value = (usize, Change)> {
+pub fn any_change() -> impl Strategy<Value = (usize, Change)> {
     let what = prop_oneof![
         Just(Change::Append),
         (0u32..1000).prop_map(Change::Cut),
@@ -81,8 +76,7 @@ pub(crate) fn any_change() -> impl Strategy<Value = (usize, Change)> {
     (0usize..SIZES.len(), what)
 }
 
-/// What a bit of `options` each asks for.
-pub(crate) fn choose(job: &mut Job, options: u16) {
+pub fn choose(job: &mut Job, options: u16) {
     let bit = |number: u32| options >> number & 1 == 1;
     let selection = &mut job.selection;
     selection.inplace = bit(0);
@@ -99,7 +93,7 @@ pub(crate) fn choose(job: &mut Job, options: u16) {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(12) })]
 
-    /// Whatever was copied is a version that its name had, or failed; and the same command brings the rest.
+    /// Each copy is a version that its name had, or failed; the same command brings the rest.
     #[test]
     fn a_changing_source_never_becomes_a_mixture(
         changes in proptest::collection::vec((any_change(), 0u64..80), 1..8),
@@ -128,7 +122,6 @@ proptest! {
         let report = std::thread::scope(|scope| {
             scope.spawn(|| {
                 for (serial, ((number, what), pause_ms)) in changes.iter().enumerate() {
-                    // So that changes fall everywhere in the job. What holds does not depend on where.
                     std::thread::sleep(Duration::from_millis(*pause_ms));
                     change(&bench, *number, *what, serial as u8);
                     seen.lock().unwrap().look(&bench);
@@ -157,7 +150,42 @@ proptest! {
     }
 }
 
-/// Each file is found at the target as it was listed; then somebody writes it anew, before it is read for the manifest.
+/// They grow at each read, as a log does of which somebody always writes the end.
+#[test]
+fn files_that_never_stop_growing_are_copied_as_they_were_listed_when_that_is_asked_for() {
+    const FILES: [(&str, usize); 2] = [("log", 5_000), ("recording", 3_000_000)];
+    for growing in [false, true] {
+        let bench = Arc::new(Bench::new());
+        FILES.iter().for_each(|(name, size)| bench.write(name, *size));
+        let listed = files(&bench.from());
+        let mut job = bench.job();
+        job.selection.growing = growing;
+        let source = bench.from();
+        let grow = move |_, stopped: &Stopped| {
+            if stopped.file().starts_with(&source) {
+                File::options().append(true).open(stopped.file()).unwrap().write_all(&[7; 100]).unwrap();
+            }
+            Verdict::Proceed
+        };
+        let run = {
+            let (bench, job) = (Arc::clone(&bench), job.clone());
+            move || run(&bench, &job, 2)
+        };
+        let Some((report, _)) = under(&[Call::Read], grow, run) else { return };
+        if growing {
+            assert_eq!((report.failed, report.files_moved), (0, 2), "{report:?}");
+            assert_eq!(files(&bench.to()), listed);
+        } else {
+            assert_eq!(report.failed, 2, "{report:?}");
+            assert!(
+                report.failures.iter().all(|(_, why)| why.contains("--growing copies what was there")),
+                "{report:?}"
+            );
+        }
+    }
+}
+
+/// Each file is found at the target as listed, and then written anew before it is read for the manifest.
 #[test]
 fn a_manifest_has_what_is_at_the_target_also_of_a_file_that_changes_after_it_was_found_there() {
     for new_bytes in [5_000, 6_000] {
@@ -170,7 +198,7 @@ fn a_manifest_has_what_is_at_the_target_also_of_a_file_that_changes_after_it_was
         run_here(&job, 1, CHECKPOINT_BYTES).unwrap();
         let mut changed = false;
         let change = |_, stopped: &Stopped| {
-            if path_of(stopped) == source && !std::mem::replace(&mut changed, true) {
+            if stopped.file() == source && !std::mem::replace(&mut changed, true) {
                 std::fs::write(&source, vec![1; new_bytes]).unwrap();
             }
             Verdict::Proceed
@@ -208,7 +236,7 @@ fn a_manifest_has_no_line_for_another_file_that_stays_at_the_target() {
 #[test]
 fn a_file_that_is_read_for_a_manifest_for_longer_than_the_time_limit_is_waited_for() {
     const SIZE: usize = 16 << 20;
-    // A machine that stands still for so long is taken for a host that is gone.
+    // A machine that stands still for longer is taken for a host that is gone.
     const LIMIT: Duration = Duration::from_secs(5);
     let bench = Arc::new(Bench::new());
     bench.write("large", SIZE);
@@ -217,8 +245,8 @@ fn a_file_that_is_read_for_a_manifest_for_longer_than_the_time_limit_is_waited_f
     run_here(&job, 1, CHECKPOINT_BYTES).unwrap();
     let source = bench.from().join("large");
     let slow = move |_, stopped: &Stopped| {
-        if path_of(stopped) == source {
-            // Longer than the limit for all blocks; the target allows a second for each MiB.
+        if stopped.file() == source {
+            // All blocks together take longer than the limit; the target allows a second for each MiB.
             std::thread::sleep(LIMIT * 3 / 2 / (SIZE / BLOCK_BYTES) as u32);
         }
         Verdict::Proceed
@@ -232,7 +260,7 @@ fn a_file_that_is_read_for_a_manifest_for_longer_than_the_time_limit_is_waited_f
     assert!(reads >= SIZE / BLOCK_BYTES, "{reads}");
 }
 
-/// From a disk that takes its time for each, what is brought of them does not wait until it fills a write.
+/// A slow disk must not delay the small files that were brought until they fill a write.
 #[test]
 fn many_small_files_that_take_longer_than_the_time_limit_together_are_waited_for() {
     const FILES: u32 = 40;
@@ -241,11 +269,10 @@ fn many_small_files_that_take_longer_than_the_time_limit_together_are_waited_for
     (0..FILES).for_each(|number| bench.write(&format!("small{number}"), 100));
     let mut job = bench.job();
     job.carriage.timeout = LIMIT;
-    // First they are copied, then read for a manifest.
     for kept in [0, u64::from(FILES)] {
         let source = bench.from();
         let slow = move |_, stopped: &Stopped| {
-            if path_of(stopped).starts_with(&source) {
+            if stopped.file().starts_with(&source) {
                 std::thread::sleep(LIMIT * 3 / 2 / FILES);
             }
             Verdict::Proceed
@@ -264,7 +291,6 @@ fn is_part(path: &Path) -> bool {
     path.file_name().unwrap().as_encoded_bytes().starts_with(b".haul-")
 }
 
-/// Keeps the lines of a manifest.
 #[derive(Default)]
 struct Lister(Mutex<HashMap<PathBuf, String>>);
 
@@ -282,12 +308,11 @@ impl Observer for Lister {
     }
 }
 
-/// With a manifest, each line of which is true.
 fn run(bench: &Bench, job: &Job, lanes: u16) -> Report {
     let lister = Arc::<Lister>::default();
     let watch = Arc::new(Watch::new(Arc::clone(&lister) as Arc<dyn Observer>));
     let lanes = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
-    let ends = scenarios::here_over(job, &watch, true, lanes, 2_000_000.into()).unwrap();
+    let ends = scenarios::here_over(job, &watch, true, lanes, checkpoints_every(2_000_000)).unwrap();
     let found: HashMap<PathBuf, String> = files(&bench.to()).into_iter().collect();
     for (path, content) in lister.0.lock().unwrap().iter() {
         assert_eq!(Some(content), found.get(path), "{path:?}");

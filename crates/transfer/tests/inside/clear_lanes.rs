@@ -1,4 +1,4 @@
-//! Clear lanes over TCP, with somebody on the way who reads all that passes, and changes it.
+//! Tests clear lanes over TCP against an attacker who reads all that passes, and changes it.
 
 use std::io::{Read, Seek as _, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,34 +7,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use haul_job::{Carriage, Endpoint, Event, Job, Observer, Place, Report, Selection, SshOptions};
+use haul_job::{Carriage, Endpoint, Event, Here, Job, Observer, Place, Report, Selection, SshOptions};
 use haul_net::{Cipher, Identity, Stream};
 use haul_pump::SendRoute;
 use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, TAG_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 
-use crate::inside::scenarios;
-use crate::session::receiver::CHECKPOINT_BYTES;
-use crate::session::reporter::Watch;
-use crate::session::sender::early_look::EarlyLook;
+use crate::scenarios::{self, checkpoints_every};
+use haul_channel::reporter::Watch;
+use haul_copy::receiver::CHECKPOINT_BYTES;
+use haul_copy::sender::early_look::EarlyLook;
 
-/// Stands between the two ends of a lane.
+/// An attacker between the two ends of a lane.
 #[derive(Clone, Default)]
 struct OnTheWay {
-    /// At this byte behind the handshake and the hello, these bits are flipped.
+    /// The place counts from behind the handshake and the hello.
     flips: Option<(usize, u8)>,
-    /// So many bytes are held back until all of them are there, and then pass as this makes them. Nothing follows.
+    /// Holds so many bytes back, and passes them as changed. Nothing follows.
     forges: Option<(usize, Forgery)>,
-    /// The handshake is over: from here on bytes are counted, kept and flipped.
+    /// Set behind the handshake, where counting begins.
     awake: Arc<AtomicBool>,
-    /// The first of them.
     seen: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Changes what passes.
 type Forgery = fn(&mut Vec<u8>);
 
-/// Enough of what passes to find a file in it.
 const SEEN_BYTES: usize = 4 << 20;
 
 impl OnTheWay {
@@ -46,7 +43,7 @@ impl OnTheWay {
         Self { forges: Some((bytes, forgery)), ..Self::default() }
     }
 
-    /// A lane between keys that trust each other: its sending and its receiving end.
+    /// Returns the sending and the receiving end.
     fn lane(&self, clear: bool) -> (Stream, Stream) {
         let (listener, door) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let near = TcpStream::connect(door.local_addr().unwrap()).unwrap();
@@ -123,14 +120,14 @@ fn content() -> Vec<u8> {
     (0..3 * MIB + 77).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 11) as u8).collect()
 }
 
-/// The only file of a directory, under another name there.
 fn job(directory: &Path) -> Job {
     let endpoint = |name: &str| {
         let path = directory.join(name).into_os_string().into_encoded_bytes();
-        Endpoint { place: Place::Local, path }
+        Endpoint { place: Place::Here(Here::Disk), path }
     };
     Job {
         movers: Vec::new(),
+        files_from: None,
         sources: vec![endpoint("file")],
         target: endpoint("copy"),
         selection: Selection::default(),
@@ -139,19 +136,18 @@ fn job(directory: &Path) -> Job {
     }
 }
 
-/// Copies the only file of a directory over these lanes.
 fn copied(directory: &Path, lanes: Vec<(Stream, Stream)>) -> (PathBuf, Report, u64) {
     copied_by(&job(directory), directory, lanes)
 }
 
 fn copied_by(job: &Job, directory: &Path, lanes: Vec<(Stream, Stream)>) -> (PathBuf, Report, u64) {
     let watch = Arc::new(Watch::new(Arc::new(Quiet)));
-    let ends = scenarios::here_over(job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
+    let ends = scenarios::here_over(job, &watch, false, lanes, checkpoints_every(CHECKPOINT_BYTES)).unwrap();
     let report = watch.report(&ends, Default::default(), false).unwrap();
     (directory.join("copy"), report, ends.receiver.arrived_bytes)
 }
 
-/// Where things stand in the first unit of a lane that carries a chunk without holes.
+/// A lane begins with a unit that carries a chunk without holes.
 const HEADER_TAG: usize = UNIT_HEADER_BYTES;
 const FIRST_BLOCK: usize = HEADER_TAG + TAG_BYTES;
 const BLOCKS: usize = MIN_CHUNK_BYTES as usize / BLOCK_BYTES;
@@ -202,7 +198,7 @@ fn what_was_forged_into_a_hole_is_gone_when_the_chunk_comes_again() {
     file.write_all(&vec![7; BLOCK_BYTES]).unwrap();
     file.set_len(3 * MIB as u64).unwrap();
     drop(file);
-    // The first block is a hole. One bit makes of it a block of data, which is then what follows.
+    // One bit makes the hole of the first block a block of data, which consists of the bytes behind it.
     let lanes = vec![OnTheWay::flipping(FIRST_BLOCK + 3, 0x80).lane(true), OnTheWay::default().lane(true)];
     let (copy, report, _) = copied(dir.path(), lanes);
     assert!(std::fs::read(copy).unwrap() == std::fs::read(dir.path().join("file")).unwrap());
@@ -223,14 +219,14 @@ fn a_clear_lane_can_be_read_on_the_way_and_one_that_nobody_asked_to_be_clear_can
     }
 }
 
-/// Where the data of a block begins, and what belongs to it: its bytes and their tag.
+/// The data and its tag stand here.
 fn data_at(block: usize) -> usize {
     FIRST_BLOCK + block * BLOCK + BLOCK_HEADER_BYTES + TAG_BYTES
 }
 
 const DATA_AND_TAG: usize = BLOCK_BYTES + TAG_BYTES;
 
-/// What may be done to the second block of a file, of four.
+/// The second of four blocks is changed.
 const FORGERIES: [(&str, Forgery); 6] = [
     ("a bit", |bytes| bytes[data_at(1) + 5] ^= 1),
     ("bytes of somebody's choice", |bytes| bytes[data_at(1)..][..BLOCK_BYTES].fill(b'!')),
@@ -244,12 +240,10 @@ const FORGERIES: [(&str, Forgery); 6] = [
     ("a block less", |bytes| drop(bytes.drain(FIRST_BLOCK..FIRST_BLOCK + BLOCK))),
 ];
 
-/// What stands in the target before. None of the source's bytes is like it at the same place.
 fn before() -> Vec<u8> {
     content().iter().map(|byte| !byte).collect()
 }
 
-/// A copy in place, of which nothing comes any more after the forged chunk. Returns the file as it is then.
 fn left_in_place(forgery: Forgery, bytes: usize, adjust: fn(&mut Job), content: &[u8], before: &[u8]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("file"), content).unwrap();
@@ -261,7 +255,8 @@ fn left_in_place(forgery: Forgery, bytes: usize, adjust: fn(&mut Job), content: 
     adjust(&mut job);
     let watch = Arc::new(Watch::new(Arc::new(Quiet)));
     let lanes = vec![OnTheWay::forging(bytes, forgery).lane(true)];
-    scenarios::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).expect_err("the only lane is gone");
+    scenarios::here_over(&job, &watch, false, lanes, checkpoints_every(CHECKPOINT_BYTES))
+        .expect_err("the only lane is gone");
     std::fs::read(dir.path().join("copy")).unwrap()
 }
 
@@ -275,14 +270,14 @@ fn no_byte_of_somebody_on_the_way_stands_in_a_file_that_is_written_in_place() {
         let second = BLOCK_BYTES..2 * BLOCK_BYTES;
         assert!(left[second.clone()] == before[second], "{what}: what was there before still is");
     };
-    // Each waits for a second for more lanes than there are.
+    // Each waits a second for more lanes than there are.
     std::thread::scope(|scope| FORGERIES.map(|(what, forgery)| scope.spawn(move || tried(what, forgery))).map(drop));
     let left = left_in_place(|_| {}, LAST_BLOCK, |_| {}, &content, &before);
     let chunk = ..MIN_CHUNK_BYTES as usize;
     assert!(left[chunk] == content[chunk], "what nobody touched is written");
 }
 
-/// Words that compress to blocks of some length, each to another.
+/// The text compresses to blocks of different lengths.
 fn wordy() -> Vec<u8> {
     (0..)
         .flat_map(|number: u32| format!("line {} of it\n", number.wrapping_mul(77_777)).into_bytes())
@@ -290,14 +285,13 @@ fn wordy() -> Vec<u8> {
         .collect()
 }
 
-/// Enough for the first packed block and more.
 const PACKED_BYTES: usize = 200_000;
 
-/// The first packed block becomes another one of the same length, that a decompressor takes.
+/// Makes another packed block of the same length that a decompressor takes.
 fn repacked(bytes: &mut [u8]) {
     let header = BlockHeader::decode(bytes[FIRST_BLOCK..][..BLOCK_HEADER_BYTES].try_into().unwrap()).unwrap();
     let mut packed = zstd::bulk::compress(&vec![b'!'; BLOCK_BYTES], 1).unwrap();
-    // A frame that is skipped fills it up: RFC 8878, 3.1.2.
+    // A skippable frame fills it up (RFC 8878, 3.1.2).
     let rest = header.bytes - u32::try_from(packed.len()).unwrap() - 8;
     packed.extend([0x50, 0x2a, 0x4d, 0x18]);
     packed.extend(rest.to_le_bytes());
@@ -320,7 +314,6 @@ fn a_packed_block_that_was_changed_is_read_by_no_decompressor_and_comes_again_on
     std::fs::write(dir.path().join("file"), wordy()).unwrap();
     let mut job = job(dir.path());
     job.carriage.compress = true;
-    // The mark of a frame.
     let (copy, report, _) = copied_by(&job, dir.path(), vec![OnTheWay::flipping(data_at(0), 0xff).lane(true)]);
     assert!(std::fs::read(copy).unwrap() == wordy());
     assert_eq!((report.files_moved, report.failed, report.bytes_again > 0), (1, 0, true));
@@ -351,7 +344,7 @@ fn hashes_from_before_the_lanes_prove_each_block_until_one_does_not_match() {
         let job = job(dir.path());
         let early = EarlyLook::complete(&[job.sources[0].path.clone()], true);
         let watch = Arc::new(Watch::new(Arc::new(Quiet)));
-        let (lanes, bounds) = (vec![OnTheWay::default().lane(true)], CHECKPOINT_BYTES.into());
+        let (lanes, bounds) = (vec![OnTheWay::default().lane(true)], checkpoints_every(CHECKPOINT_BYTES));
         let ends = scenarios::here_after(Some(falsify(early)), &job, &watch, false, lanes, bounds).unwrap();
         assert!(std::fs::read(dir.path().join("copy")).unwrap() == content());
         watch.report(&ends, Default::default(), false).unwrap().bytes_again

@@ -1,4 +1,4 @@
-//! Jobs that are cut short anywhere, whose trees somebody changes meanwhile, and that go on with whatever is asked for then.
+//! Tests jobs that are cut short anywhere, while their trees change, and that go on with any options.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -13,40 +13,38 @@ use haul_engine::journal;
 use haul_engine::plan::ChunkLayout;
 use haul_job::{Fault, Job};
 use haul_store::journal_name;
-use haul_sys::intercept::{Call, Stopped, Verdict};
+use haul_sys::intercept::{Call, Stopped, Verdict, under};
 use proptest::prelude::*;
 
-use crate::inside::bad_disk::{EIO, ENOSPC, WRITING, fill, path_of, under};
-use crate::inside::changing::{Change, SIZES, any_change, change, choose, name};
-use crate::inside::scenarios::{Bench, files, run_here};
+use crate::bad_disk::{EIO, ENOSPC, WRITING, fill};
+use crate::changing::{Change, SIZES, any_change, change, choose, name};
+use crate::scenarios::{Bench, files, run_here};
 
-/// So small that the large files come to some checkpoints.
 const CHECKPOINT_BYTES: u64 = 1 << 20;
 
-/// What lets files stay that are not the source's.
+/// These options keep files that are not the source's.
 const UPDATE: u8 = 1;
 const IGNORE_EXISTING: u8 = 2;
 
-/// What somebody does to a file at the target.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Append,
-    /// To so many thousandths of its size.
+    /// The number is in thousandths of the file's size.
     Cut(u32),
-    /// Other bytes at so many thousandths of its size.
+    /// The number is in thousandths of the file's size.
     Scribble(u32),
     Delete,
 }
 
-/// A run that ends early, and what happens before the next one.
+/// A run that ends early, with the changes before the next one.
 #[derive(Clone, Debug)]
 struct Attempt {
     options: u16,
     lanes: u16,
-    /// From this operation on the disk takes nothing any more: what stands there is what a death at that moment leaves.
+    /// From this operation on the disk takes nothing, as after a death.
     operations: usize,
     changes: Vec<(usize, Change)>,
-    /// Of the files at the target, counted modulo their number.
+    /// Each number counts modulo the files at the target.
     damages: Vec<(usize, Damage)>,
 }
 
@@ -64,7 +62,6 @@ fn any_attempt() -> impl Strategy<Value = Attempt> {
     })
 }
 
-/// Every content that a file ever had that was whole.
 #[derive(Default)]
 struct Whole(HashSet<String>);
 
@@ -74,8 +71,7 @@ impl Whole {
     }
 }
 
-/// Nobody but haul writes into a part: its journal is believed. Final names and journals are anybody's. What becomes of a whole file is
-/// another whole one.
+/// Only haul writes into a part, whose journal is believed. A whole file becomes another whole file.
 fn damage(bench: &Bench, number: usize, damage: Damage, whole: &mut Whole) {
     let standing = files(&bench.to());
     let Some((found, content)) = standing.get(number % standing.len().max(1)) else { return };
@@ -88,7 +84,7 @@ fn damage(bench: &Bench, number: usize, damage: Damage, whole: &mut Whole) {
         Damage::Append => File::options().append(true).open(&path).unwrap().write_all(b"more").unwrap(),
         Damage::Cut(share) => open().set_len(at(share)).unwrap(),
         Damage::Scribble(_) if is("part") => {}
-        // Nobody can tell what it told.
+        // Without its journal nobody knows what was whole.
         Damage::Delete if is("journal") => {}
         Damage::Scribble(share) => open().write_all_at(b"other bytes", at(share)).unwrap(),
         Damage::Delete => std::fs::remove_file(&path).unwrap(),
@@ -98,17 +94,16 @@ fn damage(bench: &Bench, number: usize, damage: Damage, whole: &mut Whole) {
     }
 }
 
-/// Runs the job until the disk takes nothing any more. False where the host does not let us watch.
 fn run_short(job: Job, lanes: u16, operations: usize) -> bool {
     let decide = move |number, _: &Stopped| if number >= operations { Verdict::Fail(EIO) } else { Verdict::Proceed };
-    // How it fails is for other tests.
+    // Other tests check how it fails.
     under(&WRITING, decide, move || drop(run_here(&job, lanes, CHECKPOINT_BYTES))).is_some()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(16) })]
 
-    /// After the last run all is there, as it is at the source; where newer or existing files stay, no name has what no file ever was.
+    /// After the last run the target equals the source. No name has content that no file ever had.
     #[test]
     fn what_was_cut_short_anywhere_is_finished_whatever_is_asked_for_then(
         attempts in proptest::collection::vec(any_attempt(), 1..4),
@@ -124,7 +119,7 @@ proptest! {
         let job = |options| {
             let mut job = bench.job();
             choose(&mut job, options);
-            // The same in every run: what a file that was begun without a mark is, nobody can tell.
+            // An unfinished file without a mark cannot be told from others, so these stay the same in every run.
             job.selection.update = keeps & UPDATE != 0;
             job.selection.ignore_existing = keeps & IGNORE_EXISTING != 0;
             job
@@ -153,7 +148,7 @@ proptest! {
             }
         }
         let report = run_here(&job(options), 3, CHECKPOINT_BYTES).unwrap();
-        // Of a file whose first name stays as it is, the second is not made: it would have what it never had at the source.
+        // If a first name stays as it is, the second is not made: it would show content that it never had.
         let has_no_first = |why: &str| keeps != 0 && why.contains("stays at the target as it is there");
         let failed: Vec<_> = report.failures.iter().map(|(path, _)| Path::new(OsStr::from_bytes(path))).collect();
         prop_assert!(report.failures.iter().all(|(_, why)| has_no_first(why)), "{:?}", report.failures);
@@ -163,7 +158,7 @@ proptest! {
         let to = files(&bench.to());
         for (path, content) in files(&bench.from()) {
             let found = to.iter().find(|(found, _)| *found == path).map(|(_, content)| content);
-            // What was begun in place and could not be finished says so: its mark stands beside it.
+            // A file in place that could not be finished has its mark beside it.
             let mark = path.with_file_name(OsStr::from_bytes(&journal_name(path.file_name().unwrap().as_bytes())));
             if failed.contains(&&*path) && (found.is_none() || bench.to().join(mark).exists()) {
                 continue;
@@ -174,12 +169,11 @@ proptest! {
     }
 }
 
-/// A file written in place, of which the disk takes no more once the journal claims some chunks: those that may wait for a checkpoint are
-/// fewer than the file has. False where the host does not let us watch.
+/// Writes a file in place until the journal claims some chunks; then the disk takes no more.
 fn half_in_place(bench: &Bench, job: &Job) -> bool {
     bench.write("large", LARGE_BYTES as usize);
     let file = bench.to().join("large");
-    let decide = |_, stopped: &Stopped| match path_of(stopped) == file && claimed(bench).len() > 1 {
+    let decide = |_, stopped: &Stopped| match stopped.file() == file && claimed(bench).len() > 1 {
         true => Verdict::Fail(ENOSPC),
         false => Verdict::Proceed,
     };
@@ -191,7 +185,6 @@ fn half_in_place(bench: &Bench, job: &Job) -> bool {
     true
 }
 
-/// The chunks that the journal of that file claims.
 fn claimed(bench: &Bench) -> Vec<u32> {
     let journal = bench.to().join(OsStr::from_bytes(&journal_name(b"large")));
     let found = std::fs::read(journal).ok().and_then(|bytes| journal::decode(&bytes));
@@ -232,13 +225,12 @@ fn a_file_that_was_begun_in_place_is_neither_newer_nor_existing() {
         assert_eq!((report.failed, report.files_moved), (0, 1), "{report:?}");
         bench.assert_equal();
         assert_eq!(files(&bench.to()).len(), 1, "nothing is left beside it");
-        // Once it is finished it is any newer file.
         File::options().append(true).open(bench.to().join("large")).unwrap().write_all(b"more").unwrap();
         assert_eq!(run_here(&job, 2, CHECKPOINT_BYTES).unwrap().files_moved, 0);
     }
 }
 
-/// P2: after a power cut the time of a file says that all of it is there.
+/// This is rule P2: after a power cut the time of a file says that all of it is there.
 #[test]
 fn in_place_data_is_flushed_before_the_file_gets_its_time() {
     let bench = fill(Bench::new());
@@ -246,7 +238,7 @@ fn in_place_data_is_flushed_before_the_file_gets_its_time() {
     job.selection.inplace = true;
     let (mut unflushed, mut dated) = (HashSet::new(), 0);
     let note = |_, stopped: &Stopped| {
-        let path = path_of(stopped);
+        let path = stopped.file();
         match stopped.call() {
             Call::Write | Call::Truncate => drop(unflushed.insert(path)),
             Call::Flush => drop(unflushed.remove(&path)),
@@ -264,7 +256,7 @@ fn in_place_data_is_flushed_before_the_file_gets_its_time() {
     assert_eq!(dated, 8);
 }
 
-/// A file written in place by a run that died after its last write: what is there is right, and nobody flushed it.
+/// The data of this file in place is right, but was not flushed.
 fn written_and_not_flushed() -> (Bench, Job) {
     let bench = Bench::new();
     bench.write("small", 70_000);
@@ -284,7 +276,7 @@ fn what_was_found_equal_is_flushed_before_it_gets_its_time() {
     let file = bench.to().join("small");
     let mut order = Vec::new();
     let note = |_, stopped: &Stopped| {
-        if path_of(stopped) == file {
+        if stopped.file() == file {
             order.push(stopped.call());
         }
         Verdict::Proceed
@@ -301,7 +293,7 @@ fn what_was_found_equal_and_cannot_be_flushed_has_failed_and_does_not_get_its_ti
     let file = bench.to().join("small");
     let modified = |path: &Path| path.metadata().unwrap().modified().unwrap();
     let before = modified(&file);
-    let fail = |_, stopped: &Stopped| if path_of(stopped) == file { Verdict::Fail(EIO) } else { Verdict::Proceed };
+    let fail = |_, stopped: &Stopped| if stopped.file() == file { Verdict::Fail(EIO) } else { Verdict::Proceed };
     let Some((result, _)) = under(&[Call::Flush], fail, move || run_here(&job, 2, CHECKPOINT_BYTES)) else { return };
     let report = result.unwrap();
     assert!(report.failed == 1 && report.failures[0].1.contains("flush"), "{report:?}");

@@ -1,4 +1,4 @@
-//! Files with holes, over whatever stands at the target.
+//! Tests files with holes, over any file that stands at the target.
 
 use std::fs::{File, FileTimes};
 use std::os::fd::AsFd as _;
@@ -8,24 +8,25 @@ use std::time::{Duration, SystemTime};
 
 use haul_job::{Error, Report};
 use haul_store::part_name;
-use haul_sys::intercept::{Call, Stopped, Verdict};
+use haul_sys::intercept::{Call, Stopped, Verdict, under};
 use haul_wire::limits::BLOCK_BYTES;
 
-use crate::inside::bad_disk::{CHECKPOINT_BYTES as SOON_BYTES, ENOSPC, LANES, path_of, under};
-use crate::inside::scenarios::{Bench, run_here};
-use crate::session::receiver::CHECKPOINT_BYTES;
+use crate::bad_disk::{CHECKPOINT_BYTES as SOON_BYTES, ENOSPC, LANES};
+use crate::scenarios::{Bench, run_here};
+use haul_copy::receiver::CHECKPOINT_BYTES;
 
-/// What stands at the target under the name of a file with holes: nothing, or other bytes, so many more or less than the file has.
+/// The standing file is missing, or its size differs by this much.
 const STANDING: [Option<i64>; 4] = [None, Some(0), Some(-100_000), Some(100_000)];
 
-/// Of each block whether it is data: all there are of files that travel whole, and of one that travels in chunks.
+/// Whether each block is data. All patterns of files that travel whole are here, and some of one that travels in
+/// chunks.
 fn patterns() -> Vec<Vec<bool>> {
     let of = |blocks: u32| (0..1 << blocks).map(move |bits: u32| (0..blocks).map(|at| bits >> at & 1 == 1).collect());
     let large = [[true, false], [false, true]].map(|halves| halves.into_iter().flat_map(|half| [half; 6]).collect());
     of(1).chain(of(2)).chain(of(4)).chain(large).collect()
 }
 
-/// One file for each pattern and for each of what stands where it goes. Those in which the last data is short end within a block.
+/// Makes a file for each pattern and each standing file.
 fn with_patterns() -> Bench {
     let bench = Bench::new();
     std::fs::create_dir(bench.to()).unwrap();
@@ -37,7 +38,7 @@ fn with_patterns() -> Bench {
             let file = File::create(bench.from().join(&name)).unwrap();
             file.set_len(size).unwrap();
             for at in (0..pattern.len()).filter(|at| pattern[*at]) {
-                // The first and the last block of the file stand for themselves; in others data is only at the end.
+                // Data marks the outer end of the first and last block, and the end of others.
                 let (start, end) = ((at * BLOCK_BYTES) as u64, ((at + 1) * BLOCK_BYTES) as u64);
                 file.write_all_at(&[at as u8 + 1; 4096], end.min(size) - 4096).unwrap();
                 if at % 2 == 1 {
@@ -68,10 +69,9 @@ fn nothing_of_what_stood_there_shows_through_a_hole() {
     }
 }
 
-/// Pieces of data, as offset and length, in a file of so many bytes.
 type Layout = (u64, Vec<(u64, usize)>);
 
-/// Files with small holes, and how many KiB of data they have.
+/// Returns the names, and the KiB of data in each.
 fn with_small_holes(bench: &Bench) -> Vec<(String, u64)> {
     let every = |size: u64, step: u64, bytes: usize, first: u64| -> Layout {
         (size, (first..size).step_by(usize::try_from(step).unwrap()).map(|at| (at, bytes)).collect())
@@ -109,7 +109,7 @@ fn holes_of_a_block_of_the_file_system_stay_holes_whatever_way_the_data_takes() 
         job.carriage.compress = options & 2 != 0;
         job.carriage.write_route = (options & 4 != 0).then_some(haul_store::WriteRoute::Direct);
         if options & 8 != 0 {
-            // What stood there must neither show through a hole nor keep its space.
+            // A standing file must neither show through a hole nor keep its space.
             std::fs::create_dir(bench.to()).unwrap();
             for (name, _) in &files {
                 std::fs::write(bench.to().join(name), vec![0xaa; 6_000_000]).unwrap();
@@ -137,7 +137,7 @@ fn what_is_no_hole_at_the_source_is_written_though_it_is_zeros() {
     assert!(stat.blocks() * 512 >= 3 << 20, "only {} blocks are taken", stat.blocks());
 }
 
-/// A file of 5 MiB of which every second block is a hole, as large disk images have them, and where its part is.
+/// Large disk images have a hole in every second block. Returns the path of the part.
 fn every_second_block(bench: &Bench) -> PathBuf {
     let file = File::create(bench.from().join("image")).unwrap();
     file.set_len(IMAGE_BYTES).unwrap();
@@ -145,7 +145,6 @@ fn every_second_block(bench: &Bench) -> PathBuf {
     bench.to().join(std::str::from_utf8(&part_name(b"image")).unwrap())
 }
 
-/// Copies it, looking at each of these calls on its part. `None` where the host does not let us watch.
 fn watched(
     bench: &Bench,
     part: &Path,
@@ -153,7 +152,7 @@ fn watched(
     mut decide: impl FnMut(&Stopped) -> Verdict,
 ) -> Option<Result<Report, Error>> {
     let job = bench.job();
-    let decide = |_, stopped: &Stopped| match path_of(stopped) == part {
+    let decide = |_, stopped: &Stopped| match stopped.file() == part {
         true => decide(stopped),
         false => Verdict::Proceed,
     };
@@ -211,5 +210,5 @@ fn a_part_with_small_holes_is_gone_on_with() {
 
 const IMAGE_BYTES: u64 = 5 << 20;
 
-/// Where data begins or ends within a block, and what a file system needs to find its blocks.
+/// Data may begin within a block, and a file system needs blocks to find its blocks.
 const SLACK_KIB: u64 = 40;

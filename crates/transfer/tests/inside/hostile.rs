@@ -1,5 +1,5 @@
-//! Peers that do not keep the protocol, in one process and in milliseconds. One end is real; what the other says is chosen here,
-//! message by message and byte by byte.
+//! Tests peers that break the protocol, in one process and in milliseconds. One end is real; the test chooses each
+//! message and byte of the other.
 
 #[cfg(test)]
 mod hosts;
@@ -29,17 +29,21 @@ use haul_wire::lane::{BlockHeader, Encoding, Trailer, UnitHeader, UnitKind};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer};
 use haul_wire::{RelPath, codec};
 
-use crate::faults;
-use crate::session::channel::{Channel, Events, PING_EVERY, SessionEvent, read_message};
-use crate::session::reporter::Watch;
+use haul_channel::channel::{Channel, Events, LaneEvent, PING_EVERY, SessionEvent, read_message};
+use haul_channel::reporter::Watch;
+use haul_kept::faults;
 
-/// Longer than any of these sessions takes on a busy machine; what hangs ends here.
+/// Asks for nothing beyond the names and data of files: not even for a flush.
+fn bare() -> wire::Selection {
+    wire::Selection { sparse: false, flush: false, make_target: false, ..wire::Selection::default() }
+}
+
+/// A session that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The time limit of sessions whose peer is to be found useless.
 const SHORT_MS: u32 = 300;
 
-/// Somebody watches, so that totals are kept, and is told nothing.
+/// Makes the watch keep totals, and ignores the events.
 struct Deaf;
 
 impl Observer for Deaf {
@@ -50,19 +54,17 @@ impl Observer for Deaf {
     }
 }
 
-/// The end that keeps no rules, and the real one that it faces.
 struct Peer {
     control: WriteHalf,
     heard: Receiver<Option<Control>>,
     lane: Stream,
     end: JoinHandle<Result<(), Error>>,
-    /// What a receiver asked for so far, and what became of items.
     asked_for: RefCell<BTreeSet<u64>>,
     outcomes: RefCell<BTreeMap<u64, OutcomeKind>>,
 }
 
 impl Peer {
-    /// Faces what `real` runs over its channel and one lane of this number, which lies among the events.
+    /// Faces the end that `real` runs over its channel and one lane of this number.
     fn facing(
         number: u16,
         real: impl FnOnce(Events, &Channel, &Arc<Watch>) -> Result<(), Error> + Send + 'static,
@@ -72,7 +74,7 @@ impl Peer {
         let end = std::thread::spawn(move || {
             let events = Events::new();
             let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();
-            assert!(events.sender().try_send(SessionEvent::LaneUp(their_lane, number)).is_ok());
+            assert!(events.sender().try_send(SessionEvent::Lane(LaneEvent::Up(their_lane, number))).is_ok());
             real(events, &channel, &Arc::new(Watch::new(Arc::new(Deaf))))
         });
         let (input, control) = ours.split();
@@ -88,7 +90,7 @@ impl Peer {
         Self { control, heard, lane, end, asked_for: RefCell::default(), outcomes: RefCell::default() }
     }
 
-    /// Says something. That the other end is gone already is seen by how it ended.
+    /// Sends a message. A missing receiver shows in its own result.
     fn says(&mut self, message: &Control) {
         self.says_bytes(&frame(message));
     }
@@ -97,7 +99,6 @@ impl Peer {
         let _ = self.control.write_all(bytes).and_then(|()| self.control.flush());
     }
 
-    /// Waits for the first message that `wanted` accepts.
     fn hears<T>(&self, mut wanted: impl FnMut(Control) -> Option<T>) -> T {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -125,14 +126,21 @@ impl Peer {
         }
     }
 
-    /// Waits until data of this item is wanted.
+    fn loses_its_lane(&self) {
+        self.hears(|message| matches!(message, Control::LaneLost { lane: 0 }).then_some(()));
+    }
+
+    fn leaves(self) {
+        drop(self.control);
+        self.lane.shutdown_handle().shutdown();
+    }
+
     fn is_asked_for(&self, index: u64) {
         while !self.asked_for.borrow().contains(&index) {
             self.hears(|message| matches!(message, Control::Answers(_)).then_some(()));
         }
     }
 
-    /// Waits for what becomes of this item.
     fn outcome_of(&self, index: u64) -> OutcomeKind {
         loop {
             if let Some(result) = self.outcomes.borrow().get(&index) {
@@ -142,25 +150,23 @@ impl Peer {
         }
     }
 
-    /// Sends bytes on the lane.
     fn sends(&mut self, bytes: &[u8]) {
         let _ = self.lane.write_all(bytes).and_then(|()| self.lane.flush());
     }
 
-    /// Says again and again that it is alive, and nothing else, until the other end has enough.
+    /// Sends only pings until the other end has enough.
     fn only_lives(mut self, mut besides: impl FnMut(&mut Self)) -> Result<(), Error> {
         let end = Instant::now() + PATIENCE;
         while !self.end.is_finished() && Instant::now() < end {
             self.says(&Control::Ping { received: 0, turn: 1 });
             besides(&mut self);
-            // Ends early when the other end does.
             let _ = self.heard.recv_timeout(Duration::from_millis(20));
         }
         assert!(self.end.is_finished(), "it waits for ever");
         self.end.join().unwrap()
     }
 
-    /// How the other end ended, without another word from here.
+    /// Waits in silence until the other end ends.
     fn ended(self) -> Result<(), Error> {
         let end = Instant::now() + PATIENCE;
         while !self.end.is_finished() && Instant::now() < end {
@@ -170,7 +176,6 @@ impl Peer {
         self.end.join().unwrap()
     }
 
-    /// It ended because the protocol was broken, for this reason.
     #[track_caller]
     fn broke_the_protocol(self, why: &str) {
         let error = self.ended().unwrap_err();
@@ -179,7 +184,6 @@ impl Peer {
     }
 }
 
-/// What the other end says from now on; `None` is the last.
 fn heard(mut input: ReadHalf) -> Receiver<Option<Control>> {
     let (sender, heard) = channel();
     std::thread::spawn(move || {
@@ -198,8 +202,7 @@ fn frame(message: &Control) -> Vec<u8> {
     bytes
 }
 
-/// Messages that belong to another phase, or to nobody.
-fn aside(message: Control) -> Result<(), Error> {
+fn on_other_message(message: Control) -> Result<(), Error> {
     Err(faults::unexpected(&message))
 }
 
@@ -225,7 +228,7 @@ fn sparse(path: &str, size: u64) -> Item {
     item
 }
 
-/// A unit with its true hash, in blocks as an honest sender makes them.
+/// Makes a unit with its true hash, in blocks as an honest sender makes them.
 fn unit(kind: UnitKind, index: u64, chunk: u32, size: u64, data: &[u8]) -> Vec<u8> {
     let mut hasher = UnitHasher::new(&ChunkLayout::of(size), chunk);
     hasher.update(data);
@@ -234,7 +237,6 @@ fn unit(kind: UnitKind, index: u64, chunk: u32, size: u64, data: &[u8]) -> Vec<u
     unit_of(UnitHeader { kind, index, chunk }, &blocks, Trailer::Complete(hasher.finish()))
 }
 
-/// A unit of any parts.
 fn unit_of(header: UnitHeader, blocks: &[(Encoding, &[u8])], trailer: Trailer) -> Vec<u8> {
     let mut bytes = header.encode().to_vec();
     for (encoding, block) in blocks {

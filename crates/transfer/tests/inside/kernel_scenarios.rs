@@ -1,4 +1,5 @@
-//! Whole jobs over lanes that the kernel seals, one of them harmed on its way. `make guest` runs them in a kernel that has TLS.
+//! Tests whole jobs over lanes that the kernel seals, one of them damaged on its way. `make guest` runs them in a
+//! kernel that has TLS.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,10 +9,10 @@ use haul_job::{Event, Subject};
 use haul_net::{Cipher, Identity, Stream};
 use haul_pump::SendRoute;
 
-use crate::inside::scenarios::{Bench, copied_by, warnings};
+use crate::scenarios::{Bench, copied_by, warnings};
 
-/// Whether it does here. Where it was promised (`make guest`) it must.
-pub(crate) fn kernel_seals() -> bool {
+/// Whether the kernel here seals. Under `make guest` it must.
+pub fn kernel_seals() -> bool {
     let Err(error) = haul_net::seals_here() else { return true };
     assert!(std::env::var_os("HAUL_TEST_KERNEL_TLS").is_none(), "it was promised: {error}");
     eprintln!("skipped: {error}");
@@ -31,7 +32,7 @@ fn encrypted(near: TcpStream, far: TcpStream) -> (Stream, Stream) {
     (near, server.join().unwrap().unwrap().0)
 }
 
-/// A lane from sender to receiver, with somebody on the way who flips a bit of the byte at this place, and says so at the end.
+/// Flips one bit of the byte at this place. The thread returns whether that byte came.
 fn flipped(at: u64) -> ((Stream, Stream), JoinHandle<bool>) {
     let (near, carrier_in) = sockets();
     let (carrier_out, far) = sockets();
@@ -41,7 +42,7 @@ fn flipped(at: u64) -> ((Stream, Stream), JoinHandle<bool>) {
     (encrypted(near, far), carrier)
 }
 
-/// Until either end is done; the end of one is that of the other. Whether the byte at this place came.
+/// Passes bytes until either end is done. Returns whether the byte at this place came.
 fn pass(mut from: TcpStream, mut to: TcpStream, at: u64) -> bool {
     let mut block = vec![0; 10_000];
     let mut passed = 0;

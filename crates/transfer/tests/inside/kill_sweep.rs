@@ -1,8 +1,8 @@
-//! SIGKILL at every operation of a small job, of one side or of both at once; then the same command again.
+//! Kills a small job by SIGKILL at every operation, one side of it or both at once, and runs the same command again.
 //!
-//! A child process runs the job, or one side of it, with its system calls under watch, and kills itself before operation n is
-//! carried out. What then lies at the target is judged, the job is run again, trees are compared and bytes counted. By itself the
-//! test takes every so many operations; `HAUL_SWEEP=full` takes them all.
+//! A child process runs the job, or one side of it, with its system calls under watch, and kills itself before
+//! operation n. Then the target is judged, the job is run again, trees are compared and bytes counted. The test takes
+//! every so many operations; `HAUL_SWEEP=full` takes them all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -16,24 +16,22 @@ use haul_engine::journal;
 use haul_job::Job;
 use haul_net::Stream;
 use haul_store::WriteRoute;
-use haul_sys::intercept::{Call, Stopped, Verdict};
+use haul_sys::intercept::{Call, Stopped, Verdict, under};
 use rustix::process::Signal;
 
-use crate::faults;
-use crate::inside::bad_disk::{path_of, under};
-use crate::inside::past_cache::disk;
-use crate::inside::scenarios::{Bench, files, is_part, run_here};
-use crate::kept::class_policy::Permits;
-use crate::kept::surroundings::Surroundings;
-use crate::session::channel::{Channel, Events, PING_EVERY, SessionEvent};
-use crate::session::convert;
-use crate::session::lane_threads::NoKeeper;
-use crate::session::receiver::{self, Bounds, ReceiverJob, Target};
-use crate::session::reporter::Watch;
-use crate::session::sender::{self, SenderJob, Sources};
-use crate::session::wiring::Wiring;
+use crate::past_cache::disk;
+use crate::scenarios::{Bench, files, is_part, run_here};
+use haul_channel::channel::{Channel, Events, LaneEvent, PING_EVERY, SessionEvent};
+use haul_channel::convert;
+use haul_channel::lane_threads::NoKeeper;
+use haul_channel::reporter::Watch;
+use haul_channel::role_context::RoleContext;
+use haul_copy::receiver::{self, Bounds, ReceiverJob, Target};
+use haul_copy::sender::{self, SenderJob, Sources};
+use haul_kept::class_policy::Permits;
+use haul_kept::faults;
+use haul_kept::surroundings::Surroundings;
 
-/// Everything that a side asks of a disk.
 const OPERATIONS: [Call; 12] = [
     Call::Open,
     Call::Read,
@@ -49,7 +47,6 @@ const OPERATIONS: [Call; 12] = [
     Call::SetTimes,
 ];
 
-/// Who is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Killed {
     Both,
@@ -59,44 +56,40 @@ enum Killed {
 
 const LANES: u16 = 2;
 
-/// So small that each large file comes to some checkpoints.
+/// Each large file then comes to some checkpoints.
 const CHECKPOINT_BYTES: u64 = 2 << 20;
 
-/// Operations of each sweep that are tried without `HAUL_SWEEP=full`: all three take half a minute on two cores.
+/// Without `HAUL_SWEEP=full` all three sweeps take half a minute on two cores.
 const SAMPLES: usize = 50;
 
-/// The same where each sample waits for a disk.
+/// Samples that wait for a disk take longer.
 const SAMPLES_ON_DISK: usize = 25;
 
-/// The large files of [`bench`].
 const LARGE: [(&str, usize); 2] = [("b-large", 9_000_001), ("m/large", 5_000_000)];
 
-/// So many small ones, each so much larger than the one before: 790 kB in all.
+/// Together these small files have 790 kB.
 const SMALL: usize = 48;
 const SMALL_STEP: usize = 700;
 
-/// How the large files are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Through the page cache, in memory.
     Cached,
-    /// Past it, on a disk.
     Direct,
 }
 
 impl Way {
-    /// Chunks of which one block is on its way to the disk, and the others may be there.
+    /// So many chunks may have a block on its way to the disk.
     fn writers(self) -> u64 {
         if self == Way::Direct { receiver::WRITERS as u64 } else { 0 }
     }
 
-    /// What the lanes may have brought before they had to wait, and writers write all the same.
+    /// Lanes may have brought so much, which writers write all the same.
     fn behind_bytes(self) -> u64 {
         if self == Way::Direct { (receiver::BUFFERS * haul_wire::limits::BLOCK_BYTES) as u64 } else { 0 }
     }
 }
 
-/// Fifty files, two of them in chunks, and links. `None` where there is no disk that can be written so.
+/// Makes fifty files, two of them in chunks, and links.
 fn bench(way: Way) -> Option<Bench> {
     let bench = match way {
         Way::Cached => Bench::new(),
@@ -121,7 +114,6 @@ fn job_of(bench: &Bench, way: Way) -> Job {
     job
 }
 
-/// Runs one side over connections that are there.
 fn run_side(
     killed_side: Killed,
     job: &Job,
@@ -131,12 +123,12 @@ fn run_side(
     let events = Events::new();
     let channel = Channel::open(Stream::plain(control), events.sender(), PING_EVERY).unwrap();
     for (number, lane) in (0..).zip(lanes) {
-        assert!(events.sender().try_send(SessionEvent::LaneUp(Stream::plain(lane), number)).is_ok());
+        assert!(events.sender().try_send(SessionEvent::Lane(LaneEvent::Up(Stream::plain(lane), number))).is_ok());
     }
-    let selection = convert::selection(&job.selection, false);
+    let selection = convert::selection(&job.selection);
     let carriage = convert::carriage(&job.carriage, &[]);
     let watch = Arc::new(Watch::silent());
-    let mut aside = |message| Err(faults::unexpected(&message));
+    let mut on_other_message = |message| Err(faults::unexpected(&message));
     match killed_side {
         Killed::Sender => {
             let sources = Sources::Paths(job.source_paths());
@@ -161,7 +153,13 @@ fn run_side(
             };
             sender::run(
                 job,
-                Wiring { events, channel: &channel, watch: &watch, keeper: &mut NoKeeper, aside: &mut aside },
+                RoleContext {
+                    events,
+                    channel: &channel,
+                    watch: &watch,
+                    keeper: &mut NoKeeper,
+                    on_other_message: &mut on_other_message,
+                },
             )
             .map(drop)
         }
@@ -175,6 +173,8 @@ fn run_side(
                 asked_for,
                 far: false,
                 selection,
+                listed: Default::default(),
+                hash_kept: false,
                 carriage,
                 bounds,
                 movers: Default::default(),
@@ -182,20 +182,25 @@ fn run_side(
             };
             receiver::run(
                 job,
-                Wiring { events, channel: &channel, watch: &watch, keeper: &mut NoKeeper, aside: &mut aside },
+                RoleContext {
+                    events,
+                    channel: &channel,
+                    watch: &watch,
+                    keeper: &mut NoKeeper,
+                    on_other_message: &mut on_other_message,
+                },
             )
             .map(drop)
         }
     }
 }
 
-/// What a job wrote, and what of it has to outlast its death, for each part.
+/// The bytes that each part has, and those that must outlast its death.
 #[derive(Default)]
 struct Counted {
     written: BTreeMap<PathBuf, u64>,
-    /// What was written when its last flush began.
     flushing: BTreeMap<PathBuf, u64>,
-    /// The same of the last flush whose checkpoint came to its end.
+    /// The bytes of the last flush whose checkpoint came to its end.
     safe: BTreeMap<PathBuf, u64>,
 }
 
@@ -204,14 +209,14 @@ impl Counted {
         if !matches!(stopped.call(), Call::Write | Call::Flush) {
             return;
         }
-        let path = path_of(stopped);
+        let path = stopped.file();
         match (stopped.call(), path.extension().and_then(|extension| extension.to_str())) {
             (Call::Write, Some("part")) => *self.written.entry(path).or_default() += stopped.bytes() as u64,
             (Call::Flush, Some("part")) => {
                 let written = self.written.get(&path).copied().unwrap_or(0);
                 self.flushing.insert(path, written);
             }
-            // Its records are written; at first there is only the header.
+            // At first there is only the header.
             (Call::Flush, Some("journal")) if size(&path) > journal::HEADER_BYTES as u64 => {
                 let part = path.with_extension("part");
                 let flushed = self.flushing.get(&part).copied().unwrap_or(0);
@@ -230,7 +235,6 @@ impl Counted {
     }
 }
 
-/// The child: not a test of its own.
 #[test]
 #[ignore = "a part of the sweeps, which start it"]
 fn dies_at_its_operation() {
@@ -263,13 +267,12 @@ fn dies_at_its_operation() {
         count.note(stopped);
         Verdict::Proceed
     };
-    // The number of operations, for whoever asked for one that never comes.
+    // The sweep reads the number of operations if its own number never comes.
     let (result, count) = under(&OPERATIONS, decide, work).expect("asked for only where it works");
     result.unwrap();
     std::fs::write(Path::new(&std::env::var_os("HAUL_SWEEP_DIR").unwrap()).join("count"), count.to_string()).unwrap();
 }
 
-/// Runs the job with a death at operation `at`. True when it came to that.
 fn run_and_kill(bench: &Bench, way: Way, killed: Killed, at: usize) -> bool {
     let directory = bench.root();
     let mut child = Command::new(std::env::current_exe().unwrap());
@@ -305,7 +308,7 @@ fn run_and_kill(bench: &Bench, way: Way, killed: Killed, at: usize) -> bool {
     died
 }
 
-/// Bytes that need not be sent again: of files under their final names, and of chunks that a journal vouches for.
+/// Files under their final names, and chunks that a journal claims, need not be sent again.
 fn retained(bench: &Bench) -> u64 {
     let mut bytes = 0;
     if !bench.to().exists() {
@@ -316,7 +319,7 @@ fn retained(bench: &Bench) -> u64 {
         if !is_part(&path) && !name.ends_with("second-name") {
             bytes += size(&standing);
         } else if name.ends_with(".journal")
-            // Killed before its removal, the journal of a complete file stands there, too.
+            // The journal of a complete file is left if the job dies before it removes it.
             && standing.with_extension("part").exists()
             && let Some((header, records)) = journal::decode(&std::fs::read(standing).unwrap())
         {
@@ -337,7 +340,7 @@ fn size(path: &Path) -> u64 {
     std::fs::symlink_metadata(path).unwrap().len()
 }
 
-/// Kills at one operation; judges what lies there, and what the next run does. Returns the bytes that were written in vain.
+/// Returns the bytes that were written in vain.
 fn kill_and_go_on(way: Way, killed: Killed, at: usize) -> u64 {
     let bench = bench(way).expect("it was possible before");
     if !run_and_kill(&bench, way, killed, at) {
@@ -358,26 +361,26 @@ fn kill_and_go_on(way: Way, killed: Killed, at: usize) -> u64 {
     let left: Vec<PathBuf> =
         files(&bench.to()).into_iter().map(|(path, _)| path).filter(|path| is_part(path)).collect();
     assert_eq!(left, Vec::<PathBuf>::new(), "{what}: something is left behind");
-    // What is there and vouched for is not sent again. Parts without a journal are.
+    // Claimed data is not sent again. Parts without a journal are.
     let moved = report.bytes_moved;
     assert!(moved + retained <= total, "{what}: {moved} bytes moved, though {retained} of {total} were there");
     if killed == Killed::Sender {
         return 0;
     }
-    // And what had been written when the last checkpoint of its file began is there, but for a chunk under way on each lane.
+    // Data before the last checkpoint is there, but for a chunk under way on each lane.
     let counted = std::fs::read_to_string(bench.root().join("counted")).unwrap();
     let (written, safe) = counted.split_once(' ').unwrap();
     let (written, safe): (u64, u64) = (written.parse().unwrap(), safe.parse().unwrap());
     let under_way = (u64::from(LANES) + way.writers()) * haul_wire::limits::MIN_CHUNK_BYTES;
     assert!(retained + under_way >= safe, "{what}: {retained} bytes are there, of {safe} flushed by checkpoints");
-    // What comes after that may be lost: an interval at most, however long the disk takes for a checkpoint.
+    // At most an interval of later data is lost, however long the disk takes for a checkpoint.
     let (lost, most) = (written.saturating_sub(retained), most_lost(way));
     assert!(lost <= most, "{what}: {lost} written bytes are lost, more than {most}");
     lost
 }
 
-/// What a death may cost: one checkpoint interval of all files together, a chunk under way on each lane, and whole files that wait for
-/// their names.
+/// A death may cost one checkpoint interval of all files together, a chunk under way on each lane, and whole files that
+/// wait for their names.
 fn most_lost(way: Way) -> u64 {
     let small = (0..SMALL).map(|number| (number * SMALL_STEP) as u64).sum::<u64>();
     CHECKPOINT_BYTES + u64::from(LANES) * haul_wire::limits::MIN_CHUNK_BYTES + way.behind_bytes() + small
@@ -393,7 +396,7 @@ fn sweep(way: Way, killed: Killed, samples: usize) {
     assert!(count > 100, "{way:?}, {killed:?} has only {count} operations");
     let full = std::env::var("HAUL_SWEEP").is_ok_and(|value| value == "full");
     let step = if full { 1 } else { count.div_ceil(samples) };
-    // The threads take turns differently each time, so one beyond the usual end may come, too.
+    // The order of threads differs, so an operation beyond the usual end may come.
     let again: Vec<u64> = (0..count + step).step_by(step).map(|at| kill_and_go_on(way, killed, at)).collect();
     if full {
         let (most, allowed) = (again.iter().max().unwrap(), most_lost(way));

@@ -1,5 +1,5 @@
-//! Whole jobs with files that are large to them: what is not in the page cache is read past it and leaves nothing there, in whatever way that
-//! can be done; what is in it is read from there.
+//! Tests whole jobs with files that count as large: data outside the page cache is read past it and leaves nothing
+//! there, in any way that works; cached data is read from the cache.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -19,26 +19,24 @@ use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 use haul_sys::{file, medium};
 use proptest::prelude::*;
 
-use crate::inside::scenarios::{self, Bench, Witness, files};
-use crate::session::receiver::Bounds;
-use crate::session::reporter::Watch;
+use crate::scenarios::{self, Bench, Witness, files};
+use haul_channel::reporter::Watch;
+use haul_copy::receiver::Bounds;
 
-/// Large enough for two stretches, and not a multiple of anything.
+/// The size allows two stretches, and is not a multiple of anything.
 const FILE_BYTES: usize = (24 << 20) + 1_234;
 
-/// From here on a file is large.
 const FROM_BYTES: u64 = 2 << 20;
 
-/// Asking may cost a page for each stretch, where the kernel does not tell in another way.
+/// The question may cost a page for each stretch.
 const ASKED_BYTES: u64 = 2 * 4096;
 
-/// How often a scenario is run in which pages stay in the cache.
 const TRIES: usize = 5;
 
 const PAST: &str = "past the page cache";
 const THROUGH: &str = "through the page cache, and dropped from it";
 
-/// A bench on a disk with one large file; None, with a word, where nobody can say what of it is cached.
+/// Returns `None` if the cached part of a file cannot be seen.
 fn bench(bytes: usize) -> Option<Bench> {
     let bench = Bench::on_disk();
     bench.write("large", bytes);
@@ -55,7 +53,7 @@ fn source(bench: &Bench) -> File {
     File::options().read(true).write(true).open(bench.from().join("large")).unwrap()
 }
 
-/// Puts the file out of the page cache from there on; false when that cannot be seen.
+/// Returns false if that cannot be seen.
 fn make_cold(bench: &Bench, from: u64) -> bool {
     let opened = source(bench);
     file::flush_all(opened.as_fd()).unwrap();
@@ -68,15 +66,15 @@ fn cached_bytes(bench: &Bench) -> u64 {
     CacheProbe::new(opened.as_fd()).cached_bytes(0, opened.metadata().unwrap().len()).unwrap()
 }
 
-/// Runs a scenario in which pages stay in the cache, some times if need be: a virtual machine may hand pages back to its host at any moment.
-/// A reader that drops them does so every time.
+/// Tries several times: a virtual machine may hand pages back to its host at any moment. A reader that drops them does
+/// so every time.
 #[track_caller]
 fn once_at_least(scenario: impl Fn() -> Result<(), String>) {
     let failures: Vec<String> = (0..TRIES).map_while(|_| scenario().err()).collect();
     assert!(failures.len() < TRIES, "{failures:#?}");
 }
 
-/// What is written goes through the page cache: these tests are about the reader.
+/// The job writes through the page cache: these tests are about the reader.
 fn job(bench: &Bench) -> Job {
     let mut job = bench.job();
     job.carriage.write_route = Some(WriteRoute::Copy);
@@ -97,7 +95,6 @@ fn run(job: &Job, lanes: u16, from_bytes: u64, observer: Arc<dyn Observer>) -> R
     Ok(watch.report(&ends, Default::default(), false).unwrap())
 }
 
-/// How it was said that large files are read.
 fn readings(events: &[Event]) -> Vec<&str> {
     fn choice(event: &Event) -> Option<&str> {
         match event {
@@ -108,7 +105,7 @@ fn readings(events: &[Event]) -> Vec<&str> {
     events.iter().filter_map(choice).collect()
 }
 
-/// Of a job that is told to read past the page cache; some hosts forbid that.
+/// Some hosts forbid reading past the page cache.
 fn assert_read_past(events: &[Event]) {
     match readings(events)[..] {
         [PAST] => {}
@@ -117,7 +114,7 @@ fn assert_read_past(events: &[Event]) {
     }
 }
 
-/// A job some of whose system calls come to nothing; None, with a word, where the host does not let us watch.
+/// Lets some system calls fail.
 fn copy_refused(job: Job, call: Call, refuses: impl Fn(&Stopped) -> Option<i32>) -> Option<(Report, Vec<Event>)> {
     let (sender, receiver) = sync_channel::<std::io::Result<Watcher>>(1);
     let worker = std::thread::spawn(move || {
@@ -128,7 +125,6 @@ fn copy_refused(job: Job, call: Call, refuses: impl Fn(&Stopped) -> Option<i32>)
         Ok(watcher) => watcher,
         Err(error) => {
             unmet(format_args!("this host does not let us watch system calls: {error}"));
-            // Without a watcher the calls fail; the job is of no interest any more.
             return None;
         }
     };
@@ -166,7 +162,6 @@ fn a_large_file_in_the_page_cache_is_read_from_there() {
     });
 }
 
-/// It was read from the page cache, or into it, and is there.
 fn stays_cached(bench: &Bench, events: &[Event]) -> Result<(), String> {
     let (readings, cached) = (readings(events), cached_bytes(bench));
     match readings.is_empty() && cached >= FILE_BYTES as u64 {
@@ -249,7 +244,6 @@ fn holes_of_a_large_file_are_neither_read_nor_sent() {
     bench.assert_equal();
 }
 
-/// Cuts the source once some of it has arrived.
 struct Cutter {
     path: PathBuf,
     to_bytes: u64,
@@ -277,12 +271,12 @@ fn a_large_file_that_is_cut_while_it_is_read_is_sent_again_as_it_is_then() {
         let Some(bench) = bench(FILE_BYTES) else { return };
         let mut job = job(&bench);
         job.selection.inplace = inplace;
-        // Half a second of it, so that there is a while to cut it in.
+        // At this rate half a second remains to cut it in.
         job.carriage.rate_bytes_per_s = Some(2 * FILE_BYTES as u64);
         let to_bytes = FILE_BYTES as u64 / 2 + 777;
         let path = bench.from().join("large");
         let cutter = Arc::new(Cutter { path, to_bytes, is_cut: AtomicBool::new(false), events: Mutex::default() });
-        // With several lanes, some still bring what was cut off when the others begin anew.
+        // With several lanes, some still bring the cut-off part when the others begin anew.
         let report = run(&job, 4, FROM_BYTES, Arc::clone(&cutter) as Arc<dyn Observer>).unwrap();
         assert!(cutter.is_cut.load(Ordering::Relaxed), "it was copied before it was cut");
         let counts = (report.files_moved, report.failed, report.unverified);
@@ -295,7 +289,6 @@ fn a_large_file_that_is_cut_while_it_is_read_is_sent_again_as_it_is_then() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the size, where the data lies, and how many lanes there are.
     #[test]
     fn a_large_file_of_any_size_arrives(
         size in 1usize..9_000_000,
@@ -306,7 +299,7 @@ proptest! {
         let Some(bench) = bench(size) else { return Ok(()) };
         let opened = source(&bench);
         if !writes.is_empty() {
-            // Mostly hole, with data in places that are not aligned.
+            // Data lies in places that are not aligned.
             opened.set_len(0).unwrap();
             for (at, len) in &writes {
                 opened.write_all_at(&vec![7; *len], *at).unwrap();

@@ -1,6 +1,7 @@
-//! Parts that somebody else changes: between two runs, and while one runs. And targets that somebody moves.
+//! Tests parts that another process changes, between two runs or during one, and targets that are moved.
 //!
-//! What an earlier run left is read again before it gets its name; what does not look as it was written, too. What is not ours gets no name.
+//! What an earlier run left is read again before it gets its name, and so is data that does not look as it was written.
+//! A foreign file gets no name.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -10,17 +11,15 @@ use std::path::{Path, PathBuf};
 use haul_job::{Error, Fault, Job, Report};
 use haul_store::part_name;
 use haul_sys::file;
-use haul_sys::intercept::{Call, Stopped, Verdict};
+use haul_sys::intercept::{Call, Stopped, Verdict, under};
 
-use crate::inside::bad_disk::{CHECKPOINT_BYTES, ENOSPC, LANES, fill, goes_on, is_part_of, job_of, path_of, under};
-use crate::inside::scenarios::{Bench, run_here};
+use crate::bad_disk::{CHECKPOINT_BYTES, ENOSPC, LANES, fill, goes_on, is_part_of, job_of};
+use crate::scenarios::{Bench, run_here};
 
 const MIB: u64 = 1 << 20;
 const LARGE_BYTES: u64 = 5_000_000;
-/// Of the six small files.
 const SMALL_BYTES: u64 = 15_000;
 
-/// What somebody does to a part.
 type Act = fn(&Path);
 
 fn open(path: &Path) -> File {
@@ -56,11 +55,11 @@ fn part(bench: &Bench, name: &str) -> PathBuf {
     bench.to().join(std::str::from_utf8(&part_name(name.as_bytes())).unwrap())
 }
 
-/// A bench on which a run ended after 4 MiB of the large file. `None` where the host does not let us watch.
+/// The run ended after 4 MiB of the large file.
 fn half_done() -> Option<Bench> {
     let bench = fill(Bench::new());
     let decide = |_, stopped: &Stopped| {
-        let full = is_part_of(&path_of(stopped), "a-large") && stopped.offset() >= 4 * MIB;
+        let full = is_part_of(&stopped.file(), "a-large") && stopped.offset() >= 4 * MIB;
         if full { Verdict::Fail(ENOSPC) } else { Verdict::Proceed }
     };
     let job = job_of(&bench);
@@ -109,7 +108,7 @@ fn a_part_that_is_complete_is_read_before_it_gets_its_name() {
             false => Verdict::Proceed,
         };
         let job = job_of(&bench);
-        // Slowly, so that all of it is in the journal.
+        // The job is slow, so that all of the file is in the journal.
         let work = move || run_here(&job, 1, 1);
         let Some((result, _)) = under(&[Call::Rename], decide, work) else { return };
         assert!(result.is_err());
@@ -131,7 +130,7 @@ fn holes_of_whole_blocks_are_read_back_like_data() {
     bench.assert_equal();
 }
 
-/// Runs a job in which somebody acts on the part of `name`, once, before `call` on it is carried out.
+/// Lets `act` change the part of `name`, once, before `call` on it.
 fn while_it_runs(
     bench: &Bench,
     mut job: Job,
@@ -146,7 +145,7 @@ fn while_it_runs(
     let decide = |_, stopped: &Stopped| {
         let is_it = match call {
             Call::Rename => stopped.new_name() == Path::new(name).file_name().unwrap().as_encoded_bytes(),
-            _ => path_of(stopped) == part_of_it,
+            _ => stopped.file() == part_of_it,
         };
         if is_it && !std::mem::replace(&mut done, true) {
             act(&part_of_it);

@@ -1,4 +1,4 @@
-//! Control channels over several links that are cut, fall silent, and come back.
+//! Tests control channels over several links that are cut, fall silent, and come back.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -11,27 +11,24 @@ use haul_wire::codec;
 use haul_wire::control::{Control, Notice};
 use proptest::prelude::*;
 
-use crate::session::channel::{Channel, Events, Health, PING_EVERY, SessionEvent};
-use crate::session::links::MAX_LINKS;
+use haul_channel::channel::{Channel, Events, Health, PING_EVERY, SessionEvent};
+use haul_channel::links::MAX_LINKS;
 
-/// Longer than any of this takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a link does with the bytes that pass.
 #[derive(Clone, Default)]
-pub(crate) struct Fate(Arc<AtomicU8>);
+pub struct Fate(Arc<AtomicU8>);
 
 const CUT: u8 = 1;
 const SWALLOW: u8 = 2;
 
 impl Fate {
-    /// Both ends see the end of the connection.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.0.store(CUT, Ordering::Release);
     }
 
-    /// Nothing arrives any more, and nobody is told so.
-    pub(crate) fn swallow(&self) {
+    /// Neither end is told that the bytes are lost.
+    pub fn swallow(&self) {
         self.0.store(SWALLOW, Ordering::Release);
     }
 
@@ -39,8 +36,8 @@ impl Fate {
         self.0.load(Ordering::Acquire)
     }
 
-    /// A link between two ends; it is cut after so many bytes of either direction, too.
-    pub(crate) fn link(&self, bytes: usize) -> (Stream, Stream) {
+    /// The link is also cut after so many bytes of either direction.
+    pub fn link(&self, bytes: usize) -> (Stream, Stream) {
         let (near, before) = Stream::plain_pair().unwrap();
         let (behind, far) = Stream::plain_pair().unwrap();
         let ends = [before.shutdown_handle(), behind.shutdown_handle()];
@@ -52,7 +49,7 @@ impl Fate {
                 ends.iter().for_each(haul_net::ShutdownHandle::shutdown);
             });
         }
-        // A cut is felt by those who wait, too.
+        // A reader or writer that waits feels the cut, too.
         let fate = self.clone();
         std::thread::spawn(move || {
             while fate.get() != CUT && !ends[0].is_shut_down() {
@@ -80,7 +77,6 @@ impl Fate {
     }
 }
 
-/// One end of a channel, and what has arrived there.
 struct End {
     channel: Channel,
     events: Events,
@@ -117,13 +113,11 @@ impl End {
     }
 }
 
-/// Two ends over one link.
 fn ends(fate: &Fate, bytes: usize) -> (End, End) {
     let (near, far) = fate.link(bytes);
     (End::on(near, PING_EVERY), End::on(far, PING_EVERY))
 }
 
-/// The first of them dials.
 fn add_link(near: &End, far: &End, fate: &Fate, bytes: usize) {
     let (one, two) = fate.link(bytes);
     near.channel.add_link(one, false);
@@ -157,7 +151,7 @@ fn close(ends: [End; 2]) {
     ends.iter().for_each(|end| end.channel.close(Duration::ZERO));
 }
 
-/// One part of what an end says, behind which something happens.
+/// Several messages, behind which the end may move.
 #[derive(Clone, Debug)]
 struct Burst {
     sizes: Vec<usize>,
@@ -183,14 +177,13 @@ fn messages(bursts: &[Burst], whose: &str) -> Vec<Vec<Control>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Links end at any byte, each end moves when it likes, and links come and go: everything arrives once, in its order.
+    /// Links end at any byte, each end moves when it likes, and links come and go.
     #[test]
     fn whatever_becomes_of_the_links_each_message_arrives_once_and_in_its_order(
         (ours, theirs) in (bursts(), bursts()),
         cuts in proptest::collection::vec(1..30_000usize, 12),
     ) {
         let mut cuts = cuts.into_iter();
-        // Like this the last links stand.
         let mut link_bytes = move || cuts.next().unwrap_or(usize::MAX);
         let fate = Fate::default();
         let (mut near, mut far) = ends(&fate, link_bytes());
@@ -239,7 +232,7 @@ fn a_link_that_swallows_everything_is_left_and_nothing_is_missing() {
     assert!(begun.elapsed() >= Duration::from_millis(500), "it was not given up at the first late ping");
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert!(near.channel.speaks_on() == far.channel.speaks_on());
-    // The silence of the dead link is nobody's silence.
+    // The silence of the dead link does not count.
     assert!(near.channel.silence() < Duration::from_secs(1));
     close([near, far]);
 }
@@ -251,9 +244,8 @@ fn who_notices_alone_that_a_link_is_dead_takes_the_other_end_along() {
     add_link(&near, &far, &second, usize::MAX);
     until(&mut near, &mut far, |near, _| {
         near.channel.avoid(near.channel.speaks_on().unwrap());
-        near.channel.speaks_on() != Some(crate::session::channel::LinkId::FIRST)
+        near.channel.speaks_on() != Some(haul_channel::channel::LinkId::FIRST)
     });
-    // It has not said a word yet.
     until(&mut near, &mut far, |near, far| near.channel.speaks_on() == far.channel.speaks_on());
     close([near, far]);
 }
@@ -271,7 +263,6 @@ fn all_links_are_gone_for_a_while_and_what_was_said_meanwhile_arrives() {
     let fate = Fate::default();
     add_link(&near, &far, &fate, usize::MAX);
     until(&mut near, &mut far, |near, far| near.heard == words(50) && far.heard == words(100));
-    // Nobody waits for the next one.
     [&near, &far].iter().for_each(|end| end.channel.give_up());
     fate.cut();
     until(&mut near, &mut far, |near, far| near.ended.is_some() && far.ended.is_some());
@@ -284,9 +275,9 @@ fn a_link_that_the_peer_ends_without_a_word_is_refused_and_carries_nothing() {
     let (mut near, mut far) = ends(&fate, usize::MAX);
     let (one, two) = Stream::plain_pair().unwrap();
     let id = near.channel.add_link(one, false).unwrap();
-    assert_eq!(near.channel.proof(id, Duration::from_millis(10)), crate::session::channel::Proof::Silent);
+    assert_eq!(near.channel.proof(id, Duration::from_millis(10)), haul_channel::channel::Proof::Silent);
     drop(two);
-    assert_eq!(near.channel.proof(id, PATIENCE), crate::session::channel::Proof::Refused);
+    assert_eq!(near.channel.proof(id, PATIENCE), haul_channel::channel::Proof::Refused);
     near.says(&words(10));
     until(&mut near, &mut far, |_, far| far.heard.len() == 10);
     close([near, far]);
@@ -308,7 +299,7 @@ fn a_peer_that_brings_links_without_end_has_a_few_of_them() {
     close([near, far]);
 }
 
-/// What a link brings that breaks the protocol ends the session, however many other links there are.
+/// A link that breaks the protocol ends the session, however many other links there are.
 #[test]
 fn a_gap_and_a_confirmation_of_what_was_never_said_break_the_protocol() {
     let frame = |number: u64, message: &Control| {
@@ -335,12 +326,12 @@ fn a_gap_and_a_confirmation_of_what_was_never_said_break_the_protocol() {
     }
 }
 
-/// A side that is dialled, with one lane. Returns how long after `end_of_peer` its channel has ended.
+/// Makes a dialled side with one lane. Returns how long after `end_of_peer` its channel has ended.
 fn ends_after(stream: Stream, peer: Stream, end_of_peer: impl FnOnce(Stream)) -> Duration {
-    let (lead, events) = (crate::reach::crew::Lead::new(), Events::new());
+    let (dial_owner, events) = (haul_reach::dial_threads::DialThreadsOwner::new(), Events::new());
     let channel = Channel::open(stream, events.sender(), PING_EVERY).unwrap();
     channel.set_dialled();
-    crate::reach::attach::keep(&channel, &lead.crew(), || None).unwrap();
+    haul_reach::attach::keep(&channel, &dial_owner.threads(), || None).unwrap();
     let (lane, lane_peer) = Stream::plain_pair().unwrap();
     let _carried = events.sender().carries(lane.probe());
     let begun = Instant::now();
@@ -362,7 +353,7 @@ fn who_was_killed_is_told_from_one_whose_ssh_has_died() {
     assert!(ends_after(pipe, peer, lane_ends_later) >= WAITS, "a lane lived, and a link might have come");
     let (pipe, peer) = Stream::plain_pair().unwrap();
     assert!(ends_after(pipe, peer, drop) < WAITS);
-    // Only the process itself ends a connection of its own.
+    // Only the process itself ends a direct connection.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = Stream::plain_tcp(std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap());
     let direct = Stream::plain_tcp(listener.accept().unwrap().0);
@@ -370,12 +361,11 @@ fn who_was_killed_is_told_from_one_whose_ssh_has_died() {
     assert!(ends_after(direct, peer, |lane| held = Some(lane)) < WAITS);
 }
 
-/// What happens, once, and at how many bytes.
+/// An act that happens once, at so many bytes.
 type Act = (u64, Box<dyn FnOnce() + Send>);
 
-/// Somebody watches.
 #[derive(Default)]
-pub(crate) struct Watcher {
+pub struct Watcher {
     at: std::sync::Mutex<Option<Act>>,
 }
 
@@ -402,25 +392,25 @@ impl Observer for Watcher {
 mod jobs {
     use std::thread::JoinHandle;
 
-    use haul_job::{Error, Job, Place, Report};
+    use haul_job::{Error, Far, Job, Report};
     use haul_net::{Door, Identity};
 
     use super::*;
-    use crate::inside::scenarios::Bench;
-    use crate::kept::surroundings::Surroundings;
-    use crate::reach::desk::Desk;
-    use crate::reach::lane_door;
-    use crate::reach::remote::Remote;
-    use crate::run::joined::{Joined, Side};
-    use crate::run::order::Order;
-    use crate::run::serving::{Ports, serve_control};
-    use crate::session::grant::Grant;
-    use crate::session::id;
-    use crate::session::reporter::Watch;
+    use crate::scenarios::Bench;
+    use haul_channel::grant::Grant;
+    use haul_channel::id;
+    use haul_channel::reporter::Watch;
+    use haul_kept::surroundings::Surroundings;
+    use haul_reach::lane_door;
+    use haul_reach::lane_rendezvous::LaneRendezvous;
+    use haul_reach::remote::Remote;
+    use haul_transfer::joined::{Joined, Side};
+    use haul_transfer::order::Order;
+    use haul_transfer::serving::{Ports, serve_control};
 
     const FILE_BYTES: usize = 30_000_000;
 
-    /// A far side as an agent runs it, reached over a link with this fate. Its port is open to this host.
+    /// A far side of an agent, behind a link with this fate.
     struct FarSide {
         end: JoinHandle<Result<(), Error>>,
         near: Stream,
@@ -429,16 +419,16 @@ mod jobs {
 
     fn far_side(fate: &Fate) -> FarSide {
         let (near, far) = fate.link(usize::MAX);
-        let (identity, desk) = (Arc::new(Identity::generate().unwrap()), Arc::new(Desk::default()));
-        let door = lane_door::open_door(&identity, &desk, None, Arc::default()).unwrap();
+        let (identity, rendezvous) = (Arc::new(Identity::generate().unwrap()), Arc::new(LaneRendezvous::default()));
+        let door = lane_door::open_door(&identity, &rendezvous, None, Arc::default()).unwrap();
         let ports = Ports { open: door.port(), ..Ports::default() };
         let end = std::thread::spawn(move || {
-            serve_control(far, &identity, &desk, ports, &Grant::default(), &Surroundings::default(), None)
+            serve_control(far, &identity, &rendezvous, ports, &Grant::default(), &Surroundings::default(), None)
         });
         FarSide { end, near, door: Some(door) }
     }
 
-    /// A job over two lanes, at a rate at which it takes two seconds.
+    /// The job takes two seconds at its rate.
     fn job(bench: &Bench) -> Job {
         bench.write("file", FILE_BYTES);
         (0..50).for_each(|number| bench.write(&format!("d/small{number}"), 1000 + number));
@@ -454,7 +444,7 @@ mod jobs {
 
     fn run_as(job: &Job, side: Side, near: Stream, watcher: Watcher, session: [u8; 16]) -> Result<Report, Error> {
         let watch = Arc::new(Watch::new(Arc::new(watcher)));
-        let place = Place::Ssh { user: None, host: "dtn".into(), port: None };
+        let place = Far::Ssh { user: None, host: "dtn".into(), port: None };
         let remote = Remote::meet(&place, near, session, Events::new(), &watch)?;
         let order = Order { job, surroundings: &Surroundings::default(), watch: &watch, hash_kept: false };
         let mut joined = Joined::new(remote, side, None, &watch);
@@ -488,7 +478,7 @@ mod jobs {
         });
     }
 
-    /// Whoever knows the name of a session and proves another key gets no word.
+    /// The stranger knows the session and proves another key.
     #[test]
     fn a_stranger_brings_no_link_of_a_session() {
         let bench = Bench::new();
@@ -512,7 +502,7 @@ mod jobs {
         bench.assert_equal();
     }
 
-    /// The port of the far side is closed, as it is once its process is gone; the lanes live on. Nobody waits.
+    /// The port is closed, as after the end of the process, while the lanes live on.
     #[test]
     fn a_far_side_that_cannot_be_dialled_any_more_is_given_up_at_once() {
         let bench = Bench::new();

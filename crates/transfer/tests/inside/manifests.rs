@@ -1,20 +1,19 @@
-//! Copies with a manifest, and whether `haul verify` finds the target as the manifest says.
+//! Tests copies with a manifest, and that `haul verify` confirms the target.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use haul_job::{Carriage, Endpoint, Event, Job, ManifestLine, Observer, Place, Report, SshOptions};
+use haul_job::{Carriage, Endpoint, Event, Here, Job, ManifestLine, Observer, Place, Report, SshOptions};
 use haul_net::Stream;
 
-use crate::files::manifest_file::Writer;
-use crate::inside::scenarios::Bench;
-use crate::kept::surroundings::Surroundings;
-use crate::place::verify::{Finding, ListAt, VerifyOptions, VerifyProgress, VerifyWatcher, verify};
-use crate::run::here;
-use crate::session::receiver::CHECKPOINT_BYTES;
-use crate::session::reporter::Watch;
+use crate::scenarios::{Bench, checkpoints_every};
+use haul_channel::reporter::Watch;
+use haul_copy::receiver::CHECKPOINT_BYTES;
+use haul_kept::files::manifest_file::Writer;
+use haul_kept::surroundings::Surroundings;
+use haul_places::verify::{Finding, ListAt, VerifyOptions, VerifyProgress, VerifyWatcher, verify};
+use haul_transfer::here;
 
-/// Which side the one who wants the manifest sees.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Push,
@@ -23,9 +22,8 @@ enum Way {
 
 const WAYS: [Way; 2] = [Way::Push, Way::Pull];
 
-/// Keeps the lines of a manifest.
 #[derive(Default)]
-pub(crate) struct Lister(pub(crate) Mutex<Vec<ManifestLine>>);
+pub struct Lister(pub Mutex<Vec<ManifestLine>>);
 
 impl Observer for Lister {
     fn on_event(&self, event: &Event) {
@@ -39,7 +37,6 @@ impl Observer for Lister {
     }
 }
 
-/// What differs.
 #[derive(Default)]
 struct Findings(Mutex<Vec<(String, Finding)>>);
 
@@ -51,7 +48,7 @@ impl VerifyWatcher for Findings {
     fn on_progress(&self, _: &VerifyProgress) {}
 }
 
-/// Runs the job with `--manifest-out`, and `haul verify --extra` on the target. The names that are listed, in order, and what differs.
+/// Returns the names that `--manifest-out` lists, in order, and the findings of `haul verify --extra`.
 fn checked(bench: &Bench, job: &Job, way: Way) -> (Report, Vec<String>, Vec<(String, Finding)>) {
     let lister = Arc::<Lister>::default();
     let (watch, silent) = (Arc::new(Watch::new(Arc::clone(&lister) as Arc<dyn Observer>)), Arc::new(Watch::silent()));
@@ -60,8 +57,16 @@ fn checked(bench: &Bench, job: &Job, way: Way) -> (Report, Vec<String>, Vec<(Str
         Way::Pull => [&silent, &watch],
     };
     let lanes = (0..2).map(|_| Stream::plain_pair().unwrap()).collect();
-    let ends =
-        here::here_watched(None, job, &Surroundings::default(), watches, true, lanes, CHECKPOINT_BYTES.into()).unwrap();
+    let ends = here::here_watched(
+        None,
+        job,
+        &Surroundings::default(),
+        watches,
+        true,
+        lanes,
+        checkpoints_every(CHECKPOINT_BYTES),
+    )
+    .unwrap();
     let report = watch.report(&ends, Default::default(), false).unwrap();
 
     let manifest = bench.root().join("manifest");
@@ -70,7 +75,7 @@ fn checked(bench: &Bench, job: &Job, way: Way) -> (Report, Vec<String>, Vec<(Str
     lines.iter().for_each(|line| writer.add(line).unwrap());
     writer.finish().unwrap();
     let findings = Findings::default();
-    let tree = Endpoint { place: Place::Local, path: bench.to().into_os_string().into_encoded_bytes() };
+    let tree = Endpoint { place: Place::Here(Here::Disk), path: bench.to().into_os_string().into_encoded_bytes() };
     let options = VerifyOptions {
         list: ListAt::Here(manifest),
         tree,
@@ -138,7 +143,6 @@ fn a_single_file_is_listed_by_the_name_that_it_gets() {
         let mut job = bench.job();
         let bytes = |path: std::path::PathBuf| path.into_os_string().into_encoded_bytes();
         job.sources[0].path = bytes(bench.from().join("a.bin"));
-        // The second time it is there.
         for _ in 0..2 {
             job.target.path = bytes(bench.to().join("b.bin"));
             let (_, listed, findings) = checked(&bench, &job, way);

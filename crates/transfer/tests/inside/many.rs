@@ -1,11 +1,10 @@
-//! Jobs with more of something than most have: attributes of a file, names of a file.
+//! Tests many attributes of a file, and many names.
 
 use haul_sys::condition::unmet;
 
-use crate::inside::scenarios::{Bench, run_here};
-use crate::session::receiver::CHECKPOINT_BYTES;
+use crate::scenarios::{Bench, run_here};
+use haul_copy::receiver::CHECKPOINT_BYTES;
 
-/// As many as a file system gives, far more than most have.
 #[test]
 fn a_file_with_hundreds_of_attributes_has_all_of_them_at_the_target() {
     const MANY: usize = 1000;
@@ -28,7 +27,7 @@ fn a_file_with_hundreds_of_attributes_has_all_of_them_at_the_target() {
     assert_eq!(names[..bytes].iter().filter(|byte| **byte == 0).count(), MANY);
 }
 
-/// What is written in place would appear under the other names, too.
+/// Data written in place would appear under the other names, too.
 #[test]
 fn a_file_with_several_names_at_the_target_is_not_written_in_place() {
     const CHUNKED: usize = 3_000_000;
@@ -39,7 +38,7 @@ fn a_file_with_several_names_at_the_target_is_not_written_in_place() {
     let mut job = bench.job();
     job.selection.inplace = true;
     run_here(&job, 1, CHECKPOINT_BYTES).unwrap();
-    // The second name of each: the same file as the first, which is right.
+    // The second name of each belongs to the same file as the first, which is right.
     for kind in ["small", "large"] {
         let [first, second] = [1, 2].map(|number| bench.to().join(format!("{kind}{number}")));
         std::fs::remove_file(&second).unwrap();

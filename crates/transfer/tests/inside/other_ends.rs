@@ -1,4 +1,4 @@
-//! Whole jobs between ends that are no disk: a tree in memory, and a list of items in the place of a walk.
+//! Tests whole jobs between ends that are no disk: a tree in memory, and a list of items in the place of a walk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use haul_store::{
     WalkOptions,
 };
 
-use crate::inside::scenarios::{Bench, Lane, Witness};
-use crate::kept::surroundings::Surroundings;
-use crate::run::here::{carry, roles};
-use crate::session::receiver::{Bounds, ReceiverJob, Target};
-use crate::session::reporter::Watch;
-use crate::session::sender::{OpenSource, SenderJob, Sources};
+use crate::scenarios::{Bench, Lane, Witness, checkpoints_every};
+use haul_channel::reporter::Watch;
+use haul_copy::receiver::{ReceiverJob, Target};
+use haul_copy::sender::{OpenSource, SenderJob, Sources};
+use haul_kept::surroundings::Surroundings;
+use haul_transfer::here::{carry, roles};
 
 type Tree = Arc<dyn SourceTree>;
 
-/// Runs a job whose ends are these, where they are not those that the job names.
+/// Runs a job whose ends may differ from those that it names.
 fn copy_over(
     job: &Job,
     from: Option<Tree>,
     to: Option<&Memory>,
     lanes: Vec<(Stream, Stream)>,
 ) -> Result<Report, Error> {
-    let (sender, receiver) = roles(job, &Surroundings::default(), false, Bounds::from(1 << 20))?;
+    let (sender, receiver) = roles(job, &Surroundings::default(), false, checkpoints_every(1 << 20))?;
     let sources = from.map_or(sender.sources, |tree| Sources::Open(OpenSource::of(tree)));
     let target = to.map_or(receiver.target, |tree| Target::Open(Arc::new(tree.clone())));
     let watch = Arc::new(Watch::new(Arc::<Witness>::default()));
@@ -53,7 +53,6 @@ fn put(tree: &Memory, path: &str, data: &[u8]) {
     draft.commit(&Metadata { mtime: Some(OLD), ..Metadata::default() }, false).unwrap();
 }
 
-/// Small files, an empty one, one that comes in chunks, directories and a link.
 fn filled() -> Memory {
     let tree = Memory::default();
     tree.make_dir(b"d").unwrap();
@@ -69,7 +68,6 @@ fn filled() -> Memory {
     tree
 }
 
-/// Paths, kinds, times of files and their contents.
 fn contents(tree: &Memory) -> Vec<(String, String, Option<Time>, Vec<u8>)> {
     let of = |found| match found {
         Found::Entry(entry) => {
@@ -112,7 +110,6 @@ fn a_tree_goes_from_memory_to_memory_and_a_second_run_moves_nothing() {
 fn a_tree_goes_from_a_disk_to_memory_and_on_to_a_disk() {
     let (bench, memory) = (Bench::with_tree(), Memory::default());
     let mut job = bench.job();
-    // What memory gives back is compared, as what a disk gives back.
     job.selection.verify_disk = true;
     let report = copy(&job, None, Some(&memory));
     assert_eq!((report.files_moved, report.failed), (201, 0), "{:?}", report.failures);
@@ -127,7 +124,6 @@ fn a_copy_into_memory_that_broke_off_goes_on_with_its_draft() {
     let (bench, from, to) = (Bench::new(), filled(), Memory::default());
     let mut job = bench.job();
     job.carriage.timeout = Duration::from_millis(500);
-    // The only lane ends amid the large file.
     copy_over(&job, source(&from), Some(&to), vec![Lane::Cut(4_000_000).pair()]).unwrap_err();
     assert!(!names(&to).contains(&"d/large".to_owned()), "half a file shows");
     let report = copy(&bench.job(), source(&from), Some(&to));
@@ -149,7 +145,7 @@ fn what_an_end_cannot_do_fails_by_itself_and_the_rest_is_copied() {
     assert_eq!(names(&memory), ["first", "other"]);
 }
 
-/// A part of a tree that somebody else has chosen.
+/// A chosen part of a tree.
 #[derive(Debug)]
 struct Leased {
     tree: Tree,

@@ -1,4 +1,4 @@
-//! Streams that come over loopback, and what is recorded of them.
+//! Tests streams over loopback, and their recordings.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -9,14 +9,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use haul_job::{Endpoint, Error, Event, Fault, Place, Report, Selection};
-use haul_sys::intercept::{Call, Stopped, Verdict};
+use haul_job::{Endpoint, Error, Event, Fault, Here, Place, Report, Selection};
+use haul_sys::intercept::{Call, Stopped, Verdict, under};
 use haul_workbench::bench::Interval;
 use haul_workbench::record::*;
 
-use crate::inside::bad_disk::{EIO, ENOSPC, path_of, under};
-use crate::inside::scenarios::{self, Bench, Witness};
-use crate::kept::surroundings::Surroundings;
+use crate::bad_disk::{EIO, ENOSPC};
+use crate::scenarios::{self, Bench, Witness};
+use haul_kept::surroundings::Surroundings;
 
 #[derive(Default)]
 struct Onlooker {
@@ -64,7 +64,7 @@ fn request(directory: &std::path::Path) -> Request {
     }
 }
 
-/// Records what `sends` writes into the connection; it may also have enough.
+/// `sends` writes into the connection, and may stop the recording.
 fn recorded(request: &Request, sends: impl FnOnce(TcpStream, &AtomicBool) + Send) -> (Result<Recorded, Error>, u64) {
     let onlooker = Onlooker::default();
     let result = onlooker.records(request, |stream| sends(stream, &onlooker.enough));
@@ -122,12 +122,12 @@ fn it_ends_after_what_was_asked_for_however_long_the_stream_is() {
 fn who_has_enough_keeps_what_came_until_then() {
     let dir = tempfile::tempdir().unwrap();
     let request = request(dir.path());
-    // More than two sockets hold: it has been taken in when all of it is written.
+    // Two sockets hold less, so all of it has been taken in when it is written.
     const SENT: usize = 16 << 20;
     let (found, _) = recorded(&request, |mut stream, enough| {
         stream.write_all(&content(SENT)).unwrap();
         enough.store(true, Ordering::Relaxed);
-        // The stream goes on; it is its end that the other side must not wait for.
+        // The stream goes on, and the recorder must not wait for its end.
         let _ = std::io::Read::read(&mut stream, &mut [0]);
     });
     let found = found.unwrap();
@@ -141,11 +141,11 @@ fn of_a_stream_that_breaks_off_what_came_is_kept_and_that_it_broke_off_is_said()
     let request = Request { reserve_bytes: 1 << 20, ..request(dir.path()) };
     let (found, told) = recorded(&request, |stream, _| {
         (&stream).write_all(&content(200_000)).unwrap();
-        // A close that is a reset.
+        // A close with this option is a reset.
         socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     });
     let length = std::fs::metadata(&request.path).unwrap().len();
-    // A reset may overtake what was sent before it; what was read is in the file.
+    // A reset may overtake earlier data; all data that was read is in the file.
     assert_eq!(told, length);
     assert!(std::fs::read(&request.path).unwrap() == content(200_000)[..length as usize]);
     let error = found.unwrap_err();
@@ -189,7 +189,7 @@ fn a_name_that_a_power_cut_may_take_is_told_before_the_stream_comes() {
             directory = disks.root.path().to_owned();
         }
         let decide = |_, stopped: &Stopped| {
-            if path_of(stopped) == directory { Verdict::Fail(EIO) } else { Verdict::Proceed }
+            if stopped.file() == directory { Verdict::Fail(EIO) } else { Verdict::Proceed }
         };
         let work = move || recorded(&request, |_, _| panic!("nobody listens yet"));
         let Some(((result, _), _)) = under(&[Call::Flush], decide, work) else { return };
@@ -200,7 +200,6 @@ fn a_name_that_a_power_cut_may_take_is_told_before_the_stream_comes() {
     }
 }
 
-/// A place with three directories to stripe over.
 struct Disks {
     root: tempfile::TempDir,
     directories: Vec<PathBuf>,
@@ -232,13 +231,11 @@ impl Disks {
         recorded(&self.request(), |mut stream, _| stream.write_all(content).unwrap()).0.unwrap()
     }
 
-    /// What `haul cp stripes:INDEX DIR/` makes of it, with the directories in another order: how it went, what was warned of or failed, and the
-    /// file.
+    /// Copies with the directories in another order. Returns the result, its warnings and failures, and the file.
     fn copied(&self, index: &Path) -> (Result<Report, Error>, String, Option<Vec<u8>>) {
         self.copied_into(&Bench::new(), index, |_| ())
     }
 
-    /// [`Disks::copied`] into what may be there already.
     fn copied_into(
         &self,
         bench: &Bench,
@@ -249,9 +246,9 @@ impl Disks {
         choose(&mut job.selection);
         let directories = self.directories.iter().rev().cloned().collect();
         let path = index.as_os_str().as_encoded_bytes().to_vec();
-        job.sources = vec![Endpoint { place: Place::Stripes { directories }, path }];
+        job.sources = vec![Endpoint { place: Place::Here(Here::Stripes { directories }), path }];
         let witness = Arc::new(Witness::default());
-        let report = crate::run(&job, &Surroundings::default(), witness.clone());
+        let report = haul_transfer::run(&job, &Surroundings::default(), witness.clone());
         let said = witness.events.lock().unwrap().iter().filter_map(said).collect::<Vec<_>>().join("\n");
         (report, said, std::fs::read(bench.to().join("stream")).ok())
     }
@@ -323,7 +320,7 @@ fn a_recording_whose_stripe_is_cut_while_it_is_copied_fails_and_leaves_no_file_t
         let (reads, offset, cut) = (disks.stripe(read_block % 3), read_block / 3 * BLOCK, disks.stripe(cut_stripe));
         let mut is_cut = false;
         let decide = |_, stopped: &Stopped| {
-            if path_of(stopped) == reads && stopped.offset() == offset as u64 && !std::mem::replace(&mut is_cut, true) {
+            if stopped.file() == reads && stopped.offset() == offset as u64 && !std::mem::replace(&mut is_cut, true) {
                 std::fs::File::options().write(true).open(&cut).unwrap().set_len(10).unwrap();
             }
             Verdict::Proceed
@@ -340,7 +337,6 @@ fn a_recording_whose_stripe_is_cut_while_it_is_copied_fails_and_leaves_no_file_t
     }
 }
 
-/// Waits for what comes soon.
 fn until(comes: impl Fn() -> bool, else_what: &str) {
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while !comes() {
@@ -384,7 +380,6 @@ fn a_stripe_replaces_nothing_and_nothing_is_left_of_a_striped_recording_that_can
     assert!(!disks.index().exists());
 }
 
-/// The hint of a recording whose stream is gone.
 fn hint(error: &Error) -> &str {
     let hint = error.hint.as_deref().expect("that of its kind is for copies");
     assert!(!hint.contains("same command"), "{hint}");
@@ -398,7 +393,7 @@ fn a_flush_that_failed_is_told_at_once_and_at_the_end_and_the_recording_goes_on(
     let cut_off = disks.root.path().join("cut-off.stripes");
     let mut fails = true;
     let decide = |_, stopped: &Stopped| {
-        let failed = path_of(stopped) == stripe && std::mem::take(&mut fails);
+        let failed = stopped.file() == stripe && std::mem::take(&mut fails);
         if failed { Verdict::Fail(EIO) } else { Verdict::Proceed }
     };
     let work = {
@@ -423,12 +418,11 @@ fn a_flush_that_failed_is_told_at_once_and_at_the_end_and_the_recording_goes_on(
     let error = result.unwrap_err();
     assert!(error.fault == Fault::FileIo && error.what.contains("stream.stripe-1 from byte 0 on"), "{error:?}");
     assert!(hint(&error).contains("stream.stripes") && hint(&error).contains("compares"), "{error:?}");
-    // The disk has kept it after all.
     let whole = [content(5 * BLOCK), b"more".to_vec()].concat();
     let (report, said, file) = disks.copied(&disks.index());
     assert_eq!((report.unwrap().failed, said.as_str()), (0, ""));
     assert!(file.unwrap() == whole);
-    // After a power cut that much is read, and what may be wrong with it is said.
+    // After a power cut that much is read, and a warning says what may be wrong with it.
     let (report, said, file) = disks.copied(&cut_off);
     assert_eq!(report.unwrap().failed, 0);
     assert!(said.contains("a flush of stream.stripe-1 failed, which may lack what follows byte 0"), "{said}");
@@ -437,7 +431,7 @@ fn a_flush_that_failed_is_told_at_once_and_at_the_end_and_the_recording_goes_on(
 
 /// Whether this is the next index, which has no name yet (open(2), O_TMPFILE).
 fn is_new_index(stopped: &Stopped, root: &Path) -> bool {
-    let path = path_of(stopped);
+    let path = stopped.file();
     path.parent() == Some(root) && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('#'))
 }
 
@@ -450,7 +444,7 @@ fn an_index_that_is_written_later_makes_up_for_one_that_was_not() {
     let decide = |_, stopped: &Stopped| {
         let of_index = is_new_index(stopped, &root);
         flushes += u32::from(of_index);
-        // The first is that of the recording that begins.
+        // The first flush is that of the recording that begins.
         let fails = of_index && (2..=3).contains(&flushes);
         if fails { Verdict::Fail(EIO) } else { Verdict::Proceed }
     };
@@ -503,11 +497,11 @@ fn what_came_before_a_disk_was_full_is_kept_and_can_be_read() {
     let disks = Disks::new();
     let (request, stripe) = (Request { reserve_bytes: 8 << 20, ..disks.request() }, disks.stripe(2));
     let decide = |_, stopped: &Stopped| {
-        let full = path_of(stopped) == stripe && stopped.offset() >= BLOCK as u64;
+        let full = stopped.file() == stripe && stopped.offset() >= BLOCK as u64;
         if full { Verdict::Fail(ENOSPC) } else { Verdict::Proceed }
     };
     let work = move || {
-        // Nobody reads the rest of it.
+        // The rest of it is not read.
         recorded(&request, |mut stream, _| drop(stream.write_all(&content(100 * BLOCK)))).0
     };
     let Some((result, _)) = under(&[Call::Write], decide, work) else { return };
@@ -525,7 +519,7 @@ fn a_recording_that_the_disk_does_not_flush_at_the_end_is_no_success_and_has_its
     let dir = tempfile::tempdir().unwrap();
     let request = Request { reserve_bytes: 8 << 20, ..request(dir.path()) };
     let path = request.path.clone();
-    let decide = |_, stopped: &Stopped| if path_of(stopped) == path { Verdict::Fail(EIO) } else { Verdict::Proceed };
+    let decide = |_, stopped: &Stopped| if stopped.file() == path { Verdict::Fail(EIO) } else { Verdict::Proceed };
     let work = move || recorded(&request, |mut stream, _| stream.write_all(&content(300_000)).unwrap()).0;
     let Some((result, _)) = under(&[Call::Flush], decide, work) else { return };
     let error = result.unwrap_err();

@@ -1,7 +1,7 @@
-//! Whole jobs in one process, over lanes that misbehave.
+//! Tests whole jobs in one process, over lanes that misbehave.
 //!
-//! Both roles run as they do between machines; only the lanes are socket pairs, with something in between that cuts or
-//! changes what passes. The lanes are clear here, so that a changed byte reaches the hashes instead of failing in TLS.
+//! Both roles run as they do between machines. The lanes are socket pairs, with a device in between that cuts or
+//! changes what passes. They are clear, so that a changed byte reaches the hashes instead of failing in TLS.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd as _;
@@ -11,49 +11,48 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use haul_channel::reporter::{Ends, Watch};
+use haul_copy::receiver::{Bounds, CHECKPOINT_BYTES};
+use haul_copy::sender::early_look::EarlyLook;
 use haul_engine::attribute::Cause;
-use haul_job::{Carriage, Endpoint, Error, Event, Fault, Job, Observer, Place, Report, Selection, SshOptions, Subject};
+use haul_job::{
+    Carriage, Endpoint, Error, Event, Fault, Here, Job, Observer, Place, Report, Selection, SshOptions, Subject,
+};
+use haul_kept::surroundings::Surroundings;
 use haul_net::{Identity, Stream};
 use haul_pump::SendRoute;
+use haul_transfer::here;
 use proptest::prelude::*;
 
-use crate::kept::surroundings::Surroundings;
-use crate::run::here;
-use crate::session::receiver::{Bounds, CHECKPOINT_BYTES};
-use crate::session::reporter::{Ends, Watch};
-use crate::session::sender::early_look::EarlyLook;
-
-/// A directory that goes with the test, with a source tree in it.
-pub(crate) struct Bench {
+/// A temporary directory with a source tree.
+pub struct Bench {
     root: PathBuf,
     /// `None`: another process removes it.
     _directory: Option<tempfile::TempDir>,
 }
 
-/// What stands between the two ends of a lane.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Lane {
+pub enum Lane {
     Good,
-    /// Ends after this many bytes.
+    /// The lane ends after this many bytes.
     Cut(usize),
-    /// The byte at this place has a bit flipped.
+    /// One bit of the byte at this place is flipped.
     Flip(usize),
-    /// Dead for the sender; for the receiver it never ends.
+    /// The lane is dead for the sender, and never ends for the receiver.
     Forgotten,
-    /// Takes this many bytes, stands still for so long, and ends.
+    /// The lane takes this many bytes, stands still for so long, and ends.
     Hangs(usize, Duration),
 }
 
-/// Remembers events; interrupts when asked to.
 #[derive(Default)]
-pub(crate) struct Witness {
-    pub(crate) events: Mutex<Vec<Event>>,
+pub struct Witness {
+    pub events: Mutex<Vec<Event>>,
     interrupt_at_bytes: Option<u64>,
     interrupted: AtomicBool,
 }
 
 impl Witness {
-    pub(crate) fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<Event> {
         self.events.lock().unwrap().clone()
     }
 }
@@ -74,14 +73,14 @@ impl Observer for Witness {
 }
 
 impl Bench {
-    pub(crate) fn new() -> Self {
-        // In memory, where there is such a place: these tests are about order, not about a medium.
+    pub fn new() -> Self {
+        // These tests are not about a medium, so they use memory if they can.
         let memory = Path::new("/dev/shm");
         Self::within(if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap())
     }
 
-    /// On a disk with direct I/O, where there is one: that of the temporary directory, or that of the program itself.
-    pub(crate) fn on_disk() -> Self {
+    /// Uses a disk with direct I/O, if there is one: that of the temporary directory, or of the program itself.
+    pub fn on_disk() -> Self {
         let program = std::env::current_exe().unwrap();
         let places = [std::env::temp_dir(), program.parent().unwrap().to_owned()];
         let is_disk = |place: &&PathBuf| {
@@ -96,16 +95,15 @@ impl Bench {
         Self { root: directory.path().to_owned(), _directory: Some(directory) }
     }
 
-    /// The bench of another process.
-    pub(crate) fn existing(root: &Path) -> Self {
+    pub fn existing(root: &Path) -> Self {
         Self { root: root.to_owned(), _directory: None }
     }
 
-    pub(crate) fn root(&self) -> &Path {
+    pub fn root(&self) -> &Path {
         &self.root
     }
 
-    pub(crate) fn with_tree() -> Self {
+    pub fn with_tree() -> Self {
         let bench = Self::new();
         bench.write("large", 21_000_001);
         for number in 0..200 {
@@ -114,29 +112,30 @@ impl Bench {
         bench
     }
 
-    pub(crate) fn from(&self) -> PathBuf {
+    pub fn from(&self) -> PathBuf {
         self.root.join("from")
     }
 
-    pub(crate) fn to(&self) -> PathBuf {
+    pub fn to(&self) -> PathBuf {
         self.root.join("to")
     }
 
-    pub(crate) fn write(&self, name: &str, size: usize) {
+    pub fn write(&self, name: &str, size: usize) {
         let path = self.from().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let data: Vec<u8> = (0..size).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 11) as u8).collect();
         std::fs::write(path, data).unwrap();
     }
 
-    pub(crate) fn job(&self) -> Job {
+    pub fn job(&self) -> Job {
         let endpoint = |path: PathBuf| {
             let mut path = path.into_os_string().into_encoded_bytes();
             path.push(b'/');
-            Endpoint { place: Place::Local, path }
+            Endpoint { place: Place::Here(Here::Disk), path }
         };
         Job {
             movers: Vec::new(),
+            files_from: None,
             sources: vec![endpoint(self.from())],
             target: endpoint(self.to()),
             selection: Selection::default(),
@@ -148,12 +147,12 @@ impl Bench {
     fn copy_over(&self, lanes: &[Lane]) -> Result<Report, Error> {
         let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
         let lanes = lanes.iter().map(|lane| lane.pair()).collect();
-        let ends = here_over(&self.job(), &watch, false, lanes, CHECKPOINT_BYTES.into())?;
+        let ends = here_over(&self.job(), &watch, false, lanes, checkpoints_every(CHECKPOINT_BYTES))?;
         Ok(watch.report(&ends, Default::default(), false).unwrap())
     }
 
     #[track_caller]
-    pub(crate) fn assert_equal(&self) {
+    pub fn assert_equal(&self) {
         let (from, to) = (files(&self.from()), files(&self.to()));
         let only = |one: &[(PathBuf, String)], other: &[(PathBuf, String)]| -> Vec<(PathBuf, String)> {
             one.iter().filter(|file| !other.contains(file)).cloned().collect()
@@ -162,15 +161,29 @@ impl Bench {
     }
 }
 
-/// A receiver that makes checkpoints as early as this.
-impl From<u64> for Bounds {
-    fn from(checkpoint_bytes: u64) -> Self {
-        Self { checkpoint_bytes, ..Self::default() }
+pub fn checkpoints_every(checkpoint_bytes: u64) -> Bounds {
+    Bounds { checkpoint_bytes, ..Bounds::default() }
+}
+
+/// Bounds of a receiver, or the bytes between its checkpoints.
+pub trait IntoBounds {
+    fn into_bounds(self) -> Bounds;
+}
+
+impl IntoBounds for Bounds {
+    fn into_bounds(self) -> Bounds {
+        self
     }
 }
 
-/// A copy on this host over these lanes, each as its sending and its receiving end.
-pub(crate) fn here_over(
+impl IntoBounds for u64 {
+    fn into_bounds(self) -> Bounds {
+        checkpoints_every(self)
+    }
+}
+
+/// Each lane is given as its sending and its receiving end.
+pub fn here_over(
     job: &Job,
     watch: &Arc<Watch>,
     hash_kept: bool,
@@ -180,8 +193,7 @@ pub(crate) fn here_over(
     here_after(None, job, watch, hash_kept, lanes, bounds)
 }
 
-/// [`here_over`], with what was hashed before.
-pub(crate) fn here_after(
+pub fn here_after(
     early: Option<EarlyLook>,
     job: &Job,
     watch: &Arc<Watch>,
@@ -200,26 +212,19 @@ pub(crate) fn here_after(
     )
 }
 
-/// Both sides in this process.
-pub(crate) fn run_here(job: &Job, lanes: u16, bounds: impl Into<Bounds>) -> Result<Report, Error> {
+pub fn run_here(job: &Job, lanes: u16, bounds: impl IntoBounds) -> Result<Report, Error> {
     run_watched(job, lanes, bounds, &Arc::default())
 }
 
-/// [`run_here`], with its events.
-pub(crate) fn run_watched(
-    job: &Job,
-    lanes: u16,
-    bounds: impl Into<Bounds>,
-    witness: &Arc<Witness>,
-) -> Result<Report, Error> {
+pub fn run_watched(job: &Job, lanes: u16, bounds: impl IntoBounds, witness: &Arc<Witness>) -> Result<Report, Error> {
     let watch = Arc::new(Watch::new(Arc::clone(witness) as Arc<dyn Observer>));
     let lanes = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
-    let ends = here_over(job, &watch, false, lanes, bounds.into())?;
+    let ends = here_over(job, &watch, false, lanes, bounds.into_bounds())?;
     Ok(watch.report(&ends, Default::default(), false).unwrap())
 }
 
 impl Lane {
-    pub(crate) fn pair(self) -> (Stream, Stream) {
+    pub fn pair(self) -> (Stream, Stream) {
         if let Lane::Good = self {
             return Stream::plain_pair().unwrap();
         }
@@ -228,7 +233,7 @@ impl Lane {
         if let Lane::Forgotten = self {
             std::thread::spawn(move || {
                 drop(near);
-                // Holds the other end as long as the test process lives.
+                // The thread holds the other end as long as the test process lives.
                 let _far = far;
                 loop {
                     std::thread::park();
@@ -240,7 +245,7 @@ impl Lane {
         (sender, receiver)
     }
 
-    /// Ends with the lane; what it holds is closed then.
+    /// The bytes pass until the lane ends, which closes both streams.
     fn pass(self, mut from: Stream, mut to: Stream) {
         let mut block = vec![0; 10_000];
         let mut passed = 0;
@@ -264,8 +269,8 @@ impl Lane {
     }
 }
 
-/// Path and BLAKE3 of every file, and where links lead, beneath a directory, in order: short enough to be read when two trees differ.
-pub(crate) fn files(root: &Path) -> Vec<(PathBuf, String)> {
+/// Lists the BLAKE3 of files and the targets of links, in order: short enough to be read when two trees differ.
+pub fn files(root: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut open = vec![root.to_path_buf()];
     while let Some(directory) = open.pop() {
@@ -286,11 +291,11 @@ pub(crate) fn files(root: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// A whole job as the command line starts one.
 fn run(source: Endpoint, target: Endpoint, change: impl FnOnce(&mut Job)) -> Result<Report, Error> {
     let selection = Selection::default();
     let mut job = Job {
         movers: Vec::new(),
+        files_from: None,
         sources: vec![source],
         target,
         selection,
@@ -298,7 +303,7 @@ fn run(source: Endpoint, target: Endpoint, change: impl FnOnce(&mut Job)) -> Res
         ssh: SshOptions::default(),
     };
     change(&mut job);
-    crate::run(&job, &Surroundings::default(), Arc::new(Witness::default()))
+    haul_transfer::run(&job, &Surroundings::default(), Arc::new(Witness::default()))
 }
 
 fn made_up(place: Place) -> Endpoint {
@@ -307,19 +312,19 @@ fn made_up(place: Place) -> Endpoint {
 
 const ZEROS: u64 = 21_000_001;
 
-/// Copies by a route over these lanes; returns how the report and the events tell it.
-pub(crate) fn copied_by(route: SendRoute, bench: &Bench, lanes: Vec<(Stream, Stream)>) -> (Report, Vec<Event>) {
+/// Returns the report and the events, which tell the route.
+pub fn copied_by(route: SendRoute, bench: &Bench, lanes: Vec<(Stream, Stream)>) -> (Report, Vec<Event>) {
     let mut job = bench.job();
     job.carriage.route = Some(route);
     let witness = Arc::new(Witness::default());
     let watch = Arc::new(Watch::new(Arc::clone(&witness) as Arc<dyn Observer>));
-    let ends = here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
+    let ends = here_over(&job, &watch, false, lanes, checkpoints_every(CHECKPOINT_BYTES)).unwrap();
     let report = watch.report(&ends, Default::default(), false).unwrap();
     let events = witness.events.lock().unwrap().clone();
     (report, events)
 }
 
-pub(crate) fn warnings(events: &[Event]) -> Vec<&str> {
+pub fn warnings(events: &[Event]) -> Vec<&str> {
     fn text(event: &Event) -> Option<&str> {
         match event {
             Event::Warning { text } => Some(text),
@@ -357,7 +362,6 @@ fn a_route_that_tls_refuses_is_dropped_once_for_all_lanes_and_the_copy_goes_on()
     assert!(warnings.len() == 1 && warnings[0].contains("sendfile") && warnings[0].contains("copy"), "{warnings:?}");
 }
 
-/// A lane as between two machines.
 fn encrypted() -> (Stream, Stream) {
     let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
     let (here, there) = (Identity::generate().unwrap(), Identity::generate().unwrap());
@@ -370,7 +374,7 @@ fn encrypted() -> (Stream, Stream) {
 #[test]
 fn zeros_become_a_file_that_holds_them() {
     let bench = Bench::new();
-    let report = run(made_up(Place::Zero { bytes: ZEROS }), bench.job().target, |_| {}).unwrap();
+    let report = run(made_up(Place::Here(Here::Zero { bytes: ZEROS })), bench.job().target, |_| {}).unwrap();
     let got = std::fs::read(bench.to().join("zero")).unwrap();
     assert!(got.len() as u64 == ZEROS && got.iter().all(|byte| *byte == 0));
     assert_eq!((report.files_moved, report.bytes_moved), (1, ZEROS), "they travel; they are not only told");
@@ -380,7 +384,7 @@ fn zeros_become_a_file_that_holds_them() {
 fn a_tree_that_goes_nowhere_is_verified_whole_and_nothing_is_made() {
     let bench = Bench::with_tree();
     let before = files(&bench.root);
-    let report = run(bench.job().sources.remove(0), made_up(Place::Null), |_| {}).unwrap();
+    let report = run(bench.job().sources.remove(0), made_up(Place::Here(Here::Null)), |_| {}).unwrap();
     assert_eq!((report.files_moved, report.failed), (201, 0));
     let all = run(bench.job().sources.remove(0), bench.job().target, |_| {}).unwrap();
     assert_eq!(report.root_blake3, all.root_blake3, "every byte was hashed as in a real copy");
@@ -391,7 +395,7 @@ fn a_tree_that_goes_nowhere_is_verified_whole_and_nothing_is_made() {
 #[test]
 fn the_null_device_is_nowhere_and_not_replaced() {
     let bench = Bench::with_tree();
-    let null = Endpoint { place: Place::Local, path: b"/dev/null".to_vec() };
+    let null = Endpoint { place: Place::Here(Here::Disk), path: b"/dev/null".to_vec() };
     let report = run(bench.job().sources.remove(0), null.clone(), |_| {}).unwrap();
     assert_eq!((report.files_moved, report.failed), (201, 0));
     let device = std::fs::symlink_metadata("/dev/null").unwrap().file_type();
@@ -404,13 +408,14 @@ fn the_null_device_is_nowhere_and_not_replaced() {
 fn zeros_go_nowhere_and_a_bit_that_flips_is_still_found() {
     let job = Job {
         movers: Vec::new(),
-        sources: vec![made_up(Place::Zero { bytes: ZEROS })],
-        target: made_up(Place::Null),
+        files_from: None,
+        sources: vec![made_up(Place::Here(Here::Zero { bytes: ZEROS }))],
+        target: made_up(Place::Here(Here::Null)),
         ..Bench::new().job()
     };
     let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
     let lanes = vec![Lane::Flip(300_000).pair(), Lane::Good.pair()];
-    let ends = here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
+    let ends = here_over(&job, &watch, false, lanes, checkpoints_every(CHECKPOINT_BYTES)).unwrap();
     let report = watch.report(&ends, Default::default(), false).unwrap();
     assert_eq!((report.files_moved, report.failed, report.bytes_moved), (1, 0, ZEROS));
     assert!(ends.receiver.arrived_bytes > ZEROS, "the spoilt chunk came twice");
@@ -423,11 +428,13 @@ fn what_is_made_up_stands_on_its_own_side_only() {
         let error = run(source, target, change).unwrap_err();
         assert!(error.fault == Fault::Usage && error.hint.is_some(), "{error:?}");
     };
-    let zero = || made_up(Place::Zero { bytes: 1 });
-    refused(made_up(Place::Null), bench.job().target, |_| {});
+    let zero = || made_up(Place::Here(Here::Zero { bytes: 1 }));
+    refused(made_up(Place::Here(Here::Null)), bench.job().target, |_| {});
     refused(bench.job().target, zero(), |_| {});
-    refused(zero(), made_up(Place::Null), |job| job.selection.delete = true);
-    refused(zero(), made_up(Place::Null), |job| job.sources.push(made_up(Place::Zero { bytes: 2 })));
+    refused(zero(), made_up(Place::Here(Here::Null)), |job| job.selection.delete = true);
+    refused(zero(), made_up(Place::Here(Here::Null)), |job| {
+        job.sources.push(made_up(Place::Here(Here::Zero { bytes: 2 })))
+    });
 }
 
 #[test]
@@ -436,11 +443,11 @@ fn a_lane_that_dies_hands_its_chunks_to_the_others() {
     let report = bench.copy_over(&[Lane::Cut(5_000_000), Lane::Good, Lane::Cut(100)]).unwrap();
     bench.assert_equal();
     assert_eq!((report.failed, report.files_moved), (0, 201));
-    // Nothing with a receipt is sent again: at most what the dead lanes had under way.
+    // Only data that the dead lanes had under way is sent again.
     assert!(report.bytes_again <= 12_000_000, "{} bytes again", report.bytes_again);
 }
 
-/// As with a slow disk at the target of a far path, when a lane was given up near the end.
+/// This happens with a slow disk at the target of a far path, when a lane is given up near the end.
 #[test]
 fn lanes_that_have_nothing_left_when_another_is_lost_did_not_wait_for_work() {
     let bench = Bench::with_tree();
@@ -464,7 +471,7 @@ fn without_any_lane_left_the_job_ends_in_time_and_says_so() {
     job.carriage.timeout = Duration::from_millis(300);
     let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
     let lanes = vec![Lane::Cut(1_000_000).pair()];
-    let error = here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap_err();
+    let error = here_over(&job, &watch, false, lanes, checkpoints_every(CHECKPOINT_BYTES)).unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
     let unfinished = files(&bench.to()).into_iter().filter(|(path, _)| path.ends_with("large"));
     assert_eq!(unfinished.count(), 0, "nothing half-written under a final name");
@@ -477,18 +484,18 @@ fn an_interrupted_job_goes_on_where_it_was() {
     let mut job = bench.job();
     job.carriage.rate_bytes_per_s = Some(60_000_000);
     let witness = Arc::new(Witness { interrupt_at_bytes: Some(40_000_000), ..Witness::default() });
-    let error = crate::run(&job, &Surroundings::default(), witness).unwrap_err();
+    let error = haul_transfer::run(&job, &Surroundings::default(), witness).unwrap_err();
     assert_eq!(error.fault, Fault::Interrupted);
     assert!(!bench.to().join("large").exists());
 
     job.carriage.rate_bytes_per_s = None;
-    let report = crate::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
+    let report = haul_transfer::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
     bench.assert_equal();
-    // All that was verified when it was interrupted is in the journal.
+    // All that was verified at the interruption is in the journal.
     assert!(report.bytes_kept >= 36_000_000, "kept {}", report.bytes_kept);
     assert_eq!(report.bytes_kept + report.bytes_moved, 90_000_000);
 
-    let again = crate::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
+    let again = haul_transfer::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
     assert_eq!((again.bytes_moved, again.files_kept), (0, 1));
 }
 
@@ -510,9 +517,9 @@ fn a_file_with_holes_has_the_hash_of_its_bytes_also_when_its_copy_was_interrupte
     let mut job = bench.job();
     job.carriage.rate_bytes_per_s = Some(20_000_000);
     let witness = Arc::new(Witness { interrupt_at_bytes: Some(25_000_000), ..Witness::default() });
-    assert_eq!(crate::run(&job, &Surroundings::default(), witness).unwrap_err().fault, Fault::Interrupted);
+    assert_eq!(haul_transfer::run(&job, &Surroundings::default(), witness).unwrap_err().fault, Fault::Interrupted);
     job.carriage.rate_bytes_per_s = None;
-    let report = crate::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
+    let report = haul_transfer::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
     bench.assert_equal();
     assert_eq!(report.root_blake3, *blake3::hash(line.as_bytes()).as_bytes());
     assert!(report.bytes_moved < 20_000_000, "{} bytes: the first half was there", report.bytes_moved);
@@ -526,12 +533,13 @@ fn hashes_from_before_the_lanes_are_believed_until_one_does_not_match() {
         let _ = std::fs::remove_dir_all(bench.to());
         let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
         let lanes = vec![Stream::plain_pair().unwrap()];
-        let ends = here_after(Some(early), &bench.job(), &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
+        let ends =
+            here_after(Some(early), &bench.job(), &watch, false, lanes, checkpoints_every(CHECKPOINT_BYTES)).unwrap();
         bench.assert_equal();
         watch.report(&ends, Default::default(), false).unwrap().bytes_again
     };
     assert_eq!(copy(EarlyLook::complete(&paths, false)), 0);
-    // That it is sent again shows that the false one was used, once.
+    // The chunk is sent again, which shows that the false hash was used.
     assert_eq!(copy(EarlyLook::complete(&paths, false).falsified(3)), 1 << 20);
 }
 
@@ -542,15 +550,15 @@ fn a_source_that_changed_meanwhile_is_not_mixed_with_old_chunks() {
     let mut job = bench.job();
     job.carriage.rate_bytes_per_s = Some(60_000_000);
     let witness = Arc::new(Witness { interrupt_at_bytes: Some(40_000_000), ..Witness::default() });
-    crate::run(&job, &Surroundings::default(), witness).unwrap_err();
+    haul_transfer::run(&job, &Surroundings::default(), witness).unwrap_err();
 
-    // Same size, other contents, and a modification time that somebody set back.
+    // Size and modification time stay the same.
     let path = bench.from().join("large");
     let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
     std::fs::write(&path, vec![7; 90_000_000]).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
     job.carriage.rate_bytes_per_s = None;
-    let report = crate::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
+    let report = haul_transfer::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
     bench.assert_equal();
     assert_eq!(report.bytes_kept, 0);
 }
@@ -589,19 +597,19 @@ fn a_source_that_changes_while_it_is_read_is_sent_once_more_as_it_is_then() {
             }
             change(&path);
         });
-        let report = crate::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
+        let report = haul_transfer::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
         changer.join().unwrap();
         assert_eq!((report.failed, report.files_moved), (0, 2), "it {what}: {:?}", report.failures);
         bench.assert_equal();
     }
 }
 
-/// The agent of a killed run may finish a file that the next run has begun anew; when that is killed as well, the file
-/// stands, and a part beside it.
+/// The agent of a killed run may finish a file that the next run has begun anew. If that run is killed as well, a part
+/// stays beside the file.
 #[test]
 fn a_part_beside_its_finished_file_goes_with_the_next_run() {
     let bench = Bench::with_tree();
-    let run = |job: &Job| crate::run(job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
+    let run = |job: &Job| haul_transfer::run(job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
     let mut job = bench.job();
     run(&job);
     let plant = |directory: &str, name: &str| {
@@ -623,9 +631,11 @@ fn a_part_beside_its_finished_file_goes_with_the_next_run() {
     let source = std::fs::metadata(bench.from().join("d3")).unwrap().modified().unwrap();
     assert_eq!(modified(), source, "the time of the directory is set after the removal, not {before:?}");
 
-    // Files outside of directories stand in a target without an end in the manifest: one, with a new name, and several.
-    let large =
-        Endpoint { place: Place::Local, path: bench.from().join("large").into_os_string().into_encoded_bytes() };
+    // Single files stand in a target without an end in the manifest: one with a new name, or several.
+    let large = Endpoint {
+        place: Place::Here(Here::Disk),
+        path: bench.from().join("large").into_os_string().into_encoded_bytes(),
+    };
     plant("", "large");
     let target = Endpoint { path: bench.to().join("large").into_os_string().into_encoded_bytes(), ..large.clone() };
     run(&Job { sources: vec![large.clone()], target, ..bench.job() });
@@ -643,7 +653,7 @@ fn a_dry_run_changes_nothing_and_says_what_would_be_done() {
     let bench = Bench::with_tree();
     let mut job = bench.job();
     job.selection.dry_run = true;
-    let report = crate::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
+    let report = haul_transfer::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
     assert!(!bench.to().exists());
     assert_eq!(report.files_moved, 201);
 }
@@ -651,8 +661,8 @@ fn a_dry_run_changes_nothing_and_says_what_would_be_done() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever bit of a lane flips: in data, the chunk is sent again; in a header, the lane is given up, or the job when
-    /// nothing moves any more (TLS lanes end at once). No file is ever wrong.
+    /// A flipped bit in data costs a chunk. In a header it costs the lane, or the job when nothing moves any more (TLS
+    /// lanes end at once).
     #[test]
     fn no_flipped_bit_gets_into_a_file(at in prop_oneof![0usize..300, 0usize..12_000_000], compress in any::<bool>()) {
         let bench = Bench::with_tree();
@@ -660,14 +670,14 @@ proptest! {
         job.carriage.timeout = Duration::from_millis(500);
         job.carriage.compress = compress;
         if compress {
-            // To about the half, so that less passes each lane.
+            // This compresses to about the half, so that less passes each lane.
             let data: Vec<u8> = std::fs::read(bench.from().join("large")).unwrap().iter().map(|byte| byte & 0x0f).collect();
             std::fs::write(bench.from().join("large"), data).unwrap();
         }
         let at = if compress { at / 3 } else { at };
         let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
         let lanes = vec![Lane::Flip(at).pair(), Lane::Good.pair()];
-        match here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()) {
+        match here_over(&job, &watch, false, lanes, checkpoints_every(CHECKPOINT_BYTES)) {
             Ok(_) => bench.assert_equal(),
             Err(error) => {
                 prop_assert_eq!(error.fault, Fault::Timeout, "{:?}", error);
@@ -683,7 +693,6 @@ proptest! {
     }
 }
 
-/// Whether this is data without a final name yet, or the journal beside it.
-pub(crate) fn is_part(path: &Path) -> bool {
+pub fn is_part(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".haul-"))
 }

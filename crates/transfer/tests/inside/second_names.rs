@@ -1,4 +1,5 @@
-//! Files with two names (`--hard-links`) where something else may stay at the target (`--update`, `--ignore-existing`).
+//! Tests files with two names (`--hard-links`) while other files may stay at the target (`--update`,
+//! `--ignore-existing`).
 
 use std::fs::{File, FileTimes};
 use std::os::unix::fs::MetadataExt as _;
@@ -6,17 +7,15 @@ use std::time::{Duration, SystemTime};
 
 use haul_job::{Report, Selection};
 
-use crate::inside::scenarios::{Bench, run_here};
-use crate::session::receiver::{Bounds, CHECKPOINT_BYTES};
+use crate::scenarios::{Bench, checkpoints_every, run_here};
+use haul_copy::receiver::{Bounds, CHECKPOINT_BYTES};
 
-/// When something was changed last, the earliest first.
 #[derive(Clone, Copy)]
 enum Age {
     Older,
     Newer,
 }
 
-/// The source's `a` and `b` are one file.
 fn with_two_names() -> Bench {
     let bench = Bench::new();
     bench.write("a", 1000);
@@ -31,7 +30,6 @@ fn set_time(bench: &Bench, name: &str, time: SystemTime) {
     file.set_times(FileTimes::new().set_modified(time)).unwrap();
 }
 
-/// Something else stands at the target under this name.
 fn put(bench: &Bench, name: &str, age: Age) {
     let path = bench.to().join(name);
     std::fs::write(&path, OTHER).unwrap();
@@ -48,8 +46,7 @@ fn run(bench: &Bench, choose: impl FnOnce(&mut Selection)) -> Report {
     let mut job = bench.job();
     job.selection.hard_links = true;
     choose(&mut job.selection);
-    // 40 others stay in one of the tests.
-    let bounds = Bounds { foreign_names: 20, ..Bounds::from(CHECKPOINT_BYTES) };
+    let bounds = Bounds { foreign_names: 20, ..checkpoints_every(CHECKPOINT_BYTES) };
     run_here(&job, 2, bounds).unwrap()
 }
 
@@ -109,7 +106,7 @@ fn an_older_file_makes_way_for_a_hard_link_and_a_first_name_that_is_the_sources_
     for choose in [update, ignore_existing] {
         let bench = with_two_names();
         run(&bench, |_| {});
-        // As of a run that was cut short between the two names.
+        // This is the state after a run that was cut short between the two names.
         std::fs::remove_file(bench.to().join("b")).unwrap();
         assert_eq!(run(&bench, choose).failed, 0);
         assert!(has_sources(&bench, "b"));
@@ -122,7 +119,7 @@ fn an_older_file_makes_way_for_a_hard_link_and_a_first_name_that_is_the_sources_
     assert!(has_sources(&bench, "a") && inode("a") == inode("b"));
 }
 
-/// So many stay that not all of them are remembered by name.
+/// More files stay than are remembered by name.
 #[test]
 fn however_many_others_stay_at_the_target_the_source_s_own_files_get_their_second_names() {
     for (choose, keeps_all) in [(update as fn(&mut Selection), false), (ignore_existing, true)] {
@@ -133,7 +130,7 @@ fn however_many_others_stay_at_the_target_the_source_s_own_files_get_their_secon
                 bench.write(&name, 10);
                 put(&bench, &name, Age::Newer);
             }
-            // Behind those: a first name that stays, and one that stays with the very time that the source's file has.
+            // Behind those come a first name that stays, and one that stays with the very time of the source's file.
             let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
             for (first, second) in [("c", "d"), ("e", "f")] {
                 bench.write(first, 2000);
@@ -163,7 +160,6 @@ fn however_many_others_stay_at_the_target_the_source_s_own_files_get_their_secon
     }
 }
 
-/// Two names of a symbolic link at the source.
 fn with_two_names_of_a_link() -> Bench {
     let bench = Bench::new();
     std::fs::create_dir_all(bench.from()).unwrap();
@@ -177,7 +173,7 @@ fn with_two_names_of_a_link() -> Bench {
 fn a_symbolic_link_keeps_its_second_name() {
     let bench = with_two_names_of_a_link();
     let inode = |name| bench.to().join(name).symlink_metadata().unwrap().ino();
-    // Apart, as of an earlier copy without hard links.
+    // An earlier copy without hard links made two files of them.
     let report = run(&bench, |selection| selection.hard_links = false);
     assert_eq!((report.failed, report.others_made), (0, 2));
     assert_ne!(inode("a"), inode("b"));

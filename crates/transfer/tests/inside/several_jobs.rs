@@ -1,4 +1,4 @@
-//! Several jobs over one session: what stays between them, and what does not.
+//! Tests several jobs over one session: what stays between them, and what does not.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -7,30 +7,29 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use haul_job::{Error, Event, Fault, Job, Observer, Place, Report};
+use haul_job::{Error, Event, Far, Fault, Job, Observer, Place, Report};
 use haul_net::{Door, Identity};
 use haul_wire::control::Role;
 
-use crate::inside::links::Fate;
-use crate::inside::scenarios::{Bench, Witness};
-use crate::kept::surroundings::Surroundings;
-use crate::reach::desk::Desk;
-use crate::reach::lane_door;
-use crate::reach::remote::Remote;
-use crate::run::coordinate::carry_out;
-use crate::run::joined::{Joined, Side};
-use crate::run::order::Order;
-use crate::run::serving::{Ports, serve_control};
-use crate::session::channel::Events;
-use crate::session::grant::{Grant, Visit};
-use crate::session::id;
-use crate::session::reporter::Watch;
+use crate::links::Fate;
+use crate::scenarios::{Bench, Witness};
+use haul_channel::channel::Events;
+use haul_channel::grant::{Grant, Visit};
+use haul_channel::id;
+use haul_channel::reporter::Watch;
+use haul_kept::surroundings::Surroundings;
+use haul_reach::lane_door;
+use haul_reach::lane_rendezvous::LaneRendezvous;
+use haul_reach::remote::Remote;
+use haul_transfer::coordinate::carry_out;
+use haul_transfer::joined::{Joined, Side};
+use haul_transfer::order::Order;
+use haul_transfer::serving::{Ports, serve_control};
 
-/// The operator of a daemon, who may change what a key may do between two jobs.
+/// The operator of a daemon, who may change the rights of a key between two jobs.
 #[derive(Default)]
 struct Operator {
     grant: Mutex<Option<Grant>>,
-    /// What each job was to do, and how it ended.
     roles: Mutex<Vec<String>>,
     ends: Mutex<Vec<Option<Fault>>>,
     roots: Mutex<usize>,
@@ -72,7 +71,6 @@ impl Visit for Operator {
     }
 }
 
-/// A far side, and a session with it.
 struct Pair {
     joined: Joined,
     watch: Arc<Watch>,
@@ -82,12 +80,11 @@ struct Pair {
 }
 
 impl Pair {
-    /// Of an agent.
     fn agent(side: Side) -> Self {
         Self::of(side, Grant { clear: true, ..Grant::default() }, None)
     }
 
-    /// Of a daemon that lets its key into this directory.
+    /// Joins a daemon that lets its key into this directory.
     fn daemon(side: Side, root: &Path) -> (Self, Arc<Operator>) {
         let grant = Grant { root: Some(root.to_owned()), ..Grant::default() };
         let operator = Arc::new(Operator { grant: Mutex::new(Some(grant.clone())), ..Operator::default() });
@@ -97,14 +94,14 @@ impl Pair {
     fn of(side: Side, grant: Grant, visit: Option<Arc<dyn Visit>>) -> Self {
         let fate = Fate::default();
         let (near, far) = fate.link(usize::MAX);
-        let (identity, desk) = (Arc::new(Identity::generate().unwrap()), Arc::new(Desk::default()));
-        let door = lane_door::open_door(&identity, &desk, None, Arc::default()).unwrap();
+        let (identity, rendezvous) = (Arc::new(Identity::generate().unwrap()), Arc::new(LaneRendezvous::default()));
+        let door = lane_door::open_door(&identity, &rendezvous, None, Arc::default()).unwrap();
         let ports = Ports { open: door.port(), ..Ports::default() };
         let end = std::thread::spawn(move || {
-            serve_control(far, &identity, &desk, ports, &grant, &Surroundings::default(), visit)
+            serve_control(far, &identity, &rendezvous, ports, &grant, &Surroundings::default(), visit)
         });
         let watch = Arc::new(Watch::silent());
-        let place = Place::Ssh { user: None, host: "dtn".into(), port: None };
+        let place = Far::Ssh { user: None, host: "dtn".into(), port: None };
         let remote = Remote::meet(&place, near, id::random_id().unwrap(), Events::new(), &watch).unwrap();
         let joined = Joined::new(remote, side, None, &watch);
         Self { joined, watch, door: Some(door), fate, end }
@@ -118,19 +115,17 @@ impl Pair {
         })
     }
 
-    /// From now on nobody reaches the far side: what is carried is carried by the connections that there are.
+    /// Only connections that stand can carry data then.
     fn close_door(&mut self) {
         self.door = None;
     }
 
-    /// The far side is content.
     fn close(self) {
         self.joined.close();
         self.end.join().unwrap().unwrap();
     }
 }
 
-/// A job of this source and target, beneath the directory of the bench.
 fn job(bench: &Bench, from: &str, to: &str) -> Job {
     let path = |name: &str| bench.root().join(name).into_os_string().into_encoded_bytes();
     let mut job = bench.job();
@@ -167,7 +162,7 @@ fn three_jobs_go_over_one_session_and_the_lanes_of_the_first() {
             pair.close_door();
             assert_eq!(run(&mut pair, "from/two", "to2").files_moved, 1);
             assert_eq!(run(&mut pair, "from/many/", "to3").files_moved, 40);
-            // What stands there already is found, as in any run.
+            // Files that stand there already are found, as in any run.
             let again = run(&mut pair, "from/two", "to2");
             assert_eq!((again.files_moved, again.files_kept), (0, 1));
             assert!(is_copied(&bench, "from/one", "to1") && is_copied(&bench, "from/two", "to2"));
@@ -222,7 +217,7 @@ fn each_job_has_the_rights_that_its_key_has_then() {
         pair.run(&job)
     };
     assert_eq!(push(&mut pair, "first").unwrap().files_moved, 1);
-    // Nothing of one job opens a way for another one. What begins with a slash begins at the directory of the key.
+    // A job opens no way for another one. An absolute path begins at the directory of the key.
     let outside = bench.root().join("elsewhere/file");
     assert_eq!(push(&mut pair, "/second").unwrap().files_moved, 1);
     assert!(push(&mut pair, "../elsewhere/file").is_err() && !outside.exists());
@@ -234,7 +229,7 @@ fn each_job_has_the_rights_that_its_key_has_then() {
     assert!(!pair.joined.is_over(), "a job that may be done can follow");
     let error = push(&mut pair, "first").unwrap_err();
     assert_eq!(error.what, "dtn: the daemon lets this key only read");
-    // More than the session had at last needs a new one.
+    // More rights than the session had at last need a new session.
     change(&|grant| grant.read_only = false);
     let error = push(&mut pair, "fourth").unwrap_err();
     assert_eq!(error.what, "dtn: the daemon's operator has changed the rights of our key");
@@ -263,7 +258,7 @@ fn a_key_that_has_left_the_list_or_has_another_directory_gets_no_further_job() {
         drop(grant);
         assert_eq!(pull(&mut pair, "to2").unwrap_err().fault, Fault::Authentication);
         assert!(!bench.root().join("to2").exists());
-        // It stays so, and the next one is told that there is no session.
+        // The end is final, and the next job is told that there is no session.
         assert_eq!(pull(&mut pair, "to3").unwrap_err().fault, Fault::Network);
         assert!(pair.joined.is_over());
         pair.end.join().unwrap().unwrap_err();

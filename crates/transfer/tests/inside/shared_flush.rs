@@ -1,4 +1,5 @@
-//! Many small files on a disk: one flush of the file system for a whole batch, names only after it, and whatever that flush answers.
+//! Tests many small files on a disk: one flush of the file system for a whole batch, names only after it, and every
+//! answer to that flush.
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -6,19 +7,18 @@ use std::path::{Path, PathBuf};
 use haul_job::{Error, Fault, Job, Report};
 use haul_sys::condition::unmet;
 use haul_sys::file_system;
-use haul_sys::intercept::{Call, Stopped, Verdict};
+use haul_sys::intercept::{Call, Stopped, Verdict, under};
 
-use crate::inside::bad_disk::{EIO, ENOSPC, LANES, goes_on, is_part_of, nothing_is_wrong, path_of, under};
-use crate::inside::scenarios::{Bench, files, run_here};
-use crate::session::receiver::Bounds;
+use crate::bad_disk::{EIO, ENOSPC, LANES, goes_on, is_part_of, nothing_is_wrong};
+use crate::scenarios::{Bench, files, run_here};
+use haul_copy::receiver::Bounds;
 
-/// In two directories, from nothing to 8 KiB.
 const FILES: usize = 120;
 
-/// Two are worth a flush of the file system.
+/// Two files are worth a flush of the file system.
 const TOGETHER: usize = 2;
 
-/// `None` where the temporary directory is on no file system that is flushed at once.
+/// Returns `None` if the temporary directory is on no file system that is flushed at once.
 fn bench() -> Option<Bench> {
     let bench = Bench::on_disk();
     let probe = tempfile::tempfile_in(bench.root()).unwrap();
@@ -33,27 +33,23 @@ fn bench() -> Option<Bench> {
 }
 
 fn run(job: Job, lanes: u16, together: usize) -> impl FnOnce() -> Result<Report, Error> + Send + 'static {
-    // Whatever else the host has to write.
+    // Other writes of the host do not matter here.
     let bounds = Bounds { flush_together_from_files: together, dirty_bytes_max: u64::MAX, ..Bounds::default() };
     move || run_here(&job, lanes, bounds)
 }
 
-/// What a job asks of its target, in the order in which it asks.
 #[derive(Debug, PartialEq)]
 enum Asked {
     Open(PathBuf),
-    /// Of data or of metadata.
     Change(PathBuf),
     FlushOne(PathBuf),
-    /// Through this file.
     FlushAll(PathBuf),
-    /// From this part.
     Rename(PathBuf),
 }
 
 fn asked(stopped: &Stopped) -> Asked {
     use std::os::unix::ffi::OsStrExt as _;
-    let path = path_of(stopped);
+    let path = stopped.file();
     match stopped.call() {
         Call::Open => Asked::Open(path.join(std::ffi::OsStr::from_bytes(&stopped.path()))),
         Call::Flush => Asked::FlushOne(path),
@@ -76,7 +72,7 @@ const CALLS: [Call; 8] = [
     Call::Rename,
 ];
 
-/// Runs the job and notes what it asks; `fails` says what fails with which error.
+/// `fails` chooses an error for each operation.
 fn log_of(
     bench: &Bench,
     fails: impl Fn(&Asked) -> Option<i32> + Send + 'static,
@@ -117,7 +113,7 @@ fn many_small_files_share_a_flush_and_have_their_names_after_it() {
         let changed = changed.expect("its mode is set at least");
         let is_flush_for_it = |(at, asked): (usize, &Asked)| match asked {
             Asked::FlushOne(path) => path == part,
-            // Its descriptor tells of what was lost since it was opened, so it was open before the first write to the other.
+            // Its descriptor reports data lost since it was opened, so it was open before the first write to the other.
             Asked::FlushAll(path) => {
                 let opened = log[..changed + at].iter().position(|asked| *asked == Asked::Open(path.clone()));
                 let begun = log.iter().position(|asked| *asked == Asked::Change(part.clone()));
@@ -136,7 +132,7 @@ fn after_a_shared_flush_that_failed_each_file_is_flushed_by_itself() {
         let Some(bench) = bench() else { return };
         let fails = move |asked: &Asked| matches!(asked, Asked::FlushAll(_)).then_some(code);
         let Some((result, log)) = log_of(&bench, fails) else { return };
-        // Somebody else's data was lost, or somebody else's quota is used up.
+        // Another program's data was lost, or another user's quota is used up.
         assert_eq!(result.unwrap().failed, 0);
         bench.assert_equal();
         assert!(log.iter().any(|asked| matches!(asked, Asked::FlushAll(_))), "it was tried");

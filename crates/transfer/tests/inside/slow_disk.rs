@@ -1,5 +1,5 @@
-//! Whole jobs on a disk of which a flush or a write takes its time, or never comes back: what piles up behind it is bounded, others go on,
-//! and it is named.
+//! Tests whole jobs on a disk whose flush or write is slow, or never ends: the data that waits for it is bounded, other
+//! files go on, and a warning names it.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,29 +12,26 @@ use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 use haul_wire::limits::MIN_CHUNK_BYTES;
 
-use crate::inside::bad_disk::path_of;
-use crate::inside::scenarios::{Bench, Witness, run_watched};
+use crate::scenarios::{Bench, Witness, run_watched};
 
 const LANES: u16 = 2;
 
 const CHECKPOINT_BYTES: u64 = 4 << 20;
 
-/// Many times what may pile up.
+/// This is many times the bound of waiting data.
 const FILE_BYTES: usize = 40_000_000;
 
-/// Lanes that have not asked the disk for anything for so long wait for it.
+/// After this time without an operation the lanes wait for the disk.
 const STILL: Duration = Duration::from_millis(500);
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A job on a thread under watch.
 struct Run {
     watcher: Watcher,
     worker: std::thread::JoinHandle<Result<Report, Error>>,
 }
 
 impl Run {
-    /// `None` where the host does not let us watch.
     fn start(job: Job, lanes: u16, checkpoint_bytes: u64, witness: &Arc<Witness>) -> Option<Self> {
         let witness = Arc::clone(witness);
         let (sender, receiver) = sync_channel::<io::Result<Watcher>>(1);
@@ -51,7 +48,7 @@ impl Run {
         }
     }
 
-    /// Lets the job go on until it asks for the first flush of a part.
+    /// Lets the job go on until the first flush of a part.
     fn until_flush(&self) -> (Stopped, u64) {
         let mut written = 0;
         loop {
@@ -63,7 +60,7 @@ impl Run {
         }
     }
 
-    /// Lets all but the flush go on until the job wants nothing more, and returns what was written.
+    /// Lets all but the flush go on until the job stands still. Returns the bytes that were written.
     fn until_still(&self) -> u64 {
         let end = Instant::now() + PATIENCE;
         let mut written = 0;
@@ -93,7 +90,6 @@ impl Run {
         None
     }
 
-    /// Bytes that this writes to a part.
     fn proceed(&self, stopped: Stopped) -> u64 {
         let bytes = if stopped.call() == Call::Write && is_part(&stopped) { stopped.bytes() as u64 } else { 0 };
         self.watcher.answer(stopped, Verdict::Proceed).unwrap();
@@ -102,10 +98,9 @@ impl Run {
 }
 
 fn is_part(stopped: &Stopped) -> bool {
-    path_of(stopped).extension().is_some_and(|extension| extension == "part")
+    stopped.file().extension().is_some_and(|extension| extension == "part")
 }
 
-/// Whether the storage of the target was named.
 fn is_named(witness: &Witness) -> bool {
     let names = |event: &Event| matches!(event, Event::Warning { text } if text.contains("the storage of the target has not answered"));
     witness.events().iter().any(names)
@@ -146,7 +141,7 @@ fn a_flush_that_never_comes_back_is_named_and_ends_the_job() {
     let Some(run) = Run::start(job, LANES, CHECKPOINT_BYTES, &witness) else { return };
     let (flush, _) = run.until_flush();
     let (watcher, result) = run.until_end();
-    // Either side may give up first. Only the target knows what it waits for, and has said so by then.
+    // Either side may give up first. Only the target knows the reason, and has reported it by then.
     let error = result.unwrap_err();
     assert!(matches!(error.fault, Fault::Timeout | Fault::Storage), "{error:?}");
     assert!(is_named(&witness), "{:?}", witness.events());
@@ -157,7 +152,7 @@ fn a_flush_that_never_comes_back_is_named_and_ends_the_job() {
 
 #[test]
 fn a_flush_that_comes_back_after_the_time_limit_is_waited_for_as_long_as_a_slow_disk_takes_for_an_interval() {
-    // With what a disk of 1 MiB/s takes for as much: 17 s may pass.
+    // A disk of 1 MiB/s may take as long: 17 s may pass.
     const INTERVAL_BYTES: u64 = 16 << 20;
     const LIMIT: Duration = Duration::from_secs(1);
     let bench = bench();
@@ -182,16 +177,16 @@ fn a_flush_that_comes_back_after_the_time_limit_is_waited_for_as_long_as_a_slow_
     bench.assert_equal();
 }
 
-/// Of a large file a write hangs: how many small ones of this directory have their names then. `None` where the host does not let us watch.
+/// Returns how many small files of this directory have their names while a write of a large file hangs.
 fn named_while_a_write_hangs(directory: &str, small_files: usize, lanes: u16) -> Option<usize> {
     let bench = Bench::new();
     (0..small_files).for_each(|number| bench.write(&format!("{directory}/{number}"), 20_000));
     bench.write("large", 5_000_000);
-    // An interval that all of it does not fill.
+    // The interval is larger than all files.
     let run = Run::start(bench.job(), lanes, 2 * FILE_BYTES as u64, &Arc::default())?;
     let hung = loop {
         let stopped = run.next().expect("it writes the large file");
-        if stopped.call() == Call::Write && is_part(&stopped) && path_of(&stopped).parent() == Some(&bench.to()) {
+        if stopped.call() == Call::Write && is_part(&stopped) && stopped.file().parent() == Some(&bench.to()) {
             break stopped;
         }
         run.proceed(stopped);
@@ -216,6 +211,6 @@ fn small_files_that_came_before_get_their_names_while_a_write_of_a_large_one_han
 fn others_go_on_while_a_write_hangs() {
     const FILES: usize = 1000;
     let Some(named) = named_while_a_write_hangs("with", FILES, LANES) else { return };
-    // What the same lane carries behind the chunk waits with it: as much as its connection holds, a few MB.
+    // Units behind the chunk on the same lane wait with it: as much as its connection holds, a few MB.
     assert!(named >= FILES / 2, "{named} of {FILES}");
 }

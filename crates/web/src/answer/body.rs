@@ -20,78 +20,67 @@ use crate::pools::{Client, FOREVER, Job, KIB, Leaving, Pools};
 use crate::request::range::Part;
 use crate::transport::piece::{Piece, Queue, Range};
 
-/// The body.
 pub(crate) struct Body {
     segments: VecDeque<Segment>,
     left: u64,
     source: Option<Source>,
-    /// Made while it is sent. Who makes it is told when the body is dropped.
+    /// A body that is made while it is sent. Its maker is told when the body is dropped.
     stream: Option<(Receiver<io::Result<Bytes>>, Option<Leaving>)>,
-    /// Its shares of what all have together, until it has been sent.
+    /// Shares of bounded things, held until the body has been sent.
     held: Vec<Share>,
     /// `None`: no rate holds for its reader.
     paced: Option<Box<Paced>>,
-    /// Is told what was given out, when the body is dropped.
+    /// Gets the counts when the body is dropped.
     on_end: Option<OnEnd>,
     given: u64,
 }
 
-/// See [`Body::on_end`].
 pub(crate) type OnEnd = Box<dyn FnOnce(Given) + Send>;
 
-/// What became of a body.
+/// The counts of a body that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given {
-    /// Bytes that were given out.
     pub(crate) bytes: u64,
-    /// How long the disk was waited for.
+    /// The time spent waiting for the disk.
     pub(crate) disk: Duration,
-    /// How long the rates of its network classes were waited for.
+    /// The time spent waiting for the rates of its network classes.
     pub(crate) rate: Duration,
 }
 
-/// What a body is made of.
 pub(crate) enum Segment {
-    /// Bytes in memory.
     Bytes(Bytes),
-    /// A part of the file.
     Part(Part),
 }
 
-/// The file, and how it gets to the reader.
+/// The file, and the way of its bytes to the reader.
 struct Source {
     /// `None`: it is opened when the reader takes something.
     file: Option<Arc<LocalFile>>,
     reopening: Option<Box<Reopening>>,
     file_to_come: Option<ToCome<io::Result<OpenFile>>>,
-    /// Of the files that streams have open.
+    /// A share of the files that streams have open.
     stream: Option<Share>,
     queue: Option<Queue>,
-    /// The first window is known to be in the page cache.
+    /// Whether the first window is known to be in the page cache.
     is_cached: bool,
-    /// Bytes that the kernel is asked to send at once.
+    /// The bytes that the kernel is asked to send at once.
     window: u64,
     supply: Supply,
-    /// The memory for the next block.
     memory: Option<Share>,
     memory_to_come: Option<ToCome<Result<Share, NoShare>>>,
     work: Option<ToCome<io::Result<Fetched>>>,
-    /// When that work began.
     work_since: Option<Instant>,
-    /// How long the disk was waited for.
     disk: Duration,
 }
 
-/// Where memory and threads come from.
 pub(crate) struct Supply {
     pub(crate) pools: Arc<Pools>,
     pub(crate) client: Client,
 }
 
-/// How a file is opened once more.
 pub(crate) struct Reopening {
     pub(crate) shelf: Arc<Shelf>,
-    /// Without links.
+    /// The path, without links.
     pub(crate) path: Vec<u8>,
     pub(crate) stat: Stat,
 }
@@ -108,10 +97,9 @@ impl Reopening {
 
 type ToCome<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A file that a stream has opened, with its share of such files.
 type OpenFile = (Arc<LocalFile>, Share);
 
-/// A block on its way. It has its share of the memory until it was sent.
+/// A block on its way, which holds its share of the memory until it was sent.
 struct Block {
     bytes: Vec<u8>,
     _memory: Option<Share>,
@@ -123,11 +111,9 @@ impl AsRef<[u8]> for Block {
     }
 }
 
-/// The result of a wait for the disk.
 enum Fetched {
     /// The window is in the page cache now.
     Cached,
-    /// The block.
     Block(Vec<u8>),
 }
 
@@ -140,7 +126,7 @@ impl Body {
         Body::of(if bytes.is_empty() { VecDeque::new() } else { VecDeque::from([Segment::Bytes(bytes)]) })
     }
 
-    /// One whose length is not known. It ends early where an error comes.
+    /// A body of unknown length. An error ends it early.
     pub(crate) fn stream(blocks: Receiver<io::Result<Bytes>>, leaving: Option<Leaving>) -> Body {
         let mut body = Body::empty();
         body.stream = Some((blocks, leaving));
@@ -152,17 +138,15 @@ impl Body {
         Body { segments, left, source: None, stream: None, held: Vec::new(), paced: None, on_end: None, given: 0 }
     }
 
-    /// Keeps a share as long as it lives.
     pub(crate) fn hold(&mut self, share: Share) {
         self.held.push(share);
     }
 
-    /// Has the end of the body told.
     pub(crate) fn on_end(&mut self, on_end: OnEnd) {
         self.on_end = Some(on_end);
     }
 
-    /// Has its pieces wait for a rate. They are small, so that all who share it advance.
+    /// Makes its pieces wait for a rate. They are small, so that all readers of the rate advance.
     pub(crate) fn keeps_to(&mut self, paced: Paced) {
         self.paced = Some(Box::new(paced));
         if let Some(source) = &mut self.source {
@@ -170,7 +154,7 @@ impl Body {
         }
     }
 
-    /// Parts of a file and bytes between them. With a queue, the kernel sends the parts.
+    /// A body of parts of a file with bytes between them. With a queue, the kernel sends the parts.
     pub(crate) fn of_file(
         file: Arc<LocalFile>,
         segments: VecDeque<Segment>,
@@ -196,15 +180,15 @@ impl Body {
         body
     }
 
-    /// All of it is known to be in the page cache.
+    /// Notes that all of it is known to be in the page cache.
     pub(crate) fn is_cached(&mut self) {
         if let Some(source) = &mut self.source {
             source.is_cached = true;
         }
     }
 
-    /// For a stream of HTTP/2. A connection may have a hundred of them and let all stand, so only some keep their file open until the reader
-    /// takes something. hyper asks for a piece before it knows whether the reader takes one, so the first piece is small.
+    /// For a stream of HTTP/2. A connection may have a hundred streams and take from none, so only some keep their file
+    /// open meanwhile. hyper asks for a piece before it knows whether the reader takes one, so the first is small.
     pub(crate) fn for_stream(mut self, reopening: Reopening) -> Body {
         self.read_first_piece();
         let has_parts = self.segments.iter().any(|segment| matches!(segment, Segment::Part(_)));
@@ -220,7 +204,7 @@ impl Body {
         self
     }
 
-    /// Only what the kernel has in memory: nothing is waited for before the header leaves.
+    /// Reads only what the kernel has in memory: nothing is waited for before the header leaves.
     fn read_first_piece(&mut self) {
         let (Some(source), Some(Segment::Part(part))) = (&self.source, self.segments.front_mut()) else { return };
         let Some(file) = source.file.as_ref().filter(|file| !file.is_remote()) else { return };
@@ -241,7 +225,7 @@ impl Body {
         self.segments.push_front(Segment::Bytes(Bytes::from_owner(block)));
     }
 
-    /// The part, when the body is one part of a file and nothing else.
+    /// The part, if the body is one part of a file and nothing else.
     pub(crate) fn only_part(&self) -> Option<Part> {
         match (self.segments.len(), self.segments.front()) {
             (1, Some(Segment::Part(part))) => Some(*part),
@@ -249,7 +233,6 @@ impl Body {
         }
     }
 
-    /// Its length.
     pub(crate) fn len(&self) -> u64 {
         self.left
     }
@@ -265,7 +248,6 @@ impl Segment {
 }
 
 impl Body {
-    /// Bytes that wait for a rate.
     fn waiting_bytes(&self) -> u64 {
         self.paced.as_ref().map_or(0, |paced| paced.waiting_bytes())
     }
@@ -353,7 +335,6 @@ impl Source {
         self.disk += self.work_since.take().map_or(Duration::ZERO, |since| since.elapsed());
     }
 
-    /// The next piece of a part, and its length.
     fn poll_next(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<(Piece, u64)>> {
         let file = ready!(self.poll_file(cx))?;
         match &self.queue {
@@ -362,7 +343,7 @@ impl Source {
         }
     }
 
-    /// The file, opened once more if it was closed.
+    /// The file, opened again if it was closed.
     fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Arc<LocalFile>>> {
         if let Some(file) = &self.file {
             return Poll::Ready(Ok(Arc::clone(file)));
@@ -403,7 +384,7 @@ impl Source {
         Poll::Ready(Ok((queue.add(range), len)))
     }
 
-    /// Memory for the next block of a part: its size.
+    /// Gets memory for the next block of a part, and returns its size.
     fn poll_memory(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<usize>> {
         let (blocks, claimant) = (&self.supply.pools.blocks, &self.supply.client.claimant);
         let size = |most: usize| usize::try_from(part.len()).unwrap_or(most).min(most);

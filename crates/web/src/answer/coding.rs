@@ -3,19 +3,16 @@
 use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
 
-/// How a neighbour is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Coding {
-    /// As `Content-Encoding` has it.
     pub(crate) name: &'static str,
-    /// What its name ends with.
     pub(crate) suffix: &'static [u8],
 }
 
-/// Best first.
+/// Sorted from best to worst.
 const CODINGS: [Coding; 2] = [Coding { name: "zstd", suffix: b".zst" }, Coding { name: "gzip", suffix: b".gz" }];
 
-/// The codings that the reader names. A `*` names none: old programs send it and cannot decompress.
+/// The codings that the reader names. `*` counts for none: old programs send it and cannot decompress.
 pub(crate) fn taken(header: &HeaderMap) -> impl Iterator<Item = Coding> {
     CODINGS.into_iter().filter(|coding| {
         let values = header.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());

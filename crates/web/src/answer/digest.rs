@@ -1,6 +1,7 @@
-//! Digests of files (RFC 9530, and RFC 3230 for older programs): computed once for each state of a file, and kept, also for the next process.
+//! Digests of files (RFC 9530, and RFC 3230 for older programs), each computed once for a state of a file.
 
 pub(crate) mod digest_file;
+mod digests;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -9,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use aws_lc_rs::digest;
-use haul_store::{FileId, LocalFile, Stat, Version};
+use haul_store::{LocalFile, Stat};
 use http::HeaderMap;
 use http::header::HeaderName;
+use md5::{Digest as _, Md5};
 use simd_adler32::Adler32;
 
 use crate::limits::{
@@ -20,17 +22,9 @@ use crate::limits::{
 use crate::pools::{Client, Job, Pools};
 use crate::request::condition::moment;
 use digest_file::DigestFile;
+use digests::state;
+pub(crate) use digests::{Digests, State, Which};
 
-/// The digests of one file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Digests {
-    /// What grids compare (RFC 1950). It finds accidents, and no intent.
-    pub(crate) adler32: u32,
-    pub(crate) sha256: [u8; 32],
-    pub(crate) blake3: [u8; 32],
-}
-
-/// The digests of many files.
 #[derive(Default)]
 pub(crate) struct Kept {
     known: Mutex<Known>,
@@ -41,8 +35,8 @@ pub(crate) struct Kept {
 
 /// The digest of a long file that is computed while no reader waits for it.
 struct Background {
-    of: State,
-    /// When a reader asked for it last.
+    of: (State, Which),
+    /// The last time that a reader asked for it.
     asked: Instant,
     job: Weak<Job>,
 }
@@ -50,19 +44,13 @@ struct Background {
 #[derive(Default)]
 struct Known {
     digests: HashMap<State, Digests>,
-    /// The oldest leaves when there are too many.
+    /// The digests in order of arrival; the oldest leaves when there are too many.
     order: VecDeque<State>,
 }
 
-/// One state of one file.
-pub(crate) type State = (FileId, u64, Version);
-
-fn state(stat: &Stat) -> State {
-    (stat.id, stat.size, stat.version)
-}
-
 impl Known {
-    fn add(&mut self, state: State, digests: Digests) {
+    fn add(&mut self, state: State, mut digests: Digests) {
+        digests.md5 = digests.md5.or(self.digests.get(&state).and_then(|known| known.md5));
         if self.digests.insert(state, digests).is_none() {
             self.order.push_back(state);
         }
@@ -75,7 +63,7 @@ impl Known {
 }
 
 impl Kept {
-    /// With what an earlier process has left in this file, and from now on in it.
+    /// Opens the digests that an earlier process left in this file, and keeps new ones in it.
     pub(crate) fn in_file(path: &Path) -> io::Result<Kept> {
         let (file, earlier) = DigestFile::open(path, MAX_DIGESTS_KEPT)?;
         let mut known = Known::default();
@@ -97,55 +85,64 @@ impl Kept {
         }
     }
 
-    /// The digests of this state, if they are known.
     pub(crate) fn known(&self, stat: &Stat) -> Option<Digests> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).digests.get(&state(stat)).copied()
     }
 
-    /// Computes them where they are not known. It reads the whole file, in turn with other jobs, and only as long as somebody wants it.
-    pub(crate) fn of(&self, file: &LocalFile, stat: &Stat, job: &Job) -> io::Result<Digests> {
-        if let Some(known) = self.known(stat) {
+    /// The digests. If they are not known, this reads the whole file, in turn with other jobs, and only while somebody
+    /// wants the result.
+    pub(crate) fn of(&self, file: &LocalFile, stat: &Stat, which: Which, job: &Job) -> io::Result<Digests> {
+        if let Some(known) = self.known(stat).filter(|known| known.has(which)) {
             return Ok(known);
         }
         let begun = SystemTime::now();
-        let digests = compute(file, job)?;
+        let digests = compute(file, which, job)?;
         if state(&file.stat()?) != state(stat) {
             return Err(io::Error::other("the file changed while it was read"));
         }
-        // A file that had just changed may have changed again, and look alike.
+        // A file that had just changed may have changed again and look the same.
         if begun.duration_since(moment(stat.version.changed())).is_ok_and(|age| age >= FRESH) {
             self.keep(state(stat), digests);
         }
         Ok(digests)
     }
 
-    /// For a reader who wants them. `None`: they are being computed, or cannot be.
+    /// The digests for a reader who wants them. `None`: they are being computed, or cannot be.
     pub(crate) async fn wanted(
         self: &Arc<Kept>,
         pools: &Arc<Pools>,
         client: &Client,
         (file, stat): (&Arc<LocalFile>, &Stat),
+        which: Which,
     ) -> Option<Digests> {
-        if let Some(known) = self.known(stat) {
+        if let Some(known) = self.known(stat).filter(|known| known.has(which)) {
             return Some(known);
         }
         if stat.size > DIGEST_AT_ONCE_BYTES {
-            self.begin_behind(pools, client, file, stat);
-            return None;
+            self.begin_behind(pools, client, (file, stat), which);
+            // Those that need no further reading are there already.
+            return self.known(stat);
         }
         let share = pools.hash_jobs.take(&client.claimant, 1, DIGEST_DEADLINE).await.ok()?;
         let (kept, file, stat) = (Arc::clone(self), Arc::clone(file), stat.clone());
         let work = move |job: &Job| {
-            let digests = kept.of(&file, &stat, job);
+            let digests = kept.of(&file, &stat, which, job);
             drop(share);
             digests
         };
         pools.hashing.run(client, DIGEST_DEADLINE, work).await.ok()?.ok()
     }
 
-    /// One such job runs at a time, in turn with those that readers wait for. When nobody has asked for its file for a while, it makes way.
-    fn begin_behind(self: &Arc<Kept>, pools: &Arc<Pools>, client: &Client, file: &Arc<LocalFile>, stat: &Stat) {
-        let (of, now) = (state(stat), Instant::now());
+    /// Computes digests in the background, one file at a time, in turn with the jobs that readers wait for. It makes
+    /// way when nobody has asked for its file for a while.
+    fn begin_behind(
+        self: &Arc<Kept>,
+        pools: &Arc<Pools>,
+        client: &Client,
+        (file, stat): (&Arc<LocalFile>, &Stat),
+        which: Which,
+    ) {
+        let (of, now) = ((state(stat), which), Instant::now());
         let mut background = self.background.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = background.as_mut()
             && let Some(job) = running.job.upgrade()
@@ -166,17 +163,17 @@ impl Kept {
         // A digest that fails is computed again when somebody asks for it.
         drop(pools.hashing.begin(job, Some(thread), move |job| {
             job.resumes()?;
-            kept.of(&file, &stat, job).map(drop)
+            kept.of(&file, &stat, which, job).map(drop)
         }));
     }
 }
 
-/// A reader waits this long for a digest, with its turn. Then it gets its answer without one.
+/// A reader waits at most this long for a digest, its turn included, and then gets the answer without one.
 const DIGEST_DEADLINE: Duration = Duration::from_secs(60);
 
-fn compute(file: &LocalFile, job: &Job) -> io::Result<Digests> {
+fn compute(file: &LocalFile, which: Which, job: &Job) -> io::Result<Digests> {
     let (mut sha256, mut blake3) = (digest::Context::new(&digest::SHA256), blake3::Hasher::new());
-    let mut adler32 = Adler32::new();
+    let (mut adler32, mut md5) = (Adler32::new(), (which == Which::All).then(Md5::new));
     let mut block = vec![0; READ_BYTES];
     let (mut at, mut turn_ends) = (0, HASHING_TURN_BYTES);
     // Each round takes at least one byte of the file.
@@ -188,6 +185,9 @@ fn compute(file: &LocalFile, job: &Job) -> io::Result<Digests> {
         adler32.write(&block[..count]);
         sha256.update(&block[..count]);
         blake3.update(&block[..count]);
+        if let Some(md5) = &mut md5 {
+            md5.update(&block[..count]);
+        }
         at += count as u64;
         job.goes_on()?;
         if at >= turn_ends {
@@ -196,12 +196,13 @@ fn compute(file: &LocalFile, job: &Job) -> io::Result<Digests> {
         }
     }
     let sha256 = sha256.finish().as_ref().try_into().expect("SHA-256 has 32 bytes");
-    Ok(Digests { adler32: adler32.finish(), sha256, blake3: *blake3.finalize().as_bytes() })
+    let (blake3, md5) = (*blake3.finalize().as_bytes(), md5.map(|md5| md5.finalize().into()));
+    Ok(Digests { adler32: adler32.finish(), sha256, blake3, md5 })
 }
 
 const READ_BYTES: usize = 1 << 20;
 
-/// What `Want-Repr-Digest` asks for.
+/// RFC 9530, section 7.2, lists `md5` as deprecated, so it is answered to RFC 3230 alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wish {
     sha256: bool,
@@ -229,7 +230,6 @@ impl Wish {
         self.sha256 || self.blake3
     }
 
-    /// The value of `Repr-Digest`.
     pub(crate) fn field(self, digests: &Digests) -> String {
         let one = |name: &str, bytes: &[u8]| format!("{name}=:{}:", base64(bytes));
         let wanted = [(self.sha256, "sha-256", &digests.sha256), (self.blake3, "blake3", &digests.blake3)];
@@ -241,10 +241,11 @@ impl Wish {
 pub(crate) const WANT: HeaderName = HeaderName::from_static("want-repr-digest");
 pub(crate) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
-/// What `Want-Digest` asks for (RFC 3230), which RFC 9530 replaces. Grids and their stores still speak it.
+/// The digests that `Want-Digest` asks for (RFC 3230). RFC 9530 replaces it, but grids and their stores still use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OldWish {
     adler32: bool,
+    md5: bool,
     sha256: bool,
 }
 
@@ -259,6 +260,7 @@ impl OldWish {
             let is_wanted = weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0));
             match name.as_str() {
                 "adler32" => wish.adler32 = is_wanted,
+                "md5" => wish.md5 = is_wanted,
                 "sha-256" => wish.sha256 = is_wanted,
                 _ => {}
             }
@@ -267,26 +269,30 @@ impl OldWish {
     }
 
     pub(crate) fn is_any(self) -> bool {
-        self.adler32 || self.sha256
+        self.adler32 || self.md5 || self.sha256
     }
 
-    /// The value of `Digest`.
+    pub(crate) fn which(self) -> Which {
+        if self.md5 { Which::All } else { Which::AllButMd5 }
+    }
+
     pub(crate) fn field(self, digests: &Digests) -> String {
         let adler32 = self.adler32.then(|| format!("adler32={:08x}", digests.adler32));
         let sha256 = self.sha256.then(|| format!("sha-256={}", base64(&digests.sha256)));
-        adler32.into_iter().chain(sha256).collect::<Vec<_>>().join(",")
+        let md5 = digests.md5.filter(|_| self.md5).map(|md5| format!("md5={}", base64(&md5)));
+        adler32.into_iter().chain(md5).chain(sha256).collect::<Vec<_>>().join(",")
     }
 }
 
 pub(crate) const OLD_WANT: HeaderName = HeaderName::from_static("want-digest");
 pub(crate) const OLD_DIGEST: HeaderName = HeaderName::from_static("digest");
 
-/// RFC 4648, as a byte sequence of structured fields has it.
+/// Base64 (RFC 4648), as in a byte sequence of structured fields.
 fn base64(bytes: &[u8]) -> String {
     haul_net::base64_text(bytes)
 }
 
-/// In hexadecimal digits, as `sha256sum` prints it.
+/// Hexadecimal digits, as `sha256sum` prints them.
 pub(crate) fn hex(digest: &[u8; 32]) -> String {
     blake3::Hash::from_bytes(*digest).to_hex().to_string()
 }
@@ -309,25 +315,26 @@ mod tests {
             let header = HeaderMap::from_iter([(WANT, value.parse().unwrap())]);
             assert_eq!(Wish::of(&header), Wish { sha256, blake3 }, "{value}");
         }
-        let digests = Digests { adler32: 0x3da_0195, sha256: [0; 32], blake3: [255; 32] };
+        let digests = Digests { adler32: 0x3da_0195, sha256: [0; 32], blake3: [255; 32], md5: Some([0; 16]) };
         let both = Wish { sha256: true, blake3: true }.field(&digests);
         assert_eq!(both, format!("sha-256=:{}=:, blake3=:{}8=:", "A".repeat(43), "/".repeat(42)));
     }
 
     #[test]
     fn wishes_of_old_programs_are_heard() {
-        let sha256 = format!("sha-256={}=", "A".repeat(43));
+        let (sha256, md5) = (format!("sha-256={}=", "A".repeat(43)), format!("md5={}==", "A".repeat(22)));
         for (value, expected) in [
             ("adler32", "adler32=03da0195".to_owned()),
-            ("ADLER32;q=0.5, md5", "adler32=03da0195".to_owned()),
+            ("ADLER32;q=0.5, md5", format!("adler32=03da0195,{md5}")),
             ("SHA-256;q=1, adler32; q=0, unixsum", sha256.clone()),
             ("sha-256,adler32", format!("adler32=03da0195,{sha256}")),
-            ("md5;q=1", String::new()),
+            ("md5;q=1", md5.clone()),
+            ("MD5;q=0", String::new()),
             ("adler32;q=x", String::new()),
         ] {
             let header = HeaderMap::from_iter([(OLD_WANT, value.parse().unwrap())]);
-            let (wish, digests) =
-                (OldWish::of(&header), Digests { adler32: 0x3da_0195, sha256: [0; 32], blake3: [0; 32] });
+            let wish = OldWish::of(&header);
+            let digests = Digests { adler32: 0x3da_0195, sha256: [0; 32], blake3: [0; 32], md5: Some([0; 16]) };
             assert_eq!((wish.field(&digests), wish.is_any()), (expected.clone(), !expected.is_empty()), "{value}");
         }
     }
@@ -348,13 +355,19 @@ mod tests {
         while SystemTime::now().duration_since(moment(stat.version.changed())).is_ok_and(|age| age < FRESH) {
             std::thread::park_timeout(FRESH / 4);
         }
-        let digests = Kept::in_file(&top.join("digests")).unwrap().of(&file, &stat, &job).unwrap();
+        let digests = Kept::in_file(&top.join("digests")).unwrap().of(&file, &stat, Which::AllButMd5, &job).unwrap();
         let next = Kept::in_file(&top.join("digests")).unwrap();
         assert_eq!(next.known(&stat), Some(digests));
+        assert_eq!(digests.md5, None, "nobody has asked for it");
+        let with_md5 = next.of(&file, &stat, Which::All, &job).unwrap();
+        assert_eq!(with_md5, Digests { md5: with_md5.md5, ..digests });
+        assert!(with_md5.md5.is_some());
+        let next = Kept::in_file(&top.join("digests")).unwrap();
+        assert_eq!(next.known(&stat), Some(with_md5));
         std::fs::write(&path, vec![8; DIGEST_FILE_BYTES_MIN as usize]).unwrap();
         let (file, stat) = found();
         assert_eq!(next.known(&stat), None);
-        assert_ne!(next.of(&file, &stat, &job).unwrap(), digests);
+        assert_ne!(next.of(&file, &stat, Which::AllButMd5, &job).unwrap(), digests);
         assert_eq!(next.known(&stat), None, "it has just changed, and might change again and look alike");
     }
 }

@@ -1,4 +1,4 @@
-//! A directory: a page in HTML, or JSON. A long one is sent block by block, as the reader takes it.
+//! A directory as a page in HTML, or JSON. A long one is sent block by block, as the reader takes it.
 
 mod archive;
 mod listing;
@@ -19,11 +19,13 @@ use percent_encoding::percent_encode;
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, channel};
 
+use super::asked::{Asked, kib};
 use super::body::Body;
 use super::digest::hex;
 use super::file::set;
+use super::names;
 use super::refusal::Refusal;
-use super::{Asked, names};
+use super::status::status_of;
 use crate::access::Shelf;
 use crate::limits::{
     LISTING_BLOCK_BYTES, LISTING_BYTES, MAX_NAMES_AT_ONCE, MAX_README_BYTES, OPEN_DEADLINE, PAGE_DEADLINE,
@@ -33,7 +35,7 @@ use crate::request::target::{Order, Wishes};
 use listing::{Entry, Listing, Place};
 use order::Key;
 
-/// Answers with the listing of a directory. `path` is its path without links.
+/// Answers with the listing of a directory. `path` has no links.
 pub(crate) async fn answer(
     asked: &Asked,
     shelf: Arc<Shelf>,
@@ -50,10 +52,10 @@ pub(crate) async fn answer(
     if !asked.is_head {
         // The memory comes before the work.
         let pools = &asked.shared.pools;
-        let mut share = asked.share(&pools.pages, super::kib(LISTING_BYTES), PAGE_DEADLINE).await?;
+        let mut share = asked.share(&pools.pages, kib(LISTING_BYTES), PAGE_DEADLINE).await?;
         let place =
             Place { shelf, reach: asked.reach.clone(), directory, path, kept: Arc::clone(&asked.shared.digests) };
-        // A program follows pages. What reads HTML may know no pages, as rclone: it gets all names.
+        // A program follows pages. A reader of HTML, such as rclone, may not know pages and gets all names.
         let limit = wishes.limit.or((wants_json || after.is_some()).then_some(MAX_NAMES_AT_ONCE));
         let listing = match limit {
             Some(limit) => Listing::page(place, wishes.order, limit.min(MAX_NAMES_AT_ONCE), after),
@@ -71,7 +73,7 @@ pub(crate) async fn answer(
             begun: false,
         };
         let told = pools.listings.run(&asked.client, PAGE_DEADLINE, move |job| telling.next(job)).await?;
-        let told = told.map_err(|error| Refusal::of(super::status_of(&error)))?;
+        let told = told.map_err(|error| Refusal::of(status_of(&error)))?;
         let header = response.headers_mut();
         if let Some(next) = &told.next_page {
             set(header, LINK, &format!("<{next}>; rel=\"next\""));
@@ -79,7 +81,7 @@ pub(crate) async fn answer(
         match told.rest {
             None => {
                 header.insert(CONTENT_LENGTH, told.text.len().into());
-                share.shrink_to(super::kib(told.text.len()));
+                share.shrink_to(kib(told.text.len()));
                 *response.body_mut() = Body::full(Bytes::from(told.text));
             }
             Some(rest) => *response.body_mut() = Body::stream(follow(asked, told.text, rest), None),
@@ -109,7 +111,7 @@ pub(crate) async fn packed(asked: &Asked, shelf: Arc<Shelf>, path: Vec<u8>) -> R
         let of_all = asked.share(&asked.shared.pools.tars, 1, OPEN_DEADLINE).await?;
         let packing = archive::Packing { shelf, reach: asked.reach.clone(), top: path };
         let blocks = archive::begin(packing, vec![of_shelf, of_all]);
-        Body::stream(blocks.map_err(|error| Refusal::of(super::status_of(&error)))?, None)
+        Body::stream(blocks.map_err(|error| Refusal::of(status_of(&error)))?, None)
     };
     let mut response = Response::new(body);
     let header = response.headers_mut();
@@ -121,7 +123,7 @@ pub(crate) async fn packed(asked: &Asked, shelf: Arc<Shelf>, path: Vec<u8>) -> R
     Ok(response)
 }
 
-/// JSON is named, and HTML is not.
+/// Whether the reader names JSON and not HTML.
 fn prefers_json(header: &HeaderMap) -> bool {
     let names = |wanted: &str| {
         let values = header.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -132,16 +134,14 @@ fn prefers_json(header: &HeaderMap) -> bool {
     names("application/json") && !names("text/html")
 }
 
-/// A listing that becomes text.
 struct Telling {
     listing: Listing,
-    /// The path as it was asked for: links of its own are not shown resolved.
+    /// The path as it was asked for, so that no resolved link shows.
     shown: Vec<u8>,
-    /// What stands before each name in a link.
     prefix: String,
     wishes: Wishes,
     wants_json: bool,
-    /// No page is before this one.
+    /// Whether no page is before this one.
     is_first: bool,
     begun: bool,
 }
@@ -155,7 +155,7 @@ struct Told {
 }
 
 impl Telling {
-    /// The next block. It reads the directory, so it runs in the pool.
+    /// Makes the next block. This reads the directory, so it runs in the pool.
     fn next(mut self, job: &Job) -> io::Result<Told> {
         let mut text = String::new();
         loop {
@@ -189,7 +189,6 @@ impl Telling {
         }
     }
 
-    /// The link to the next page, relative to this one.
     fn next_page(&self) -> Option<String> {
         let marker = self.listing.next_page()?;
         let json = if self.wants_json { "json&" } else { "" };
@@ -230,7 +229,6 @@ fn json_entry(Entry { name, stat, digests }: &Entry) -> String {
     .to_string()
 }
 
-/// The text that a directory says about itself.
 fn readme(place: &Place) -> Option<(&'static [u8], String)> {
     README_NAMES.iter().find_map(|name| {
         let path = if place.path.is_empty() { name.to_vec() } else { [&place.path, &b"/"[..], name].concat() };
@@ -244,10 +242,10 @@ fn readme(place: &Place) -> Option<(&'static [u8], String)> {
 
 const README_NAMES: [&[u8]; 4] = [b"README", b"README.md", b"README.txt", b"readme.txt"];
 
-/// Entries whose metadata is read between two looks at the length of the text.
+/// Entries whose metadata is read before the length of the text is checked again.
 const ENTRIES_AT_ONCE: usize = 256;
 
-/// The first block, and then the others as the reader takes them. Between blocks no thread waits.
+/// Sends the first block, and the others as the reader takes them. Between blocks no thread waits.
 fn follow(asked: &Asked, first: String, rest: Telling) -> Receiver<io::Result<Bytes>> {
     let (blocks, reader) = channel(1);
     let (pools, client) = (Arc::clone(&asked.shared.pools), asked.client.clone());
@@ -255,7 +253,7 @@ fn follow(asked: &Asked, first: String, rest: Telling) -> Receiver<io::Result<By
         let mut told = Told { text: first, rest: Some(rest), next_page: None };
         loop {
             let Told { text, rest, .. } = told;
-            // A reader that has left hears nothing.
+            // The reader may have left.
             if blocks.send(Ok(Bytes::from(text))).await.is_err() {
                 return;
             }

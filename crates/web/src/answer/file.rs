@@ -1,4 +1,4 @@
-//! A file, or parts of it.
+//! Answers with a file, or parts of it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
+use super::asked::Asked;
 use super::body::{Body, Reopening, Segment, Supply};
 use super::coding::Coding;
 use super::digest::{Digests, OLD_DIGEST, OldWish, REPR_DIGEST, Wish};
+use super::names;
 use super::refusal::{Refusal, refusal};
-use super::{Asked, names};
 use crate::limits::{INLINE_BYTES, INLINE_BYTES_MAX};
 use crate::request::condition::{Outcome, Validators};
 use crate::request::range::{self, Part, Wanted};
 
-/// Answers with a file.
 pub(crate) async fn answer(
     asked: &Asked,
     file: Arc<LocalFile>,
@@ -41,7 +41,7 @@ pub(crate) async fn answer(
         Outcome::Proceed { with_ranges } => with_ranges,
     };
     let media_type = names::media_type(asked.target.name());
-    // A range is defined for GET alone (RFC 9110, section 14.2).
+    // A range is defined only for GET (RFC 9110, section 14.2).
     let with_ranges = with_ranges && !asked.is_head;
     let wanted = if with_ranges { wanted(&asked.header, stat.size) } else { Wanted::Whole };
     let (status, segments, content_type, content_range) = match wanted {
@@ -65,7 +65,7 @@ pub(crate) async fn answer(
         },
     };
     let digests = digests(asked, &file, stat, &validators).await;
-    // Only what this host has itself is sent by the kernel: it would wait for a server.
+    // The kernel sends only local files: for others it would wait for a server.
     let files = asked.files.clone().filter(|_| !file.is_remote());
     let supply = Supply { pools: Arc::clone(&asked.shared.pools), client: asked.client.clone() };
     let body = Body::of_file(Arc::clone(&file), segments, files.clone(), supply);
@@ -96,8 +96,9 @@ pub(crate) async fn answer(
         if wish.is_any() {
             set(header, REPR_DIGEST, &wish.field(&digests));
         }
-        if old.is_any() {
-            set(header, OLD_DIGEST, &old.field(&digests));
+        let field = old.field(&digests);
+        if !field.is_empty() {
+            set(header, OLD_DIGEST, &field);
         }
     }
     if asked.target.wishes.download {
@@ -114,16 +115,17 @@ fn wanted(header: &HeaderMap, size: u64) -> Wanted {
     }
 }
 
-/// Of a file that has just changed, no digest is kept: another state may look alike.
+/// The digests that the reader wants. A file that has just changed has none: another state may look the same.
 async fn digests(asked: &Asked, file: &Arc<LocalFile>, stat: &Stat, validators: &Validators) -> Option<Digests> {
-    let is_wanted = Wish::of(&asked.header).is_any() || OldWish::of(&asked.header).is_any();
+    let old = OldWish::of(&asked.header);
+    let is_wanted = Wish::of(&asked.header).is_any() || old.is_any();
     if !is_wanted || validators.is_weak {
         return None;
     }
-    asked.shared.digests.wanted(&asked.shared.pools, &asked.client, (file, stat)).await
+    asked.shared.digests.wanted(&asked.shared.pools, &asked.client, (file, stat), old.which()).await
 }
 
-/// A small part is read here, so that it leaves in one write with its header.
+/// Reads a small part here, so that it leaves in one write with its header.
 async fn inline(asked: &Asked, mut body: Body, file: &Arc<LocalFile>, has_queue: bool) -> Result<Body, Refusal> {
     let small = body.only_part().filter(|part| part.len() <= INLINE_BYTES_MAX);
     let is_cached = !file.is_remote() && small.is_some_and(|part| file.is_surely_cached(part.start, part.len()));
@@ -160,7 +162,7 @@ fn describe(header: &mut HeaderMap, validators: &Validators) {
     header.insert(VARY, HeaderValue::from_static("Accept-Encoding, Authorization"));
 }
 
-/// The values are made here of characters that a field can have.
+/// Sets a field. Values are made here only of characters that a field can have.
 pub(super) fn set(header: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         header.insert(name, value);
@@ -178,7 +180,7 @@ fn nothing(asked: &Asked, size: u64) -> Response<Body> {
     response
 }
 
-/// Nobody who writes a file knows the time at which it will be asked for, so no file can hold its boundary.
+/// The boundary between parts. No file can hold it, because its writer does not know the time of the request.
 fn boundary(validators: &Validators, now: SystemTime) -> String {
     let ns = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let hash = blake3::hash(format!("{} {ns}", validators.tag).as_bytes()).to_hex();

@@ -8,22 +8,22 @@ use haul_store::{Kind, Opened, Patience, Time};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::digest::Kept;
+use super::digest::{Kept, Which};
 use crate::access::Shelf;
 use crate::budget::Share;
 use crate::limits::{MANIFEST_BLOCK_BYTES, MANIFEST_BLOCKS, MAX_MANIFEST_DEPTH, MAX_MANIFEST_NAMES};
 use crate::pools::{Job, Pool};
 
-/// One file of a manifest.
+/// A file of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestFile {
-    /// Its path beneath the directory.
+    /// The path beneath the directory.
     pub path: Vec<u8>,
     /// Bytes.
     pub size: u64,
-    /// When it last changed.
+    /// The time of its last change.
     pub mtime: Time,
-    /// Its hash.
+    /// The hash of its content.
     pub blake3: [u8; 32],
 }
 
@@ -33,7 +33,6 @@ pub trait ManifestFormat: Send + Sync + 'static {
     fn write(&self, next: &mut dyn FnMut() -> io::Result<Option<ManifestFile>>, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// What a manifest is made of.
 pub(super) struct Making {
     pub(super) shelf: Arc<Shelf>,
     pub(super) top: Vec<u8>,
@@ -41,25 +40,25 @@ pub(super) struct Making {
     pub(super) format: Arc<dyn ManifestFormat>,
 }
 
-/// Begins a manifest in a thread. It has its turn file by file, and ends when its reader leaves. A file that cannot be read ends it without
-/// its last line.
+/// Begins a manifest in a thread. It takes turns file by file, and ends when its reader leaves. A file that cannot be
+/// read ends it without its last line.
 pub(super) fn begin(making: Making, pool: &Arc<Pool>, job: Arc<Job>, mut out: Out) {
     drop(pool.begin(job, None, move |job| {
         let mut walk = Walk { making: &making, job, waiting: vec![(Vec::new(), Kind::Directory)] };
         let written = making.format.write(&mut || walk.next(), &mut out).and_then(|()| out.flush());
         if let Err(error) = written {
-            // A reader that has left hears nothing.
+            // The reader may have left.
             let _ = out.blocks.blocking_send(Err(error));
         }
         Ok(())
     }));
 }
 
-/// Blocks on their way to the reader. A slow reader holds up the walk, and nobody else: the job has no place meanwhile.
+/// Sends blocks to the reader. A slow reader holds up nobody, because the job gives its place back meanwhile.
 pub(super) struct Out {
     text: Vec<u8>,
     blocks: Sender<io::Result<Bytes>>,
-    /// What all readers share: it only waits for the reader while a block does.
+    /// Shares of bounded things. While a block waits, they count as waiting only for the reader.
     shares: Vec<Share>,
     job: Option<Arc<Job>>,
 }
@@ -70,12 +69,11 @@ impl Out {
         (Out { text: Vec::with_capacity(MANIFEST_BLOCK_BYTES), blocks, shares, job }, reader)
     }
 
-    /// Where the reader hears of an error, which ends the answer early.
+    /// The way to tell the reader of an error, which ends the answer early.
     pub(super) fn errors(&self) -> Sender<io::Result<Bytes>> {
         self.blocks.clone()
     }
 
-    /// Sends what is left.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.flush()
     }
@@ -119,7 +117,7 @@ impl Write for Out {
 struct Walk<'a> {
     making: &'a Making,
     job: &'a Job,
-    /// Paths beneath the top that are still to be looked at, the next one last.
+    /// The paths beneath the top that are still to be looked at, the next one last.
     waiting: Vec<(Vec<u8>, Kind)>,
 }
 
@@ -133,7 +131,7 @@ impl Walk<'_> {
             let whole = joined(&self.making.top, &path);
             match self.making.shelf.directory.find(&whole, Patience::ForDisk) {
                 Ok(Opened::File(file, stat)) => {
-                    let blake3 = self.making.kept.of(&file, &stat, self.job)?.blake3;
+                    let blake3 = self.making.kept.of(&file, &stat, Which::AllButMd5, self.job)?.blake3;
                     return Ok(Some(ManifestFile { path, size: stat.size, mtime: stat.mtime, blake3 }));
                 }
                 Ok(Opened::Directory(directory)) => {
@@ -148,7 +146,7 @@ impl Walk<'_> {
                     let paths = names.into_iter().map(|found| (joined(&path, &found.name), found.stat.kind));
                     self.waiting.extend(paths);
                 }
-                // It vanished or became a link, or it is not for this reader, who could not fetch it either.
+                // The file vanished, became a link, or is not for this reader, who could not fetch it either.
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
                 Err(error) => return Err(error),
             }

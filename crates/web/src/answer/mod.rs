@@ -1,5 +1,6 @@
-//! What is answered: a file or parts of it, the page of a directory, or a short refusal.
+//! Makes the answer: a file or parts of it, the page of a directory, or a short refusal.
 
+pub(crate) mod asked;
 pub(crate) mod body;
 pub(crate) mod coding;
 pub(crate) mod digest;
@@ -9,83 +10,30 @@ pub(crate) mod manifest;
 pub(crate) mod names;
 pub(crate) mod paced;
 pub(crate) mod refusal;
+mod status;
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use haul_store::{Opened, Patience};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS};
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 
 use crate::access::Shelf;
-use crate::budget::{Budget, Share};
 use crate::limits::OPEN_DEADLINE;
-use crate::pools::{Client, Job, KIB, Leaving, Pools};
+use crate::pools::Leaving;
 use crate::request::target::{BadTarget, Target};
 use crate::token::Reach;
-use crate::transport::piece::Queue;
 
+pub(crate) use asked::{Asked, Shared};
 use body::{Body, Reopening};
 use coding::Coding;
-use digest::Kept;
-use manifest::{Making, ManifestFormat, Out};
+use manifest::{Making, Out};
 use refusal::{Refusal, refusal};
+use status::{has_links, status_of};
 
-/// A request, as far as answers need it.
-pub(crate) struct Asked {
-    pub(crate) is_head: bool,
-    pub(crate) target: Target,
-    /// Where this reader may go beneath the directory.
-    pub(crate) reach: Reach,
-    pub(crate) header: HeaderMap,
-    pub(crate) now: SystemTime,
-    /// Where ranges of files may go. `None`: their bytes pass through this process.
-    pub(crate) files: Option<Queue>,
-    /// Its reader opens a window before it takes anything.
-    pub(crate) is_http2: bool,
-    /// Who work is done for.
-    pub(crate) client: Client,
-    /// What all answers share.
-    pub(crate) shared: Arc<Shared>,
-}
-
-/// What all answers share.
-pub(crate) struct Shared {
-    pub(crate) pools: Arc<Pools>,
-    digests: Arc<Kept>,
-    format: Arc<dyn ManifestFormat>,
-}
-
-impl Shared {
-    pub(crate) fn new(format: Arc<dyn ManifestFormat>, digests: Kept) -> io::Result<Shared> {
-        Ok(Shared { pools: Arc::new(Pools::new()?), digests: Arc::new(digests), format })
-    }
-}
-
-impl Asked {
-    /// Runs what may wait for a disk.
-    async fn on_disk<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Job) -> io::Result<T> + Send + 'static,
-    ) -> Result<io::Result<T>, Refusal> {
-        Ok(self.shared.pools.disk.run(&self.client, OPEN_DEADLINE, work).await?)
-    }
-
-    /// A share of a budget, when it is its turn.
-    async fn share(&self, budget: &Arc<Budget>, amount: usize, patience: Duration) -> Result<Share, Refusal> {
-        let share = budget.take(&self.client.claimant, amount, patience).await;
-        share.map_err(|_| Refusal::of(StatusCode::SERVICE_UNAVAILABLE))
-    }
-}
-
-/// What a share of the memory counts in.
-fn kib(bytes: usize) -> usize {
-    bytes.div_ceil(KIB)
-}
-
-/// Checks a request before anything is looked at.
+/// Checks a request before any path is looked at.
 pub(crate) fn check<B>(request: &Request<B>) -> Result<Target, Refusal> {
     check_frame(request)?;
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -97,10 +45,10 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<Target, Refusal> {
     })
 }
 
-/// What holds for a request of any method: one host, and no content.
+/// Checks what holds for any method: one host, and no content.
 pub(crate) fn check_frame<B>(request: &Request<B>) -> Result<(), Refusal> {
     check_host(request)?;
-    // There is no body that a reader has to send. One that nobody reads must not be taken for the next request.
+    // No reader has to send a body. An unread body must not be taken for the next request.
     let header = request.headers();
     let has_body = header.get_all(CONTENT_LENGTH).iter().any(|length| length.as_bytes() != b"0");
     if has_body || header.contains_key(TRANSFER_ENCODING) {
@@ -112,7 +60,7 @@ pub(crate) fn check_frame<B>(request: &Request<B>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// RFC 9112, section 3.2: exactly one `Host`, and a valid one; in HTTP/1.0 it may be missing.
+/// Checks for exactly one valid `Host` (RFC 9112, section 3.2). In HTTP/1.0 it may be missing.
 fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let (host, more) = (hosts.next(), hosts.next());
@@ -128,14 +76,13 @@ fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     }
 }
 
-/// Without an account, and its port is a number.
+/// Whether the host names no account, and its port is a number.
 fn is_plain(host: &Authority) -> bool {
     let name = host.host();
     let port = host.as_str().strip_prefix(name).and_then(|rest| rest.strip_prefix(':'));
     !host.as_str().contains('@') && port.is_none_or(|port| port.parse::<u16>().is_ok() || port.is_empty())
 }
 
-/// Answers a request that may read in `shelf`.
 pub(crate) async fn answer(asked: Asked, shelf: Arc<Shelf>, uri: &Uri) -> Result<Response<Body>, Refusal> {
     let asked = &asked;
     let sought = Sought {
@@ -165,24 +112,22 @@ pub(crate) async fn answer(asked: Asked, shelf: Arc<Shelf>, uri: &Uri) -> Result
     }
 }
 
-/// What a request looks for.
 struct Sought {
     path: Vec<u8>,
     reach: Reach,
     codings: Vec<Coding>,
 }
 
-/// What it has found.
 struct Found {
     opened: Opened,
-    /// It is a file's compressed neighbour.
     coding: Option<Coding>,
-    /// The path without links, where the one that was asked for has some.
+    /// The path without links, if the requested one has links.
     real: Option<Vec<u8>>,
 }
 
 impl Sought {
-    /// Where the path leads. A link leads a reader only to where the reader may go, and is not followed without patience.
+    /// Opens what the path leads to. A link is followed only with patience, and only to a path that the reader may
+    /// have.
     fn find(&self, shelf: &Shelf, patience: Patience) -> io::Result<Found> {
         let (opened, real) = match shelf.directory.find(&self.path, patience) {
             Err(error) if has_links(&error) && patience == Patience::ForDisk => {
@@ -202,8 +147,8 @@ impl Sought {
         Ok(Found { opened, coding, real })
     }
 
-    /// The file's compressed neighbour, if the reader takes and may read it, and it is not older than the file. One that the kernel does not
-    /// have in memory is not waited for, unless the file was.
+    /// The file's compressed neighbour, if the reader takes and may read it, and it is not older. If the kernel lacks
+    /// it in memory, it is waited for only if the file was.
     fn neighbour(&self, shelf: &Shelf, path: &[u8], opened: &Opened, patience: Patience) -> Option<(Opened, Coding)> {
         let Opened::File(_, stat) = opened else { return None };
         self.codings.iter().find_map(|coding| {
@@ -219,11 +164,6 @@ impl Sought {
             }
         })
     }
-}
-
-/// The kernel refused a link on the way. One without `openat2` says of a link in a directory's place that it is no directory.
-fn has_links(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix_errno::LOOP) || error.kind() == io::ErrorKind::NotADirectory
 }
 
 async fn manifest_of(asked: &Asked, shelf: Arc<Shelf>, top: Vec<u8>) -> Result<Response<Body>, Refusal> {
@@ -248,29 +188,8 @@ async fn manifest_of(asked: &Asked, shelf: Arc<Shelf>, top: Vec<u8>) -> Result<R
     Ok(response)
 }
 
-fn status_of(error: &io::Error) -> StatusCode {
-    use rustix_errno::*;
-    match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename, _) => {
-            StatusCode::NOT_FOUND
-        }
-        // A link on the way, the way out, a FIFO, or no rights.
-        (io::ErrorKind::PermissionDenied, _) | (_, Some(LOOP | XDEV | NXIO)) => StatusCode::FORBIDDEN,
-        (_, Some(MFILE | NFILE)) => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    }
-}
-
-/// Numbers that the standard library has no stable word for, as on most architectures of Linux.
-mod rustix_errno {
-    pub(super) const NXIO: i32 = 6;
-    pub(super) const XDEV: i32 = 18;
-    pub(super) const NFILE: i32 = 23;
-    pub(super) const MFILE: i32 = 24;
-    pub(super) const LOOP: i32 = 40;
-}
-
-/// Written anew from what was understood: slashes or dots at the start of what was asked could name another host.
+/// Redirects to the path with a slash. The link is written from the parsed path: leading slashes or dots of the request
+/// could name another host.
 fn to_the_slash(path: &[u8], query: Option<&str>) -> Response<Body> {
     let path = names::path_link(path);
     let location = match query {

@@ -1,6 +1,7 @@
-//! Pieces of a body wait until the rates of their reader's network classes have room for them.
+//! Makes pieces of a body wait until the rates of their reader's network classes have room.
 //!
-//! All connections of a class share its rates, at haul's own port and here. Who has a piece at hand pays for it, and then waits for its turn.
+//! All connections of a class share its rates, at haul's own port and here. A piece is paid for first, and then waits
+//! for its turn.
 
 use std::io;
 use std::pin::Pin;
@@ -14,14 +15,13 @@ use tokio::time::Sleep;
 use crate::transport::line::Line;
 use crate::transport::piece::Piece;
 
-/// Counts bytes that are about to be sent, and says how long they have to wait.
+/// Counts bytes that are about to be sent, and returns how long they have to wait.
 pub(crate) type Charge = Box<dyn Fn(u64) -> Duration + Send + Sync>;
 
-/// The pace of one body.
 pub(crate) struct Paced {
     charge: Charge,
     line: Arc<Line>,
-    /// It is paid for.
+    /// A piece that is paid for.
     waiting: Option<Waiting>,
     waited: Duration,
 }
@@ -37,7 +37,6 @@ impl Paced {
         Paced { charge, line, waiting: None, waited: Duration::ZERO }
     }
 
-    /// The next piece, when it is its turn.
     pub(crate) fn poll_piece(
         &mut self,
         cx: &mut Context<'_>,
@@ -62,12 +61,10 @@ impl Paced {
         Poll::Ready(self.end_wait().map(Ok))
     }
 
-    /// Bytes that wait.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.waiting.as_ref().map_or(0, |waiting| waiting.piece.remaining() as u64)
     }
 
-    /// How long pieces have waited.
     pub(crate) fn waited(&self) -> Duration {
         self.waited + self.waiting.as_ref().map_or(Duration::ZERO, |waiting| waiting.since.elapsed())
     }

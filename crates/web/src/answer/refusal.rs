@@ -1,4 +1,4 @@
-//! Short answers in plain text: why a request was not carried out.
+//! Short answers in plain text that say why a request was refused.
 
 use std::borrow::Cow;
 
@@ -11,15 +11,13 @@ use crate::limits::RETRY_AFTER_S;
 use crate::pools::Busy;
 use crate::token::Refused;
 
-/// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
-    /// What follows on the connection may not be what it seems: it ends here.
+    /// Whether the connection ends, because what follows on it may not be what it seems.
     pub(crate) closes: bool,
-    /// Why a token is asked for: the parameters of `WWW-Authenticate: Bearer`.
+    /// The reason why a token is asked for: the parameters of `WWW-Authenticate: Bearer`.
     pub(crate) challenge: Option<Cow<'static, str>>,
-    /// What the reader may know beyond the status.
     pub(crate) reason: Option<String>,
 }
 
@@ -38,12 +36,12 @@ impl Refusal {
         Refusal { status, closes: true, challenge: None, reason: None }
     }
 
-    /// 401 (RFC 6750).
+    /// Asks for a token: 401 (RFC 6750).
     pub(crate) fn challenging(parameters: &'static str) -> Refusal {
         Refusal { challenge: Some(parameters.into()), ..Refusal::of(StatusCode::UNAUTHORIZED) }
     }
 
-    /// The token is genuine, so its holder hears why it does not count.
+    /// Refuses a genuine token, and tells its holder why.
     pub(crate) fn of_token(why: Refused) -> Refusal {
         let challenge = format!("Bearer error=\"invalid_token\", error_description=\"{why}\"");
         Refusal {
@@ -54,7 +52,7 @@ impl Refusal {
     }
 }
 
-/// Its answer. HEAD has the length and no text.
+/// The answer. For HEAD it has the length and no text.
 pub(crate) fn refusal(refused: &Refusal, is_head: bool) -> Response<Body> {
     let status = refused.status;
     let reason = refused.reason.as_ref().map(|reason| format!(" because {reason}")).unwrap_or_default();

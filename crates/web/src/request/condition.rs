@@ -8,7 +8,6 @@ use http::header::{HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RA
 
 use crate::limits::FRESH;
 
-/// What tells one state of a file from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validators {
     /// The text between the quotes of its entity tag.
@@ -17,7 +16,7 @@ pub(crate) struct Validators {
     pub(crate) is_weak: bool,
     /// `Last-Modified`, in whole seconds and at least one second ago.
     pub(crate) modified: SystemTime,
-    /// The second of its time.
+    /// The second of its modification time.
     written: SystemTime,
     /// The second of the last change.
     changed: SystemTime,
@@ -25,19 +24,18 @@ pub(crate) struct Validators {
     has_strong_date: bool,
 }
 
-/// What the conditions come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The request is carried out, with its ranges or without them.
+    /// The request is carried out, with or without its ranges.
     Proceed { with_ranges: bool },
-    /// 304
+    /// Status 304.
     NotModified,
-    /// 412
+    /// Status 412.
     Failed,
 }
 
 impl Validators {
-    /// Of a file. `variant` tells apart representations that come from one file.
+    /// The validators of a file. `variant` tells apart representations that come from one file.
     pub(crate) fn of(stat: &Stat, variant: &str, now: SystemTime) -> Validators {
         let changed = stat.version.changed();
         let mut hasher = blake3::Hasher::new();
@@ -48,8 +46,8 @@ impl Validators {
         let mut tag = hasher.finalize().to_hex().to_string();
         tag.truncate(TAG_CHARS);
         let age = now.duration_since(moment(changed)).unwrap_or_else(|ahead| ahead.duration());
-        // Who fetches a file within the second of a change gets an earlier date than the states that follow in this second. So nobody
-        // holds the date of a state that another state has, too (RFC 9110, section 8.8.2.2).
+        // A reader who fetches a file within the second of a change gets an earlier date than the states that follow in
+        // this second. So no two states have the same date (RFC 9110, section 8.8.2.2).
         let modified = whole_second(moment(stat.mtime).min(now.checked_sub(DATE_STEP).unwrap_or(UNIX_EPOCH)));
         let written = whole_second(moment(stat.mtime));
         let changed = written.max(whole_second(moment(changed)));
@@ -57,12 +55,11 @@ impl Validators {
         Validators { tag, is_weak: age < FRESH, modified, written, changed, has_strong_date }
     }
 
-    /// As it stands in `ETag`.
     pub(crate) fn etag(&self) -> String {
         format!("{}\"{}\"", if self.is_weak { "W/" } else { "" }, self.tag)
     }
 
-    /// The order of section 13.2.2, for GET and HEAD.
+    /// Judges in the order of section 13.2.2, for GET and HEAD.
     pub(crate) fn judge(&self, header: &HeaderMap) -> Outcome {
         if header.contains_key(IF_MATCH) {
             if !any_matches(header, &IF_MATCH, |tag| !self.is_weak && !tag.is_weak && tag.text == self.tag.as_bytes()) {
@@ -105,14 +102,13 @@ const DATE_STEP: Duration = Duration::from_secs(1);
 /// 128 bits.
 const TAG_CHARS: usize = 32;
 
-/// A time of the file system.
 pub(crate) fn moment(time: Time) -> SystemTime {
     let since = Duration::new(time.s.unsigned_abs(), 0);
     let second = if time.s < 0 { UNIX_EPOCH.checked_sub(since) } else { UNIX_EPOCH.checked_add(since) };
     second.and_then(|second| second.checked_add(Duration::from_nanos(time.ns.into()))).unwrap_or(UNIX_EPOCH)
 }
 
-/// Dates of HTTP have whole seconds, from 1970 on here.
+/// The time in whole seconds, as in dates of HTTP, from 1970 on.
 fn whole_second(time: SystemTime) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
@@ -121,7 +117,7 @@ fn date(text: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()
 }
 
-/// A date that is given twice, or that is none, is ignored.
+/// The date of a field. A date that is given twice or malformed is ignored.
 fn single_date(header: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     let mut values = header.get_all(name).iter();
     let value = values.next()?;
@@ -135,7 +131,6 @@ struct Tag<'a> {
 }
 
 impl<'a> Tag<'a> {
-    /// The tag that the text begins with, and the rest.
     fn parse(text: &'a [u8]) -> Option<(Tag<'a>, &'a [u8])> {
         let (is_weak, quoted) = match text.strip_prefix(b"W/") {
             Some(quoted) => (true, quoted),
@@ -147,8 +142,8 @@ impl<'a> Tag<'a> {
     }
 }
 
-/// Whether a tag of the list is the one looked for. `*` matches every file that is there. What is no list matches
-/// nothing from its first wrong character on.
+/// Whether a tag of the list is the one looked for; `*` matches every existing file. A malformed list matches nothing
+/// from its first wrong character on.
 fn any_matches(header: &HeaderMap, name: &HeaderName, is_it: impl Fn(Tag<'_>) -> bool) -> bool {
     header.get_all(name).iter().any(|value| list_matches(value.as_bytes(), &is_it))
 }
@@ -286,7 +281,7 @@ mod tests {
             Validators::of(stat, "", now).judge(&header)
         };
         let (old, new) = (state(300_000_000), state(700_000_000));
-        // A reader who comes between the two changes holds another date than that of the second state.
+        // A reader who comes between the two changes holds another date than the second state's.
         let held = Validators::of(&old, "", at(500)).modified;
         assert_eq!(Validators::of(&new, "", at(5_000)).modified, second);
         assert_eq!(held, second - DATE_STEP);

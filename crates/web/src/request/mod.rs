@@ -1,4 +1,4 @@
-//! What a request asks for, as types that cannot be wrong.
+//! Parses requests into types that cannot be wrong.
 
 pub(crate) mod condition;
 pub(crate) mod range;

@@ -1,49 +1,42 @@
-//! The target of a request: bytes of a path, and what the query wishes.
+//! The target of a request: the path as bytes, and the wishes of the query.
 
 use percent_encoding::percent_decode;
 
 use crate::limits::MAX_TARGET_BYTES;
 
-/// Path and wishes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
     /// The path beneath the root, without a slash at either end. Empty: the root.
     pub(crate) path: Vec<u8>,
-    /// It ended in a slash or in dots, so a directory is meant.
+    /// The path ended in a slash or in dots, so it means a directory.
     pub(crate) is_directory: bool,
-    /// The path as it was written, where it has segments of dots.
+    /// The path as it was written, if it has segments of dots.
     pub(crate) dotted: Option<String>,
-    /// What the query says.
     pub(crate) wishes: Wishes,
 }
 
-/// What the query says. Unknown words are ignored, as caches and trackers add theirs.
+/// The wishes of the query. Unknown words are ignored, because caches and trackers add some.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
-    /// `?download`: saved under its name, not shown.
+    /// `?download`: the file is saved under its name, not shown.
     pub(crate) download: bool,
-    /// `?json`
     pub(crate) json: bool,
-    /// `?manifest`
     pub(crate) manifest: bool,
-    /// `?tar`
     pub(crate) tar: bool,
     /// `?sort=name`, `?sort=-size` ...
     pub(crate) order: Order,
-    /// `?limit=N`: so many names of a directory at most.
+    /// `?limit=N`: at most N names of a directory.
     pub(crate) limit: Option<usize>,
-    /// `?after=...`: only names behind the one that an earlier page ended with.
+    /// `?after=...`: only names behind the last one of an earlier page.
     pub(crate) after: Option<Vec<u8>>,
 }
 
-/// The order of a directory's page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) by: Column,
     pub(crate) is_reverse: bool,
 }
 
-/// What it is sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Column {
     #[default]
@@ -52,18 +45,16 @@ pub(crate) enum Column {
     Time,
 }
 
-/// Why a target is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadTarget {
-    /// Longer than [`MAX_TARGET_BYTES`].
     TooLong,
-    /// `%` without two digits, a NUL, `..` above the root, or a slash that is written `%2F`.
+    /// `%` without two digits, a NUL, `..` above the root, or a slash written as `%2F`.
     Malformed,
 }
 
 impl Target {
-    /// Reads the path and the query as they stand in the request. Segments of dots are taken away, also encoded ones, before anything is
-    /// looked at: rclone asks for `/./a:b`, so that the colon does not look like that of a scheme.
+    /// Reads the path and the query. Segments of dots, also encoded ones, are removed before any path is looked at:
+    /// rclone asks for `/./a:b`.
     pub(crate) fn parse(path: &str, query: Option<&str>) -> Result<Target, BadTarget> {
         if path.len() + query.map_or(0, str::len) > MAX_TARGET_BYTES {
             return Err(BadTarget::TooLong);
@@ -76,8 +67,8 @@ impl Target {
             is_directory = matches!(component.as_slice(), b"" | b"." | b"..");
             match component.as_slice() {
                 b"" | b"." => {}
-                // RFC 3986, section 5.2.4, would stay at the root. A client resolves the dots of its links itself, so this is an attempt to
-                // leave, and nginx refuses it, too.
+                // RFC 3986, section 5.2.4, would stay at the root. A client resolves the dots of its links itself, so
+                // this is an attempt to leave, which nginx refuses, too.
                 b".." if decoded.is_empty() => return Err(BadTarget::Malformed),
                 b".." => decoded.truncate(decoded.iter().rposition(|byte| *byte == b'/').unwrap_or(0)),
                 name if name.iter().any(|byte| matches!(byte, b'/' | 0)) => return Err(BadTarget::Malformed),
@@ -94,7 +85,7 @@ impl Target {
         Ok(Target { path: decoded, is_directory, dotted, wishes: Wishes::parse(query.unwrap_or_default()) })
     }
 
-    /// Its last component. Empty: the root.
+    /// The last component. Empty: the root.
     pub(crate) fn name(&self) -> &[u8] {
         self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
     }
@@ -120,7 +111,6 @@ impl Wishes {
 }
 
 impl Order {
-    /// As the query has it.
     pub(crate) fn text(self) -> String {
         let column = match self.by {
             Column::Name => "name",

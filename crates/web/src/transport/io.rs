@@ -1,4 +1,4 @@
-//! One connection as hyper reads and writes it: clear or TLS. Its line hears of all that happens.
+//! One connection as hyper reads and writes it, clear or TLS. It tells its line of all that happens.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -18,29 +18,26 @@ use super::line::Line;
 use super::piece::{Queue, is_marker};
 use crate::limits::PREFACE;
 
-/// What carries the bytes.
 #[derive(Debug)]
 pub(crate) enum Carrier {
     Clear(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// The connection.
 #[derive(Debug)]
 pub(crate) struct Io {
     carrier: TokioIo<Carrier>,
-    /// Read before hyper had the connection.
+    /// Bytes that were read before hyper had the connection.
     first: Bytes,
     files: Queue,
     line: Arc<Line>,
 }
 
-/// What became of the silence of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// There is something to read, or the end.
+    /// There is something to read, or the end of input.
     Ended,
-    /// The reader has until then to ask, by the watchdog's clock.
+    /// The reader has to ask before `due_ms`, by the watchdog's clock.
     GoesOn { due_ms: u64 },
 }
 
@@ -49,23 +46,23 @@ impl Io {
         Io { carrier: TokioIo::new(carrier), first: Bytes::new(), files: Queue::default(), line }
     }
 
-    /// Where bodies put ranges of files. `None`: their bytes have to pass through this process.
+    /// The queue where bodies put ranges of files. `None`: their bytes have to pass through this process.
     pub(crate) fn files(&self) -> Option<Queue> {
         matches!(self.carrier.inner(), Carrier::Clear(_)).then(|| self.files.clone())
     }
 
-    /// Puts back what was read and not used.
+    /// Puts back bytes that were read and not used.
     pub(crate) fn unread(&mut self, bytes: &[u8]) {
-        // Copied: a slice of hyper's buffer would hold all of that buffer.
+        // A slice of hyper's buffer would hold all of that buffer, so the bytes are copied.
         self.first = [bytes, &self.first].concat().into();
     }
 
-    /// Whether bytes were put back.
     pub(crate) fn has_unread(&self) -> bool {
         !self.first.is_empty()
     }
 
-    /// Waits until there is something to read, or the end, or the connection should rest without a task. It needs no buffer.
+    /// Waits until there is something to read, or the end, or until the connection should rest without a task. This
+    /// needs no buffer.
     pub(crate) async fn silence(&self) -> io::Result<Silence> {
         if self.has_unread() {
             return Ok(Silence::Ended);
@@ -74,14 +71,15 @@ impl Io {
             Carrier::Clear(socket) => socket,
             Carrier::Tls(stream) => {
                 let (socket, session) = stream.get_ref();
-                // A request may come in one segment with the end of the handshake. It is deciphered by now, and the socket is empty.
+                // A request may come in one segment with the end of the handshake. Then it is deciphered already, and
+                // the socket is empty.
                 if !session.wants_read() {
                     return Ok(Silence::Ended);
                 }
                 socket
             }
         };
-        // Unlike `TcpStream::readable`, this needs no place in a list of those who wait.
+        // Unlike `TcpStream::readable`, this needs no place in a list of waiting tasks.
         poll_fn(|cx| match (socket.poll_read_ready(cx), self.line.leaves()) {
             (Poll::Ready(ready), _) => Poll::Ready(ready.map(|()| Silence::Ended)),
             (Poll::Pending, Some(due_ms)) => Poll::Ready(Ok(Silence::GoesOn { due_ms })),
@@ -90,7 +88,7 @@ impl Io {
         .await
     }
 
-    /// Reads until the bytes show whether they are the beginning of HTTP/2. They are there for hyper again.
+    /// Reads until the bytes show whether they are the beginning of HTTP/2, and puts them back for hyper.
     pub(crate) async fn begins_http2(&mut self) -> io::Result<bool> {
         let mut first = BytesMut::with_capacity(PREFACE.len());
         // Each round reads at least one byte.
@@ -109,7 +107,6 @@ impl Io {
         Ok(self.first.starts_with(PREFACE))
     }
 
-    /// The socket of a clear connection.
     pub(crate) fn into_clear(self) -> io::Result<std::net::TcpStream> {
         match self.carrier.into_inner() {
             Carrier::Clear(socket) => socket.into_std(),
@@ -139,7 +136,7 @@ impl Io {
         }
     }
 
-    /// The header of an answer leaves in one packet with the first bytes of the file that follows.
+    /// Sends the header of an answer in one packet with the first bytes of the file.
     fn send_before_file(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let Carrier::Clear(socket) = self.carrier.inner() else {
             return Poll::Ready(Err(io::Error::other("a marker where only bytes can go")));
@@ -154,7 +151,7 @@ impl Io {
         }
     }
 
-    /// Has the line hear how a write ended.
+    /// Tells the line how a write ended.
     fn told<T>(&self, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         self.line.wrote(outcome.is_pending());
         outcome

@@ -1,5 +1,4 @@
-//! What happens on one connection: so that an idle one can be told from one that works, and a slow reader from one
-//! that waits for us.
+//! Tracks one connection, to tell an idle one from a busy one, and a slow reader from a reader that waits for us.
 
 pub(crate) mod watchdog;
 
@@ -10,49 +9,45 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
-use watchdog::Watchdog;
+use watchdog::{Watchdog, Watched};
 
 use crate::limits::{MIN_STREAM_BYTES, SILENT_LOOKS, SILENT_LOOKS_OF_BUSY, STANDS_STILL};
 
-/// Shared by a connection and those who answer on it. All run in one thread at a time, so the order of the single
-/// marks does not matter.
+/// The marks of a connection, shared with the tasks that answer on it. All run in one thread at a time, so their order
+/// does not matter.
 #[derive(Debug)]
 pub(crate) struct Line {
     watchdog: Arc<Watchdog>,
-    /// Until when the reader has to send something. [`NEVER`]: we are at turn.
+    /// The deadline for the reader to send something. [`NEVER`]: it is our turn.
     reading_due: AtomicU64,
-    /// Until when the reader has to take something.
+    /// The deadline for the reader to take something.
     writing_due: AtomicU64,
-    /// When the write that waits began to wait, in microseconds of the watchdog's clock. [`NEVER`]: none waits.
+    /// The start of the waiting write, in microseconds of the watchdog's clock. [`NEVER`]: none waits.
     blocked_since_us: AtomicU64,
-    /// How long writes have waited, in microseconds.
+    /// The time that writes have waited, in microseconds.
     blocked_us: AtomicU64,
     /// Bytes written since the last [`Line::takes_little`].
     sent: AtomicU64,
-    /// When something was last written, or a request came, in milliseconds of the watchdog's clock.
+    /// The last write or request, in milliseconds of the watchdog's clock.
     moved_ms: AtomicU64,
     /// Requests whose answers are not yet given out.
     in_flight: AtomicU32,
-    /// Those whose next bytes wait for a rate of ours.
+    /// Requests whose next bytes wait for a rate of ours.
     held_back: AtomicU32,
     phase: AtomicU8,
     /// Something was written after the last flush.
     is_unflushed: AtomicBool,
-    /// The last attempt to read found nothing.
     is_read_empty: AtomicBool,
-    /// It ends after this answer.
     is_closing: AtomicBool,
-    /// The watchdog has had enough.
     is_cut: AtomicBool,
-    /// A connection that rests may be kept without a task.
+    /// A resting connection may be kept without a task.
     may_leave: bool,
     /// The watchdog's look before its reader fell silent: see [`Watchdog::look_at_silent`].
     silent_since: AtomicU32,
-    /// Requests that it has brought so far, as far as that matters: more than one makes it one that asks again and again.
+    /// Requests so far. Only whether there is more than one matters: it shows a reader that asks again and again.
     asked: AtomicU32,
-    /// The watchdog has it in its list of silent ones.
     is_listed: AtomicBool,
-    /// Its reader has been silent for more than a moment, so its task should end.
+    /// The reader has been silent for more than a moment, so the task should end.
     leaves: AtomicBool,
     task: Mutex<Option<Waker>>,
 }
@@ -63,21 +58,19 @@ const LITTLE_BYTES: usize = 512;
 /// A moment that does not come.
 const NEVER: u64 = u64::MAX;
 
-/// What the reader was last seen to do.
 mod phase {
     /// Nothing, since its last answer or since it came.
     pub(super) const SILENT: u8 = 0;
     /// A part of a header has come.
     pub(super) const HEADER: u8 = 1;
-    /// It has asked.
+    /// A whole request has come.
     pub(super) const ASKED: u8 = 2;
-    /// It speaks HTTP/2.
     pub(super) const HTTP2: u8 = 3;
 }
 
 impl Line {
-    /// For a connection that was just accepted. Its reader has to ask for something. If it `may_leave`, its task is told when the reader has
-    /// been silent for more than a moment.
+    /// For a connection that was just accepted. Its reader has to ask for something. If it `may_leave`, its task is
+    /// told when the reader has been silent for more than a moment.
     pub(crate) fn new(watchdog: &Arc<Watchdog>, may_leave: bool) -> Arc<Line> {
         let line = Arc::new(Line {
             watchdog: Arc::clone(watchdog),
@@ -102,13 +95,13 @@ impl Line {
             task: Mutex::new(None),
         });
         line.rests();
-        watchdog.watches(&line);
+        watchdog.watches(&as_watched(&line));
         line
     }
 
     // ---- The task of the connection ----
 
-    /// Carries the future out, until the watchdog ends it.
+    /// Runs the future until the watchdog ends it.
     pub(crate) async fn within<T>(&self, future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         let mut future = pin!(future);
         poll_fn(|cx| {
@@ -127,7 +120,6 @@ impl Line {
         .await
     }
 
-    /// TLS has to be agreed on first.
     pub(crate) fn greets(&self) {
         self.reading_due.store(self.watchdog.after(self.watchdog.limits.handshake), Ordering::Relaxed);
     }
@@ -140,7 +132,7 @@ impl Line {
         line
     }
 
-    /// The reader has to ask for something, or to end the connection.
+    /// Sets the deadline for the next request, or the end of the connection.
     pub(crate) fn rests(self: &Arc<Line>) {
         self.phase.store(phase::SILENT, Ordering::Relaxed);
         self.reading_due.store(self.watchdog.after(self.watchdog.limits.idle), Ordering::Relaxed);
@@ -148,17 +140,17 @@ impl Line {
             self.leaves.store(false, Ordering::Relaxed);
             self.silent_since.store(self.watchdog.silent_looks(), Ordering::Relaxed);
             if !self.is_listed.swap(true, Ordering::Relaxed) {
-                self.watchdog.lists_silent(self);
+                self.watchdog.lists_silent(&as_watched(self));
             }
         }
     }
 
-    /// Whether the task should end while its reader is silent: until when the reader has to ask.
+    /// The deadline for the next request, if the task should end while its reader is silent.
     pub(crate) fn leaves(&self) -> Option<u64> {
         self.leaves.load(Ordering::Relaxed).then(|| self.reading_due.load(Ordering::Relaxed))
     }
 
-    /// A part of a header is there, and its end has to come in time.
+    /// Sets the deadline for the end of a header that has begun.
     pub(crate) fn expects_header(&self) {
         self.phase.store(phase::HEADER, Ordering::Relaxed);
         self.reading_due.store(self.watchdog.after(self.watchdog.limits.header), Ordering::Relaxed);
@@ -170,7 +162,7 @@ impl Line {
         self.reading_due.store(NEVER, Ordering::Relaxed);
     }
 
-    /// Whether all that was asked is answered and has left, and nothing more has come.
+    /// Whether all requests are answered, the answers have left, and nothing more has come.
     pub(crate) fn may_rest(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) == 0
             && self.phase.load(Ordering::Relaxed) == phase::ASKED
@@ -179,7 +171,6 @@ impl Line {
             && !self.is_closing.load(Ordering::Relaxed)
     }
 
-    /// Whether the service ends.
     pub(crate) fn is_stopping(&self) -> bool {
         self.watchdog.is_stopping()
     }
@@ -200,7 +191,7 @@ impl Line {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The next bytes of an answer wait for a rate of ours, or do so no more.
+    /// Notes that the next bytes of an answer wait for a rate of ours, or no longer do.
     pub(crate) fn is_held_back(&self, waits: bool) {
         match waits {
             true => self.held_back.fetch_add(1, Ordering::Relaxed),
@@ -208,19 +199,18 @@ impl Line {
         };
     }
 
-    /// Whether few bytes were written since the last call, and not for our own sake.
+    /// Whether few bytes were written since the last call, although no rate of ours held them back.
     pub(crate) fn takes_little(&self) -> bool {
         self.sent.swap(0, Ordering::Relaxed) < MIN_STREAM_BYTES && self.held_back.load(Ordering::Relaxed) == 0
     }
 
-    /// The connection ends after the answer that is being given.
     pub(crate) fn closes(&self) {
         self.is_closing.store(true, Ordering::Relaxed);
     }
 
     // ---- Bytes ----
 
-    /// A read ended: with bytes or the end of input, or there was nothing yet.
+    /// Notes the end of a read: bytes or the end of input, or nothing yet.
     pub(crate) fn read(&self, is_empty: bool) {
         self.is_read_empty.store(is_empty, Ordering::Relaxed);
         let phase = self.phase.load(Ordering::Relaxed);
@@ -230,7 +220,6 @@ impl Line {
         }
     }
 
-    /// A write ended, or has to wait.
     pub(crate) fn wrote(&self, is_blocked: bool) {
         let waits = self.writing_due.load(Ordering::Relaxed) != NEVER;
         if is_blocked && !waits {
@@ -243,14 +232,13 @@ impl Line {
         }
     }
 
-    /// How long writes have waited so far, for the reader or the path to it: in microseconds.
+    /// The time that writes have waited so far for the reader or the path, in microseconds.
     pub(crate) fn blocked_us(&self) -> u64 {
         let since = self.blocked_since_us.load(Ordering::Relaxed);
         let now = if since == NEVER { 0 } else { self.watchdog.now_us().saturating_sub(since) };
         self.blocked_us.load(Ordering::Relaxed) + now
     }
 
-    /// Something is written, and has to be flushed.
     pub(crate) fn writes(&self) {
         self.is_unflushed.store(true, Ordering::Relaxed);
     }
@@ -267,12 +255,13 @@ impl Line {
         }
     }
 
-    /// Over HTTP/2 a reader that takes nothing may still have pings answered.
+    /// Whether a write shows that the reader takes something. Over HTTP/2 a reader that takes nothing may still have
+    /// pings answered.
     fn counts_as_moving(&self, bytes: usize) -> bool {
         bytes > LITTLE_BYTES || self.phase.load(Ordering::Relaxed) != phase::HTTP2
     }
 
-    /// Whether its reader has taken nothing for a while, and not for our own sake.
+    /// Whether its reader has taken nothing for a while, although no rate of ours held it back.
     pub(crate) fn stands_still(&self) -> bool {
         let since_ms = self.watchdog.now_ms().saturating_sub(self.moved_ms.load(Ordering::Relaxed));
         u128::from(since_ms) >= STANDS_STILL.as_millis() && self.held_back.load(Ordering::Relaxed) == 0
@@ -280,40 +269,17 @@ impl Line {
 
     // ---- The watchdog ----
 
-    pub(super) fn is_late(&self, now_ms: u64, is_stopping: bool) -> bool {
-        let reading_due = self.reading_due.load(Ordering::Relaxed);
-        // Who has not asked is not waited for when the service ends.
-        reading_due <= now_ms
-            || (is_stopping && reading_due != NEVER)
-            || self.writing_due.load(Ordering::Relaxed) <= now_ms
-    }
-
-    /// Looks of the watchdog until its silence counts. To leave and come back costs as much as two small requests, so one that asks again
-    /// and again has longer.
-    pub(super) fn silent_looks(&self) -> u32 {
+    /// The number of looks until its silence counts. To leave and come back costs as much as two small requests, so a
+    /// reader that asks again has longer.
+    fn silent_looks(&self) -> u32 {
         match self.asked.load(Ordering::Relaxed) {
             0 | 1 => SILENT_LOOKS,
             _ => SILENT_LOOKS_OF_BUSY,
         }
     }
 
-    pub(super) fn is_silent(&self) -> bool {
-        self.phase.load(Ordering::Relaxed) == phase::SILENT
-    }
-
-    /// Whether it ends.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn cut(&self) {
-        self.is_cut.store(true, Ordering::Relaxed);
-        self.wake();
-    }
-
-    pub(super) fn leave(&self) {
-        self.leaves.store(true, Ordering::Relaxed);
-        self.wake();
     }
 
     fn wake(&self) {
@@ -321,6 +287,42 @@ impl Line {
         if let Some(task) = task {
             task.wake();
         }
+    }
+}
+
+fn as_watched(line: &Arc<Line>) -> Arc<dyn Watched> {
+    Arc::<Line>::clone(line)
+}
+
+impl Watched for Line {
+    fn is_late(&self, now_ms: u64, is_stopping: bool) -> bool {
+        let reading_due = self.reading_due.load(Ordering::Relaxed);
+        // A reader without a request is not waited for when the service ends.
+        reading_due <= now_ms
+            || (is_stopping && reading_due != NEVER)
+            || self.writing_due.load(Ordering::Relaxed) <= now_ms
+    }
+
+    fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    fn is_silent(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) == phase::SILENT
+    }
+
+    fn stays_at(&self, look: u32) -> bool {
+        self.is_silent() && look.wrapping_sub(self.silent_since.load(Ordering::Relaxed)) < self.silent_looks()
+    }
+
+    fn is_listed_no_more(&self) {
+        self.is_listed.store(false, Ordering::Relaxed);
+    }
+
+    fn leave(&self) {
+        self.leaves.store(true, Ordering::Relaxed);
+        self.wake();
     }
 }
 
@@ -379,7 +381,7 @@ mod tests {
         assert!(!line.may_rest());
     }
 
-    /// The time of a test goes on as the test says.
+    /// The test sets the clock.
     #[test]
     fn a_reader_has_its_time_for_a_request_for_a_header_and_for_each_write() {
         let limits = Limits::default();

@@ -5,10 +5,8 @@
 //! hyper  counts the marker against Content-Length, and hands it on as a slice
 //! io     knows the slice by its address -> sendfile of what stands first in the queue (`io.rs`)
 //! ```
-//! Beside it, the line knows what happens on the connection, and the watchdog ends it when its reader misses a deadline.
-//!
-//! The marker's bytes are never read: its [`bytes::Buf::chunk`] panics, which ends that connection alone. So zeros
-//! cannot be sent in the place of a file.
+//! The marker's bytes are never read: its [`bytes::Buf::chunk`] panics, which ends only that connection. So zeros
+//! cannot be sent in place of a file.
 
 pub(crate) mod io;
 pub(crate) mod line;

@@ -1,4 +1,4 @@
-//! A piece of a body: bytes, or a marker that stands for a range of a file.
+//! A piece of a body: bytes, or a marker for a range of a file.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -7,17 +7,15 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use bytes::{Buf, Bytes};
 use haul_store::LocalFile;
 
-/// What a body gives hyper.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    /// Bytes in memory.
     Bytes(Bytes),
-    /// So many bytes of what stands in the connection's [`Queue`].
+    /// A marker for this many bytes of the connection's [`Queue`].
     File(usize),
 }
 
-/// The slice of a marker: never touched, so it takes addresses and no memory. It is no array of the program, which would be larger by so
-/// much on its way to each new host. One slice is one sendfile at most.
+/// The slice of a marker. It is never touched, so it takes addresses and no memory; an array would make the program
+/// larger by as much. One slice is at most one sendfile.
 static MARKER: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; MARKER_BYTES].into_boxed_slice());
 
 const MARKER_BYTES: usize = 4 << 20;
@@ -62,11 +60,10 @@ impl Buf for Piece {
     }
 }
 
-/// Ranges of files that markers on their way stand for, in their order.
+/// The ranges of files for which markers are on their way, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue(Arc<Mutex<VecDeque<Range>>>);
 
-/// A range of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Range {
     pub(crate) file: Arc<LocalFile>,
@@ -75,7 +72,7 @@ pub(crate) struct Range {
 }
 
 impl Queue {
-    /// Adds a range, and makes the marker for it. One range has at most [`crate::limits::WINDOW_BYTES`].
+    /// Adds a range, and makes the marker for it. A range has at most [`crate::limits::WINDOW_BYTES`].
     pub(crate) fn add(&self, range: Range) -> Piece {
         let len = usize::try_from(range.left).expect("a window fits into memory");
         self.lock().push_back(range);
@@ -86,7 +83,7 @@ impl Queue {
         self.lock().front().cloned()
     }
 
-    /// So many bytes of the first range were sent.
+    /// Notes that `count` bytes of the first range were sent.
     pub(crate) fn sent(&self, count: u64) {
         let mut ranges = self.lock();
         if let Some(first) = ranges.front_mut() {

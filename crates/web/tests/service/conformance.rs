@@ -1,7 +1,7 @@
 //! RFC 9110 and 9112 as a table: bytes to the port, and the statuses that come back.
 //!
-//! Behind each row's bytes comes one good request. So a row shows whether the connection went on, and whether anything
-//! of a body was taken for a request: a smuggled one would add a status.
+//! One good request follows each row's bytes: it shows whether the connection went on. A smuggled request would add a
+//! status.
 
 use haul_web::Limits;
 
@@ -41,7 +41,7 @@ fn requests_are_read_as_the_standards_say_and_nothing_is_smuggled() {
     assert!(wrong.is_empty(), "{} rows differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Bytes, and the statuses. Where the connection goes on, the last is that of the good request.
+/// Bytes, and the statuses. If the connection goes on, the last is the good request's.
 fn rows() -> Vec<(String, Vec<u16>)> {
     let mut rows: Vec<(String, Vec<u16>)> = Vec::new();
     let mut row = |request: &str, statuses: &[u16]| rows.push((request.to_owned(), statuses.to_vec()));
@@ -106,7 +106,7 @@ fn request_lines(row: &mut Row<'_>) {
 fn bare_names_and_lines(row: &mut Row<'_>) {
     // A name alone is a target for CONNECT only.
     row("GET ten HTTP/1.1\r\nHost: h\r\n\r\n", &[400, 200]);
-    // RFC 9112, 2.2: a lone LF may end a line. hyper and nginx take it; a CR elsewhere they do not.
+    // RFC 9112, 2.2: a lone LF may end a line. hyper and nginx take it, but no CR elsewhere.
     row("GET /ten HTTP/1.1\nHost: h\n\n", &[200, 200]);
     row("GET /ten HTTP/1.1\r\nHost: h\n\r\n", &[200, 200]);
     row("GET /ten HTTP/1.1\rHost: h\r\r", &[400]);
@@ -136,7 +136,7 @@ fn hosts(row: &mut Row<'_>) {
     row("CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n", &[405, 200]);
 }
 
-/// FAULTS.md H3 and A22.
+/// docs/proof/faults.md H3 and A22.
 fn targets(row: &mut Row<'_>) {
     let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
     for (target, status) in [
@@ -178,7 +178,7 @@ fn targets(row: &mut Row<'_>) {
         ("/%zz", 400),
         ("/sub;/../ten", 200),
         ("/sub;/../../ten", 400),
-        // There is no page about the service itself (FAULTS.md A22).
+        // There is no page about the service itself (docs/proof/faults.md A22).
         ("/metrics", 404),
         ("/debug/pprof/", 404),
         ("/server-status", 404),
@@ -233,9 +233,9 @@ fn fields(row: &mut Row<'_>) {
     row(&with(&format!("X: {}\r\n", "y".repeat(70_000))), &[431]);
 }
 
-/// FAULTS.md H1 and H5.
+/// docs/proof/faults.md H1 and H5.
 fn bodies(row: &mut Row<'_>) {
-    // What stands in the body would be a request of its own, if the body's length were taken otherwise.
+    // If the body's length were read otherwise, its content would be a request of its own.
     let inner = "GET /none HTTP/1.1\r\nHost: h\r\n\r\n";
     let length = inner.len();
     let get = |fields: &str, body: &str| format!("GET /ten HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}");
@@ -296,7 +296,7 @@ fn bodies(row: &mut Row<'_>) {
     row("PUT /ten HTTP/1.1\r\nHost: h\r\nContent-Range: bytes 0-4/10\r\nContent-Length: 5\r\n\r\nabcde", &[405]);
 }
 
-/// FAULTS.md H2.
+/// docs/proof/faults.md H2.
 fn ranges_and_conditions(row: &mut Row<'_>) {
     for (field, status) in [
         ("Range: bytes=0-4", 206),
@@ -329,7 +329,7 @@ fn ranges_and_conditions(row: &mut Row<'_>) {
     row(&format!("GET /ten HTTP/1.1\r\nHost: h\r\nRange: bytes={}\r\n\r\n", hundreds.join(",")), &[200, 200]);
     row("GET /empty HTTP/1.1\r\nHost: h\r\nRange: bytes=0-\r\n\r\n", &[200, 200]);
     row("GET /empty HTTP/1.1\r\nHost: h\r\n\r\n", &[200, 200]);
-    // RFC 9110, 14.2: a range is defined for GET alone.
+    // RFC 9110, 14.2: a range is defined only for GET.
     row("HEAD /ten HTTP/1.1\r\nHost: h\r\nRange: bytes=0-4\r\n\r\n", &[200, 200]);
     row("HEAD /ten HTTP/1.1\r\nHost: h\r\nRange: bytes=99-\r\n\r\n", &[200, 200]);
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::harness::{answers, get, secret, serve, serve_to};
 
-/// The body, also one that came in chunks.
+/// The body, also of an answer in chunks.
 fn body(answer: &crate::harness::Answer) -> Vec<u8> {
     if answer.field("transfer-encoding") != Some("chunked") {
         return answer.body.clone();
@@ -58,7 +58,7 @@ fn a_directory_with_more_names_than_a_page_is_read_to_its_end() {
         target = format!("/many/{next}");
     }
     assert!(found == expected && pages == 2, "{pages} pages, {} names", found.len());
-    // What reads HTML may not know pages.
+    // A reader of HTML may not know pages.
     let page = text(&get(served.address, "/many/", ""));
     let shown: Vec<&str> =
         page.split("<tr><td class=\"n\"><a href=\"").skip(1).map(|row| row.split('"').next().unwrap()).collect();
@@ -69,7 +69,7 @@ fn a_directory_with_more_names_than_a_page_is_read_to_its_end() {
     let next = few.split("rel=\"next\" href=\"").nth(1).unwrap().split('"').next().unwrap().replace("&amp;", "&");
     let few = text(&get(served.address, &format!("/many/{next}"), ""));
     assert!(few.contains(">f20496<") && !few.contains(">f20497<") && !few.contains(">f20493<"), "{next}");
-    // The links of a page lead back to it, also where it was asked for in another way.
+    // The links of a page lead back to it, also if it was asked for in another way.
     fs::create_dir(served.top.join("a:b")).unwrap();
     fs::write(served.top.join("a:b/c:d"), b"x").unwrap();
     let dotted = text(&get(served.address, "//./a:b/", ""));
@@ -219,7 +219,12 @@ fn digests_that_grids_ask_for_are_given() {
         answer.field("digest").map(str::to_owned)
     };
     assert_eq!(digest("adler32").as_deref(), Some("adler32=0aff020e"));
-    assert_eq!(digest("md5, ADLER32;q=0.3").as_deref(), Some("adler32=0aff020e"));
+    // The others are known by now, and MD5 is not.
+    assert_eq!(digest("md5, ADLER32;q=0.3").as_deref(), Some("adler32=0aff020e,md5=eB5eJF1ptWaXm4bijSPyxw=="));
+    assert_eq!(digest("MD5;q=1").as_deref(), Some("md5=eB5eJF1ptWaXm4bijSPyxw=="));
     assert_eq!(digest("sha-256").as_deref(), Some("sha-256=hNiYd/DUBB77a/kaFvAkjy/Vc+avBcGflr7bn4gveII="));
     assert_eq!(digest("unixsum"), None);
+    // RFC 9530 calls it deprecated.
+    let answer = get(served.address, "/ten", "Want-Repr-Digest: md5=1\r\n");
+    assert_eq!(answer.field("repr-digest"), None);
 }

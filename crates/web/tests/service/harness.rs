@@ -13,12 +13,11 @@ use haul_web::access::{Access, Asker, Lookup, Shelf};
 use haul_web::token::Secret;
 use haul_web::{Cors, Limits, ManifestFile, ManifestFormat, Options, Service};
 
-/// A running service, its directory, and the lines of its log.
 pub struct Served {
     _dir: tempfile::TempDir,
     pub top: PathBuf,
     pub address: SocketAddr,
-    /// With the certificate of `stand-ins`.
+    /// The port with the certificate of `stand-ins`.
     pub tls: SocketAddr,
     pub log: Arc<Mutex<Vec<String>>>,
     /// Shared with other ports of the same host.
@@ -26,12 +25,12 @@ pub struct Served {
     pub service: Option<Service>,
 }
 
-/// `ten`, `empty`, `a b`, `sub/`, a link out, and `private/` for holders of a token for `token:lab`.
+/// Serves `ten`, `empty`, `a b`, `sub/`, a link out, and `private/` for holders of a token for `token:lab`.
 pub fn serve(limits: Limits) -> Served {
     serve_to(limits, None)
 }
 
-/// The same, also to pages of other origins.
+/// [`serve`], also to pages of other origins.
 pub fn serve_to(limits: Limits, cors: Option<Cors>) -> Served {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path().canonicalize().unwrap();
@@ -71,18 +70,17 @@ pub fn serve_to(limits: Limits, cors: Option<Cors>) -> Served {
         digests: Some(top.join("digests")),
         policies: Arc::clone(&policies),
         limits,
-        tell: Some(Arc::new(move |text, _| written.lock().unwrap().push(text.to_owned()))),
+        tell: Some(Arc::new(move |line| written.lock().unwrap().push(line.text.to_owned()))),
     })
     .unwrap();
     Served { top: top.join("public"), _dir: dir, address, tls, log, policies, service: Some(service) }
 }
 
-/// A file that takes the place of an operator's own. The certificate is for `localhost`; its key protects nothing.
+/// A file in place of an operator's own. The certificate is for `localhost`; its key protects nothing.
 pub fn stand_in(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/stand-ins").join(name)
 }
 
-/// The secret of every service here.
 pub fn secret() -> Secret {
     Secret::new([7; 32].into())
 }
@@ -105,7 +103,6 @@ impl Access for TwoShelves {
     }
 }
 
-/// A simple form of manifests.
 struct Lines;
 
 impl ManifestFormat for Lines {
@@ -121,14 +118,14 @@ impl ManifestFormat for Lines {
     }
 }
 
-/// A connection that gives up after a while.
+/// A connection with a time limit.
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     stream
 }
 
-/// What the server says until it closes the connection.
+/// Returns all that the server says until it closes the connection.
 pub fn answers(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = connect(address);
     // A server that refuses may close before it has read all.
@@ -138,7 +135,6 @@ pub fn answers(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     said
 }
 
-/// One answer.
 pub struct Answer {
     pub status: u16,
     pub head: String,
@@ -146,7 +142,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A field by its name in small letters.
+    /// A field by its name in lower case.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
@@ -158,7 +154,6 @@ pub fn get(address: SocketAddr, target: &str, fields: &str) -> Answer {
     parsed(answers(address, request.as_bytes()))
 }
 
-/// GET on this connection, which ends with the answer.
 pub fn get_on(mut stream: TcpStream, target: &str) -> Answer {
     write!(stream, "GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
     let mut said = Vec::new();

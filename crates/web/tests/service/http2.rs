@@ -27,7 +27,6 @@ const STREAM_CLOSED: u32 = 5;
 
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// One frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -38,7 +37,7 @@ pub fn asks_for(path: &str) -> Vec<u8> {
     [&[0x82, 0x86, 0x41, 1, b'h', 0x44, path.len() as u8], path.as_bytes()].concat()
 }
 
-/// The same with another method: `0` is HEAD, as a literal.
+/// [`asks_for`] with another method: `0` is HEAD, as a literal.
 pub fn asks_with(method: u8, path: &str) -> Vec<u8> {
     match method {
         0 => [&[0x02, 4], &b"HEAD"[..], &asks_for(path)[1..]].concat(),
@@ -46,7 +45,7 @@ pub fn asks_with(method: u8, path: &str) -> Vec<u8> {
     }
 }
 
-/// A connection on which both have said what they can.
+/// A connection on which both sides have sent their settings.
 struct Spoken {
     stream: TcpStream,
 }
@@ -72,11 +71,11 @@ impl Spoken {
         Some((head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
     }
 
-    /// What the service says to all that was said so far: kinds of frames on a stream. It answers a ping last.
+    /// The answers of the service to all frames so far: kinds of frames on a stream. It answers a ping last.
     fn answers_so_far(&mut self) -> Vec<u8> {
         self.says(PING, 0, 0, b"all read");
         let mut heard = Vec::new();
-        // The answer to the ping ends it, or the connection does.
+        // The answer to the ping ends the loop, or the connection does.
         while let Some((kind, stream, payload)) = self.hears() {
             match (kind, payload.as_slice()) {
                 (PING, b"all read") => return heard,
@@ -132,7 +131,7 @@ fn a_request_is_answered_when_it_has_ended_and_content_is_refused() {
     assert_eq!(spoken.status(), STATUS_400);
 }
 
-/// h2spec has these cases, in which it sends a frame after the other as fast as it can. Here the service has read each before the next is
+/// h2spec has these cases, and sends the frames as fast as it can. Here the service has read each before the next is
 /// sent, which was the order that failed.
 #[test]
 fn what_comes_on_a_stream_that_was_reset_is_an_error() {

@@ -8,7 +8,7 @@ use haul_web::Limits;
 
 use crate::harness::{connect, get, serve};
 
-/// A class whose rate is so low that the time of a test does not count.
+/// A rate so low that the time of a test does not count.
 const BYTES_PER_S: u64 = 1_000;
 
 fn one_class() -> Networks {
@@ -18,8 +18,8 @@ fn one_class() -> Networks {
     Networks::of(vec![list], OwnNetworks::default())
 }
 
-/// A copy at haul's port and a download over the web, at once. Each byte of either is paid for out of one budget. The budget counts
-/// from a moment that stays, so the count is exact whatever time the test takes.
+/// A copy at haul's port and a download over the web run at once, and one budget pays for each byte of both. It counts
+/// from a fixed moment, so the count is exact whatever time the test takes.
 #[test]
 fn a_download_and_a_copy_pay_out_of_one_budget() {
     let served = serve(Limits::default());

@@ -9,7 +9,7 @@ use haul_web::Limits;
 use crate::harness::{Served, connect, get, serve};
 use crate::http2::{END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, asks_for, frame};
 
-/// `HAUL_WEB_RESTING=10000` has as many readers as a host may meet; a process needs two descriptors for each.
+/// `HAUL_WEB_RESTING=10000` makes as many readers as a host may meet; a process needs two descriptors for each.
 fn crowd() -> usize {
     std::env::var("HAUL_WEB_RESTING").map_or(1_000, |count| count.parse().expect("a number"))
 }

@@ -22,7 +22,6 @@ fn reader() -> ClientConnection {
 
 const ALL: [Cipher; 3] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chacha20Poly1305];
 
-/// A reader with these ciphers, the one that it likes best first.
 fn reader_with(ciphers: &[Cipher]) -> ClientConnection {
     let suites = ciphers.iter().map(|cipher| cipher.suite()).collect();
     reader_of(&rustls::version::TLS13, suites)
@@ -49,7 +48,8 @@ fn a_request_that_comes_with_the_end_of_the_handshake_is_answered() {
     while tls.wants_write() {
         tls.write_tls(&mut socket).unwrap();
     }
-    // Until our last words of the handshake are ready. A service that says nothing ends the test by the socket's time limit.
+    // The loop ends when our last words of the handshake are ready. A silent service ends the test by the socket's time
+    // limit.
     while tls.is_handshaking() {
         assert!(tls.read_tls(&mut socket).unwrap() > 0);
         tls.process_new_packets().unwrap();
@@ -65,7 +65,6 @@ fn a_request_that_comes_with_the_end_of_the_handshake_is_answered() {
     assert!(answer.starts_with(b"HTTP/1.1 200 ") && answer.ends_with(b"0123456789"), "{}", answer.escape_ascii());
 }
 
-/// The class of readers from this host.
 fn with_floor(cipher: CipherFloor) -> Networks {
     let class = NetworkClass {
         name: "loopback".into(),
@@ -77,7 +76,7 @@ fn with_floor(cipher: CipherFloor) -> Networks {
     Networks::only(vec![list])
 }
 
-/// The cipher that service and reader agree upon, and the beginning of an answer over it. `None`: there is no connection.
+/// The agreed cipher, and the beginning of an answer over it. `None`: there is no connection.
 fn agreed(service: SocketAddr, ciphers: &[Cipher]) -> Option<(CipherSuite, String)> {
     agreed_with(service, reader_with(ciphers))
 }

@@ -1,19 +1,22 @@
-//! The limits beside which a result stands: the disk without a network, and memory without a kernel.
+//! Measures the limits beside a result: the disk without a network, and memory without a kernel.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use haul_job::Error;
+use haul_store::DiskRate;
 
-use super::Disk;
+/// The rates that the disk reaches alone.
+pub type Disk = DiskRate;
 
-/// Writes and reads below a directory past the page cache, with several blocks on their way: at most so many bytes and so long each
+/// Writes and reads below a directory past the page cache, with several blocks at once: at most `bytes` and `time` each
 /// way, and a quarter of the free room.
 pub fn disk(directory: &Path, bytes: u64, time: Duration) -> Result<Disk, Error> {
     haul_store::disk_rate_within(directory, bytes, time).map_err(|error| Error::of_disk("measure", directory, &error))
 }
 
-/// Copies from memory to memory, larger than any cache, with this many threads: bytes copied in a second, all threads.
+/// Copies from memory to memory, more than any cache holds, with this many threads. Returns bytes copied in a second by
+/// all threads.
 pub fn memory(threads: u16, time: Duration) -> u64 {
     let threads = threads.max(1);
     let bytes = MEMORY_BYTES / usize::from(threads);
@@ -26,7 +29,7 @@ pub fn memory(threads: u16, time: Duration) -> u64 {
 }
 
 fn copies(bytes: usize, time: Duration) -> f64 {
-    // Both are written before the clock starts: the first touch of a page is dear.
+    // Both are written before the clock starts: the first touch of a page is slow.
     let from = vec![0xa5u8; bytes];
     let mut to = vec![0x5au8; bytes];
     let start = Instant::now();
@@ -41,8 +44,8 @@ fn copies(bytes: usize, time: Duration) -> f64 {
     copied as f64 / start.elapsed().as_secs_f64().max(1e-6)
 }
 
-/// All threads together, each way: above the last-level caches of large servers (some hundred MiB).
+/// The memory of all threads together, each way: above the last-level caches of large servers (some hundred MiB).
 const MEMORY_BYTES: usize = 512 << 20;
 
-/// As the lanes do it.
+/// The block of a lane.
 const BLOCK_BYTES: usize = 256 << 10;

@@ -1,4 +1,4 @@
-//! The two ends of one lane: a thread that sends chunks, and one that takes them.
+//! The two ends of one lane: a thread that sends chunks, and one that receives them.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -11,9 +11,24 @@ use haul_sys::affinity;
 use haul_sys::usage::{self, Usage};
 
 use super::prepare::Plan;
-use super::{Ended, Offset, Received, Request, Shared};
+use super::request::{Offset, Request};
+use super::shared::Shared;
 
-/// The work of a sending thread.
+/// The end of one thread.
+pub(super) enum Ended {
+    /// The sender's usage, and whether the kernel sealed what it sent.
+    Sent(Result<(Usage, bool), Error>),
+    Received(Result<Received, Error>),
+}
+
+#[derive(Debug)]
+pub(super) struct Received {
+    pub usage: Usage,
+    /// The most writes on their way at once.
+    pub writes_in_flight_max: usize,
+    pub opened_in_kernel: bool,
+}
+
 pub(super) struct Sending<'a> {
     pub request: &'a Request,
     pub plan: &'a Plan,
@@ -21,7 +36,6 @@ pub(super) struct Sending<'a> {
     pub number: usize,
 }
 
-/// The work of a receiving thread.
 pub(super) struct Receiving<'a> {
     pub request: &'a Request,
     pub plan: &'a Plan,
@@ -29,7 +43,7 @@ pub(super) struct Receiving<'a> {
     pub number: usize,
 }
 
-/// Waits for the start, sends, and tells what it took.
+/// Waits for the start, sends, and returns the used time.
 pub(super) fn send(of: &Sending<'_>, mut stream: Stream) -> Ended {
     let bound = bind(of.request.processors.map(|(sender, _)| sender));
     let mut pump = SendPump::new(of.plan.send.clone(), of.request.block_bytes);
@@ -40,7 +54,7 @@ pub(super) fn send(of: &Sending<'_>, mut stream: Stream) -> Ended {
     Ended::Sent(result.map(|()| (used, stream.is_sealed_in_kernel())))
 }
 
-/// Waits for the start, receives, and tells what it took.
+/// Waits for the start, receives, and returns the used time.
 pub(super) fn receive(of: &Receiving<'_>, mut stream: Stream) -> Ended {
     let bound = bind(of.request.processors.map(|(_, receiver)| receiver));
     let mut pump = ReceivePump::new(of.plan.receive.clone(), of.request.block_bytes);
@@ -95,7 +109,7 @@ impl Sending<'_> {
     ) -> Result<(), Error> {
         let mut tap = hasher.map(|hasher| |bytes: &[u8]| _ = hasher.update(bytes));
         let tap: Option<Tap<'_>> = tap.as_mut().map(|tap| tap as Tap<'_>);
-        // Further bytes follow, or the end, which sends what waits.
+        // Further bytes follow, or the end, which sends waiting ones.
         pump.send(stream, self.plan.source.as_fd(), at, len, true, tap).map_err(|failed| match failed.why {
             SendError::Lane(error) => lane_error(error),
             SendError::Source(error) => Error::new(Fault::FileIo, "cannot read the source").because(error),

@@ -1,124 +1,42 @@
-//! How fast is each way of moving bytes, on this host alone, and what does it cost each side?
+//! Measures how fast each way of moving bytes is on this host alone, and what it costs each side.
 //!
 //! ```text
 //! source (zeros, memory, a file) --pump::send--> loopback connection --pump::receive--> sink (nowhere, memory, a disk)
 //!      a thread for each lane          clear or TLS, tuned as those of a copy         a thread for each lane
 //! ```
-//! The connections, the ciphers and the routes are those of a copy; what a copy does besides (names, journals, receipts) is left out.
-//! Each side's processor time is that of its threads. With `verify` the lanes hash both ends' chunks and compare.
+//! The connections, ciphers and routes are those of a copy, without its names, journals and receipts. Each side's
+//! processor time is that of its threads. With `verify` the lanes hash both ends' chunks and compare.
 
 mod alone;
 mod lane;
 mod prepare;
+mod request;
 #[cfg(test)]
 #[path = "../../tests/inside/bench.rs"]
 mod scenarios;
+mod shared;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_net::Stream;
-use haul_store::DiskRate;
+use haul_job::{Error, Fault};
+use haul_pump::Dropped;
 pub use haul_sys::usage::Usage;
 
-pub use alone::{disk, memory};
-use haul_job::Cipher;
-use haul_job::{Error, Fault};
-use haul_pump::{Dropped, ReceiveRoute, SendRoute};
-use lane::{Receiving, Sending};
-
-/// The rates that the disk reaches alone.
-pub type Disk = DiskRate;
-
-/// The bytes that are read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// A hole of a file in memory: nothing but zeros, in the same few pages.
-    Zero,
-    /// A file in memory that holds noise.
-    Memory,
-    /// A file.
-    File(PathBuf),
-}
-
-/// Where it goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sink {
-    /// Nowhere.
-    Discard,
-    /// A file in memory, all of its pages touched before.
-    Memory,
-    /// A file without a name below this directory, gone at the end.
-    Directory(PathBuf),
-}
-
-/// Where the next block is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offset {
-    /// Always at the same place, so that it stays in the processor's caches.
-    Fixed,
-    /// Behind the last one, and at the front again when the end is reached.
-    Moving,
-}
-
-/// When it ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
-    /// After this time.
-    Time(Duration),
-    /// After so many bytes, or somewhat more: each lane ends with a whole chunk, of 4 MiB at most.
-    Bytes(u64),
-}
-
-/// The question of a bench.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// The bytes that are read.
-    pub source: Source,
-    /// Where it goes.
-    pub sink: Sink,
-    /// A way to send; `None` leaves it to what this host can do.
-    pub send_route: Option<SendRoute>,
-    /// A way to receive; `None` leaves it to what this host can do.
-    pub receive_route: Option<ReceiveRoute>,
-    /// Bytes moved by one call, as far as the route allows: 4 KiB to 64 MiB.
-    pub block_bytes: usize,
-    /// Where the next block is read.
-    pub offset: Offset,
-    /// Connections, each with a thread at either end: 1 to 256.
-    pub lanes: u16,
-    /// `None`: clear.
-    pub cipher: Option<Cipher>,
-    /// Both ends hash every chunk (BLAKE3), and the receiver compares.
-    pub verify: bool,
-    /// When it ends.
-    pub amount: Amount,
-    /// Between two readings: 0.1 s to a minute.
-    pub interval: Duration,
-    /// The end that accepted the connection sends, instead of the end that made it.
-    pub reverse: bool,
-    /// Congestion control; `None`: as for a copy inside this host.
-    pub congestion_control: Option<String>,
-    /// Processors that all sending and all receiving threads are bound to.
-    pub processors: Option<(usize, usize)>,
-    /// The size of a source or sink in memory, and of the file that a timed run goes round in: 64 KiB for each lane at
-    /// least.
-    pub size_bytes: u64,
-    /// The source file's pages are dropped from the cache first, so that it comes from the disk.
-    pub cold: bool,
-}
+pub use alone::{Disk, disk, memory};
+use lane::{Ended, Receiving, Sending};
+pub use request::{Amount, BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, LANES_MAX, Offset, Request, Sink, Source};
+use shared::{Shared, Start};
 
 /// One reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Since the start.
+    /// Time from the start of the run to the interval's start.
     pub start: Duration,
-    /// Since the start.
+    /// Time from the start of the run to the interval's end.
     pub end: Duration,
-    /// Received in it.
+    /// The bytes received in it.
     pub bytes: u64,
 }
 
@@ -129,14 +47,15 @@ impl Interval {
     }
 }
 
-/// One side of what was measured.
+/// One side of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// The way that was used, at the end.
+    /// The route in use at the end.
     pub route: &'static str,
-    /// Ways that were asked for or better, and refused.
+    /// Refused routes that were asked for or better.
     pub dropped: Vec<Dropped>,
-    /// Processor time of its threads, the helpers of io_uring included. What the kernel does later (writing out pages) is nobody's.
+    /// Processor time of its threads, with the helpers of io_uring. Later work of the kernel (writing out pages) counts
+    /// for neither side.
     pub usage: Usage,
 }
 
@@ -150,9 +69,9 @@ impl Side {
 /// The results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// Received, all lanes.
+    /// The bytes received by all lanes.
     pub bytes: u64,
-    /// From the first byte until the last was where it goes (not: on the medium).
+    /// Time from the first byte until the last reached its target, though not yet the medium.
     pub elapsed: Duration,
     /// All readings.
     pub intervals: Vec<Interval>,
@@ -160,9 +79,9 @@ pub struct Found {
     pub send: Side,
     /// The receiving threads.
     pub receive: Side,
-    /// How long the flush to the medium took after that; `None` when nothing went to a disk.
+    /// The time of the flush to the medium after that; `None` if nothing went to a disk.
     pub flush: Option<Duration>,
-    /// Direct writes that one lane had on their way at once, at most.
+    /// The most direct writes of one lane on their way at once.
     pub writes_in_flight_max: usize,
     /// The kernel made the TLS records, on one lane at least.
     pub sealed_in_kernel: bool,
@@ -185,49 +104,7 @@ pub trait Watcher {
     }
 }
 
-/// Shared by the threads of all lanes.
-struct Shared {
-    stop: AtomicBool,
-    received_bytes: AtomicU64,
-    start: Start,
-}
-
-/// Threads wait here until all of them are ready, and the clock runs.
-#[derive(Default)]
-struct Start {
-    state: Mutex<Waiting>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Waiting {
-    ready: usize,
-    begun: bool,
-}
-
-impl Start {
-    /// A thread is ready, and waits for the start.
-    fn await_start(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.ready += 1;
-        self.changed.notify_all();
-        drop(self.changed.wait_while(state, |state| !state.begun));
-    }
-
-    /// Waits until so many threads are ready.
-    fn await_ready(&self, threads: usize) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.changed.wait_while(state, |state| state.ready < threads));
-    }
-
-    /// All may go on.
-    fn begin(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).begun = true;
-        self.changed.notify_all();
-    }
-}
-
-/// Measures.
+/// Runs a measurement.
 pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Found, Error> {
     let plan = prepare::plan(request)?;
     let lanes = prepare::connect(request)?;
@@ -251,7 +128,7 @@ pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Found, Error> {
             for thread in started {
                 match thread {
                     Ok(_) => threads += 1,
-                    // Its end of the lane is gone with it, so that the other end does not wait.
+                    // Its end of the lane is gone with it, so the other end does not wait.
                     Err(error) => sums.fail(Error::new(Fault::FileIo, "cannot start a thread").because(error)),
                 }
             }
@@ -296,7 +173,6 @@ pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Found, Error> {
     })
 }
 
-/// The sums of what the threads told at their ends.
 #[derive(Default)]
 struct Sums {
     send: Usage,
@@ -305,21 +181,6 @@ struct Sums {
     sealed_in_kernel: bool,
     opened_in_kernel: bool,
     error: Option<Error>,
-}
-
-/// The last word of a thread.
-enum Ended {
-    /// The sender's usage, and whether the kernel sealed what it sent.
-    Sent(Result<(Usage, bool), Error>),
-    Received(Result<Received, Error>),
-}
-
-#[derive(Debug)]
-struct Received {
-    usage: Usage,
-    /// On their way at once, at most.
-    writes_in_flight_max: usize,
-    opened_in_kernel: bool,
 }
 
 impl Sums {
@@ -338,7 +199,7 @@ impl Sums {
         }
     }
 
-    /// When one end fails, the other loses its connection: what began it is told.
+    /// If one end fails, the other loses its connection: the first cause is reported.
     fn fail(&mut self, error: Error) {
         if self.error.as_ref().is_none_or(|known| known.fault == Fault::Network) {
             self.error = Some(error);
@@ -374,7 +235,7 @@ fn watch(
         {
             shared.stop.store(true, Ordering::Release);
         }
-        // What is left at the end is told when it is long enough to have a rate.
+        // The rest at the end is reported if it is long enough to have a rate.
         if now < due && !(over && now - last.0 >= request.interval / 10) {
             if over {
                 return intervals;
@@ -401,57 +262,8 @@ fn congestion_control_of(socket: &std::net::TcpStream) -> Option<String> {
     haul_sys::socket::congestion_control(socket).ok()
 }
 
-/// The two ends of a lane: the first sends.
-type Ends = (Stream, Stream);
-
-/// Between two looks at whether somebody wants to stop.
+/// The time between two checks for an interruption.
 const LOOK_ROUND: Duration = Duration::from_millis(100);
 
-/// Readings that are kept: a day of seconds, 40 bytes each. More are told, and not kept.
+/// Readings that are kept: a day of seconds, 40 bytes each. More are reported, but not kept.
 pub const INTERVALS_MAX: usize = 86_400;
-
-/// The bytes that one thread moves and hashes before it looks up: with 256 KiB blocks, a clock is read once in sixteen
-/// calls.
-const CHUNK_BYTES: u64 = 4 << 20;
-
-/// Smallest block.
-pub const BLOCK_BYTES_MIN: usize = 4 << 10;
-
-/// Largest block: no route gains from more than a few MiB.
-pub const BLOCK_BYTES_MAX: usize = 64 << 20;
-
-/// Most lanes, as for a copy.
-pub const LANES_MAX: u16 = 256;
-
-/// The least that a lane has to itself in a source or sink.
-const LANE_BYTES_MIN: u64 = 64 << 10;
-
-impl Request {
-    /// Zeros to nowhere for ten seconds by whatever is best here.
-    pub fn new() -> Request {
-        Request {
-            source: Source::Zero,
-            sink: Sink::Discard,
-            send_route: None,
-            receive_route: None,
-            block_bytes: 256 << 10,
-            offset: Offset::Moving,
-            lanes: 1,
-            cipher: None,
-            verify: false,
-            amount: Amount::Time(Duration::from_secs(10)),
-            interval: Duration::from_secs(1),
-            reverse: false,
-            congestion_control: None,
-            processors: None,
-            size_bytes: 1 << 30,
-            cold: false,
-        }
-    }
-}
-
-impl Default for Request {
-    fn default() -> Self {
-        Self::new()
-    }
-}

@@ -1,4 +1,4 @@
-//! What a measurement needs before its clock starts: files that are there, pages that were touched, connections, and a choice of routes.
+//! Prepares a measurement before its clock starts: files, touched pages, connections, and a choice of routes.
 
 use std::fs::File;
 use std::io;
@@ -13,9 +13,13 @@ use haul_pump::{ReceiveRoute, Routes, SendRoute, Target};
 use haul_store::scratch;
 use haul_sys::file;
 
-use super::{Amount, CHUNK_BYTES, Ends, LANE_BYTES_MIN, Offset, Request, Sink, Source};
+use super::request::{
+    Amount, BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, LANE_BYTES_MIN, LANES_MAX, Offset, Request, Sink, Source,
+};
 
-/// The plan that all lanes share.
+/// Both ends of a connection inside this host.
+type Ends = (Stream, Stream);
+
 pub(super) struct Plan {
     pub source: File,
     pub target: Target,
@@ -23,11 +27,11 @@ pub(super) struct Plan {
     pub receive: Arc<Routes<ReceiveRoute>>,
     /// The bytes that are moved, and hashed, at a time.
     pub chunk_bytes: u64,
-    /// Each lane goes round in so many bytes of the source, from its number times this on; a multiple of the chunk.
+    /// Each lane goes round in this many bytes of the source, from its number times this on; a multiple of the chunk.
     pub source_lane_bytes: u64,
-    /// As above, of the sink.
+    /// The same for the sink.
     pub sink_lane_bytes: u64,
-    /// For each lane; `None`: until the time is over.
+    /// Chunks of each lane; `None`: until the time is over.
     pub chunks: Option<u64>,
 }
 
@@ -44,7 +48,7 @@ pub(super) fn plan(request: &Request) -> Result<Plan, Error> {
     if request.sink != Sink::Discard {
         chunk_bytes = chunk_bytes.min(request.size_bytes / lanes);
     }
-    // Direct I/O begins at whole blocks; a file smaller than one has but one chunk.
+    // Direct I/O begins at whole blocks; a smaller file has but one chunk.
     chunk_bytes = if chunk_bytes >= ALIGNMENT { chunk_bytes / ALIGNMENT * ALIGNMENT } else { chunk_bytes };
     if chunk_bytes == 0 {
         let what = format!("{lanes} lanes have nothing to send: {source_bytes} bytes in all");
@@ -52,7 +56,7 @@ pub(super) fn plan(request: &Request) -> Result<Plan, Error> {
     }
     let chunks = wanted_bytes.map(|bytes| bytes.div_ceil(chunk_bytes));
     let sink_room = match (&request.sink, chunks) {
-        // A disk takes all that is to be moved; whoever sets only a time goes round.
+        // A disk takes all bytes to be moved; with only a time, lanes go round.
         (Sink::Directory(_), Some(chunks)) => chunks * chunk_bytes,
         _ => request.size_bytes / lanes,
     };
@@ -73,10 +77,10 @@ pub(super) fn plan(request: &Request) -> Result<Plan, Error> {
 
 fn check(request: &Request) -> Result<(), Error> {
     let refused = |what: String, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
-    if !(1..=super::LANES_MAX).contains(&request.lanes) {
+    if !(1..=LANES_MAX).contains(&request.lanes) {
         return refused(format!("{} lanes", request.lanes), "1 to 256");
     }
-    if !(super::BLOCK_BYTES_MIN..=super::BLOCK_BYTES_MAX).contains(&request.block_bytes) {
+    if !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&request.block_bytes) {
         return refused(format!("blocks of {} bytes", request.block_bytes), "4 KiB to 64 MiB");
     }
     if request.interval.is_zero() {
@@ -161,14 +165,14 @@ fn target(request: &Request, bytes: u64) -> Result<Target, Error> {
     }
 }
 
-/// Noise in every page: the first touch of memory costs many times what is to be measured.
+/// Fills every page with noise: the first touch of memory costs many times what is to be measured.
 fn fill(file: &File, bytes: u64) -> io::Result<()> {
     let mut block = vec![0u8; FILLED_AT_ONCE_BYTES];
     let mut state = SEED;
     let mut offset = 0;
     while offset < bytes {
         for word in block.as_chunks_mut::<8>().0 {
-            // Marsaglia's xorshift: compresses to nothing less, and is as fast as memory.
+            // Marsaglia's xorshift: it does not compress, and is as fast as memory.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
@@ -181,7 +185,7 @@ fn fill(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The typed route and the way that always works; else the cheapest here by measurement (docs/zero-copy.md).
+/// The requested route and the one that always works; else the cheapest here by measurement (docs/proof/zero-copy.md).
 fn send_routes(request: &Request) -> Routes<SendRoute> {
     match (request.send_route, request.cipher) {
         (Some(route), _) => Routes::new(&[route], SendRoute::Copy),
@@ -203,7 +207,7 @@ fn receive_routes(request: &Request) -> Routes<ReceiveRoute> {
     Routes::new(preferred, ReceiveRoute::Copy)
 }
 
-/// Connected lanes; the first of each pair sends.
+/// Connects lanes; the first of each pair sends.
 pub(super) fn connect(request: &Request) -> Result<Vec<Ends>, Error> {
     let network =
         |error: &dyn std::fmt::Display| Error::new(Fault::Network, "cannot connect to this host").because(error);
@@ -226,7 +230,8 @@ pub(super) fn connect(request: &Request) -> Result<Vec<Ends>, Error> {
     Ok(lanes)
 }
 
-/// As a copy does it; but a congestion control that was asked for must be in effect, or the figures would be of another one.
+/// Tunes a connection as a copy does. But a requested congestion control must be in effect, or the figures would be of
+/// another one.
 fn tuned(socket: &TcpStream, wanted: &Wanted) -> Result<(), Error> {
     let applied = wanted.apply(socket, NEAR_RTT_US);
     let Some(asked) = &wanted.congestion_control else { return Ok(()) };
@@ -240,7 +245,7 @@ fn tuned(socket: &TcpStream, wanted: &Wanted) -> Result<(), Error> {
     }
 }
 
-/// Both ends are in this process, so one of them shakes hands in a thread of its own.
+/// Makes a TLS connection. Both ends are in this process, so one of them shakes hands in a thread.
 fn encrypted(near: TcpStream, far: TcpStream, cipher: haul_net::Cipher) -> Result<Ends, haul_net::NetError> {
     let (here, there) = (Identity::generate()?, Identity::generate()?);
     let (here_key, there_key) = (here.public(), there.public());
@@ -259,3 +264,7 @@ const FILLED_AT_ONCE_BYTES: usize = 256 << 10;
 
 /// Any number but zero.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The bytes that one thread moves and hashes before it looks up: with 256 KiB blocks, a clock is read once in sixteen
+/// calls.
+pub(super) const CHUNK_BYTES: u64 = 4 << 20;

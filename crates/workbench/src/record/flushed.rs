@@ -1,8 +1,8 @@
-//! What of a recording is on its disks, as far as they say so.
+//! Keeps track of the bytes of a recording that are on its disks, as far as they say so.
 //!
-//! After a flush that failed nobody knows what of the bytes before it is lost: the kernel may have thrown them away, and a flush that succeeds
-//! later says nothing of them (`fsync(2)`; Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020). So such a failure
-//! is told at once and once more at the end, whatever follows.
+//! After a failed flush nobody knows which of the bytes before it are lost: the kernel may have discarded them, and a
+//! later successful flush says nothing of them (`fsync(2)`; Rebello et al., "Can Applications Recover from fsync
+//! Failures?", USENIX ATC 2020). So such a failure is reported at once and again at the end.
 
 use std::fs::File;
 use std::io;
@@ -10,19 +10,19 @@ use std::path::PathBuf;
 
 use haul_job::{Error, Fault};
 
-/// The state of one file.
 #[derive(Debug, Default)]
 pub(super) struct Flushed {
-    /// The bytes that were there when a flush last succeeded.
+    /// The bytes at the last successful flush.
     pub(super) bytes: u64,
-    /// From which byte on something may be lost, and what the first flush that failed said.
+    /// The first byte that may be lost, and the error of the first failed flush.
     doubt: Option<(u64, String)>,
     /// The last flush failed.
     fails: bool,
 }
 
 impl Flushed {
-    /// Flushes by `flush` what was written, which is `written` bytes at least. An error that nobody knows yet: the last flush had none.
+    /// Flushes by `flush` what was written: at least `written` bytes. Returns an error only if the flush before
+    /// succeeded.
     pub(super) fn flush(&mut self, written: u64, flush: impl FnOnce() -> io::Result<()>) -> Option<io::Error> {
         let failed_before = self.fails;
         match flush() {
@@ -38,13 +38,12 @@ impl Flushed {
         }
     }
 
-    /// From which byte on something may be lost.
     pub(super) fn doubtful_from(&self) -> Option<u64> {
         self.doubt.as_ref().map(|(from, _)| *from)
     }
 }
 
-/// Why a recording that went to its end need not be on the disks. `hint`: how to find out.
+/// The error of a finished recording that may not be on the disks. `hint`: how to find out.
 pub(super) fn doubts(files: &[(PathBuf, File)], flushed: &[Flushed], hint: &str) -> Option<Error> {
     let doubts = files.iter().zip(flushed).filter_map(|((path, _), flushed)| Some((path, flushed.doubt.as_ref()?)));
     let doubts: Vec<_> = doubts.collect();

@@ -5,16 +5,19 @@
 //!                                 ^                          |
 //!                                 +------ written buffers ---+
 //! ```
-//! The ring alone stands between the stream and the disk: what the disk does for a while nobody notices, as long as a buffer is free. When
-//! none is, the stream is held up: that is an overrun, counted with its time, and the report says how full the ring was at most. The room is
-//! reserved before. Where the file system has no direct writes, each buffer is written out and dropped from the page cache before the next
-//! but one: what is dirty is bounded all the same, and the kernel never has a reason to freeze the writer.
+//! The ring decouples the stream from the disk: a stall of the disk goes unnoticed while a buffer is free. When none
+//! is, the stream is held up: this overrun is counted with its time, and the report says how full the ring was at most.
+//! The room is reserved before. If the file system has no direct writes, each buffer is written out and dropped from
+//! the page cache before the next but one: so dirty pages stay bounded, and the kernel has no reason to freeze the
+//! writer.
 //!
-//! A striped recording goes to several directories in turn, buffer by buffer, each with a writer of its own ([`striped`]).
+//! A striped recording goes to several directories in turn, buffer by buffer, each with its own writer ([`striped`]).
 
 mod flushed;
+mod request;
 mod ring;
 mod striped;
+mod watcher;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -28,109 +31,48 @@ use std::time::{Duration, Instant};
 
 use flushed::Flushed;
 use haul_job::{Error, Fault};
-use haul_store::recording::{self, STRIPES_MAX};
 use haul_store::stripe_bytes;
 use haul_sys::file;
 use haul_sys::poll::{self, Interest};
 use haul_sys::standard_streams;
+use request::check;
+pub use request::{
+    BUFFER_BYTES_MAX, BUFFER_BYTES_UNIT, BUFFERS_MAX, BUFFERS_MIN, FLUSH_EVERY, Input, RING_BYTES_MAX, Request,
+};
 use ring::Filling;
 use striped::Striping;
+pub use watcher::Watcher;
 
 use crate::bench::Interval;
-
-/// The question of a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Where the stream comes from.
-    pub input: Input,
-    /// The file, which must not be there yet.
-    pub path: PathBuf,
-    /// Stripes it over these directories; then `path` has an index beside it, and is no file itself. Empty: it is one file.
-    pub stripe_directories: Vec<PathBuf>,
-    /// Room to reserve; what is left of it is given back at the end. 0: none.
-    pub reserve_bytes: u64,
-    /// Ends after so many bytes; `None`: with the stream.
-    pub bytes: Option<u64>,
-    /// Buffers of the ring: 2 to 1024.
-    pub buffers: usize,
-    /// Bytes of each, a multiple of 64 KiB up to 64 MiB.
-    pub buffer_bytes: usize,
-    /// Between two readings.
-    pub interval: Duration,
-    /// How often stripes are flushed: a power cut costs so much of a striped recording, and the time of a flush.
-    pub flush_every: Duration,
-}
-
-/// [`Request::flush_every`], unless somebody says otherwise.
-pub const FLUSH_EVERY: Duration = Duration::from_secs(2);
-
-/// Where a stream comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// Standard input.
-    Stdin,
-    /// The first connection to this address. It is neither encrypted nor asked who it is: for networks of instruments.
-    Listen(SocketAddr),
-}
 
 /// The result of a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
-    /// Recorded.
+    /// The recorded bytes.
     pub bytes: u64,
     /// From the first byte to the end of the stream.
     pub elapsed: Duration,
-    /// From then until all was on the medium.
+    /// Time from then until all was on the medium.
     pub flush: Duration,
     /// `direct`, or `copy` through the page cache.
     pub route: &'static str,
     /// Buffers of the ring.
     pub buffers: usize,
-    /// Bytes of each.
+    /// Bytes of each buffer.
     pub buffer_bytes: usize,
-    /// Buffers that were full and not yet written, at most.
+    /// The most buffers that were full and not yet written.
     pub high_water: usize,
     /// How often no buffer was free.
     pub overruns: u64,
-    /// How long altogether the stream was held up by that.
+    /// The total time that this held the stream up.
     pub held_up: Duration,
-    /// A call of [`Watcher::interrupted`] ended it.
+    /// [`Watcher::interrupted`] ended it.
     pub interrupted: bool,
     /// The index of a striped recording, and the BLAKE3 of all of it.
     pub striped: Option<(PathBuf, [u8; 32])>,
 }
 
-/// The observer, called from several threads.
-pub trait Watcher: Sync {
-    /// The stream can come: the address that is listened on.
-    fn on_listening(&self, address: SocketAddr);
-
-    /// An interval is over.
-    fn on_interval(&self, interval: &Interval);
-
-    /// Something failed that does not end the recording.
-    fn on_warning(&self, warning: &Error);
-
-    /// Whether to end now.
-    fn interrupted(&self) -> bool;
-}
-
-/// With fewer buffers, one could not be filled while another is written.
-pub const BUFFERS_MIN: usize = 2;
-
-/// With buffers of 4 MiB that is 4 GiB.
-pub const BUFFERS_MAX: usize = 1024;
-
-/// The smallest buffer, of which all others are multiples: one of every alignment that was seen.
-pub const BUFFER_BYTES_UNIT: usize = 64 << 10;
-
-/// The largest buffer: no disk gains from more than a few MiB.
-pub const BUFFER_BYTES_MAX: usize = recording::BLOCK_BYTES_MAX as usize;
-
-/// All buffers together: 27 s of 300 MB/s.
-pub const RING_BYTES_MAX: usize = 8 << 30;
-
-/// Between two looks at whether somebody wants to stop.
+/// The time between two checks for an interruption.
 const LOOK_ROUND: Duration = Duration::from_millis(100);
 
 /// Records until the stream ends.
@@ -138,8 +80,8 @@ pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Recorded, Error> 
     check(request)?;
     match request.input {
         Input::Stdin => {
-            // A descriptor of our own: what the standard library reads ahead nobody could wait for. It is opened before the
-            // targets are made.
+            // Bytes that the standard library reads ahead could not be waited for, so this is a descriptor of our own.
+            // It is opened before the targets are made.
             let stream = standard_streams::Input::open().and_then(|input| input.as_fd().try_clone_to_owned());
             let failed = |error| unrecorded(Error::new(Fault::Network, "cannot read the stream").because(error));
             let stream = stream.map_err(failed)?;
@@ -159,7 +101,7 @@ pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Recorded, Error> 
     }
 }
 
-/// The hints of other commands are no use: a stream does not come twice.
+/// Drops the hints of other commands: a stream does not come twice.
 fn unrecorded(error: Error) -> Error {
     match error.hint {
         Some(_) => error,
@@ -167,41 +109,13 @@ fn unrecorded(error: Error) -> Error {
     }
 }
 
-fn check(request: &Request) -> Result<(), Error> {
-    let refused = |what: String, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
-    if !(BUFFERS_MIN..=BUFFERS_MAX).contains(&request.buffers) {
-        return refused(format!("a ring of {} buffers", request.buffers), "2 to 1024");
-    }
-    let bytes = request.buffer_bytes;
-    if bytes == 0 || bytes > BUFFER_BYTES_MAX || !bytes.is_multiple_of(BUFFER_BYTES_UNIT) {
-        return refused(format!("buffers of {bytes} bytes"), "a multiple of 64 KiB up to 64 MiB");
-    }
-    if request.buffers * bytes > RING_BYTES_MAX {
-        return refused(format!("a ring of {} buffers of {bytes} bytes", request.buffers), "8 GiB in all at most");
-    }
-    if request.stripe_directories.len() > STRIPES_MAX {
-        return refused(format!("{} directories", request.stripe_directories.len()), "64 at most");
-    }
-    // One that is filled and one that is written, for each disk: else they would wait for each other.
-    if request.buffers < 2 * request.stripe_directories.len() {
-        let what =
-            format!("a ring of {} buffers for {} directories", request.buffers, request.stripe_directories.len());
-        return refused(what, "two for each directory at least: --buffers");
-    }
-    if request.interval.is_zero() {
-        return refused("no time between two readings".into(), "0.1 to 60 s");
-    }
-    Ok(())
-}
-
-/// The files that are written to.
 struct Targets {
     files: Vec<(PathBuf, File)>,
     striped: Option<Striping>,
 }
 
 impl Targets {
-    /// Makes them, with room for what is to be reserved. What was made goes again when something fails.
+    /// Makes the files, and reserves their room. A failure removes them.
     fn create(request: &Request) -> Result<Targets, Error> {
         let mut targets = Targets { files: Vec::new(), striped: None };
         let made = match request.stripe_directories.is_empty() {
@@ -238,12 +152,11 @@ impl Targets {
         let reserved = file::reserve(file.as_fd(), reserve_bytes);
         self.files.push((path.clone(), file));
         reserved.map(drop).map_err(|error| Error::of_disk("reserve room for", &path, &error))?;
-        // Now, while nothing is lost with it: what is flushed later is of no use under a name that a power cut takes.
+        // Nothing is lost yet. Data flushed later would be useless under a name that a power cut removes.
         haul_sys::file::flush_directory_of(&path)
             .map_err(|error| Error::of_disk("flush the directory of", &path, &error))
     }
 
-    /// Removes the files: they are empty.
     fn remove(&self) {
         for (path, _) in &self.files {
             let _ = std::fs::remove_file(path);
@@ -253,24 +166,24 @@ impl Targets {
         }
     }
 
-    /// Gives back what was reserved and is not needed; then all of it is on the medium, its length, too. Each file has its turn, whatever comes of
-    /// the others. `written`: bytes of each.
+    /// Gives back unused room, and flushes all of each file, its length included, whatever comes of the others.
+    /// `written`: bytes of each.
     fn finish(&self, written: &[u64], flushed: &mut [Flushed]) -> Vec<Error> {
         let mut faults = Vec::new();
         for (((path, file), written), flushed) in self.files.iter().zip(written).zip(flushed) {
-            // A disk that fails says of the write behind it what may be of one that was flushed before.
+            // After a failure of the disk, `written` may be less than an earlier flush has put there.
             let length = flushed.bytes.max(*written);
             if let Err(error) = file.set_len(length) {
                 let hint = "the recording is there; reserved room beyond it stays taken";
                 faults.push(Error::of_disk("set the length of", path, &error).try_this(hint));
             }
-            // Whether it failed is known to who asks for doubts.
+            // A failure shows later as a doubt.
             let _ = flushed.flush(length, || file.sync_all());
         }
         faults
     }
 
-    /// How to find out whether all of it is there.
+    /// How to find out whether the recording is complete.
     fn how_to_compare(&self) -> String {
         match &self.striped {
             Some(striping) => format!(
@@ -282,7 +195,6 @@ impl Targets {
     }
 }
 
-/// The first connection.
 fn accept(address: SocketAddr, watcher: &dyn Watcher) -> Result<TcpStream, Error> {
     let failed = |error: io::Error| {
         Error::new(Fault::Network, format!("cannot listen on {address}"))
@@ -317,7 +229,7 @@ fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn W
         let (writers, flusher) = match writers.and_then(|writers| Ok((writers, flusher.transpose()?))) {
             Ok(started) => started,
             Err(error) => {
-                // Those that were started wait for what to write.
+                // The started writers wait for something to write.
                 filling.end();
                 return Err(error);
             }
@@ -339,7 +251,7 @@ fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn W
             Err(error) => faults.push(error),
         }
     }
-    // All that follows holds for what came of a stream that broke off, and before a disk that failed, as well.
+    // What follows also holds for a stream that broke off, and for the bytes before a disk failed.
     let late = targets.finish(&written, &mut flushed);
     let whole = hasher.filter(|_| faults.is_empty()).map(|hasher| (bytes, *hasher.finalize().as_bytes()));
     let entered = targets.striped.as_mut().map_or(Ok(()), |striping| striping.end(&flushed, whole));
@@ -391,14 +303,14 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The bytes that were read.
 struct Read {
     bytes: u64,
     elapsed: Duration,
     broken: Option<io::Error>,
 }
 
-/// Fills buffers until the stream ends or breaks off, or enough came, or somebody had enough, or the writer is gone (which says itself why).
+/// Fills buffers until the stream ends or breaks off, enough came, the user stops it, or the writer is gone, which
+/// reports itself why.
 fn read_all(
     request: &Request,
     stream: &File,
@@ -436,7 +348,7 @@ fn read_all(
     read
 }
 
-/// Reads what has come; `None` when nothing did for a while.
+/// Reads what has come; `None` if nothing did for a while.
 fn some(mut stream: &File, target: &mut [u8]) -> io::Result<Option<usize>> {
     if !is_ready(stream.as_fd(), LOOK_ROUND)? {
         return Ok(None);
@@ -451,7 +363,6 @@ fn is_ready(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
     Ok(poll::wait(&[(fd, Interest::Read)], Some(limit))?.first().copied().unwrap_or(false))
 }
 
-/// Tells of intervals.
 struct Clock {
     start: Instant,
     interval: Duration,

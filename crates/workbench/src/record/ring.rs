@@ -1,4 +1,4 @@
-//! The buffers between the stream and the disks, and who has them. They go to the writers in turn, one writer for each stripe.
+//! The buffers between the stream and the disks. They go to the writers in turn, one writer for each stripe.
 
 use std::fs::File;
 use std::io;
@@ -14,9 +14,8 @@ use haul_sys::file;
 /// The end that fills.
 pub(super) struct Filling {
     free: Receiver<AlignedBuffer>,
-    /// To each writer; none once nothing follows.
+    /// The queue of each writer; empty once nothing follows.
     full: Vec<SyncSender<(AlignedBuffer, usize)>>,
-    /// Buffers that were handed over.
     handed_over: usize,
     shared: Arc<Shared>,
     stands: Stands,
@@ -36,18 +35,18 @@ pub(super) struct Writing {
     written: Arc<AtomicU64>,
 }
 
-/// How it went with the ring.
+/// The statistics of the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stands {
-    /// Buffers that were full and not yet written, at most.
+    /// The most buffers that were full and not yet written.
     pub high_water: usize,
     /// How often no buffer was free.
     pub overruns: u64,
-    /// How long that lasted altogether.
+    /// The total time without one.
     pub held_up: Duration,
 }
 
-/// A ring of so many buffers of this size for so many writers, all free, and every page of them touched: the first touch of memory is dear.
+/// Makes a ring of free buffers for so many writers, and touches every page: the first touch of memory is slow.
 pub(super) fn new(buffers: usize, buffer_bytes: usize, writers: usize) -> (Filling, Vec<Writing>) {
     let (free, to_fill) = sync_channel(buffers);
     for _ in 0..buffers {
@@ -67,7 +66,7 @@ pub(super) fn new(buffers: usize, buffer_bytes: usize, writers: usize) -> (Filli
 }
 
 impl Filling {
-    /// A free buffer. When there is none the stream is held up until there is, which is an overrun; `None` when a disk has failed.
+    /// A free buffer. If there is none the stream is held up, which is an overrun; `None` if a disk has failed.
     pub fn free(&mut self) -> Option<AlignedBuffer> {
         if self.shared.failed.load(Ordering::Acquire) {
             return None;
@@ -87,7 +86,7 @@ impl Filling {
         Some(buffer)
     }
 
-    /// Hands over a buffer with so many bytes; only the last one may hold less than it could. False when a disk has failed.
+    /// Hands over a buffer with `bytes` in it; only the last one may be partly filled. False if a disk has failed.
     pub fn full(&mut self, buffer: AlignedBuffer, bytes: usize) -> bool {
         let waiting = self.shared.waiting.fetch_add(1, Ordering::AcqRel) + 1;
         self.stands.high_water = self.stands.high_water.max(waiting);
@@ -97,7 +96,7 @@ impl Filling {
         taken && !self.shared.failed.load(Ordering::Acquire)
     }
 
-    /// Marks the end: nothing follows.
+    /// Marks the end.
     pub fn end(&mut self) -> Stands {
         self.full.clear();
         self.stands
@@ -105,13 +104,13 @@ impl Filling {
 }
 
 impl Writing {
-    /// Bytes that it has written so far: they are not surely on the disk.
+    /// The bytes written so far, which may not be on the disk.
     pub fn written(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.written)
     }
 
-    /// Writes what comes, one buffer behind the other, until nothing follows; returns the name of the route. After an error it only gives the
-    /// buffers back: whoever fills them would wait for those in its queue, and notices.
+    /// Writes buffers one behind the other until the end; returns the name of the route. After an error it only gives
+    /// buffers back, so that the filling end does not wait for them, and notices.
     pub fn run(self, target: &File) -> io::Result<&'static str> {
         let mut stripe = Stripe { target, direct: DirectFile::of(target.as_fd()).ok(), offset: 0, before: None };
         let mut result = Ok(());
@@ -124,19 +123,18 @@ impl Writing {
             if result.is_err() {
                 self.shared.failed.store(true, Ordering::Release);
             }
-            // Nobody fills any more: then nobody waits for it either.
+            // If the filling end is gone, nobody waits for the buffer.
             let _ = self.free.send(buffer);
         }
         result.map(|()| if stripe.is_direct() { "direct" } else { "copy" })
     }
 }
 
-/// The part of the ring that one writer writes.
 struct Stripe<'a> {
     target: &'a File,
     direct: Option<DirectFile>,
     offset: u64,
-    /// The write before, where it went through the page cache.
+    /// The write before, if it went through the page cache.
     before: Option<(u64, u64)>,
 }
 
@@ -149,7 +147,7 @@ impl Stripe<'_> {
                 file::write_all_at(self.target.as_fd(), data, self.offset)?;
                 file::start_writeback(self.target.as_fd(), self.offset, len);
                 let before = self.before.replace((self.offset, len));
-                // What did not reach the disk was counted as written.
+                // Bytes that did not reach the disk were counted as written.
                 let lost = |_: &io::Error| self.offset = before.map_or(self.offset, |(offset, _)| offset);
                 bound_dirty(self.target, before).inspect_err(lost)?;
             }
@@ -163,7 +161,7 @@ impl Stripe<'_> {
     }
 }
 
-/// Waits for the buffer before, while this one is on its way: never more than two are dirty, and none stays in the page cache.
+/// Waits for the buffer before, while this one is on its way: at most two are dirty, and none stays in the page cache.
 fn bound_dirty(target: &File, before: Option<(u64, u64)>) -> io::Result<()> {
     let Some((offset, len)) = before else { return Ok(()) };
     file::wait_writeback(target.as_fd(), offset, len)?;
@@ -208,7 +206,7 @@ mod tests {
         assert_eq!(writer.join().unwrap().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 
-    /// All buffers wait for the disk that fails: the one that works has none to give back.
+    /// All buffers wait for the failing disk: the working one has none to give back.
     #[test]
     fn one_disk_of_two_that_fails_ends_the_filling() {
         let Ok(full) = File::options().read(true).write(true).open("/dev/full") else { return };

@@ -1,4 +1,4 @@
-//! A recording that is striped over several directories: its index, and what of it is surely on the disks while it goes on.
+//! A recording striped over several directories: its index, and what of it is surely on the disks while it goes on.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use haul_job::{Error, Fault};
 use haul_store::recording::{self, Doubtful, Index, is_name};
 
 use super::flushed::Flushed;
-use super::{Request, Watcher};
+use super::request::Request;
+use super::watcher::Watcher;
 
-/// The index of a recording that goes on.
 pub(super) struct Striping {
     path: PathBuf,
     index: Index,
 }
 
 impl Striping {
-    /// Writes the index first: whatever is recorded can be found from then on.
+    /// Writes the index first, so that the recording can be found from then on.
     pub(super) fn begin(request: &Request) -> Result<Self, Error> {
         let path = recording::index_path(&request.path);
         let name = request.path.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name));
@@ -41,13 +41,12 @@ impl Striping {
         Ok(Self { path, index })
     }
 
-    /// Where the stripes go.
     pub(super) fn stripe_paths(&self, directories: &[PathBuf]) -> Vec<PathBuf> {
         directories.iter().zip(self.index.stripe_names()).map(|(directory, name)| directory.join(name)).collect()
     }
 
-    /// Flushes what was written, again and again, and then says so in the index, until `ended` has no other end any more. What fails is told, and
-    /// tried again: a recording is not ended for it.
+    /// Flushes the stripes again and again, and notes it in the index, until the other end of `ended` is gone. Failures
+    /// are reported and retried: a recording does not end because of them.
     ///
     /// `written`: the bytes of each stripe that its writer has written.
     pub(super) fn keep_index(
@@ -91,7 +90,7 @@ impl Striping {
         flushed
     }
 
-    /// The recording is over: so it is entered. `whole`: all of it, and what it hashes to, where every stripe has its part.
+    /// Enters the end of the recording. `whole`: its length and hash, if every stripe has its part.
     pub(super) fn end(&mut self, flushed: &[Flushed], whole: Option<(u64, Hash)>) -> Result<(), Error> {
         cover(&mut self.index, flushed);
         if let Some((bytes, blake3)) = whole {
@@ -107,26 +106,24 @@ impl Striping {
         })
     }
 
-    /// The path of the index.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of the recording that can be read.
+    /// The bytes of the recording that can be read.
     pub(super) fn bytes(&self) -> u64 {
         self.index.bytes
     }
 
-    /// Removes the files: nothing was recorded.
     pub(super) fn remove(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// One error of a disk need not be its last word. Each time is another file, at another place.
+/// One error of a disk need not be its last word. Each attempt writes another file, at another place.
 const INDEX_TRIES: u32 = 3;
 
-/// Enters what of the stripes was flushed.
+/// Enters the flushed bytes of the stripes.
 fn cover(index: &mut Index, flushed: &[Flushed]) {
     index.bytes = without_gap(flushed.iter().map(|flushed| flushed.bytes), index.block_bytes);
     let doubtful =
@@ -134,7 +131,7 @@ fn cover(index: &mut Index, flushed: &[Flushed]) {
     index.doubtful = flushed.iter().enumerate().filter_map(doubtful).collect();
 }
 
-/// Bytes from the beginning on of which no block is missing, when the stripes have so many bytes each.
+/// The bytes from the beginning on without a missing block, for stripes of these lengths.
 fn without_gap(written: impl ExactSizeIterator<Item = u64>, block_bytes: u64) -> u64 {
     let stripes = written.len() as u64;
     let first_missing = (0u64..).zip(written).map(|(number, bytes)| bytes / block_bytes * stripes + number);

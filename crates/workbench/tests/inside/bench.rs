@@ -1,9 +1,13 @@
-//! Small measurements of every kind; what they move is checked, how fast is not.
+//! Small measurements of every kind: the moved bytes are checked, not the speed.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Mutex;
+
+use haul_job::Cipher;
+use haul_net::Stream;
+use haul_pump::{ReceiveRoute, SendRoute};
 
 use super::*;
 

@@ -1,8 +1,10 @@
 //! Which entries come: `-m`, `-d`, `--safe-links`, `--modify-window` beside rsync, and where one end is on another host.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use haul_e2e::compare::names_below;
 use haul_e2e::{Facets, Run, at, code, contents_of, differences, needs, plant};
@@ -134,6 +136,28 @@ fn links_that_lead_out_of_the_tree_are_left_out_and_what_stands_there_stays() {
     }
 }
 
+/// As with rclone, whose names the flags have.
+#[test]
+fn files_that_are_too_old_or_too_young_are_left_out_and_stay_at_the_target() {
+    needs!(Haul);
+    let stage = Stage::new();
+    let (from, to) = (stage.path().join("a"), stage.path().join("b"));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let now_s = i64::try_from(now.as_secs()).expect("long before the end of time");
+    for (name, age_s) in [("young", 60), ("old", 3 * 86_400), ("older", 400 * 86_400)] {
+        plant::text(&from.join(name), "words\n");
+        plant::set_mtime(&from.join(name), now_s - age_s, 0);
+    }
+    plant::text(&to.join("older"), "stays\n");
+    let cp = |age: &str| stage.haul().args(["cp", "--json", "--delete", "--min-age=10m", age]);
+    let run = cp("--max-age=1y").arg(contents_of(&from)).arg(&to).run().expect(code::OK);
+    let rules: BTreeSet<String> = run.events_named("left_out").iter().map(|event| event["rule"].to_string()).collect();
+    assert_eq!(rules, ["\"max-age\"", "\"min-age\""].map(str::to_owned).into(), "{run}");
+    assert_eq!(names_below(&to), [&b"old"[..], b"older"], "{run}");
+    assert_eq!(fs::read_to_string(to.join("older")).expect("it stays"), "stays\n");
+    cp("--max-age=soon").arg(contents_of(&from)).arg(&to).run().expect(code::USAGE).says(&["90m, 12h, 30d, 2w or 1y"]);
+}
+
 #[test]
 fn a_window_decides_which_times_are_equal() {
     needs!(Haul, Tool("rsync"));
@@ -259,7 +283,8 @@ fn devices_fifos_and_sockets_come_where_they_are_asked_for() {
             }
         }
         for dir in [&ours, &theirs] {
-            Run::new("touch").args(["-d", "@1600000000"]).arg(dir.join("to/extra")).run().expect(0);
+            let standing = ["extra", "zero", "loop", "fifo"].map(|name| dir.join("to").join(name));
+            Run::new("touch").args(["-d", "@1600000000"]).args(standing).run().expect(0);
         }
         for _ in 0..2 {
             let run = stage.haul().args(["cp", "--itemize-changes"]).args(ours_flags);

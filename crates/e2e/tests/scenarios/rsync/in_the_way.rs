@@ -220,3 +220,28 @@ fn a_backup_replaces_nothing_that_this_copy_has_placed() {
         &["-b", "--delete", "s/", "t/"],
     );
 }
+
+#[test]
+fn names_like_those_of_backups_stay_unless_a_rule_gives_them_up() {
+    needs!(Haul, Tool("rsync"));
+    let extra = |dir: &Path| {
+        old(&dir.join("s/kept"), "new\n");
+        for name in ["t/d/plain", "t/d/stale~", "t/stale~", "t/other.old"] {
+            newer(&dir.join(name), name);
+        }
+        empty(&dir.join("s/d"));
+    };
+    for rules in [
+        &[][..],
+        &["--filter=R *~"],
+        &["--filter=+ *~"],
+        &["--filter=H *~"],
+        &["--filter=P d/*~", "--filter=R *~"],
+        &["--filter=R *~", "--filter=P d/*~"],
+        &["--filter=R *~", "-n"],
+        &["--filter=R *.old", "--suffix=.old"],
+        &["--filter=R *~", "--delete-excluded"],
+    ] {
+        same("extra names", extra, &[&["-b", "--delete"], rules, &["s/", "t/"]].concat());
+    }
+}

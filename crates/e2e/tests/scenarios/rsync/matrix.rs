@@ -1,5 +1,6 @@
-//! Each row of the table against what it is shown by; and `docs/rsync.md`, which is made of them.
+//! Each row of the table against what it is shown by; and `docs/use/rsync.md`, which is made of them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -43,30 +44,35 @@ fn judged(row: &Row) -> Result<String, String> {
 fn each_flag_leaves_and_says_what_the_matrix_promises() {
     needs!(Haul, Tool("rsync"));
     let (mut lines, mut faults) = (String::new(), String::new());
+    let mut same: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for row in ROWS {
         match judged(row) {
+            Ok(_) if row.verdict == Verdict::Same => {
+                same.entry(shown(row)).or_default().push(format!("`{}`", row.flag));
+            }
             Ok(hint) => lines.push_str(&line(row, &hint)),
             Err(why) => faults.push_str(&format!("{}:\n  {why}\n", row.flag)),
         }
     }
     assert!(faults.is_empty(), "{faults}");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/rsync.md");
-    let page = fs::read_to_string(&path).expect("docs/rsync.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/use/rsync.md");
+    let page = fs::read_to_string(&path).expect("docs/use/rsync.md");
     let (before, rest) = page.split_once(BEGIN).expect("the beginning of the table");
     let (_, after) = rest.split_once(END).expect("its end");
-    let now = format!("{before}{BEGIN}\n{HEAD}{lines}{END}{after}");
+    let same: String = same.iter().map(|(shown, flags)| format!("- same, {shown}: {}\n", flags.join(", "))).collect();
+    let now = format!("{before}{BEGIN}\n{same}\n{HEAD}{lines}{END}{after}");
     if std::env::var_os("HAUL_WRITE_DOCS").is_some() {
-        fs::write(&path, now).expect("docs/rsync.md");
+        fs::write(&path, now).expect("docs/use/rsync.md");
     } else {
-        assert!(now == page, "docs/rsync.md is not what the comparison makes; HAUL_WRITE_DOCS=1 writes it");
+        assert!(now == page, "docs/use/rsync.md is not what the comparison makes; HAUL_WRITE_DOCS=1 writes it");
     }
 }
 
-const HEAD: &str = "| flag of rsync | haul | compared with rsync |\n|---|---|---|\n";
+const HEAD: &str = "| flag of rsync | haul | compared |\n|---|---|---|\n";
 const BEGIN: &str = "<!-- made by the test rsync::matrix: do not edit -->";
 const END: &str = "<!-- end -->";
 
-/// A line of the table; `hint` is what haul says where it refuses.
+/// A line of the table for a flag that is not the same; `hint` is what haul says where it refuses.
 fn line(row: &Row, hint: &str) -> String {
     let (verdict, why) = match row.verdict {
         Verdict::Same => ("same", ""),
@@ -75,13 +81,16 @@ fn line(row: &Row, hint: &str) -> String {
         Verdict::NotOurs(_) => ("not ours", hint),
     };
     let stop = if why.is_empty() { "" } else { ": " };
-    let shown = match row.shown_by {
-        ShownBy::Both(flags) | ShownBy::Each(flags, _) => format!("tree and letters, `{}`", flags.join(" ")),
-        ShownBy::Files(flags) => format!("files and their letters, `{}`", flags.join(" ")),
-        ShownBy::From(flags, paths) => format!("tree and letters, `{} {} DST`", flags.join(" "), paths.join(" ")),
-        ShownBy::Trees(flags) => format!("tree, `{}`", flags.join(" ")),
-        ShownBy::Taken(_) => "taken".to_owned(),
-        ShownBy::Refused(_) => "refused".to_owned(),
-    };
-    format!("| `{}` | {verdict}{stop}{why} | {shown} |\n", row.flag)
+    format!("| `{}` | {verdict}{stop}{why} | {} |\n", row.flag, shown(row))
+}
+
+/// What the comparison looked at.
+fn shown(row: &Row) -> &'static str {
+    match row.shown_by {
+        ShownBy::Both(_) | ShownBy::Each(..) | ShownBy::From(..) => "all",
+        ShownBy::Files(_) => "files",
+        ShownBy::Trees(_) => "tree",
+        ShownBy::Taken(_) => "taken",
+        ShownBy::Refused(_) => "refused",
+    }
 }

@@ -1,7 +1,7 @@
 //! A look whose queue it is: what is lost while we hold back.
 
-use super::LOSES_OF_BYTES;
 use super::recent::{LOSES_MANY_PART, Sent};
+use super::seen::LOSES_OF_BYTES;
 
 /// We send less for a moment: a queue of our own goes then, and one of others stays.
 #[derive(Clone, Copy, Debug)]

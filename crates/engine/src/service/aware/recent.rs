@@ -2,9 +2,9 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use crate::path::LaneReading;
+use crate::path::{LaneReading, SOURCE_PERMILLE};
 
-use super::{LOSES_OF_BYTES, LOSES_PART, SOURCE_PERMILLE, Seen};
+use super::seen::{PACKET_BYTES, Seen};
 
 /// The last seconds of the path.
 #[derive(Clone, Debug, Default)]
@@ -19,8 +19,6 @@ pub(super) struct Recent {
     /// The totals of the last reading: each side's, and each lane's counts.
     pub(super) totals: Sides,
     pub(super) last: BTreeMap<u16, (u64, u64, u64)>,
-    /// Since when the lanes are the same connections.
-    pub(super) same_since_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -117,12 +115,6 @@ impl Recent {
         });
         let before = self.samples.back().map_or(0, |last| last.sent_bytes);
         let sent_bytes = newly_sent.fold(before, u64::saturating_add);
-        // Who dials a lane again gives it the same number.
-        let was_there =
-            |lane: &LaneReading| self.last.get(&lane.lane).is_some_and(|(.., sent)| *sent <= lane.sent_bytes);
-        if seen.lanes.len() != self.last.len() || !seen.lanes.iter().all(was_there) {
-            self.same_since_us = seen.at_us;
-        }
         let counts = |lane: &LaneReading| (lane.delivered_bytes, lane.resent_bytes, lane.sent_bytes);
         self.last = seen.lanes.iter().map(|lane| (lane.lane, counts(lane))).collect();
         self.samples.push_back(Sample { at_us: seen.at_us, acked_bytes, queueing_us, sent_bytes, resent_bytes });
@@ -174,13 +166,7 @@ impl Recent {
         Some(last.sent().after(first.sent()))
     }
 
-    /// Much was lost over the last `span_us`.
-    pub(super) fn loses_over(&self, span_us: u64) -> bool {
-        let sent = self.sent_over(span_us).unwrap_or_default();
-        sent.bytes >= LOSES_OF_BYTES && sent.resent_bytes > sent.bytes / LOSES_PART
-    }
-
-    /// The same, with few packets.
+    /// Much was lost over the last `span_us`: few packets tell it.
     pub(super) fn resends_many_over(&self, span_us: u64) -> bool {
         self.sent_over(span_us).is_some_and(Sent::resends_many)
     }
@@ -222,13 +208,14 @@ pub(super) fn per_second(bytes: u64, us: u64) -> Option<u64> {
 /// Samples of so long are kept.
 const KEPT_US: u64 = 4_000_000;
 /// The best rate is a mean over this time: bursts do not count.
+/// Doubled, 14 points more are marked (20 x 20, a circuit of 60 for marks).
 const BEST_US: u64 = 1_000_000;
 /// One of so many, and at least so many bytes of it: then so few bytes tell it.
 pub(super) const LOSES_MANY_PART: u64 = 8;
-const LOSES_MANY_BYTES: u64 = 4 * SEGMENT_BYTES;
-const LOSES_MANY_OF_BYTES: u64 = 10 * SEGMENT_BYTES;
-/// The bytes of a packet that count as sent.
-const SEGMENT_BYTES: u64 = 1_400;
+/// Four of ten packets: a path that loses 3 % by chance shows as many in 1 case of 7,000.
+const LOSES_MANY_BYTES: u64 = 4 * PACKET_BYTES as u64;
+/// Fewer than ten packets tell nothing.
+const LOSES_MANY_OF_BYTES: u64 = 10 * PACKET_BYTES as u64;
 
 #[cfg(test)]
 mod tests {
@@ -249,21 +236,5 @@ mod tests {
         // One has gone, and one that carried much, and lost some of it, takes its place.
         let after = sample(300_000, &[lane(0, 70_000, 0), lane(2, 9_000_000, 900_000)]).after(before);
         assert_eq!((after.bytes, after.resent_bytes), (10_000, 0));
-    }
-
-    #[test]
-    fn a_lane_that_is_dialled_again_is_another_though_its_number_is_the_same() {
-        let lane = |lane, sent_bytes| LaneReading { lane, sent_bytes, ..LaneReading::default() };
-        let mut recent = Recent::default();
-        let mut same_since = |at_us, lanes: &[LaneReading]| {
-            recent.on_sample(&Seen { at_us, estimate: &Estimate::default(), lanes, may_raise: true, ends: false }, 0);
-            recent.same_since_us
-        };
-        same_since(100_000, &[lane(0, 50_000), lane(1, 50_000)]);
-        assert_eq!(same_since(200_000, &[lane(0, 60_000), lane(1, 50_000)]), 100_000, "as before");
-        assert_eq!(same_since(300_000, &[lane(0, 70_000), lane(1, 3_000)]), 300_000, "the second is a new connection");
-        assert_eq!(same_since(400_000, &[lane(0, 80_000), lane(2, 9_000)]), 400_000, "as many, and another");
-        assert_eq!(same_since(500_000, &[lane(0, 90_000)]), 500_000, "one has gone");
-        assert_eq!(same_since(600_000, &[lane(0, 99_000)]), 500_000);
     }
 }

@@ -10,8 +10,7 @@ fn a_scout_that_waits_as_long_as_before_and_loses_nothing_more_leads_to_a_trial(
     aware.effect = MarkEffect::Helps;
     let raise = Raise { at_us: 0, rate_bytes_per_s: 2_364_000, queueing_us: 7_206 };
     let never = u64::MAX;
-    aware.state =
-        State::Raised { raise, calm_since_us: None, more_at_us: 0, trial_at_us: never, trial_in_us: TRIAL_IN_US };
+    aware.state = State::Raised { raise, calm_since_us: None, trial_at_us: never, trial_in_us: TRIAL_IN_US };
     let mut trial_us = None;
     for at in 1..=30 {
         let gone = u64::from(at > 10_u32) * u64::from(at.saturating_sub(10));
@@ -27,7 +26,7 @@ fn a_scout_that_waits_as_long_as_before_and_loses_nothing_more_leads_to_a_trial(
         };
         let at_us = u64::from(at) * 100_000;
         let seen = Seen { at_us, estimate: &estimate, lanes: &[marked, scout], may_raise: true, ends: false };
-        aware.on_sample(&seen);
+        aware.judge(&seen);
         if trial_us.is_none() && matches!(aware.state, State::Trial(_)) {
             trial_us = Some(at_us);
         }
@@ -52,7 +51,7 @@ fn what_lanes_that_rest_still_send_is_not_taken_by_others() {
             let carries = LaneReading { delivered_bytes: at * 120_000, ..LaneReading::default() };
             let at_us = at * 100_000;
             let seen = Seen { at_us, estimate: &estimate, lanes: &[carries], may_raise: true, ends: false };
-            aware.on_sample(&seen);
+            aware.judge(&seen);
         }
         aware.class()
     };

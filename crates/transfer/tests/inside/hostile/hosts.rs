@@ -1,25 +1,26 @@
-//! Who copies from a host, and a host that sends something else.
+//! Tests a copy from a host that sends something else.
 
-use haul_job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
+use haul_job::{Carriage, Endpoint, Far, Here, Job, Place, Selection, SshOptions};
 use haul_wire::control::AgentHello;
 use haul_wire::summary::HostLimits;
 
-use crate::kept::surroundings::Surroundings;
-use crate::reach::remote::Remote;
-use crate::run::joined::{Joined, Side};
-use crate::run::order::Order;
+use haul_kept::surroundings::Surroundings;
+use haul_reach::remote::Remote;
+use haul_transfer::joined::{Joined, Side};
+use haul_transfer::order::Order;
 
 use super::*;
 
-/// The far side of `haul cp there:data to`, as it is asked.
+/// The far side of `haul cp there:data to`, with the request that it gets.
 fn host() -> (Peer, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::Ssh { user: None, host: "there".into(), port: None };
+    let place = Far::Ssh { user: None, host: "there".into(), port: None };
     let target = dir.path().join("to").into_os_string().into_encoded_bytes();
     let job = Job {
         movers: Vec::new(),
-        sources: vec![Endpoint { place: place.clone(), path: b"data".to_vec() }],
-        target: Endpoint { place: Place::Local, path: target },
+        files_from: None,
+        sources: vec![Endpoint { place: place.clone().into(), path: b"data".to_vec() }],
+        target: Endpoint { place: Place::Here(Here::Disk), path: target },
         selection: Selection::default(),
         carriage: Carriage { timeout: PATIENCE, ..Carriage::default() },
         ssh: SshOptions::default(),

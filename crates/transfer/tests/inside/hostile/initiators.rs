@@ -1,4 +1,4 @@
-//! A real far side, as an agent or a daemon has it, and initiators that would harm it.
+//! Tests a real far side, of an agent or a daemon, against hostile initiators.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +8,10 @@ use haul_store::MAX_LISTED_PATH_BYTES;
 use haul_wire::control::{Address, Candidate, Dial, Role, Start};
 use haul_wire::limits::{MAX_LANES, MAX_LISTED_BYTES};
 
-use crate::kept::surroundings::Surroundings;
-use crate::reach::desk::Desk;
-use crate::run::serving::{self, Ports};
-use crate::session::grant::{Grant, Visit};
+use haul_channel::grant::{Grant, Visit};
+use haul_kept::surroundings::Surroundings;
+use haul_reach::lane_rendezvous::LaneRendezvous;
+use haul_transfer::serving::{self, Ports};
 
 use super::*;
 
@@ -20,22 +20,25 @@ mod after_the_end;
 #[cfg(test)]
 mod candidates;
 
-/// A far side that was given its role.
 fn far_side() -> Peer {
     far_side_asked(carriage(20_000))
 }
 
-/// A far side that was given its role, to be carried out like this.
 fn far_side_asked(carriage: wire::Carriage) -> Peer {
-    let selection = wire::Selection { make_target: true, ..wire::Selection::default() };
+    let selection = wire::Selection { make_target: true, ..bare() };
     far_side_as(Role::Receiver { target: b"target".to_vec() }, carriage, selection)
 }
 
 fn far_side_as(role: Role, carriage: wire::Carriage, selection: wire::Selection) -> Peer {
-    watched(role, carriage, selection, None)
+    watched(role, carriage, (selection, wire::Listed::Nothing), None)
 }
 
-fn watched(role: Role, carriage: wire::Carriage, selection: wire::Selection, visit: Option<Arc<dyn Visit>>) -> Peer {
+fn watched(
+    role: Role,
+    carriage: wire::Carriage,
+    (selection, listed): (wire::Selection, wire::Listed),
+    visit: Option<Arc<dyn Visit>>,
+) -> Peer {
     let dir = tempfile::tempdir().unwrap();
     let (ours, theirs) = Stream::plain_pair().unwrap();
     let (lane, _) = Stream::plain_pair().unwrap();
@@ -45,7 +48,7 @@ fn watched(role: Role, carriage: wire::Carriage, selection: wire::Selection, vis
         serving::serve_control(
             theirs,
             &identity,
-            &Arc::new(Desk::default()),
+            &Arc::new(LaneRendezvous::default()),
             Ports::default(),
             &grant,
             &Surroundings::default(),
@@ -61,8 +64,11 @@ fn watched(role: Role, carriage: wire::Carriage, selection: wire::Selection, vis
         peer_key: [4; 32],
         links: false,
         stays: false,
+        job: 1,
         role,
         selection,
+        listed,
+        hash_kept: false,
         carriage,
     })));
     peer
@@ -71,7 +77,7 @@ fn watched(role: Role, carriage: wire::Carriage, selection: wire::Selection, vis
 #[test]
 fn a_far_side_does_not_dial_without_end() {
     let mut peer = far_side();
-    // Nobody listens at the first port of this host, so each ends at once; elsewhere it could take a minute and a thread.
+    // No program listens at port 1 of this host, so each dial ends at once.
     let nowhere = Candidate { address: Address::V4([127, 0, 0, 1]), port: 1 };
     for _ in 0..100 {
         peer.says(&Control::Dial(Dial { candidates: vec![nowhere], lanes: 1, several_paths: true, timeout_ms: 1000 }));
@@ -84,7 +90,7 @@ fn a_daemon_knocks_once_where_nobody_proves_a_key_however_many_lanes_are_asked_f
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (port, knocks) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&knocks);
-    // Hangs up on whoever comes, as long as this process lives.
+    // This listener hangs up on all connections.
     std::thread::spawn(move || {
         while listener.accept().is_ok() {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -111,10 +117,9 @@ fn a_far_side_does_not_admit_keys_without_end() {
     peer.broke_the_protocol("unexpected message Admit");
 }
 
-/// A far side that shall send what is listed.
 fn far_sender() -> Peer {
     let role = Role::Sender { sources: vec![b"/tmp".to_vec()] };
-    far_side_as(role, carriage(20_000), wire::Selection { listed: wire::Listed::Paths, ..wire::Selection::default() })
+    watched(role, carriage(20_000), (bare(), wire::Listed::Paths), None)
 }
 
 #[test]

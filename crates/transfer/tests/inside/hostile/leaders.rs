@@ -1,4 +1,4 @@
-//! A real mover of a sending end, and leaders that would have it send what it should not.
+//! Tests a real mover of a sending end against hostile leaders.
 
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
@@ -7,10 +7,10 @@ use haul_wire::control::{ChunkRange, MoverWord, Portion, Receipt, SenderSummary}
 use haul_wire::lane::{UNIT_HEADER_BYTES, lane_of};
 use haul_wire::limits::{MAX_PATHS, MIN_CHUNK_BYTES};
 
-use crate::kept::class_policy::Permits;
-use crate::session::lane_threads::NoKeeper;
-use crate::session::sender::{self, SenderJob};
-use crate::session::wiring::Wiring;
+use haul_channel::lane_threads::NoKeeper;
+use haul_channel::role_context::RoleContext;
+use haul_copy::sender::{self, SenderJob};
+use haul_kept::class_policy::Permits;
 
 use super::*;
 
@@ -22,7 +22,7 @@ struct WithLeader {
 }
 
 impl WithLeader {
-    /// It has a large file, asks for chunks, and is told so many.
+    /// Makes a mover with a large file, whose request for chunks is granted.
     fn open() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("tree")).unwrap();
@@ -45,20 +45,22 @@ impl WithLeader {
             listed: None,
             confine: None,
             expand_globs: false,
-            selection: wire::Selection::default(),
+            selection: bare(),
             carriage: carriage(20_000),
             permits: Permits::default(),
             hooks: None,
         };
         let peer = Peer::facing(lane_of(MAX_PATHS - 1, 0), move |events, channel, watch| {
-            sender::mover::run(job, Wiring { events, channel, watch, keeper: &mut NoKeeper, aside: &mut aside })
-                .map(drop)
+            sender::mover::run(
+                job,
+                RoleContext { events, channel, watch, keeper: &mut NoKeeper, on_other_message: &mut on_other_message },
+            )
+            .map(drop)
         });
         peer.hears(|message| matches!(message, Control::OfMover { word: MoverWord::Takes { .. }, .. }).then_some(()));
         Self { dir, peer }
     }
 
-    /// What an honest leader finds at this place.
     fn portion(&self, of: &str, path: &str, chunks: ChunkRange) -> Portion {
         let stat = std::fs::metadata(self.dir.path().join(of)).unwrap();
         let time = |s, ns: i64| haul_wire::manifest::Time { s, ns: u32::try_from(ns).unwrap() };
@@ -88,10 +90,15 @@ fn chunks_that_were_given_go_on_the_lane_with_the_number_of_the_leader() {
     let mut header = [0; UNIT_HEADER_BYTES];
     with.peer.lane.read_exact(&mut header).unwrap();
     assert_eq!(UnitHeader::decode(&header), Some(UnitHeader { kind: UnitKind::Chunk, index: 40, chunk: 1 }));
-    with.peer.says(&Control::Receipts(vec![Receipt { index: 40, chunk: 1, data_bytes: MIN_CHUNK_BYTES }]));
-    // Of others, and once more.
-    with.peer.says(&Control::Receipts(vec![Receipt { index: 40, chunk: 1, data_bytes: 0 }]));
-    with.peer.says(&Control::Receipts(vec![Receipt { index: 7, chunk: u32::MAX, data_bytes: 0 }]));
+    with.peer.says(&Control::Receipts(vec![Receipt {
+        index: 40,
+        chunk: 1,
+        data_bytes: MIN_CHUNK_BYTES,
+        matched_bytes: 0,
+    }]));
+    // One receipt is for a chunk of another host, and one repeats.
+    with.peer.says(&Control::Receipts(vec![Receipt { index: 40, chunk: 1, data_bytes: 0, matched_bytes: 0 }]));
+    with.peer.says(&Control::Receipts(vec![Receipt { index: 7, chunk: u32::MAX, data_bytes: 0, matched_bytes: 0 }]));
     with.peer.says(&Control::Bye(SenderSummary::default()));
     with.peer.hears(|message| matches!(message, Control::Bye(_)).then_some(()));
     let mut rest = Vec::new();
@@ -150,7 +157,7 @@ fn more_than_was_asked_for_and_chunks_that_do_not_exist_end_the_session() {
     check(&[chunks(0, 0)], "do not exist");
     check(&[chunks(u32::MAX, u32::MAX)], "do not exist");
     check(&[chunks(0, 1), chunks(0, 1)], "twice");
-    // It asks for eight more at most while it has none without a receipt; nobody reads its lane.
+    // It asks for at most eight more without a receipt, while its lane is not read.
     let mut with = WithLeader::open();
     for index in 0..100 {
         let portion = with.portion("tree/large", "large", chunks(0, CHUNKS));

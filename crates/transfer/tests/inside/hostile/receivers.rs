@@ -1,4 +1,4 @@
-//! A real sender, and receivers that would harm it.
+//! Tests a real sender against hostile receivers.
 
 use std::io::Read as _;
 
@@ -9,12 +9,12 @@ use haul_wire::control::{
 use haul_wire::lane::{BLOCK_HEADER_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 
-use crate::kept::class_policy::Permits;
-use crate::kept::hook_words::Outlet;
-use crate::session::channel::EventSender;
-use crate::session::lane_threads::LaneKeeper;
-use crate::session::sender::{self, SenderJob};
-use crate::session::wiring::Wiring;
+use haul_channel::channel::EventSender;
+use haul_channel::lane_threads::LaneKeeper;
+use haul_channel::role_context::RoleContext;
+use haul_copy::sender::{self, SenderJob};
+use haul_kept::class_policy::Permits;
+use haul_kept::hook_words::Outlet;
 
 use super::*;
 
@@ -22,26 +22,23 @@ use super::*;
 mod lending;
 #[cfg(test)]
 mod moving;
+#[cfg(test)]
+mod standing;
 
-/// Indexes of the items of [`Source`]: the directory comes first.
+/// These are indexes of items: the directory comes first.
 const DIRECTORY: u64 = 0;
 const LARGE: u64 = 1;
 const SMALL: u64 = 2;
-/// Where there is one.
 const SECRET: u64 = 3;
 
-/// Chunks of the large file.
 const CHUNKS: u32 = 3;
 
-/// A directory with a large and a small file that a sender offers.
 struct Source {
-    /// Goes with the test.
     dir: tempfile::TempDir,
     peer: Peer,
 }
 
 impl Source {
-    /// Everything is offered.
     fn open() -> Self {
         Self::with_limit(20_000)
     }
@@ -51,19 +48,17 @@ impl Source {
     }
 
     fn of(carriage: wire::Carriage) -> Self {
-        Self::asked(carriage, wire::Selection::default())
+        Self::asked(carriage, bare())
     }
 
     fn asked(carriage: wire::Carriage, selection: wire::Selection) -> Self {
         Self::with_spare(carriage, selection, None)
     }
 
-    /// A lane that is lost is replaced by this one.
     fn with_spare(carriage: wire::Carriage, selection: wire::Selection, spare: Option<Stream>) -> Self {
         Self::with_secret(carriage, selection, spare, None)
     }
 
-    /// And with a third file.
     fn with_secret(
         carriage: wire::Carriage,
         selection: wire::Selection,
@@ -73,9 +68,9 @@ impl Source {
         Self::planted(carriage, selection, spare, secret, 0, |_, _| ())
     }
 
-    /// The lane has this number, and the job is changed.
+    /// Gives the lane this number, and changes the job.
     fn on_lane(number: u16, change: impl FnOnce(&mut SenderJob, EventSender) + Send + 'static) -> Self {
-        Self::planted(carriage(20_000), wire::Selection::default(), None, None, number, change)
+        Self::planted(carriage(20_000), bare(), None, None, number, change)
     }
 
     fn planted(
@@ -115,7 +110,11 @@ impl Source {
         let peer = Peer::facing(number, move |events, channel, watch| {
             change(&mut job, events.sender());
             let mut keeper = Spare { lane: spare, events: events.sender() };
-            sender::run(job, Wiring { events, channel, watch, keeper: &mut keeper, aside: &mut aside }).map(drop)
+            sender::run(
+                job,
+                RoleContext { events, channel, watch, keeper: &mut keeper, on_other_message: &mut on_other_message },
+            )
+            .map(drop)
         });
         peer.hears(|message| matches!(message, Control::EndOfManifest).then_some(()));
         Self { dir, peer }
@@ -130,7 +129,6 @@ impl Source {
     }
 }
 
-/// Has one lane more.
 struct Spare {
     lane: Option<Stream>,
     events: EventSender,
@@ -139,11 +137,15 @@ struct Spare {
 impl LaneKeeper for Spare {
     fn lane_lost(&mut self, lane: u16) {
         if let Some(stream) = self.lane.take() {
-            assert!(self.events.try_send(SessionEvent::LaneUp(stream, lane)).is_ok());
+            assert!(self.events.try_send(SessionEvent::Lane(LaneEvent::Up(stream, lane))).is_ok());
         }
     }
 
     fn want(&mut self, _path: u16, _lanes: u16) -> bool {
+        false
+    }
+
+    fn shrink(&mut self, _path: u16, _segment_bytes: u16) -> bool {
         false
     }
 
@@ -203,7 +205,7 @@ fn what_does_not_stand_at_the_target_is_sent_again_and_not_without_end() {
     source.settles(SMALL, OutcomeKind::Kept { blake3: None });
     source.peer.says(&repair(SMALL, 0));
     source.peer.broke_the_protocol("not open");
-    // Each once, because an earlier run may have left it, and some again.
+    // Each chunk may be wanted once, because an earlier run may have left it.
     let mut source = Source::open();
     (0..=CHUNKS * 4).for_each(|_| source.peer.says(&repair(LARGE, 1)));
     source.peer.broke_the_protocol("without end");
@@ -225,7 +227,6 @@ fn an_item_is_asked_for_once() {
         source.answers(LARGE, second);
         source.peer.broke_the_protocol("asks for an item twice");
     }
-    // What is settled is not asked for either.
     let mut source = Source::open();
     source.settles(SMALL, OutcomeKind::Kept { blake3: None });
     source.answers(SMALL, Wanted::All);
@@ -244,14 +245,14 @@ fn outcomes_and_receipts_are_for_open_items_and_outcomes_come_once() {
     source.peer.broke_the_protocol("twice");
 
     let mut source = Source::open();
-    source.peer.says(&Control::Receipts(vec![Receipt { index: 77, chunk: 0, data_bytes: 1 }]));
+    source.peer.says(&Control::Receipts(vec![Receipt { index: 77, chunk: 0, data_bytes: 1, matched_bytes: 0 }]));
     source.peer.broke_the_protocol("not open");
 }
 
 #[test]
 fn receipts_beyond_measure_are_no_reason_to_panic() {
     let mut source = Source::open();
-    let receipt = Receipt { index: LARGE, chunk: u32::MAX, data_bytes: u64::MAX };
+    let receipt = Receipt { index: LARGE, chunk: u32::MAX, data_bytes: u64::MAX, matched_bytes: 0 };
     source.peer.says(&Control::Receipts(vec![receipt; 3]));
     source.settles(LARGE, OutcomeKind::Kept { blake3: None });
     source.peer.says(&Control::Summary(ReceiverSummary::default()));
@@ -265,7 +266,7 @@ fn a_chunk_that_is_wanted_again_and_again_is_given_up() {
     source.answers(LARGE, Wanted::Chunks(vec![ChunkRange { first: 1, count: 1 }]));
     let mut tries = 0;
     let withdrawn = loop {
-        // It reads nothing; each time it says that what came was wrong. What was not sent yet does not count.
+        // A chunk that was not yet sent does not count.
         source.peer.says(&Control::Again { index: LARGE, chunk: 1 });
         tries += 1;
         assert!(tries < 1_000, "it is sent for ever");
@@ -278,15 +279,14 @@ fn a_chunk_that_is_wanted_again_and_again_is_given_up() {
     assert!(withdrawn.retry.is_none());
 }
 
-/// A header has promised a block that the file does not have any more; the lane carries other files all the same. What another file has left in
-/// its buffer does not fill the gap.
+/// A header has promised a block that the file no longer has. Bytes of another file must not fill the gap.
 #[test]
 fn a_file_that_is_cut_while_it_is_handed_on_is_withdrawn_and_the_lane_goes_on() {
     let secret = vec![0xa5; BLOCK_BYTES];
-    // Sendfile, mmap, and the copy that reads whole blocks.
+    // These are sendfile, mmap, and the copy that reads whole blocks.
     for route in [Some(2), Some(4), None] {
         let carriage = wire::Carriage { route, ..carriage(20_000) };
-        let mut source = Source::with_secret(carriage, wire::Selection::default(), None, Some(&secret));
+        let mut source = Source::with_secret(carriage, bare(), None, Some(&secret));
         source.answers(SECRET, Wanted::All);
         let (header, _, data) = next_unit(&mut source.peer.lane);
         assert!(header.index == SECRET && data == secret, "{route:?}: {header:?}");
@@ -314,11 +314,11 @@ fn a_file_that_is_cut_while_it_is_handed_on_is_withdrawn_and_the_lane_goes_on() 
     }
 }
 
-/// It cannot say that it lost a lane that it never had: where it refused one, for example, whose sender had sent all that it had by then.
+/// The receiver may have refused a lane whose sender had sent all that it had by then.
 #[test]
 fn a_lane_that_the_far_side_leaves_without_a_word_is_replaced_and_what_it_carried_goes_again() {
     let (mut second, spare) = Stream::plain_pair().unwrap();
-    let mut source = Source::with_spare(carriage(20_000), wire::Selection::default(), Some(spare));
+    let mut source = Source::with_spare(carriage(20_000), bare(), Some(spare));
     source.answers(SMALL, Wanted::All);
     let (header, ..) = next_unit(&mut source.peer.lane);
     assert_eq!(header.index, SMALL);
@@ -327,7 +327,7 @@ fn a_lane_that_the_far_side_leaves_without_a_word_is_replaced_and_what_it_carrie
     assert_eq!((header.index, data.as_slice()), (SMALL, &b"small"[..]));
 }
 
-/// A lane that is lost says nothing about the data: with a slow disk at the target a chunk may lose several.
+/// With a slow disk at the target a chunk may lose several lanes.
 #[test]
 fn a_chunk_whose_lanes_are_lost_again_and_again_is_not_taken_for_wrong_data() {
     let mut source = Source::open();
@@ -335,13 +335,18 @@ fn a_chunk_whose_lanes_are_lost_again_and_again_is_not_taken_for_wrong_data() {
     for _ in 0..10 {
         let (header, ..) = next_unit(&mut source.peer.lane);
         assert_eq!((header.index, header.chunk), (LARGE, 1));
-        // Of another lane than the one that carries it, that says nothing new.
+        // Lane 7 does not carry the chunk, so its loss changes nothing.
         source.peer.says(&Control::Void(Void { index: LARGE, chunk: 1, lane: 7 }));
         source.peer.says(&Control::Void(Void { index: LARGE, chunk: 1, lane: 0 }));
     }
     let (header, ..) = next_unit(&mut source.peer.lane);
     assert_eq!((header.index, header.chunk), (LARGE, 1));
-    source.peer.says(&Control::Receipts(vec![Receipt { index: LARGE, chunk: 1, data_bytes: MIN_CHUNK_BYTES }]));
+    source.peer.says(&Control::Receipts(vec![Receipt {
+        index: LARGE,
+        chunk: 1,
+        data_bytes: MIN_CHUNK_BYTES,
+        matched_bytes: 0,
+    }]));
     for index in 0..4 {
         source.settles(index, OutcomeKind::Nothing);
     }
@@ -364,7 +369,6 @@ fn lanes_that_lose_a_chunk_without_end_end_the_session() {
     source.peer.broke_the_protocol("without end");
 }
 
-/// Reads one unit off a lane.
 fn next_unit(lane: &mut Stream) -> (UnitHeader, Trailer, Vec<u8>) {
     let mut header = [0; UNIT_HEADER_BYTES];
     lane.read_exact(&mut header).unwrap();
@@ -425,10 +429,10 @@ fn a_receiver_that_decides_about_nothing_is_not_waited_for() {
     let error = source.peer.only_lives(|_| ()).unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
     assert!(error.what.contains("decided nothing"), "{error:?}");
-    // A second for each MiB of the file that it may be comparing.
+    // Each MiB of the file that it may be comparing allows a second.
     assert!(start.elapsed() >= Duration::from_secs(CHUNKS.into()), "{:?}", start.elapsed());
 
-    // All is decided, and it never says that it is done.
+    // All is decided, but the receiver never says that it is done.
     let mut source = Source::with_limit(SHORT_MS);
     for index in 0..4 {
         source.settles(index, OutcomeKind::Nothing);
@@ -437,7 +441,7 @@ fn a_receiver_that_decides_about_nothing_is_not_waited_for() {
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
 }
 
-/// Its loop may be at it, and let in no lane meanwhile.
+/// Its loop may be reading, and let in no lane meanwhile.
 #[test]
 fn a_receiver_that_may_be_reading_a_large_file_is_given_the_time_to_bring_what_it_wants_of_another() {
     let by_reading: [fn(&mut wire::Selection); 3] = [
@@ -446,14 +450,14 @@ fn a_receiver_that_may_be_reading_a_large_file_is_given_the_time_to_bring_what_i
         |selection| selection.checksum = true,
     ];
     for change in by_reading {
-        let mut selection = wire::Selection::default();
+        let mut selection = bare();
         change(&mut selection);
         let mut source = Source::asked(carriage(SHORT_MS), selection);
         let start = Instant::now();
         source.answers(SMALL, Wanted::All);
         let error = source.peer.only_lives(|_| ()).unwrap_err();
         assert_eq!(error.fault, Fault::Timeout, "{error:?}");
-        // A second for each MiB of the file that nothing was said of.
+        // Each MiB of the undecided file allows a second.
         assert!(start.elapsed() >= Duration::from_secs(CHUNKS.into()), "{:?}", start.elapsed());
     }
 }
@@ -466,7 +470,9 @@ fn words_that_are_not_a_receivers_break_the_protocol() {
         Control::EndOfManifest,
         Control::Bye(SenderSummary::default()),
         Control::Admit { key: [0; 32] },
-        // There are several.
+        // Only an initiator has a say in the limit.
+        Control::Rate { bytes_per_s: None },
+        // A job with several items has no single name.
         Control::Named(RelPath::new(b"name".to_vec()).unwrap()),
     ];
     for word in words {

@@ -1,33 +1,37 @@
-//! A real receiver, and senders that would harm it.
+//! Tests a real receiver against hostile senders.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::PathBuf;
 
-use haul_job::{FilterRule, Selection};
+use haul_job::filter_rules::to_wire;
+use haul_job::{FilterRule, Job};
 use haul_store::FileList;
 use haul_wire::control::{Answer, FailureKind, Notice, ReceiverSummary, SenderSummary, Void, Wanted};
 use haul_wire::lane::UNIT_HEADER_BYTES;
 use haul_wire::limits::{BLOCK_BYTES, MAX_BATCH_ITEMS, MAX_OPEN_ITEMS, MAX_XATTR_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::Xattr;
 
-use crate::kept::surroundings::Surroundings;
-use crate::session::asked_for::tests::asked_for;
-use crate::session::lane_threads::NoKeeper;
-use crate::session::receiver::{self, ReceiverJob};
-use crate::session::wiring::Wiring;
+use crate::asked_for::asked_for;
+use haul_channel::lane_threads::NoKeeper;
+use haul_channel::role_context::RoleContext;
+use haul_copy::receiver::{self, ReceiverJob};
+use haul_kept::surroundings::Surroundings;
 
 use super::*;
 
 #[cfg(test)]
 mod busy;
 #[cfg(test)]
+mod links;
+#[cfg(test)]
 mod movers;
 #[cfg(test)]
 mod silent;
 #[cfg(test)]
+mod standing;
+#[cfg(test)]
 mod withdrawals;
 
-/// A directory `to` that a receiver writes into, and what lies beside it.
 struct Target {
     dir: tempfile::TempDir,
     peer: Peer,
@@ -35,7 +39,6 @@ struct Target {
 }
 
 impl Target {
-    /// The receiver waits for items.
     fn open() -> Self {
         Self::of(|_| ())
     }
@@ -61,7 +64,9 @@ impl Target {
             target: receiver::Target::Path(dir.path().join("to").into_os_string().into_encoded_bytes()),
             confine: None,
             asked_for: None,
-            selection: wire::Selection { flush: true, make_target: true, ..wire::Selection::default() },
+            selection: wire::Selection { flush: true, make_target: true, ..bare() },
+            listed: Default::default(),
+            hash_kept: false,
             carriage: carriage(20_000),
             bounds: receiver::Bounds::default(),
             movers: Default::default(),
@@ -69,7 +74,11 @@ impl Target {
         };
         change(&mut job);
         let peer = Peer::facing(number, move |events, channel, watch| {
-            receiver::run(job, Wiring { events, channel, watch, keeper: &mut NoKeeper, aside: &mut aside }).map(drop)
+            receiver::run(
+                job,
+                RoleContext { events, channel, watch, keeper: &mut NoKeeper, on_other_message: &mut on_other_message },
+            )
+            .map(drop)
         });
         Self { dir, peer, packer: Packer::default() }
     }
@@ -87,12 +96,6 @@ impl Target {
         std::fs::read(self.to(name)).ok()
     }
 
-    /// The lane was given up.
-    fn loses_its_lane(&self) {
-        self.peer.hears(|message| matches!(message, Control::LaneLost { lane: 0 }).then_some(()));
-    }
-
-    /// Ends the session as an honest sender does; the receiver is content.
     fn closes_in_peace(mut self) {
         self.peer.says(&Control::EndOfManifest);
         self.peer.hears(|message| matches!(message, Control::Summary(_)).then_some(()));
@@ -101,7 +104,6 @@ impl Target {
         self.peer.ended().unwrap();
     }
 
-    /// Nothing was made or changed beside the target.
     #[track_caller]
     fn assert_outside_is_untouched(&self) {
         let names = |path: PathBuf| {
@@ -113,9 +115,10 @@ impl Target {
             names
         };
         assert_eq!(names(self.dir.path().to_owned()), ["outside", "to"]);
-        assert_eq!(names(self.dir.path().join("outside")), ["secret"]);
-        assert_eq!(std::fs::read(self.dir.path().join("outside/secret")).unwrap(), b"precious");
-        assert_eq!(std::fs::metadata(self.dir.path().join("outside/secret")).unwrap().nlink(), 1);
+        let outside = self.dir.path().join("outside");
+        assert_eq!(names(outside.clone()), ["secret"]);
+        assert_eq!(std::fs::read(outside.join("secret")).unwrap(), b"precious");
+        assert_eq!(std::fs::metadata(outside.join("secret")).unwrap().nlink(), 1);
     }
 }
 
@@ -175,7 +178,7 @@ fn hard_link(path: &str, first: &str) -> Item {
 
 #[test]
 fn what_was_not_asked_for_is_refused() {
-    let refused = |source: &str, change: fn(&mut Selection), honest: &[Item], evil: Item| {
+    let refused = |source: &str, change: fn(&mut Job), honest: &[Item], evil: Item| {
         let mut target = Target::of(|job| job.asked_for = Some(asked_for(source, change)));
         let to = target.to("");
         std::fs::write(to.join(".profile"), "precious").unwrap();
@@ -193,12 +196,12 @@ fn what_was_not_asked_for_is_refused() {
     };
     let link = |path: &str| item(path, ItemKind::Symlink { target: b"/etc/passwd".to_vec() });
     let directory = |path: &str| [item(path, ItemKind::Directory)];
-    let exclude = |selection: &mut Selection| {
-        selection.rules = vec![FilterRule::pattern(false, b".ssh/")];
+    let exclude = |job: &mut Job| {
+        job.selection.rules = vec![to_wire(&FilterRule::pattern(false, b".ssh/"))];
     };
-    let keep_links: fn(&mut Selection) = |selection| selection.hard_links = true;
-    let list: fn(&mut Selection) = |selection| {
-        selection.files_from = Some(Arc::new(FileList::of(["run/a.fits"]).unwrap()));
+    let keep_links: fn(&mut Job) = |job| job.selection.hard_links = true;
+    let list: fn(&mut Job) = |job| {
+        job.files_from = Some(Arc::new(FileList::of(["run/a.fits"]).unwrap()));
     };
     refused("data", |_| (), &directory("data"), file(".bashrc", 4));
     refused("data", |_| (), &[], item("", ItemKind::Directory));
@@ -211,20 +214,20 @@ fn what_was_not_asked_for_is_refused() {
     refused("data/", list, &[], file("run", 4));
     let all_of_it = item("run", ItemKind::DirectoryEnd { complete: true });
     refused("data/", list, &directory("run"), all_of_it);
-    // A listed directory is the directory alone, and the target itself is not named.
-    let alone: fn(&mut Selection) = |selection| {
-        selection.files_from = Some(Arc::new(FileList::of(["run"]).unwrap()));
+    // A listed directory stands for itself alone, and the target is not named.
+    let alone: fn(&mut Job) = |job| {
+        job.files_from = Some(Arc::new(FileList::of(["run"]).unwrap()));
     };
     refused("data/", alone, &directory("run"), file("run/a.fits", 4));
     refused("data/", alone, &[], item("", ItemKind::Directory));
-    let entries: fn(&mut Selection) = |selection| {
-        selection.files_from = Some(Arc::new(FileList::of(["run/"]).unwrap()));
+    let entries: fn(&mut Job) = |job| {
+        job.files_from = Some(Arc::new(FileList::of(["run/"]).unwrap()));
     };
     let with_entries = [item("run", ItemKind::Directory), item("run/d", ItemKind::Directory)];
     refused("data/", entries, &with_entries, file("run/d/a.fits", 4));
     refused("data", |_| (), &directory("data"), hard_link("data/x", "data/y"));
     refused("data", keep_links, &directory("data"), hard_link("data/x", ".profile"));
-    refused("data", |selection| selection.follow_links = true, &directory("data"), link("data/x"));
+    refused("data", |job| job.selection.follow_links = true, &directory("data"), link("data/x"));
 }
 
 #[test]
@@ -232,7 +235,7 @@ fn a_single_file_that_gets_another_name_has_no_second_one() {
     let mut target = Target::before_the_beginning(|job| {
         let receiver::Target::Path(path) = &mut job.target else { unreachable!() };
         path.extend_from_slice(b"/new-name");
-        job.asked_for = Some(asked_for("profile", |selection| selection.hard_links = true));
+        job.asked_for = Some(asked_for("profile", |job| job.selection.hard_links = true));
     });
     std::fs::write(target.to("profile"), "precious").unwrap();
     target.peer.says(&Control::Begin { single_file: true });
@@ -269,7 +272,7 @@ fn units_that_do_not_fit_their_file_cost_the_lane_and_publish_nothing() {
     let packed = |bytes: usize| zstd::bulk::compress(&vec![0; bytes], 1).unwrap();
     let bomb = packed(64 << 20);
     assert!(bomb.len() < BLOCK_BYTES);
-    // All but how much comes out at once is true: only that is wrong with it.
+    // Only the size of the decompressed data is wrong.
     let true_hash = |chunk: u32, bytes: usize| {
         let mut hasher = UnitHasher::new(&ChunkLayout::of(LARGE), chunk);
         hasher.update(&vec![0; bytes]);
@@ -318,12 +321,11 @@ fn units_that_do_not_fit_their_file_cost_the_lane_and_publish_nothing() {
         target.announces(&[file("small", 100), file("large", LARGE), sparse("sparse", 64 << 20)]);
         target.peer.is_asked_for(2);
         target.peer.sends(&bytes);
-        target.loses_its_lane();
+        target.peer.loses_its_lane();
         let published = ["small", "large", "sparse"].into_iter().find(|name| target.read(name).is_some());
         assert_eq!(published, None, "{what}");
         target.assert_outside_is_untouched();
-        drop(target.peer.control);
-        target.peer.lane.shutdown_handle().shutdown();
+        target.peer.leaves();
     }
 }
 
@@ -335,7 +337,6 @@ fn what_a_faulty_compressor_made_of_the_data_is_asked_for_again() {
     let (data, others) = (vec![7; 5000], vec![8; 5000]);
     let header = UnitHeader { kind: UnitKind::Whole, index: 0, chunk: 0 };
     let true_hash = Trailer::Complete(*blake3::hash(&data).as_bytes());
-    // Each is a sound frame.
     for (sent, counts) in [(&others, false), (&data, true)] {
         let packed = zstd::bulk::compress(sent, 1).unwrap();
         target.peer.sends(&unit_of(header, &[(Encoding::Zstd, &packed)], true_hash));
@@ -412,7 +413,7 @@ fn directories_without_end_end_the_session() {
     target.announces(&[item("", ItemKind::Directory), item("", ItemKind::Directory)]);
     target.peer.broke_the_protocol("leaves a directory without its end");
 
-    // Nested, and each as heavy as may be.
+    // The directories are nested, and each path is as long as may be.
     let mut target = Target::of(|job| job.selection.dry_run = true);
     let mut path = String::new();
     for depth in 0..1000 {
@@ -440,7 +441,6 @@ fn more_open_items_than_agreed_end_the_session() {
 #[test]
 fn a_sender_that_never_listens_is_not_written_for_without_end() {
     let (control, end) = {
-        // Nobody reads what the receiver says.
         let (ours, theirs) = Stream::plain_pair().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let end = std::thread::spawn(move || {
@@ -449,7 +449,9 @@ fn a_sender_that_never_listens_is_not_written_for_without_end() {
                 target: receiver::Target::Path(dir.path().to_owned().into_os_string().into_encoded_bytes()),
                 confine: None,
                 asked_for: None,
-                selection: wire::Selection { make_target: true, ..wire::Selection::default() },
+                selection: wire::Selection { make_target: true, ..bare() },
+                listed: Default::default(),
+                hash_kept: false,
                 carriage: carriage(SHORT_MS),
                 bounds: receiver::Bounds::default(),
                 movers: Default::default(),
@@ -459,12 +461,12 @@ fn a_sender_that_never_listens_is_not_written_for_without_end() {
             let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();
             receiver::run(
                 job,
-                Wiring {
+                RoleContext {
                     events,
                     channel: &channel,
                     watch: &Arc::new(Watch::silent()),
                     keeper: &mut NoKeeper,
-                    aside: &mut aside,
+                    on_other_message: &mut on_other_message,
                 },
             )
             .map(drop)
@@ -473,7 +475,7 @@ fn a_sender_that_never_listens_is_not_written_for_without_end() {
     };
     let mut control = control;
     let mut packer = Packer::default();
-    // Each fails with its long path as the reason, and is settled by that: the window of open items stays empty.
+    // Each link fails and is settled by that: the window of open items stays empty.
     let path = vec!["n".repeat(250); 15].join("/");
     let links: Vec<Item> = vec![item(&path, ItemKind::Symlink { target: b"x".to_vec() }); 1000];
     control.write_all(&frame(&Control::Begin { single_file: false })).unwrap();
@@ -488,39 +490,6 @@ fn a_sender_that_never_listens_is_not_written_for_without_end() {
     }
     let error = end.join().unwrap().unwrap_err();
     assert!(error.fault == Fault::Timeout && error.what.contains("has read nothing"), "{error:?}");
-}
-
-#[test]
-fn links_in_the_data_lead_nowhere() {
-    let mut target = Target::open();
-    symlink("../outside", target.to("planted")).unwrap();
-    let link = |path: &str, to: &str| item(path, ItemKind::Symlink { target: to.as_bytes().to_vec() });
-    target.announces(&[
-        link("out", "../outside"),
-        file("out/made", 4),
-        file("planted/made", 4),
-        item("planted", ItemKind::Directory),
-        item("planted/dir", ItemKind::Directory),
-        item("planted/dir", ItemKind::DirectoryEnd { complete: true }),
-        item("planted", ItemKind::DirectoryEnd { complete: true }),
-        hard_link("stolen", "out/secret"),
-        hard_link("stolen-too", "planted/secret"),
-        hard_link("out/made-too", "out"),
-        link("out/link", "x"),
-        file("out", 4),
-    ]);
-    // What was asked for all the same is sent.
-    target.peer.is_asked_for(11);
-    for index in [1, 2, 11] {
-        target.peer.sends(&unit(UnitKind::Whole, index, 0, 4, b"evil"));
-    }
-    let failed = |index| matches!(target.peer.outcome_of(index), OutcomeKind::Failed { .. });
-    assert!(failed(7), "a link to what is outside");
-    assert!(target.read("stolen").is_none() && target.read("stolen-too").is_none());
-    assert!(matches!(target.peer.outcome_of(11), OutcomeKind::Copied { .. }));
-    assert_eq!(target.read("out").unwrap(), b"evil", "the link gave way to the file");
-    target.assert_outside_is_untouched();
-    target.closes_in_peace();
 }
 
 #[test]
@@ -585,7 +554,7 @@ fn what_would_stand_beneath_a_file_or_be_the_target_itself_is_refused() {
         let error = target.peer.ended().unwrap_err();
         assert_eq!(error.fault, Fault::Protocol, "{evil:?}: {error:?}");
     }
-    // Within a directory, too.
+    // The same rule holds within a directory.
     let mut target = Target::open();
     target.announces(&[item("d", ItemKind::Directory), file("d/x", 4), file("d/x/y", 4)]);
     target.peer.broke_the_protocol("without its end");
@@ -641,7 +610,7 @@ fn a_listing_that_repeats_itself_ends_the_session() {
         target.announces(&items);
         target.peer.broke_the_protocol(why);
     }
-    // What leaves nothing on the disk is bounded by number.
+    // Items that leave nothing on the disk are bounded by number.
     let end = || item("d", ItemKind::DirectoryEnd { complete: true });
     for endless in [item("f", ItemKind::Skipped { why: String::new() }), link("l"), end()] {
         let mut target = Target::of(|job| job.bounds.idle_items = 1 << 16);
@@ -663,7 +632,6 @@ fn sizes_without_measure_are_no_reason_to_panic() {
     let sizes: Vec<Item> = (0..4).map(|number| file(&format!("f{number}"), i64::MAX as u64)).collect();
     target.announces(&sizes);
     target.peer.is_asked_for(3);
-    // The first block of one: there is no room for so much.
     target.peer.sends(&unit_of(
         UnitHeader { kind: UnitKind::Chunk, index: 0, chunk: 0 },
         &[(Encoding::Plain, b"x")],

@@ -1,11 +1,11 @@
-//! Digests that outlive the process: a file with a record for each state of a file.
+//! Keeps digests beyond the process: a file with a record for each state of a file.
 //!
 //! ```text
 //! at the start   records are read, and those that are not whole are left out
 //! a new digest   is appended
 //! too many       the file is written again, with those that are still kept
 //! ```
-//! A record whose check does not hold counts as none: then the digest is computed again.
+//! A record whose check fails is ignored, and the digest is computed again.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -14,9 +14,8 @@ use std::path::Path;
 use haul_store::{FileId, Time, Version};
 use haul_sys::own::OwnDirectory;
 
-use super::{Digests, State};
+use super::digests::{Digests, State};
 
-/// The file.
 #[derive(Debug)]
 pub(crate) struct DigestFile {
     directory: OwnDirectory,
@@ -27,15 +26,15 @@ pub(crate) struct DigestFile {
 }
 
 impl DigestFile {
-    /// Opens the file, and reads what it knows, the oldest first. It has at most twice as many records as are kept.
+    /// Opens the file and reads its digests, the oldest first. It has at most twice as many records as are kept.
     pub(crate) fn open(path: &Path, most: usize) -> io::Result<(DigestFile, Vec<(State, Digests)>)> {
-        // Digests that somebody else could have put there are no digests.
+        // Digests that somebody else could have written do not count.
         let directory = OwnDirectory::make(path.parent().unwrap_or(Path::new("/")))?;
         let name = path.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         let mut file = directory.make_file_to_append(&name)?;
         let mut bytes = Vec::new();
         (&mut file).take((2 * most * RECORD_BYTES) as u64).read_to_end(&mut bytes)?;
-        // A process that was killed may have left half a record.
+        // A killed process may have left half a record.
         let whole = bytes.len() - bytes.len() % RECORD_BYTES;
         file.set_len(whole as u64)?;
         let known = bytes[..whole].chunks_exact(RECORD_BYTES).filter_map(parse).collect();
@@ -49,7 +48,7 @@ impl DigestFile {
         Ok(self.records >= 2 * self.most)
     }
 
-    /// Leaves only these.
+    /// Writes the file again with only these digests.
     pub(crate) fn rewrite<'a>(&mut self, kept: impl Iterator<Item = (&'a State, &'a Digests)>) -> io::Result<()> {
         let bytes: Vec<u8> = kept.flat_map(|(state, digests)| record(state, digests)).collect();
         let mut out = self.directory.begin(&self.name, OWN)?;
@@ -64,28 +63,32 @@ impl DigestFile {
 /// Nobody else has to know which files were read.
 const OWN: u32 = 0o600;
 
-/// Device, inode, size, change (seconds, nanoseconds, number of the file), Adler-32, two digests, and a check: numbers have eight bytes, the
-/// lowest first.
-pub(crate) const RECORD_BYTES: usize = NUMBERS * 8 + 2 * 32 + CHECK_BYTES;
-const NUMBERS: usize = 7;
+/// A record: device, inode, size, change (seconds, nanoseconds, number of the file), Adler-32, whether MD5
+/// is known, three digests, and a check. Numbers have eight bytes, the lowest first.
+pub(crate) const RECORD_BYTES: usize = NUMBERS * 8 + 2 * 32 + 16 + CHECK_BYTES;
+const NUMBERS: usize = 8;
 const SHA256_AT: usize = NUMBERS * 8;
 const BLAKE3_AT: usize = SHA256_AT + 32;
-const CHECK_AT: usize = BLAKE3_AT + 32;
+const MD5_AT: usize = BLAKE3_AT + 32;
+const CHECK_AT: usize = MD5_AT + 16;
 pub(crate) const CHECK_BYTES: usize = 8;
 
-/// Another layout has another text, so its records do not hold here.
-const PURPOSE: &str = "haul 2026-11-26 digests of the web service";
+/// Keys the check. A new layout gets a new text, so that old records fail.
+const PURPOSE: &str = "haul 2026-11-26 digests of the web service, with MD5";
 
 pub(crate) fn record((id, size, version): &State, digests: &Digests) -> [u8; RECORD_BYTES] {
     let changed = version.changed();
     let change = [changed.s.cast_unsigned(), changed.ns.into(), version.file()];
-    let numbers: [u64; NUMBERS] = [id.dev, id.ino, *size, change[0], change[1], change[2], digests.adler32.into()];
+    let (has_md5, md5) = (digests.md5.is_some().into(), digests.md5.unwrap_or_default());
+    let numbers: [u64; NUMBERS] =
+        [id.dev, id.ino, *size, change[0], change[1], change[2], digests.adler32.into(), has_md5];
     let mut record = [0; RECORD_BYTES];
     for (place, number) in record.chunks_exact_mut(8).zip(numbers) {
         place.copy_from_slice(&number.to_le_bytes());
     }
     record[SHA256_AT..BLAKE3_AT].copy_from_slice(&digests.sha256);
-    record[BLAKE3_AT..CHECK_AT].copy_from_slice(&digests.blake3);
+    record[BLAKE3_AT..MD5_AT].copy_from_slice(&digests.blake3);
+    record[MD5_AT..CHECK_AT].copy_from_slice(&md5);
     let check = check(&record);
     record[CHECK_AT..].copy_from_slice(&check);
     record
@@ -106,7 +109,13 @@ pub(crate) fn parse(record: &[u8]) -> Option<(State, Digests)> {
     let digests = Digests {
         adler32: u32::try_from(number(6)?).ok()?,
         sha256: record[SHA256_AT..BLAKE3_AT].try_into().ok()?,
-        blake3: record[BLAKE3_AT..CHECK_AT].try_into().ok()?,
+        blake3: record[BLAKE3_AT..MD5_AT].try_into().ok()?,
+        // A record is read in one way only.
+        md5: match (number(7)?, record[MD5_AT..CHECK_AT].try_into().ok()?) {
+            (0, md5) if md5 == [0; 16] => None,
+            (1, md5) => Some(md5),
+            _ => return None,
+        },
     };
     Some((state, digests))
 }
@@ -120,8 +129,25 @@ mod tests {
     fn one(number: u64) -> (State, Digests) {
         let version = Version::new(Time { s: -5, ns: 999_999_999 }, number);
         let digest = [number as u8; 32];
-        let digests = Digests { adler32: number as u32, sha256: digest, blake3: digest };
+        let md5 = number.is_multiple_of(2).then_some([number as u8; 16]);
+        let digests = Digests { adler32: number as u32, sha256: digest, blake3: digest, md5 };
         ((FileId { dev: 1, ino: number }, 1 << 40, version), digests)
+    }
+
+    #[test]
+    fn a_record_is_read_in_one_way_only() {
+        let (state, digests) = one(2);
+        let with = |at: usize, byte: u8| {
+            let mut bytes = record(&state, &digests);
+            bytes[at] = byte;
+            let check = check(&bytes);
+            bytes[CHECK_AT..].copy_from_slice(&check);
+            parse(&bytes)
+        };
+        let has_md5_at = (NUMBERS - 1) * 8;
+        assert!(with(has_md5_at, 1).is_some());
+        assert!(with(has_md5_at, 2).is_none(), "there is or there is not");
+        assert!(with(has_md5_at, 0).is_none(), "a hash that is not known is nothing but zeros");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! A directory and all beneath it as a tar file, which is made while it is sent.
+//! A directory and all beneath it as a tar file, made while it is sent.
 //!
-//! Names that are too long for the oldest form, and sizes from 8 GiB on, are written as GNU tar does it. A file that cannot be read by this
-//! reader is left out, as on the page. One that becomes shorter while it is sent ends the answer without its end.
+//! Names that are too long for the oldest form, and sizes from 8 GiB on, are written as GNU tar does. A file that this
+//! reader cannot read is left out. If a file becomes shorter while it is sent, the answer ends early.
 
 use std::ffi::OsStr;
 use std::io::{self, BufReader, Read};
@@ -17,26 +17,26 @@ use tokio::sync::mpsc::Receiver;
 use super::order::by_value;
 use crate::access::Shelf;
 use crate::answer::manifest::Out;
+use crate::answer::status::has_links;
 use crate::budget::Share;
 use crate::limits::{BLOCK_BYTES, MAX_MANIFEST_DEPTH, MAX_MANIFEST_NAMES};
 use crate::token::Reach;
 
-/// A directory that is to be packed.
 pub(super) struct Packing {
     pub(super) shelf: Arc<Shelf>,
-    /// Where links may lead this reader.
+    /// The paths that links may lead this reader to.
     pub(super) reach: Reach,
     /// The path of the directory, without links.
     pub(super) top: Vec<u8>,
 }
 
-/// Begins in a thread of its own, which waits for a slow reader, and ends when the reader leaves.
+/// Starts in a thread of its own, which waits for a slow reader, and ends when the reader leaves.
 pub(super) fn begin(packing: Packing, shares: Vec<Share>) -> io::Result<Receiver<io::Result<Bytes>>> {
     let (out, reader) = Out::to_reader(shares, None);
     thread::Builder::new().name("tar".to_owned()).spawn(move || {
         let errors = out.errors();
         if let Err(error) = packing.write(out) {
-            // A reader that has left hears nothing.
+            // The reader may have left.
             let _ = errors.blocking_send(Err(error));
         }
     })?;
@@ -79,7 +79,8 @@ impl Packing {
         tar.into_inner()?.end()
     }
 
-    /// A link within the top stays one. A file elsewhere that this reader may have is packed in its place.
+    /// Adds a link. Within the top it stays a link; if it leads to a file elsewhere that this reader may read, the file
+    /// is packed instead.
     fn add_link(&self, tar: &mut Builder<Out>, path: &[u8], whole: &[u8]) -> io::Result<()> {
         let Ok(real) = self.shelf.directory.without_links(whole) else { return Ok(()) };
         if !self.reach.includes(&real) {
@@ -125,7 +126,7 @@ fn header(stat: &Stat, kind: EntryType) -> Header {
     header
 }
 
-/// As many bytes of a file as its header says.
+/// Exactly as many bytes of a file as its header says.
 struct Content {
     file: LocalFile,
     at: u64,
@@ -145,13 +146,12 @@ impl Read for Content {
     }
 }
 
-/// The name vanished or became something else, or it is not for this reader.
+/// Whether the name vanished, became something else, or is not for this reader.
 fn is_left_out(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
-    matches!(error.kind(), NotFound | PermissionDenied | NotADirectory) || crate::answer::has_links(error)
+    matches!(error.kind(), NotFound | PermissionDenied | NotADirectory) || has_links(error)
 }
 
-/// The path beneath the top.
 fn beneath<'a>(path: &'a [u8], top: &[u8]) -> Option<&'a [u8]> {
     match path.strip_prefix(top)? {
         rest if top.is_empty() || rest.is_empty() => Some(rest),

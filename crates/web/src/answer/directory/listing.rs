@@ -1,7 +1,7 @@
-//! The names of a directory in their order, however many there are.
+//! Lists the names of a directory in order, however many there are.
 //!
-//! One pass over the directory keeps the smallest names behind the last one of the pass before. So a listing needs the memory of one pass,
-//! and a directory of a million names is read fifty times.
+//! One pass over the directory keeps the smallest names behind the last one of the pass before. So a listing needs the
+//! memory of one pass, and a directory of a million names is read fifty times.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -17,20 +17,18 @@ use crate::answer::digest::{Digests, Kept};
 use crate::request::target::{Column, Order};
 use crate::token::Reach;
 
-/// A name, what it leads to, and its digests where they are known.
+/// A name, its target's metadata, and its digests if known.
 pub(super) struct Entry {
     pub(super) name: Vec<u8>,
     pub(super) stat: Stat,
     pub(super) digests: Option<Digests>,
 }
 
-/// Where the listed directory is, and who reads it.
+/// The listed directory, and its reader.
 pub(super) struct Place {
     pub(super) shelf: Arc<Shelf>,
-    /// Where links may lead this reader.
     pub(super) reach: Reach,
     pub(super) directory: OpenDirectory,
-    /// The path of the directory, without links.
     pub(super) path: Vec<u8>,
     pub(super) kept: Arc<Kept>,
 }
@@ -38,35 +36,29 @@ pub(super) struct Place {
 /// Fails when nobody wants the listing any more.
 pub(super) type GoesOn<'a> = dyn Fn() -> io::Result<()> + 'a;
 
-/// How many entries were listed.
+/// The counts of listed entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) files: u64,
     pub(super) directories: u64,
-    /// The sizes of the files together.
     pub(super) bytes: u64,
 }
 
 pub(super) struct Listing {
     pub(super) place: Place,
     pub(super) order: Order,
-    /// Names behind this one are still to be listed.
+    /// The names behind this one are still to be listed.
     after: Option<Key<Vec<u8>>>,
-    /// Names that the last pass found, and that are still to be listed.
+    /// The names of the last pass that are still to be listed.
     ready: vec::IntoIter<Ranked>,
-    /// Names of a pass.
     most: usize,
-    /// There are names behind the last pass.
     has_more: bool,
-    /// No further pass is made.
     is_done: bool,
-    /// One pass is all that is wanted.
     is_page: bool,
     pub(super) counts: Counts,
 }
 
 impl Listing {
-    /// All names, in passes of `most`.
     pub(super) fn of_all(place: Place, order: Order, most: usize) -> Listing {
         Listing {
             place,
@@ -81,7 +73,7 @@ impl Listing {
         }
     }
 
-    /// A page: `most` names behind a marker.
+    /// One page: `most` names behind a marker.
     pub(super) fn page(place: Place, order: Order, most: usize, after: Option<Key<Vec<u8>>>) -> Listing {
         Listing { after, is_page: true, ..Listing::of_all(place, order, most) }
     }
@@ -92,7 +84,7 @@ impl Listing {
         Some(last.marker(self.order))
     }
 
-    /// The next entries. None: that was all.
+    /// The next entries; an empty list is the end.
     pub(super) fn next_entries(&mut self, most: usize, goes_on: &GoesOn<'_>) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         while entries.len() < most {
@@ -118,14 +110,14 @@ impl Listing {
         Ok(entries)
     }
 
-    /// Looks at all names once.
     fn pass(&mut self, goes_on: &GoesOn<'_>) -> io::Result<()> {
         let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
         let (place, order, after, most) = (&self.place, self.order, self.after.as_ref(), self.most);
         let mut has_more = false;
         place.directory.each_name(&mut |name, kind| {
             goes_on()?;
-            // Where the directory itself tells a file from a directory, the metadata of the names that are not listed now stays unread.
+            // If the directory itself tells a file from a directory, the metadata of names that are not listed now
+            // stays unread.
             let (is_directory, number) = match (kind, order.by) {
                 (Some(NameKind::Special), _) => return Ok(true),
                 (Some(NameKind::Directory), Column::Name) => (true, 0),
@@ -166,7 +158,6 @@ impl Place {
     }
 }
 
-/// A key that can lie in a heap.
 struct Ranked {
     key: Key<Vec<u8>>,
     order: Order,

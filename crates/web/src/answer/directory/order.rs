@@ -6,17 +6,16 @@ use haul_store::{Kind, Stat};
 
 use crate::request::target::{Column, Order};
 
-/// The place of a name in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key<N> {
     pub(super) is_directory: bool,
-    /// Size or time, where the listing is sorted by it.
+    /// The size or time, if the listing is sorted by it.
     pub(super) number: i128,
     pub(super) name: N,
 }
 
 impl<N: AsRef<[u8]>> Key<N> {
-    /// Directories come first, in either direction.
+    /// Compares two keys. Directories come first in either direction.
     pub(super) fn compare<M: AsRef<[u8]>>(&self, other: &Key<M>, order: Order) -> Ordering {
         let by_number = self.number.cmp(&other.number);
         let by_column = by_number.then_with(|| by_value(self.name.as_ref(), other.name.as_ref()));
@@ -24,7 +23,7 @@ impl<N: AsRef<[u8]>> Key<N> {
         other.is_directory.cmp(&self.is_directory).then(by_column)
     }
 
-    /// As a link to the next page has it: `name`, `directory/`, or with its number before a colon.
+    /// The key in a link to the next page: `name`, `directory/`, or with its number before a colon.
     pub(super) fn marker(&self, order: Order) -> Vec<u8> {
         let mut marker = match order.by {
             Column::Name => Vec::new(),
@@ -39,7 +38,6 @@ impl<N: AsRef<[u8]>> Key<N> {
 }
 
 impl Key<Vec<u8>> {
-    /// The reverse of [`Key::marker`].
     pub(super) fn parse(marker: &[u8], order: Order) -> Option<Self> {
         let (number, name) = match order.by {
             Column::Name => (0, marker),
@@ -56,7 +54,7 @@ impl Key<Vec<u8>> {
     }
 }
 
-/// The number that a listing is sorted by before the name. The size of a directory says nothing of what is in it.
+/// The number that a listing is sorted by before the name. A directory's size says nothing about its content.
 pub(super) fn number(stat: &Stat, by: Column) -> i128 {
     match by {
         Column::Name => 0,
@@ -66,7 +64,7 @@ pub(super) fn number(stat: &Stat, by: Column) -> i128 {
     }
 }
 
-/// `file2` comes before `file10`. Names that differ in leading zeros alone are told apart by their bytes.
+/// Compares names so that `file2` comes before `file10`.
 pub(super) fn by_value(a: &[u8], b: &[u8]) -> Ordering {
     let (mut left, mut right) = (a, b);
     // Each round takes at least one byte of both.
@@ -86,7 +84,7 @@ pub(super) fn by_value(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// The digits that a text begins with, without leading zeros, and the rest.
+/// The leading digits of a text without leading zeros, and the rest.
 fn split_digits(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, behind) = text.split_at(end);

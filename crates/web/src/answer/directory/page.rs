@@ -1,4 +1,5 @@
-//! The page of a directory in HTML. It loads nothing; the one script on it filters names, and its hash is in the policy of the page.
+//! The page of a directory in HTML. It loads nothing; its only script filters names, and its hash is in the policy of
+//! the page.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -20,7 +21,6 @@ pub(super) static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The page until its first name.
 pub(super) fn begin(path: &[u8], order: Order) -> String {
     let title = names::html(&[b"/", path].concat());
     let mut text = String::with_capacity(STYLE.len() + 2_048);
@@ -34,7 +34,7 @@ pub(super) fn begin(path: &[u8], order: Order) -> String {
     );
     for (column, word, class) in [(Column::Name, "name", "n"), (Column::Size, "size", "s"), (Column::Time, "time", "t")]
     {
-        // Buttons, not links: a program that follows links does not fetch the page in every order.
+        // A program that follows links would fetch the page in every order; it does not press buttons.
         let is_current = order.by == column;
         let minus = if is_current && !order.is_reverse { "-" } else { "" };
         let (mark, sort) = match (is_current, order.is_reverse) {
@@ -54,7 +54,6 @@ pub(super) fn begin(path: &[u8], order: Order) -> String {
     text
 }
 
-/// The path, each directory above a link to it.
 fn breadcrumbs(path: &[u8]) -> String {
     let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
     let Some((last, above)) = parts.split_last() else { return "/".to_owned() };
@@ -66,7 +65,6 @@ fn breadcrumbs(path: &[u8]) -> String {
     text + &names::html(last)
 }
 
-/// The row of a name. `prefix` stands before the name in the link.
 pub(super) fn row(text: &mut String, prefix: &str, entry: &Entry) {
     let is_directory = entry.stat.kind == Kind::Directory;
     let (name, href) = (names::html(&entry.name), names::link(&entry.name));
@@ -85,7 +83,6 @@ pub(super) fn row(text: &mut String, prefix: &str, entry: &Entry) {
     );
 }
 
-/// The page behind its last name. `readme` is a name and the text of this file.
 pub(super) fn end(counts: &Counts, next: Option<&str>, readme: Option<(&[u8], &str)>) -> String {
     let Counts { files, directories, bytes } = *counts;
     let count = |number: u64, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
@@ -108,7 +105,7 @@ pub(super) fn end(counts: &Counts, next: Option<&str>, readme: Option<(&[u8], &s
     text
 }
 
-/// Without scripts the box of the filter stays hidden, and nothing else is missing.
+/// The filter of names. Without scripts its box stays hidden, and nothing else is missing.
 const SCRIPT: &str = "\
 const box=document.getElementById('filter'),rows=[...document.querySelectorAll('tbody tr:not(.up)')];\
 box.hidden=false;box.oninput=()=>{const part=box.value.toLowerCase();\

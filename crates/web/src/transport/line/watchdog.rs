@@ -5,9 +5,10 @@
 //! watchdog  looks at all lines a few times in each limit -> marks those that are late, and wakes their tasks
 //! within    the task sees the mark, and drops the connection
 //! ```
-//! A timer for each connection would cost a small answer more than its digest does, and an idle reader more memory
-//! than its socket.
+//! A timer for each connection would cost a small answer more than its digest does, and an idle reader more memory than
+//! its socket.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -16,9 +17,26 @@ use tokio::sync::Notify;
 
 use crate::limits::{Limits, WATCH_EVERY_MAX};
 
-use super::Line;
+/// A connection as its watchdog sees it.
+pub(crate) trait Watched: fmt::Debug + Send + Sync {
+    /// Whether a deadline has passed.
+    fn is_late(&self, now_ms: u64, is_stopping: bool) -> bool;
 
-/// The watchdog of a thread.
+    /// Marks the connection as late, and wakes its task.
+    fn cut(&self);
+
+    fn is_silent(&self) -> bool;
+
+    /// Whether it is silent, and not yet for long enough at this look.
+    fn stays_at(&self, look: u32) -> bool;
+
+    /// Notes that the list of silent connections no longer has it.
+    fn is_listed_no_more(&self);
+
+    /// Tells the task to end, and wakes it.
+    fn leave(&self);
+}
+
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     begun: Instant,
@@ -27,13 +45,12 @@ pub(crate) struct Watchdog {
     every: Duration,
     pub(super) limits: Limits,
     is_stopping: AtomicBool,
-    /// A line that has ended leaves with the next look.
-    lines: Mutex<Vec<Weak<Line>>>,
-    /// Those that fell silent, and may leave.
-    silent: Mutex<Vec<Weak<Line>>>,
-    /// How often [`Watchdog::look_at_silent`] was called.
+    /// A line that has ended is removed at the next look.
+    lines: Mutex<Vec<Weak<dyn Watched>>>,
+    /// The lines that fell silent, and may leave.
+    silent: Mutex<Vec<Weak<dyn Watched>>>,
+    /// The number of calls of [`Watchdog::look_at_silent`].
     silent_looks: AtomicU32,
-    /// The list of silent ones is no longer empty.
     has_silent: Notify,
 }
 
@@ -53,16 +70,14 @@ impl Watchdog {
         }
     }
 
-    /// How often [`Watchdog::look`] is to be called.
     pub(crate) fn every(&self) -> Duration {
         self.every
     }
 
-    pub(super) fn watches(&self, line: &Arc<Line>) {
+    pub(super) fn watches(&self, line: &Arc<dyn Watched>) {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(line));
     }
 
-    /// The time of the last look, in milliseconds since the watchdog began.
     pub(crate) fn now_ms(&self) -> u64 {
         self.now_ms.load(Ordering::Relaxed)
     }
@@ -71,7 +86,7 @@ impl Watchdog {
         self.silent_looks.load(Ordering::Relaxed)
     }
 
-    pub(super) fn lists_silent(&self, line: &Arc<Line>) {
+    pub(super) fn lists_silent(&self, line: &Arc<dyn Watched>) {
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         silent.push(Arc::downgrade(line));
         if silent.len() == 1 {
@@ -79,23 +94,22 @@ impl Watchdog {
         }
     }
 
-    /// Until there are silent ones, and [`Watchdog::look_at_silent`] is to be called.
+    /// Waits until there are silent lines, and [`Watchdog::look_at_silent`] is to be called.
     pub(crate) async fn has_silent(&self) {
         self.has_silent.notified().await;
     }
 
-    /// Tells those to leave that were silent at the last look, and have been so since. Says whether further ones are silent. While all are
-    /// busy, or gone, nobody has to look.
+    /// Tells the lines to leave that were silent at the last look and since. Returns whether others are silent. While
+    /// all are busy or gone, no look is needed.
     pub(crate) fn look_at_silent(&self) -> bool {
         let look = self.silent_looks.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let mut leaving = Vec::new();
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         silent.retain(|line| {
             let Some(line) = line.upgrade() else { return false };
-            let stays =
-                line.is_silent() && look.wrapping_sub(line.silent_since.load(Ordering::Relaxed)) < line.silent_looks();
+            let stays = line.stays_at(look);
             if !stays {
-                line.is_listed.store(false, Ordering::Relaxed);
+                line.is_listed_no_more();
                 if line.is_silent() {
                     leaving.push(line);
                 }
@@ -110,17 +124,15 @@ impl Watchdog {
         has_more
     }
 
-    /// When this limit has passed from now on. The last look may be a while ago, so no deadline is early.
+    /// The deadline for this limit. The last look may be a while ago, so `every` is added, and no deadline is early.
     pub(super) fn after(&self, limit: Duration) -> u64 {
         self.now_ms.load(Ordering::Relaxed).saturating_add(ms(limit)).saturating_add(ms(self.every))
     }
 
-    /// The time now.
     pub(super) fn now_us(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Requests in progress are answered, and no further ones.
     pub(crate) fn stop(&self, now: Instant) {
         self.is_stopping.store(true, Ordering::Relaxed);
         self.look(now);
@@ -130,7 +142,6 @@ impl Watchdog {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Ends what is late.
     pub(crate) fn look(&self, now: Instant) {
         let now_ms = ms(now.saturating_duration_since(self.begun));
         self.now_ms.store(now_ms, Ordering::Relaxed);
@@ -149,7 +160,7 @@ impl Watchdog {
     }
 }
 
-/// So a limit is kept to a quarter of itself.
+/// A limit is kept to a quarter of itself.
 const LOOKS_IN_A_LIMIT: u32 = 4;
 
 fn ms(time: Duration) -> u64 {

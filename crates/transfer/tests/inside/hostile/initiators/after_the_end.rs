@@ -1,4 +1,5 @@
-//! What a far side still does when its session is over: a dial ends with it; a walk counts for it, and soon ends.
+//! Tests what a far side still does when its session is over: a dial ends with it, and a walk counts for it and soon
+//! ends.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -10,12 +11,11 @@ use haul_sys::intercept::{Call, Verdict, Watcher, watch_this_thread};
 use haul_wire::control::{Abort, AbortFault};
 use haul_wire::limits::BLOCK_BYTES;
 
-use crate::inside::bad_disk::path_of;
-use crate::kept::surroundings::Surroundings;
+use haul_kept::surroundings::Surroundings;
 
 use super::*;
 
-/// Counts for a session as long as somebody holds it.
+/// A session counts as long as this is held.
 struct Guest;
 
 impl Observer for Guest {
@@ -48,7 +48,7 @@ impl Visit for Guest {
     }
 }
 
-/// A far side of this directory in which each of these calls waits for our answer, where the host lets us watch.
+/// Each of these calls waits for our answer.
 fn far_side_of(
     dir: &tempfile::TempDir,
     role: Role,
@@ -82,8 +82,11 @@ fn far_side_of(
         peer_key: [4; 32],
         links: false,
         stays: false,
+        job: 1,
         role,
         selection,
+        listed: wire::Listed::Nothing,
+        hash_kept: false,
         carriage: wire::Carriage { ciphers: vec![1], ..carriage(20_000) },
     })));
     (peer, counted, watcher)
@@ -97,7 +100,7 @@ fn enough() -> Control {
 fn a_walk_that_hashes_a_file_counts_for_its_session_and_ends_within_a_block() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("large"), vec![7; 20 * BLOCK_BYTES]).unwrap();
-    let selection = wire::Selection { checksum: true, ..wire::Selection::default() };
+    let selection = wire::Selection { checksum: true, ..bare() };
     let role = Role::Sender { sources: vec![b"large".to_vec()] };
     let (mut peer, counted, watcher) = far_side_of(&dir, role, selection, &[Call::Read]);
     let watcher = match watcher.recv().unwrap() {
@@ -108,7 +111,7 @@ fn a_walk_that_hashes_a_file_counts_for_its_session_and_ends_within_a_block() {
     let read = loop {
         assert!(begun.elapsed() < PATIENCE && !peer.end.is_finished(), "it never reads the file");
         let Some(stopped) = watcher.next(Duration::from_millis(20)).unwrap() else { continue };
-        if path_of(&stopped).ends_with("large") {
+        if stopped.file().ends_with("large") {
             break stopped;
         }
         watcher.answer(stopped, Verdict::Proceed).unwrap();
@@ -130,12 +133,11 @@ fn a_walk_that_hashes_a_file_counts_for_its_session_and_ends_within_a_block() {
 
 #[test]
 fn a_dial_ends_with_its_session() {
-    // Whoever is dialled takes the connection and says nothing.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let dir = tempfile::tempdir().unwrap();
     let role = Role::Receiver { target: b"target".to_vec() };
-    let selection = wire::Selection { make_target: true, ..wire::Selection::default() };
+    let selection = wire::Selection { make_target: true, ..bare() };
     let (mut peer, counted, _watcher) = far_side_of(&dir, role, selection, &[]);
     let silent = Candidate { address: Address::V4([127, 0, 0, 1]), port };
     peer.says(&Control::Dial(Dial { candidates: vec![silent], lanes: 1, several_paths: true, timeout_ms: u32::MAX }));

@@ -1,4 +1,4 @@
-//! An initiator that has a daemon dial what is none of its business: bounded, refused, and told to who keeps the log.
+//! Tests initiators that have a daemon dial foreign addresses: the dials are bounded, refused, and logged.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -8,7 +8,6 @@ use haul_wire::limits::MAX_CANDIDATES;
 
 use super::*;
 
-/// Keeps what a daemon would log of refused addresses.
 #[derive(Default)]
 struct LogBook(Mutex<Vec<String>>);
 
@@ -47,7 +46,7 @@ impl Visit for LogBook {
 fn daemon(book: &Arc<LogBook>) -> Peer {
     let carriage = wire::Carriage { ciphers: vec![1], ..carriage(20_000) };
     let role = Role::Receiver { target: b"target".to_vec() };
-    watched(role, carriage, wire::Selection::default(), Some(Arc::clone(book) as Arc<dyn Visit>))
+    watched(role, carriage, (bare(), wire::Listed::Nothing), Some(Arc::clone(book) as Arc<dyn Visit>))
 }
 
 fn at(address: [u8; 4], port: u16) -> Candidate {
@@ -65,7 +64,6 @@ fn addresses_that_lead_to_no_host_and_further_ports_are_refused_and_told() {
     let (link_local, multicast, nobody) = ([169, 254, 169, 254], [239, 1, 1, 1], [0, 0, 0, 0]);
     let candidates = vec![at(link_local, 80), at(multicast, 80), at(nobody, 80), at([192, 0, 2, 1], 22)];
     peer.says(&dial(candidates));
-    // Nothing is left to dial.
     peer.hears(|message| matches!(message, Control::DialFailed { .. }).then_some(()));
     let told = book.0.lock().unwrap().clone();
     for (refused, of) in told.iter().zip(["169.254.169.254", "239.1.1.1", "0.0.0.0", "192.0.2.1:22"]) {
@@ -86,7 +84,7 @@ fn ten_thousand_addresses_end_the_session_and_none_is_dialled() {
         peer.says(&many);
         let error = peer.ended().unwrap_err();
         assert_eq!(error.cause.as_deref(), Some("unreadable control message"), "{error:?}");
-        // The end of the session with its reason is what is logged.
+        // The daemon logs the end of the session with its reason.
         assert!(book.0.lock().unwrap().is_empty());
     }
 }

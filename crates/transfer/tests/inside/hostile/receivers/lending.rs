@@ -1,4 +1,4 @@
-//! A real sender that leads its end, and movers that ask for anything.
+//! Tests a real sender that leads its end, with movers that ask for anything.
 
 use haul_wire::control::{ChunkProof, MoverWord, Portion};
 use haul_wire::limits::{MAX_MOVERS, MAX_PATHS};
@@ -16,7 +16,6 @@ impl Source {
         self.peer.says(&Control::OfMover { path, word });
     }
 
-    /// What the mover is given next.
     fn gives(&self) -> Portion {
         self.peer.hears(|message| match message {
             Control::OfMover { path: PATH, word: MoverWord::Portion(portion) } => Some(portion),
@@ -24,7 +23,6 @@ impl Source {
         })
     }
 
-    /// The numbers of the chunks that come on the lane of the leader.
     pub(super) fn sends_chunks(&mut self, count: usize) -> Vec<u32> {
         let mut chunks = Vec::new();
         while chunks.len() < count {
@@ -80,7 +78,7 @@ fn what_a_mover_gives_back_goes_on_the_lanes_of_the_leader_and_only_what_it_had(
     source.answers(LARGE, Wanted::All);
     assert_eq!(source.gives().chunks.count, 2);
     let range = |first, count| ChunkRange { first, count };
-    // Chunks of others, of no file, and of no item.
+    // These are chunks of other hosts, of no file, and of no item.
     let wild = vec![range(2, u32::MAX), range(u32::MAX, u32::MAX), range(7, 1)];
     for index in [LARGE, SMALL, DIRECTORY, 99] {
         source.mover_says(PATH, MoverWord::Returns { index, chunks: wild.clone() });

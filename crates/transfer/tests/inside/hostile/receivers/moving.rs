@@ -1,17 +1,17 @@
-//! A real sender, and a mover of the receiving end that says what is not so.
+//! Tests a real sender against a lying mover of the receiving end.
 
 use haul_engine::integrity::Hash;
 use haul_wire::control::{MovedChunk, OpenDraft};
 use haul_wire::lane::lane_of;
 use haul_wire::limits::MAX_PATHS;
 
-use crate::session::movers::Movers;
+use haul_striping::movers::Movers;
 
 use super::*;
 
 const PATH: u16 = MAX_PATHS - 1;
 
-/// The only lane leads to a mover. Control is that of an honest leader.
+/// Only the mover's lane is hostile: control is that of an honest leader.
 struct ToMover {
     source: Source,
     movers: Movers,
@@ -19,7 +19,7 @@ struct ToMover {
 }
 
 impl ToMover {
-    /// Its lane has the first chunk of the large file.
+    /// Brings the first chunk of the large file over the mover's lane.
     fn open(timeout_ms: u32) -> Self {
         let (movers, (give, given)) = (Movers::new(1), channel());
         let for_job = movers.clone();
@@ -49,7 +49,6 @@ impl ToMover {
         assert!(self.movers.accusation(PATH).unwrap().contains(why), "{:?}", self.movers.accusation(PATH));
     }
 
-    /// The leader hears of this chunk, and of nothing before.
     fn enters(&self) -> Vec<MovedChunk> {
         self.source.peer.hears(|message| match message {
             Control::Moved(chunks) => Some(chunks),
@@ -77,7 +76,6 @@ fn chunks_that_a_mover_was_never_given_are_not_told_to_the_leader() {
     for index in [DIRECTORY, SMALL, 99, u64::MAX] {
         with.moved(PATH, MovedChunk { index, ..honest() });
     }
-    // It is the chunk of another host.
     with.moved(PATH - 1, honest());
     with.moved(0, honest());
     with.moved(PATH, honest());

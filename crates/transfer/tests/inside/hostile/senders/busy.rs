@@ -1,4 +1,4 @@
-//! A receiver whose own loop has long to do, and what its peer may make of it.
+//! Tests a receiver whose own loop is busy for long, against its peers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -9,16 +9,14 @@ use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::summary::PathNow;
 
-use crate::inside::bad_disk::path_of;
-use crate::kept::surroundings::Surroundings;
-use crate::session::wiring::Wiring;
+use haul_channel::role_context::RoleContext;
+use haul_kept::surroundings::Surroundings;
 
 use super::*;
 
-/// Longer than a receiver with [`SHORT_MS`] waits for a silent peer, which is three pings.
+/// A receiver with [`SHORT_MS`] waits for a silent peer for less than this: for three pings.
 const BUSY: Duration = Duration::from_secs(4);
 
-/// Somebody who may press Ctrl-C.
 struct Person(Arc<AtomicBool>);
 
 impl Observer for Person {
@@ -29,17 +27,15 @@ impl Observer for Person {
     }
 }
 
-/// A receiver into this directory in which each read of a file waits for our answer.
+/// Each read of a file waits for our answer.
 struct Reading {
     peer: Peer,
     watcher: Watcher,
     interrupt: Arc<AtomicBool>,
-    /// Of the peer's control channel.
     cable: ShutdownHandle,
 }
 
 impl Reading {
-    /// `None` where the host does not let us watch.
     fn into(target: PathBuf, selection: wire::Selection) -> Option<Self> {
         let (ours, theirs) = Stream::plain_pair().unwrap();
         let (lane, their_lane) = Stream::plain_pair().unwrap();
@@ -49,7 +45,7 @@ impl Reading {
         let end = std::thread::spawn(move || {
             let events = Events::new();
             let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();
-            events.sender().try_send(SessionEvent::LaneUp(their_lane, 0)).unwrap();
+            events.sender().try_send(SessionEvent::Lane(LaneEvent::Up(their_lane, 0))).unwrap();
             sender.send(watch_this_thread(&[Call::Read])).unwrap();
             let job = ReceiverJob {
                 far: false,
@@ -57,6 +53,8 @@ impl Reading {
                 confine: None,
                 asked_for: None,
                 selection,
+                listed: Default::default(),
+                hash_kept: false,
                 carriage: carriage(SHORT_MS),
                 bounds: receiver::Bounds::default(),
                 movers: Default::default(),
@@ -65,7 +63,13 @@ impl Reading {
             let watch = Arc::new(Watch::new(Arc::new(person)));
             receiver::run(
                 job,
-                Wiring { events, channel: &channel, watch: &watch, keeper: &mut NoKeeper, aside: &mut aside },
+                RoleContext {
+                    events,
+                    channel: &channel,
+                    watch: &watch,
+                    keeper: &mut NoKeeper,
+                    on_other_message: &mut on_other_message,
+                },
             )
             .map(drop)
         });
@@ -83,21 +87,20 @@ impl Reading {
         Some(Self { peer, watcher, interrupt, cable })
     }
 
-    /// The first read of the file with this name, which waits.
     fn reads(&mut self, name: &str) -> Stopped {
         let end = Instant::now() + PATIENCE;
         loop {
             assert!(Instant::now() < end && !self.peer.end.is_finished(), "it never reads {name}");
             self.peer.says(&Control::Ping { received: 0, turn: 1 });
             let Some(stopped) = self.watcher.next(Duration::from_millis(20)).unwrap() else { continue };
-            if path_of(&stopped).ends_with(name) {
+            if stopped.file().ends_with(name) {
                 return stopped;
             }
             self.watcher.answer(stopped, Verdict::Proceed).unwrap();
         }
     }
 
-    /// Lets this read and all others go on; how the receiver ended, and after how many more reads.
+    /// Returns how the receiver ended, and after how many more reads.
     fn goes_on(mut self, read: Stopped) -> (Result<(), Error>, usize) {
         self.watcher.answer(read, Verdict::Proceed).unwrap();
         let (end, mut more) = (Instant::now() + PATIENCE, 0);
@@ -114,10 +117,9 @@ impl Reading {
 }
 
 fn comparing() -> wire::Selection {
-    wire::Selection { checksum: true, make_target: true, ..wire::Selection::default() }
+    wire::Selection { checksum: true, make_target: true, ..bare() }
 }
 
-/// With its true hash, and a time that is not that of the file here.
 fn hashed(path: &str, data: &[u8]) -> Item {
     let mut item = file(path, data.len() as u64);
     if let ItemKind::File { blake3, .. } = &mut item.kind {
@@ -136,7 +138,7 @@ fn a_peer_is_not_taken_for_silent_while_a_file_is_compared_for_longer_than_the_t
     reading.peer.says(&Control::Items(vec![packer.pack(&hashed("standing", &data))]));
     reading.peer.says(&Control::EndOfManifest);
     let read = reading.reads("standing");
-    // As a sender says it each second, and more than may wait here (64 KiB in tests); what this end writes has to fit into the socket.
+    // This is more than may wait here (64 KiB in tests), and our own messages must fit into the socket.
     (0..400).for_each(|_| reading.peer.says(&Control::PathNow(PathNow::default())));
     let begun = Instant::now();
     while begun.elapsed() < BUSY {
@@ -163,7 +165,7 @@ fn who_interrupts_while_a_file_is_compared_does_not_wait_for_its_end() {
     assert_eq!((result.unwrap_err().fault, more), (Fault::Interrupted, 0));
 }
 
-/// What it said before is still to be read, and part of it is not looked at any more.
+/// Earlier messages are still to be read, and some are skipped.
 #[test]
 fn of_a_sender_that_died_while_a_file_was_compared_nothing_is_made_under_another_name() {
     let dir = tempfile::tempdir().unwrap();
@@ -173,7 +175,7 @@ fn of_a_sender_that_died_while_a_file_was_compared_nothing_is_made_under_another
     let mut packer = Packer::default();
     let mut pack = |item: &Item| packer.pack(item);
     let link = |name| item(name, ItemKind::Symlink { target: b"nowhere".to_vec() });
-    // Each is packed as what it does not share with the one before: behind another one it is another name.
+    // A name is packed as its difference from the one before, so behind another name it reads differently.
     let first = [hashed("f-standing", &data), link("g-link-x"), link("g-link-y")].iter().map(&mut pack).collect();
     let then = [link("g-link-z"), link("g-link-zz")].iter().map(pack).collect::<Vec<_>>();
     reading.peer.says(&Control::Items(first));
@@ -183,7 +185,7 @@ fn of_a_sender_that_died_while_a_file_was_compared_nothing_is_made_under_another
     }
     reading.peer.says(&Control::EndOfManifest);
     reading.cable.shutdown();
-    // What this end says each second does not get through any more.
+    // The receiver's own pings do not get through any more.
     std::thread::sleep(2 * PING_EVERY);
     let (result, _) = reading.goes_on(read);
     assert_eq!(result.unwrap_err().fault, Fault::Network);
@@ -210,7 +212,7 @@ fn who_interrupts_while_what_is_in_place_is_read_again_loses_nothing_of_what_was
     };
     let before = standing();
     assert_eq!(before.len(), 2, "the file and its journal");
-    let selection = wire::Selection { inplace: true, ..wire::Selection::default() };
+    let selection = wire::Selection { inplace: true, ..bare() };
     let Some(mut reading) = Reading::into(to.clone(), selection) else { return };
     reading.peer.says(&Control::Items(vec![Packer::default().pack(&large)]));
     let read = reading.reads("large");
@@ -225,12 +227,12 @@ fn large_size(item: &Item) -> u64 {
     identity.size
 }
 
-/// What goes is told by the loop itself.
+/// The loop itself reports deletions.
 #[test]
 fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
     let (mut control, theirs) = Stream::plain_pair().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    // 6000 long names are 21 MB of notices: more than a socket (4 MiB at most), a batch and a queue (4 MiB each) hold.
+    // 6000 long names make 21 MB of notices: more than a socket (4 MiB at most), a batch and a queue (4 MiB each) hold.
     let deep = dir.path().join(vec!["n".repeat(250); 14].join("/"));
     std::fs::create_dir_all(&deep).unwrap();
     (0..6000).for_each(|number| drop(std::fs::File::create(deep.join(number.to_string())).unwrap()));
@@ -241,7 +243,9 @@ fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
             target: receiver::Target::Path(target),
             confine: None,
             asked_for: None,
-            selection: wire::Selection { delete: true, ..wire::Selection::default() },
+            selection: wire::Selection { delete: true, ..bare() },
+            listed: Default::default(),
+            hash_kept: false,
             carriage: carriage(SHORT_MS),
             bounds: receiver::Bounds::default(),
             movers: Default::default(),
@@ -251,19 +255,19 @@ fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
         let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();
         receiver::run(
             job,
-            Wiring {
+            RoleContext {
                 events,
                 channel: &channel,
                 watch: &Arc::new(Watch::silent()),
                 keeper: &mut NoKeeper,
-                aside: &mut aside,
+                on_other_message: &mut on_other_message,
             },
         )
         .map(drop)
     });
     let replaced = Packer::default().pack(&file(&"n".repeat(250), 1));
     let say = |control: &mut Stream, message: &Control| {
-        // Once it has enough it does not read either.
+        // A receiver that has enough does not read either.
         let _ = control.write_all(&frame(message)).and_then(|()| control.flush());
     };
     say(&mut control, &Control::Begin { single_file: false });
@@ -278,13 +282,13 @@ fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
     assert!(error.fault == Fault::Timeout && error.what.contains("has read nothing"), "{error:?}");
 }
 
-/// It reads it for the manifest, and sends nothing meanwhile.
+/// The sender reads the file for the manifest, and sends nothing meanwhile.
 #[test]
 fn a_sender_that_may_be_reading_what_is_there_already_is_given_the_time() {
     const SECONDS: u64 = 4;
     let mut target = Target::of(|job| {
         job.carriage.timeout_ms = SHORT_MS;
-        job.selection.hash_kept = true;
+        job.hash_kept = true;
     });
     let standing = std::fs::File::create(target.to("file")).unwrap();
     standing.set_len(SECONDS << 20).unwrap();
@@ -294,6 +298,6 @@ fn a_sender_that_may_be_reading_what_is_there_already_is_given_the_time() {
     target.peer.is_asked_for(0);
     let error = target.peer.only_lives(|_| ()).unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
-    // A second for each MiB.
+    // Each MiB allows a second.
     assert!(start.elapsed() >= Duration::from_secs(SECONDS), "{:?}", start.elapsed());
 }

@@ -1,11 +1,11 @@
-//! A real receiver, and a host of the sending end that does not lead and would harm it.
+//! Tests a real receiver against a hostile host of the sending end that does not lead.
 
 use haul_wire::control::{ChunkProof, MoverWord};
 use haul_wire::lane::lane_of;
 use haul_wire::limits::MAX_PATHS;
 
-use crate::session::movers::Movers;
-use crate::session::outbox::Outbox;
+use haul_channel::outbox::Outbox;
+use haul_striping::movers::Movers;
 
 use super::*;
 
@@ -13,16 +13,14 @@ const PATH: u16 = MAX_PATHS - 1;
 
 const SIZE: u64 = 2 * MIN_CHUNK_BYTES;
 
-/// The only lane leads from a mover. Control is that of an honest leader.
+/// Only the mover's lane is hostile: control is that of an honest leader.
 struct WithMover {
     target: Target,
     movers: Movers,
-    /// What the receiver says to the mover.
     heard: Arc<Outbox>,
 }
 
 impl WithMover {
-    /// A large file is asked for.
     fn open(timeout_ms: u32) -> Self {
         let (movers, heard) = (Movers::new(1), Arc::<Outbox>::default());
         movers.joins(PATH, &heard);
@@ -37,7 +35,6 @@ impl WithMover {
         Self { target, movers, heard }
     }
 
-    /// The leader says what it has read.
     fn proves(&mut self, index: u64, chunk: u32, data: &[u8]) {
         let mut hasher = UnitHasher::new(&ChunkLayout::of(SIZE), chunk);
         hasher.update(data);
@@ -45,7 +42,6 @@ impl WithMover {
         self.target.peer.says(&Control::OfMover { path: 0, word });
     }
 
-    /// The mover is not believed, for this reason, and nothing has the name of the file.
     #[track_caller]
     fn is_accused(&self, why: &str) {
         let end = Instant::now() + PATIENCE;
@@ -59,7 +55,7 @@ impl WithMover {
         assert!(said.contains(why), "{said}");
         assert_eq!(self.target.read("large"), None);
         self.target.assert_outside_is_untouched();
-        // It hears that its lane is lost. The leader does not: it never had that lane.
+        // The leader never had the mover's lane, so only the mover hears of its loss.
         assert!(!self.heard.take_all().iter().any(|message| matches!(message, Control::Receipts(_))));
     }
 }

@@ -1,4 +1,4 @@
-//! Senders that live and do nothing.
+//! Tests senders that are alive and do nothing.
 
 use super::*;
 

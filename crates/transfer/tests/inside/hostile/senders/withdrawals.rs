@@ -1,4 +1,4 @@
-//! Items that are taken back while their data is on its way, and what takes their place.
+//! Tests items that are taken back while their data is on its way, and their replacements.
 
 use haul_wire::control::Withdraw;
 use haul_wire::manifest::Time;
@@ -6,7 +6,6 @@ use haul_wire::manifest::Time;
 use super::*;
 
 impl Target {
-    /// What was announced with this index changed, and is like that now.
     fn retries(&mut self, index: u64, now: &Item) {
         let (why, kind, retry) =
             ("it changed while it was read".to_owned(), FailureKind::Changed, self.packer.pack(now));
@@ -14,7 +13,7 @@ impl Target {
     }
 }
 
-/// A receiver that keeps hard links, with an older version of `first` under both names, is told of a newer one and waits for its data.
+/// Both names have an older version, and the receiver waits for the data of a newer one.
 fn told_of_another_version() -> Target {
     let mut target = Target::of(|job| job.selection.hard_links = true);
     std::fs::write(target.to("first"), "older").unwrap();
@@ -44,7 +43,7 @@ fn a_directory_gets_its_time_after_the_version_that_took_the_place_of_one_that_c
     directory.attributes.mtime = Time { s: 1_000_000_000, ns: 7 };
     target.announces(&[directory, file("d/file", 6), item("d", ItemKind::DirectoryEnd { complete: true })]);
     target.peer.is_asked_for(1);
-    // Large enough for a part with a name, which changes the directory when it is made, too.
+    // A part of this size has a name, which changes the directory, too.
     target.retries(1, &file("d/file", SIZE));
     target.peer.is_asked_for(3);
     for (chunk, bytes) in [(0, MIN_CHUNK_BYTES), (1, SIZE - MIN_CHUNK_BYTES)] {
@@ -69,7 +68,6 @@ fn only_the_file_that_changed_takes_its_own_place() {
     }
 }
 
-/// What stands under the second name stays, and somebody is told why.
 fn gets_no_second_name(target: Target) {
     let OutcomeKind::Failed { why, .. } = target.peer.outcome_of(1) else {
         panic!("it has other data under that name")
@@ -123,7 +121,7 @@ fn a_file_that_changed_when_it_was_complete_stays_as_it_was_announced() {
     target.peer.sends(&unit(UnitKind::Whole, 0, 0, 3, b"old"));
     target.peer.says(&Control::EndOfManifest);
     target.peer.hears(|message| matches!(message, Control::Summary(_)).then_some(()));
-    // The sender takes the lane for lost, and finds the file changed before it hears what became of it.
+    // The sender finds the file changed before it hears of the outcome.
     target.retries(0, &file("file", 5));
     assert_eq!(target.peer.outcome_of(1), OutcomeKind::Superseded);
     assert_eq!(target.read("file").unwrap(), b"old");

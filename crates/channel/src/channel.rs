@@ -1,0 +1,459 @@
+//! Runs the control channel: threads of their own read and write messages, and neither direction waits for the other.
+//!
+//! ```text
+//!   Outbox -> writer of the link where this end speaks == link ==> reader -> Events     one link, or several
+//!             frames: what is not confirmed                         in order, each once
+//! ```
+//! Messages that were read go to the session's [`Events`]; messages to write wait in its [`Outbox`]. The channel begins with
+//! one link, and others can be added. Each direction can move to another link at any time: its sender writes all unconfirmed
+//! messages there, and goes on there. So the channel survives the loss of a link. After the last one it waits for another as
+//! long as a thread keeps it (`reach/attach.rs`).
+
+mod framing;
+mod heard;
+mod reading;
+#[cfg(test)]
+mod tests;
+mod writing;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_job::{Error, Fault};
+use haul_net::{ShutdownHandle, Stream};
+
+use framing::End;
+use heard::Heard;
+
+use crate::frames::{Kept, MAX_KEPT_BYTES};
+use crate::links::{LINK_PING_EVERY, Links};
+use haul_kept::sync::lock;
+
+/// Each side pings this often on a single link.
+pub const PING_EVERY: Duration = Duration::from_secs(1);
+
+/// The peer need not keep its messages for long.
+const CONFIRM_MESSAGES: u64 = 64;
+
+const CONFIRM_BYTES: u64 = 128 << 10;
+
+const MAX_OFFERED: usize = 4;
+
+#[cfg(feature = "testing")]
+pub use framing::read_link;
+#[cfg(any(test, feature = "testing"))]
+pub use framing::read_message;
+
+pub use crate::inbox::{EventSender, Events, LaneBack, LaneEnd, LaneEvent, SessionEvent};
+pub use crate::links::LinkId;
+pub use crate::outbox::Outbox;
+
+/// The near end of a control channel.
+#[derive(Clone)]
+pub struct Channel {
+    inside: Arc<Inside>,
+}
+
+/// The state of a channel, for the thread that keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// A link works.
+    Good,
+    /// The speaking link has been silent for so long, or is known to be dead.
+    Doubtful(Duration),
+    /// No link is left.
+    Lost(Loss),
+    /// The channel is not needed any more.
+    Over,
+}
+
+/// The loss of the last link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The moment of the loss.
+    pub since: Instant,
+    /// Whether the peer's kernel ended it. Otherwise the network failed.
+    pub by_peer: bool,
+    /// Whether no process in between, such as ssh, could die alone.
+    pub is_direct: bool,
+    why: Option<String>,
+}
+
+/// The state of a link that was dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// The peer has sent something on it.
+    Stands,
+    /// The peer has ended it without a message.
+    Refused,
+    /// Nothing has come yet.
+    Silent,
+}
+
+struct Inside {
+    outbox: Arc<Outbox>,
+    /// A daemon also holds the first link, and ends the session with it.
+    first: ShutdownHandle,
+    heard: Heard,
+    events: EventSender,
+    ping_every: Duration,
+    /// Several links may bring the same message, so the lock orders them.
+    intake: Mutex<()>,
+    delivered: AtomicU64,
+    /// The messages that the peer was told of, and the bytes of the others.
+    told: AtomicU64,
+    untold_bytes: AtomicU64,
+    /// A peer that dialled lanes can dial a link as well.
+    is_dialled: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    kept: Kept,
+    links: Links<Handle>,
+    /// The threads that read a link. Each ends after its peer.
+    readers: u32,
+    offered: Vec<Stream>,
+    /// A kept channel outlives the loss of its last link.
+    is_attended: bool,
+    loss: Option<Loss>,
+    is_doubted: bool,
+    has_ended: bool,
+    is_closed: bool,
+    peer_leaves_first: bool,
+}
+
+struct Handle {
+    shutdown: ShutdownHandle,
+    next: u64,
+    is_to_greet: bool,
+    is_direct: bool,
+}
+
+impl Handle {
+    fn of(stream: &Stream, is_to_greet: bool) -> Self {
+        Self { shutdown: stream.shutdown_handle(), next: 0, is_to_greet, is_direct: stream.tcp().is_some() }
+    }
+}
+
+impl Channel {
+    /// Starts the two threads on a stream; messages arrive in `events`.
+    pub fn open(stream: Stream, events: EventSender, ping_every: Duration) -> io::Result<Self> {
+        Self::with(stream, events, ping_every, MAX_KEPT_BYTES)
+    }
+
+    /// Bounds the memory of unconfirmed messages; see [`MAX_KEPT_BYTES`].
+    fn with(stream: Stream, events: EventSender, ping_every: Duration, max_kept_bytes: usize) -> io::Result<Self> {
+        let state = State {
+            kept: Kept::new(max_kept_bytes),
+            links: Links::new(Handle::of(&stream, false), Instant::now()),
+            readers: 0,
+            offered: Vec::new(),
+            is_attended: false,
+            loss: None,
+            is_doubted: false,
+            has_ended: false,
+            is_closed: false,
+            peer_leaves_first: false,
+        };
+        let inside = Arc::new(Inside {
+            outbox: Arc::default(),
+            first: stream.shutdown_handle(),
+            heard: Heard::new(),
+            events,
+            ping_every,
+            intake: Mutex::default(),
+            delivered: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            untold_bytes: AtomicU64::new(0),
+            is_dialled: AtomicBool::new(false),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        });
+        let channel = Self { inside };
+        channel.start(stream, LinkId::FIRST)?;
+        Ok(channel)
+    }
+
+    fn start(&self, stream: Stream, id: LinkId) -> io::Result<()> {
+        let (input, output) = stream.split();
+        let (for_reader, for_writer) = (Arc::clone(&self.inside), Arc::clone(&self.inside));
+        self.inside.lock().readers += 1;
+        let reader = std::thread::Builder::new().name("control-in".into());
+        reader.spawn(move || for_reader.read(id, input)).inspect_err(|_| self.inside.lock().readers -= 1)?;
+        std::thread::Builder::new().name("control-out".into()).spawn(move || for_writer.write(id, output)).map(drop)
+    }
+
+    /// The queue of messages to the peer.
+    pub fn outbox(&self) -> &Arc<Outbox> {
+        &self.inside.outbox
+    }
+
+    /// The time since the peer's last byte on any link, as far as we listened.
+    pub fn silence(&self) -> Duration {
+        self.inside.heard.silence()
+    }
+
+    /// Lets the peer close its end first, as the server side of a session should: the kernel of an end that has shut
+    /// down, and is still spoken to, resets the connection and throws away what it has not sent (RFC 9293, 3.10.7.4).
+    /// So the last words of this end would be lost.
+    pub fn let_peer_leave_first(&self) {
+        self.inside.lock().peer_leaves_first = true;
+    }
+
+    /// Writes what is queued, and ends the channel. Takes at most `limit`, and as long again for a peer that
+    /// [leaves first](Channel::let_peer_leave_first).
+    pub fn close(&self, limit: Duration) {
+        // A link that the network lost may come back. A peer that has left does not.
+        let has_writer = || {
+            let state = self.inside.lock();
+            state.links.speaker().is_some() || !state.loss.as_ref().is_some_and(|loss| loss.by_peer)
+        };
+        self.inside.outbox.close(limit, has_writer);
+        let mut state = self.inside.lock();
+        state.is_closed = true;
+        state.offered.clear();
+        self.inside.changed.notify_all();
+        if state.peer_leaves_first {
+            state.links.handles().for_each(|handle| handle.shutdown.finish_write());
+            let stays = |state: &mut State| state.readers > 0;
+            let waited = self.inside.changed.wait_timeout_while(state, limit, stays);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        state.links.handles().for_each(|handle| handle.shutdown.shutdown());
+    }
+
+    /// Adds a link to the peer, which has proved its key. `is_proved`: the peer dialled it. Otherwise this end speaks
+    /// there only once the peer has sent something.
+    ///
+    /// `None`: the channel has ended or needs all its links.
+    pub fn add_link(&self, stream: Stream, is_proved: bool) -> Option<LinkId> {
+        let mut state = self.inside.lock();
+        if state.has_ended || state.is_closed {
+            return None;
+        }
+        let (id, gone) = state.links.add(Handle::of(&stream, true), is_proved, Instant::now()).ok()?;
+        if let Some(gone) = gone {
+            gone.shutdown.shutdown();
+        }
+        self.inside.find_speaker(&mut state);
+        drop(state);
+        self.inside.call();
+        if self.start(stream, id).is_err() {
+            self.inside.link_ended(id, End::Gone { why: None, by_peer: false });
+            return None;
+        }
+        Some(id)
+    }
+
+    /// Waits, at most for `limit`, until a dialled link stands or fails.
+    pub fn proof(&self, id: LinkId, limit: Duration) -> Proof {
+        let waits = |state: &mut State| state.is_kept() && state.links.stands(id) && !state.links.is_proved(id);
+        let waited = self.inside.changed.wait_timeout_while(self.inside.lock(), limit, waits);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match (state.links.stands(id), state.links.is_proved(id)) {
+            (true, true) => Proof::Stands,
+            (true, false) => Proof::Silent,
+            (false, _) => Proof::Refused,
+        }
+    }
+
+    /// The number of links.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn links(&self) -> usize {
+        self.inside.lock().links.count()
+    }
+
+    /// The link on which this end speaks.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn speaks_on(&self) -> Option<LinkId> {
+        self.inside.lock().links.speaker()
+    }
+
+    /// Leaves a dead link, at once or as soon as there is another.
+    pub fn avoid(&self, id: LinkId) {
+        let mut state = self.inside.lock();
+        if state.links.speaker() != Some(id) {
+            return;
+        }
+        match state.links.successor().filter(|_| state.kept.is_whole()) {
+            Some(other) => self.inside.move_to(&mut state, other),
+            None => state.is_doubted = true,
+        }
+        drop(state);
+        self.inside.call();
+    }
+
+    /// Announces that a thread keeps the channel: see [`Channel::attend`].
+    pub fn set_attended(&self) {
+        self.inside.lock().is_attended = true;
+    }
+
+    /// Waits for work of the keeping thread. Returns the offered links, and the state of the channel.
+    pub fn attend(&self, limit: Duration) -> (Vec<Stream>, Health) {
+        let state = self.inside.lock();
+        let is_fine = |state: &mut State| {
+            state.offered.is_empty() && state.loss.is_none() && !state.is_doubted && state.is_kept()
+        };
+        let waited = self.inside.changed.wait_timeout_while(state, limit, is_fine);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let offered = std::mem::take(&mut state.offered);
+        if self.inside.first.is_shut_down() && !state.is_over() {
+            self.inside.finish(state, Some("it was ended at this host".into()));
+            return (offered, Health::Over);
+        }
+        if !state.is_kept() || self.inside.events.is_over() {
+            return (offered, Health::Over);
+        }
+        let health = match &state.loss {
+            Some(loss) => Health::Lost(loss.clone()),
+            None => self.inside.health(&state),
+        };
+        (offered, health)
+    }
+
+    /// Whether a link was offered, or the channel has ended.
+    pub fn has_news(&self) -> bool {
+        let state = self.inside.lock();
+        !state.is_kept() || !state.offered.is_empty()
+    }
+
+    /// Waits for `pause`, or until the channel ends or a link is offered.
+    pub fn pause(&self, pause: Duration) {
+        let waits = |state: &mut State| state.is_kept() && state.offered.is_empty();
+        drop(self.inside.changed.wait_timeout_while(self.inside.lock(), pause, waits));
+    }
+
+    /// Offers a link that the peer has dialled. Returns false if there is no room or no keeping thread.
+    pub fn offer(&self, stream: Stream) -> bool {
+        let mut state = self.inside.lock();
+        if !state.is_attended || state.is_over() || state.offered.len() >= MAX_OFFERED {
+            return false;
+        }
+        state.offered.push(stream);
+        drop(state);
+        self.inside.changed.notify_all();
+        true
+    }
+
+    /// Notes that the peer can dial this host.
+    pub fn set_dialled(&self) {
+        self.inside.is_dialled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the peer can dial this host.
+    pub fn is_dialled(&self) -> bool {
+        self.inside.is_dialled.load(Ordering::Relaxed)
+    }
+
+    /// The bytes that all lanes have brought here, and those that the peer has acknowledged.
+    pub fn lane_bytes(&self) -> u64 {
+        self.inside.events.lane_bytes()
+    }
+
+    /// Whether the kernel knows of a standing lane.
+    pub fn has_live_lane(&self) -> bool {
+        self.inside.events.has_live_lane()
+    }
+
+    /// Stops waiting for another link, which ends the session.
+    pub fn give_up(&self) {
+        let mut state = self.inside.lock();
+        state.is_attended = false;
+        match state.loss.take() {
+            Some(loss) => self.inside.finish(state, loss.why),
+            None => self.inside.changed.notify_all(),
+        }
+    }
+}
+
+impl State {
+    fn is_over(&self) -> bool {
+        self.has_ended || self.is_closed
+    }
+
+    fn is_kept(&self) -> bool {
+        self.is_attended && !self.is_over()
+    }
+}
+
+impl Inside {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn call(&self) {
+        self.outbox.call();
+        self.changed.notify_all();
+    }
+
+    fn ping_every(&self, state: &State) -> Duration {
+        if state.links.count() > 1 { LINK_PING_EVERY.min(self.ping_every) } else { self.ping_every }
+    }
+
+    fn health(&self, state: &State) -> Health {
+        if !state.kept.is_whole() {
+            // This direction cannot move to another link.
+            return Health::Good;
+        }
+        match state.links.speaker_silence(Instant::now()).filter(|_| !self.heard.waits()) {
+            Some(silence) if state.is_doubted || silence > self.ping_every * SUSPICIOUS_PINGS => {
+                Health::Doubtful(silence)
+            }
+            None if state.links.speaker().is_none() => Health::Doubtful(Duration::ZERO),
+            _ => Health::Good,
+        }
+    }
+
+    /// The caller must then do [`Inside::call`].
+    fn move_to(&self, state: &mut State, id: LinkId) {
+        state.links.move_to(id);
+        let oldest = state.kept.oldest();
+        if let Some(handle) = state.links.handle(id) {
+            (handle.next, handle.is_to_greet) = (oldest, true);
+        }
+        (state.loss, state.is_doubted) = (None, false);
+    }
+
+    fn find_speaker(&self, state: &mut State) {
+        if (state.is_doubted || state.links.speaker().is_none())
+            && state.kept.is_whole()
+            && let Some(other) = state.links.successor()
+        {
+            self.move_to(state, other);
+        }
+    }
+
+    /// Ends the reading side. Queued messages may still be written.
+    fn finish(&self, mut state: MutexGuard<'_, State>, why: Option<String>) {
+        if std::mem::replace(&mut state.has_ended, true) {
+            return;
+        }
+        state.loss = None;
+        let is_mute = state.links.speaker().is_none();
+        drop(state);
+        if is_mute {
+            self.outbox.written_out();
+        }
+        self.call();
+        // A busy loop must still read the last messages, so the peer does not count as silent.
+        self.heard.touch();
+        self.heard.begin_wait();
+        let _ = self.events.send(SessionEvent::ControlEnded(why));
+    }
+}
+
+/// One ping may be late.
+const SUSPICIOUS_PINGS: u32 = 2;
+
+/// Makes the error of a session whose control channel has ended.
+pub fn ended(why: Option<String>) -> Error {
+    match why {
+        None => Error::new(Fault::Network, "the far side ended the session early"),
+        Some(why) => Error::new(Fault::Network, "the control channel failed").because(why),
+    }
+    .try_this("run the same command again: what is verified is not sent again")
+}

@@ -1,0 +1,38 @@
+//! Holds the two ends of a lane's connection.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use haul_net::{Stream, interfaces};
+
+/// The two ends of a lane's connection, as this side sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneAddresses {
+    /// The address at this side.
+    pub local: IpAddr,
+    /// The address of the other side, or of what translates it.
+    pub peer: IpAddr,
+}
+
+impl LaneAddresses {
+    /// Reads the addresses; `None` when the lane does not run over TCP.
+    pub fn of(stream: &Stream) -> Option<Self> {
+        let (local, peer) = stream.local_addr().zip(stream.peer_addr())?;
+        Some(Self { local: local.ip().to_canonical(), peer: peer.ip().to_canonical() })
+    }
+
+    /// The interface of this host with the local address.
+    pub fn device(&self) -> Option<String> {
+        let found = interfaces::usable().unwrap_or_default();
+        let has = |interface: &&interfaces::Interface| {
+            interface.addresses.iter().any(|address| address.ip.to_canonical() == self.local)
+        };
+        found.iter().find(has).map(|interface| interface.name.clone())
+    }
+}
+
+impl fmt::Display for LaneAddresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.local, self.peer)
+    }
+}

@@ -1,0 +1,5 @@
+//! JSON as every command writes it.
+
+pub mod error;
+pub mod line;
+pub mod values;

@@ -1,0 +1,7 @@
+//! Words in the help of several of these commands.
+
+/// The forms of a path.
+pub const PATHS_HELP: &str = "\
+A PATH is one of this machine, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH
+or haul://HOST[:PORT]/PATH. Wildcards of a path at another host are expanded
+there; put them in quotes.";

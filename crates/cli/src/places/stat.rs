@@ -1,0 +1,106 @@
+//! `haul stat`: what a file system knows of a file, as stat(1) prints it.
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use clap::{Args, ValueHint};
+use haul_transfer::place::{Facts, Kind, Told, Verb};
+use jiff::tz::TimeZone;
+
+use crate::far_side::flags::Reach;
+use crate::json::line::to_line;
+use crate::places::figures;
+use crate::places::help::PATHS_HELP;
+use crate::places::names::shown;
+use crate::places::paper::Paper;
+use crate::places::question::{Asked, FAILED, Printer, Whereabouts, run_on};
+use crate::places::words::{self, EntryLine};
+use crate::text::printable::printable;
+
+/// `haul stat`
+#[derive(Debug, Args)]
+#[command(after_help = PATHS_HELP)]
+pub struct Stat {
+    /// What to look at
+    #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<OsString>,
+    /// What a link points at, instead of the link
+    #[arg(short = 'L', long)]
+    pub dereference: bool,
+    /// A JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub reach: Reach,
+}
+
+/// Prints the facts.
+pub fn run(typed: &Stat) -> ExitCode {
+    let asked = Asked { verb: Verb::Stat { follow: typed.dereference }, json: typed.json, reach: &typed.reach };
+    let mut looks = Looks { json: typed.json, zone: TimeZone::system(), at: Whereabouts::default() };
+    run_on(&typed.paths, asked, &mut looks, FAILED)
+}
+
+/// Prints a paragraph for each file.
+struct Looks {
+    json: bool,
+    zone: TimeZone,
+    at: Whereabouts,
+}
+
+impl Printer for Looks {
+    fn at(&mut self) -> &mut Whereabouts {
+        &mut self.at
+    }
+
+    fn told(&mut self, told: Told, paper: &mut Paper) -> ControlFlow<()> {
+        let Told::Entry { facts: Some(facts), .. } = told else { return ControlFlow::Continue(()) };
+        if self.json {
+            let line = EntryLine::new(self.at.place_name(), &self.at.path(b""), &facts);
+            return paper.put(to_line(&line).as_bytes());
+        }
+        let mut name = shown(&self.at.full(b""), paper.at_terminal);
+        if facts.kind == Kind::Symlink {
+            name.extend(b" -> ");
+            name.extend(shown(&facts.target, paper.at_terminal));
+        }
+        paper.put(&[b"  File: ", &name[..], b"\n", self.table(&facts).as_bytes()].concat())
+    }
+}
+
+impl Looks {
+    /// The lines of stat(1) behind the first.
+    fn table(&self, facts: &Facts) -> String {
+        let account = |name: &[u8], number| {
+            let name = if name.is_empty() { "UNKNOWN".to_owned() } else { printable(name) };
+            format!("({number:5}/{name:>8})")
+        };
+        let special = match facts.kind {
+            Kind::BlockDevice | Kind::CharacterDevice => {
+                format!("{:<5} Device type: {},{}", facts.links, facts.special.0, facts.special.1)
+            }
+            _ => facts.links.to_string(),
+        };
+        let time = |moment| figures::whole(moment, &self.zone);
+        format!(
+            "  Size: {:<10}\tBlocks: {:<10} IO Block: {:<6} {}\nDevice: {},{}\tInode: {:<11} Links: {special}\n\
+             Access: ({:04o}/{})  Uid: {}   Gid: {}\nAccess: {}\nModify: {}\nChange: {}\n Birth: {}\n",
+            facts.size,
+            facts.blocks,
+            facts.io_block,
+            words::kind(facts),
+            facts.device.0,
+            facts.device.1,
+            facts.inode,
+            facts.mode,
+            words::mode(facts),
+            account(&facts.owner, facts.uid),
+            account(&facts.group, facts.gid),
+            time(facts.accessed),
+            time(facts.modified),
+            time(facts.changed),
+            facts.born.map_or_else(|| "-".to_owned(), time),
+        )
+    }
+}

@@ -1,0 +1,47 @@
+//! What is known before the advice is printed: the request, the facts of the host, and the advice.
+
+use haul_job::Error;
+use haul_workbench::tune::{self, Advice, Host, Roots, Wanted};
+
+use crate::tune::flags::Tune;
+
+/// The request, the facts of the host, and the advice.
+pub struct Seen {
+    pub wanted: Wanted,
+    /// The source of the rate.
+    pub rate_from: RateFrom,
+    pub rtt_typed: bool,
+    pub host: Host,
+    pub advice: Advice,
+}
+
+/// The source of the rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RateFrom {
+    /// `--rate`
+    Typed,
+    /// The speed of this device.
+    Device(String),
+    /// No device tells its speed.
+    Default,
+}
+
+impl Seen {
+    pub fn look(typed: &Tune, roots: &Roots) -> Result<Self, Error> {
+        let host = tune::look(roots, typed.disk.as_deref())?;
+        let (rate_bytes_per_s, rate_from) = match (typed.rate, tune::fastest(&host)) {
+            (Some(rate), _) => (rate, RateFrom::Typed),
+            (None, Some((name, speed))) => (speed, RateFrom::Device(name.to_owned())),
+            (None, None) => (DEFAULT_RATE_BYTES_PER_S, RateFrom::Default),
+        };
+        let wanted = Wanted { rate_bytes_per_s, rtt_us: typed.rtt.unwrap_or(DEFAULT_RTT_US) };
+        let advice = tune::advise(&host, wanted);
+        Ok(Self { wanted, rate_from, rtt_typed: typed.rtt.is_some(), host, advice })
+    }
+}
+
+/// 10 Gbit/s, the usual link of a data mover.
+const DEFAULT_RATE_BYTES_PER_S: u64 = 1_250_000_000;
+
+/// The round trip across an ocean: settings for it are enough for shorter paths.
+const DEFAULT_RTT_US: u64 = 100_000;

@@ -1,0 +1,16 @@
+//! The copy itself: the two roles of a session.
+//!
+//! ```text
+//!   sender     walk, read, hash, send        receiver   decide, verify, write, settle
+//!   rights     what a far side gives up before it works for a peer
+//!   asked_for  a sender brings only what was asked for
+//!   pieces     where a file is cut, to compare it with one that differs
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod asked_for;
+pub mod pieces;
+pub mod receiver;
+pub mod rights;
+pub mod sender;

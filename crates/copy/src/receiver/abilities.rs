@@ -1,0 +1,41 @@
+//! Whether a session can write to an end.
+
+use haul_job::{Error, Fault};
+use haul_store::Abilities;
+use haul_wire::limits::MIN_CHUNK_BYTES;
+
+/// Lanes bring the chunks of a file in any order, and a name shows a complete file or none: an end must have both.
+pub(super) fn check(can: Abilities) -> Result<(), Error> {
+    let why = match can {
+        Abilities { keeps: false, .. } => return Ok(()),
+        Abilities { random_writes: false, .. } => "it takes the bytes of a file from front to back only",
+        Abilities { least_part_bytes, .. } if least_part_bytes > MIN_CHUNK_BYTES => {
+            "its pieces of a file are larger than the smallest chunk that a lane brings"
+        }
+        Abilities { rename: false, .. } => "a file that is not complete would show under its name",
+        _ => return Ok(()),
+    };
+    Err(Error::new(Fault::Usage, "haul cannot write to this kind of target").because(why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_cannot_take_chunks_in_any_order_or_hide_half_a_file_is_refused_with_its_reason() {
+        let all = Abilities::ALL;
+        let refused = [
+            (Abilities { random_writes: false, ..all }, "front to back"),
+            (Abilities { least_part_bytes: MIN_CHUNK_BYTES + 1, ..all }, "smallest chunk"),
+            (Abilities { rename: false, ..all }, "under its name"),
+        ];
+        for (can, why) in refused {
+            let error = check(can).unwrap_err();
+            assert!(error.cause.unwrap().contains(why), "{can:?}");
+            assert!(check(Abilities { keeps: false, ..can }).is_ok(), "what is let go needs none of it");
+        }
+        let less = Abilities { times: false, symbolic_links: false, hard_links: false, holes: false, ..all };
+        assert!(check(less).is_ok() && check(Abilities { least_part_bytes: MIN_CHUNK_BYTES, ..all }).is_ok());
+    }
+}

@@ -1,0 +1,59 @@
+//! A job that went well ends when all is verified and flushed, and the sender says good-bye.
+
+use std::time::Instant;
+
+use haul_job::Error;
+use haul_wire::control::{Control, SenderSummary};
+use haul_wire::limits::MAX_LANES;
+
+use haul_channel::channel::{Events, LaneEvent, SessionEvent};
+use haul_channel::clock::TICK;
+use haul_channel::convert;
+
+use super::Session;
+
+impl Session<'_> {
+    /// Returns `None` if there is something to do after all.
+    pub(super) fn until_bye(&mut self, events: &Events) -> Result<Option<SenderSummary>, Error> {
+        let mut for_next = Vec::new();
+        let result = self.hear_bye(events, &mut for_next);
+        events.put_back(for_next);
+        result
+    }
+
+    /// Lanes that come meanwhile are for another job, if one may follow.
+    fn hear_bye(&mut self, events: &Events, for_next: &mut Vec<SessionEvent>) -> Result<Option<SenderSummary>, Error> {
+        let start = Instant::now();
+        loop {
+            self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
+            if start.elapsed() > self.clock.timeout() {
+                // Nobody may keep a session by never saying good-bye: we go on as if the sender had left.
+                return Ok(Some(SenderSummary::default()));
+            }
+            match events.next(TICK) {
+                Some(SessionEvent::Control(Control::Bye(summary))) => return Ok(Some(summary)),
+                Some(SessionEvent::Control(Control::Withdraw(withdraw))) if withdraw.retry.is_some() => {
+                    self.on_withdraw(withdraw)?;
+                    return Ok(None);
+                }
+                Some(SessionEvent::Lane(LaneEvent::Down(end))) => {
+                    self.lanes.ended(&end);
+                }
+                Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+                // All is verified and flushed: a sender that leaves without a word does not change that.
+                Some(SessionEvent::ControlEnded(why)) => {
+                    if events.stay() {
+                        for_next.push(SessionEvent::ControlEnded(why));
+                    }
+                    return Ok(Some(SenderSummary::default()));
+                }
+                Some(event @ SessionEvent::Lane(LaneEvent::Up(..)))
+                    if events.stay() && for_next.len() < usize::from(MAX_LANES) =>
+                {
+                    for_next.push(event);
+                }
+                Some(_) | None => {}
+            }
+        }
+    }
+}

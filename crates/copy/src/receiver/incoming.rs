@@ -1,0 +1,667 @@
+//! A file is here while its data is on its way.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+pub(super) use haul_engine::arriving::Progressed;
+use haul_engine::arriving::{Arriving, Loss, Resumed, Step, WasRead};
+use haul_engine::integrity::{Hash, Verified};
+use haul_engine::plan::ChunkLayout;
+use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES};
+use haul_store::{DIRECT_FROM_BYTES, Draft, Metadata, StoreError, TargetTree};
+use haul_striping::proofs::Proofs;
+use haul_wire::control::{Brought, ChunkRange, OpenDraft, OutcomeKind};
+use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time};
+use haul_wire::{PathFault, RelPath};
+
+use haul_kept::files::hash;
+
+use super::claims::Claims;
+use super::exposure::Exposure;
+use super::missing_data;
+use super::standing_file::StandingFile;
+use haul_kept::sync::lock;
+
+pub(super) struct Incoming {
+    pub(super) index: u64,
+    pub(super) item: Arc<Item>,
+    /// The path is relative to the target tree.
+    pub(super) path: Vec<u8>,
+    pub(super) identity: Identity,
+    pub(super) layout: ChunkLayout,
+    pub(super) inplace: bool,
+    /// The file is there already; only its hash at the source is awaited.
+    pub(super) kept: Option<KeptAs>,
+    /// A file that travels whole has `None`.
+    large: Option<Mutex<Large>>,
+    whole: Mutex<Whole>,
+    /// Counts how often data of the file did not verify.
+    spoilt: AtomicU32,
+    /// Since then its time counts.
+    opened: Instant,
+    pub(super) claims: Claims,
+    /// What stands under the name until the file has it.
+    pub(super) standing: Option<StandingFile>,
+    /// The leader of the sending end proves chunks that others bring.
+    pub(super) proofs: Proofs,
+}
+
+/// The file travels whole. When its lane dies, another lane brings the file again, maybe before the first lane has ended.
+/// Then both write the same bytes to the same part, and the first to verify counts.
+#[derive(Default)]
+struct Whole {
+    part: Option<Arc<Draft>>,
+    arrived: bool,
+    stale: bool,
+    /// Counts how often the medium did not give the file back.
+    lost: u8,
+}
+
+struct Large {
+    part: Option<Arc<Draft>>,
+    file: Arriving,
+    /// Holes have to be punched: the part held other data before.
+    stale: bool,
+    /// The medium did not give these chunks back, each so often; at most [`MAX_REPAIRS`] times in all.
+    lost: BTreeMap<u32, u8>,
+    /// Each chunk holds at least so many bytes of data. The list is empty before the first is known.
+    stored: Vec<u32>,
+}
+
+/// A file that is kept counts so once its hash is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum KeptAs {
+    Kept,
+    Touched,
+    /// A file of a reference tree became it.
+    Brought(Brought),
+}
+
+impl KeptAs {
+    pub(super) fn with_hash(self, hash: Hash) -> OutcomeKind {
+        self.outcome(Some(hash))
+    }
+
+    pub(super) fn outcome(self, blake3: Option<Hash>) -> OutcomeKind {
+        match self {
+            KeptAs::Kept => OutcomeKind::Kept { blake3 },
+            KeptAs::Touched => OutcomeKind::Touched { blake3 },
+            KeptAs::Brought(how) => OutcomeKind::Brought { how, blake3 },
+        }
+    }
+}
+
+pub(super) enum Published {
+    /// The file has its name, and this BLAKE3.
+    Named(Hash),
+    /// The file failed or lost a chunk since it became complete, by a checkpoint for example.
+    NotNow,
+    /// Some of it does not look as it was written, and is to be read first.
+    Doubted(Flushed),
+}
+
+/// A checkpoint has flushed these chunks, or they are to be read. Each must have its hash.
+pub(super) struct Flushed {
+    pub(super) part: Arc<Draft>,
+    pub(super) chunks: Vec<(u32, Hash)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    Again,
+    /// The chunk was lost so often that the file is given up.
+    TooOften,
+    /// The chunk is awaited anyway, or nothing of the file is of use any more.
+    Void,
+}
+
+impl Incoming {
+    pub(super) fn new(index: u64, item: Arc<Item>, path: Vec<u8>, identity: Identity, inplace: bool) -> Self {
+        let layout = ChunkLayout::of(identity.size);
+        let file = || Mutex::new(Large::new(Arriving::new(identity, 0), None, inplace));
+        let large = (!layout.is_whole()).then(file);
+        Self {
+            index,
+            item,
+            path,
+            identity,
+            layout,
+            inplace,
+            kept: None,
+            large,
+            whole: Mutex::default(),
+            spoilt: AtomicU32::new(0),
+            opened: Instant::now(),
+            claims: Claims::default(),
+            standing: None,
+            proofs: Proofs::default(),
+        }
+    }
+
+    /// The draft was made by another host of this end.
+    pub(super) fn shared(draft: &OpenDraft, part: Draft) -> Result<Self, PathFault> {
+        let identity =
+            Identity { size: draft.size, mtime: Time::default(), ctime: Time::default(), inode: draft.inode };
+        let kind = ItemKind::File { identity, hole_bytes: 1, blake3: None, further_names: 0 };
+        let item = Item { path: RelPath::new(draft.path.clone())?, kind, attributes: Attributes::default() };
+        let mut incoming = Self::new(draft.index, Arc::new(item), draft.path.clone(), identity, false);
+        // Another lane may have written there: where a hole belongs, one is made.
+        incoming.large = Some(Mutex::new(Large::new(Arriving::new(identity, 0), Some(Arc::new(part)), true)));
+        Ok(incoming)
+    }
+
+    pub(super) fn kept(index: u64, item: Arc<Item>, path: Vec<u8>, identity: Identity, kept: KeptAs) -> Self {
+        let layout = ChunkLayout::of(identity.size);
+        Self {
+            index,
+            item,
+            path,
+            identity,
+            layout,
+            inplace: false,
+            kept: Some(kept),
+            large: None,
+            whole: Mutex::default(),
+            spoilt: AtomicU32::new(0),
+            opened: Instant::now(),
+            claims: Claims::default(),
+            standing: None,
+            proofs: Proofs::default(),
+        }
+    }
+
+    /// Goes on with the part of an earlier run, when its journal is about this very file. Anybody may have written to
+    /// it since then. Under its final name each chunk is read at once. Otherwise the claimed chunks are read before
+    /// they count, unless the journal is `trusted`.
+    ///
+    /// Once the session is over nothing is read any more, and what was claimed stays claimed.
+    pub(super) fn resume(&mut self, part: Draft, journal: &[u8], trusted: bool, is_over: &dyn Fn() -> bool) -> bool {
+        let stands = |chunk: u32, hash: &Hash| {
+            !self.inplace || (!is_over() && hash::chunk(&part, &self.layout, chunk, is_over).as_ref() == Some(hash))
+        };
+        let Ok(bytes) = part.size() else { return false };
+        let now_us = now_us(self.opened);
+        let resumed = Arriving::resume(self.identity, part.id(), bytes, journal, stands, now_us);
+        let Some(Resumed { mut file, keep_bytes }) = resumed else { return false };
+        if !self.inplace && !trusted {
+            file.read_all_again();
+        }
+        if is_over() || part.journal_keep(keep_bytes).is_err() {
+            return false;
+        }
+        self.large = Some(Mutex::new(Large::new(file, Some(Arc::new(part)), true)));
+        true
+    }
+
+    /// The list is empty when an earlier run had verified all of the file.
+    pub(super) fn missing(&self) -> Vec<ChunkRange> {
+        self.large().map_or_else(Vec::new, |large| lock(large).file.missing())
+    }
+
+    /// The file that chunks are written to is made when the first arrives. It is `None` once the file is finished or
+    /// given up: another part would take the place of what is kept for a later run.
+    pub(super) fn part(&self, tree: &dyn TargetTree) -> Result<Option<Arc<Draft>>, StoreError> {
+        let mut large = lock(self.large().expect("only large files come in chunks"));
+        if large.file.is_dead() || large.part.is_some() {
+            return Ok(large.part.clone());
+        }
+        let part = Arc::new(tree.new_draft(&self.path, self.inplace)?);
+        if !self.sparse()
+            && let Err(error) = part.reserve(self.identity.size)
+        {
+            // The part is empty and has no journal: nothing would ever use or remove it. Why it cannot be filled
+            // matters more than why it cannot be removed.
+            let _ = part.discard();
+            return Err(error);
+        }
+        large.part = Some(Arc::clone(&part));
+        Ok(Some(part))
+    }
+
+    /// The first lane that needs the part of a whole file makes it. It is `None` once the file was given up.
+    pub(super) fn whole_part(&self, tree: &dyn TargetTree) -> Result<Option<Arc<Draft>>, StoreError> {
+        let mut whole = lock(&self.whole);
+        if whole.arrived || whole.part.is_some() {
+            return Ok(whole.part.clone());
+        }
+        let part = Arc::new(tree.new_draft(&self.path, self.inplace)?);
+        whole.part = Some(Arc::clone(&part));
+        Ok(Some(part))
+    }
+
+    pub(super) fn whole_part_made(&self) -> Option<Arc<Draft>> {
+        lock(&self.whole).part.clone()
+    }
+
+    /// A whole file verified. It returns false when it had done so before; else `receipt` is told before anybody can
+    /// learn of it.
+    pub(super) fn claim_arrival(&self, receipt: impl FnOnce()) -> bool {
+        let mut whole = lock(&self.whole);
+        let first = !std::mem::replace(&mut whole.arrived, true);
+        if first {
+            receipt();
+        }
+        first
+    }
+
+    pub(super) fn wants(&self, chunk: u32) -> bool {
+        match self.large() {
+            Some(large) => lock(large).file.wants(chunk),
+            None => !lock(&self.whole).arrived,
+        }
+    }
+
+    /// A stale part needs a hole made where one is received.
+    pub(super) fn is_stale(&self) -> bool {
+        match self.large() {
+            Some(large) => lock(large).stale,
+            None => lock(&self.whole).stale,
+        }
+    }
+
+    /// Data that did not verify was written. It returns false when that happened so often that only a sender without
+    /// end would go on: an honest one gives a chunk up before.
+    pub(super) fn spoilt(&self) -> bool {
+        match self.large() {
+            Some(large) => lock(large).stale = true,
+            None => lock(&self.whole).stale = true,
+        }
+        let most = self.layout.count().saturating_mul(u32::from(MAX_TRIES));
+        self.spoilt.fetch_add(1, Ordering::Relaxed) < most
+    }
+
+    /// Enters a proof. If it counts, `receipt` is told before another lane can complete the file, so that the file's
+    /// outcome comes after all receipts.
+    pub(super) fn record(
+        &self,
+        verified: Verified,
+        bytes: u64,
+        exposure: &Exposure,
+        receipt: impl FnOnce(),
+    ) -> Progressed {
+        let mut large = lock(self.large().expect("only large files come in chunks"));
+        let chunk = verified.chunk();
+        let progressed =
+            exposure.change(|at_risk| large.file.record(verified, bytes, now_us(self.opened), Some(at_risk), receipt));
+        if progressed != Progressed::Void {
+            large.stores(&self.layout, chunk, bytes);
+        }
+        progressed
+    }
+
+    /// Enters a proof of data that is let go. If it counts, `receipt` is told. It returns the file's BLAKE3 when this
+    /// was the last one missing.
+    pub(super) fn discard(&self, verified: Verified, bytes: u64, receipt: impl FnOnce()) -> Option<Hash> {
+        let Some(large) = self.large() else {
+            return self.claim_arrival(receipt).then_some(verified.hash());
+        };
+        // Without a file a later run has nothing to go on with.
+        let mut large = lock(large);
+        match large.file.record(verified, bytes, 0, None, receipt) {
+            Progressed::Complete => large.file.complete(),
+            Progressed::Void | Progressed::Waiting | Progressed::Checkpoint => None,
+        }
+    }
+
+    /// Fresh data is verified, and no checkpoint has taken it.
+    pub(super) fn fresh_bytes(&self) -> u64 {
+        self.large().map_or(0, |large| lock(large).file.fresh_bytes())
+    }
+
+    /// Makes what is verified safe, as far as it is not. It returns what was flushed.
+    pub(super) fn checkpoint(&self, exposure: &Exposure) -> Result<Option<Flushed>, StoreError> {
+        let Some(large) = self.large() else { return Ok(None) };
+        let (part, mut checkpoint) = {
+            let mut large = lock(large);
+            let Some(part) = large.part.clone() else { return Ok(None) };
+            let now_us = now_us(self.opened);
+            let begun = exposure.change(|at_risk| large.file.begin_checkpoint(part.id(), now_us, at_risk));
+            let Some(checkpoint) = begun else { return Ok(None) };
+            (part, checkpoint)
+        };
+        let result = loop {
+            let done = match checkpoint.next_step() {
+                None => break Ok(()),
+                Some(Step::Flush) => part.flush().map(|()| self.leave_cache(&part)),
+                Some(Step::BeginJournal(header)) => {
+                    part.journal_start(&header).map(|()| lock(large).file.journal_begun(&checkpoint))
+                }
+                Some(Step::Append(records)) => part.journal_append(&records),
+            };
+            if done.is_err() {
+                break done;
+            }
+        };
+        exposure.change(|at_risk| at_risk.end(checkpoint.bytes()));
+        // The source may have changed meanwhile: the part and its journal are gone, and the file has its outcome.
+        if result.is_err() && lock(large).file.is_dead() {
+            return Ok(None);
+        }
+        result.map(|()| Some(Flushed { part, chunks: checkpoint.chunks().to_vec() }))
+    }
+
+    /// [`Incoming::checkpoint`] for a file that is read back before it gets its name. A file that is complete before
+    /// its first checkpoint has no journal. If the session ends before its name, it gets one then.
+    ///
+    /// Once flushed, a complete file holds nobody up: a chunk that the medium lost must find room when it comes again.
+    pub(super) fn checkpoint_to_read_back(&self, exposure: &Exposure) -> Result<Option<Flushed>, StoreError> {
+        let Some(large) = self.large() else { return Ok(None) };
+        let short = {
+            let large = lock(large);
+            large.part.clone().filter(|_| large.file.is_short()).map(|part| (part, large.file.to_be_found()))
+        };
+        let flushed = match short {
+            Some((part, chunks)) => {
+                part.flush()?;
+                (!chunks.is_empty()).then_some(Flushed { part, chunks })
+            }
+            None => self.checkpoint(exposure)?,
+        };
+        let mut large = lock(large);
+        exposure.change(|at_risk| large.file.last_flushed(at_risk));
+        Ok(flushed)
+    }
+
+    /// Chunks of an earlier run have to be read: from the medium, or from wherever they are.
+    pub(super) fn resumed(&self, on_medium: bool) -> Option<Flushed> {
+        let large = lock(self.large()?);
+        let part = large.part.clone()?;
+        let chunks = if on_medium { large.file.to_be_found() } else { large.file.to_be_read() };
+        (!chunks.is_empty()).then_some(Flushed { part, chunks })
+    }
+
+    /// An earlier run has left so many bytes, as far as its journal says.
+    pub(super) fn resumed_bytes(&self) -> u64 {
+        let Some(large) = self.large() else { return 0 };
+        let missing: u64 = lock(large)
+            .file
+            .missing()
+            .iter()
+            .flat_map(|range| range.first..range.first + range.count)
+            .filter_map(|chunk| self.layout.range(chunk))
+            .map(|(_, length)| length)
+            .sum();
+        self.identity.size.saturating_sub(missing)
+    }
+
+    /// Enters the proof that a chunk with so many bytes of data stands there as it was verified: on the medium, or
+    /// anywhere.
+    pub(super) fn was_read(
+        &self,
+        verified: Verified,
+        data_bytes: u64,
+        on_medium: bool,
+        exposure: &Exposure,
+    ) -> WasRead {
+        let mut large = lock(self.large().expect("only large files come in chunks"));
+        let chunk = verified.chunk();
+        let was_read = match on_medium {
+            true => large.file.found_on_medium(verified),
+            false => exposure.change(|at_risk| large.file.was_read(verified, at_risk)),
+        };
+        if was_read.why.is_some() {
+            large.stores(&self.layout, chunk, data_bytes);
+        }
+        was_read
+    }
+
+    /// Lost chunks do not stand there as they were verified: they are missing again, and the journal no longer claims
+    /// them. Only the thread that makes the checkpoints may call this.
+    pub(super) fn lose(&self, chunks: &[u32]) -> Result<Vec<(u32, Lost)>, StoreError> {
+        let large = self.large().expect("only large files come in chunks");
+        let (part, journal, lost) = {
+            let mut large = lock(large);
+            let Some(part) = large.part.clone() else { return Ok(Vec::new()) };
+            let lost: Vec<(u32, Lost)> =
+                chunks.iter().filter_map(|chunk| Some((*chunk, large.lose(*chunk)?))).collect();
+            (part, large.file.journal_anew(), lost)
+        };
+        if lost.is_empty() {
+            return Ok(lost);
+        }
+        if let Some((header, records)) = journal {
+            let written = part.journal_start(&header).and_then(|()| part.journal_append(&records));
+            if written.is_err() && lock(large).file.is_dead() {
+                return Ok(Vec::new());
+            }
+            written?;
+        }
+        Ok(lost)
+    }
+
+    pub(super) fn lose_whole(&self) -> Lost {
+        let mut whole = lock(&self.whole);
+        if !whole.arrived || whole.part.is_none() {
+            return Lost::Void;
+        }
+        whole.lost = whole.lost.saturating_add(1);
+        if whole.lost >= MAX_TRIES {
+            return Lost::TooOften;
+        }
+        (whole.arrived, whole.stale) = (false, true);
+        Lost::Again
+    }
+
+    pub(super) fn was_lost(&self, chunk: u32) -> bool {
+        match self.large() {
+            Some(large) => lock(large).lost.contains_key(&chunk),
+            None => lock(&self.whole).lost > 0,
+        }
+    }
+
+    /// The complete file gets its final name, as long as it looks as it was written.
+    pub(super) fn publish(
+        &self,
+        metadata: &Metadata,
+        flush: bool,
+        exposure: &Exposure,
+    ) -> Result<Published, StoreError> {
+        let (part, hash) = {
+            let large = lock(self.large().expect("only large files come in chunks"));
+            let (Some(part), Some(hash)) = (large.part.clone(), large.file.complete()) else {
+                return Ok(Published::NotNow);
+            };
+            (part, hash)
+        };
+        // This comes before what was cut off grows again, and before a file in place has the time that says that it is
+        // finished.
+        if let Some(doubted) = self.doubted(&part, exposure)? {
+            return Ok(doubted);
+        }
+        part.set_size(self.identity.size)?;
+        part.prepare(metadata, flush)?;
+        // The flush may have taken long.
+        if !self.inplace
+            && let Some(doubted) = self.doubted(&part, exposure)?
+        {
+            return Ok(doubted);
+        }
+        part.give_name()?;
+        // A lane may queue its checkpoint only after another one has completed the file: it would begin a new journal.
+        let mut large = lock(self.large().expect("only large files come in chunks"));
+        large.part = None;
+        exposure.change(|at_risk| large.file.end(at_risk));
+        Ok(Published::Named(hash))
+    }
+
+    /// Chunks have to be read if somebody has cut the file, or made holes in it.
+    fn doubted(&self, part: &Arc<Draft>, exposure: &Exposure) -> Result<Option<Published>, StoreError> {
+        let stored = lock(self.large().expect("only large files come in chunks")).stored.clone();
+        let missing = missing_data::chunks(part, &self.layout, &stored)?;
+        if missing.is_empty() {
+            return Ok(None);
+        }
+        // Nothing of it may be at risk while the rest is awaited: what the lanes bring then has to find room.
+        self.checkpoint(exposure)?;
+        let mut large = lock(self.large().expect("only large files come in chunks"));
+        exposure.change(|at_risk| large.file.last_flushed(at_risk));
+        let chunks = large.file.doubt(&missing);
+        Ok(Some(Published::Doubted(Flushed { part: Arc::clone(part), chunks })))
+    }
+
+    /// The file ends here. Its part is thrown away when it is of no use to a later run.
+    pub(super) fn abandon(&self, keep_part: bool, exposure: &Exposure) {
+        let part = match self.large() {
+            Some(large) => {
+                let mut large = lock(large);
+                exposure.change(|at_risk| large.file.end(at_risk));
+                large.part.take()
+            }
+            None => {
+                let mut whole = lock(&self.whole);
+                whole.arrived = true;
+                whole.part.take()
+            }
+        };
+        if let Some(part) = part
+            && !keep_part
+            && !self.inplace
+        {
+            // The next run overwrites a part that cannot be removed.
+            let _ = part.discard();
+        }
+    }
+
+    /// Flushed data of a large file leaves the page cache, which belongs to others.
+    fn leave_cache(&self, part: &Draft) {
+        if self.identity.size >= DIRECT_FROM_BYTES {
+            part.drop_cache(0, self.identity.size);
+        }
+    }
+
+    /// How much space a file with holes takes is known only when it is there.
+    pub(super) fn sparse(&self) -> bool {
+        matches!(self.item.kind, ItemKind::File { hole_bytes: 1.., .. })
+    }
+
+    fn large(&self) -> Option<&Mutex<Large>> {
+        self.large.as_ref()
+    }
+}
+
+impl Large {
+    fn new(file: Arriving, part: Option<Arc<Draft>>, stale: bool) -> Self {
+        Self { part, file, stale, lost: BTreeMap::new(), stored: Vec::new() }
+    }
+
+    fn stores(&mut self, layout: &ChunkLayout, chunk: u32, data_bytes: u64) {
+        if self.stored.is_empty() {
+            self.stored = vec![0; layout.count() as usize];
+        }
+        self.stored[chunk as usize] = u32::try_from(data_bytes).unwrap_or(u32::MAX);
+    }
+
+    /// Returns `None` if the chunk is awaited anyway, or nothing of the file is of use any more.
+    fn lose(&mut self, chunk: u32) -> Option<Lost> {
+        let loss = self.file.lose(chunk)?;
+        self.stale = true;
+        if let Some(stored) = self.stored.get_mut(chunk as usize) {
+            *stored = 0;
+        }
+        if loss == Loss::OfEarlierRun {
+            return Some(Lost::Again);
+        }
+        let times = self.lost.entry(chunk).or_default();
+        *times = times.saturating_add(1);
+        let once_too_often = *times >= MAX_TRIES;
+        let all: u32 = self.lost.values().map(|times| u32::from(*times)).sum();
+        Some(if !once_too_often && all <= MAX_REPAIRS { Lost::Again } else { Lost::TooOften })
+    }
+}
+
+fn now_us(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_engine::integrity::{self, UnitHasher};
+    use haul_store::{LocalTree, TargetOptions};
+    use haul_sys::intercept::{Call, Stopped, Verdict, under};
+    use haul_wire::RelPath;
+    use haul_wire::manifest::Attributes;
+
+    use super::*;
+
+    fn complete() -> (tempfile::TempDir, LocalTree, Incoming, Exposure) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().as_os_str().as_encoded_bytes();
+        let (tree, _) = LocalTree::open(root, &TargetOptions::default()).unwrap();
+        let data = vec![7; 3 << 20];
+        let identity =
+            Identity { size: data.len() as u64, mtime: Default::default(), ctime: Default::default(), inode: 1 };
+        let kind = ItemKind::File { identity, hole_bytes: 0, blake3: None, further_names: 0 };
+        let path = RelPath::new(b"file".to_vec()).unwrap();
+        let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
+        let incoming = Incoming::new(0, item, b"file".to_vec(), identity, false);
+        let exposure = Exposure::new(u64::MAX);
+        let part = incoming.part(&tree).unwrap().unwrap();
+        part.write_at(&data, 0).unwrap();
+        for chunk in 0..incoming.layout.count() {
+            let (start, length) = incoming.layout.range(chunk).unwrap();
+            let mut hasher = UnitHasher::new(&incoming.layout, chunk);
+            hasher.update(&data[start as usize..][..length as usize]);
+            let hash = hasher.finish();
+            incoming.record(integrity::verify(chunk, hash, hash).unwrap(), length, &exposure, || ());
+        }
+        (dir, tree, incoming, exposure)
+    }
+
+    fn names(dir: &tempfile::TempDir) -> Vec<std::ffi::OsString> {
+        let mut names: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_checkpoint_that_comes_after_the_end_begins_no_journal() {
+        let (dir, _, incoming, exposure) = complete();
+        let published = incoming.publish(&Metadata::default(), false, &exposure).unwrap();
+        assert!(matches!(published, Published::Named(_)));
+        // This checkpoint's lane was slower than the one that brought the last chunk.
+        incoming.checkpoint(&exposure).unwrap();
+        assert_eq!(names(&dir), ["file"]);
+    }
+
+    #[test]
+    fn a_complete_file_whose_checkpoint_failed_gets_no_name_and_keeps_its_part() {
+        let (dir, tree, incoming, exposure) = complete();
+        incoming.checkpoint(&exposure).unwrap();
+        let before = names(&dir);
+        assert_eq!(before.len(), 2, "a part and its journal");
+        // A failed checkpoint does this while the final name is queued already, and another unit is on its way.
+        incoming.abandon(true, &exposure);
+        let published = incoming.publish(&Metadata::default(), false, &exposure).unwrap();
+        assert!(matches!(published, Published::NotNow));
+        assert!(incoming.part(&tree).unwrap().is_none());
+        assert_eq!(names(&dir), before);
+        let sizes: Vec<u64> = before.iter().map(|name| dir.path().join(name).metadata().unwrap().len()).collect();
+        assert!(sizes.contains(&(3 << 20)), "{sizes:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_withdrawn_during_its_first_checkpoint_leaves_no_journal_and_its_checkpoint_has_not_failed() {
+        let (dir, _, incoming, exposure) = complete();
+        let (incoming, exposure) = (Arc::new(incoming), Arc::new(exposure));
+        let root = dir.path().to_owned();
+        let mut withdrawn = false;
+        let withdraw = {
+            let (incoming, exposure) = (Arc::clone(&incoming), Arc::clone(&exposure));
+            move |_, stopped: &Stopped| {
+                // The first flush, that of the part, goes on meanwhile.
+                if !std::mem::replace(&mut withdrawn, true) {
+                    assert!(stopped.file().starts_with(&root), "{stopped:?}");
+                    incoming.abandon(false, &exposure);
+                }
+                Verdict::Proceed
+            }
+        };
+        let checkpoint = move || incoming.checkpoint(&exposure).map(drop);
+        let Some((made, flushes)) = under(&[Call::Flush], withdraw, checkpoint) else { return };
+        made.unwrap();
+        assert_eq!((names(&dir), flushes), (Vec::new(), 1));
+    }
+}

@@ -1,0 +1,175 @@
+//! Reads files that stand at the target and differ from the source's, and tells the sender their pieces, so that it sends only the
+//! rest.
+//!
+//! ```text
+//!   decide -> look: read, cut -> Standing -> answer -> Standing ... -> Standing (last)        a thread of its own, beside the lanes
+//!   lane: a run -> read it from the standing file -> hash, write -> verified as if it had come
+//! ```
+//! The sender gets the answer with the first pieces. So it never sends what a look would have found at once.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haul_engine::compare::Existing;
+use haul_store::{DIRECT_FROM_BYTES, Kind, Stat};
+use haul_wire::control::{Answer, Control, Piece, Standing, Wanted};
+use haul_wire::standing::MAX_PIECES;
+
+use super::incoming::Incoming;
+use super::looks::Look;
+use super::standing_file::StandingFile;
+use super::state::Shared;
+use crate::pieces::{self, Cutter};
+
+/// A smaller file is sent at once: its pieces would cost as much as a part of it.
+const LOOK_FROM_BYTES: u64 = 64 << 10;
+
+/// While one thread hashes, another reads.
+const THREADS: usize = 2;
+
+/// One read has at least so many bytes: with 1 MiB the cost of the calls is lost in that of the hashing.
+const READ_BYTES: usize = 1 << 20;
+
+/// The pieces leave after this time at the latest, so that a slow disk holds up only what it has to.
+const LEAVES_EVERY: Duration = Duration::from_millis(50);
+
+/// On a quicker path the disks of the two ends are the limit, and reading there what may be sent costs more than it saves.
+const QUICK_PATH_BYTES_PER_S: u64 = 400_000_000;
+
+/// Opens what stands there, if it may be of use.
+pub(super) fn standing(shared: &Shared, path: &[u8], stat: Option<&Stat>, existing: Existing) -> Option<StandingFile> {
+    let selection = &shared.job.selection;
+    let stat = stat.filter(|stat| stat.kind == Kind::File && stat.size >= LOOK_FROM_BYTES)?;
+    // Other hosts of an end do not know what stands there.
+    let is_alone = shared.job.movers.count() == 0 && shared.other_hosts.token.get().is_none();
+    let known = shared.job.carriage.path.as_ref();
+    let is_quick = known.is_some_and(|path| path.capacity_bytes_per_s >= QUICK_PATH_BYTES_PER_S);
+    if selection.whole_file || is_quick || !is_alone || existing == Existing::Missing {
+        return None;
+    }
+    let cutter = Cutter::of(stat.size)?;
+    let file = shared.disk.storage.during(|| shared.to.tree().open_file(path)).ok()?;
+    Some(StandingFile::new(file, stat.size, cutter))
+}
+
+/// Asks for the file, after a look where something stands there.
+pub(super) fn ask(shared: &Arc<Shared>, incoming: &Arc<Incoming>, wanted: Wanted) {
+    let is_worth = incoming.standing.is_some() && incoming.identity.size >= LOOK_FROM_BYTES;
+    if is_worth && (!shared.looks.starts() || start(shared).is_ok()) {
+        return shared.looks.push(Look { incoming: Arc::clone(incoming), wanted });
+    }
+    answer(shared, incoming.index, wanted);
+}
+
+fn answer(shared: &Shared, index: u64, wanted: Wanted) {
+    shared.watch.on_answer(index, &wanted);
+    shared.outbox.answer(Answer { index, wanted });
+}
+
+/// The threads start when there is something to look at: most jobs have nothing.
+fn start(shared: &Arc<Shared>) -> io::Result<()> {
+    for number in 0..THREADS {
+        let for_thread = Arc::clone(shared);
+        match std::thread::Builder::new().name("look".into()).spawn(move || run(&for_thread)) {
+            Ok(thread) => shared.looks.add_thread(thread),
+            // One thread is enough.
+            Err(_) if number > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn run(shared: &Shared) {
+    while let Some(Look { incoming, wanted }) = shared.looks.next() {
+        let Some(standing) = &incoming.standing else { continue };
+        let mut teller = Teller { shared, incoming: &incoming, standing, wanted: Some(wanted), left: Instant::now() };
+        teller.tell();
+    }
+}
+
+struct Teller<'a> {
+    shared: &'a Shared,
+    incoming: &'a Incoming,
+    standing: &'a StandingFile,
+    /// The sender has no answer yet.
+    wanted: Option<Wanted>,
+    left: Instant,
+}
+
+impl Teller<'_> {
+    fn tell(&mut self) {
+        let longest = self.standing.cutter.longest_bytes();
+        let mut buffer = vec![0; READ_BYTES.max(longest) + longest];
+        let (mut start, mut filled, mut offset) = (0, 0, 0);
+        let mut pieces = Vec::new();
+        while offset < self.standing.size && !self.shared.is_over() {
+            if filled - start < longest {
+                buffer.copy_within(start..filled, 0);
+                (start, filled) = (0, filled - start);
+                let at = offset + filled as u64;
+                match self.fill(&mut buffer[filled..], at) {
+                    Ok(read) => filled += read,
+                    // What was read until then is of use.
+                    Err(_) => break,
+                }
+            }
+            if filled == start {
+                break;
+            }
+            let bytes = self.standing.cutter.first(&buffer[start..filled.min(start + longest)]);
+            pieces.push(pieces::piece(&buffer[start..start + bytes]));
+            start += bytes;
+            offset += bytes as u64;
+            if pieces.len() == MAX_PIECES || self.left.elapsed() >= LEAVES_EVERY {
+                self.leave(std::mem::take(&mut pieces), false);
+                if self.shared.incoming(self.incoming.index).is_none() {
+                    return;
+                }
+                if self.standing.is_of_no_use(offset) {
+                    break;
+                }
+            }
+        }
+        self.leave(pieces, true);
+        // The page cache belongs to others.
+        if let Some(cold) = self.standing.file.cold().filter(|_| self.standing.size >= DIRECT_FROM_BYTES) {
+            cold.passed(0, self.standing.size);
+        }
+    }
+
+    /// Fills the buffer, as far as the file goes.
+    fn fill(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let most = usize::try_from(self.standing.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
+        let mut filled = 0;
+        while filled < most {
+            let at = offset + filled as u64;
+            let read = self.shared.disk.storage.during(|| self.standing.file.read_at(&mut buffer[filled..most], at))?;
+            if read == 0 {
+                break;
+            }
+            filled += read;
+            self.shared.looks.add_read(read as u64);
+        }
+        Ok(filled)
+    }
+
+    fn leave(&mut self, pieces: Vec<Piece>, is_last: bool) {
+        self.left = Instant::now();
+        let index = self.incoming.index;
+        self.shared.looks.add_told(self.standing, pieces.len());
+        // A sender that does not read must not make the queue long.
+        self.shared.await_listener();
+        self.shared.outbox.send(Control::Standing(Standing {
+            index,
+            mean_bytes: self.standing.cutter.mean_bytes(),
+            in_place: self.incoming.inplace,
+            pieces,
+            is_last,
+        }));
+        if let Some(wanted) = self.wanted.take() {
+            answer(self.shared, index, wanted);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The typed path of the target is opened as what it means.
+
+use std::sync::Arc;
+
+use haul_job::{Error, Fault};
+use haul_kept::faults;
+use haul_store::{LocalTree, Nowhere, StoreError, TargetOptions, TargetTree};
+use haul_wire::RelPath;
+use haul_wire::control::{self as wire, Control};
+
+use haul_channel::channel::{Channel, Events};
+use haul_channel::convert;
+use haul_channel::reporter::Watch;
+
+use super::destination::{Destination, parent};
+use super::job::{ReceiverJob, Target};
+use super::references::References;
+use super::state::Shared;
+use super::{abilities, delayed};
+
+/// Opens what the threads of the job share. It fails where the target cannot be opened, or cannot keep a promise of the
+/// job.
+pub(super) fn open_target(
+    job: ReceiverJob,
+    single_file: bool,
+    channel: &Channel,
+    watch: &Arc<Watch>,
+    events: &Events,
+) -> Result<Shared, Error> {
+    let shared = |tree: Arc<dyn TargetTree>, name, root, job: ReceiverJob| {
+        let to = Destination::new(tree, name, root, &job.selection);
+        Shared::new(to, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender())
+    };
+    let path = match &job.target {
+        Target::Path(path) => path,
+        Target::Open(tree) => {
+            abilities::check(tree.abilities())?;
+            return shared(Arc::clone(tree), None, Vec::new(), job);
+        }
+    };
+    let options = TargetOptions {
+        confine: job.confine.clone(),
+        home: job.surroundings.home.clone(),
+        make: job.selection.make_target,
+        single_file,
+        dry_run: job.selection.dry_run,
+        xattrs: job.selection.xattrs,
+        acls: job.selection.acls,
+        read_only: false,
+        keep_dirlinks: job.selection.keep_dirlinks,
+    };
+    let failed = |error: StoreError| faults::store_error(&error);
+    if haul_store::is_null_device(path, &options).map_err(failed)? {
+        if job.selection.delete {
+            return Err(nothing_to_delete(&haul_store::printable(path)));
+        }
+        return shared(Arc::new(Nowhere), None, Vec::new(), job);
+    }
+    let (tree, rename_to) = LocalTree::open(path, &options).map_err(failed)?;
+    let warning = delayed::prepare(&tree, &job.selection, &options).map_err(failed)?;
+    if let Some(backup) = job.selection.backup.as_ref().filter(|_| !options.dry_run) {
+        tree.keep_backups(&backup.suffix, &backup.directory, &options).map_err(failed)?;
+    }
+    if let Some(name) = &rename_to {
+        // The name was checked to be one.
+        let name = RelPath::new(name.clone()).map_err(|fault| Error::new(Fault::Usage, fault.to_string()))?;
+        watch.on_name(&name)?;
+        channel.outbox().send(Control::Named(name));
+    }
+    // A file with a new name stands in the directory in front of it.
+    let root = if rename_to.is_some() { parent(path).to_vec() } else { path.clone() };
+    let (references, notices) = References::open(&tree, &job.selection, &options)?;
+    let mut shared = shared(Arc::new(tree), rename_to, root, job)?;
+    shared.comparison.references = references;
+    let warning = warning.map(|text| wire::Notice::Warning { text: convert::bounded(text) });
+    notices.into_iter().chain(warning).for_each(|notice| shared.notice(notice));
+    Ok(shared)
+}
+
+/// A target that keeps nothing has nothing to delete.
+pub fn nothing_to_delete(target: &str) -> Error {
+    Error::new(Fault::Usage, format!("there is nothing to delete at {target}")).try_this("leave --delete out")
+}

@@ -1,0 +1,224 @@
+//! Threads beside the lanes give whole files their final names, many at a time.
+//!
+//! ```text
+//!   a batch of what waits -> flushed, together or each by itself -> (read back) -> names -> outcomes
+//! ```
+//! A shared flush is one commit of the file system's journal for the whole batch. Its error does not name a file. So after an
+//! error each file is flushed by itself: each descriptor reports its own lost data.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use haul_engine::flush_choice::FlushWay;
+use haul_engine::integrity::{Hash, Rereading};
+use haul_store::{Draft, Part, StoreError};
+use haul_sys::direct::AlignedBuffer;
+use haul_wire::control::{Notice, OutcomeKind};
+
+use haul_kept::sync::lock;
+
+use super::destination::parent;
+use super::incoming::Incoming;
+use super::rename_queue::{AwaitingName, RenameQueue};
+use super::reread::{self, READ_BYTES};
+use super::state::Shared;
+
+/// Threads wait for the disk more than they work: on a file server each flush is a round trip.
+const THREADS: usize = 16;
+
+/// A journal commits for several files at once, so each thread flushes so many at once, each by itself.
+const EACH_FILES: usize = 64;
+
+pub(super) struct RenameThreads(Vec<JoinHandle<()>>);
+
+impl RenameThreads {
+    /// Where nothing is made, none is started.
+    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+        let count = if shared.to.makes_files() { THREADS } else { 0 };
+        let start = |_| {
+            let shared = Arc::clone(shared);
+            std::thread::Builder::new().name("name".into()).spawn(move || run(&shared))
+        };
+        let started: io::Result<Vec<_>> = (0..count).map(start).collect();
+        // Those that were started end.
+        started.inspect_err(|_| shared.rename_queue.finish()).map(Self)
+    }
+
+    /// Waits until all that arrived has its name, unless `is_lost` says that the disk does not answer.
+    pub(super) fn join(self, shared: &Shared, is_lost: bool) {
+        shared.rename_queue.finish();
+        for thread in self.0.into_iter().filter(|thread| !is_lost || thread.is_finished()) {
+            // The panic hook has reported a panic; the session ends by its timeout.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A batch leaves the queue together. With it goes the room that it took there.
+struct Batch<'a> {
+    awaiting_name: Vec<AwaitingName>,
+    rename_queue: &'a RenameQueue,
+    files: usize,
+    bytes: u64,
+}
+
+impl<'a> Batch<'a> {
+    fn of(awaiting_name: Vec<AwaitingName>, rename_queue: &'a RenameQueue) -> Self {
+        let (files, bytes) =
+            (awaiting_name.len(), awaiting_name.iter().map(|awaiting_name| awaiting_name.incoming.identity.size).sum());
+        Self { awaiting_name, rename_queue, files, bytes }
+    }
+
+    /// One flush of their file system is enough for these. Another file system that is mounted in the tree has few.
+    fn sharing(&self) -> impl Iterator<Item = (&Arc<Draft>, &Part)> {
+        let parts = self
+            .awaiting_name
+            .iter()
+            .filter_map(|awaiting_name| Some((&awaiting_name.part, awaiting_name.part.local()?)));
+        let mut parts = parts.filter(|(_, part)| part.can_share_flush());
+        let first = parts.next();
+        let device = first.map(|(_, part)| part.id().0);
+        first.into_iter().chain(parts.filter(move |(_, part)| Some(part.id().0) == device))
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.rename_queue.remove(self.files, self.bytes);
+    }
+}
+
+fn run(shared: &Shared) {
+    let mut buffer = None;
+    while let Some(batch) = next_flushed(shared) {
+        give_names(shared, batch, &mut buffer);
+    }
+}
+
+#[cfg(feature = "testing")]
+pub(super) fn name_all(shared: &Shared) {
+    let mut batch = Batch::of(shared.rename_queue.take(), &shared.rename_queue);
+    flush_each(shared, &mut batch, |_| false);
+    give_names(shared, batch, &mut None);
+}
+
+/// Returns the next batch, flushed. During a shared flush no other thread takes the next batch. While each file is
+/// flushed by itself, other threads take further batches: their flushes share the commits of the journal.
+fn next_flushed(shared: &Shared) -> Option<Batch<'_>> {
+    let (rename_queue, flushing) = (&shared.rename_queue, &shared.disk.flushing);
+    let turn = lock(&flushing.turn);
+    let mut batch = Batch::of(rename_queue.next()?, rename_queue);
+    let begun = Instant::now();
+    if shared.job.selection.flush
+        && flushing.choose(batch.sharing().count()) == FlushWay::Together
+        && flush_together(shared, &mut batch)
+    {
+        tell(shared, flushing.took(FlushWay::Together, batch.files, begun.elapsed()));
+        rename_queue.rest_after(begun.elapsed());
+        return Some(batch);
+    }
+    let rest = batch.awaiting_name.split_off(batch.awaiting_name.len().min(EACH_FILES));
+    batch.files -= rest.len();
+    batch.bytes -= rest.iter().map(|awaiting_name| awaiting_name.incoming.identity.size).sum::<u64>();
+    rename_queue.put_back(rest);
+    drop(turn);
+    let begun = Instant::now();
+    flush_each(shared, &mut batch, |_| false);
+    if shared.job.selection.flush {
+        tell(shared, flushing.took(FlushWay::Each, batch.files, begun.elapsed()));
+    }
+    Some(batch)
+}
+
+fn tell(shared: &Shared, notice: Option<Notice>) {
+    notice.into_iter().for_each(|notice| shared.notice(notice));
+}
+
+/// Makes one flush for all that can share it. It returns false where that is not possible, or has failed.
+fn flush_together(shared: &Shared, batch: &mut Batch<'_>) -> bool {
+    // The first descriptor hears of all errors since it was opened: what the others hold was written later.
+    let first = batch.sharing().min_by_key(|(_, part)| part.opened_number());
+    let Some(first) = first.map(|(draft, _)| Arc::clone(draft)) else { return false };
+    let Some(first) = first.local() else { return false };
+    if !first.has_shared_flush() || shared.disk.storage.during(|| first.flush_file_system()).is_err() {
+        return false;
+    }
+    let device = first.id().0;
+    flush_each(shared, batch, |part| part.can_share_flush() && part.id().0 == device);
+    true
+}
+
+/// Files that are not flushed yet are flushed. A file that fails leaves the batch.
+fn flush_each(shared: &Shared, batch: &mut Batch<'_>, is_flushed: impl Fn(&Part) -> bool) {
+    let flush = shared.job.selection.flush;
+    for AwaitingName { incoming, part, .. } in batch.awaiting_name.iter().filter(|_| flush) {
+        if !part.local().is_some_and(&is_flushed) {
+            part.start_writeback(0, incoming.identity.size);
+        }
+    }
+    let finish = |awaiting_name: &AwaitingName| -> Result<(), StoreError> {
+        let AwaitingName { incoming, part, .. } = awaiting_name;
+        // Lanes leave the metadata of what is written in place: it comes after the data.
+        if incoming.inplace {
+            return part.prepare(&shared.metadata(&incoming.item), flush);
+        }
+        match part.local() {
+            Some(part) if is_flushed(part) => part.check_close(),
+            _ => part.finish_flush(flush),
+        }
+    };
+    batch.awaiting_name.retain(|awaiting_name| {
+        let finished = shared.disk.storage.during(|| finish(awaiting_name));
+        finished.inspect_err(|error| shared.fail(&awaiting_name.incoming, error)).is_ok()
+    });
+}
+
+fn give_names(shared: &Shared, mut batch: Batch<'_>, buffer: &mut Option<AlignedBuffer>) {
+    if shared.verifies_disk() {
+        read_back(shared, &mut batch, buffer.get_or_insert_with(|| AlignedBuffer::new(READ_BYTES)));
+    }
+    let mut named = Vec::with_capacity(batch.awaiting_name.len());
+    for AwaitingName { incoming, part, blake3 } in batch.awaiting_name.drain(..) {
+        match shared.disk.storage.during(|| part.give_name()) {
+            Ok(()) => {
+                shared.to.name_changed(&incoming.path);
+                named.push((incoming, blake3));
+            }
+            Err(error) => shared.fail(&incoming, &error),
+        }
+    }
+    let mut safe: Option<Vec<u8>> = None;
+    let is_safe = |(incoming, _): &(Arc<Incoming>, Hash)| {
+        // Files of one batch mostly stand in few directories.
+        let directory = parent(&incoming.path);
+        if safe.as_deref() == Some(directory) {
+            return true;
+        }
+        let flushed = shared.flush_before_removal(&incoming.path).inspect_err(|error| shared.fail(incoming, error));
+        safe = flushed.is_ok().then(|| directory.to_vec());
+        safe.is_some()
+    };
+    named.retain(is_safe);
+    let outcomes = named.into_iter().map(|(incoming, blake3)| (incoming.index, OutcomeKind::Copied { blake3 }));
+    shared.settle_all(outcomes);
+    // Files with their outcome are closed: there is room for others.
+    drop(batch);
+}
+
+/// Flushed files are read back from the medium. Those that are as they were sent stay; the others come again, or have
+/// failed.
+fn read_back(shared: &Shared, batch: &mut Batch<'_>, buffer: &mut AlignedBuffer) {
+    batch.awaiting_name.retain(|AwaitingName { incoming, part, blake3 }| {
+        let found = shared.disk.storage.during(|| {
+            let rereading = Rereading::new(&incoming.layout, 0, *blake3);
+            reread::read_back(shared, part, &incoming.layout, rereading, buffer)
+        });
+        let is_there = found.is_ok_and(|found| found.is_ok());
+        if !is_there {
+            shared.lost(incoming, 0, incoming.lose_whole());
+        }
+        is_there
+    });
+}

@@ -1,0 +1,25 @@
+//! A receiver leaves entries out, and flushes a name before the source may remove its file.
+
+use haul_store::StoreError;
+use haul_wire::control::{LeftOut, OutcomeKind};
+use haul_wire::manifest::Item;
+
+use super::Shared;
+use crate::receiver::destination::parent;
+
+impl Shared {
+    /// With an entry its further names are left out.
+    pub(in super::super) fn leave_out(&self, index: u64, item: &Item, rule: LeftOut) {
+        self.first_names.leave_out(item, rule);
+        self.settle(index, OutcomeKind::LeftOut { rule });
+    }
+
+    /// The source removes what it has our word for. So the name has to be on the medium before the word is given.
+    pub(in super::super) fn flush_before_removal(&self, path: &[u8]) -> Result<(), StoreError> {
+        let selection = &self.job.selection;
+        if !selection.remove_source_files || !selection.flush || !self.to.makes_files() {
+            return Ok(());
+        }
+        self.disk.storage.during(|| self.to.tree().flush_dir(parent(path)))
+    }
+}

@@ -1,0 +1,73 @@
+//! What a sender has to do.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haul_engine::integrity::Hash;
+use haul_govern::hooks::Hooks;
+use haul_kept::class_policy::Permits;
+use haul_kept::known_paths::KnownPaths;
+use haul_store::{FileList, SourceTree};
+use haul_striping::movers::Movers;
+use haul_wire::control as wire;
+
+use super::early_look::EarlyLook;
+
+/// What a sender reads.
+pub enum Sources {
+    /// What stands at these paths.
+    Paths(Vec<Vec<u8>>),
+    /// A tree that is open already.
+    Open(OpenSource),
+}
+
+/// A tree that was opened before the session.
+pub struct OpenSource {
+    /// The tree that is read.
+    pub tree: Arc<dyn SourceTree>,
+    /// What its only file has to hash to, where that is known.
+    pub recorded: Option<Hash>,
+    /// What is to be told of it.
+    pub warning: Option<String>,
+}
+
+impl OpenSource {
+    /// Nothing more is known of it.
+    pub fn of(tree: Arc<dyn SourceTree>) -> Self {
+        Self { tree, recorded: None, warning: None }
+    }
+}
+
+/// The work of a sender.
+pub struct SenderJob {
+    /// What it reads.
+    pub sources: Sources,
+    /// Only these paths of the one source.
+    pub listed: Option<Arc<FileList>>,
+    /// All sources lie beneath this directory (a daemon's client).
+    pub confine: Option<PathBuf>,
+    /// Sources come from afar: wildcards are ours to expand.
+    pub expand_globs: bool,
+    /// What earlier jobs of this host found of the path shall be used.
+    pub remembers: Option<KnownPaths>,
+    /// What `~` means in a path.
+    pub home: Option<PathBuf>,
+    /// Files of so many bytes are read past the page cache, as far as they are not in it.
+    pub direct_from_bytes: u64,
+    /// What was hashed before there were lanes.
+    pub early: Option<EarlyLook>,
+    /// Further hosts of the far end, which this side has reached.
+    pub movers: Movers,
+    /// It runs for a peer, and gives up what lies outside of its sources.
+    pub far: bool,
+    /// Another host of this end leads: it says which chunks are to be sent.
+    pub is_mover: bool,
+    /// What is copied.
+    pub selection: wire::Selection,
+    /// How it travels.
+    pub carriage: wire::Carriage,
+    /// What may be asked of networks.
+    pub permits: Permits,
+    /// The programs that ask for it, where a mark is not enough.
+    pub hooks: Option<Hooks>,
+}

@@ -1,0 +1,35 @@
+//! Lanes wait for the rate limit, and what is told of paths meanwhile.
+//!
+//! Lanes that wait for the limit send in bursts, with pauses in which the path looks idle. So the rate of a path is what passed the
+//! limit, and what holds it is the limit.
+
+use haul_wire::summary::{HeldBy, PathNow};
+
+use super::Shared;
+
+impl Shared {
+    /// Waits as long as the rate limit says.
+    pub(in crate::sender) fn pace(&self, bytes: u64) -> bool {
+        self.paced.pace(bytes)
+    }
+
+    /// The paths as they are told.
+    pub(in crate::sender) fn as_paced(&self, mut paths: Vec<PathNow>) -> Vec<PathNow> {
+        if paths.is_empty() {
+            return paths;
+        }
+        let lanes = self.loads.carrying();
+        let Some(rate) = self.paced.holds(lanes) else { return paths };
+        let all = paths.iter().map(|path| path.rate_bytes_per_s).sum::<u64>();
+        let number = paths.len() as u64;
+        for path in &mut paths {
+            path.held_by = HeldBy::RateLimit;
+            path.rate_bytes_per_s = match all {
+                0 => rate / number,
+                _ => u64::try_from(u128::from(rate) * u128::from(path.rate_bytes_per_s) / u128::from(all))
+                    .unwrap_or(rate),
+            };
+        }
+        paths
+    }
+}

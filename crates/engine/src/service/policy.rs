@@ -1,0 +1,12 @@
+//! What all policies of a path have in common.
+
+use alloc::vec::Vec;
+
+use super::reading::{Allowance, Reading};
+use super::said::Said;
+
+/// One policy of a path.
+pub trait Policy {
+    /// Takes a reading, and what the policies before this one allow. Returns what this one leaves of it.
+    fn on_sample(&mut self, reading: &Reading<'_>, allowance: Allowance, say: &mut Vec<Said>) -> Allowance;
+}

@@ -1,0 +1,276 @@
+//! Samples one lane, and makes it follow advice.
+
+use std::io;
+use std::time::Duration;
+
+use haul_engine::path::LaneReading;
+use haul_net::Probe;
+use haul_net::policy::Dscp;
+
+/// A watching lane asks again at least this often after a lost packet. Linux takes no shorter time.
+const WATCHES_EVERY: Duration = Duration::from_secs(1);
+
+/// A lane that is sampled.
+pub struct Lane {
+    /// The number of the lane.
+    pub number: u16,
+    /// Reads the kernel's counters of the connection.
+    pub probe: Probe,
+    delivered: Delivered,
+    follows: LaneAdvice,
+    /// The host's mark, or that of a row of the operator's table.
+    own_mark: Option<Dscp>,
+    marked: Marked,
+    is_watching: bool,
+    before: Before,
+}
+
+/// The counts of earlier jobs on this lane.
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    acked_bytes: u64,
+    sent_bytes: u64,
+    resent_bytes: u64,
+    resent_in_vain_bytes: u64,
+    busy_us: u64,
+    receive_window_limited_us: u64,
+    send_buffer_limited_us: u64,
+}
+
+impl Before {
+    fn of(reading: &LaneReading) -> Self {
+        Self {
+            acked_bytes: reading.acked_bytes,
+            sent_bytes: reading.sent_bytes,
+            resent_bytes: reading.resent_bytes,
+            resent_in_vain_bytes: reading.resent_in_vain_bytes,
+            busy_us: reading.busy_us,
+            receive_window_limited_us: reading.receive_window_limited_us,
+            send_buffer_limited_us: reading.send_buffer_limited_us,
+        }
+    }
+
+    fn since(&self, reading: LaneReading) -> LaneReading {
+        LaneReading {
+            acked_bytes: reading.acked_bytes.saturating_sub(self.acked_bytes),
+            sent_bytes: reading.sent_bytes.saturating_sub(self.sent_bytes),
+            resent_bytes: reading.resent_bytes.saturating_sub(self.resent_bytes),
+            resent_in_vain_bytes: reading.resent_in_vain_bytes.saturating_sub(self.resent_in_vain_bytes),
+            busy_us: reading.busy_us.saturating_sub(self.busy_us),
+            receive_window_limited_us: reading.receive_window_limited_us.saturating_sub(self.receive_window_limited_us),
+            send_buffer_limited_us: reading.send_buffer_limited_us.saturating_sub(self.send_buffer_limited_us),
+            ..reading
+        }
+    }
+}
+
+/// Bytes that went with a mark that was asked for here.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marked {
+    bytes: u64,
+    sent_bytes: u64,
+}
+
+/// Settings for one lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneAdvice {
+    /// The bound of its rate; `None` lifts it.
+    pub(crate) pace_bytes_per_s: Option<u64>,
+    /// The congestion control; `None` keeps the present one.
+    pub congestion_control: Option<String>,
+    /// The mark of its packets; `None` restores the first one.
+    pub dscp: Option<Dscp>,
+}
+
+/// Sums arrived bytes from the kernel's count of segments. The count wraps around, and segments change their size, so
+/// each step counts with its own size.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivered {
+    segments: u32,
+    bytes: u64,
+}
+
+impl Delivered {
+    fn up_to(&mut self, segments: u32, segment_bytes: u32) -> u64 {
+        let step = segments.wrapping_sub(self.segments);
+        self.segments = segments;
+        self.bytes = self.bytes.saturating_add(u64::from(step) * u64::from(segment_bytes));
+        self.bytes
+    }
+}
+
+impl Marked {
+    fn since(&self, sent_bytes: u64, is_marked: bool) -> u64 {
+        if is_marked { sent_bytes.saturating_sub(self.sent_bytes) } else { 0 }
+    }
+}
+
+impl Lane {
+    /// Makes a lane that has not been sampled.
+    pub fn new(number: u16, probe: Probe) -> Self {
+        let (own_mark, follows) = (probe.dscp(), LaneAdvice::default());
+        let (delivered, marked, before) = Default::default();
+        Self { number, probe, delivered, follows, own_mark, marked, is_watching: false, before }
+    }
+
+    pub(crate) fn counting_from_now(number: u16, probe: Probe) -> Self {
+        let mut lane = Self::new(number, probe);
+        if let Some((reading, _)) = lane.reading() {
+            lane.before = Before::of(&reading);
+        }
+        (lane.delivered.bytes, lane.marked.bytes) = (0, 0);
+        lane
+    }
+
+    /// Returns its counters, and how often in a row the kernel repeated the same segment. `None`: it does not run over
+    /// TCP, or has just ended.
+    pub fn reading(&mut self) -> Option<(LaneReading, u8)> {
+        let is_marked = self.is_marked();
+        let Self { number, probe, delivered, marked, before, .. } = self;
+        let info = probe.tcp_info()?;
+        marked.bytes += marked.since(info.bytes_sent.unwrap_or(0), is_marked);
+        marked.sent_bytes = info.bytes_sent.unwrap_or(0);
+        let mss_bytes = u64::from(info.snd_mss_bytes);
+        let acked_bytes = info.bytes_acked.unwrap_or(0);
+        let reading = LaneReading {
+            lane: *number,
+            rtt_us: info.rtt_us,
+            rtt_min_us: info.rtt_min_us.unwrap_or(info.rtt_us),
+            rtt_deviation_us: info.rtt_var_us,
+            mss_bytes: info.snd_mss_bytes,
+            cwnd_bytes: u64::from(info.snd_cwnd) * mss_bytes,
+            in_slow_start: info.snd_cwnd < info.snd_ssthresh,
+            acked_bytes,
+            delivered_bytes: info.delivered.map_or(acked_bytes.saturating_sub(before.acked_bytes), |segments| {
+                delivered.up_to(segments, info.snd_mss_bytes)
+            }),
+            sent_bytes: info.bytes_sent.unwrap_or(0),
+            resent_bytes: info.bytes_retrans.unwrap_or(0),
+            resent_in_vain_bytes: u64::from(info.dsack_dups.unwrap_or(0)) * mss_bytes,
+            unsent_bytes: u64::from(info.notsent_bytes.unwrap_or(0)),
+            busy_us: info.busy_time_us.unwrap_or(0),
+            receive_window_limited_us: info.rwnd_limited_us.unwrap_or(0),
+            send_buffer_limited_us: info.sndbuf_limited_us.unwrap_or(0),
+            silent_us: info.silent_us,
+            peer_window_bytes: u64::from(info.snd_wnd_bytes.unwrap_or(0)),
+            send_buffer_bytes: probe.send_buffer_bytes().map_or(0, |bytes| bytes as u64),
+        };
+        Some((self.before.since(reading), info.timeouts))
+    }
+
+    /// Bytes that had arrived at the last reading.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.delivered.bytes
+    }
+
+    /// Asks the kernel for what is new in the advice. Returns its refusal, but not of a pace: a lane that just ended
+    /// has none.
+    pub fn follow(&mut self, advice: LaneAdvice) -> io::Result<()> {
+        if advice.pace_bytes_per_s != self.follows.pace_bytes_per_s {
+            let _ = self.probe.set_max_pacing_rate(advice.pace_bytes_per_s);
+        }
+        let congestion_control = advice.congestion_control.as_ref().filter(|name| !self.has(name));
+        let chosen = congestion_control.map_or(Ok(()), |name| self.probe.set_congestion_control(name));
+        let is_new = advice.dscp != self.follows.dscp;
+        let dscp = advice.dscp.or(self.own_mark).filter(|_| is_new);
+        let marked = dscp.map_or_else(Vec::new, |dscp| self.probe.set_dscp(dscp));
+        let short = marked.into_iter().find(|applied| applied.falls_short);
+        self.follows = advice;
+        chosen.and_then(|()| short.map_or(Ok(()), |short| Err(io::Error::other(short.to_string()))))
+    }
+
+    /// Takes all advice back.
+    pub fn let_go(&mut self) {
+        // A lane that has ended needs nothing.
+        let _ = self.follow(LaneAdvice::default());
+    }
+
+    /// Makes the lane ask again soon after each loss. This is only for paths much shorter than a second.
+    pub fn watches(&mut self) {
+        if !std::mem::replace(&mut self.is_watching, true) {
+            // A kernel without that option asks more seldom.
+            let _ = self.probe.set_rto_max(WATCHES_EVERY);
+        }
+    }
+
+    /// Changes only its pace.
+    pub fn pace(&mut self, bytes_per_s: Option<u64>) {
+        let _ = self.follow(LaneAdvice { pace_bytes_per_s: bytes_per_s, ..self.follows.clone() });
+    }
+
+    /// Changes only its mark. Returns the kernel's refusal.
+    pub fn mark(&mut self, dscp: Option<Dscp>) -> io::Result<()> {
+        if dscp == self.follows.dscp {
+            return Ok(());
+        }
+        // Bytes sent so far count for the old mark.
+        self.reading();
+        self.follow(LaneAdvice { dscp, ..self.follows.clone() })
+    }
+
+    /// The mark that was asked for.
+    pub fn dscp(&self) -> Option<Dscp> {
+        self.follows.dscp
+    }
+
+    fn is_marked(&self) -> bool {
+        self.follows.dscp.is_some_and(|dscp| dscp.code_point() != 0)
+    }
+
+    /// Bytes that it sent with a mark that was asked for.
+    pub fn marked_bytes(&self) -> u64 {
+        let sent_bytes = self.probe.tcp_info().and_then(|info| info.bytes_sent).unwrap_or(self.marked.sent_bytes);
+        self.marked.bytes + self.marked.since(sent_bytes, self.is_marked())
+    }
+
+    pub(crate) fn pace_bytes_per_s(&self) -> Option<u64> {
+        self.follows.pace_bytes_per_s
+    }
+
+    /// The congestion control that the kernel granted.
+    pub fn granted(&self) -> Option<String> {
+        self.probe.congestion_control()
+    }
+
+    fn has(&self, congestion_control: &str) -> bool {
+        self.granted().is_some_and(|granted| granted == congestion_control)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use haul_net::Stream;
+
+    use super::*;
+
+    #[test]
+    fn each_lane_follows_its_own_advice_and_keeps_what_is_not_advised() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let streams: Vec<Stream> =
+            (0..2).map(|_| Stream::plain_tcp(TcpStream::connect(listener.local_addr().unwrap()).unwrap())).collect();
+        let mut lanes: Vec<Lane> =
+            (0..).zip(&streams).map(|(number, stream)| Lane::new(number, stream.probe())).collect();
+        let expedited = Dscp::new(46).unwrap();
+        let advice = LaneAdvice { pace_bytes_per_s: Some(1_000_000), dscp: Some(expedited), congestion_control: None };
+        lanes[0].follow(advice).unwrap();
+        lanes[1].follow(LaneAdvice { congestion_control: Some("reno".into()), ..LaneAdvice::default() }).unwrap();
+        lanes[1].pace(Some(2_000_000));
+        let paces: Vec<_> = streams.iter().map(|s| s.tcp_info().unwrap().max_pacing_rate_bytes_per_s).collect();
+        assert_eq!(paces, [Some(1_000_000), Some(2_000_000)]);
+        assert_eq!(lanes[1].granted().as_deref(), Some("reno"), "a new pace changes nothing else");
+        let marks =
+            streams.iter().map(|s| haul_sys::socket::dscp(s.tcp().unwrap(), haul_sys::socket::Family::V4).unwrap());
+        assert_eq!(marks.collect::<Vec<_>>(), [46, 0], "one lane is marked, and the other is not");
+    }
+
+    #[test]
+    fn what_arrived_counts_on_when_the_count_wraps_around_or_segments_change_their_size() {
+        let mut delivered = Delivered { segments: u32::MAX - 9, bytes: 5_000 };
+        assert_eq!(delivered.up_to(u32::MAX, 1_000), 5_000 + 9_000);
+        assert_eq!(delivered.up_to(20, 1_000), 14_000 + 21_000, "the count wrapped around");
+        assert_eq!(delivered.up_to(21, 500), 35_000 + 500, "what arrived before keeps its size");
+        assert_eq!(delivered.up_to(21, 9_000), 35_500, "nothing arrived");
+    }
+}

@@ -1,0 +1,653 @@
+//! Tunes a sender's lanes while they work: sample -> estimate -> advice -> applied.
+//!
+//! The session's loop runs this ten times a second: a reading of a lane is one system call. `haul_engine::paths` decides for each path;
+//! this applies the advice, and reports a refusal of the kernel once.
+
+#[cfg(test)]
+#[path = "../tests/unit/tuning.rs"]
+mod scenarios;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use haul_engine::path::{
+    Advice, LaneReading, Tuner, Wishes, better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more,
+};
+use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
+use haul_engine::service::ServiceClass;
+use haul_job::Subject;
+use haul_net::mptcp::WayTotals;
+use haul_net::policy::Dscp;
+use haul_net::{Probe, host};
+use haul_wire::control::{AskedClass, Carriage, Notice};
+use haul_wire::lane::path_of;
+use haul_wire::summary::{OnePath, PathNow, PathSummary};
+
+use crate::hooks::Hooks;
+use haul_channel::clock::TICK;
+use haul_channel::foreseen::Foreseen;
+use haul_channel::lane_addresses::LaneAddresses;
+use haul_channel::{convert, host_facts};
+use haul_kept::class_policy::Permits;
+use haul_kept::known_paths::{self, Direction, KnownPaths};
+
+use crate::background::BackgroundShare;
+pub use crate::black_hole::BlackHole;
+use crate::deadline::Deadline;
+use crate::lane::{Lane, LaneAdvice};
+pub use crate::outlets::Move;
+use crate::service::{Classes, PathNow as PathInClass};
+use crate::subflows::Subflows;
+pub use crate::work::{Ending, Endless, Left, Work};
+
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+/// With 48 lanes on 1 Gbit/s a chunk takes 430 ms. All lanes finish within a tenth of that, and a finished lane must
+/// leave its part to the others at once.
+const DIVIDE_EVERY: Duration = Duration::from_millis(20);
+
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+const BBR: &str = "bbr";
+
+/// Tunes the lanes of one sender.
+pub struct Tuning {
+    foreseen: Foreseen,
+    /// The initiator's findings about the first path.
+    told: Option<haul_engine::path::Remembered>,
+    /// A path's first lane tells which findings of earlier jobs apply.
+    remembers: Option<KnownPaths>,
+    paths: Paths,
+    applied: BTreeMap<u16, OfPath>,
+    /// Sorted by number, the lanes of one path stand together.
+    lanes: Vec<Lane>,
+    /// Other lanes finish sooner, so these get no more units.
+    too_slow: Vec<u16>,
+    /// A lane is given up only once: a new one may have its number.
+    given_up: Vec<u16>,
+    pending: Vec<PathEvent>,
+    divided_at: Instant,
+    started: Instant,
+    sampled_at: Instant,
+    told_at: Instant,
+    was_refused: bool,
+    black_hole: Option<BlackHole>,
+    classes: Classes,
+    background: BackgroundShare,
+    deadline: Deadline,
+}
+
+struct OfPath {
+    addresses: Option<LaneAddresses>,
+    advice: Advice,
+    /// The last bound that was the same for each lane.
+    paced_to: Option<u64>,
+    /// Whether lanes will soon leave their part.
+    some_finish: bool,
+    /// The bytes of lanes that are gone.
+    delivered_bytes: u64,
+    /// The tuner of a background path would measure only what others leave.
+    background_bound: Option<(u64, u16)>,
+    subflows: Subflows,
+}
+
+/// The results of a turn of the loop.
+#[derive(Default)]
+pub struct Turn {
+    /// The lanes of a path that shall carry data from now on.
+    pub lanes: Vec<(u16, u16)>,
+    /// Whether [`Tuning::resting`] has changed.
+    pub work_moves: bool,
+    /// Lanes to be cut: others carry their units sooner.
+    pub give_up: Vec<u16>,
+    /// Paths without progress: all their lanes are to be cut.
+    pub lost: Vec<u16>,
+    /// Paths that let no full packet through, with the largest segment to try. All their lanes are to be cut.
+    pub smaller_segments: Vec<(u16, u16)>,
+    /// Orders for lanes that shall leave elsewhere.
+    pub moves: Vec<Move>,
+    /// Choices with their reasons, for the user.
+    pub notices: Vec<Notice>,
+    /// The state of the paths, when it is time to report it.
+    pub paths: Vec<PathNow>,
+}
+
+impl Tuning {
+    /// Tunes a job that sends at least the foreseen bytes.
+    pub fn new(carriage: &Carriage, foreseen: Foreseen) -> Self {
+        let now = Instant::now();
+        let wishes = wishes(carriage);
+        Self {
+            foreseen,
+            told: wishes.remembered.clone(),
+            remembers: None,
+            paths: Paths::new(wishes, cpus_of_smaller(carriage)),
+            applied: BTreeMap::new(),
+            lanes: Vec::new(),
+            too_slow: Vec::new(),
+            given_up: Vec::new(),
+            pending: Vec::new(),
+            divided_at: now,
+            started: now,
+            sampled_at: now,
+            told_at: now,
+            was_refused: false,
+            black_hole: None,
+            classes: Classes::new(carriage, Permits::default(), None),
+            background: BackgroundShare::new(carriage.rate_bytes_per_s),
+            deadline: Deadline::new(carriage),
+        }
+    }
+
+    /// Sets what an operator allows.
+    pub fn permitted(self, carriage: &Carriage, permits: Permits, hooks: Option<Hooks>) -> Self {
+        Self { classes: Classes::new(carriage, permits, hooks), ..self }
+    }
+
+    /// Uses the findings of earlier jobs of this host.
+    pub fn remembering(self, paths: KnownPaths) -> Self {
+        Self { remembers: Some(paths), ..self }
+    }
+
+    /// Takes the limit of the rate from now on.
+    pub fn limit_rate(&mut self, bytes_per_s: Option<u64>) {
+        self.paths.limit_rate(bytes_per_s);
+        self.background.limit_rate(bytes_per_s);
+        self.deadline.limit_rate(bytes_per_s);
+    }
+
+    /// Samples a new lane between these addresses.
+    pub fn lane_up(&mut self, number: u16, probe: Probe, addresses: Option<LaneAddresses>) {
+        self.sample_lane(Lane::new(number, probe), addresses);
+    }
+
+    /// Samples a lane of an earlier job, whose counts are left out.
+    pub fn lane_back(&mut self, number: u16, probe: Probe, addresses: Option<LaneAddresses>) {
+        self.sample_lane(Lane::counting_from_now(number, probe), addresses);
+    }
+
+    fn sample_lane(&mut self, mut lane: Lane, addresses: Option<LaneAddresses>) {
+        let number = lane.number;
+        let Some(info) = lane.probe.tcp_info() else { return };
+        // The path does not go down between a lane and its successor.
+        self.forget_lane(number);
+        let path = path_of(number);
+        if !self.paths.up().any(|up| up == path) {
+            self.path_up(path, info.rtt_us, addresses);
+        }
+        let applied = self.applied.get(&path).expect("its path is up");
+        // What the lane has now is good enough until the next sample.
+        let _ = lane.follow(applied.for_lanes());
+        if let Some(granted) = lane.granted() {
+            self.paths.on_granted(path, &granted);
+        }
+        if applied.addresses.is_none_or(|addresses| !addresses.local.is_loopback()) {
+            self.classes.lane_up(&mut lane, applied.addresses);
+        }
+        self.lanes.push(lane);
+        self.lanes.sort_unstable_by_key(|lane| lane.number);
+    }
+
+    /// Takes bounds and marks off the lanes, when the job is over.
+    pub fn let_go(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::let_go);
+        self.classes.let_go();
+    }
+
+    fn path_up(&mut self, path: u16, rtt_us_at_connect: u32, addresses: Option<LaneAddresses>) {
+        let known = match (&self.remembers, addresses) {
+            (Some(paths), Some(LaneAddresses { local, peer })) => {
+                paths.between(local, peer, Direction::To).as_ref().map(crate::report::remembered)
+            }
+            (Some(_), None) => None,
+            (None, _) => self.told.clone().filter(|_| path == 0),
+        };
+        let joined = Joined { rtt_us_at_connect, foreseen_bytes: self.foreseen.bytes(), remembered: known };
+        let advice = self.paths.path_up(path, joined);
+        // A path that comes back keeps its bound.
+        let before = self.applied.remove(&path);
+        let paced_to = before.as_ref().and_then(|before| before.paced_to);
+        let delivered_bytes = before.as_ref().map_or(0, |before| before.delivered_bytes);
+        let subflows = before.map(|before| before.subflows).unwrap_or_default();
+        let some_finish = false;
+        let of_path =
+            OfPath { addresses, advice, paced_to, some_finish, delivered_bytes, background_bound: None, subflows };
+        self.applied.insert(path, of_path);
+        // Its first lanes are paced before they are sampled.
+        let is_here = addresses.is_some_and(|addresses| addresses.local.is_loopback());
+        self.background.set(path, !is_here && self.classes.begins_as_background(), rtt_us_at_connect);
+        if let Some(bound) = self.background.bound(path)
+            && let Some(applied) = self.applied.get_mut(&path)
+        {
+            applied.paced_to = Some((bound / u64::from(applied.advice.lanes.max(1))).max(1));
+        }
+    }
+
+    /// Stops sampling a lane that is gone.
+    pub fn lane_down(&mut self, number: u16) {
+        let path = path_of(number);
+        if self.forget_lane(number) && !self.lanes.iter().any(|lane| path_of(lane.number) == path) {
+            // A single path keeps its estimate.
+            let events = self.paths.path_down(path);
+            self.pending.extend(events);
+        }
+    }
+
+    /// Returns true if there was one.
+    fn forget_lane(&mut self, number: u16) -> bool {
+        let Some(at) = self.lanes.iter().position(|lane| lane.number == number) else { return false };
+        let lane = self.lanes.remove(at);
+        self.classes.lane_down(&lane);
+        if let Some(applied) = self.applied.get_mut(&path_of(number)) {
+            applied.delivered_bytes = applied.delivered_bytes.saturating_add(lane.delivered_bytes());
+            applied.subflows.lane_gone(&lane.probe.ways());
+        }
+        true
+    }
+
+    /// Notes that an order of [`Turn::moves`] was carried out.
+    pub fn lanes_moved(&mut self, path: u16, outcome: Result<(), String>) {
+        self.classes.lanes_moved(path, outcome);
+    }
+
+    /// How long the session may wait for its next event.
+    pub fn tick(&self) -> Duration {
+        match (self.background.is_empty(), self.some_finish()) {
+            (false, _) => crate::background::EVERY,
+            (true, true) => DIVIDE_EVERY,
+            (true, false) => TICK,
+        }
+    }
+
+    fn some_finish(&self) -> bool {
+        self.applied.values().any(|applied| applied.some_finish)
+    }
+
+    /// Samples when it is time, and applies the advice.
+    pub fn turn(&mut self, work: &dyn Work) -> Turn {
+        let now = Instant::now();
+        let mut turn = Turn::default();
+        if self.background.is_due(now) {
+            turn.work_moves = self.give_way(now, work);
+        }
+        if now.duration_since(self.sampled_at) < SAMPLE_EVERY {
+            if self.some_finish() && now.duration_since(self.divided_at) >= DIVIDE_EVERY {
+                let paths = self.readings();
+                self.divide(&paths, work);
+            }
+            turn.notices = self.classes.told();
+            return turn;
+        }
+        self.sampled_at = now;
+        turn.notices = self.classes.told();
+        if self.applied.is_empty() {
+            return turn;
+        }
+        let at_us = self.at_us(now);
+        let sample = PathsSample { at_us, paths: self.readings(), waiting_bytes: work.waiting_bytes() };
+        let mut events = std::mem::take(&mut self.pending);
+        events.extend(self.paths.on_sample(&sample));
+        if now.duration_since(self.told_at) >= TELL_EVERY {
+            turn.paths = self.paths_now(now);
+            self.told_at = now;
+            // A cable that is out for a moment looks the same once data has passed.
+            let black_hole = crate::black_hole::look(&self.lanes, &mut self.black_hole);
+            if let Some(black_hole) = black_hole.filter(|black_hole| !black_hole.ever) {
+                let (smaller, mut text) = (black_hole.smaller(), black_hole.to_string());
+                if let Some(bytes) = smaller {
+                    text += &format!("; they are made again with {bytes} bytes at most");
+                    turn.smaller_segments = self.paths.up().map(|path| (path, bytes)).collect();
+                }
+                turn.notices.push(Notice::Warning { text });
+            }
+        }
+        for event in events {
+            self.apply(event, &mut turn);
+        }
+        self.keep_to_schedule(at_us, work, &mut turn);
+        self.classify(&sample, &mut turn);
+        self.divide(&sample.paths, work);
+        turn.work_moves |= self.look_for_slow(&sample, work.unit_bytes());
+        turn.give_up = self.look_for_last(&sample.paths, work);
+        turn
+    }
+
+    fn at_us(&self, now: Instant) -> u64 {
+        u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Returns true if others of their lanes carry data.
+    fn give_way(&mut self, now: Instant, work: &dyn Work) -> bool {
+        let at_us = self.at_us(now);
+        let mut paths = self.readings();
+        paths.retain(|path| self.background.has(path.path));
+        let mut moves = false;
+        for PathReading { path, lanes, .. } in &paths {
+            moves |= self.background.on_sample(*path, at_us, lanes);
+        }
+        self.divide(&paths, work);
+        moves
+    }
+
+    fn keep_to_schedule(&mut self, at_us: u64, work: &dyn Work, turn: &mut Turn) {
+        let delivered_bytes = self.delivered_bytes().values().sum();
+        let (class, allowed_most) = (self.classes.highest(), self.classes.allowed_most());
+        let now = crate::deadline::Now { at_us, delivered_bytes, class, allowed_most };
+        self.classes.schedule_wants(self.deadline.on_sample(now, || work.left()));
+        turn.notices.extend(self.deadline.told());
+    }
+
+    /// A path through ssh, or on this host, meets no network that could be asked.
+    fn classify(&mut self, sample: &PathsSample, turn: &mut Turn) {
+        let ends = sample.waiting_bytes == 0;
+        for PathReading { path, lanes, .. } in &sample.paths {
+            let is_here = self.addresses(*path).is_some_and(|addresses| addresses.local.is_loopback());
+            let Some(estimate) = self.paths.estimate(*path).filter(|_| !is_here) else { continue };
+            let (path, at_us, carrying) = (*path, sample.at_us, self.carrying(*path));
+            let now = PathInClass { path, at_us, estimate, lanes, carrying, ends };
+            let lanes = self.lanes.iter_mut().filter(|lane| path_of(lane.number) == path);
+            if let Some(class) = self.classes.on_sample(&now, lanes) {
+                self.paths.class_changed(path, class == ServiceClass::Priority);
+            }
+            let rtt_us = self.paths.estimate(path).map_or(0, |estimate| estimate.rtt_us);
+            self.background.set(path, self.classes.class_of(path) == ServiceClass::Background, rtt_us);
+        }
+        turn.notices.extend(self.background.told());
+        turn.notices.extend(self.classes.told());
+        turn.moves = self.classes.moves();
+    }
+
+    fn paths_now(&mut self, now: Instant) -> Vec<PathNow> {
+        let since = now.duration_since(self.told_at);
+        let Self { paths, applied, lanes, .. } = self;
+        let told = paths.up().filter_map(|path| {
+            let subflows = applied.get_mut(&path).map(|applied| applied.subflows.now(ways(lanes, path), since));
+            let marks = lanes.iter().filter(|lane| path_of(lane.number) == path).filter_map(Lane::dscp);
+            let marks: Vec<u8> = marks.map(Dscp::code_point).filter(|mark| *mark != 0).collect();
+            let now = crate::report::path_now(paths, path, subflows.unwrap_or_default())?;
+            let (mark, marked_lanes) =
+                (marks.first().copied().unwrap_or(0), u16::try_from(marks.len()).unwrap_or(u16::MAX));
+            Some(PathNow { mark, marked_lanes, ..now })
+        });
+        told.collect()
+    }
+
+    fn readings(&mut self) -> Vec<PathReading> {
+        let mut paths: Vec<PathReading> = Vec::new();
+        for lane in &mut self.lanes {
+            let path = path_of(lane.number);
+            let Some((reading, timeouts)) = lane.reading() else { continue };
+            match paths.last_mut().filter(|last| last.path == path) {
+                Some(last) => {
+                    last.lanes.push(reading);
+                    last.timeouts = last.timeouts.min(timeouts);
+                }
+                None => paths.push(PathReading { path, lanes: vec![reading], timeouts }),
+            }
+        }
+        paths
+    }
+
+    fn carrying(&self, path: u16) -> usize {
+        match self.applied.get(&path) {
+            Some(_) if self.paths.rests(path) => 0,
+            Some(applied) => usize::from(applied.advice.lanes.min(self.background.lanes(path))),
+            None => 0,
+        }
+    }
+
+    fn all_carrying(&self, paths: &[PathReading]) -> usize {
+        paths.iter().map(|path| self.carrying(path.path)).sum()
+    }
+
+    /// Finds lanes that would hold up the end of the job.
+    fn look_for_last(&mut self, paths: &[PathReading], work: &dyn Work) -> Vec<u16> {
+        let lanes: Vec<LaneReading> = paths.iter().flat_map(|path| path.lanes.iter().copied()).collect();
+        let numbers: Vec<u16> = lanes.iter().map(|lane| lane.lane).collect();
+        let Some(ending) = work.ending(&numbers, self.all_carrying(paths)) else { return Vec::new() };
+        let left = left(&lanes, &ending.left_bytes);
+        let slow = numbers.into_iter().zip(better_given_up(&lanes, &left)).filter(|(_, slow)| *slow);
+        let slow: Vec<u16> = slow.map(|(number, _)| number).filter(|lane| !self.given_up.contains(lane)).collect();
+        self.given_up.extend(&slow);
+        slow
+    }
+
+    /// Finds lanes that would finish last with what they would take now. Returns true if these have changed.
+    fn look_for_slow(&mut self, sample: &PathsSample, unit_bytes: u64) -> bool {
+        let carry = sample.paths.iter().flat_map(|path| path.lanes.iter().take(self.carrying(path.path)).copied());
+        let lanes: Vec<LaneReading> = carry.collect();
+        let too_slow = match sample.waiting_bytes {
+            0 | u64::MAX => Vec::new(),
+            waiting_bytes => {
+                let slow = too_slow_for_more(&lanes, waiting_bytes, unit_bytes);
+                lanes.iter().zip(slow).filter(|(_, slow)| *slow).map(|(lane, _)| lane.lane).collect()
+            }
+        };
+        let is_new = too_slow != self.too_slow;
+        self.too_slow = too_slow;
+        is_new
+    }
+
+    /// Lanes that have sent all, and get no more, leave their part of the bound to the others.
+    fn divide(&mut self, paths: &[PathReading], work: &dyn Work) {
+        self.divided_at = Instant::now();
+        let numbers: Vec<u16> = paths.iter().flat_map(|path| path.lanes.iter().map(|lane| lane.lane)).collect();
+        let mut ending = work.ending(&numbers, self.all_carrying(paths));
+        let is_waiting = work.waiting_bytes() > 0;
+        let carrying: Vec<u16> = paths.iter().map(|path| path.path).filter(|path| self.carrying(*path) > 0).collect();
+        for (at, path) in (0..).zip(paths) {
+            let PathReading { path: number, lanes, .. } = path;
+            let rests = self.paths.rests(*number);
+            let ending = ending.as_mut().map(|ending| Ending {
+                left_bytes: ending.left_bytes.drain(..lanes.len().min(ending.left_bytes.len())).collect(),
+                // Who will take a unit is unknown: we assume that paths take turns.
+                waiting_bytes: part_of(&ending.waiting_bytes, at, carrying.len().max(1)),
+            });
+            let Some(applied) = self.applied.get_mut(number) else { continue };
+            let of_path = self.lanes.iter_mut().filter(|lane| path_of(lane.number) == *number);
+            applied.background_bound =
+                self.background.bound(*number).map(|bound| (bound, self.background.lanes(*number)));
+            applied.divide(lanes, ending, rests || !is_waiting, of_path);
+            for (number, bound) in self.classes.lane_bounds(*number) {
+                if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.number == number) {
+                    lane.pace(Some(lane.pace_bytes_per_s().map_or(bound, |pace| pace.min(bound))));
+                }
+            }
+        }
+    }
+
+    /// The lanes without units: those of resting paths, surplus ones, and towards the end those that are too slow.
+    pub fn resting(&self) -> Vec<u16> {
+        let mut resting = Vec::new();
+        let (mut path, mut at) = (None, 0);
+        for lane in &self.lanes {
+            let of = path_of(lane.number);
+            if path != Some(of) {
+                (path, at) = (Some(of), 0);
+            }
+            if at >= self.carrying(of) || self.too_slow.contains(&lane.number) {
+                resting.push(lane.number);
+            }
+            at += 1;
+        }
+        resting
+    }
+
+    /// Describes the paths for the report: all together, and each.
+    pub fn summary(&self) -> (PathSummary, Vec<OnePath>) {
+        let delivered = self.delivered_bytes();
+        let paths = self.applied.iter().filter_map(|(number, applied)| {
+            let delivered_bytes = delivered.get(number).copied().unwrap_or_default();
+            let subflows = applied.subflows.summary(ways(&self.lanes, *number), self.started.elapsed());
+            let mut path = crate::report::one_path(&self.paths, *number, applied.addresses, delivered_bytes, subflows)?;
+            let lanes = self.lanes.iter().filter(|lane| path_of(lane.number) == *number);
+            path.summary.service = self.classes.summary(*number, lanes);
+            Some(path)
+        });
+        let paths: Vec<OnePath> = paths.collect();
+        (crate::report::together(&paths), paths)
+    }
+
+    /// The bytes that each path delivered so far.
+    pub fn delivered_bytes(&self) -> BTreeMap<u16, u64> {
+        let of = |number: &u16, applied: &OfPath| {
+            let now = self.lanes.iter().filter(|lane| path_of(lane.number) == *number).map(Lane::delivered_bytes);
+            now.fold(applied.delivered_bytes, u64::saturating_add)
+        };
+        self.applied.iter().map(|(number, applied)| (*number, of(number, applied))).collect()
+    }
+
+    /// The last finding about dropped packets, if the peer lives on another connection.
+    pub fn black_hole(&self) -> Option<BlackHole> {
+        self.black_hole
+    }
+
+    fn apply(&mut self, event: PathEvent, turn: &mut Turn) {
+        match event {
+            PathEvent::Advice { path, advice } => self.follow(path, advice, turn),
+            PathEvent::Rests { path, reason } => {
+                turn.work_moves = true;
+                turn.notices.push(convert::chose(Subject::Paths, format!("path {path} rests"), reason));
+            }
+            PathEvent::Resumes { path, reason } => {
+                turn.work_moves = true;
+                turn.notices.push(convert::chose(Subject::Paths, format!("path {path} carries data again"), reason));
+            }
+            PathEvent::Dead { path, cause } => {
+                turn.work_moves = true;
+                turn.lost.push(path);
+                turn.notices.push(Notice::Warning { text: crate::report::death(path, self.addresses(path), cause) });
+            }
+        }
+    }
+
+    fn addresses(&self, path: u16) -> Option<LaneAddresses> {
+        self.applied.get(&path).and_then(|applied| applied.addresses)
+    }
+
+    fn follow(&mut self, path: u16, advice: Advice, turn: &mut Turn) {
+        let Some(applied) = self.applied.get_mut(&path) else { return };
+        let before = std::mem::replace(&mut applied.advice, advice.clone());
+        let (mut refused, mut granted) = (None, None);
+        for lane in self.lanes.iter_mut().filter(|lane| path_of(lane.number) == path) {
+            let (pace_bytes_per_s, dscp) = (lane.pace_bytes_per_s(), lane.dscp());
+            let advice = LaneAdvice { pace_bytes_per_s, dscp, ..applied.for_lanes() };
+            refused = lane.follow(advice).err().or(refused);
+            granted = granted.or_else(|| lane.granted());
+        }
+        if let Some(granted) = granted {
+            self.paths.on_granted(path, &granted);
+        }
+        if before.lanes != advice.lanes {
+            turn.lanes.push((path, advice.lanes));
+            turn.notices.push(convert::chose(Subject::Lanes, advice.lanes.to_string(), advice.reasons.lanes));
+        }
+        if let Some(name) = &advice.congestion_control
+            && before.congestion_control.as_ref() != Some(name)
+        {
+            let reason = advice.reasons.congestion_control;
+            turn.notices.push(convert::chose(Subject::CongestionControl, name.clone(), reason));
+        }
+        if let Some(error) = refused.filter(|_| !self.was_refused) {
+            self.was_refused = true;
+            turn.notices.push(Notice::Warning { text: format!("a lane could not be tuned to the path: {error}") });
+        }
+    }
+}
+
+impl OfPath {
+    /// `is_done`: none of the lanes gets further units.
+    fn divide<'a>(
+        &mut self,
+        readings: &[LaneReading],
+        ending: Option<Ending>,
+        is_done: bool,
+        lanes: impl Iterator<Item = &'a mut Lane>,
+    ) {
+        let bound = self.background_bound.map_or(self.advice.pacing_bytes_per_s, |(bound, _)| Some(bound));
+        let Some(bound) = bound else {
+            self.some_finish = false;
+            return self.pace_all(None, lanes);
+        };
+        match ending {
+            Some(Ending { left_bytes, waiting_bytes }) => {
+                let left = left(readings, &left_bytes);
+                self.some_finish = left.iter().chain(&waiting_bytes).any(|bytes| *bytes > 0);
+                let bounds = bounds_at_end(bound, readings, &left, &waiting_bytes);
+                let bounds: BTreeMap<u16, u64> = readings.iter().map(|reading| reading.lane).zip(bounds).collect();
+                for lane in lanes {
+                    if let Some(bound) = bounds.get(&lane.number) {
+                        lane.pace(Some(*bound));
+                    }
+                }
+            }
+            None => {
+                let lanes_most =
+                    self.background_bound.map_or(self.advice.lanes, |(_, lanes)| lanes.min(self.advice.lanes));
+                let carrying = if is_done { 0 } else { lanes_most };
+                self.some_finish = readings.iter().skip(usize::from(carrying)).any(|lane| lane.unsent_bytes > 0);
+                self.pace_all(Some(bound_per_lane(bound, readings, carrying)), lanes);
+            }
+        }
+    }
+
+    /// The advice for each lane while all get the same.
+    fn for_lanes(&self) -> LaneAdvice {
+        let congestion_control = self.advice.congestion_control.clone();
+        LaneAdvice { pace_bytes_per_s: self.paced_to, congestion_control, dscp: None }
+    }
+
+    fn pace_all<'a>(&mut self, bytes_per_s: Option<u64>, lanes: impl Iterator<Item = &'a mut Lane>) {
+        self.paced_to = bytes_per_s;
+        lanes.for_each(|lane| lane.pace(bytes_per_s));
+    }
+}
+
+fn ways(lanes: &[Lane], path: u16) -> impl Iterator<Item = WayTotals> + '_ {
+    lanes.iter().filter(move |lane| path_of(lane.number) == path).flat_map(|lane| lane.probe.ways())
+}
+
+/// The bytes in its connection, and those taken beyond that.
+fn left(lanes: &[LaneReading], left_bytes: &[u64]) -> Vec<u64> {
+    lanes.iter().zip(left_bytes).map(|(lane, left)| lane.unsent_bytes.saturating_add(*left)).collect()
+}
+
+fn part_of(units: &[u64], first: usize, every: usize) -> Vec<u64> {
+    units.iter().skip(first).step_by(every).copied().collect()
+}
+
+/// How many lanes a job begins with, and why, on a path whose connections take `rtt_us` to open.
+pub fn first_lanes(carriage: &Carriage, foreseen: &Foreseen, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
+    // A job that yields does not need a quick start.
+    let is_background = carriage.service.class == AskedClass::Background;
+    let foreseen_bytes = if is_background { 0 } else { foreseen.bytes() };
+    let wishes = Wishes { foreseen_bytes, ..wishes(carriage) };
+    let advice = Tuner::new(wishes, rtt_us, cpus).first();
+    (advice.lanes, advice.reasons.lanes)
+}
+
+fn wishes(carriage: &Carriage) -> Wishes {
+    let limits = host::limits();
+    let mut allowed = limits.allowed_congestion_controls;
+    if !allowed.iter().any(|name| name == BBR) && host::may_choose_congestion_control(BBR) {
+        allowed.push(BBR.to_owned());
+    }
+    // After a bound is lifted, bbr grows slowly. An unused window of these is there at once.
+    let is_background = carriage.service.class == AskedClass::Background;
+    let steady = ["cubic", "reno"].into_iter().find(|name| is_background && allowed.iter().any(|may| may == name));
+    Wishes {
+        lanes: carriage.lanes,
+        congestion_control: carriage.congestion_control.clone().or_else(|| steady.map(str::to_owned)),
+        rate_bytes_per_s: carriage.rate_bytes_per_s,
+        allowed_congestion_controls: allowed,
+        host_congestion_control: limits.congestion_control.unwrap_or_default(),
+        foreseen_bytes: 0,
+        remembered: carriage.path.as_ref().filter(|known| known_paths::is_sound(known)).map(crate::report::remembered),
+    }
+}
+
+/// The processors of the smaller host. Without the word of an initiator only this one is known.
+pub fn cpus_of_smaller(carriage: &Carriage) -> u16 {
+    let told = if carriage.cpus > 0 { carriage.cpus } else { u16::MAX };
+    host_facts::cpus().min(told)
+}

@@ -1,0 +1,68 @@
+//! Reads a file of any place as a stream: lists of hashes at another host.
+
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use haul_job::{Error, Fault, Observer};
+use haul_wire::place::{Told, Verb};
+
+use super::asking::{Request, ask};
+use super::hearer::Piece;
+use haul_kept::surroundings::Surroundings;
+
+/// The pieces hold a megabyte.
+const PIECES_AHEAD: usize = 16;
+
+/// Dropping the reader ends the transfer.
+pub(crate) struct FileAt {
+    pieces: Receiver<io::Result<Vec<u8>>>,
+    piece: Vec<u8>,
+    taken: usize,
+}
+
+impl FileAt {
+    pub fn open(request: &Request, surroundings: &Surroundings, observer: &Arc<dyn Observer>) -> Result<Self, Error> {
+        debug_assert_eq!(request.question.verb, Verb::Read);
+        let (sender, pieces) = sync_channel(PIECES_AHEAD);
+        let (request, surroundings, observer) = (request.clone(), surroundings.clone(), Arc::clone(observer));
+        let read = move || {
+            let mut take = |piece| {
+                let sent = match piece {
+                    Piece::Data(bytes) => sender.send(Ok(bytes)),
+                    Piece::Line(Told::Failed { why, .. }) => sender.send(Err(io::Error::other(why))),
+                    Piece::Line(_) => Ok(()),
+                };
+                if sent.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            if let Err(error) = ask(&request, &surroundings, observer, &mut take) {
+                let _ = sender.send(Err(io::Error::other(words(&error))));
+            }
+        };
+        let started = std::thread::Builder::new().name("list".into()).spawn(read);
+        started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+        Ok(Self { pieces, piece: Vec::new(), taken: 0 })
+    }
+}
+
+impl Read for FileAt {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.taken == self.piece.len() {
+            // The thread ends behind the last piece, or behind an error.
+            let Ok(next) = self.pieces.recv() else { return Ok(0) };
+            (self.piece, self.taken) = (next?, 0);
+        }
+        let length = buffer.len().min(self.piece.len() - self.taken);
+        buffer[..length].copy_from_slice(&self.piece[self.taken..self.taken + length]);
+        self.taken += length;
+        Ok(length)
+    }
+}
+
+fn words(error: &Error) -> String {
+    match &error.cause {
+        Some(cause) => format!("{}: {cause}", error.what),
+        None => error.what.clone(),
+    }
+}

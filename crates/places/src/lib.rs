@@ -1,0 +1,40 @@
+//! Looks at trees and changes them by hand: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`, `hash`, `clean`, `verify`, `diff`.
+//!
+//! ```text
+//!   asking                                     serving
+//!   Start: role place, a question --->         answering   what `store::place` finds becomes lines
+//!                                 <---  pages  paged       as many as the peer has taken, and some ahead
+//!   each line, each byte ---> the caller
+//!   More                          --->
+//!                                 <---  End
+//! ```
+//! A stream of unknown length goes the other way (`stream`), and so do names of files to hash (`named_hashes`). The same code
+//! answers on this host, without messages. A session has one question and no lanes. Neither end holds more than some pages.
+
+#![forbid(unsafe_code)]
+
+mod answering;
+mod arriving;
+mod asking;
+pub mod diff;
+mod file_at;
+mod hash_pool;
+mod hearer;
+mod lists;
+mod named_hashes;
+mod paged;
+#[cfg(test)]
+#[path = "../tests/unit/places.rs"]
+mod scenarios;
+mod serving;
+mod stream;
+pub mod verify;
+#[cfg(test)]
+#[path = "../tests/unit/verifying.rs"]
+mod verifying;
+
+pub use asking::{Answered, Request, ask};
+pub use haul_wire::place::{Algorithm, Facts, Kind, List, Moment, Question, Space, Told, Verb, Whole};
+pub use hearer::Piece;
+pub use serving::serve;
+pub use stream::write;

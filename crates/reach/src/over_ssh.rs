@@ -1,0 +1,50 @@
+//! Reaches a host over ssh, and starts our own program there.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use haul_job::{Error, Family, Far, Job};
+use haul_net::dial;
+
+use crate::remote::{Remote, net_family};
+use crate::ssh::SshTarget;
+use haul_channel::channel::Events;
+use haul_channel::id;
+use haul_channel::reporter::Watch;
+use haul_kept::surroundings::Surroundings;
+
+pub(crate) fn connect_ssh(place: &Far, job: &Job, surroundings: &Surroundings, watch: &Watch) -> Result<Remote, Error> {
+    let target = SshTarget::of(place, &job.ssh, &job.carriage).expect("an ssh place").looked_up(surroundings);
+    let arguments = match job.carriage.port_range {
+        Some((first, last)) => format!("--port-range {first}-{last}"),
+        None => String::new(),
+    };
+    let resolver = resolve_meanwhile(&target.host_name, job.carriage.family);
+    let (stream, child) = target.start_agent(&arguments, watch, None)?.into_stream()?;
+    let mut remote = Remote::meet(place, stream, id::random_id()?, Events::new(), watch)?;
+    remote.resolver = resolver;
+    remote.is_indirect = target.is_indirect;
+    // Over a kept login all lanes would share one connection through the network.
+    remote.ssh = Some(target.without_kept_login());
+    remote.child = Some(child);
+    Ok(remote)
+}
+
+/// Logs in to each host of the job whose login can be kept for the copy that follows. ssh asks at the terminal.
+pub fn log_in(job: &Job, surroundings: &Surroundings) -> Result<(), Error> {
+    let ends = job.sources.first().into_iter().chain([&job.target]).filter_map(|end| end.place.far());
+    let targets = ends.chain(&job.movers).filter_map(|place| SshTarget::of(place, &job.ssh, &job.carriage));
+    targets.into_iter().try_for_each(|target| target.looked_up(surroundings).log_in(&Watch::silent()))
+}
+
+/// Asks the resolver while ssh logs in, for the name that ssh's configuration has for the host. A hung resolver must
+/// not hold up a session.
+fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<IpAddr>>> {
+    let (sender, receiver) = sync_channel(1);
+    let host = host.to_owned();
+    let started = std::thread::Builder::new().name("resolve".into()).spawn(move || {
+        let addresses = dial::resolve(&host, 0, family.map(net_family)).unwrap_or_default();
+        let _ = sender.send(addresses.iter().map(SocketAddr::ip).collect());
+    });
+    started.is_ok().then_some(receiver)
+}

@@ -1,0 +1,80 @@
+//! Applies `--paths` and `--transport` to the first path, which stands before any other is looked for.
+
+use std::net::{IpAddr, SocketAddr};
+
+use haul_engine::paths::{Asked, AskedPath};
+use haul_job::{Carriage, Transport};
+use haul_net::{DeviceName, Way, interfaces};
+
+/// How lanes of the first path leave this host: as asked for, or by the kernel's routes.
+pub fn first_way(carriage: &Carriage) -> Way {
+    way_of(&carriage.paths, carriage.transport)
+}
+
+/// How a connection leaves this host, given these paths and this protocol.
+pub fn way_of(asked: &Asked, protocol: Transport) -> Way {
+    let any = Way { protocol, ..Way::default() };
+    match first_of(asked) {
+        None => any,
+        Some(AskedPath::Interface(name)) => Way { device: name.parse().ok(), ..any },
+        // By the address alone, the kernel's routes would choose the interface.
+        Some(AskedPath::Local(local) | AskedPath::Pair(local, _)) => {
+            Way { local: Some(*local), device: device_of(*local), ..any }
+        }
+    }
+}
+
+/// Where the first path leads: to the address that was asked for, or to the known candidates.
+pub fn first_candidates(carriage: &Carriage, candidates: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    match (first_asked(carriage), candidates.first()) {
+        (Some(AskedPath::Pair(_, remote)), Some(any)) => vec![SocketAddr::new(*remote, any.port())],
+        _ => candidates,
+    }
+}
+
+/// Whether the user names the far address of the first path. Then none is presumed.
+pub fn names_remote(carriage: &Carriage) -> bool {
+    matches!(first_asked(carriage), Some(AskedPath::Pair(..)))
+}
+
+/// Which paths are looked for. Over MPTCP the kernels look for them, unless the user names some.
+pub fn asked(carriage: &Carriage) -> Asked {
+    match (&carriage.paths, carriage.transport) {
+        (Asked::Auto, Transport::Mptcp) => Asked::One,
+        (asked, _) => asked.clone(),
+    }
+}
+
+/// The addresses of this host that the far side may dial.
+pub fn offered(asked: &Asked, addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let Asked::List(list) = asked else { return addresses };
+    let found = interfaces::usable().unwrap_or_default();
+    let on = |name: &str, address: IpAddr| {
+        let named = found.iter().filter(|interface| interface.name == name);
+        named.flat_map(|interface| &interface.addresses).any(|of| of.ip.to_canonical() == address)
+    };
+    let is_asked = |address: &IpAddr| {
+        list.iter().any(|path| match path {
+            AskedPath::Interface(name) => on(name, *address),
+            AskedPath::Local(local) | AskedPath::Pair(local, _) => local == address,
+        })
+    };
+    addresses.into_iter().filter(is_asked).collect()
+}
+
+fn device_of(local: IpAddr) -> Option<DeviceName> {
+    let found = interfaces::usable().unwrap_or_default();
+    let has = |interface: &&interfaces::Interface| interface.addresses.iter().any(|of| of.ip.to_canonical() == local);
+    found.iter().find(has).and_then(|interface| interface.name.parse().ok())
+}
+
+fn first_asked(carriage: &Carriage) -> Option<&AskedPath> {
+    first_of(&carriage.paths)
+}
+
+fn first_of(asked: &Asked) -> Option<&AskedPath> {
+    match asked {
+        Asked::List(list) => list.first(),
+        Asked::Auto | Asked::One => None,
+    }
+}

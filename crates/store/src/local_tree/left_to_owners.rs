@@ -1,0 +1,29 @@
+//! Counts what stays as it is on entries of other users, who alone may change it (chmod(2), utimensat(2)).
+
+use crate::meta::MayStay;
+
+/// What stays as it is on entries of other users.
+#[derive(Clone, Debug, Default)]
+pub struct LeftToOwners {
+    /// Entries with other permissions than the source's.
+    pub modes: u64,
+    /// Entries with another time than the source's.
+    pub times: u64,
+    /// The first of these entries.
+    pub first: Vec<u8>,
+}
+
+impl LeftToOwners {
+    pub(super) fn note(&mut self, stays: MayStay, path: &[u8]) {
+        if self.is_empty() {
+            self.first = path.to_vec();
+        }
+        self.modes += u64::from(stays.mode);
+        self.times += u64::from(stays.mtime);
+    }
+
+    /// Whether everything was set.
+    pub fn is_empty(&self) -> bool {
+        (self.modes, self.times) == (0, 0)
+    }
+}

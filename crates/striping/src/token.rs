@@ -1,0 +1,55 @@
+//! The token is a file of the leader with a random name and random contents. A mover that finds it, with the same inode
+//! and contents, sees the same tree. A source that finds the name sees it, too.
+
+use std::sync::Mutex;
+
+use haul_channel::id;
+use haul_kept::sync::lock;
+use haul_store::{Draft, StoreError, TargetTree};
+use haul_wire::control::SharedRoot;
+
+/// Movers know the tree by this file, as long as it stands.
+pub struct Token {
+    draft: Mutex<Option<Draft>>,
+    /// A file system that is mounted beneath the tree may be another thing elsewhere.
+    dev: u64,
+}
+
+impl Token {
+    /// Makes the file in this tree. `None` where none can be made. With `flush`, other hosts of this end read it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn make(tree: &dyn TargetTree, flush: bool) -> Result<Option<(Self, SharedRoot)>, StoreError> {
+        let (Some(local), Some(root)) = (tree.local(), tree.stat(b"").ok().flatten()) else { return Ok(None) };
+        let Ok((name, first, second)) = id::random_id().and_then(|name| Ok((name, id::random_id()?, id::random_id()?)))
+        else {
+            return Ok(None);
+        };
+        let mut token = [0; 32];
+        token[..16].copy_from_slice(&first);
+        token[16..].copy_from_slice(&second);
+        let path = format!("haul-token-{:032x}", u128::from_le_bytes(name)).into_bytes();
+        // Whoever sees the tree finds it there, wherever unfinished data stands.
+        let draft = Draft::Local(local.new_part_beside(&path)?);
+        draft.write_at(&token, 0)?;
+        if flush {
+            draft.flush()?;
+        }
+        let inode = draft.id().1;
+        Ok(Some((Self { draft: Mutex::new(Some(draft)), dev: root.id.dev }, SharedRoot { path, inode, token })))
+    }
+
+    /// The file system of the top of the tree.
+    pub fn dev(&self) -> u64 {
+        self.dev
+    }
+
+    /// Goes before the tree gets its times, and at the end.
+    pub fn discard(&self) {
+        if let Some(draft) = lock(&self.draft).take() {
+            // A sweep takes what is left.
+            let _ = draft.discard();
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Opens the two ends of a job, as far as they lie on this host.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use haul_job::{Endpoint, Error, Fault, Here, Job, Place};
+use haul_pump::SendRoute;
+use haul_store::Nowhere;
+use haul_store::recording::{self, Recording};
+
+use haul_copy::receiver::{self, Target};
+use haul_copy::sender::{OpenSource, Sources};
+use haul_kept::faults;
+
+pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
+    let refused = |what: &str, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
+    let is_one_of_several = job.sources.len() > 1;
+    match job.target.place {
+        Place::Here(Here::Zero { .. }) => {
+            let hint = "null: takes everything; a directory named so is ./zero:";
+            return refused("zero: is a source, and no target", hint);
+        }
+        Place::Here(Here::Stripes { .. }) => {
+            return refused("stripes: is a source, and no target", "haul record --stripe-dir makes such a recording");
+        }
+        Place::Here(Here::Disk | Here::Null) | Place::Far(_) => {}
+    }
+    for source in &job.sources {
+        match source.place {
+            Place::Here(Here::Null) => {
+                let hint = "zero:1G is a source of zeros; a file named so is ./null:";
+                return refused("null: is a target, and no source", hint);
+            }
+            Place::Here(Here::Zero { .. }) if is_one_of_several => {
+                return refused("zero: is the only source of a copy", "one file of the whole size");
+            }
+            Place::Here(Here::Stripes { .. }) if is_one_of_several => {
+                return refused("stripes: is the only source of a copy", "copy the recordings one after the other");
+            }
+            Place::Here(Here::Stripes { .. }) if job.carriage.route.is_some_and(|route| route != SendRoute::Copy) => {
+                return refused("a striped recording is read and copied", "leave --route out");
+            }
+            Place::Here(Here::Disk | Here::Zero { .. } | Here::Stripes { .. }) | Place::Far(_) => {}
+        }
+    }
+    if job.target.place == Place::Here(Here::Null) && job.selection.delete {
+        return Err(receiver::nothing_to_delete("null:"));
+    }
+    Ok(())
+}
+
+/// Finds a mistyped name before a login, if no source exists.
+pub(crate) fn check_some_source(job: &Job) -> Result<(), Error> {
+    let missing = |source: &Endpoint| match source.place {
+        Place::Here(Here::Disk) => Path::new(OsStr::from_bytes(&source.path))
+            .symlink_metadata()
+            .err()
+            .filter(|error| error.kind() == io::ErrorKind::NotFound),
+        Place::Here(Here::Zero { .. } | Here::Stripes { .. } | Here::Null) | Place::Far(_) => None,
+    };
+    let Some(first) = job.sources.first() else { return Ok(()) };
+    let Some(why) = missing(first) else { return Ok(()) };
+    if job.sources[1..].iter().any(|source| missing(source).is_none()) {
+        return Ok(());
+    }
+    let name = String::from_utf8_lossy(&first.path).into_owned();
+    let more = match job.sources.len() - 1 {
+        0 => String::new(),
+        more => format!(", nor any of {more} more sources"),
+    };
+    Err(Error::new(Fault::Missing, format!("cannot find {name}{more}")).because(why))
+}
+
+pub(crate) fn was_hashed(job: &Job) -> bool {
+    let Some(Endpoint { place: Place::Here(Here::Stripes { .. }), path }) = job.sources.first() else { return false };
+    recording::is_hashed(Path::new(OsStr::from_bytes(path)))
+}
+
+pub(crate) fn sources_here(job: &Job) -> Result<Sources, Error> {
+    let Some(Endpoint { place, path }) = job.sources.first() else { return Ok(Sources::Paths(Vec::new())) };
+    Ok(match place {
+        Place::Here(Here::Disk) => Sources::Paths(job.source_paths()),
+        Place::Here(Here::Zero { bytes }) => {
+            let zeros = haul_store::zeros(*bytes).map_err(|error| faults::store_error(&error))?;
+            Sources::Open(OpenSource::of(zeros))
+        }
+        Place::Here(Here::Stripes { directories }) => {
+            let index = Path::new(OsStr::from_bytes(path));
+            let Recording { sources, blake3, warning } =
+                recording::open(index, directories).map_err(|error| faults::recording_error(&error))?;
+            Sources::Open(OpenSource { tree: sources, recorded: blake3, warning })
+        }
+        Place::Here(Here::Null) => unreachable!("check_made_up refuses null: as a source"),
+        Place::Far(far) => unreachable!("{far} opens its sources itself"),
+    })
+}
+
+pub(crate) fn target_here(job: &Job) -> Target {
+    match &job.target.place {
+        Place::Here(Here::Disk) => Target::Path(job.target.path.clone()),
+        Place::Here(Here::Null) => Target::Open(Arc::new(Nowhere)),
+        Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. })) => {
+            unreachable!("check_made_up refuses {made_up} as a target")
+        }
+        Place::Far(far) => unreachable!("{far} opens its target itself"),
+    }
+}
