@@ -48,9 +48,9 @@ impl OwnPaths {
 
     /// Adds the files that haul keeps for the daemon's account: another copy of it would obey them.
     pub(crate) fn with_those_of(mut self, surroundings: &Surroundings) -> Self {
-        let Surroundings { config, state, runtime, cache, policy_files, network_files, .. } = surroundings;
+        let Surroundings { config, state, runtime, temporary, cache, policy_files, network_files, .. } = surroundings;
         self.0.extend(surroundings.config_file("id_ed25519").map(|file| (file, Harm::ReadWhereThere)));
-        for directory in [config, state, runtime, cache] {
+        for directory in [config, state, runtime, temporary, cache] {
             self = self.with_obeyed(directory.as_deref());
         }
         for file in policy_files.iter().chain(network_files) {
@@ -291,7 +291,7 @@ mod tests {
     fn no_key_reaches_what_decides_about_the_daemon_or_about_its_users_haul() {
         let dir = home();
         let at = |name: &str| dir.path().join(name);
-        for name in ["state/haul", "run/haul", "cache/haul", "etc", "opt", "tls", "pub"] {
+        for name in ["state/haul", "run/haul", "tmp/haul-1", "cache/haul", "etc", "opt", "tls", "pub"] {
             fs::create_dir_all(at(name)).unwrap();
         }
         let hook = at("opt/hook");
@@ -302,6 +302,7 @@ mod tests {
             config: Some(at("home/.config/haul")),
             state: Some(at("state/haul")),
             runtime: Some(at("run/haul")),
+            temporary: Some(at("tmp/haul-1")),
             cache: Some(at("cache/haul")),
             policy_files: vec![at("etc/policy.toml")],
             network_files: vec![at("lists/networks.toml")],
@@ -325,6 +326,7 @@ mod tests {
             ("state", [true, true]),
             ("state/haul", [true, true]),
             ("run", [true, false]),
+            ("tmp", [true, false]),
             ("cache", [true, false]),
             ("etc", [true, false]),
             ("lists", [true, false]),

@@ -5,6 +5,7 @@
 //!   $XDG_STATE_HOME/haul  or ~/.local/state/haul   known paths and routes, last reports
 //!   $XDG_CACHE_HOME/haul  or ~/.cache              programs that were brought here
 //!   $XDG_RUNTIME_DIR/haul or the state's directory  sockets
+//!   $TMPDIR/haul-UID or /tmp/haul-UID              sockets whose path would be too long, and programs that have no other place
 //! ```
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use haul_sys::own::{self, NotOurs};
+use haul_sys::process;
 
 use crate::{class_policy, network_classes};
 
@@ -27,6 +29,8 @@ pub struct Surroundings {
     pub state: Option<PathBuf>,
     /// The directory of sockets. The system empties it when the user has logged out.
     pub runtime: Option<PathBuf>,
+    /// A directory of the user's among those of all users, for what has no other place: sockets whose path would be too long, and programs.
+    pub temporary: Option<PathBuf>,
     /// The directory of programs that were brought here.
     pub cache: Option<PathBuf>,
     /// The ssh session that started this process, as sshd tells it: address and port of both ends.
@@ -94,6 +98,11 @@ impl Surroundings {
             runtime: absolute("XDG_RUNTIME_DIR")
                 .map(|base| base.join("haul"))
                 .or_else(|| directory("XDG_STATE_HOME", ".local/state")),
+            temporary: Some(
+                absolute("TMPDIR")
+                    .unwrap_or_else(|| PathBuf::from("/tmp"))
+                    .join(format!("haul-{}", process::effective_user())),
+            ),
             cache: directory("XDG_CACHE_HOME", ".cache"),
             ssh_connection: environment("SSH_CONNECTION").and_then(|words| words.into_string().ok()),
             environment: Environment::default(),

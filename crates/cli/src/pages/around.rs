@@ -10,12 +10,13 @@ const COPY: [&str; 2] = ["haul", COPIES];
 const SERVE: &str = "haul-serve";
 
 /// Variables that haul reads.
-const ENVIRONMENT: [Entry; 8] = [
+const ENVIRONMENT: [Entry; 9] = [
     ("HOME", "where the directories below begin, if their own variables are not set", &["haul", COPIES, SERVE]),
     ("XDG_CONFIG_HOME", "settings, keys and lists; ~/.config without it", &["haul", COPIES, SERVE]),
     ("XDG_STATE_HOME", "what haul remembers; ~/.local/state without it", &["haul", COPIES, SERVE, "haul-why"]),
     ("XDG_CACHE_HOME", "programs that were brought here; ~/.cache without it", &COPY),
     ("XDG_RUNTIME_DIR", "sockets of kept logins; the directory of XDG_STATE_HOME without it", &COPY),
+    ("TMPDIR", "sockets and programs that have no other place: haul-UID in it; /tmp without it", &COPY),
     ("CVSIGNORE", "patterns that --cvs-exclude adds", &[COPIES]),
     ("NO_COLOR", "if it is set, the help has no colours", &["haul"]),
     (

@@ -207,21 +207,25 @@ fn a_configuration_that_can_be_read_only_once_is_ssh_s_alone() {
 }
 
 #[test]
-fn a_home_with_a_long_name_keeps_logins_and_one_that_is_too_long_is_told() {
+fn a_home_with_a_long_name_keeps_logins_and_where_no_path_is_short_enough_it_is_told() {
     needs!(Namespaces, Haul);
     let logins = Logins::with(Lab::pair(), "");
-    let counted = |home: &Path| {
+    let counted = |home: &Path, temporary: &Path| {
         let before = logins_at(logins.lab.alpha());
-        let run = logins.cp(&[], "alpha").env("XDG_STATE_HOME", "").env("XDG_RUNTIME_DIR", "").env("HOME", home);
-        (run.run().expect(code::OK), logins_at(logins.lab.alpha()) - before)
+        let run = logins.cp(&[], "alpha").env("XDG_STATE_HOME", "").env("XDG_RUNTIME_DIR", "");
+        let run = run.env("HOME", home).env("TMPDIR", temporary).run().expect(code::OK);
+        (run, logins_at(logins.lab.alpha()) - before)
     };
     let base = tempfile::tempdir_in("/tmp").expect("/tmp can be written to");
-    let home = base.path().join("h".repeat(42 - base.path().as_os_str().len()));
-    fs::create_dir(&home).expect("own directory");
-    assert_eq!((counted(&home).1, counted(&home).1), (1, 0));
-    let home = base.path().join("h".repeat(90));
-    fs::create_dir(&home).expect("own directory");
-    let (run, _) = counted(&home);
+    let named = |letters: usize| {
+        let directory = base.path().join("h".repeat(letters));
+        fs::create_dir(&directory).expect("own directory");
+        directory
+    };
+    let (long, too_long) = (named(42 - base.path().as_os_str().len()), named(90));
+    assert_eq!((counted(&long, &too_long).1, counted(&long, &too_long).1), (1, 0));
+    assert_eq!((counted(&too_long, base.path()).1, counted(&too_long, base.path()).1), (1, 0));
+    let (run, _) = counted(&too_long, &too_long);
     let told = run.events_named("chose").into_iter().find(|event| event["what"] == "login").expect("it is told");
     assert!(told["reason"].as_str().expect("a text").contains("too long"), "{told}");
 }

@@ -130,24 +130,32 @@ fn is_match_exec(word: &str, rest: &str) -> bool {
     word == "match" && rest.to_ascii_lowercase().contains("exec")
 }
 
-/// Finds the shortest directory that suits.
+/// Finds the shortest directory of the user's that suits, or else one among those of all users: homes of clusters have long paths.
 fn directory(surroundings: &Surroundings) -> Result<PathBuf, String> {
-    let mut places: Vec<PathBuf> =
-        [&surroundings.runtime, &surroundings.state].into_iter().flatten().map(|place| place.join("ssh")).collect();
+    let mut places: Vec<&PathBuf> = [&surroundings.runtime, &surroundings.state].into_iter().flatten().collect();
     places.sort_by_key(|place| place.as_os_str().len());
-    let mut why = "there is no directory for its socket (HOME, XDG_RUNTIME_DIR)".to_owned();
+    places.extend(&surroundings.temporary);
+    let mut why = None;
     for place in places {
-        let shown = place.display();
-        match OwnDirectory::make(&place).and_then(|made| made.is_private()).unwrap_or(false) {
-            _ if place.as_os_str().len() + LONGER_BYTES > SOCKET_PATH_MAX_BYTES => {
-                why = format!("the path of its socket in {shown} would be too long");
-            }
-            _ if !is_plain(&place) => why = format!("ssh gives a letter in {shown} a meaning"),
-            false => why = format!("{shown} is not ours alone"),
-            true => return Ok(place),
+        let place = place.join("ssh");
+        match why_unsuitable(&place) {
+            None => return Ok(place),
+            Some(reason) => _ = why.get_or_insert(reason),
         }
     }
-    Err(why)
+    Err(why.unwrap_or_else(|| "there is no directory for its socket (HOME, XDG_RUNTIME_DIR)".to_owned()))
+}
+
+fn why_unsuitable(place: &Path) -> Option<String> {
+    let shown = place.display();
+    if place.as_os_str().len() + LONGER_BYTES > SOCKET_PATH_MAX_BYTES {
+        return Some(format!("the path of its socket in {shown} would be too long"));
+    }
+    if !is_plain(place) {
+        return Some(format!("ssh gives a letter in {shown} a meaning"));
+    }
+    let is_private = OwnDirectory::make(place).and_then(|made| made.is_private()).unwrap_or(false);
+    (!is_private).then(|| format!("{shown} is not ours alone"))
 }
 
 fn is_plain(path: &Path) -> bool {
@@ -252,6 +260,21 @@ mod tests {
         assert!(directory(&surroundings(&home.join(".local/state/haul"))).is_ok());
         fs::set_permissions(short.join("ssh"), fs::Permissions::from_mode(0o777)).unwrap();
         assert!(directory(&surroundings(&short)).unwrap_err().contains("not ours alone"));
+    }
+
+    #[test]
+    fn a_home_with_a_long_path_has_its_sockets_among_the_temporary_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let (long, tmp) = (dir.path().join("x".repeat(60)), dir.path().join("haul-1"));
+        let of = |state: &Path| Surroundings {
+            state: Some(state.to_owned()),
+            temporary: Some(tmp.clone()),
+            ..Surroundings::default()
+        };
+        assert_eq!(directory(&of(&long)), Ok(tmp.join("ssh")));
+        assert_eq!(directory(&of(&dir.path().join("s"))), Ok(dir.path().join("s/ssh")), "the user's own comes first");
+        fs::set_permissions(tmp.join("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(directory(&of(&long)).unwrap_err().contains("too long"), "somebody else may have made it");
     }
 
     #[test]
