@@ -403,7 +403,7 @@ impl Tally {
         if !changes.is_empty() && !is_left {
             tell(Told::Item { item: open.item.clone(), result: result.clone(), changes: *changes });
         }
-        self.let_go(tell);
+        self.pop_settled(tell);
         Ok(())
     }
 
@@ -417,7 +417,7 @@ impl Tally {
         self.totals.skipped += 1;
     }
 
-    fn let_go(&mut self, tell: &mut dyn FnMut(Told)) {
+    fn pop_settled(&mut self, tell: &mut dyn FnMut(Told)) {
         while self.open.front().is_some_and(|open| open.settled) {
             let Some((_, open)) = self.open.pop_front() else { return };
             if let Some(Content { size, mtime, blake3 }) = open.content {

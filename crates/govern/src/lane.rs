@@ -180,7 +180,7 @@ impl Lane {
     }
 
     /// Takes all advice back.
-    pub fn let_go(&mut self) {
+    pub fn release(&mut self) {
         // A lane that has ended needs nothing.
         let _ = self.follow(LaneAdvice::default());
     }

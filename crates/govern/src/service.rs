@@ -328,7 +328,7 @@ impl Classes {
     }
 
     /// Gives back what was raised, when the job is over.
-    pub fn let_go(&mut self) {
+    pub fn release(&mut self) {
         let Some(hooks) = &self.hooks else { return };
         let used_us = self.time.used_us();
         for (path, of) in &mut self.paths {

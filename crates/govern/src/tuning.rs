@@ -189,9 +189,9 @@ impl Tuning {
     }
 
     /// Takes bounds and marks off the lanes, when the job is over.
-    pub fn let_go(&mut self) {
-        self.lanes.iter_mut().for_each(Lane::let_go);
-        self.classes.let_go();
+    pub fn release(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::release);
+        self.classes.release();
     }
 
     fn path_up(&mut self, path: u16, rtt_us_at_connect: u32, addresses: Option<LaneAddresses>) {

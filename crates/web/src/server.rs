@@ -141,7 +141,7 @@ fn run(runtime: Runtime, ports: Vec<Port>, house: &Arc<House>, thread: &Arc<Thre
     let (alive, mut ended) = mpsc::channel::<()>(1);
     runtime.block_on(async {
         tokio::spawn(watch_over(Arc::clone(thread), Arc::clone(house)));
-        tokio::spawn(let_go(Arc::clone(thread)));
+        tokio::spawn(release_silent(Arc::clone(thread)));
         tokio::spawn(wake(Arc::clone(thread), alive.clone()));
         let mut accepting = Vec::new();
         for (socket, tls) in ports {
@@ -184,7 +184,7 @@ async fn watch_over(thread: Arc<ThreadOf>, house: Arc<House>) {
 }
 
 /// Makes connections with silent readers give their tasks back.
-async fn let_go(thread: Arc<ThreadOf>) {
+async fn release_silent(thread: Arc<ThreadOf>) {
     loop {
         thread.watchdog.has_silent().await;
         tokio::time::sleep(limits::SILENT_LOOK_EVERY).await;

@@ -5,7 +5,7 @@ use haul_job::{Selection, Wish, Wishes};
 
 use crate::flags::headings::WHAT;
 
-/// What stays as it is at the target.
+/// These flags leave what the target has as it is.
 #[derive(Debug, Args)]
 pub struct OmittedFlags {
     /// Leave the times of directories as they are at the target

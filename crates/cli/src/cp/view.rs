@@ -24,7 +24,7 @@ pub enum View {
     Json(JsonLines),
 }
 
-/// What is known of the time of a copy before it begins.
+/// Returns what is known of the time of a copy before it begins.
 pub fn foreknown(typed: &Cp) -> Foreknown {
     let usual = typed.paths.last().and_then(|target| per_file_cost::usual(&target.to_string_lossy()));
     let limit_bytes_per_s = asked_rate(typed).at(wall_clock::minute());

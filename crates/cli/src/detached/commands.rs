@@ -169,7 +169,7 @@ impl Seen {
         format!("{sources} -> {}", printable(&self.copy.target.path))
     }
 
-    /// That of the copy. A process that is gone without a word was killed.
+    /// Returns the exit code of the copy. A process that is gone without a word was killed.
     fn exit_code(&self) -> u8 {
         match (&self.copy.ended, self.state) {
             (Some(ended), _) => ended.exit_code,

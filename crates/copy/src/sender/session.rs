@@ -408,7 +408,7 @@ impl<'a> Session<'a> {
         self.lanes.join();
         let (path, paths) = self.tuning.summary();
         if self.job_number.is_some() {
-            self.tuning.let_go();
+            self.tuning.release();
         }
         let receiver = result?;
         if let Some(text) = self.shared.reading.growing.warning() {
