@@ -118,3 +118,10 @@ pub const MAX_COLD_STRETCHES: u64 = 4096;
 
 /// A stretch counts as cached when less than this part of it, a sixteenth, is missing.
 pub const MISSING_FRACTION: u64 = 16;
+
+/// Tries to lock a file of ours that another process holds: five seconds in all. A daemon whose client is killed holds it until it has
+/// flushed its journal.
+pub const MAX_LOCK_TRIES: u32 = 100;
+
+/// The time between two of them.
+pub const BETWEEN_LOCK_TRIES: Duration = Duration::from_millis(50);

@@ -4,13 +4,14 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::thread;
 
 use haul_sys::file;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::refusal;
-use crate::limits::MAX_PART_ATTEMPTS;
+use crate::limits::{BETWEEN_LOCK_TRIES, MAX_LOCK_TRIES, MAX_PART_ATTEMPTS};
 use crate::meta::{Kind, Stat};
 use crate::regular_file;
 
@@ -128,11 +129,20 @@ pub(crate) fn is_still_there(dir: impl AsFd, name: &[u8], opened: &Stat) -> bool
     Stat::of_name(dir.as_fd(), name).is_ok_and(|now| now.is_same_inode(opened))
 }
 
+/// Locks a file of ours. Its holder may be the far side of a copy that was just killed, which sees that a moment later.
 pub(crate) fn lock(fd: &OwnedFd) -> io::Result<()> {
-    match file::try_lock(fd.as_fd())? {
-        true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::WouldBlock, is_written_by(file::lock_holder(fd.as_fd())))),
+    lock_while(fd, || thread::sleep(BETWEEN_LOCK_TRIES))
+}
+
+/// `wait` passes the time between two tries.
+fn lock_while(fd: &OwnedFd, mut wait: impl FnMut()) -> io::Result<()> {
+    for _ in 0..MAX_LOCK_TRIES {
+        if file::try_lock(fd.as_fd())? {
+            return Ok(());
+        }
+        wait();
     }
+    Err(io::Error::new(io::ErrorKind::WouldBlock, is_written_by(file::lock_holder(fd.as_fd()))))
 }
 
 fn is_written_by(holder: Option<u32>) -> String {
@@ -152,3 +162,22 @@ pub(crate) fn unlink_if_there(dir: &Arc<OwnedFd>, name: &[u8]) -> io::Result<boo
 /// Readable, so that written data can be verified. Non-blocking, because a planted FIFO must not hold us.
 pub(crate) const WRITE_FLAGS: OFlags =
     OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_is_about_to_end_is_waited_for_and_one_that_goes_on_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = Arc::new(OwnedFd::from(std::fs::File::open(dir.path()).unwrap()));
+        let user = haul_sys::process::effective_user();
+        let mut before = Some(open_new(&dir, b"part", false, user).unwrap().0);
+        let (now, _) = open_own(&dir, b"part", user).unwrap().unwrap();
+        let mut waits = 0;
+        let error = lock_while(&now, || waits += 1).unwrap_err();
+        assert_eq!((waits, error.kind()), (MAX_LOCK_TRIES, io::ErrorKind::WouldBlock));
+        assert!(error.to_string().contains("another haul"), "{error}");
+        lock_while(&now, || drop(before.take())).unwrap();
+    }
+}

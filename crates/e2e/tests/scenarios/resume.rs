@@ -465,7 +465,10 @@ fn a_second_copy_to_the_same_target_is_refused_while_the_first_runs() {
     let copy = Copy::push();
     let first = copy.start_and_move(&[]);
     let holder = holder_of_the_part(copy.target.parent().expect("it has one"));
+    // It takes longer than a copy that is about to end may.
+    first.signal(Signal::STOP);
     let second = copy.command(&[]).run().expect(code::PARTIAL);
+    first.signal(Signal::CONT);
     let [failed] = &second.events_named("failed")[..] else { panic!("one entry fails\n{second}") };
     let why = failed["why"].as_str().unwrap_or_default();
     let process = holder.map(|pid| format!(" (process {pid})")).unwrap_or_default();
