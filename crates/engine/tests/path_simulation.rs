@@ -118,6 +118,19 @@ fn a_foreign_cubic_flow_that_was_there_before_keeps_a_third() {
 }
 
 #[test]
+fn a_queue_that_stood_before_us_is_known_to_be_of_others_when_it_gets_shorter() {
+    for (mbit_per_s, rtt_ms, late_s) in [(100.0, 20, 10), (100.0, 50, 20), (300.0, 50, 10)] {
+        let link = Link::new(mbit_per_s, rtt_ms).queue_ms(100.0);
+        let mut setting = Setting::on(link).only_cubic().foreign(Control::Cubic, 0, 1000).seconds(30);
+        setting.late_s = late_s;
+        let outcome = setting.run();
+        let yields = outcome.advice.iter().find(|(_, advice)| advice.reasons.lanes.starts_with("others use the path"));
+        let after_s = yields.map(|(at_us, _)| *at_us as f64 / 1e6 - late_s as f64);
+        check(&outcome, after_s.is_some_and(|after_s| after_s < 7.0), "the lanes become fewer");
+    }
+}
+
+#[test]
 fn a_foreign_cubic_flow_keeps_a_third_of_a_link_with_a_short_queue() {
     for (mbit_per_s, late_s) in [(100.0, 0), (100.0, 20), (300.0, 0)] {
         let link = Link::new(mbit_per_s, 50).queue_ms(10.0);
@@ -630,4 +643,31 @@ fn a_table_of_paths() {
         table += &format!(" {column:>26} ");
     }
     insta::assert_snapshot!(format!("{}\n{first}{second}", table.trim_end()));
+}
+
+/// A link of a radio with another rate each second, and the mean of these.
+fn radio(rtt_ms: u64, seed: u64) -> (Setting, f64) {
+    const SECONDS: u64 = 60;
+    let mut state = seed;
+    let mut rates = Vec::new();
+    for _ in 0..SECONDS {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        rates.push(5.0 + 75.0 * (state >> 33) as f64 / f64::from(1u32 << 31));
+    }
+    let mut link = Link::new(rates[0], rtt_ms);
+    link.queue_bytes = 1e6;
+    let mut setting = Setting::on(link).only_cubic().seconds(SECONDS);
+    setting.changes = rates.iter().enumerate().map(|(s, rate)| (s as u64 * 1_000_000, rate * 125_000.0)).collect();
+    (setting, rates.iter().sum::<f64>() / SECONDS as f64 * 125_000.0)
+}
+
+#[test]
+fn a_link_with_another_rate_each_second_is_not_held_to_what_it_carried_in_a_slow_one() {
+    for (rtt_ms, seed) in [30, 50].into_iter().flat_map(|rtt_ms| (1..=3).map(move |seed| (rtt_ms, seed))) {
+        let (setting, mean_bytes_per_s) = radio(rtt_ms, seed);
+        let plain = Setting { plain_lanes: Some(16), ..setting.clone() }.run();
+        let outcome = setting.run();
+        check(&outcome, outcome.rate(0.0, 60.0) > 0.92 * mean_bytes_per_s, "most of what it carries");
+        check(&outcome, outcome.queueing_ms(5.0) < plain.queueing_ms(5.0), "with a shorter queue than plain lanes");
+    }
 }

@@ -410,7 +410,8 @@ impl Tuner {
             return None;
         }
         let limit = self.wishes.rate_bound();
-        let pacing_bytes_per_s = least(self.pacer.bound_bytes_per_s(), limit);
+        let share = self.pacer.share_of_one_lane(&self.estimator).filter(|_| self.lanes.lanes == 1);
+        let pacing_bytes_per_s = least(least(self.pacer.bound_bytes_per_s(), share), limit);
         let switched = self.is_switched || self.switches > 0;
         let congestion_control = match &self.wishes.congestion_control {
             Some(asked) => Some(asked.clone()),
@@ -418,7 +419,11 @@ impl Tuner {
         };
         let reasons = Reasons {
             lanes: self.lanes.reason,
-            pacing: if pacing_bytes_per_s == limit && limit.is_some() { RATE_REASON } else { self.pacer.reason() },
+            pacing: match pacing_bytes_per_s {
+                Some(_) if pacing_bytes_per_s == limit => RATE_REASON,
+                Some(_) if pacing_bytes_per_s == share => SHARE_REASON,
+                _ => self.pacer.reason(),
+            },
             congestion_control: self.congestion_control_reason,
         };
         let lanes = self.lanes.lanes;
@@ -493,4 +498,5 @@ const RATE_MARGIN: f64 = 1.05;
 /// A rate above this share of the rate limit shows the limit and not the path: pacing, and lanes that repair losses,
 /// fall short of the limit by some percent.
 const RATE_REACHED: f64 = 0.9;
+const SHARE_REASON: &str = "others use the path: little more than half of it";
 const RATE_REASON: &str = "the rate limit that was asked for, spread evenly";

@@ -101,6 +101,8 @@ pub(super) struct Estimator {
     queue_lingers_until_us: u64,
     random: Losses,
     congestion: Losses,
+    /// Smallest round-trip time that the path had when losses began to count as random; 0 before the first sample.
+    rtt_min_of_losses_us: u32,
     losses_halved_at_us: u64,
     pub(super) mss_bytes: u32,
     pub(super) best_rate_bytes_per_s: u64,
@@ -141,6 +143,14 @@ impl Losses {
         self.steps += f64::from(u8::from(step.resent_bytes > 0));
     }
 
+    fn take(&mut self, other: &mut Losses) {
+        let Losses { sent_bytes, resent_bytes, in_vain_bytes, steps } = core::mem::take(other);
+        self.sent_bytes += sent_bytes;
+        self.resent_bytes += resent_bytes;
+        self.in_vain_bytes += in_vain_bytes;
+        self.steps += steps;
+    }
+
     fn halve(&mut self) {
         self.sent_bytes /= 2.0;
         self.resent_bytes /= 2.0;
@@ -166,6 +176,7 @@ impl Estimator {
             queue_lingers_until_us: 0,
             random: Losses::default(),
             congestion: Losses::default(),
+            rtt_min_of_losses_us: 0,
             losses_halved_at_us: 0,
             mss_bytes: MSS_USUAL_BYTES,
             best_rate_bytes_per_s: 0,
@@ -293,6 +304,7 @@ impl Estimator {
         // Half of the longest queue seen: some are short. Less than a hundredth of a long round trip is jitter.
         let least_us = (self.now.rtt_min_us / 100).max(QUEUE_US_MIN / 2);
         let queue_us = (self.now.rtt_min_us / 20).max(QUEUE_US_MIN).min((self.queue_peak_us / 2).max(least_us));
+        self.judge_losses_again(queue_us);
         if self.now.queueing_us > queue_us {
             self.queue_lingers_until_us = step.at_us.saturating_add(4 * u64::from(self.now.rtt_us));
         }
@@ -310,6 +322,16 @@ impl Estimator {
         // A probe for a tail that was not lost arrives twice, too, where packets keep their order.
         self.now.overtaken =
             self.now.jitter_us > QUEUE_US_MIN && (random.in_vain_bytes + congestion.in_vain_bytes) * 2.0 > resent_bytes;
+    }
+
+    /// Where others filled the queue before we came, the path never looked empty. Once it has been seen emptier, by more than a queue, what
+    /// was lost before met their queue.
+    fn judge_losses_again(&mut self, queue_us: u32) {
+        let before_us = self.rtt_min_of_losses_us;
+        if before_us == 0 || self.now.rtt_min_us.saturating_add(queue_us) < before_us {
+            self.rtt_min_of_losses_us = self.now.rtt_min_us;
+            self.congestion.take(&mut self.random);
+        }
     }
 
     /// Learns windows: what a lane had under way when a window held it.

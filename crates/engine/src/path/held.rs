@@ -14,6 +14,8 @@ pub(super) struct Held {
     is_out: bool,
     /// The part of the time for the capacity in which a queue stood, and nobody knows yet whose it is.
     unsettled_us: u64,
+    /// The part of the time for losses in which they looked like those of a queue, and none stood: others may have kept it full.
+    unsettled_loss_us: u64,
     /// The time since the capacity is known and kept to.
     kept_to_us: u64,
     queueing: Histogram,
@@ -32,6 +34,7 @@ impl Held {
             outages: Outages::default(),
             is_out: false,
             unsettled_us: 0,
+            unsettled_loss_us: 0,
             kept_to_us: 0,
             queueing: Histogram { counts: [0; BUCKETS] },
             second_us: 0,
@@ -85,10 +88,12 @@ impl Held {
         self.kept_to_us = if pacer.holds() { self.kept_to_us.saturating_add(step.us) } else { 0 };
         if estimator.now.contended {
             self.time.capacity_us = self.time.capacity_us.saturating_sub(self.unsettled_us);
-            self.time.contention_us = self.time.contention_us.saturating_add(self.unsettled_us);
+            self.time.loss_us = self.time.loss_us.saturating_sub(self.unsettled_loss_us);
+            let of_others_us = self.unsettled_us.saturating_add(self.unsettled_loss_us);
+            self.time.contention_us = self.time.contention_us.saturating_add(of_others_us);
         }
         if estimator.now.contended || self.kept_to_us > SETTLED_US {
-            self.unsettled_us = 0;
+            (self.unsettled_us, self.unsettled_loss_us) = (0, 0);
         }
     }
 
@@ -129,6 +134,9 @@ impl Held {
         } else if now.congestion_loss_ppm > 0 {
             // Jitter stood beside the losses, and no queue stands: a full link would have one.
             add(lost, rest_us);
+            if !now.overtaken {
+                add(&mut self.unsettled_loss_us, rest_us);
+            }
         } else {
             add(&mut time.latency_us, rest_us);
         }

@@ -179,6 +179,10 @@ impl LaneCount {
             self.plenty_since_us = None;
             return;
         }
+        if pacer.is_contended() {
+            // What more or fewer lanes bring is up to the others.
+            self.trial = None;
+        }
         if let Some(trial) = self.trial {
             self.judge(step.at_us, estimator, pacer, trial, control);
             return;
