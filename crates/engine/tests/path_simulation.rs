@@ -671,3 +671,28 @@ fn a_link_with_another_rate_each_second_is_not_held_to_what_it_carried_in_a_slow
         check(&outcome, outcome.queueing_ms(5.0) < plain.queueing_ms(5.0), "with a shorter queue than plain lanes");
     }
 }
+
+#[test]
+fn what_a_policer_lets_through_is_found_and_no_more_is_sent() {
+    let paths =
+        [(100.0, 228, 50.0, 500e3), (100.0, 50, 50.0, 500e3), (300.0, 40, 200.0, 1e6), (1000.0, 20, 100.0, 200e3)];
+    for (mbit_per_s, rtt_ms, policed, burst_bytes) in paths {
+        for only_cubic in [false, true] {
+            let setting = Setting::on(Link::new(mbit_per_s, rtt_ms).policer(policed, burst_bytes)).seconds(40);
+            let outcome = if only_cubic { setting.only_cubic() } else { setting }.run();
+            let share = outcome.rate(0.0, 40.0) / (policed * 125_000.0);
+            check(&outcome, share > 0.95, "what it lets through is used");
+            let resent_ppm = outcome.tuner.summary().resent_ppm;
+            check(&outcome, resent_ppm < 30_000, "little is sent again, most of it in the ramp");
+        }
+    }
+}
+
+#[test]
+fn losses_by_chance_are_taken_for_no_policer() {
+    for (loss, seed) in [(5e-3, 1), (5e-3, 2), (2e-2, 1), (2e-2, 2)] {
+        let outcome = Setting { seed, ..Setting::on(Link::new(100.0, 50).loss(loss)) }.seconds(40).run();
+        check(&outcome, outcome.utilisation() > 0.9, "bbr does not mind");
+        check(&outcome, outcome.tuner.summary().congestion_control == "bbr", "it is chosen");
+    }
+}

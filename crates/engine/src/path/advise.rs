@@ -9,6 +9,7 @@ use haul_wire::summary::{PathService, PathSummary};
 use super::estimate::{Confidence, Estimate, Estimator, Limit, Phase, scaled};
 use super::held::Held;
 use super::lanes::{Control, LaneCount, at_start, at_start_of_known, needed};
+use super::limiter::Limiter;
 use super::pacing::{Levels, Pacer};
 use super::remember::Remembered;
 use super::sample::{Sample, Step, Steps};
@@ -67,6 +68,7 @@ pub struct Tuner {
     silence: Silence,
     estimator: Estimator,
     pacer: Pacer,
+    limiter: Limiter,
     lanes: LaneCount,
     /// In the last sample: those that are there, resting ones too.
     connected: u16,
@@ -135,6 +137,7 @@ impl Tuner {
             silence: Silence::default(),
             estimator,
             pacer,
+            limiter: Limiter::default(),
             lanes,
             connected: 0,
             held: Held::new(),
@@ -171,8 +174,10 @@ impl Tuner {
         self.pacer_on_step(&step);
         self.phase_on_step(&step);
         if !self.is_near {
+            self.look_for_a_limit(&step);
             self.choose_congestion_control();
             let control = Control {
+                lets_more_be_sent: self.limiter.lets_more_be_sent(&self.estimator),
                 is_loss_based: self.congestion_control != BBR,
                 may_change: self.wishes.may_choose_bbr() && self.switches < SWITCHES_MAX,
             };
@@ -197,13 +202,15 @@ impl Tuner {
 
     /// The part of the limit of the user that this path has from now on, when there are several paths.
     pub(crate) fn limit_rate(&mut self, rate_bytes_per_s: Option<u64>) {
-        self.wishes.rate_bytes_per_s = rate_bytes_per_s;
+        if core::mem::replace(&mut self.wishes.rate_bytes_per_s, rate_bytes_per_s) != rate_bytes_per_s {
+            self.limiter = Limiter::default();
+        }
     }
 
     /// The packets have another class from now on, and so meet other queues: what was found to be the capacity counts no more. While priority
     /// is asked for, the lanes become no more: what is policed looks like a path that loses packets.
     pub fn class_changed(&mut self, is_priority: bool) {
-        self.pacer = Pacer::new(None);
+        (self.pacer, self.limiter) = (Pacer::new(None), Limiter::default());
         self.lanes.look_again();
         self.estimator.forget_losses();
         let most = self.lanes.lanes.max(LANES_MOST);
@@ -359,14 +366,40 @@ impl Tuner {
             );
             return;
         }
-        let is_slow = now.random_loss_ppm >= LOSS_PPM_MIN
-            && now.phase == Phase::Steady
-            && now.source_permille < 500
-            && !self.pacer.is_full(&self.estimator)
-            && !self.pacer.is_contended();
-        if is_slow && self.congestion_control != BBR && self.wishes.may_choose_bbr() {
+        let is_slow = now.random_loss_ppm >= LOSS_PPM_MIN && self.may_be_slowed();
+        if is_slow
+            && self.limiter.lets_more_be_sent(&self.estimator)
+            && self.congestion_control != BBR
+            && self.wishes.may_choose_bbr()
+        {
             self.switch(BBR.to_string(), "packets are lost without a queue; bbr keeps its rate then", true);
         }
+    }
+
+    /// The lanes could send more, and neither a queue nor others keep them from it.
+    fn may_be_slowed(&self) -> bool {
+        let now = &self.estimator.now;
+        now.phase == Phase::Steady
+            && now.source_permille < 500
+            && !self.pacer.is_full(&self.estimator)
+            && !self.pacer.is_contended()
+    }
+
+    /// What is policed of a class is looked for elsewhere.
+    fn look_for_a_limit(&mut self, step: &Step) {
+        if self.lanes_most.is_some() {
+            return;
+        }
+        let keeps_slow = self.may_be_slowed() && !self.reaches_rate_limit();
+        if self.limiter.on_step(step, &self.estimator, keeps_slow) {
+            self.estimator.forget_losses();
+        }
+    }
+
+    /// The rate shows the limit of the user.
+    fn reaches_rate_limit(&self) -> bool {
+        let rate = self.estimator.now.rate_bytes_per_s;
+        self.wishes.rate_bytes_per_s.is_some_and(|limit| rate >= scaled(limit, RATE_REACHED))
     }
 
     fn switch(&mut self, name: String, reason: &'static str, is_switched: bool) {
@@ -379,14 +412,16 @@ impl Tuner {
     fn estimate_on_step(&mut self) {
         let now = &mut self.estimator.now;
         now.contended = self.pacer.is_contended() || self.lanes.others_took;
-        if let Some(capacity) = self.pacer.capacity_bytes_per_s().filter(|_| !self.pacer.is_remembered()) {
+        let found = self.pacer.capacity_bytes_per_s().filter(|_| !self.pacer.is_remembered());
+        if let Some(capacity) = self.limiter.passes_bytes_per_s().or(found) {
             (now.capacity_bytes_per_s, now.confidence) = (capacity, Confidence::Measured);
         } else if self.estimator.best_rate_bytes_per_s > now.capacity_bytes_per_s {
             now.capacity_bytes_per_s = self.estimator.best_rate_bytes_per_s;
             now.confidence = now.confidence.max(Confidence::AtLeast);
         }
         let levels = Levels::of(&self.estimator);
-        let is_full = self.pacer.is_full(&self.estimator);
+        let is_limited = self.limiter.passes_bytes_per_s().is_some();
+        let is_full = is_limited || self.pacer.is_full(&self.estimator);
         let now = &mut self.estimator.now;
         now.limit = if now.contended {
             Limit::Contention
@@ -411,7 +446,8 @@ impl Tuner {
         }
         let limit = self.wishes.rate_bound();
         let share = self.pacer.share_of_one_lane(&self.estimator).filter(|_| self.lanes.lanes == 1);
-        let pacing_bytes_per_s = least(least(self.pacer.bound_bytes_per_s(), share), limit);
+        let limited = self.limiter.bound_bytes_per_s();
+        let pacing_bytes_per_s = [self.pacer.bound_bytes_per_s(), share, limited, limit].into_iter().flatten().min();
         let switched = self.is_switched || self.switches > 0;
         let congestion_control = match &self.wishes.congestion_control {
             Some(asked) => Some(asked.clone()),
@@ -422,6 +458,7 @@ impl Tuner {
             pacing: match pacing_bytes_per_s {
                 Some(_) if pacing_bytes_per_s == limit => RATE_REASON,
                 Some(_) if pacing_bytes_per_s == share => SHARE_REASON,
+                Some(_) if pacing_bytes_per_s == limited => LIMITED_REASON,
                 _ => self.pacer.reason(),
             },
             congestion_control: self.congestion_control_reason,
@@ -498,5 +535,6 @@ const RATE_MARGIN: f64 = 1.05;
 /// A rate above this share of the rate limit shows the limit and not the path: pacing, and lanes that repair losses,
 /// fall short of the limit by some percent.
 const RATE_REACHED: f64 = 0.9;
+const LIMITED_REASON: &str = "somebody on the way drops what is faster, or a trial shall tell";
 const SHARE_REASON: &str = "others use the path: little more than half of it";
 const RATE_REASON: &str = "the rate limit that was asked for, spread evenly";

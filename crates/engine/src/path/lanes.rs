@@ -52,6 +52,8 @@ pub(super) struct Control {
     pub(super) is_loss_based: bool,
     /// Another congestion control may be chosen, and is tried before more lanes are.
     pub(super) may_change: bool,
+    /// Losses are no reason to send less.
+    pub(super) lets_more_be_sent: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -222,7 +224,7 @@ impl LaneCount {
             self.settle(at_us, estimator, needed.max(by_window).max(FAR_LANES_MIN));
         } else if levels.least_us > levels.low_us || pacer.is_draining() || now.phase == Phase::Ramp {
             // The path is full, or will soon be.
-        } else if control.is_loss_based && !control.may_change && now.random_loss_ppm > 0 {
+        } else if control.is_loss_based && !control.may_change && control.lets_more_be_sent && now.random_loss_ppm > 0 {
             // Lanes may still be faster than they can stay: more of them must gain on what these will come to.
             let lane = cubic_bytes_per_s(now.random_loss_ppm, now.rtt_min_us, estimator.mss_bytes);
             let rate = now.rate_bytes_per_s.min(lane.saturating_mul(u64::from(self.lanes)));

@@ -4,6 +4,7 @@
 //!   sample     counters of the lanes, again and again  -> what happened since the last reading
 //!   estimate   what happened                           -> rate, queue, capacity, windows, loss
 //!   pacing     queue and rate                          -> how fast all lanes may send together
+//!   limiter    losses, a little slower                 -> whether somebody drops what is faster than a limit
 //!   lanes      windows, loss, capacity                 -> how many lanes carry data
 //!   held       what happened, and both of these        -> what held the lanes, for the report
 //!   advise     all of it                               -> advice, with its reasons
@@ -21,6 +22,7 @@ mod advise;
 mod estimate;
 mod held;
 mod lanes;
+mod limiter;
 mod pacing;
 mod remember;
 mod sample;

@@ -1,0 +1,225 @@
+//! Whether losses without a queue come by chance, or somebody on the way drops what is faster than a limit (RFC 7640, traffic policing).
+//!
+//! ```text
+//!   Unasked   much is lost, and no queue stands           -> Trying
+//!   Trying    a little slower: hardly anything is lost    -> Limited
+//!             as much is lost                             -> Chance
+//!   Chance    time to look again                          -> Unasked
+//!   Limited   now and then a little faster; when something is lost then, as before; when something is lost without that, a little slower
+//!             and again and again                         -> Unasked
+//! ```
+//! More lanes, or bbr, bring nothing through a policer, and lose a fifth of what they send.
+
+use super::estimate::{Estimator, scaled};
+use super::pacing::DRAIN_LOOK_US;
+use super::sample::Step;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limiter {
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Unasked,
+    Trying {
+        bound_bytes_per_s: u64,
+        loss_ppm_before: u32,
+        /// What was sent before the bound shows until then.
+        from_us: u64,
+        until_us: u64,
+        count: Count,
+    },
+    Chance {
+        until_us: u64,
+    },
+    Limited {
+        /// Passes without losses.
+        passes_bytes_per_s: u64,
+        /// By which share the bound is raised; 0: not at all.
+        raised: f64,
+        /// Raises without a loss, one after the other.
+        raises: u8,
+        /// Losses without a raise, one after the other.
+        falls: u8,
+        from_us: u64,
+        until_us: u64,
+        count: Count,
+    },
+}
+
+/// What was delivered and sent again in the time that counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    delivered_bytes: u64,
+    resent_bytes: u64,
+}
+
+impl Count {
+    fn add(&mut self, step: &Step) {
+        self.delivered_bytes = self.delivered_bytes.saturating_add(step.delivered_bytes);
+        self.resent_bytes = self.resent_bytes.saturating_add(step.resent_bytes);
+    }
+
+    fn ppm(&self) -> u32 {
+        let all = u128::from(self.delivered_bytes.saturating_add(self.resent_bytes)).max(1);
+        u32::try_from(u128::from(self.resent_bytes) * 1_000_000 / all).unwrap_or(u32::MAX)
+    }
+}
+
+impl Limiter {
+    /// The bound in force; `None`: none.
+    pub(super) fn bound_bytes_per_s(&self) -> Option<u64> {
+        match self.state {
+            State::Unasked | State::Chance { .. } => None,
+            State::Trying { bound_bytes_per_s, .. } => Some(bound_bytes_per_s),
+            State::Limited { passes_bytes_per_s, raised, .. } => Some(scaled(passes_bytes_per_s, 1.0 + raised)),
+        }
+    }
+
+    /// The rate that passes, when it was found.
+    pub(super) fn passes_bytes_per_s(&self) -> Option<u64> {
+        match self.state {
+            State::Limited { passes_bytes_per_s, .. } => Some(passes_bytes_per_s),
+            _ => None,
+        }
+    }
+
+    /// Whether more may be sent in spite of losses: these are few, or were found to come by chance.
+    pub(super) fn lets_more_be_sent(&self, estimator: &Estimator) -> bool {
+        match self.state {
+            State::Chance { .. } => true,
+            State::Unasked => estimator.now.random_loss_ppm < ASKED_FROM_PPM || !has_no_queue(estimator),
+            State::Trying { .. } | State::Limited { .. } => false,
+        }
+    }
+
+    /// Takes one step in, after the estimator has. `keeps_slow`: losses without a queue keep the lanes slow. True when a limit was found just
+    /// now: the losses so far were its own.
+    pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator, keeps_slow: bool) -> bool {
+        let at_us = step.at_us;
+        match &mut self.state {
+            State::Unasked => {
+                if keeps_slow && estimator.now.random_loss_ppm >= ASKED_FROM_PPM && has_no_queue(estimator) {
+                    self.try_less(at_us, estimator);
+                }
+            }
+            State::Trying { bound_bytes_per_s, loss_ppm_before, from_us, until_us, count } => {
+                if at_us > *from_us {
+                    count.add(step);
+                }
+                if at_us >= *until_us {
+                    let is_limited = count.ppm() < *loss_ppm_before / FALLS_BY;
+                    let passes_bytes_per_s = *bound_bytes_per_s;
+                    if is_limited {
+                        self.hold(at_us, estimator, passes_bytes_per_s, 0, settles_us(estimator));
+                    } else {
+                        self.state = State::Chance { until_us: at_us.saturating_add(VERDICT_US) };
+                    }
+                    return is_limited;
+                }
+            }
+            State::Chance { until_us } => {
+                if at_us >= *until_us {
+                    self.state = State::Unasked;
+                }
+            }
+            State::Limited { passes_bytes_per_s, raised, raises, falls, from_us, until_us, count } => {
+                if at_us <= *from_us {
+                    return false;
+                }
+                count.add(step);
+                let loses = count.ppm() > FEW_PPM && count.resent_bytes > FEW_BYTES;
+                let (passes, raised, raises) = (*passes_bytes_per_s, *raised, *raises);
+                let (falls, is_over) = (*falls, at_us >= *until_us);
+                match (raised > 0.0, loses) {
+                    (true, true) => self.hold(at_us, estimator, passes, 0, RAISED_AGAIN_US),
+                    (false, true) if falls >= FALLS_MAX => self.state = State::Unasked,
+                    // What was held back before a raise, a policer lets through at once.
+                    (false, true) => {
+                        let less = scaled(passes, 1.0 / (1.0 + RAISE_LEAST));
+                        self.hold(at_us, estimator, less, falls + 1, RAISED_AGAIN_US);
+                    }
+                    (true, false) if is_over => {
+                        let most = scaled(passes, 1.0 + raised);
+                        let reached = estimator.now.rate_bytes_per_s.min(most).max(passes);
+                        self.raise(at_us, estimator, reached, raises.saturating_add(1));
+                    }
+                    (false, false) if is_over => self.raise(at_us, estimator, passes, 0),
+                    (_, false) => {}
+                }
+            }
+        }
+        false
+    }
+
+    fn try_less(&mut self, at_us: u64, estimator: &Estimator) {
+        let from_us = at_us.saturating_add(shows_us(estimator));
+        let rate = estimator.rate(0, settles_us(estimator)).unwrap_or(estimator.now.rate_bytes_per_s);
+        self.state = State::Trying {
+            bound_bytes_per_s: scaled(rate, LESS).max(1),
+            loss_ppm_before: estimator.now.random_loss_ppm,
+            from_us,
+            until_us: from_us.saturating_add(settles_us(estimator)),
+            count: Count::default(),
+        };
+    }
+
+    fn hold(&mut self, at_us: u64, estimator: &Estimator, passes_bytes_per_s: u64, falls: u8, for_us: u64) {
+        let from_us = at_us.saturating_add(shows_us(estimator));
+        let (until_us, count) = (from_us.saturating_add(for_us), Count::default());
+        let (raised, raises) = (0.0, 0);
+        self.state = State::Limited { passes_bytes_per_s, raised, raises, falls, from_us, until_us, count };
+    }
+
+    fn raise(&mut self, at_us: u64, estimator: &Estimator, passes_bytes_per_s: u64, nth: u8) {
+        self.hold(at_us, estimator, passes_bytes_per_s, 0, settles_us(estimator));
+        if let State::Limited { raised, raises, .. } = &mut self.state {
+            let doublings = nth.saturating_sub(SMALL_RAISES).min(DOUBLINGS_MAX);
+            (*raised, *raises) = (RAISE_LEAST * f64::from(1u32 << doublings), nth);
+        }
+    }
+}
+
+/// A policer has none. A queue that is too short to be held against anybody carries more when it is full now and then.
+fn has_no_queue(estimator: &Estimator) -> bool {
+    estimator.queueing_over(QUEUE_WITHIN_US).1 <= (estimator.now.rtt_min_us / 50).max(QUEUE_US_MIN)
+}
+
+/// A loss is repaired a round trip after it is seen, which is one after the packet was sent.
+fn shows_us(estimator: &Estimator) -> u64 {
+    (2 * u64::from(estimator.now.rtt_us)).max(SHOWS_US_MIN)
+}
+
+fn settles_us(estimator: &Estimator) -> u64 {
+    (3 * u64::from(estimator.now.rtt_us)).max(DRAIN_LOOK_US)
+}
+
+/// Of a million bytes sent. Policers lose 1 % and more of what cubic sends (simulated). Fewer losses are not seen reliably in the time of a trial:
+/// 0.3 % of 100 Mbit/s are 26 packets a second.
+const ASKED_FROM_PPM: u32 = 3_000;
+/// Three samples.
+const SHOWS_US_MIN: u64 = 300_000;
+/// A busy host delays what comes back by less.
+const QUEUE_US_MIN: u32 = 2_000;
+const QUEUE_WITHIN_US: u64 = 2_000_000;
+/// The share of the rate that is tried.
+const LESS: f64 = 0.95;
+/// Losses by chance stay the same share of what is sent.
+const FALLS_BY: u32 = 4;
+const RAISE_LEAST: f64 = 0.02;
+/// A policer lets through at once what was not used before, for seconds of a small raise.
+const SMALL_RAISES: u8 = 3;
+/// Where the policer has gone, raises of up to a third find the path again.
+const DOUBLINGS_MAX: u8 = 4;
+/// Then the limit is another one by far, or there is none.
+const FALLS_MAX: u8 = 3;
+/// A rate that passes loses less.
+const FEW_PPM: u32 = 3_000;
+/// A few packets may be lost at any time.
+const FEW_BYTES: u64 = 15_000;
+/// A raise that loses for three round trips costs a thousandth of what is sent in this time.
+const RAISED_AGAIN_US: u64 = 5_000_000;
+/// Paths change within minutes.
+const VERDICT_US: u64 = 60_000_000;
