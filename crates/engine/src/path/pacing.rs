@@ -8,6 +8,7 @@
 //!                                   it is gone sooner than we can drain one     -> as before: it was none
 //!                                   it does not shorten, so it is not ours      -> Contended
 //!                                   that, but the rate was read in a moment     -> Draining, from what the link delivered since
+//!                                   it stands, and we get far less than the link delivers -> Contended
 //!   Holding    just below capacity  now and then a little more; without a queue that is the new capacity, twice in a row -> Free
 //!                                   a queue stands                              -> Draining; again and again -> Contended
 //!   Contended  no bound             no queue any more, or time to look again    -> Free
@@ -343,7 +344,17 @@ impl Pacer {
         let rate = estimator.now.rate_bytes_per_s.max(1);
         let has_fallen = levels.least_us.saturating_add(drain.least_fall_us) <= drain.queueing_us;
         let obeyed = rate >= scaled(drain.bound_bytes_per_s, REACHED);
-        if step.at_us > drain.look_us && !has_fallen && obeyed {
+        // A link with a queue sends as fast as it can. What we do not get of it others do.
+        let over_us = (2 * levels.rtt_us).max(DRAIN_LOOK_US);
+        let lacks = estimator.rate(0, over_us).is_some_and(|rate| rate < scaled(drain.bound_bytes_per_s, OTHERS_HAVE));
+        if step.at_us > drain.look_us
+            && levels.least_us > levels.high_us
+            && lacks
+            && self.variation <= VARIES
+            && may_be_ours(estimator)
+        {
+            self.contend(step.at_us);
+        } else if step.at_us > drain.look_us && !has_fallen && obeyed {
             // We held back, and it did not become shorter: it is not ours. Unless what we held back from was too much.
             match self.link_bytes_per_s().filter(|_| drain.is_rough) {
                 Some(exact) if exact < drain.capacity_bytes_per_s => {
@@ -556,6 +567,8 @@ impl Levels {
 const QUEUE_HIGH_US_MIN: u32 = 10_000;
 /// Doubled, the queue is 28 ms longer (10 Mbit/s x 600 ms).
 const QUEUE_HIGH_US_MAX: u32 = 20_000;
+/// Lanes that repair losses for a while fall short of a bound by less.
+const OTHERS_HAVE: f64 = 0.85;
 /// The share of the best rate that we ever had. With half of it, others who leave at times leave us 4 % less.
 const SHARE_OF_ONE_LANE: f64 = 0.6;
 /// The rate of a radio changes each second, and what is found in one second says nothing about the next. From this variation on no capacity
