@@ -1,6 +1,9 @@
 # haul: make, make test, make demo, make bench, make install PREFIX=~/.local
 
 CARGO  ?= cargo
+ifdef TIMES
+SHELL := $(abspath scripts/timed-shell.sh)
+endif
 PREFIX ?= /usr/local
 
 # Cargo builds for a named target (see .cargo/config.toml), so programs lie below its triple.
