@@ -20,7 +20,7 @@ const IN_SMALL: [(&str, &str); 8] = [
     ("23,417 files, 1.82 TiB", "20 files, 3.81 MiB"),
     ("zero:10G", "zero:10M"),
     ("--reserve 100G", "--reserve 100M"),
-    ("haul cp --detach …", "haul cp --detach --rate 4Mbit DATA host:slow/"),
+    ("haul cp --detach …", "haul cp --detach --rate 4Mbit zero:4G host:slow/zeros"),
     ("haul cp --manifest-out run42.b3 …", "haul cp --manifest-out run42.b3 run42/ host:data/run42"),
     ("haul cp --verify disk …", "haul cp --verify disk DATA host:data/"),
     ("haul bench --source FILE", "haul bench --source FILE --time 1"),
