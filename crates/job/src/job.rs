@@ -83,6 +83,16 @@ pub enum Here {
         /// Where its stripes are looked for, in any order.
         directories: Vec<PathBuf>,
     },
+    /// A tree at a host that speaks SFTP, where no haul runs. The copy's own process reads or writes it through the
+    /// system's `ssh` program.
+    Sftp {
+        /// Login name, when given.
+        user: Option<String>,
+        /// Host name or alias; never empty, never starting with a dash.
+        host: String,
+        /// Port from `sftp://host:port/`; overrides `-P`.
+        port: Option<u16>,
+    },
     /// Nowhere: bytes that arrive where the copy is started are verified and discarded. Only a target; the path is
     /// empty.
     Null,
@@ -293,6 +303,13 @@ impl fmt::Display for Here {
             Self::Disk => f.write_str("this machine"),
             Self::Zero { bytes } => write!(f, "zero:{bytes}"),
             Self::Stripes { .. } => f.write_str("stripes:"),
+            Self::Sftp { user, host, port } => {
+                f.write_str("sftp://")?;
+                user.iter().try_for_each(|user| write!(f, "{user}@"))?;
+                // RFC 3986: an address with colons stands in brackets.
+                if host.contains(':') { write!(f, "[{host}]")? } else { f.write_str(host)? }
+                port.iter().try_for_each(|port| write!(f, ":{port}"))
+            }
             Self::Null => f.write_str("null:"),
         }
     }

@@ -62,6 +62,10 @@ pub fn ask(
     let result = match &request.place {
         Place::Here(Here::Disk) => ask_here(&request.question, &watch, take),
         Place::Far(far) => ask_there(request, far, surroundings, &watch, take),
+        Place::Here(sftp @ Here::Sftp { .. }) => {
+            let what = format!("{sftp} can be copied from and to, and nothing else yet");
+            Err(Error::new(Fault::Usage, what).try_this("haul cp --list-only sftp://HOST/PATH lists it"))
+        }
         Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Null)) => {
             let what = format!("{made_up} has no names to look at");
             Err(Error::new(Fault::Usage, what).try_this("name a path, host:path or haul://host/path"))

@@ -45,8 +45,8 @@ pub fn write(
     let result = match &request.place {
         Place::Here(Here::Disk) => write_here(&request.question, &blocks, &watch),
         Place::Far(far) => write_there(request, far, &blocks, surroundings, &watch),
-        Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Null)) => {
-            Err(Error::new(Fault::Usage, format!("{made_up} is no file")))
+        Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::Null)) => {
+            Err(Error::new(Fault::Usage, format!("a stream cannot be written to {made_up}")))
         }
     };
     result.map_err(|error| if watch.interrupted() { interrupted() } else { error })

@@ -7,7 +7,7 @@ use haul_job::{Error, Family, Far, Job};
 use haul_net::dial;
 
 use crate::remote::{Remote, net_family};
-use crate::ssh::SshTarget;
+use crate::ssh::{SftpSession, SshTarget};
 use haul_channel::channel::Events;
 use haul_channel::id;
 use haul_channel::reporter::Watch;
@@ -35,6 +35,33 @@ pub fn log_in(job: &Job, surroundings: &Surroundings) -> Result<(), Error> {
     let ends = job.sources.first().into_iter().chain([&job.target]).filter_map(|end| end.place.far());
     let targets = ends.chain(&job.movers).filter_map(|place| SshTarget::of(place, &job.ssh, &job.carriage));
     targets.into_iter().try_for_each(|target| target.looked_up(surroundings).log_in(&Watch::silent()))
+}
+
+/// The way to the sftp server of a host. It may be gone more than once.
+#[derive(Clone)]
+pub struct SftpWay(SshTarget);
+
+impl SftpWay {
+    /// Finds out how ssh reaches the host; `place` is reached over ssh.
+    pub fn to(place: &Far, job: &Job, surroundings: &Surroundings) -> Option<Self> {
+        SshTarget::of(place, &job.ssh, &job.carriage).map(|target| Self(target.looked_up(surroundings)))
+    }
+
+    /// Logs in, or uses the login that was kept. ssh may ask its questions.
+    ///
+    /// # Errors
+    /// ssh cannot log in.
+    pub fn first(&self, greeting: &[u8], watch: &Watch) -> Result<SftpSession, Error> {
+        self.0.start_sftp(greeting, watch)
+    }
+
+    /// Logs in once more, on a connection of its own. No question is asked: where ssh has one, this fails.
+    ///
+    /// # Errors
+    /// ssh cannot log in.
+    pub fn again(&self, greeting: &[u8], watch: &Watch) -> Result<SftpSession, Error> {
+        self.0.clone().without_kept_login().silently().start_sftp(greeting, watch)
+    }
 }
 
 /// Asks the resolver while ssh logs in, for the name that ssh's configuration has for the host. A hung resolver must

@@ -18,6 +18,12 @@ mod cold;
 #[cfg(test)]
 #[path = "../tests/conformance/mod.rs"]
 mod conformance;
+#[cfg(test)]
+#[path = "../tests/conformance/ends.rs"]
+mod conformance_of_ends;
+#[cfg(test)]
+#[path = "../tests/conformance/journals.rs"]
+mod conformance_of_journals;
 mod delete;
 mod disk_rate;
 mod duplicates;
@@ -89,7 +95,7 @@ pub use limits::{DIRECT_FROM_BYTES, MAX_LISTED_PATH_BYTES};
 pub use local_file::LocalFile;
 pub use local_tree::{LeftToOwners, LocalTree, NO_DIRECTORY, TargetOptions, is_null_device, no_directory};
 pub use meta::{Applied, FileId, Kind, MayStay, Metadata, Stat, Time, Version};
-pub use name::{journal_name, name_hash, parse_haul_name, part_name};
+pub use name::{check_new_path, check_path, journal_name, name_hash, parse_haul_name, part_name};
 pub use part::Part;
 pub use path_list::{PathList, PathListReader};
 pub use published::{FoundName, NameKind, OpenDirectory, Opened, Patience, Published, TakeName};

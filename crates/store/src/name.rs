@@ -56,7 +56,7 @@ pub(crate) fn journal_of_part(name: &[u8]) -> Option<Vec<u8>> {
 
 /// Accepts the path of an entry beneath a root, or the empty path for the root. Refuses empty, `.` and `..` components,
 /// a leading or trailing slash, and NUL.
-pub(crate) fn check_path(path: &[u8]) -> io::Result<()> {
+pub fn check_path(path: &[u8]) -> io::Result<()> {
     if path.is_empty() {
         return Ok(());
     }
@@ -70,7 +70,7 @@ pub(crate) fn check_path(path: &[u8]) -> io::Result<()> {
 }
 
 /// [`check_path`] for a new entry, which must not look like one of our own unfinished files.
-pub(crate) fn check_new_path(path: &[u8]) -> io::Result<()> {
+pub fn check_new_path(path: &[u8]) -> io::Result<()> {
     check_path(path)?;
     match parse_haul_name(split(path).1) {
         Some(_) => Err(refusal(io::ErrorKind::InvalidInput, "the name is reserved for unfinished files of haul")),

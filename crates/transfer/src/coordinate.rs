@@ -12,6 +12,7 @@ use crate::here::here;
 use crate::joined::{Joined, Side};
 use crate::order::Order;
 use crate::relay;
+use crate::sftp_ends;
 use haul_channel::foreseen::Foreseen;
 use haul_channel::reporter::{self, Ends, Watch};
 use haul_copy::sender::early_look::EarlyLook;
@@ -74,6 +75,7 @@ pub fn check(job: &Job) -> Result<(), Error> {
             .try_this("leave --cipher none out, or run haul on one of the two"));
     }
     check_movers(job)?;
+    sftp_ends::check(job)?;
     if source.is_here() && !target.is_here() { check_some_source(job) } else { Ok(()) }
 }
 
@@ -129,7 +131,7 @@ pub fn early_look(job: &Job, surroundings: &Surroundings, side: Side) -> Option<
     }
     match job.sources.first()?.place {
         Place::Here(Here::Zero { bytes }) => Some(EarlyLook::of_bytes(bytes)),
-        Place::Here(Here::Stripes { .. } | Here::Null) | Place::Far(_) => None,
+        Place::Here(Here::Stripes { .. } | Here::Sftp { .. } | Here::Null) | Place::Far(_) => None,
         Place::Here(Here::Disk) => EarlyLook::begin(job, surroundings.home.clone()),
     }
 }

@@ -13,7 +13,11 @@ use haul_store::recording::{self, Recording};
 
 use haul_copy::receiver::{self, Target};
 use haul_copy::sender::{OpenSource, Sources};
+use haul_channel::reporter::Watch;
 use haul_kept::faults;
+use haul_kept::surroundings::Surroundings;
+
+use crate::sftp_ends;
 
 pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
     let refused = |what: &str, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
@@ -26,7 +30,7 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
         Place::Here(Here::Stripes { .. }) => {
             return refused("stripes: is a source, and no target", "haul record --stripe-dir makes such a recording");
         }
-        Place::Here(Here::Disk | Here::Null) | Place::Far(_) => {}
+        Place::Here(Here::Disk | Here::Sftp { .. } | Here::Null) | Place::Far(_) => {}
     }
     for source in &job.sources {
         match source.place {
@@ -43,7 +47,7 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
             Place::Here(Here::Stripes { .. }) if job.carriage.route.is_some_and(|route| route != SendRoute::Copy) => {
                 return refused("a striped recording is read and copied", "leave --route out");
             }
-            Place::Here(Here::Disk | Here::Zero { .. } | Here::Stripes { .. }) | Place::Far(_) => {}
+            Place::Here(Here::Disk | Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. }) | Place::Far(_) => {}
         }
     }
     if job.target.place == Place::Here(Here::Null) && job.selection.delete {
@@ -59,7 +63,7 @@ pub(crate) fn check_some_source(job: &Job) -> Result<(), Error> {
             .symlink_metadata()
             .err()
             .filter(|error| error.kind() == io::ErrorKind::NotFound),
-        Place::Here(Here::Zero { .. } | Here::Stripes { .. } | Here::Null) | Place::Far(_) => None,
+        Place::Here(Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::Null) | Place::Far(_) => None,
     };
     let Some(first) = job.sources.first() else { return Ok(()) };
     let Some(why) = missing(first) else { return Ok(()) };
@@ -79,7 +83,7 @@ pub(crate) fn was_hashed(job: &Job) -> bool {
     recording::is_hashed(Path::new(OsStr::from_bytes(path)))
 }
 
-pub(crate) fn sources_here(job: &Job) -> Result<Sources, Error> {
+pub(crate) fn sources_here(job: &Job, surroundings: &Surroundings, watch: &Arc<Watch>) -> Result<Sources, Error> {
     let Some(Endpoint { place, path }) = job.sources.first() else { return Ok(Sources::Paths(Vec::new())) };
     Ok(match place {
         Place::Here(Here::Disk) => Sources::Paths(job.source_paths()),
@@ -91,8 +95,9 @@ pub(crate) fn sources_here(job: &Job) -> Result<Sources, Error> {
             let index = Path::new(OsStr::from_bytes(path));
             let Recording { sources, blake3, warning } =
                 recording::open(index, directories).map_err(|error| faults::recording_error(&error))?;
-            Sources::Open(OpenSource { tree: sources, recorded: blake3, warning })
+            Sources::Open(OpenSource { recorded: blake3, warning, ..OpenSource::of(sources) })
         }
+        Place::Here(sftp @ Here::Sftp { .. }) => sftp_ends::sources(sftp, job, surroundings, watch)?,
         Place::Here(Here::Null) => unreachable!("check_made_up refuses null: as a source"),
         Place::Far(far) => unreachable!("{far} opens its sources itself"),
     })
@@ -102,6 +107,7 @@ pub(crate) fn target_here(job: &Job) -> Target {
     match &job.target.place {
         Place::Here(Here::Disk) => Target::Path(job.target.path.clone()),
         Place::Here(Here::Null) => Target::Open(Arc::new(Nowhere)),
+        Place::Here(Here::Sftp { .. }) => unreachable!(),
         Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. })) => {
             unreachable!("check_made_up refuses {made_up} as a target")
         }

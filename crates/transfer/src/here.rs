@@ -50,7 +50,7 @@ fn refuse_into_itself(job: &Job) -> Result<(), Error> {
     for source in &job.sources {
         match source.place {
             Place::Here(Here::Disk | Here::Stripes { .. }) => {}
-            Place::Here(Here::Zero { .. } | Here::Null) | Place::Far(_) => continue,
+            Place::Here(Here::Zero { .. } | Here::Sftp { .. } | Here::Null) | Place::Far(_) => continue,
         }
         let typed = path_of(&source.path);
         let Ok(path) = typed.canonicalize() else { continue };
@@ -112,7 +112,7 @@ pub fn here_watched(
     lanes: Vec<(Stream, Stream)>,
     bounds: Bounds,
 ) -> Result<Ends, Error> {
-    let (sender, receiver) = roles(job, surroundings, hash_kept, bounds)?;
+    let (sender, receiver) = roles(job, surroundings, watches[0], hash_kept, bounds)?;
     carry(SenderJob { early, ..sender }, receiver, watches, lanes)
 }
 
@@ -120,6 +120,7 @@ pub fn here_watched(
 pub fn roles(
     job: &Job,
     surroundings: &Surroundings,
+    watch: &Arc<Watch>,
     hash_kept: bool,
     bounds: Bounds,
 ) -> Result<(SenderJob, ReceiverJob), Error> {
@@ -144,7 +145,7 @@ pub fn roles(
         movers: Movers::default(),
         is_mover: false,
         far: false,
-        sources: sources_here(job)?,
+        sources: sources_here(job, surroundings, watch)?,
         listed: job.files_from.clone(),
         confine: None,
         expand_globs: false,

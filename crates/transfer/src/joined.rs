@@ -170,7 +170,7 @@ impl Joined {
         let Order { job, surroundings, watch, hash_kept } = order;
         // An end that cannot be opened here fails before the far side learns of the job.
         let end = match self.side {
-            Side::Sender => EndHere::Source(sources_here(job)?),
+            Side::Sender => EndHere::Source(sources_here(job, surroundings, watch)?),
             Side::Receiver => EndHere::Target(target_here(job)),
         };
         // A lost session fails before anything begins.

@@ -4,7 +4,7 @@
 //!   coordinate   a job from this host: push, pull, or both ends here
 //!   session      several jobs between the same two ends
 //!   joined       a session with one remote       far_movers  further hosts of the far end
-//!   here         both ends on this host
+//!   here         both ends on this host           sftp_ends   ends at hosts where only sftp runs
 //!   relay        a job between two other hosts
 //!   serving      the far side of a session       agent   the far side over standard input and output
 //!   far_jobs     its jobs, one after the other   far_role   one of them   far_dialler   who dials from there
@@ -32,6 +32,7 @@ pub mod probe;
 mod relay;
 pub mod serving;
 mod session;
+mod sftp_ends;
 
 pub use agent::{AgentOptions, agent};
 pub use coordinate::run;

@@ -3,6 +3,7 @@
 //! ```text
 //! user@host:path   host:path   [v6]:path   user@[v6]:path      as in scp; a relative path starts at the home directory
 //! ssh://[user@]host[:port]/path      relative to the home directory, as in scp://; ssh://host//path is absolute
+//! sftp://[user@]host[:port]/path     a host where no haul can run; paths as with ssh://
 //! haul://host[:port]/path            a daemon; relative to the directory it offers to the key
 //! stripes:INDEX                      a striped recording to copy from as one file, here; INDEX is what haul record --stripe-dir left
 //! zero:SIZE, null:                   a file of zeros to copy from, and nowhere to copy to; both here
@@ -193,10 +194,11 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
         return match scheme {
             b"ssh" | b"scp" => ssh_uri(bytes, rest),
             b"haul" => haul_uri(bytes, rest),
+            b"sftp" => sftp_uri(bytes, rest),
             other => Err(refused(
                 bytes,
                 &format!("haul does not speak {}://", printable(other)),
-                "use host:path, ssh://host/path or haul://host/path; for a local name put ./ in front",
+                "use host:path, ssh://host/path, sftp://host/path or haul://host/path; for a local name put ./ in front",
             )),
         };
     }
@@ -273,6 +275,12 @@ fn ssh_uri(typed: &[u8], rest: &[u8]) -> Result<Endpoint, Error> {
     let user = user.map(|user| percent_decode(typed, user).and_then(|user| check_user(typed, &user))).transpose()?;
     let place = Far::Ssh { user, host: check_host(typed, host)?, port }.into();
     Ok(Endpoint { place, path: home_if_empty(percent_decode(typed, path)?) })
+}
+
+fn sftp_uri(typed: &[u8], rest: &[u8]) -> Result<Endpoint, Error> {
+    let Endpoint { place, path } = ssh_uri(typed, rest)?;
+    let Place::Far(Far::Ssh { user, host, port }) = place else { unreachable!("ssh_uri makes such a place") };
+    Ok(Endpoint { place: Here::Sftp { user, host, port }.into(), path })
 }
 
 fn haul_uri(typed: &[u8], rest: &[u8]) -> Result<Endpoint, Error> {
@@ -417,6 +425,7 @@ pub fn text(endpoint: &Endpoint) -> Vec<u8> {
         Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Null)) => {
             made_up.to_string().into_bytes()
         }
+        Place::Here(sftp @ Here::Sftp { .. }) => format!("{sftp}/").into_bytes(),
         Place::Far(Far::Ssh { user, host, port }) => {
             let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
             let user = user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();

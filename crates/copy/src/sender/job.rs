@@ -7,7 +7,7 @@ use haul_engine::integrity::Hash;
 use haul_govern::hooks::Hooks;
 use haul_kept::class_policy::Permits;
 use haul_kept::known_paths::KnownPaths;
-use haul_store::{FileList, SourceTree};
+use haul_store::{FileList, SourceTree, StoreError};
 use haul_striping::movers::Movers;
 use haul_wire::control as wire;
 
@@ -29,12 +29,14 @@ pub struct OpenSource {
     pub recorded: Option<Hash>,
     /// What is to be told of it.
     pub warning: Option<String>,
+    /// The sources that are not there, beside those that are.
+    pub missing: Vec<StoreError>,
 }
 
 impl OpenSource {
     /// Nothing more is known of it.
     pub fn of(tree: Arc<dyn SourceTree>) -> Self {
-        Self { tree, recorded: None, warning: None }
+        Self { tree, recorded: None, warning: None, missing: Vec::new() }
     }
 }
 

@@ -26,13 +26,15 @@ pub(super) struct Resolved {
 pub(super) fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Resolved, Error> {
     let paths = match &job.sources {
         Sources::Paths(paths) => paths,
-        Sources::Open(OpenSource { tree, recorded, warning }) => {
+        Sources::Open(OpenSource { tree, recorded, warning, missing }) => {
             if let Some(text) = warning {
                 let notice = Notice::Warning { text: convert::bounded(text) };
                 watch.on_notice(notice.clone());
                 channel.outbox().send(Control::Notice(notice));
             }
-            return Ok(Resolved { sources: Arc::clone(tree), recorded: *recorded, missing: None });
+            tell_missing(missing, channel, watch);
+            let missing = missing.first().map(StoreError::to_string);
+            return Ok(Resolved { sources: Arc::clone(tree), recorded: *recorded, missing });
         }
     };
     let options = ResolveOptions {
@@ -52,11 +54,17 @@ pub(super) fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Resu
         });
     }
     // Where another host leads it has told of them.
-    for error in missing.iter().filter(|_| !job.is_mover) {
+    if !job.is_mover {
+        tell_missing(&missing, channel, watch);
+    }
+    let missing = missing.first().map(StoreError::to_string);
+    Ok(Resolved { sources: Arc::new(sources), recorded: None, missing })
+}
+
+fn tell_missing(missing: &[StoreError], channel: &Channel, watch: &Watch) {
+    for error in missing {
         let notice = Notice::Failed { path: error.path.clone(), why: convert::bounded(error) };
         watch.on_notice(notice.clone());
         channel.outbox().send(Control::Notice(notice));
     }
-    let missing = missing.first().map(StoreError::to_string);
-    Ok(Resolved { sources: Arc::new(sources), recorded: None, missing })
 }

@@ -21,9 +21,11 @@ pub mod question;
 mod resolved;
 mod script;
 mod session;
+mod sftp;
 mod target;
 mod words;
 
 pub use lanes::{SshKeeper, SshLanes};
+pub use sftp::{SftpControl, SftpSession};
 pub use session::{SshChild, SshSession};
 pub use target::SshTarget;

@@ -137,7 +137,7 @@ impl SshSession {
         Ok(FirstWord::Came)
     }
 
-    fn next_byte(&mut self, sent: Option<&Sent>, watch: &Watch) -> Result<Option<u8>, Error> {
+    pub(super) fn next_byte(&mut self, sent: Option<&Sent>, watch: &Watch) -> Result<Option<u8>, Error> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
@@ -233,7 +233,7 @@ impl SshSession {
         Ok(())
     }
 
-    fn ended(&mut self, noise: &[u8]) -> Error {
+    pub(super) fn ended(&mut self, noise: &[u8]) -> Error {
         let host = self.host.as_str();
         let status = wait(&self.child, EXIT_WAIT).and_then(|status| status.code());
         let said = self.words.last();
@@ -259,6 +259,26 @@ impl SshSession {
             }
             None => Error::new(Fault::Ssh, format!("ssh to {host} was ended")),
         }
+    }
+
+    /// The login is over, as far as its own words tell.
+    pub(super) fn logged_in(&mut self) {
+        self.silence.logged_in(Instant::now());
+    }
+
+    /// Takes the pipes and the first byte, if it was read. The session still ends with this value.
+    pub(super) fn take_pipes(&mut self) -> Option<(ChildStdin, ChildStdout, Option<u8>)> {
+        self.input.take().zip(self.output.take()).map(|(input, output)| (input, output, self.first.take()))
+    }
+
+    /// What ssh and the far side have said last.
+    pub(super) fn said(&self) -> Option<String> {
+        self.words.last()
+    }
+
+    /// Shows what was held back, and from now on all that is said.
+    pub(super) fn release_words(&self) {
+        self.words.release();
     }
 
     /// The session as a stream; ending it kills ssh.

@@ -57,7 +57,7 @@ pub(super) enum Kept {
 }
 
 #[derive(Clone, Copy)]
-enum Login<'a> {
+pub(super) enum Login<'a> {
     New(&'a Kept),
     Kept(&'a KeptLogin),
 }
@@ -127,7 +127,7 @@ impl SshTarget {
         self
     }
 
-    pub(super) fn silently(mut self) -> Self {
+    pub(crate) fn silently(mut self) -> Self {
         self.options.options.push("BatchMode=yes".into());
         self.may_ask = false;
         self
@@ -198,7 +198,16 @@ impl SshTarget {
     }
 
     fn spawn(&self, remote_command: &str, login: Login<'_>) -> Result<SshSession, Error> {
-        let mut ours = Vec::new();
+        self.spawn_with(Vec::new(), remote_command, login)
+    }
+
+    /// `ours` are further options, which win.
+    pub(super) fn spawn_with(
+        &self,
+        mut ours: Vec<OsString>,
+        remote_command: &str,
+        login: Login<'_>,
+    ) -> Result<SshSession, Error> {
         let (is_kept, silence) = match login {
             Login::Kept(kept) => {
                 ours.extend(kept.to_use());

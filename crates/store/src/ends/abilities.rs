@@ -13,6 +13,11 @@ pub struct Abilities {
     pub rename: bool,
     /// An entry keeps the modification time that it is given.
     pub times: bool,
+    /// The steps in which it keeps them, in nanoseconds: at most a second.
+    pub time_step_ns: u32,
+    /// The metadata tell which file an entry is, how many names it has, and each change of it (inode, ctime). Otherwise a
+    /// file that was replaced by one of the same size and time looks unchanged.
+    pub tells_files: bool,
     /// The end has symbolic links.
     pub symbolic_links: bool,
     /// A file can have several names.
@@ -29,6 +34,8 @@ impl Abilities {
         least_part_bytes: 1,
         rename: true,
         times: true,
+        time_step_ns: 1,
+        tells_files: true,
         symbolic_links: true,
         hard_links: true,
         holes: true,

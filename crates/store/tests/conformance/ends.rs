@@ -6,7 +6,7 @@ use crate::{
     LocalTree, Metadata, Nowhere, ResolveOptions, SourceSet, SourceTree, Striped, TargetOptions, TargetTree as _,
 };
 
-use super::{Bench, Reading, source_conforms, target_conforms};
+use crate::conformance::{Bench, Reading, source_conforms, target_conforms};
 
 mod local_disk {
     use super::*;

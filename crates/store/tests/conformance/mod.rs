@@ -4,11 +4,10 @@
 //!   source_conforms! { || tree }     a tree to read
 //!   target_conforms! { || bench }    a tree to write, which is also read back
 //! ```
-//! Each macro makes one test of each scenario. If the abilities of an end lack something, the scenario asks for the
+//! Each macro makes one test of each scenario. A crate with an end of its own takes this module in by its path, as
+//! `conformance` at its root, beside the names of `store`. If the abilities of an end lack something, the scenario asks for the
 //! refusal instead.
 
-mod ends;
-mod journals;
 pub(crate) mod reading;
 pub(crate) mod writing;
 
@@ -32,21 +31,21 @@ pub(crate) struct Reading {
 }
 
 impl Bench {
-    fn draft(&self, path: &str) -> Draft {
+    pub(crate) fn draft(&self, path: &str) -> Draft {
         self.target.new_draft(path.as_bytes(), false).unwrap()
     }
 
-    fn written(&self, path: &str, data: &[u8]) -> Draft {
+    pub(crate) fn written(&self, path: &str, data: &[u8]) -> Draft {
         let draft = self.draft(path);
         draft.write_at(data, 0).unwrap();
         draft
     }
 
-    fn file(&self, path: &str, data: &[u8]) {
+    pub(crate) fn file(&self, path: &str, data: &[u8]) {
         self.written(path, data).commit(&Metadata::default(), true).unwrap();
     }
 
-    fn content(&self, path: &str) -> Vec<u8> {
+    pub(crate) fn content(&self, path: &str) -> Vec<u8> {
         let file = self.target.open_file(path.as_bytes()).unwrap();
         let mut data = vec![0; 1 << 20];
         let read = file.read_at(&mut data, 0).unwrap();
@@ -54,12 +53,12 @@ impl Bench {
         data
     }
 
-    fn exists(&self, path: &str) -> bool {
+    pub(crate) fn exists(&self, path: &str) -> bool {
         self.target.stat(path.as_bytes()).unwrap().is_some()
     }
 
     /// The paths that a copy of the whole tree would find, without its root.
-    fn paths(&self) -> Vec<String> {
+    pub(crate) fn paths(&self) -> Vec<String> {
         let entries = entries(&(self.source)(), WalkOptions::default());
         let paths = entries.iter().map(|entry| String::from_utf8(entry.path.clone()).unwrap());
         paths.filter(|path| !path.is_empty()).collect()

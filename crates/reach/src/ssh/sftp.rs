@@ -1,0 +1,112 @@
+//! A session of ssh with the sftp subsystem of the host at its other end, instead of our program.
+//!
+//! The login is the same as for our program: the same options, the same kept login, the same words.
+
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+
+use haul_job::{Error, Fault};
+use haul_wire::banner::{Banner, BannerScanner};
+
+use super::session::{FirstWord, SshSession, kill};
+use super::target::{Kept, Login, SshTarget};
+use haul_channel::reporter::Watch;
+use haul_kept::sync::lock;
+
+/// A session with an sftp server behind it. [`SftpControl::end`] ends it.
+pub struct SftpSession {
+    /// What the server says, behind `heard`.
+    pub output: OwnedFd,
+    /// What the server hears; the greeting was written.
+    pub input: OwnedFd,
+    /// The first byte of the server, where it was read.
+    pub heard: Vec<u8>,
+    /// Ends it, and tells why it ended.
+    pub control: SftpControl,
+}
+
+/// Ends a session, and tells why it ended by itself. Threads share it.
+#[derive(Clone)]
+pub struct SftpControl {
+    child: Arc<Mutex<Child>>,
+    session: Arc<Mutex<SshSession>>,
+    host: String,
+}
+
+impl SftpControl {
+    /// Ends ssh.
+    pub fn end(&self) {
+        kill(&self.child);
+    }
+
+    /// What ssh said when it ended.
+    pub fn said(&self) -> Option<String> {
+        let said = lock(&self.session).said()?;
+        said.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+    }
+
+    /// The error of a session that ended before the server spoke.
+    pub fn why_ended(&self) -> Error {
+        let mut session = lock(&self.session);
+        if session.said().is_some_and(|said| said.contains(NO_SUBSYSTEM)) {
+            return Error::new(Fault::Ssh, format!("{} has no sftp", self.host))
+                .because("its sshd offers no subsystem of this name")
+                .try_this(format!("copy to {}:PATH, which runs haul there", self.host));
+        }
+        session.ended(&[])
+    }
+}
+
+impl SshTarget {
+    /// Starts a session with the sftp server of the host, and says `greeting` to it.
+    ///
+    /// # Errors
+    /// ssh cannot log in, in time or at all.
+    pub fn start_sftp(&self, greeting: &[u8], watch: &Watch) -> Result<SftpSession, Error> {
+        let subsystem = || vec!["SessionType=subsystem".into()];
+        if let Kept::At(kept) = &self.kept
+            && kept.stands()
+        {
+            let mut session = self.spawn_with(subsystem(), SUBSYSTEM, Login::Kept(kept))?;
+            drop(session.send(greeting, self.timeout, watch));
+            match session.first_word(kept.patience(), watch)? {
+                FirstWord::Came => return self.into_sftp(session),
+                FirstWord::Missing => kept.give_up(&self.host),
+            }
+        }
+        let mut session = self.spawn_with(subsystem(), SUBSYSTEM, Login::New(&self.kept))?;
+        // ssh's own words explain a failed connection better than the broken pipe.
+        drop(session.send(greeting, self.timeout, watch));
+        let (mut scanner, mut first) = (BannerScanner::default(), None);
+        loop {
+            let Some(byte) = session.next_byte(None, watch)? else { return Err(session.ended(&[])) };
+            // The length of a packet begins with a zero, and no word does. Another ssh than OpenSSH may say no word.
+            if byte == 0 {
+                first = Some(byte);
+                break;
+            }
+            if scanner.push(byte) == Ok(Some(Banner::LoggedIn)) {
+                break;
+            }
+        }
+        session.logged_in();
+        session.release_words();
+        let mut opened = self.into_sftp(session)?;
+        opened.heard.extend(first);
+        Ok(opened)
+    }
+
+    #[expect(clippy::wrong_self_convention, reason = "the session is what is turned")]
+    fn into_sftp(&self, mut session: SshSession) -> Result<SftpSession, Error> {
+        let Some((input, output, first)) = session.take_pipes() else { unreachable!("taken once") };
+        let child = session.child();
+        let control = SftpControl { child, session: Arc::new(Mutex::new(session)), host: self.host.clone() };
+        Ok(SftpSession { output: output.into(), input: input.into(), heard: first.into_iter().collect(), control })
+    }
+}
+
+const SUBSYSTEM: &str = "sftp";
+
+/// OpenSSH says "subsystem request failed on channel 0".
+const NO_SUBSYSTEM: &str = "subsystem request failed";

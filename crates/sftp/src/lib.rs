@@ -1,0 +1,30 @@
+//! Trees at a host that speaks SFTP, version 3, where no haul can run: to read, and to write.
+//!
+//! ```text
+//!   codec        packets and their fields                 draft-ietf-secsh-filexfer-02; OpenSSH, PROTOCOL, section 4
+//!   connection   many requests under way, answers in any order           pipe   ssh, or a program of this host
+//!   server       operations that wait for their answer                   pool   several connections
+//!   source       SourceTree: a walk, files read ahead
+//!   target       TargetTree: drafts, journals, names
+//! ```
+//! A server is distrusted: every length, count and name is checked, every wait ends, and memory has bounds in `limits.rs`.
+//! No other sum of the content exists in version 3: what was written is proved by what is read back, or not at all.
+
+#![forbid(unsafe_code)]
+
+pub mod codec;
+mod connection;
+mod entry;
+mod limits;
+mod paths;
+mod pipe;
+mod pool;
+mod server;
+mod source;
+
+pub use connection::ConnectError;
+pub use limits::MAX_CONNECTIONS;
+pub use pipe::Pipe;
+pub use pool::{Dial, Pool};
+pub use server::{Features, Handle, Room, Server};
+pub use source::SftpSource;

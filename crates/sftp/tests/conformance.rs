@@ -1,0 +1,31 @@
+//! The scenarios that every end must pass, over OpenSSH's sftp-server.
+
+// The scenarios name these by `crate`.
+#[expect(unused_imports, reason = "the scenarios of a tree to write are not all here")]
+use haul_store::{
+    Abilities, Draft, EntryKind, Filter, Found, FoundEntry, Kind, Metadata, SourceNames, SourceTree, Stat, TargetTree,
+    Time, WalkOptions,
+};
+
+#[path = "../../store/tests/conformance/mod.rs"]
+mod conformance;
+mod servers;
+
+use std::sync::Arc;
+
+use conformance::{Reading, source_conforms};
+use haul_sftp::SftpSource;
+
+fn reading() -> Reading {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::create_dir(path("directory")).unwrap();
+    std::fs::write(path("directory/file"), vec![7; 900_000]).unwrap();
+    std::fs::write(path("empty"), "").unwrap();
+    std::fs::write(path("small"), "data").unwrap();
+    let (tree, missing) = SftpSource::find(servers::pool(dir.path()), &[b".".to_vec()]).unwrap();
+    assert!(missing.is_empty());
+    Reading { tree: Arc::new(tree), _held: Box::new(dir) }
+}
+
+source_conforms! { reading }

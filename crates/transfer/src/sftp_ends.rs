@@ -1,0 +1,92 @@
+//! Opens the ends of a job that lie at a host with SFTP: this process reads and writes them through ssh.
+
+use std::sync::Arc;
+
+use haul_channel::reporter::Watch;
+use haul_copy::sender::{OpenSource, Sources};
+use haul_job::{Endpoint, Error, Event, Far, Fault, Here, Job, Place, Selection};
+use haul_kept::faults;
+use haul_kept::surroundings::Surroundings;
+use haul_reach::over_ssh::SftpWay;
+use haul_reach::ssh::SftpSession;
+use haul_sftp::codec::GREETING;
+use haul_sftp::{ConnectError, MAX_CONNECTIONS, Pipe, Pool, Server, SftpSource};
+use haul_wire::control::Drafts;
+
+/// Refuses what a copy from or to such a host cannot keep its promise of.
+pub(crate) fn check(job: &Job) -> Result<(), Error> {
+    let is_sftp = |end: &Endpoint| matches!(end.place, Place::Here(Here::Sftp { .. }));
+    let (source, target) = (job.sources.iter().any(is_sftp), is_sftp(&job.target));
+    let Selection { follow_links, xattrs, acls, one_file_system, keep_dirlinks, inplace, append, .. } = job.selection;
+    let refused: [(bool, &str); 12] = [
+        (source && follow_links, "-L follows no links over sftp"),
+        (source && job.files_from.is_some(), "a list of files does not work over sftp"),
+        (source && one_file_system, "-x sees no file systems over sftp"),
+        ((source || target) && xattrs, "SFTP carries no extended attributes"),
+        ((source || target) && acls, "SFTP carries no ACLs"),
+        (target && keep_dirlinks, "-K follows no links over sftp"),
+        (target && inplace, "--inplace does not work over sftp: a file that is not complete would show"),
+        (target && append, "--append-verify does not work over sftp"),
+        (target && job.selection.backup.is_some(), "no backups are kept over sftp"),
+        (target && job.selection.references.is_some(), "--link-dest and its like do not work over sftp"),
+        (target && job.selection.drafts != Drafts::default(), "unfinished files stand beside the files over sftp"),
+        ((source || target) && !job.movers.is_empty(), "several hosts of one end all need haul"),
+    ];
+    if target {
+        return Err(Error::new(Fault::Usage, "sftp:// is a source, and no target yet").try_this("copy to HOST:PATH"));
+    }
+    match refused.iter().find(|(is_asked, _)| *is_asked) {
+        Some((_, why)) => Err(Error::new(Fault::Usage, *why).try_this("leave it out")),
+        None => Ok(()),
+    }
+}
+
+/// Finds the sources at the host.
+pub(crate) fn sources(
+    place: &Here,
+    job: &Job,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+) -> Result<Sources, Error> {
+    let pool = connect(place, job, surroundings, watch)?;
+    let found = SftpSource::find(pool, &job.source_paths()).map_err(|error| match error.is_of_no_file() {
+        true => Error { fault: Fault::Missing, ..faults::store_error(&error) },
+        false => faults::store_error(&error),
+    });
+    let (tree, missing) = found?;
+    Ok(Sources::Open(OpenSource { missing, ..OpenSource::of(Arc::new(tree)) }))
+}
+
+/// Logs in once. Further connections are dialled by themselves, where ssh asks no question.
+fn connect(place: &Here, job: &Job, surroundings: &Surroundings, watch: &Arc<Watch>) -> Result<Arc<Pool>, Error> {
+    let Here::Sftp { user, host, port } = place else { unreachable!("{place} is reached in other ways") };
+    watch.tell(&Event::Connecting { place: place.to_string() });
+    let far = Far::Ssh { user: user.clone(), host: host.clone(), port: *port };
+    let way = SftpWay::to(&far, job, surroundings).expect("a place that ssh reaches");
+    let patience = job.carriage.timeout;
+    let session = way.first(&GREETING, watch)?;
+    let control = session.control.clone();
+    let first = Server::meet(pipe(session), patience).map_err(|error| match error {
+        ConnectError::Ended(_) => control.why_ended(),
+        ConnectError::Silent(_) => Error::new(Fault::Timeout, format!("{place}: {error}")),
+        error => Error::new(Fault::Protocol, format!("cannot use {place}"))
+            .because(error)
+            .try_this("keep login scripts silent for sessions without a terminal; try: sftp HOST"),
+    })?;
+    let watch = Arc::new(Watch::silent());
+    let dial = move || way.again(&GREETING, &watch).ok().map(pipe);
+    Ok(Pool::new(first, Some(Box::new(dial)), MAX_CONNECTIONS, patience))
+}
+
+fn pipe(session: SftpSession) -> Pipe {
+    let SftpSession { output, input, heard, control } = session;
+    let for_end = control.clone();
+    Pipe {
+        output,
+        input,
+        heard,
+        is_greeted: true,
+        end: Box::new(move || for_end.end()),
+        why_ended: Box::new(move || control.said()),
+    }
+}
