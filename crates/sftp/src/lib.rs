@@ -16,11 +16,13 @@ pub mod codec;
 mod connection;
 mod entry;
 mod limits;
+mod listing;
 mod paths;
 mod pipe;
 mod pool;
 mod server;
 mod source;
+mod target;
 
 pub use connection::ConnectError;
 pub use limits::MAX_CONNECTIONS;
@@ -28,3 +30,4 @@ pub use pipe::Pipe;
 pub use pool::{Dial, Pool};
 pub use server::{Features, Handle, Room, Server};
 pub use source::SftpSource;
+pub use target::{OpenOptions, SftpTarget, Tell};

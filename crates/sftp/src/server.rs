@@ -299,6 +299,40 @@ impl Handle {
         Ok(filled)
     }
 
+    /// [`Handle::read_at`] with all its requests under way at the same time.
+    pub fn read_pipelined(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let most = self.server.features.read_bytes;
+        let mut asked = std::collections::VecDeque::new();
+        for begin in (0..buffer.len()).step_by(most) {
+            let bytes = (buffer.len() - begin).min(most);
+            asked.push_back((begin, bytes, self.ask_data(offset + begin as u64, bytes)?));
+        }
+        let mut filled = 0;
+        while let Some((begin, bytes, ticket)) = asked.pop_front() {
+            let Some(data) = self.data(ticket, bytes)? else { break };
+            let data = data.bytes();
+            buffer[begin..begin + data.len()].copy_from_slice(data);
+            filled = begin + data.len();
+            if data.len() < bytes {
+                // A server may send less than was asked for, also before the end.
+                let end = begin + bytes;
+                filled += self.read_at(&mut buffer[filled..end], offset + filled as u64)?;
+                if filled < end {
+                    break;
+                }
+            }
+        }
+        Ok(filled)
+    }
+
+    /// The attributes of the open file, and those of the entry that has this name.
+    pub(crate) fn with_name(&self, path: &[u8]) -> io::Result<(Attributes, Attributes)> {
+        check_length(path)?;
+        let open = self.server.ask(&Request::Fstat { handle: &self.handle }, MAX_SHORT_REPLY_BYTES)?;
+        let named = self.server.attributes(&Request::Lstat { path });
+        Ok((self.server.to_attributes(open)?, named?))
+    }
+
     /// Sends bytes to write. Its recipient gets the outcome.
     pub(crate) fn send_data(&self, offset: u64, data: &[u8], recipient: Recipient) -> io::Result<()> {
         let request = Request::Write { handle: &self.handle, offset, data };

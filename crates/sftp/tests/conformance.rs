@@ -1,7 +1,6 @@
 //! The scenarios that every end must pass, over OpenSSH's sftp-server.
 
 // The scenarios name these by `crate`.
-#[expect(unused_imports, reason = "the scenarios of a tree to write are not all here")]
 use haul_store::{
     Abilities, Draft, EntryKind, Filter, Found, FoundEntry, Kind, Metadata, SourceNames, SourceTree, Stat, TargetTree,
     Time, WalkOptions,
@@ -13,8 +12,8 @@ mod servers;
 
 use std::sync::Arc;
 
-use conformance::{Reading, source_conforms};
-use haul_sftp::SftpSource;
+use conformance::{Bench, Reading, source_conforms, target_conforms};
+use haul_sftp::{OpenOptions, SftpSource, SftpTarget};
 
 fn reading() -> Reading {
     let dir = tempfile::tempdir().unwrap();
@@ -29,3 +28,16 @@ fn reading() -> Reading {
 }
 
 source_conforms! { reading }
+
+fn bench() -> Bench {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = servers::pool(dir.path());
+    let (target, name) = SftpTarget::open(Arc::clone(&pool), b".", OpenOptions::default(), Box::new(drop)).unwrap();
+    assert_eq!(name, None);
+    let source = move || -> Arc<dyn SourceTree> {
+        Arc::new(SftpSource::find(Arc::clone(&pool), &[b"./".to_vec()]).unwrap().0)
+    };
+    Bench { target: Arc::new(target), source: Box::new(source), _held: Box::new(dir) }
+}
+
+target_conforms! { bench }

@@ -37,7 +37,13 @@ impl SourceNames {
         self.0.memory_bytes()
     }
 
-    pub(crate) fn has(&self, name: &[u8]) -> bool {
+    /// The names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.all().map(|(name, _)| name)
+    }
+
+    /// Whether the source has this name.
+    pub fn has(&self, name: &[u8]) -> bool {
         self.0.has(name)
     }
 

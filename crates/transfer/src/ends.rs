@@ -103,14 +103,14 @@ pub(crate) fn sources_here(job: &Job, surroundings: &Surroundings, watch: &Arc<W
     })
 }
 
-pub(crate) fn target_here(job: &Job) -> Target {
-    match &job.target.place {
+pub(crate) fn target_here(job: &Job, surroundings: &Surroundings, watch: &Arc<Watch>) -> Result<Target, Error> {
+    Ok(match &job.target.place {
         Place::Here(Here::Disk) => Target::Path(job.target.path.clone()),
         Place::Here(Here::Null) => Target::Open(Arc::new(Nowhere)),
-        Place::Here(Here::Sftp { .. }) => unreachable!(),
+        Place::Here(sftp @ Here::Sftp { .. }) => sftp_ends::target(sftp, job, surroundings, watch)?,
         Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. })) => {
             unreachable!("check_made_up refuses {made_up} as a target")
         }
         Place::Far(far) => unreachable!("{far} opens its target itself"),
-    }
+    })
 }

@@ -11,6 +11,7 @@ use haul_wire::control::Control;
 
 use crate::ends::{sources_here, target_here};
 use crate::order::Order;
+use crate::sftp_ends;
 use haul_channel::channel::{Channel, Events, LaneEvent, PING_EVERY, SessionEvent};
 use haul_channel::lane_threads::NoKeeper;
 use haul_channel::reporter::{Ends, Watch};
@@ -28,7 +29,8 @@ use haul_striping::movers::Movers;
 pub fn here(order: Order<'_>) -> Result<Ends, Error> {
     let Order { job, surroundings, watch, hash_kept } = order;
     refuse_into_itself(job)?;
-    let count = haul_engine::plan::near_lanes(job.carriage.lanes, host_facts::cpus()).lanes;
+    let asked = job.carriage.lanes.or_else(|| sftp_ends::lanes(job));
+    let count = haul_engine::plan::near_lanes(asked, host_facts::cpus()).lanes;
     let pairs: std::io::Result<Vec<_>> = (0..count).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
     here_watched(None, job, surroundings, [watch, &Arc::new(Watch::silent())], hash_kept, pairs, Bounds::default())
@@ -130,7 +132,7 @@ pub fn roles(
     let carriage = convert::carriage(&job.carriage, &[]);
     let receiver = ReceiverJob {
         far: false,
-        target: target_here(job),
+        target: target_here(job, surroundings, watch)?,
         confine: None,
         asked_for: None,
         selection: selection.clone(),

@@ -171,7 +171,7 @@ impl Joined {
         // An end that cannot be opened here fails before the far side learns of the job.
         let end = match self.side {
             Side::Sender => EndHere::Source(sources_here(job, surroundings, watch)?),
-            Side::Receiver => EndHere::Target(target_here(job)),
+            Side::Receiver => EndHere::Target(target_here(job, surroundings, watch)?),
         };
         // A lost session fails before anything begins.
         self.hear()?;

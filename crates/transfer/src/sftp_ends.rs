@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use haul_channel::reporter::Watch;
+use haul_copy::receiver::{OpenTarget, OpenedTarget, Target};
 use haul_copy::sender::{OpenSource, Sources};
 use haul_job::{Endpoint, Error, Event, Far, Fault, Here, Job, Place, Selection};
 use haul_kept::faults;
@@ -10,7 +11,8 @@ use haul_kept::surroundings::Surroundings;
 use haul_reach::over_ssh::SftpWay;
 use haul_reach::ssh::SftpSession;
 use haul_sftp::codec::GREETING;
-use haul_sftp::{ConnectError, MAX_CONNECTIONS, Pipe, Pool, Server, SftpSource};
+use haul_sftp::{ConnectError, MAX_CONNECTIONS, OpenOptions, Pipe, Pool, Server, SftpSource, SftpTarget};
+use haul_store::StoreError;
 use haul_wire::control::Drafts;
 
 /// Refuses what a copy from or to such a host cannot keep its promise of.
@@ -32,9 +34,6 @@ pub(crate) fn check(job: &Job) -> Result<(), Error> {
         (target && job.selection.drafts != Drafts::default(), "unfinished files stand beside the files over sftp"),
         ((source || target) && !job.movers.is_empty(), "several hosts of one end all need haul"),
     ];
-    if target {
-        return Err(Error::new(Fault::Usage, "sftp:// is a source, and no target yet").try_this("copy to HOST:PATH"));
-    }
     match refused.iter().find(|(is_asked, _)| *is_asked) {
         Some((_, why)) => Err(Error::new(Fault::Usage, *why).try_this("leave it out")),
         None => Ok(()),
@@ -56,6 +55,52 @@ pub(crate) fn sources(
     let (tree, missing) = found?;
     Ok(Sources::Open(OpenSource { missing, ..OpenSource::of(Arc::new(tree)) }))
 }
+
+/// Reaches the host of the target. The tree is opened once it is known what comes.
+pub(crate) fn target(
+    place: &Here,
+    job: &Job,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+) -> Result<Target, Error> {
+    let pool = connect(place, job, surroundings, watch)?;
+    if matches!(job.sources.first(), Some(Endpoint { place: Place::Here(Here::Sftp { .. }), .. })) {
+        let text = "the data passes through this host: a server of sftp sends to no other".to_owned();
+        watch.tell(&Event::Warning { text });
+    }
+    Ok(Target::Other(Box::new(Opening { pool, typed: job.target.path.clone(), watch: Arc::clone(watch) })))
+}
+
+/// A target at a host that was reached.
+struct Opening {
+    pool: Arc<Pool>,
+    typed: Vec<u8>,
+    watch: Arc<Watch>,
+}
+
+impl OpenTarget for Opening {
+    fn open(&self, selection: &Selection, single_file: bool) -> Result<OpenedTarget, StoreError> {
+        let options = OpenOptions { single_file, make: selection.make_target, dry_run: selection.dry_run };
+        let watch = Arc::clone(&self.watch);
+        let tell = Box::new(move |text| watch.tell(&Event::Warning { text }));
+        let (tree, name) = SftpTarget::open(Arc::clone(&self.pool), &self.typed, options, tell)?;
+        Ok((Arc::new(tree), name))
+    }
+
+    fn typed(&self) -> &[u8] {
+        &self.typed
+    }
+}
+
+/// The number of lanes of a copy whose both sides are on this host, if it follows from an end: each request of a lane waits
+/// for the server, and a small file takes some of them one after the other.
+pub(crate) fn lanes(job: &Job) -> Option<u16> {
+    let is_sftp = |end: &Endpoint| matches!(end.place, Place::Here(Here::Sftp { .. }));
+    job.sources.iter().chain([&job.target]).any(is_sftp).then_some(LANES)
+}
+
+/// At 20 ms to the server, one lane opens, reads and looks again at 15 small files a second, and eight at 120.
+const LANES: u16 = 8;
 
 /// Logs in once. Further connections are dialled by themselves, where ssh asks no question.
 fn connect(place: &Here, job: &Job, surroundings: &Surroundings, watch: &Arc<Watch>) -> Result<Arc<Pool>, Error> {

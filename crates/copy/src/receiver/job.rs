@@ -7,7 +7,7 @@ use std::time::Duration;
 use haul_engine::at_risk::CHECKPOINT_BYTES;
 use haul_engine::flush_choice::DIRTY_BYTES_MAX;
 use haul_kept::surroundings::Surroundings;
-use haul_store::{DIRECT_FROM_BYTES, TargetTree};
+use haul_store::{DIRECT_FROM_BYTES, StoreError, TargetTree};
 use haul_striping::movers::Movers;
 use haul_wire::control as wire;
 
@@ -19,7 +19,24 @@ pub enum Target {
     Path(Vec<u8>),
     /// A tree that is open already.
     Open(Arc<dyn TargetTree>),
+    /// A tree that is opened once it is known what comes.
+    Other(Box<dyn OpenTarget>),
 }
+
+/// A target at another end, which is opened once it is known whether a single file comes: its path may be the new name.
+pub trait OpenTarget: Send + Sync {
+    /// Opens it by cp's rule: the tree, and the name in it if the path is the new name of the single file.
+    ///
+    /// # Errors
+    /// It is no directory, or cannot be made.
+    fn open(&self, selection: &wire::Selection, single_file: bool) -> Result<OpenedTarget, StoreError>;
+
+    /// The path as it was typed, for messages.
+    fn typed(&self) -> &[u8];
+}
+
+/// A tree, and the new name of the single file in it.
+pub type OpenedTarget = (Arc<dyn TargetTree>, Option<Vec<u8>>);
 
 /// What a receiver has to do.
 pub struct ReceiverJob {

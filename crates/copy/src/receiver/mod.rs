@@ -94,7 +94,7 @@ use haul_govern::marks_seen::MarksSeen;
 use haul_job::{Error, Fault};
 use haul_kept::faults;
 use haul_net::Stream;
-pub use job::{Bounds, ReceiverJob, Target};
+pub use job::{Bounds, OpenTarget, OpenedTarget, ReceiverJob, Target};
 use lane::Arriving;
 pub use open_target::nothing_to_delete;
 use open_target::open_target;

@@ -37,6 +37,13 @@ pub(super) fn open_target(
             abilities::check(tree.abilities())?;
             return shared(Arc::clone(tree), None, Vec::new(), job);
         }
+        Target::Other(other) => {
+            let opened = other.open(&job.selection, single_file).map_err(|error| faults::store_error(&error));
+            let (tree, rename_to) = opened?;
+            abilities::check(tree.abilities())?;
+            let root = tell_name(rename_to.as_deref(), other.typed(), channel, watch)?;
+            return shared(tree, rename_to, root, job);
+        }
     };
     let options = TargetOptions {
         confine: job.confine.clone(),
@@ -61,20 +68,29 @@ pub(super) fn open_target(
     if let Some(backup) = job.selection.backup.as_ref().filter(|_| !options.dry_run) {
         tree.keep_backups(&backup.suffix, &backup.directory, &options).map_err(failed)?;
     }
-    if let Some(name) = &rename_to {
-        // The name was checked to be one.
-        let name = RelPath::new(name.clone()).map_err(|fault| Error::new(Fault::Usage, fault.to_string()))?;
-        watch.on_name(&name)?;
-        channel.outbox().send(Control::Named(name));
-    }
-    // A file with a new name stands in the directory in front of it.
-    let root = if rename_to.is_some() { parent(path).to_vec() } else { path.clone() };
+    let root = tell_name(rename_to.as_deref(), path, channel, watch)?;
     let (references, notices) = References::open(&tree, &job.selection, &options)?;
     let mut shared = shared(Arc::new(tree), rename_to, root, job)?;
     shared.comparison.references = references;
     let warning = warning.map(|text| wire::Notice::Warning { text: convert::bounded(text) });
     notices.into_iter().chain(warning).for_each(|notice| shared.notice(notice));
     Ok(shared)
+}
+
+/// Tells the new name of the single file. Returns the root for messages: a file with a new name stands in the directory in
+/// front of it.
+fn tell_name(
+    rename_to: Option<&[u8]>,
+    typed: &[u8],
+    channel: &Channel,
+    watch: &Arc<Watch>,
+) -> Result<Vec<u8>, Error> {
+    let Some(name) = rename_to else { return Ok(typed.to_vec()) };
+    // The name was checked to be one.
+    let name = RelPath::new(name.to_vec()).map_err(|fault| Error::new(Fault::Usage, fault.to_string()))?;
+    watch.on_name(&name)?;
+    channel.outbox().send(Control::Named(name));
+    Ok(parent(typed).to_vec())
 }
 
 /// A target that keeps nothing has nothing to delete.

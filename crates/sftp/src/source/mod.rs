@@ -15,7 +15,6 @@ use haul_store::{
 use rustix::io::Errno;
 
 pub(crate) use file::SftpFile;
-pub(crate) use walk::Listing;
 
 use crate::entry;
 use crate::paths::join;

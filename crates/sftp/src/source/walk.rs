@@ -14,8 +14,9 @@ use haul_store::{
 use super::roots::Root;
 use crate::codec::Attributes;
 use crate::entry;
-use crate::limits::{MAX_DEPTH, MAX_LISTING_BYTES};
-use crate::paths::{is_name, join};
+use crate::limits::MAX_DEPTH;
+use crate::listing::{Listed, Listing};
+use crate::paths::join;
 use crate::pool::Pool;
 
 /// An iterator over everything in the sources.
@@ -40,44 +41,6 @@ struct Frame {
     complete: bool,
     /// The directory's entry, until something in it is yielded.
     unannounced: Option<Found>,
-}
-
-/// A name of a directory, as its server lists it.
-pub(crate) struct Listed {
-    pub name: Vec<u8>,
-    pub attributes: Attributes,
-}
-
-/// The names of a directory, sorted, and those that no file can have.
-#[derive(Default)]
-pub(crate) struct Listing {
-    pub names: Vec<Listed>,
-    pub refused: Vec<Vec<u8>>,
-}
-
-impl Listing {
-    pub(crate) fn read(pool: &Pool, path: &[u8]) -> io::Result<Self> {
-        let handle = pool.server().opendir(path)?;
-        let (mut listing, mut bytes) = (Self::default(), 0_usize);
-        handle.each_name(&mut |found| {
-            if matches!(&found.name[..], b"." | b"..") {
-                return Ok(());
-            }
-            bytes += found.name.len() + size_of::<Listed>();
-            if bytes > MAX_LISTING_BYTES {
-                return Err(io::Error::other("the directory has more names than memory may hold"));
-            }
-            match is_name(&found.name) {
-                true => listing.names.push(Listed { name: found.name, attributes: found.attributes }),
-                false => listing.refused.push(found.name),
-            }
-            Ok(())
-        })?;
-        listing.names.sort_by(|one, other| one.name.cmp(&other.name));
-        // A directory has a name once. What a server lists twice is one entry.
-        listing.names.dedup_by(|one, other| one.name == other.name);
-        Ok(listing)
-    }
 }
 
 impl Walk {

@@ -1,0 +1,307 @@
+//! A file being written at a server, under a temporary name beside its own.
+//!
+//! Make it -> write pieces, many under way -> wait until all are confirmed -> metadata, flush -> look whether the name still
+//! leads to it -> rename. What was not confirmed is not there: no name is given before.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use haul_store::{FileToWrite, Journal, Metadata, Stat, StoreError, journal_name, part_name};
+use rustix::io::Errno;
+
+use super::journal::ServerJournal;
+use super::tree::{Matter, Tree, beside, lock, random};
+use super::writes::Writes;
+use crate::codec::{Attributes, READ, WRITE};
+use crate::entry;
+use crate::server::Handle;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// A file being written at a server.
+#[derive(Debug)]
+pub(super) struct SftpDraft {
+    tree: Arc<Tree>,
+    path: Vec<u8>,
+    /// The final name, at the server.
+    server_path: Vec<u8>,
+    draft_path: Vec<u8>,
+    /// One for each connection that serves it; the first made it.
+    handles: Mutex<Vec<Arc<Handle>>>,
+    opened: Stat,
+    writes: Arc<Writes>,
+    size: AtomicU64,
+    journal: ServerJournal,
+    end: Mutex<End>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Open,
+    Discarded,
+    Named,
+}
+
+/// A smaller file is written over one connection.
+const SPREAD_FROM_BYTES: u64 = 8 << 20;
+
+/// The stretch of a file that goes over one connection.
+const STRETCH_BYTES: u64 = 1 << 20;
+
+/// A server tells no umask, and most have this one.
+const USUAL_UMASK: u32 = 0o022;
+
+impl SftpDraft {
+    /// Makes an empty draft. What an earlier run left of it goes.
+    pub(super) fn make(tree: &Arc<Tree>, path: &[u8]) -> io::Result<Self> {
+        let server_path = tree.place(path)?;
+        let (draft_path, journal_path) = (beside(&server_path, part_name), beside(&server_path, journal_name));
+        let server = tree.server();
+        // The journal of an earlier draft describes content that this one lacks, so it goes first. Its absence is usual.
+        match server.remove(&journal_path) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error),
+            _ => {}
+        }
+        let handle = tree.make_own(&draft_path)?;
+        let opened = entry::stat(&draft_path, &handle.fstat()?)?;
+        tree.pool().count_opened();
+        let journal = ServerJournal::new(Arc::clone(tree), journal_path, random()?);
+        Ok(Self::new(tree, path, server_path, draft_path, handle, opened, journal))
+    }
+
+    /// Opens the draft of an interrupted run and its journal; `None` unless both are there and ours.
+    pub(super) fn resume(tree: &Arc<Tree>, path: &[u8]) -> io::Result<Option<(Self, Vec<u8>)>> {
+        let server_path = tree.place(path)?;
+        let (draft_path, journal_path) = (beside(&server_path, part_name), beside(&server_path, journal_name));
+        let Some((journal, bytes)) = ServerJournal::resume(tree, journal_path)? else { return Ok(None) };
+        let Some((handle, attributes)) = tree.open_own(&draft_path)? else { return Ok(None) };
+        let opened = entry::stat(&draft_path, &attributes)?;
+        Ok(Some((Self::new(tree, path, server_path, draft_path, handle, opened, journal), bytes)))
+    }
+
+    fn new(
+        tree: &Arc<Tree>,
+        path: &[u8],
+        server_path: Vec<u8>,
+        draft_path: Vec<u8>,
+        handle: Handle,
+        opened: Stat,
+        journal: ServerJournal,
+    ) -> Self {
+        tree.begin_draft(path, journal.id().0);
+        Self {
+            tree: Arc::clone(tree),
+            path: path.to_vec(),
+            server_path,
+            draft_path,
+            handles: Mutex::new(vec![Arc::new(handle)]),
+            size: AtomicU64::new(opened.size),
+            opened,
+            writes: Arc::default(),
+            journal,
+            end: Mutex::new(End::Open),
+        }
+    }
+
+    fn first(&self) -> Arc<Handle> {
+        Arc::clone(&lock(&self.handles)[0])
+    }
+
+    /// The handle for a stretch. A large file is opened over each further connection.
+    fn handle_at(&self, offset: u64) -> io::Result<Arc<Handle>> {
+        let mut handles = lock(&self.handles);
+        if self.size.load(Ordering::Relaxed) >= SPREAD_FROM_BYTES {
+            for server in self.tree.pool().servers() {
+                if server.is_lost() || handles.iter().any(|handle| Arc::ptr_eq(handle.server(), &server)) {
+                    continue;
+                }
+                let handle = server.open(&self.draft_path, READ | WRITE, None)?;
+                let now = handle.fstat()?;
+                // The name may lead to somebody else's file by now.
+                let is_ours = entry::is_file(&now) && now.owners.is_none_or(|(user, _)| user == self.opened.uid);
+                if !is_ours || now.mode.is_none_or(|mode| mode & 0o022 != 0) {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, REPLACED));
+                }
+                handles.push(Arc::new(handle));
+            }
+        }
+        Ok(Arc::clone(&handles[(offset / STRETCH_BYTES) as usize % handles.len()]))
+    }
+
+    fn context<T>(&self, op: &'static str, done: io::Result<T>) -> Result<T> {
+        done.map_err(|error| StoreError::new(op, &self.path, error))
+    }
+
+    fn confirmed(&self) -> io::Result<()> {
+        self.writes.wait().map_err(|error| self.tree.explain_write(error))
+    }
+
+    fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let handle = self.handle_at(offset)?;
+        let most = handle.server().features().write_bytes;
+        for (number, piece) in data.chunks(most).enumerate() {
+            let recipient = self.writes.begin().map_err(|error| self.tree.explain_write(error))?;
+            handle.send_data(offset + (number * most) as u64, piece, recipient)?;
+        }
+        self.size.fetch_max(offset + data.len() as u64, Ordering::Relaxed);
+        self.tree.pool().count_moved(data.len());
+        Ok(())
+    }
+
+    fn resize(&self, size: u64) -> io::Result<()> {
+        self.confirmed()?;
+        let now = self.size.load(Ordering::Relaxed);
+        if now == size {
+            return Ok(());
+        }
+        let set = self.first().fsetstat(&Attributes { size: Some(size), ..Attributes::default() });
+        match set {
+            // A server that sets no attributes still writes: the last byte makes the hole in front of it.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe && size > now => self.first().write_at(&[0], size - 1)?,
+            set => set?,
+        }
+        self.size.store(size, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Without a mode in `meta`: that of a file which stands under its name, and else what the usual umask leaves.
+    fn usual_mode(&self, meta: &Metadata) -> io::Result<u32> {
+        let if_new = meta.mode_if_new.unwrap_or(0o666) & 0o777 & !USUAL_UMASK;
+        if meta.mode_if_new.is_none() {
+            return Ok(if_new);
+        }
+        let standing = self.tree.look(&self.server_path)?.filter(entry::is_file);
+        Ok(standing.and_then(|standing| standing.mode).map_or(if_new, |mode| mode & 0o777))
+    }
+
+    /// Fails unless the temporary name still leads to the written file with its written size. Version 3 has no inodes, so
+    /// size, times, modes and owners stand for the file.
+    fn check_before_rename(&self) -> io::Result<()> {
+        let (open, named) = match self.first().with_name(&self.draft_path) {
+            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {
+                return Err(io::Error::new(io::ErrorKind::NotFound, REMOVED));
+            }
+            found => found?,
+        };
+        if !entry::is_file(&named) || open != named {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, REPLACED));
+        }
+        if named.size != Some(self.size.load(Ordering::Relaxed)) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, RESIZED));
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> io::Result<()> {
+        self.confirmed()?;
+        self.check_before_rename()?;
+        self.tree.rename_over(&self.draft_path, &self.server_path)
+    }
+}
+
+impl FileToWrite for SftpDraft {
+    fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    fn id(&self) -> (u64, u64) {
+        self.journal.id()
+    }
+
+    /// Returns before the server has confirmed it.
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.context("write", self.write(data, offset))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let read = self.confirmed().and_then(|()| self.handle_at(offset)).and_then(|handle| handle.read_pipelined(buffer, offset));
+        self.context("read back", read)
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(self.size.load(Ordering::Relaxed))
+    }
+
+    fn set_size(&self, size: u64) -> Result<()> {
+        self.context("set the size of", self.resize(size))
+    }
+
+    fn flush(&self) -> Result<()> {
+        let flushed = self.confirmed().and_then(|()| {
+            let handle = self.first();
+            if !handle.server().features().fsync {
+                self.tree.tell(Matter::Flushes);
+                return Ok(());
+            }
+            handle.fsync().map_err(|error| self.writes.fail(error))
+        });
+        self.context("flush", flushed)
+    }
+
+    fn set_metadata(&self, meta: &Metadata, _flush: bool) -> Result<()> {
+        // A later write would change the time again.
+        let set = self.confirmed().and_then(|()| {
+            let mode = meta.mode.map_or_else(|| self.usual_mode(meta), Ok)?;
+            let handle = self.first();
+            let meta = Metadata { mode: Some(mode), ..meta.clone() };
+            self.tree.apply(&meta, &self.opened, &|attributes| handle.fsetstat(attributes))
+        });
+        self.context("set metadata of", set)
+    }
+
+    fn give_name(&self) -> Result<()> {
+        let mut end = lock(&self.end);
+        if *end != End::Open {
+            return Err(StoreError::new("rename to", &self.path, io::Error::new(io::ErrorKind::NotFound, GIVEN_UP)));
+        }
+        self.context("rename to", self.name())?;
+        *end = End::Named;
+        self.tree.forget(&self.path);
+        self.context("remove the journal of", self.journal.remove())
+    }
+
+    fn discard(&self) -> Result<()> {
+        let mut end = lock(&self.end);
+        if *end != End::Open {
+            return Ok(());
+        }
+        *end = End::Discarded;
+        let journal = self.journal.remove();
+        if self.tree.end_draft(&self.path, self.journal.id().0) {
+            self.context("discard", self.tree.server().remove(&self.draft_path))?;
+        }
+        self.context("remove the journal of", journal)
+    }
+
+    fn journal(&self) -> &dyn Journal {
+        &self.journal
+    }
+
+    fn reserve(&self, size: u64) -> Result<()> {
+        let free = self.tree.server().room(&self.draft_path);
+        match free {
+            Some(room) if room.free_bytes < size => Err(StoreError::new("make room for", &self.path, Errno::NOSPC)),
+            _ => Ok(()),
+        }
+    }
+
+    fn finish_flush(&self, flush: bool) -> Result<()> {
+        if flush { self.flush() } else { self.context("write", self.confirmed()) }
+    }
+}
+
+impl Drop for SftpDraft {
+    /// Nobody could go on with a draft that has no journal, so it goes.
+    fn drop(&mut self) {
+        let is_latest = self.tree.end_draft(&self.path, self.journal.id().0);
+        if is_latest && *lock(&self.end) == End::Open && !self.journal.has_begun() {
+            self.tree.server().remove_some_time(&self.draft_path);
+        }
+    }
+}
+
+const GIVEN_UP: &str = "it was given up meanwhile";
+const REMOVED: &str = "its temporary file is gone: somebody else has removed it";
+const REPLACED: &str = "somebody else has put another file in the place of its temporary file";
+const RESIZED: &str = "its temporary file has another size than was written: somebody else has changed it, or the server has lost data";
