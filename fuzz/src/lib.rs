@@ -226,6 +226,37 @@ pub fn filter(bytes: &[u8]) {
     }
 }
 
+/// Packets of an SFTP server, each without its length and behind the length in two bytes: the greeting first, then answers.
+pub fn sftp(bytes: &[u8]) {
+    use haul_sftp::codec::{Reply, decode, decode_greeting};
+    let mut rest = bytes;
+    let mut is_first = true;
+    while let Some((length, behind)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes(*length)).min(behind.len());
+        let packet = &behind[..length];
+        rest = &behind[length..];
+        if std::mem::take(&mut is_first) {
+            if let Ok(greeting) = decode_greeting(packet) {
+                let bytes: usize = greeting.extensions.iter().map(|(name, value)| name.len() + value.len()).sum();
+                assert!(bytes <= length, "nothing is kept that did not come");
+            }
+            continue;
+        }
+        match decode(packet.to_vec()) {
+            Ok((_, Reply::Handle(handle))) => assert!(handle.len() <= 256),
+            Ok((_, Reply::Data(data))) => assert!(packet.ends_with(data.bytes())),
+            Ok((_, Reply::Names(names))) => {
+                assert!(names.iter().map(|name| name.name.len() + 12).sum::<usize>() <= length, "nor here");
+            }
+            Ok((_, Reply::Status(status))) => {
+                assert!(!status.text.chars().any(haul_store::drives_terminal), "it may be shown");
+                drop(status.ok());
+            }
+            Ok((_, Reply::Attributes(_) | Reply::Extended(_))) | Err(_) => {}
+        }
+    }
+}
+
 /// The index of a striped recording.
 pub fn stripes(bytes: &[u8]) {
     haul_transfer::fuzzing::stripes_index(bytes);
@@ -281,7 +312,7 @@ pub fn receiver(bytes: &[u8]) {
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, by name.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 23] = [
     ("authorized_keys", authorized_keys),
     ("bag", bag),
     ("banner", banner),
@@ -301,6 +332,7 @@ pub const TARGETS: [Target; 22] = [
     ("receiver", receiver),
     ("records", records),
     ("saved_settings", saved_settings),
+    ("sftp", sftp),
     ("stripes", stripes),
     ("web", web),
     ("web_digests", web_digests),

@@ -69,6 +69,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "saved_settings" => {
             texts(&["\"net.ipv4.tcp_rmem\" = \"4096 131072 6291456\"\n\"net.core.default_qdisc\" = \"fq_codel\"\n"])
         }
+        "sftp" => vec![sftp_answers()],
         "stripes" => texts(&[concat!(
             r#"{"format":"haul-stripes","version":1,"name":"scan.vdif","bytes":100,"complete":true,"blake3":"HASH","#,
             r#""block_bytes":65536,"directories":["/a","/b"]}"#
@@ -134,6 +135,27 @@ fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
         .iter()
         .map(|text| text.replace("KEY2", &two).replace("KEY", &one).replace("HASH", &one).into_bytes())
         .collect()
+}
+
+/// The greeting of a server, and an answer of each kind to request 1.
+fn sftp_answers() -> Vec<u8> {
+    let string = |text: &[u8]| [&u32::try_from(text.len()).expect("short").to_be_bytes()[..], text].concat();
+    let attributes =
+        [&15_u32.to_be_bytes()[..], &7_u64.to_be_bytes(), &[0; 8], &0o100_644_u32.to_be_bytes(), &[9; 8]].concat();
+    let name = [&1_u32.to_be_bytes()[..], &string(b"file"), &string(b"-rw-r--r-- file"), &attributes].concat();
+    let status = [&4_u32.to_be_bytes()[..], &string(b"Failure"), &string(b"en")].concat();
+    let answer = |kind: u8, rest: Vec<u8>| [&[kind][..], &1_u32.to_be_bytes(), &rest].concat();
+    let packets = [
+        [&[2][..], &3_u32.to_be_bytes(), &string(b"limits@openssh.com"), &string(b"1")].concat(),
+        answer(101, status),
+        answer(102, string(b"\0\0\0\0")),
+        answer(103, string(b"data")),
+        answer(104, name),
+        answer(105, attributes),
+        answer(201, vec![0; 32]),
+    ];
+    let with_length = |packet: &Vec<u8>| [&u16::try_from(packet.len()).expect("short").to_be_bytes()[..], packet].concat();
+    packets.iter().flat_map(with_length).collect()
 }
 
 fn frame(message: &Control) -> Vec<u8> {

@@ -1,5 +1,7 @@
 //! Servers for tests: OpenSSH's own, over a pipe.
 
+pub mod faulty;
+
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;

@@ -1,0 +1,331 @@
+//! Servers that break the protocol, die, or can less than OpenSSH's.
+
+mod servers;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use haul_sftp::{ConnectError, OpenOptions, Pool, Server, SftpSource, SftpTarget};
+use haul_store::{Found, FoundEntry, Metadata, SourceTree, StoreError, TargetTree, Time, WalkOptions};
+use servers::faulty::{self, Faults, Tree, start, status};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn meet(tree: &Tree, faults: Faults) -> Result<Arc<Server>, ConnectError> {
+    Server::meet(start(tree, faults).0, PATIENCE)
+}
+
+fn pool(tree: &Tree, faults: Faults) -> Arc<Pool> {
+    Pool::new(meet(tree, faults).unwrap(), None, 1, PATIENCE)
+}
+
+fn source(tree: &Tree, faults: Faults) -> Arc<SftpSource> {
+    Arc::new(SftpSource::find(pool(tree, faults), &[b"./".to_vec()]).unwrap().0)
+}
+
+fn scripted(script: impl FnMut(&faulty::Asked) -> Option<Vec<u8>> + Send + 'static) -> Faults {
+    Faults { script: Box::new(script), ..Faults::default() }
+}
+
+fn read(source: &SftpSource, path: &str, size: usize) -> std::io::Result<Vec<u8>> {
+    let file = source.open(0, path.as_bytes()).map_err(|error| error.source)?;
+    let mut data = vec![0; size];
+    let read = file.read_at(&mut data, 0)?;
+    data.truncate(read);
+    Ok(data)
+}
+
+fn entries(source: &Arc<SftpSource>) -> (Vec<String>, Vec<String>) {
+    let tree: Arc<dyn SourceTree> = Arc::clone(source) as _;
+    let (mut paths, mut failures) = (Vec::new(), Vec::new());
+    for found in tree.items(WalkOptions::default()) {
+        match found {
+            Found::Entry(FoundEntry { path, .. }) => paths.push(String::from_utf8(path).unwrap()),
+            Found::Failed { error, .. } => failures.push(error.to_string()),
+            Found::DirEnd { .. } | Found::Skipped { .. } => {}
+        }
+    }
+    (paths, failures)
+}
+
+/// What the target tells, and the target.
+fn target(tree: &Tree, faults: Faults) -> (SftpTarget, Arc<Mutex<Vec<String>>>) {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let for_target = Arc::clone(&told);
+    let tell = Box::new(move |text| for_target.lock().unwrap().push(text));
+    let (target, _) = SftpTarget::open(pool(tree, faults), b".", OpenOptions::default(), tell).unwrap();
+    (target, told)
+}
+
+fn put(target: &SftpTarget, path: &str, data: &[u8]) -> Result<(), StoreError> {
+    let draft = target.new_draft(path.as_bytes(), false)?;
+    draft.write_at(data, 0)?;
+    let mtime = Some(Time { s: 7, ns: 0 });
+    draft.commit(&Metadata { mode: Some(0o644), mtime, ..Metadata::default() }, true)
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 7 % 251) as u8).collect()
+}
+
+#[test]
+fn answers_in_any_order_belong_to_their_requests() {
+    let data = pattern(600_000);
+    let tree = Tree::with(&[("file", &data)]);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let mut held: Vec<Vec<u8>> = Vec::new();
+    let for_script = tree.clone();
+    // Data leaves four packets at a time, the last one first.
+    let script = move |asked: &faulty::Asked| {
+        if asked.kind != faulty::READ {
+            return None;
+        }
+        counted.fetch_add(1, Ordering::Relaxed);
+        let behind = asked.behind_string();
+        let offset = u64::from_be_bytes(behind[..8].try_into().unwrap()) as usize;
+        let most = u32::from_be_bytes(behind[8..12].try_into().unwrap()) as usize;
+        let data = for_script.data("file").unwrap();
+        let piece = &data[offset.min(data.len())..(offset + most).min(data.len())];
+        held.push(match piece {
+            [] => status(asked.id, 1),
+            piece => faulty::packet(103, asked.id, &faulty::string(piece)),
+        });
+        let is_last = offset + most >= data.len();
+        let leaves = held.len() == 4 || is_last;
+        Some(if leaves { std::mem::take(&mut held).into_iter().rev().flatten().collect() } else { Vec::new() })
+    };
+    assert_eq!(read(&source(&tree, scripted(script)), "file", data.len()).unwrap(), data);
+    assert!(asked.load(Ordering::Relaxed) >= data.len() / (32 << 10), "a server without limits gets 32 KiB at a time");
+}
+
+#[test]
+fn short_reads_are_continued_and_an_early_end_is_never_a_longer_file() {
+    let data = pattern(100_000);
+    let tree = Tree::with(&[("file", &data)]);
+    let for_script = tree.clone();
+    let short = move |asked: &faulty::Asked| {
+        let offset = u64::from_be_bytes(asked.behind_string().get(..8)?.try_into().unwrap()) as usize;
+        let data = (asked.kind == faulty::READ).then(|| for_script.data("file").unwrap())?;
+        let most = u32::from_be_bytes(asked.behind_string()[8..12].try_into().unwrap()).min(1000) as usize;
+        let piece = data.get(offset..(offset + most).min(data.len())).filter(|piece| !piece.is_empty())?;
+        Some(faulty::packet(103, asked.id, &faulty::string(piece)))
+    };
+    assert_eq!(read(&source(&tree, scripted(short)), "file", data.len()).unwrap(), data);
+    let ends_early = |asked: &faulty::Asked| {
+        let offset = asked.behind_string().get(..8).map(|offset| u64::from_be_bytes(offset.try_into().unwrap()))?;
+        (asked.kind == faulty::READ && offset >= 65_536).then(|| status(asked.id, 1))
+    };
+    let source = source(&tree, scripted(ends_early));
+    assert_eq!(read(&source, "file", data.len()).unwrap(), data[..65_536], "the reader sees that bytes are missing");
+}
+
+#[test]
+fn a_server_that_is_cut_at_any_byte_is_an_error_and_no_hang() {
+    let tree = Tree::with(&[("file", b"0123456789")]);
+    let (mut errors, mut whole) = (0, 0);
+    for cut_after in 0..400 {
+        let faults = Faults { cut_after: Some(cut_after), ..Faults::default() };
+        let copied = meet(&tree, faults).map_err(|error| error.to_string()).and_then(|server| {
+            let pool = Pool::new(server, None, 1, PATIENCE);
+            let (source, _) = SftpSource::find(pool, &[b"./".to_vec()]).map_err(|error| error.to_string())?;
+            let source = Arc::new(source);
+            let (_, failures) = entries(&source);
+            failures.into_iter().next().map_or(Ok(()), Err)?;
+            read(&source, "file", 10).map_err(|error| error.to_string())
+        });
+        match copied {
+            Ok(data) => whole += usize::from(data == b"0123456789"),
+            Err(_) => errors += 1,
+        }
+    }
+    assert!(errors > 200 && whole > 0 && errors + whole == 400, "{errors} errors, {whole} whole copies");
+}
+
+#[test]
+fn an_answer_that_nobody_asked_for_or_that_comes_twice_ends_the_connection_with_its_reason() {
+    let tree = Tree::with(&[("file", b"data")]);
+    let refused = |answer: fn(&faulty::Asked) -> Vec<u8>, why: &str| {
+        let script = move |asked: &faulty::Asked| (asked.kind == faulty::READ).then(|| answer(asked));
+        let source = source(&tree, scripted(script));
+        // What comes twice is found with the next answer.
+        let errors = [read(&source, "file", 4), read(&source, "file", 4)];
+        let told = errors.into_iter().find_map(Result::err).expect("an error").to_string();
+        assert!(told.contains(why), "{told}");
+    };
+    refused(|asked| status(asked.id.wrapping_add(1000), 0), "which nobody made");
+    refused(|asked| [status(asked.id, 1), status(asked.id, 1)].concat(), "which nobody made");
+    refused(|asked| faulty::packet(103, asked.id, &faulty::string(&[0; 200_000])), "at most");
+    refused(|asked| faulty::packet(103, asked.id, &[0xff; 4]), "longer than its packet");
+    refused(|asked| faulty::packet(103, asked.id, &[0; 4]), "no bytes, and no end");
+    refused(|asked| [&0x4000_0000_u32.to_be_bytes()[..], &asked.id.to_be_bytes()].concat(), "a packet of 1073741824 bytes");
+    refused(|_| vec![0, 0, 0, 1, 101], "a packet of 1 bytes");
+    refused(|asked| faulty::packet(102, asked.id, &faulty::string(b"h")), "something else than data");
+    refused(|asked| faulty::packet(77, asked.id, b""), "a kind that no server sends");
+}
+
+#[test]
+fn who_is_no_server_or_of_another_version_is_told_so() {
+    let tree = Tree::with(&[]);
+    let refused = |faults: Faults| meet(&tree, faults).unwrap_err().to_string();
+    let greeting = 4_u32.to_be_bytes().to_vec();
+    assert!(refused(Faults { greeting, ..Faults::default() }).contains("version 4"));
+    assert!(refused(Faults { cut_after: Some(3), ..Faults::default() }).contains("ended before"));
+    assert!(refused(Faults { greeting: vec![0; 300_000], ..Faults::default() }).contains("no SFTP server"));
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up() {
+    let tree = Tree::with(&[("file", b"data")]);
+    let patience = Duration::from_millis(300);
+    let silent = scripted(|asked| (asked.kind == faulty::READ).then(Vec::new));
+    let server = Server::meet(start(&tree, silent).0, patience).unwrap();
+    let source = SftpSource::find(Pool::new(server, None, 1, patience), &[b"./".to_vec()]).unwrap().0;
+    let begun = Instant::now();
+    let error = read(&source, "file", 4).unwrap_err().to_string();
+    assert!(error.contains("silent"), "{error}");
+    assert!(begun.elapsed() >= patience);
+}
+
+#[test]
+fn names_that_lead_out_of_a_directory_are_refused_by_name() {
+    let tree = Tree::with(&[("good", b"data")]);
+    let mut listed = false;
+    let script = move |asked: &faulty::Asked| {
+        (asked.kind == faulty::READDIR && !std::mem::replace(&mut listed, true)).then(|| {
+            let mode = faulty::FILE;
+            let all: &[(&[u8], u32)] = &[
+                (b".", faulty::DIRECTORY),
+                (b"..", faulty::DIRECTORY),
+                (b"../out", mode),
+                (b"a/b", mode),
+                (b"/etc", mode),
+                (b"", mode),
+                (b"nul\0", mode),
+                (b"good", mode),
+                (b"good", mode),
+            ];
+            faulty::names(asked.id, all)
+        })
+    };
+    let (paths, failures) = entries(&source(&tree, scripted(script)));
+    assert_eq!(paths, ["", "good"]);
+    assert_eq!(failures.len(), 5, "{failures:?}");
+    assert!(failures.iter().all(|failure| failure.contains("no file can have")), "{failures:?}");
+}
+
+#[test]
+fn a_server_that_sets_no_attributes_gets_its_files_all_the_same_and_this_is_told_once() {
+    let tree = Tree::with(&[]);
+    let script = |asked: &faulty::Asked| {
+        matches!(asked.kind, faulty::SETSTAT | faulty::FSETSTAT).then(|| status(asked.id, 3))
+    };
+    let (target, told) = target(&tree, scripted(script));
+    put(&target, "one", b"data").unwrap();
+    put(&target, "two", b"data").unwrap();
+    assert_eq!((tree.data("one").unwrap(), tree.paths()), (b"data".to_vec(), vec![".".into(), "one".into(), "two".into()]));
+    let told = told.lock().unwrap();
+    assert_eq!(told.iter().filter(|text| text.contains("does not set modes")).count(), 1, "{told:?}");
+    assert_eq!(told.iter().filter(|text| text.contains("does not set times")).count(), 1, "{told:?}");
+}
+
+#[test]
+fn without_posix_rename_a_file_is_removed_and_renamed_and_this_is_told_once() {
+    let tree = Tree::with(&[("file", b"old and longer"), ("other", b"old")]);
+    let (target, told) = target(&tree, Faults::default());
+    put(&target, "file", b"new").unwrap();
+    put(&target, "other", b"new").unwrap();
+    assert_eq!((tree.data("file").unwrap(), tree.data("other").unwrap()), (b"new".to_vec(), b"new".to_vec()));
+    assert_eq!(tree.paths(), [".", "file", "other"]);
+    let told = told.lock().unwrap();
+    assert_eq!(told.iter().filter(|text| text.contains("missing for a moment")).count(), 1, "{told:?}");
+    assert_eq!(told.iter().filter(|text| text.contains("no flush")).count(), 1, "{told:?}");
+}
+
+#[test]
+fn a_write_that_the_server_refuses_fails_the_file_however_many_follow_it() {
+    let tree = Tree::with(&[("file", b"old")]);
+    let mut writes = 0;
+    let script = move |asked: &faulty::Asked| {
+        writes += usize::from(asked.kind == faulty::WRITE);
+        (asked.kind == faulty::WRITE && writes == 3).then(|| status(asked.id, 4))
+    };
+    let (target, _) = target(&tree, scripted(script));
+    let data = pattern(1 << 20);
+    let error = put(&target, "file", &data).unwrap_err();
+    assert!(error.to_string().contains("so it is"), "{error}");
+    assert_eq!(tree.data("file").unwrap(), b"old");
+    put(&target, "other", &data).unwrap();
+    assert_eq!(tree.data("other").unwrap(), data);
+}
+
+#[test]
+fn a_server_that_loses_bytes_it_has_confirmed_gives_no_name() {
+    let tree = Tree::with(&[]);
+    let script = |asked: &faulty::Asked| (asked.kind == faulty::WRITE).then(|| status(asked.id, 0));
+    let (target, _) = target(&tree, scripted(script));
+    let error = put(&target, "file", b"data").unwrap_err();
+    assert!(error.to_string().contains("another size"), "{error}");
+    assert!(tree.data("file").is_none());
+}
+
+#[test]
+fn a_link_that_stands_where_a_directory_should_be_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();
+    let open = OpenOptions::default();
+    let (target, _) = SftpTarget::open(servers::pool(dir.path()), b".", open, Box::new(drop)).unwrap();
+    for error in [
+        target.new_draft(b"link/file", false).unwrap_err(),
+        target.make_dir(b"link/sub").unwrap_err(),
+        target.open_file(b"link/file").unwrap_err(),
+        target.make_symlink(b"link/l", b"x", &Metadata::default()).unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("link"), "{error}");
+    }
+    assert!(target.make_dir(b"link").is_err());
+    let spare = |_: &[u8], _: bool| false;
+    assert!(target.delete_extraneous(b"link", &haul_store::SourceNames::default(), &spare, false, &mut |_, _| ()).len() == 1);
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_draft_of_somebody_else_is_not_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || SftpTarget::open(servers::pool(dir.path()), b".", OpenOptions::default(), Box::new(drop)).unwrap().0;
+    let draft = open().new_draft(b"file", false).unwrap();
+    draft.write_at(b"data", 0).unwrap();
+    draft.flush().unwrap();
+    draft.journal_start(b"header").unwrap();
+    let id = draft.id();
+    drop(draft);
+    let part = dir.path().join(String::from_utf8(haul_store::part_name(b"file")).unwrap());
+    let (resumed, journal) = open().resume_draft(b"file", false).unwrap().unwrap();
+    assert_eq!((resumed.id(), &journal[..]), (id, &b"header"[..]));
+    drop(resumed);
+    std::fs::set_permissions(&part, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    assert!(open().resume_draft(b"file", false).unwrap().is_none(), "others could have written into it");
+    std::fs::remove_file(&part).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &part).unwrap();
+    assert!(open().resume_draft(b"file", false).unwrap().is_none());
+    let draft = open().new_draft(b"file", false).unwrap();
+    draft.commit(&Metadata::default(), false).unwrap();
+    assert!(!dir.path().join("elsewhere").exists() && std::fs::symlink_metadata(dir.path().join("file")).unwrap().is_file());
+}
+
+#[test]
+fn a_draft_whose_name_was_taken_gets_no_final_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (target, _) = SftpTarget::open(servers::pool(dir.path()), b".", OpenOptions::default(), Box::new(drop)).unwrap();
+    let part = dir.path().join(String::from_utf8(haul_store::part_name(b"file")).unwrap());
+    let draft = target.new_draft(b"file", false).unwrap();
+    draft.write_at(b"data", 0).unwrap();
+    draft.prepare(&Metadata { mtime: Some(Time { s: 7, ns: 0 }), ..Metadata::default() }, true).unwrap();
+    std::fs::remove_file(&part).unwrap();
+    assert!(draft.give_name().unwrap_err().to_string().contains("is gone"));
+    std::fs::write(&part, b"DATA").unwrap();
+    assert!(draft.give_name().unwrap_err().to_string().contains("another file"));
+    assert!(!dir.path().join("file").exists());
+}
