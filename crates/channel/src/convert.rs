@@ -446,7 +446,7 @@ pub fn bounded(text: impl std::fmt::Display) -> String {
 pub fn abort(error: &Error) -> Abort {
     let fault = match error.fault {
         Fault::Usage => AbortFault::Usage,
-        Fault::FileIo | Fault::Install | Fault::Ssh => AbortFault::FileIo,
+        Fault::FileIo | Fault::Install | Fault::Ssh | Fault::SftpOnly => AbortFault::FileIo,
         Fault::Space => AbortFault::Space,
         Fault::Protocol => AbortFault::Protocol,
         Fault::Network => AbortFault::Network,

@@ -77,6 +77,7 @@ pub fn lets_others_follow(error: &Error) -> bool {
         Fault::Protocol
         | Fault::Network
         | Fault::Ssh
+        | Fault::SftpOnly
         | Fault::Install
         | Fault::Timeout
         | Fault::Storage

@@ -11,7 +11,7 @@ use haul_engine::outage::{Listener, Outages};
 use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
 use haul_job::{
-    Change, ClassChange, Earlier, Error, Event, Fault, Job, ManifestLine, Observer, Progress, Report, Subject,
+    Change, ClassChange, Earlier, Error, Event, Fault, Job, ManifestLine, Observer, Progress, Proof, Report, Subject,
     WITH_ITS_DIRECTORY,
 };
 use haul_wire::RelPath;
@@ -492,6 +492,7 @@ impl Watch {
             dry_run,
             failures: std::mem::take(&mut state.failures),
             class_changes: std::mem::take(&mut state.class_changes),
+            proof: ends.proof,
         };
         drop(state);
         self.tell_progress();
@@ -574,6 +575,8 @@ pub struct Ends {
     pub cipher: String,
     /// Whether the source is the far end.
     pub is_pull: bool,
+    /// What the success proves.
+    pub proof: Proof,
 }
 
 impl Ends {

@@ -36,6 +36,8 @@ pub enum Fault {
     Network,
     /// ssh could not start or ended early (its own words stand above ours).
     Ssh,
+    /// The account may use sftp alone, so no program of ours can run there.
+    SftpOnly,
     /// Wrong key, unknown host, login refused.
     Authentication,
     /// The far side has no program of ours and ours does not run there.

@@ -302,6 +302,8 @@ pub struct Report {
     pub failures: Vec<(Vec<u8>, String)>,
     /// The changes of the service class, in their order, at most 100.
     pub class_changes: Vec<ClassChange>,
+    /// What the success proves.
+    pub proof: Proof,
 }
 
 /// The service class changed.
@@ -313,6 +315,29 @@ pub struct ClassChange {
     pub class: String,
     /// Why.
     pub reason: String,
+}
+
+/// What has hashed the data of a copy, and so what its success proves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proof {
+    /// Programs of ours at both ends: what was read there is what stands here.
+    #[default]
+    BothEnds,
+    /// Only this host: the source's server gave the data, and it stands at the target as it was given.
+    AsRead,
+    /// Nobody at the target: its server has confirmed each write, and shows the size. What is read back is proved.
+    Confirmed,
+}
+
+impl Proof {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BothEnds => "both_ends",
+            Self::AsRead => "as_read",
+            Self::Confirmed => "confirmed",
+        }
+    }
 }
 
 /// The work done before the job broke off and was tried again.

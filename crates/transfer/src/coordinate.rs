@@ -30,10 +30,22 @@ pub fn run(job: &Job, surroundings: &Surroundings, observer: Arc<dyn Observer>) 
     let watch = Arc::new(Watch::new(observer));
     carry_out(job, surroundings, (&watch, wants_manifest), |order, source, target| match (source, target) {
         (Place::Here(_), Place::Here(_)) => here(order),
-        (Place::Here(_), Place::Far(target)) => with_remote(order, target, Side::Sender),
-        (Place::Far(source), Place::Here(_)) => with_remote(order, source, Side::Receiver),
+        (Place::Here(_), Place::Far(target)) => with_remote(order, target, Side::Sender).or_else(over_sftp(order)),
+        (Place::Far(source), Place::Here(_)) => with_remote(order, source, Side::Receiver).or_else(over_sftp(order)),
         (Place::Far(source), Place::Far(target)) => relay::run(order, source, target),
     })
+}
+
+/// Where an account may use sftp alone, the same login serves for a copy over sftp.
+fn over_sftp(order: Order<'_>) -> impl FnOnce(Error) -> Result<Ends, Error> {
+    move |error| {
+        let instead = sftp_ends::instead(order.job).filter(|_| error.fault == Fault::SftpOnly);
+        let Some((job, place)) = instead else { return Err(error) };
+        sftp_ends::check(&job).map_err(|refused| error.clone().because(refused.what))?;
+        let text = format!("{}: this copy goes over sftp, as with {place}/", error.what);
+        order.watch.tell(&Event::Warning { text });
+        here(Order { job: &job, ..order })
+    }
 }
 
 /// Checks a job, and carries it out by `between`.

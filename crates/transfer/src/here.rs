@@ -115,7 +115,8 @@ pub fn here_watched(
     bounds: Bounds,
 ) -> Result<Ends, Error> {
     let (sender, receiver) = roles(job, surroundings, watches[0], hash_kept, bounds)?;
-    carry(SenderJob { early, ..sender }, receiver, watches, lanes)
+    let ends = carry(SenderJob { early, ..sender }, receiver, watches, lanes)?;
+    Ok(Ends { proof: sftp_ends::proof(job), ..ends })
 }
 
 /// Makes the tasks of the two roles.
@@ -220,5 +221,5 @@ pub fn carry(
     let (_, receiver) = received?;
     let (source, target) = (host_facts::host_here(), host_facts::host_here());
     let (lane_path, cipher) = (Some(LanePath::Here), "none (this machine)".into());
-    Ok(Ends { sender, receiver, source, target, lane_path, cipher, is_pull: false })
+    Ok(Ends { sender, receiver, source, target, lane_path, cipher, ..Ends::default() })
 }

@@ -20,6 +20,7 @@ use haul_wire::limits::MAX_PATHS;
 use crate::ends::{sources_here, target_here};
 use crate::far_movers::{MoverPlan, OtherHost};
 use crate::order::Order;
+use crate::sftp_ends;
 use haul_channel::channel::{self, Events, SessionEvent};
 use haul_channel::clock::{START_DEADLINE, TICK};
 use haul_channel::farewell::{self, FAREWELL};
@@ -123,7 +124,7 @@ impl Joined {
 
     /// Runs one job. `stays`: another one may follow.
     pub fn run(&mut self, order: Order<'_>, stays: bool) -> Result<Ends, Error> {
-        let place = self.remote.place.clone();
+        let (place, proof) = (self.remote.place.clone(), sftp_ends::proof(order.job));
         let result = self.run_role(order, stays);
         if let Err(error) = &result {
             self.costly += u32::from(self.unheard == Some(false));
@@ -136,7 +137,7 @@ impl Joined {
         let cipher = lock(&self.record.cipher).clone();
         let (source, target) = if self.side == Side::Sender { (here, there) } else { (there, here) };
         let is_pull = self.side == Side::Receiver;
-        Ok(Ends { sender, receiver, source, target, lane_path, cipher, is_pull })
+        Ok(Ends { sender, receiver, source, target, lane_path, cipher, is_pull, proof })
     }
 
     /// Drops the early look: the first job is another one.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use haul_channel::reporter::Watch;
 use haul_copy::receiver::{OpenTarget, OpenedTarget, Target};
 use haul_copy::sender::{OpenSource, Sources};
-use haul_job::{Endpoint, Error, Event, Far, Fault, Here, Job, Place, Selection};
+use haul_job::{Endpoint, Error, Event, Far, Fault, Here, Job, Place, Proof, Selection};
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 use haul_reach::over_ssh::SftpWay;
@@ -90,6 +90,42 @@ impl OpenTarget for Opening {
     fn typed(&self) -> &[u8] {
         &self.typed
     }
+}
+
+/// What the success of a job between these ends proves.
+pub(crate) fn proof(job: &Job) -> Proof {
+    let is_sftp = |end: &Endpoint| matches!(end.place, Place::Here(Here::Sftp { .. }));
+    match (job.sources.iter().any(is_sftp), is_sftp(&job.target)) {
+        (_, true) => Proof::Confirmed,
+        (true, false) => Proof::AsRead,
+        (false, false) => Proof::BothEnds,
+    }
+}
+
+/// The same job with sftp at its far end. `None`: that end is not reached over ssh.
+pub(crate) fn instead(job: &Job) -> Option<(Job, Here)> {
+    let over_sftp = |place: &Place| match place {
+        Place::Far(Far::Ssh { user, host, port }) => {
+            Some(Here::Sftp { user: user.clone(), host: host.clone(), port: *port })
+        }
+        Place::Far(Far::Haul { .. }) | Place::Here(_) => None,
+    };
+    let mut other = job.clone();
+    if !job.movers.is_empty() {
+        return None;
+    }
+    let here = match over_sftp(&job.target.place) {
+        Some(here) => {
+            other.target.place = here.clone().into();
+            here
+        }
+        None => {
+            let here = over_sftp(&job.sources.first()?.place)?;
+            other.sources.iter_mut().for_each(|source| source.place = here.clone().into());
+            here
+        }
+    };
+    Some((other, here))
 }
 
 /// The number of lanes of a copy whose both sides are on this host, if it follows from an end: each request of a lane waits

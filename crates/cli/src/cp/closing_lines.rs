@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use haul_job::{Earlier, OnePath, Remedy, Report};
+use haul_job::{Earlier, OnePath, Proof, Remedy, Report};
 
 use crate::report::limit::limited_by;
 use crate::text::failure;
@@ -177,12 +177,21 @@ fn verification(report: &Report) -> Option<String> {
         return None;
     }
     // One file: what `b3sum` prints. The hash of a list of files says nothing to a person; `haul why` and JSON have it.
+    let how = match report.proof {
+        Proof::BothEnds => on_disk(report),
+        Proof::AsRead => format!("{} as read over sftp", on_disk(report)),
+        Proof::Confirmed if report.bytes_reread > 0 => ", read back".to_owned(),
+        // The server hashes nothing: only what is read back is proved.
+        Proof::Confirmed => return Some(SIZE_ONLY.to_owned()),
+    };
     Some(match report.only_blake3 {
-        Some(hash) => format!("verified BLAKE3 {}{}", hex(&hash), on_disk(report)),
-        None if report.failed > 0 => format!("the others verified{}", on_disk(report)),
-        None => format!("all verified{}", on_disk(report)),
+        Some(hash) => format!("verified BLAKE3 {}{how}", hex(&hash)),
+        None if report.failed > 0 => format!("the others verified{how}"),
+        None => format!("all verified{how}"),
     })
 }
+
+const SIZE_ONLY: &str = "size only: the server confirmed each write (--verify disk reads it back)";
 
 /// The result of reading back from the medium.
 fn on_disk(report: &Report) -> String {
@@ -340,6 +349,7 @@ pub mod tests {
             dry_run: false,
             failures: Vec::new(),
             class_changes: Vec::new(),
+            proof: Proof::BothEnds,
         }
     }
 
@@ -407,6 +417,12 @@ pub mod tests {
         let empty =
             Report { files_moved: 1, bytes_moved: 0, only_blake3: Some([0xaf; 32]), limit: None, lanes: 0, ..report() };
         assert_eq!(closing_line(&empty), format!("copied 1 file, 0 B in 12.3 s, verified BLAKE3 {}", "af".repeat(32)));
+        let over_sftp = |proof, bytes_reread| Report { proof, bytes_reread, ..report() };
+        let says = |report: Report, words: &str| assert!(closing_line(&report).contains(words), "{words}");
+        says(over_sftp(Proof::AsRead, 0), "all verified as read over sftp, ");
+        says(over_sftp(Proof::Confirmed, 0), ", size only: the server confirmed each write");
+        assert!(!closing_line(&over_sftp(Proof::Confirmed, 0)).contains("verified"));
+        says(over_sftp(Proof::Confirmed, 5), "all verified, read back, ");
         let broken = Report { files_moved: 0, failed: 1, ..report() };
         assert!(!closing_line(&broken).contains("verified"), "{}", closing_line(&broken));
         let sparse = Report { bytes_kept: 0, bytes_holes: 1 << 40, ..report() };

@@ -93,6 +93,7 @@ fn mends(fault: Fault) -> bool {
         | Fault::Protocol
         | Fault::Authentication
         | Fault::Install
+        | Fault::SftpOnly
         | Fault::Verification
         | Fault::Storage
         // The next day is too far away.

@@ -44,6 +44,8 @@ pub struct ReportLine {
     #[serde(default)]
     pub bytes_reread: u64,
     #[serde(default)]
+    pub proof: String,
+    #[serde(default)]
     pub chunks_repaired: u64,
     #[serde(default)]
     pub bytes_read_again: u64,
@@ -144,6 +146,7 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         bytes_moved: r.bytes_moved,
         bytes_again: r.bytes_again,
         bytes_reread: r.bytes_reread,
+        proof: r.proof.name().to_owned(),
         chunks_repaired: r.chunks_repaired,
         bytes_read_again: r.bytes_read_again,
         bytes_trusted: r.bytes_trusted,

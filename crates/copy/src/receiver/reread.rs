@@ -197,8 +197,12 @@ pub(super) fn read_back(
             let mut medium = part.medium().map_err(io::Error::other)?;
             from_medium(shared, &mut medium, layout, rereading, buffer)
         }
-        None => read_plainly(shared, draft, layout, rereading, buffer, || false)?
-            .ok_or_else(|| io::ErrorKind::Interrupted.into()),
+        None => {
+            let bytes = layout.range(rereading.chunk()).map_or(0, |(_, length)| length);
+            let found = read_plainly(shared, draft, layout, rereading, buffer, || false)?;
+            shared.rereads.add_from_other_end(bytes);
+            found.ok_or_else(|| io::ErrorKind::Interrupted.into())
+        }
     }
 }
 

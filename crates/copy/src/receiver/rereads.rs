@@ -127,6 +127,11 @@ impl Rereads {
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Bytes were read back from an end that is no disk of this host. They were counted as read already.
+    pub(super) fn add_from_other_end(&self, bytes: u64) {
+        self.medium_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes were read back from the medium. It returns what to tell: the first time how, and once what could not be
     /// read from a medium.
     pub(super) fn add_medium(&self, way: Way, bytes: u64, cached_bytes: u64) -> Vec<Notice> {

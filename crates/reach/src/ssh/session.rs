@@ -244,7 +244,7 @@ impl SshSession {
             Some(code) => {
                 let printed = String::from_utf8_lossy(noise);
                 if let Some(words) = said.as_deref().into_iter().chain([&*printed]).find_map(says_sftp_only) {
-                    return Error::new(Fault::Ssh, format!("{host} lets this account use sftp only"))
+                    return Error::new(Fault::SftpOnly, format!("{host} lets this account use sftp only"))
                         .because(words)
                         .try_this(
                             "haul runs a program at the other end: copy with sftp, or ask the operator for a shell",
