@@ -308,12 +308,15 @@ fn a_missing_ssh_program_is_named() {
 }
 
 #[test]
-fn a_far_side_that_only_allows_sftp_is_explained() {
+fn a_far_side_that_only_allows_sftp_is_served_by_sftp_or_explained() {
     needs!(Namespaces, Haul);
     let start = Start::new();
     start.lab.alpha().restart_sshd("ForceCommand internal-sftp");
-    let run = start.lab.cp().args(["--timeout", "5"]).arg(&start.file).arg(at("alpha", &start.target)).run();
-    run.expect(code::SSH).says(&["lets this account use sftp only", "ask the operator for a shell"]);
+    let copy = || start.lab.cp().args(["--timeout", "5"]).arg(&start.file).arg(at("alpha", &start.target));
+    copy().run().expect(code::OK).says(&["lets this account use sftp only: this copy goes over sftp"]);
+    assert_same(&start.file, &start.target, Facets { modes: true, ..Facets::CONTENTS });
+    let run = copy().arg("-X").run().expect(code::SSH);
+    run.says(&["lets this account use sftp only", "extended attributes", "ask the operator for a shell"]);
     start.lab.alpha().restart_sshd("ForceCommand echo This account is not available; exit 1");
     start.run().expect_one_of(&[code::INSTALL, code::PROTOCOL, code::SSH]).says(&["not available"]);
 }

@@ -43,6 +43,7 @@ mod record;
 mod resume;
 mod roaming;
 mod rsync;
+mod sftp;
 mod shared;
 mod stage;
 mod start;

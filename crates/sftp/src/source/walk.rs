@@ -218,8 +218,9 @@ impl ItemSource for Walk {}
 fn entry_of(source: u32, path: Vec<u8>, stat: Stat, kind: EntryKind) -> FoundEntry {
     // The path at the target begins with the name of its source, by which it is opened.
     let source_path = path.clone();
-    // A server of version 3 has no times of changes.
-    FoundEntry { source, path, source_path, stat, tells_changes: false, kind, xattrs: Vec::new() }
+    // The time of the content stands for that of any change. A change shows in it, unless somebody sets it back; so a later
+    // run goes on with the part of an earlier one. A reader waits until a file is older than a step of that time.
+    FoundEntry { source, path, source_path, stat, tells_changes: true, kind, xattrs: Vec::new() }
 }
 
 const CALLED_LIKE_A_PART: &str = "it is called like an unfinished file of haul; if a copy left it, run that one again or remove it, else rename it; \
