@@ -154,7 +154,8 @@ fn sftp_answers() -> Vec<u8> {
         answer(105, attributes),
         answer(201, vec![0; 32]),
     ];
-    let with_length = |packet: &Vec<u8>| [&u16::try_from(packet.len()).expect("short").to_be_bytes()[..], packet].concat();
+    let with_length =
+        |packet: &Vec<u8>| [&u16::try_from(packet.len()).expect("short").to_be_bytes()[..], packet].concat();
     packets.iter().flat_map(with_length).collect()
 }
 

@@ -307,7 +307,11 @@ impl fmt::Display for Here {
                 f.write_str("sftp://")?;
                 user.iter().try_for_each(|user| write!(f, "{user}@"))?;
                 // RFC 3986: an address with colons stands in brackets.
-                if host.contains(':') { write!(f, "[{host}]")? } else { f.write_str(host)? }
+                if host.contains(':') {
+                    write!(f, "[{host}]")?
+                } else {
+                    f.write_str(host)?
+                }
                 port.iter().try_for_each(|port| write!(f, ":{port}"))
             }
             Self::Null => f.write_str("null:"),

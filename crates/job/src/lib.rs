@@ -19,7 +19,8 @@ pub mod timetable;
 
 pub use error::{Error, Fault};
 pub use event::{
-    Change, ClassChange, Earlier, Event, ManifestLine, Observer, PathNow, Progress, Proof, Report, Subject, WITH_ITS_DIRECTORY,
+    Change, ClassChange, Earlier, Event, ManifestLine, Observer, PathNow, Progress, Proof, Report, Subject,
+    WITH_ITS_DIRECTORY,
 };
 pub use haul_engine::attribute::{Cause, Limit, Shares, limit_of_path};
 pub use haul_engine::outage::{Gathering as OutageGathering, Outage, Outages};

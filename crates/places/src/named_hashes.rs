@@ -55,7 +55,10 @@ impl Hashes {
             }
             Place::Far(far) => End::There(Box::new(There::open(request, far, surroundings, watch)?)),
             Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::Null)) => {
-                return Err(Error::new(Fault::Usage, format!("{made_up} is no tree whose files can be hashed where they are")));
+                return Err(Error::new(
+                    Fault::Usage,
+                    format!("{made_up} is no tree whose files can be hashed where they are"),
+                ));
             }
         };
         Ok(Self { end, next: 0, open: std::collections::BTreeMap::new(), open_bytes: 0 })

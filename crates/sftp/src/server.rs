@@ -111,7 +111,9 @@ impl Server {
     fn to_attributes(&self, ticket: Ticket) -> io::Result<Attributes> {
         match ticket.wait()? {
             Reply::Attributes(attributes) => Ok(attributes),
-            Reply::Status(Status { code: Status::OK, .. }) => self.broke("it answers with a success, and no attributes"),
+            Reply::Status(Status { code: Status::OK, .. }) => {
+                self.broke("it answers with a success, and no attributes")
+            }
             Reply::Status(status) => Err(status.error()),
             _ => self.broke("it answers with something else than attributes"),
         }

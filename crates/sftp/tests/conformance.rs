@@ -34,9 +34,8 @@ fn bench() -> Bench {
     let pool = servers::pool(dir.path());
     let (target, name) = SftpTarget::open(Arc::clone(&pool), b".", OpenOptions::default(), Box::new(drop)).unwrap();
     assert_eq!(name, None);
-    let source = move || -> Arc<dyn SourceTree> {
-        Arc::new(SftpSource::find(Arc::clone(&pool), &[b"./".to_vec()]).unwrap().0)
-    };
+    let source =
+        move || -> Arc<dyn SourceTree> { Arc::new(SftpSource::find(Arc::clone(&pool), &[b"./".to_vec()]).unwrap().0) };
     Bench { target: Arc::new(target), source: Box::new(source), _held: Box::new(dir) }
 }
 

@@ -1,14 +1,16 @@
 //! Servers that break the protocol, die, or can less than OpenSSH's.
 
+#[path = "servers/faulty.rs"]
+mod faulty;
 mod servers;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use faulty::{Faults, Tree, start, status};
 use haul_sftp::{ConnectError, OpenOptions, Pool, Server, SftpSource, SftpTarget};
 use haul_store::{Found, FoundEntry, Metadata, SourceTree, StoreError, TargetTree, Time, WalkOptions};
-use servers::faulty::{self, Faults, Tree, start, status};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -159,7 +161,10 @@ fn an_answer_that_nobody_asked_for_or_that_comes_twice_ends_the_connection_with_
     refused(|asked| faulty::packet(103, asked.id, &faulty::string(&[0; 200_000])), "at most");
     refused(|asked| faulty::packet(103, asked.id, &[0xff; 4]), "longer than its packet");
     refused(|asked| faulty::packet(103, asked.id, &[0; 4]), "no bytes, and no end");
-    refused(|asked| [&0x4000_0000_u32.to_be_bytes()[..], &asked.id.to_be_bytes()].concat(), "a packet of 1073741824 bytes");
+    refused(
+        |asked| [&0x4000_0000_u32.to_be_bytes()[..], &asked.id.to_be_bytes()].concat(),
+        "a packet of 1073741824 bytes",
+    );
     refused(|_| vec![0, 0, 0, 1, 101], "a packet of 1 bytes");
     refused(|asked| faulty::packet(102, asked.id, &faulty::string(b"h")), "something else than data");
     refused(|asked| faulty::packet(77, asked.id, b""), "a kind that no server sends");
@@ -218,13 +223,15 @@ fn names_that_lead_out_of_a_directory_are_refused_by_name() {
 #[test]
 fn a_server_that_sets_no_attributes_gets_its_files_all_the_same_and_this_is_told_once() {
     let tree = Tree::with(&[]);
-    let script = |asked: &faulty::Asked| {
-        matches!(asked.kind, faulty::SETSTAT | faulty::FSETSTAT).then(|| status(asked.id, 3))
-    };
+    let script =
+        |asked: &faulty::Asked| matches!(asked.kind, faulty::SETSTAT | faulty::FSETSTAT).then(|| status(asked.id, 3));
     let (target, told) = target(&tree, scripted(script));
     put(&target, "one", b"data").unwrap();
     put(&target, "two", b"data").unwrap();
-    assert_eq!((tree.data("one").unwrap(), tree.paths()), (b"data".to_vec(), vec![".".into(), "one".into(), "two".into()]));
+    assert_eq!(
+        (tree.data("one").unwrap(), tree.paths()),
+        (b"data".to_vec(), vec![".".into(), "one".into(), "two".into()])
+    );
     let told = told.lock().unwrap();
     assert_eq!(told.iter().filter(|text| text.contains("does not set modes")).count(), 1, "{told:?}");
     assert_eq!(told.iter().filter(|text| text.contains("does not set times")).count(), 1, "{told:?}");
@@ -287,7 +294,10 @@ fn a_link_that_stands_where_a_directory_should_be_is_not_followed() {
     }
     assert!(target.make_dir(b"link").is_err());
     let spare = |_: &[u8], _: bool| false;
-    assert!(target.delete_extraneous(b"link", &haul_store::SourceNames::default(), &spare, false, &mut |_, _| ()).len() == 1);
+    assert!(
+        target.delete_extraneous(b"link", &haul_store::SourceNames::default(), &spare, false, &mut |_, _| ()).len()
+            == 1
+    );
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
@@ -312,13 +322,16 @@ fn a_draft_of_somebody_else_is_not_gone_on_with() {
     assert!(open().resume_draft(b"file", false).unwrap().is_none());
     let draft = open().new_draft(b"file", false).unwrap();
     draft.commit(&Metadata::default(), false).unwrap();
-    assert!(!dir.path().join("elsewhere").exists() && std::fs::symlink_metadata(dir.path().join("file")).unwrap().is_file());
+    assert!(
+        !dir.path().join("elsewhere").exists() && std::fs::symlink_metadata(dir.path().join("file")).unwrap().is_file()
+    );
 }
 
 #[test]
 fn a_draft_whose_name_was_taken_gets_no_final_name() {
     let dir = tempfile::tempdir().unwrap();
-    let (target, _) = SftpTarget::open(servers::pool(dir.path()), b".", OpenOptions::default(), Box::new(drop)).unwrap();
+    let (target, _) =
+        SftpTarget::open(servers::pool(dir.path()), b".", OpenOptions::default(), Box::new(drop)).unwrap();
     let part = dir.path().join(String::from_utf8(haul_store::part_name(b"file")).unwrap());
     let draft = target.new_draft(b"file", false).unwrap();
     draft.write_at(b"data", 0).unwrap();
@@ -328,4 +341,43 @@ fn a_draft_whose_name_was_taken_gets_no_final_name() {
     std::fs::write(&part, b"DATA").unwrap();
     assert!(draft.give_name().unwrap_err().to_string().contains("another file"));
     assert!(!dir.path().join("file").exists());
+}
+
+#[test]
+fn further_connections_come_when_there_is_work_and_one_that_is_refused_is_the_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = pattern(30 << 20);
+    std::fs::write(dir.path().join("file"), &data).unwrap();
+    let (path, dials) = (dir.path().to_owned(), Arc::new(AtomicUsize::new(0)));
+    let (for_dial, (refused, was_refused)) = (Arc::clone(&dials), std::sync::mpsc::channel());
+    let dial = move || {
+        if for_dial.fetch_add(1, Ordering::SeqCst) > 0 {
+            let _ = refused.send(());
+            return None;
+        }
+        let mut command = servers::sftp_server();
+        command.arg("-d").arg(&path);
+        Some(haul_sftp::Pipe::to_program(command).unwrap())
+    };
+    let pool = Pool::new(servers::server(dir.path()), Some(Box::new(dial)), 4, PATIENCE);
+    let source = SftpSource::find(Arc::clone(&pool), &[b"./".to_vec()]).unwrap().0;
+    // Each copy counts, so the third connection is asked for by the second one at the latest.
+    assert!(read(&source, "file", data.len()).unwrap() == data);
+    let is_refused = || was_refused.try_recv().is_ok();
+    let begun = Instant::now();
+    while !is_refused() {
+        assert!(begun.elapsed() < PATIENCE, "nobody asked for a third connection");
+        assert!(read(&source, "file", data.len()).unwrap() == data);
+    }
+    assert!(read(&source, "file", data.len()).unwrap() == data, "two connections serve it");
+    assert_eq!((pool.servers().len(), dials.load(Ordering::SeqCst)), (2, 2));
+}
+
+#[test]
+fn what_a_lost_connection_fails_is_told_as_lost() {
+    let tree = Tree::with(&[("file", b"data")]);
+    let cut = scripted(|asked| (asked.kind == faulty::READ).then(|| vec![0xff; 64]));
+    let source = source(&tree, cut);
+    assert!(read(&source, "file", 4).is_err());
+    assert!(source.open(0, b"file").unwrap_err().is_lost());
 }

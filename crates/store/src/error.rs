@@ -52,6 +52,11 @@ impl StoreError {
         self.is_one_of(&[Errno::ROFS])
     }
 
+    /// The connection to the end is lost, so nothing of it can be reached any more. No disk of this host gives this error.
+    pub fn is_lost(&self) -> bool {
+        self.source.kind() == io::ErrorKind::BrokenPipe && self.source.raw_os_error().is_none()
+    }
+
     /// The process may open no more files.
     pub fn is_out_of_files(&self) -> bool {
         self.is_one_of(&[Errno::MFILE, Errno::NFILE])

@@ -11,9 +11,9 @@ use haul_pump::SendRoute;
 use haul_store::Nowhere;
 use haul_store::recording::{self, Recording};
 
+use haul_channel::reporter::Watch;
 use haul_copy::receiver::{self, Target};
 use haul_copy::sender::{OpenSource, Sources};
-use haul_channel::reporter::Watch;
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 

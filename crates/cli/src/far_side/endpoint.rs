@@ -479,6 +479,21 @@ mod tests {
     }
 
     #[test]
+    fn a_host_of_sftp_is_written_as_one_of_ssh() {
+        for (typed, shown) in [
+            ("sftp://host", "sftp://host ."),
+            ("sftp://me@host:2222/a%20b/", "sftp://me@host:2222 a b/"),
+            ("sftp://host//abs", "sftp://host /abs"),
+            ("sftp://[2001:db8::1]:22/x", "sftp://[2001:db8::1]:22 x"),
+        ] {
+            assert_eq!(show(typed.as_bytes()), shown);
+            let end = parse(OsStr::new(typed)).unwrap();
+            assert_eq!(parse(OsStr::from_bytes(&text(&end))).unwrap().place, end.place, "{typed}");
+        }
+        assert!(show(b"sftp:///x").starts_with("refused"));
+    }
+
+    #[test]
     fn a_path_of_a_named_end_is_beneath_its_root() {
         let table: [(&[u8], &[u8], &[u8]); 6] = [
             (b"archive", b"sub/dir", b"archive/sub/dir"),

@@ -79,12 +79,7 @@ pub(super) fn open_target(
 
 /// Tells the new name of the single file. Returns the root for messages: a file with a new name stands in the directory in
 /// front of it.
-fn tell_name(
-    rename_to: Option<&[u8]>,
-    typed: &[u8],
-    channel: &Channel,
-    watch: &Arc<Watch>,
-) -> Result<Vec<u8>, Error> {
+fn tell_name(rename_to: Option<&[u8]>, typed: &[u8], channel: &Channel, watch: &Arc<Watch>) -> Result<Vec<u8>, Error> {
     let Some(name) = rename_to else { return Ok(typed.to_vec()) };
     // The name was checked to be one.
     let name = RelPath::new(name.to_vec()).map_err(|fault| Error::new(Fault::Usage, fault.to_string()))?;

@@ -514,5 +514,5 @@ impl Shared {
 
 /// The error of the job that this error of one entry means.
 fn end_of_job(error: &StoreError, root: &[u8]) -> Option<Error> {
-    (error.is_no_space() || error.is_read_only()).then(|| faults::store_error_in(error, root))
+    (error.is_no_space() || error.is_read_only() || error.is_lost()).then(|| faults::store_error_in(error, root))
 }

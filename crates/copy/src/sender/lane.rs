@@ -25,6 +25,7 @@ use haul_wire::limits::BLOCK_BYTES;
 
 use haul_channel::channel::LaneBack;
 use haul_channel::stopwatch::{Stopwatch, Waiting};
+use haul_kept::faults;
 use haul_kept::files::zeros::ZEROS;
 
 use super::ahead::ReadAhead;
@@ -230,7 +231,13 @@ impl Lane<'_> {
         let open =
             match shared.reading.storage.during(|| file.open(&*shared.reading.sources, shared.direct_from_bytes())) {
                 Ok(open) => open,
-                Err(error) => return self.withdraw(file, error.to_string(), source_failure(&error)),
+                Err(error) => {
+                    if error.is_lost() {
+                        // Every further file would fail, too.
+                        shared.failure.set(faults::store_error(&error));
+                    }
+                    return self.withdraw(file, error.to_string(), source_failure(&error));
+                }
             };
         self.watch.lap(Waiting::Storage);
         if file.hash_only.load(Ordering::Relaxed) {

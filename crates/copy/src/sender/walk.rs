@@ -12,6 +12,7 @@ use haul_wire::manifest::{Attributes, Item, ItemKind};
 use haul_wire::path::RelPath;
 
 use haul_channel::convert;
+use haul_kept::faults;
 use haul_kept::files::sparse;
 
 use super::counting::Counting;
@@ -78,6 +79,7 @@ fn walk(shared: &Arc<Shared>, mut search: Search) -> Result<(), Error> {
                 let kind = ItemKind::Skipped { why: convert::bounded(why) };
                 without_data(shared, path, kind, Attributes::default())
             }
+            Found::Failed { error, .. } if error.is_lost() => return Err(faults::store_error(&error)),
             Found::Failed { path, error, hides } => {
                 deletions.on_failure(&path, &error, hides);
                 let kind = ItemKind::Failed { why: convert::bounded(&error), vanished: error.is_vanished() };

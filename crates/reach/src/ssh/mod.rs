@@ -26,6 +26,6 @@ mod target;
 mod words;
 
 pub use lanes::{SshKeeper, SshLanes};
-pub use sftp::{SftpControl, SftpSession};
 pub use session::{SshChild, SshSession};
+pub use sftp::{SftpControl, SftpSession};
 pub use target::SshTarget;

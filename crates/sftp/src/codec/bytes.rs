@@ -15,7 +15,6 @@ impl<'a> Input<'a> {
         self.0.is_empty()
     }
 
-
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (first, rest) = self.0.split_first_chunk().ok_or(Malformed("it ends too early"))?;
         self.0 = rest;

@@ -42,21 +42,21 @@ mod tests {
             [&[0, 0, 0, 23, 3, 0, 0, 0, 7, 0, 0, 0, 2][..], b"/a", &[0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 1, 0o200]].concat()
         );
         let read = Request::Read { handle: b"h", offset: 1 << 32, bytes: 5 };
-        assert_eq!(
-            read.packet(1),
-            [0, 0, 0, 22, 5, 0, 0, 0, 1, 0, 0, 0, 1, b'h', 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5]
-        );
+        assert_eq!(read.packet(1), [0, 0, 0, 22, 5, 0, 0, 0, 1, 0, 0, 0, 1, b'h', 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5]);
         let link = Request::Symlink { leads_to: b"to", path: b"l" };
         assert_eq!(link.packet(0)[9..], [&[0, 0, 0, 2][..], b"to", &[0, 0, 0, 1], b"l"].concat());
         let limits = Request::Limits.packet(2);
         assert_eq!(limits[4..], [&[200, 0, 0, 0, 2, 0, 0, 0, 18][..], b"limits@openssh.com"].concat());
-        assert_eq!(Request::Write { handle: b"h", offset: 0, data: b"xyz" }.packet(0)[22..], [0, 0, 0, 3, 120, 121, 122]);
+        assert_eq!(
+            Request::Write { handle: b"h", offset: 0, data: b"xyz" }.packet(0)[22..],
+            [0, 0, 0, 3, 120, 121, 122]
+        );
     }
 
     #[test]
     fn replies_are_read_and_what_breaks_the_format_is_refused() {
         let reply = |bytes: &[u8]| decode(bytes.to_vec());
-        let of = |kind: u8, rest: &[u8]| reply(&[&[kind, 0, 0, 0, 9][..], rest].concat()).map(|(id, reply)| (id, reply));
+        let of = |kind: u8, rest: &[u8]| reply(&[&[kind, 0, 0, 0, 9][..], rest].concat());
         let status = Status { code: 4, text: "no".into() };
         assert_eq!(of(101, b"\0\0\0\x04\0\0\0\x02no\0\0\0\x02en"), Ok((9, Reply::Status(status.clone()))));
         assert_eq!(of(101, b"\0\0\0\x04"), Ok((9, Reply::Status(Status { text: String::new(), ..status }))));

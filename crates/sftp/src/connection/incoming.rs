@@ -80,7 +80,12 @@ impl Incoming {
         Ok(packet)
     }
 
-    fn fill_all(&mut self, into: &mut [u8], every: Duration, look: &mut dyn FnMut(bool) -> bool) -> Result<(), NoPacket> {
+    fn fill_all(
+        &mut self,
+        into: &mut [u8],
+        every: Duration,
+        look: &mut dyn FnMut(bool) -> bool,
+    ) -> Result<(), NoPacket> {
         if into.is_empty() || self.fill(into, every, look)? { Ok(()) } else { Err(NoPacket::Cut) }
     }
 

@@ -69,14 +69,11 @@ impl Connection {
         let in_flight = InFlight::new(MAX_REQUESTS, MAX_BYTES_IN_FLIGHT);
         let mut input = File::from(input);
         let mut incoming = Incoming::new(output, &heard);
-        let greeted = (|| {
-            if !is_greeted {
-                // A server that has ended already is found below, with its words.
-                let _ = input.write_all(&GREETING);
-            }
-            greeting(&mut incoming, patience)
-        })();
-        let greeting = greeted.map_err(|error| {
+        if !is_greeted {
+            // A server that has ended already is found below, with its words.
+            let _ = input.write_all(&GREETING);
+        }
+        let greeting = greeting(&mut incoming, patience).map_err(|error| {
             end();
             match error {
                 ConnectError::Ended(_) => ConnectError::Ended(why_ended()),

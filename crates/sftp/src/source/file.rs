@@ -119,10 +119,12 @@ impl SftpFile {
         };
         match handle.data(ticket, self.block_bytes) {
             // Another connection may serve it.
-            Err(_) if handle.server().is_lost() && self.pool.check().is_ok() => match self.ask(&self.handles()?, block)? {
-                Block::Asked(handle, ticket) => handle.data(ticket, self.block_bytes),
-                Block::Here(data) => Ok(Some(data)),
-            },
+            Err(_) if handle.server().is_lost() && self.pool.check().is_ok() => {
+                match self.ask(&self.handles()?, block)? {
+                    Block::Asked(handle, ticket) => handle.data(ticket, self.block_bytes),
+                    Block::Here(data) => Ok(Some(data)),
+                }
+            }
             data => data,
         }
     }

@@ -9,9 +9,7 @@ use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 
-use haul_store::{
-    AsCopied, ItemSource, SourceFile, SourceTree, StoreError, WalkOptions, check_path,
-};
+use haul_store::{AsCopied, ItemSource, SourceFile, SourceTree, StoreError, WalkOptions, check_path};
 use rustix::io::Errno;
 
 pub(crate) use file::SftpFile;

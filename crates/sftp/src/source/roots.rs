@@ -31,7 +31,11 @@ pub(crate) fn resolve(server: &Server, typed: &[Vec<u8>]) -> (Vec<Root>, Vec<Sto
     for typed in typed {
         let fail = |op, why: io::Error| StoreError::new(op, typed, why);
         match root(server, typed) {
-            Ok(found) if roots.iter().any(|root| root.name == found.name || root.name.is_empty() || found.name.is_empty()) => {
+            Ok(found)
+                if roots
+                    .iter()
+                    .any(|root| root.name == found.name || root.name.is_empty() || found.name.is_empty()) =>
+            {
                 errors.push(fail("copy", io::Error::new(io::ErrorKind::AlreadyExists, MEETS_ANOTHER)));
             }
             Ok(found) => roots.push(found),

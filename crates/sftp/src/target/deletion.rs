@@ -90,7 +90,8 @@ impl Deletion<'_> {
         match listed {
             Ok(Listing { names, refused }) => {
                 for name in &refused {
-                    let why = io::Error::new(io::ErrorKind::InvalidData, "the server lists a name that no file can have");
+                    let why =
+                        io::Error::new(io::ErrorKind::InvalidData, "the server lists a name that no file can have");
                     self.errors.push(StoreError::new("delete", name, why));
                 }
                 Some(Frame { path: path.to_vec(), names: names.into_iter(), spared: !refused.is_empty() })

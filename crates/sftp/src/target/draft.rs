@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_store::{FileToWrite, Journal, Metadata, Stat, StoreError, journal_name, part_name};
+use haul_store::{FileToWrite, Journal, Metadata, StoreError, journal_name, part_name};
 use rustix::io::Errno;
 
 use super::journal::ServerJournal;
@@ -29,7 +29,6 @@ pub(super) struct SftpDraft {
     draft_path: Vec<u8>,
     /// One for each connection that serves it; the first made it.
     handles: Mutex<Vec<Arc<Handle>>>,
-    opened: Stat,
     writes: Arc<Writes>,
     size: AtomicU64,
     journal: ServerJournal,
@@ -49,6 +48,9 @@ const SPREAD_FROM_BYTES: u64 = 8 << 20;
 /// The stretch of a file that goes over one connection.
 const STRETCH_BYTES: u64 = 1 << 20;
 
+/// `st_mode` of a draft: only its kind matters.
+const NEW_FILE: u32 = 0o100_600;
+
 /// A server tells no umask, and most have this one.
 const USUAL_UMASK: u32 = 0o022;
 
@@ -58,16 +60,13 @@ impl SftpDraft {
         let server_path = tree.place(path)?;
         let (draft_path, journal_path) = (beside(&server_path, part_name), beside(&server_path, journal_name));
         let server = tree.server();
-        // The journal of an earlier draft describes content that this one lacks, so it goes first. Its absence is usual.
-        match server.remove(&journal_path) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error),
-            _ => {}
-        }
-        let handle = tree.make_own(&draft_path)?;
-        let opened = entry::stat(&draft_path, &handle.fstat()?)?;
+        // The journal of an earlier draft describes content that this one lacks, so it goes first, over the same connection.
+        // Its absence is usual, so nobody waits. If it stays, what it claims is read again and found wrong.
+        server.remove_some_time(&journal_path);
+        let handle = tree.make_own(&server, &draft_path)?;
         tree.pool().count_opened();
         let journal = ServerJournal::new(Arc::clone(tree), journal_path, random()?);
-        Ok(Self::new(tree, path, server_path, draft_path, handle, opened, journal))
+        Ok(Self::new(tree, path, server_path, draft_path, handle, 0, journal))
     }
 
     /// Opens the draft of an interrupted run and its journal; `None` unless both are there and ours.
@@ -76,8 +75,8 @@ impl SftpDraft {
         let (draft_path, journal_path) = (beside(&server_path, part_name), beside(&server_path, journal_name));
         let Some((journal, bytes)) = ServerJournal::resume(tree, journal_path)? else { return Ok(None) };
         let Some((handle, attributes)) = tree.open_own(&draft_path)? else { return Ok(None) };
-        let opened = entry::stat(&draft_path, &attributes)?;
-        Ok(Some((Self::new(tree, path, server_path, draft_path, handle, opened, journal), bytes)))
+        let size = attributes.size.unwrap_or(0);
+        Ok(Some((Self::new(tree, path, server_path, draft_path, handle, size, journal), bytes)))
     }
 
     fn new(
@@ -86,7 +85,7 @@ impl SftpDraft {
         server_path: Vec<u8>,
         draft_path: Vec<u8>,
         handle: Handle,
-        opened: Stat,
+        size: u64,
         journal: ServerJournal,
     ) -> Self {
         tree.begin_draft(path, journal.id().0);
@@ -96,8 +95,7 @@ impl SftpDraft {
             server_path,
             draft_path,
             handles: Mutex::new(vec![Arc::new(handle)]),
-            size: AtomicU64::new(opened.size),
-            opened,
+            size: AtomicU64::new(size),
             writes: Arc::default(),
             journal,
             end: Mutex::new(End::Open),
@@ -117,9 +115,9 @@ impl SftpDraft {
                     continue;
                 }
                 let handle = server.open(&self.draft_path, READ | WRITE, None)?;
-                let now = handle.fstat()?;
+                let (now, first) = (handle.fstat()?, handles[0].fstat()?);
                 // The name may lead to somebody else's file by now.
-                let is_ours = entry::is_file(&now) && now.owners.is_none_or(|(user, _)| user == self.opened.uid);
+                let is_ours = entry::is_file(&now) && (now.owners, now.mode) == (first.owners, first.mode);
                 if !is_ours || now.mode.is_none_or(|mode| mode & 0o022 != 0) {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, REPLACED));
                 }
@@ -158,7 +156,9 @@ impl SftpDraft {
         let set = self.first().fsetstat(&Attributes { size: Some(size), ..Attributes::default() });
         match set {
             // A server that sets no attributes still writes: the last byte makes the hole in front of it.
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe && size > now => self.first().write_at(&[0], size - 1)?,
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe && size > now => {
+                self.first().write_at(&[0], size - 1)?
+            }
             set => set?,
         }
         self.size.store(size, Ordering::Relaxed);
@@ -215,7 +215,10 @@ impl FileToWrite for SftpDraft {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let read = self.confirmed().and_then(|()| self.handle_at(offset)).and_then(|handle| handle.read_pipelined(buffer, offset));
+        let read = self
+            .confirmed()
+            .and_then(|()| self.handle_at(offset))
+            .and_then(|handle| handle.read_pipelined(buffer, offset));
         self.context("read back", read)
     }
 
@@ -245,7 +248,14 @@ impl FileToWrite for SftpDraft {
             let mode = meta.mode.map_or_else(|| self.usual_mode(meta), Ok)?;
             let handle = self.first();
             let meta = Metadata { mode: Some(mode), ..meta.clone() };
-            self.tree.apply(&meta, &self.opened, &|attributes| handle.fsetstat(attributes))
+            let wants_owners = meta.owner.is_some() || meta.group.is_some();
+            let now = if wants_owners {
+                handle.fstat()?
+            } else {
+                Attributes { mode: Some(NEW_FILE), ..Attributes::default() }
+            };
+            let now = entry::stat(&self.draft_path, &now)?;
+            self.tree.apply(&meta, &now, &|attributes| handle.fsetstat(attributes))
         });
         self.context("set metadata of", set)
     }
@@ -304,4 +314,5 @@ impl Drop for SftpDraft {
 const GIVEN_UP: &str = "it was given up meanwhile";
 const REMOVED: &str = "its temporary file is gone: somebody else has removed it";
 const REPLACED: &str = "somebody else has put another file in the place of its temporary file";
-const RESIZED: &str = "its temporary file has another size than was written: somebody else has changed it, or the server has lost data";
+const RESIZED: &str =
+    "its temporary file has another size than was written: somebody else has changed it, or the server has lost data";

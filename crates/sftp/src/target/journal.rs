@@ -26,7 +26,10 @@ pub(super) struct ServerJournal {
 #[derive(Debug)]
 enum State {
     Nothing,
-    Open { handle: Handle, bytes: u64 },
+    Open {
+        handle: Handle,
+        bytes: u64,
+    },
     /// The draft was given up, or has its name.
     Ended,
 }
@@ -84,7 +87,7 @@ impl Journal for ServerJournal {
         let number = u128::from(self.id.0) | u128::from(self.id.1) << 64;
         let whole = [&number.to_le_bytes(), header].concat();
         if matches!(*state, State::Nothing) {
-            *state = State::Open { handle: self.tree.make_own(&self.server_path)?, bytes: 0 };
+            *state = State::Open { handle: self.tree.make_own(&self.tree.server(), &self.server_path)?, bytes: 0 };
         }
         let State::Open { handle, bytes } = &mut *state else { unreachable!("it was opened") };
         // At every moment it has a valid header, the old or the new one; records of another header are ignored.

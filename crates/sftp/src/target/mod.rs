@@ -11,8 +11,8 @@ use std::io;
 use std::sync::Arc;
 
 use haul_store::{
-    Abilities, Applied, Draft, Kind, Metadata, SourceFile, SourceNames, Stat, StoreError, TargetTree,
-    check_new_path, check_path, journal_name, no_directory, part_name,
+    Abilities, Applied, Draft, Kind, Metadata, SourceFile, SourceNames, Stat, StoreError, TargetTree, check_new_path,
+    check_path, journal_name, no_directory, part_name,
 };
 use rustix::io::Errno;
 
@@ -83,13 +83,15 @@ impl TargetTree for SftpTarget {
         if self.0.is_missing() {
             return context("look at", path, || check_path(path).map(|()| None));
         }
-        context("look at", path, || match self.0.place(path).and_then(|place| match path {
-            // The root was typed, and may be a link to a directory.
-            b"" => entry::stat(&place, &self.0.server().stat(&place)?).map(Some),
-            _ => self.stat_of(&place),
-        }) {
-            Err(error) if is_missing(&error) => Ok(None),
-            stat => stat,
+        context("look at", path, || {
+            match self.0.place(path).and_then(|place| match path {
+                // The root was typed, and may be a link to a directory.
+                b"" => entry::stat(&place, &self.0.server().stat(&place)?).map(Some),
+                _ => self.stat_of(&place),
+            }) {
+                Err(error) if is_missing(&error) => Ok(None),
+                stat => stat,
+            }
         })
     }
 
@@ -299,4 +301,3 @@ impl TargetTree for SftpTarget {
 fn no_writing_in_place() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "nothing is written in place over sftp: half a file would show")
 }
-

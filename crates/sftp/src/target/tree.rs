@@ -166,8 +166,7 @@ impl Tree {
     }
 
     /// Makes a new file of ours that others cannot read. An entry that stands there is removed.
-    pub(crate) fn make_own(&self, server_path: &[u8]) -> io::Result<Handle> {
-        let server = self.server();
+    pub(crate) fn make_own(&self, server: &Arc<Server>, server_path: &[u8]) -> io::Result<Handle> {
         for _ in 0..MAX_DRAFT_ATTEMPTS {
             let error = match server.open(server_path, READ | WRITE | CREATE | EXCLUSIVE, Some(OWN_MODE)) {
                 Ok(handle) => return Ok(handle),
@@ -212,7 +211,7 @@ impl Tree {
         if known.is_none() {
             let name = part_name(&random()?.0.to_be_bytes());
             let path = beneath(self.root()?, &name)?;
-            let made = self.make_own(&path)?;
+            let made = self.make_own(&self.server(), &path)?;
             *known = made.fstat().map(|attributes| attributes.owners.map(|(user, _)| user))?;
             self.server().remove(&path)?;
         }
@@ -292,7 +291,8 @@ impl Tree {
     /// An error of a write, which a full disk may explain: OpenSSH gives it no code of its own.
     pub(crate) fn explain_write(&self, error: io::Error) -> io::Error {
         let is_told = error.raw_os_error().is_some() || error.kind() == io::ErrorKind::BrokenPipe;
-        let is_full = || self.server().room(self.root().unwrap_or(b".")).is_some_and(|room| room.free_bytes < FULL_BYTES);
+        let is_full =
+            || self.server().room(self.root().unwrap_or(b".")).is_some_and(|room| room.free_bytes < FULL_BYTES);
         if !is_told && is_full() { Errno::NOSPC.into() } else { error }
     }
 }

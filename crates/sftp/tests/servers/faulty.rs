@@ -66,8 +66,15 @@ pub fn names(id: u32, names: &[(&[u8], u32)]) -> Vec<u8> {
 }
 
 pub fn attributes(mode: u32, size: u64) -> Vec<u8> {
-    [&(1_u32 | 2 | 4 | 8).to_be_bytes()[..], &size.to_be_bytes(), &[0; 8], &mode.to_be_bytes(), &[0, 0, 0, 7], &[0, 0, 0, 7]]
-        .concat()
+    [
+        &(1_u32 | 2 | 4 | 8).to_be_bytes()[..],
+        &size.to_be_bytes(),
+        &[0; 8],
+        &mode.to_be_bytes(),
+        &[0, 0, 0, 7],
+        &[0, 0, 0, 7],
+    ]
+    .concat()
 }
 
 pub const FILE: u32 = 0o100_644;

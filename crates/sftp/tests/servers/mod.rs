@@ -1,7 +1,5 @@
 //! Servers for tests: OpenSSH's own, over a pipe.
 
-pub mod faulty;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -12,7 +10,8 @@ use haul_sftp::{Pipe, Pool, Server};
 /// Longer than any answer takes on a busy host.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-const PLACES: [&str; 3] = ["/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server"];
+const PLACES: [&str; 3] =
+    ["/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server"];
 
 /// The program; without it a test fails, because nothing else shows that we speak what others speak.
 pub fn sftp_server() -> Command {

@@ -27,7 +27,8 @@ fn copy_over(
     to: Option<&Memory>,
     lanes: Vec<(Stream, Stream)>,
 ) -> Result<Report, Error> {
-    let (sender, receiver) = roles(job, &Surroundings::default(), &Arc::new(Watch::silent()), false, checkpoints_every(1 << 20))?;
+    let (sender, receiver) =
+        roles(job, &Surroundings::default(), &Arc::new(Watch::silent()), false, checkpoints_every(1 << 20))?;
     let sources = from.map_or(sender.sources, |tree| Sources::Open(OpenSource::of(tree)));
     let target = to.map_or(receiver.target, |tree| Target::Open(Arc::new(tree.clone())));
     let watch = Arc::new(Watch::new(Arc::<Witness>::default()));
