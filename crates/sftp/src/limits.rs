@@ -35,11 +35,8 @@ pub const MAX_BYTES_IN_FLIGHT: usize = 16 << 20;
 /// Bytes that are asked for before a reader wants them, for each reader that goes through a file.
 pub const READ_AHEAD_BYTES: u64 = 4 << 20;
 
-/// Bytes that all files of a connection hold ahead: eight readers. Beyond it a reader asks only for what it wants.
+/// Bytes that all files of a server hold ahead, and each of them: eight readers. Beyond it a reader asks only for what it wants.
 pub const MAX_AHEAD_BYTES: usize = 32 << 20;
-
-/// Blocks that one file holds ahead: 8 readers x 4 MiB / 128 KiB. The oldest block goes when more come.
-pub const MAX_AHEAD_BLOCKS: usize = 256;
 
 /// A READDIR that is asked for before the last one is answered: OpenSSH tells a hundred names at a time.
 pub const READDIRS_AHEAD: usize = 4;

@@ -9,7 +9,7 @@ use super::ahead::Ahead;
 use crate::codec::{self, Attributes, Data};
 use crate::connection::Ticket;
 use crate::entry;
-use crate::limits::{MAX_AHEAD_BLOCKS, MAX_AHEAD_BYTES, READ_AHEAD_BYTES};
+use crate::limits::{MAX_AHEAD_BYTES, READ_AHEAD_BYTES};
 use crate::pool::Pool;
 use crate::server::{Handle, Server};
 
@@ -42,8 +42,12 @@ impl SftpFile {
         let handle = Arc::new(pool.server().open(&path, codec::READ, None)?);
         let block_bytes = handle.server().features().read_bytes;
         let held_bytes = Arc::clone(pool.ahead_bytes());
-        let mut ahead =
-            Ahead::new(READ_AHEAD_BYTES / block_bytes as u64, MAX_AHEAD_BLOCKS, MAX_AHEAD_BYTES, held_bytes);
+        let mut ahead = Ahead::new(
+            READ_AHEAD_BYTES / block_bytes as u64,
+            MAX_AHEAD_BYTES / block_bytes,
+            MAX_AHEAD_BYTES,
+            held_bytes,
+        );
         ahead.put(0, Block::Asked(Arc::clone(&handle), handle.ask_data(0, block_bytes)?), block_bytes);
         let opened = handle.fstat()?;
         if !entry::is_file(&opened) && opened.mode.is_some() {

@@ -306,7 +306,8 @@ impl Drop for SftpDraft {
     fn drop(&mut self) {
         let is_latest = self.tree.end_draft(&self.path, self.journal.id().0);
         if is_latest && *lock(&self.end) == End::Open && !self.journal.has_begun() {
-            self.tree.server().remove_some_time(&self.draft_path);
+            // It is waited for: a removal that comes late would take a later draft of this name.
+            let _ = self.tree.server().remove(&self.draft_path);
         }
     }
 }
