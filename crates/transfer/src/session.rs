@@ -63,7 +63,7 @@ impl Ends {
 
 /// Opens a session between the ends of this job, for it and others. `observer` watches how they are reached.
 ///
-/// If both ends are here, or neither is, each job is carried out on its own.
+/// If both ends are here, or neither is, or the far side lets us use sftp only, each job is carried out on its own.
 ///
 /// # Errors
 /// The job is invalid, or the far side cannot be reached.
@@ -79,8 +79,12 @@ pub fn open(first: &Job, surroundings: &Surroundings, observer: Arc<dyn Observer
             let foreseen = early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
             let direction = Some(side.direction());
             let remote = connect::connect(place, first, surroundings, &watch, direction, foreseen);
-            let remote = remote.map_err(|error| if watch.interrupted() { watch.interruption() } else { error })?;
-            Some(Joined::new(remote, side, early, &watch))
+            match remote.map_err(|error| if watch.interrupted() { watch.interruption() } else { error }) {
+                Ok(remote) => Some(Joined::new(remote, side, early, &watch)),
+                // Each job finds this out, and goes over sftp.
+                Err(error) if error.fault == Fault::SftpOnly => None,
+                Err(error) => return Err(error),
+            }
         }
     };
     ears.lend(None);

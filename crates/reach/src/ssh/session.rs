@@ -247,7 +247,7 @@ impl SshSession {
                     return Error::new(Fault::SftpOnly, format!("{host} lets this account use sftp only"))
                         .because(words)
                         .try_this(
-                            "haul runs a program at the other end: copy with sftp, or ask the operator for a shell",
+                            "haul runs a program at the other end: haul cp copies over sftp; or ask the operator for a shell",
                         );
                 }
                 let error = Error::new(Fault::Ssh, format!("the session on {host} ended with status {code}"))
