@@ -44,6 +44,12 @@ pub const READDIRS_AHEAD: usize = 4;
 /// Names of one directory with their attributes, as long as `store` allows for a disk of this host.
 pub const MAX_LISTING_BYTES: usize = 1 << 30;
 
+/// Sources of a job, wildcards expanded: about half a kilobyte each.
+pub const MAX_SOURCES: usize = 1_000_000;
+
+/// Names that the wildcards of one source are compared with, as in `store`: two directories of the largest size.
+pub const MAX_NAMES_LISTED: usize = 8_000_000;
+
 /// Directories inside directories, as in `store`.
 pub const MAX_DEPTH: usize = 4096;
 

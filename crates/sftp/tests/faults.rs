@@ -381,3 +381,29 @@ fn what_a_lost_connection_fails_is_told_as_lost() {
     assert!(read(&source, "file", 4).is_err());
     assert!(source.open(0, b"file").unwrap_err().is_lost());
 }
+
+#[test]
+fn wildcards_are_expanded_at_the_server_and_sources_do_not_meet() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a.dat", "b.dat", "c.txt", ".hidden.dat", "odd*.dat", "d1/a.dat", "d1/x", "d2/y"] {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "data").unwrap();
+    }
+    let find = |typed: &[&str]| {
+        let typed: Vec<Vec<u8>> = typed.iter().map(|path| path.as_bytes().to_vec()).collect();
+        let (source, errors) =
+            SftpSource::find(servers::pool(dir.path()), &typed).map_err(|error| error.to_string())?;
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        Ok::<_, String>((entries(&Arc::new(source)).0, errors))
+    };
+    let none: Vec<String> = Vec::new();
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(find(&["*.dat"]), Ok((names(&["a.dat", "b.dat", "odd*.dat"]), none.clone())));
+    assert_eq!(find(&["d?/[xy]"]), Ok((names(&["x", "y"]), none.clone())));
+    assert_eq!(find(&["odd*.dat", "a.dat", "a.dat"]), Ok((names(&["odd*.dat", "a.dat"]), none.clone())));
+    assert_eq!(find(&["d*"]), Ok((names(&["d1", "d1/a.dat", "d1/x", "d2", "d2/y"]), none)));
+    let (found, errors) = find(&["a.dat", "d1/a.dat", "none", "d2/"]).unwrap();
+    assert_eq!((found, errors.len()), (names(&["a.dat"]), 3), "{errors:?}");
+    assert!(find(&["*.none"]).unwrap_err().contains("nothing matches"));
+}

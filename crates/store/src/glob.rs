@@ -13,17 +13,22 @@ use crate::typed::Typed;
 
 /// A path component with wildcards, which never match a leading dot.
 #[derive(Debug)]
-pub(crate) struct NamePattern {
+pub struct NamePattern {
     pattern: Pattern,
     is_of_hidden: bool,
 }
 
 impl NamePattern {
-    pub(crate) fn new(component: &[u8]) -> std::result::Result<Self, String> {
+    /// Reads a component of a path.
+    ///
+    /// # Errors
+    /// It is longer than a pattern may be.
+    pub fn new(component: &[u8]) -> std::result::Result<Self, String> {
         Ok(Self { pattern: Pattern::new(component, Manner::Shell)?, is_of_hidden: component.starts_with(b".") })
     }
 
-    pub(crate) fn matches(&self, name: &[u8]) -> bool {
+    /// Whether it means this name.
+    pub fn matches(&self, name: &[u8]) -> bool {
         (self.is_of_hidden || !name.starts_with(b".")) && self.pattern.matches([b"", name, b""], Start::First)
     }
 }

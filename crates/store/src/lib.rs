@@ -90,6 +90,7 @@ pub use filter::{
     Sides, read_rule,
 };
 pub use found::{EntryKind, Found, FoundEntry, Hidden};
+pub use glob::NamePattern;
 pub use journal_file::JournalFile;
 pub use limits::{DIRECT_FROM_BYTES, MAX_LISTED_PATH_BYTES};
 pub use local_file::LocalFile;
@@ -98,6 +99,7 @@ pub use meta::{Applied, FileId, Kind, MayStay, Metadata, Stat, Time, Version};
 pub use name::{check_new_path, check_path, journal_name, name_hash, parse_haul_name, part_name};
 pub use part::Part;
 pub use path_list::{PathList, PathListReader};
+pub use pattern::has_wildcard;
 pub use published::{FoundName, NameKind, OpenDirectory, Opened, Patience, Published, TakeName};
 pub use resolve::{ResolveOptions, SourceLimits};
 pub use source::SourceSet;

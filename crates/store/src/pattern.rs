@@ -45,7 +45,7 @@ pub(crate) enum Start {
 }
 
 /// Whether the text holds an unescaped wildcard character or an escape before one, so that it is no plain name.
-pub(crate) fn has_wildcard(text: &[u8]) -> bool {
+pub fn has_wildcard(text: &[u8]) -> bool {
     text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod file;
+mod glob;
 mod roots;
 mod walk;
 
@@ -34,7 +35,7 @@ impl SftpSource {
     /// # Errors
     /// None of them is there.
     pub fn find(pool: Arc<Pool>, typed: &[Vec<u8>]) -> Result<(Self, Vec<StoreError>), StoreError> {
-        let (roots, mut errors) = roots::resolve(&pool.server(), typed);
+        let (roots, mut errors) = roots::resolve(&pool, typed);
         if roots.is_empty() && !errors.is_empty() {
             return Err(errors.remove(0));
         }

@@ -1,15 +1,21 @@
 //! Resolves typed source paths at the server.
 //!
 //! `dir/` means the contents of a directory, `dir` the directory under its own name; a file is itself. Links are not
-//! followed. Wildcards are not expanded: a name is taken literally.
+//! followed.
 
+use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 
-use haul_store::StoreError;
+use haul_store::{StoreError, has_wildcard};
+
+use super::glob;
 
 use crate::codec::Attributes;
 use crate::entry;
+use crate::limits::MAX_SOURCES;
 use crate::paths::{expand, means_contents, parent_and_name};
+use crate::pool::Pool;
 use crate::server::Server;
 
 /// One source: a directory whose contents are copied, or one entry.
@@ -26,23 +32,63 @@ pub(crate) struct Root {
 }
 
 /// Resolves all paths that can be resolved, and reports the rest.
-pub(crate) fn resolve(server: &Server, typed: &[Vec<u8>]) -> (Vec<Root>, Vec<StoreError>) {
-    let (mut roots, mut errors) = (Vec::<Root>::new(), Vec::new());
+pub(crate) fn resolve(pool: &Pool, typed: &[Vec<u8>]) -> (Vec<Root>, Vec<StoreError>) {
+    let mut resolver = Resolver { server: pool.server(), found: Vec::new(), by_name: HashMap::new() };
+    let mut errors = Vec::new();
     for typed in typed {
-        let fail = |op, why: io::Error| StoreError::new(op, typed, why);
-        match root(server, typed) {
-            Ok(found)
-                if roots
-                    .iter()
-                    .any(|root| root.name == found.name || root.name.is_empty() || found.name.is_empty()) =>
-            {
-                errors.push(fail("copy", io::Error::new(io::ErrorKind::AlreadyExists, MEETS_ANOTHER)));
-            }
-            Ok(found) => roots.push(found),
-            Err(why) => errors.push(fail("find", why)),
+        if let Err(error) = resolver.resolve(pool, typed) {
+            errors.push(error);
         }
     }
-    (roots, errors)
+    (resolver.found, errors)
+}
+
+struct Resolver {
+    server: Arc<Server>,
+    found: Vec<Root>,
+    /// The path of each name at the target.
+    by_name: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Resolver {
+    /// A path with wildcards may also be a literal name. Both are taken.
+    fn resolve(&mut self, pool: &Pool, typed: &[u8]) -> Result<(), StoreError> {
+        let fail = |error: io::Error| StoreError::new("find", typed, error);
+        let literal = root(&self.server, typed);
+        if !has_wildcard(typed) {
+            return self.add(literal.map_err(fail)?);
+        }
+        let matches = glob::expand(pool, &expand(typed)).map_err(fail)?;
+        if let Ok(literal) = literal {
+            self.add(literal)?;
+        } else if matches.is_empty() {
+            return Err(fail(io::Error::new(io::ErrorKind::NotFound, "nothing matches the wildcard")));
+        }
+        for found in matches {
+            let source = root(&self.server, &found).map_err(|error| StoreError::new("find", &found, error))?;
+            self.add(source)?;
+        }
+        Ok(())
+    }
+
+    /// A source that is named twice is taken once. Two that would land in one place are refused.
+    fn add(&mut self, source: Root) -> Result<(), StoreError> {
+        let is_alone = self.found.is_empty();
+        let meets = match self.by_name.get(&source.name) {
+            Some(path) if *path == source.path => return Ok(()),
+            Some(_) => true,
+            // The contents of a directory may have any name.
+            None => !is_alone && (source.name.is_empty() || self.by_name.contains_key(&b""[..])),
+        };
+        if meets || self.found.len() >= MAX_SOURCES {
+            let why =
+                if meets { MEETS_ANOTHER } else { "there are too many sources; name the directories that hold them" };
+            return Err(StoreError::new("copy", &source.typed, io::Error::new(io::ErrorKind::AlreadyExists, why)));
+        }
+        self.by_name.insert(source.name.clone(), source.path.clone());
+        self.found.push(source);
+        Ok(())
+    }
 }
 
 fn root(server: &Server, typed: &[u8]) -> io::Result<Root> {
@@ -55,12 +101,7 @@ fn root(server: &Server, typed: &[u8]) -> io::Result<Root> {
         }
         return Ok(Root { path, name: Vec::new(), is_dir: true, attributes, typed });
     }
-    let attributes = server.lstat(&path).map_err(|error| match error.raw_os_error() {
-        Some(_) if typed.iter().any(|byte| b"*?[".contains(byte)) => {
-            io::Error::new(io::ErrorKind::NotFound, "there is no such file, and wildcards are not expanded over sftp")
-        }
-        _ => error,
-    })?;
+    let attributes = server.lstat(&path)?;
     let name = parent_and_name(&path).1.to_vec();
     Ok(Root { is_dir: entry::is_dir(&attributes) == Some(true), path, name, attributes, typed })
 }
