@@ -267,6 +267,17 @@ impl Place {
         self.far().is_none()
     }
 
+    /// The place over ssh that this one is reached like; `None`: no login of ssh leads there.
+    pub fn login(&self) -> Option<Far> {
+        match self {
+            Self::Here(Here::Sftp { user, host, port }) => {
+                Some(Far::Ssh { user: user.clone(), host: host.clone(), port: *port })
+            }
+            Self::Here(_) => None,
+            Self::Far(far) => Some(far.clone()),
+        }
+    }
+
     /// The other machine; `None`: this one is enough.
     pub fn far(&self) -> Option<&Far> {
         match self {

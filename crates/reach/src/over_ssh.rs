@@ -32,9 +32,10 @@ pub(crate) fn connect_ssh(place: &Far, job: &Job, surroundings: &Surroundings, w
 
 /// Logs in to each host of the job whose login can be kept for the copy that follows. ssh asks at the terminal.
 pub fn log_in(job: &Job, surroundings: &Surroundings) -> Result<(), Error> {
-    let ends = job.sources.first().into_iter().chain([&job.target]).filter_map(|end| end.place.far());
-    let targets = ends.chain(&job.movers).filter_map(|place| SshTarget::of(place, &job.ssh, &job.carriage));
-    targets.into_iter().try_for_each(|target| target.looked_up(surroundings).log_in(&Watch::silent()))
+    let ends = job.sources.first().into_iter().chain([&job.target]).filter_map(|end| end.place.login());
+    let places = ends.chain(job.movers.iter().cloned());
+    let mut targets = places.filter_map(|place| SshTarget::of(&place, &job.ssh, &job.carriage));
+    targets.try_for_each(|target| target.looked_up(surroundings).log_in(&Watch::silent()))
 }
 
 /// The way to the sftp server of a host. It may be gone more than once.

@@ -48,6 +48,10 @@ pub(crate) fn sources(
     watch: &Arc<Watch>,
 ) -> Result<Sources, Error> {
     let pool = connect(place, job, surroundings, watch)?;
+    if job.selection.hard_links {
+        let text = "-H sees no hard links over sftp: each name is copied apart".to_owned();
+        watch.tell(&Event::Warning { text });
+    }
     let found = SftpSource::find(pool, &job.source_paths()).map_err(|error| match error.is_of_no_file() {
         true => Error { fault: Fault::Missing, ..faults::store_error(&error) },
         false => faults::store_error(&error),
@@ -140,9 +144,8 @@ const LANES: u16 = 8;
 
 /// Logs in once. Further connections are dialled by themselves, where ssh asks no question.
 fn connect(place: &Here, job: &Job, surroundings: &Surroundings, watch: &Arc<Watch>) -> Result<Arc<Pool>, Error> {
-    let Here::Sftp { user, host, port } = place else { unreachable!("{place} is reached in other ways") };
     watch.tell(&Event::Connecting { place: place.to_string() });
-    let far = Far::Ssh { user: user.clone(), host: host.clone(), port: *port };
+    let far = Place::Here(place.clone()).login().expect("a host of sftp is reached over ssh");
     let way = SftpWay::to(&far, job, surroundings).expect("a place that ssh reaches");
     let patience = job.carriage.timeout;
     let session = way.first(&GREETING, watch)?;
