@@ -55,6 +55,7 @@ pub mod safe_link;
 pub mod schedule;
 pub mod sending;
 pub mod service;
+pub mod spread;
 pub mod tally;
 pub mod tune;
 pub mod window;

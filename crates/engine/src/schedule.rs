@@ -8,6 +8,8 @@ use alloc::vec::Vec;
 
 use haul_wire::control::ChunkRange;
 
+use crate::spread::{Places, Spread};
+
 /// The work that a lane carries at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unit {
@@ -43,6 +45,8 @@ pub struct Scheduler {
     shared: VecDeque<(u64, ChunkRange)>,
     flying: BTreeMap<Unit, u16>,
     tries: BTreeMap<Unit, u8>,
+    spread: Spread,
+    places: Places,
 }
 
 /// The fate of a unit whose data did not verify.
@@ -67,18 +71,23 @@ impl Scheduler {
         self.shared.push_back((index, range));
     }
 
+    /// Says how the chunks of a file are spread over lanes from now on.
+    pub fn spread(&mut self, spread: Spread) {
+        self.spread = spread;
+    }
+
     /// The next unit for this lane. Lanes to the leader first take what nobody else may.
     pub fn take(&mut self, lane: u16, to: To) -> Option<Unit> {
-        let queue = self.queue_for(to);
-        let (index, range) = queue.front_mut()?;
-        let unit = Unit { index: *index, chunk: range.first };
-        range.first += 1;
-        range.count -= 1;
-        if range.count == 0 {
-            queue.pop_front();
-        }
+        let queue = if is_shared(&self.queue, to) { &mut self.shared } else { &mut self.queue };
+        let (index, chunk) = self.places.take(lane, queue, self.spread)?;
+        let unit = Unit { index, chunk };
         self.flying.insert(unit, lane);
         Some(unit)
+    }
+
+    /// This lane takes no more: others may go on where it was.
+    pub fn leaves(&mut self, lane: u16) {
+        self.places.leave(lane);
     }
 
     /// The next chunks of one file that movers may carry, at most so many, all for this lane.
@@ -116,7 +125,7 @@ impl Scheduler {
     }
 
     fn queue_for(&mut self, to: To) -> &mut VecDeque<(u64, ChunkRange)> {
-        if to == To::Mover || self.queue.is_empty() { &mut self.shared } else { &mut self.queue }
+        if is_shared(&self.queue, to) { &mut self.shared } else { &mut self.queue }
     }
 
     /// The range of chunks that is taken from next: the file's index, and how many wait.
@@ -127,6 +136,12 @@ impl Scheduler {
     /// Whether nothing waits for such a lane.
     pub fn has_none(&self, to: To) -> bool {
         self.shared.is_empty() && (to == To::Mover || self.queue.is_empty())
+    }
+
+    /// Whether nothing waits for this very lane.
+    pub fn has_none_for(&self, lane: u16, to: To) -> bool {
+        let queue = if is_shared(&self.queue, to) { &self.shared } else { &self.queue };
+        !self.places.has_some(lane, queue, self.spread)
     }
 
     /// The waiting units, in the order in which lanes will take them.
@@ -182,6 +197,7 @@ impl Scheduler {
 
     /// The lane died: its units without receipt go back to the front. Returns them.
     pub fn lane_died(&mut self, lane: u16) -> Vec<Unit> {
+        self.places.leave(lane);
         let lost: Vec<Unit> = self.flying.iter().filter(|(_, by)| **by == lane).map(|(unit, _)| *unit).collect();
         for unit in lost.iter().rev() {
             self.flying.remove(unit);
@@ -199,6 +215,7 @@ impl Scheduler {
 
     /// The file is complete: receipts for units that are still under way will not come. What is queued of it nobody will carry.
     pub fn settled(&mut self, index: u64) {
+        self.places.forget(index);
         let all = Unit { index, chunk: 0 }..=Unit { index, chunk: u32::MAX };
         let units: Vec<Unit> = self.flying.range(all.clone()).map(|(unit, _)| *unit).collect();
         for unit in units {
@@ -213,6 +230,11 @@ impl Scheduler {
     fn put_back(&mut self, unit: Unit) {
         self.queue.push_front((unit.index, ChunkRange { first: unit.chunk, count: 1 }));
     }
+}
+
+/// Whether such a lane takes from what movers may carry, too.
+fn is_shared(queue: &VecDeque<(u64, ChunkRange)>, to: To) -> bool {
+    to == To::Mover || queue.is_empty()
 }
 
 #[cfg(test)]

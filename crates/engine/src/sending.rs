@@ -12,6 +12,7 @@ use haul_wire::control::{ChunkRange, Wanted};
 
 use crate::plan::ChunkLayout;
 use crate::schedule::{Retry, Scheduler, To, Unit};
+use crate::spread::Spread;
 use crate::window::Window;
 
 /// A file that is offered, as the caller keeps it.
@@ -124,6 +125,16 @@ impl<F: Offered + Clone> Sending<F> {
             }
         }
         Ok(file)
+    }
+
+    /// Says how the chunks of a file are spread over lanes from now on.
+    pub fn spread(&mut self, spread: Spread) {
+        self.scheduler.spread(spread);
+    }
+
+    /// This lane takes no more until it asks again: others may go on where it was.
+    pub fn leaves(&mut self, lane: u16) {
+        self.scheduler.leaves(lane);
     }
 
     /// Units for a lane, at most so many; one chunk of a large file is enough.
@@ -257,6 +268,11 @@ impl<F: Offered + Clone> Sending<F> {
     /// Whether no unit waits for such a lane.
     pub fn has_none(&self, to: To) -> bool {
         self.scheduler.has_none(to)
+    }
+
+    /// Whether nothing waits for this very lane.
+    pub fn has_none_for(&self, lane: u16, to: To) -> bool {
+        self.scheduler.has_none_for(lane, to)
     }
 
     /// Whether no unit waits for a lane.

@@ -276,6 +276,8 @@ pub struct Report {
     pub outages: Outages,
     /// BLAKE3 of the contents, if `root_files` is 1.
     pub only_blake3: Option<[u8; 32]>,
+    /// The source is a server that gives no sum of what it has: the data is compared from here on, and with the server by size alone.
+    pub source_has_no_sum: bool,
     /// BLAKE3 over the lines `<hex blake3>  <size> <path>\n` of all files in manifest order whose hash is known.
     pub root_blake3: [u8; 32],
     /// Files that the root covers. Files kept by size and time are not read, so they are not in it.

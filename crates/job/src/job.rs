@@ -93,9 +93,39 @@ pub enum Here {
         /// Port from `sftp://host:port/`; overrides `-P`.
         port: Option<u16>,
     },
+    /// Files and directories of a web server. Only a source; the path is that of the URL, with its query.
+    Web(WebServer),
     /// Nowhere: bytes that arrive where the copy is started are verified and discarded. Only a target; the path is
     /// empty.
     Null,
+}
+
+/// A web server, and who we are to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebServer {
+    /// `https`; otherwise `http`.
+    pub is_tls: bool,
+    /// A name or an address, without brackets, in lower case.
+    pub host: String,
+    /// The port, also where it is the usual one.
+    pub port: u16,
+    /// The login that was typed in the URL.
+    pub login: Option<WebLogin>,
+}
+
+/// A user's name and password. They are never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebLogin {
+    /// The user's name.
+    pub user: String,
+    /// The password; empty if there is none.
+    pub password: String,
+}
+
+impl fmt::Debug for WebLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebLogin(...)")
+    }
 }
 
 /// A machine where another haul takes part, and the way to it.
@@ -325,7 +355,19 @@ impl fmt::Display for Here {
                 }
                 port.iter().try_for_each(|port| write!(f, ":{port}"))
             }
+            Self::Web(server) => server.fmt(f),
             Self::Null => f.write_str("null:"),
+        }
+    }
+}
+
+impl fmt::Display for WebServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, usual_port) = if self.is_tls { ("https", 443) } else { ("http", 80) };
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        match self.port == usual_port {
+            true => write!(f, "{scheme}://{host}"),
+            false => write!(f, "{scheme}://{host}:{}", self.port),
         }
     }
 }

@@ -35,5 +35,5 @@ pub use item::{Changed, EntryType, ItemTold, LeftOut};
 pub use job::{
     AccountRule, Accounts, AskedClass, AskedPath, AskedPaths, Backup, Carriage, Cipher, Drafts, Endpoint, Entries,
     Family, Far, FilterRule, Here, Job, ModeChange, OfReference, Place, References, Selection, Service, ServiceClass,
-    SshOptions, Transport, Wish, Wishes,
+    SshOptions, Transport, WebLogin, WebServer, Wish, Wishes,
 };

@@ -54,7 +54,9 @@ impl Hashes {
                 End::Here { pool: HashPool::start(tree, threads, Box::new(done))?, answers }
             }
             Place::Far(far) => End::There(Box::new(There::open(request, far, surroundings, watch)?)),
-            Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::Null)) => {
+            Place::Here(
+                made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Null),
+            ) => {
                 return Err(Error::new(
                     Fault::Usage,
                     format!("{made_up} is no tree whose files can be hashed where they are"),

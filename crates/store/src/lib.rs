@@ -80,7 +80,7 @@ pub use duplicates::Duplicates;
 pub use ends::abilities::Abilities;
 pub use ends::journal::Journal;
 pub use ends::nowhere::Nowhere;
-pub use ends::reading::{FileToRead, ItemSource, SourceFile, SourceTree};
+pub use ends::reading::{Access, FileToRead, ItemSource, SourceFile, SourceTree};
 pub use ends::writing::{Draft, FileToWrite, TargetTree};
 pub use ends::zeros::zeros;
 pub use error::{Result, StoreError, drives_terminal, printable};

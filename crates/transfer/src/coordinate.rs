@@ -73,7 +73,8 @@ pub fn carry_out(
     // Ctrl-C ends ssh as well.
     let ends = ends.map_err(|error| if watch.interrupted() { faults::interrupted() } else { error })?;
     let asked = reporter::asked(job);
-    Ok(watch.report(&ends, asked, job.selection.dry_run).expect("somebody watches"))
+    let report = watch.report(&ends, asked, job.selection.dry_run).expect("somebody watches");
+    Ok(Report { source_has_no_sum: matches!(source, Place::Here(Here::Web(_))), ..report })
 }
 
 /// Refuses what can be refused without reaching a host.
@@ -143,7 +144,7 @@ pub fn early_look(job: &Job, surroundings: &Surroundings, side: Side) -> Option<
     }
     match job.sources.first()?.place {
         Place::Here(Here::Zero { bytes }) => Some(EarlyLook::of_bytes(bytes)),
-        Place::Here(Here::Stripes { .. } | Here::Sftp { .. } | Here::Null) | Place::Far(_) => None,
+        Place::Here(Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Null) | Place::Far(_) => None,
         Place::Here(Here::Disk) => EarlyLook::begin(job, surroundings.home.clone()),
     }
 }

@@ -14,10 +14,13 @@ use haul_store::recording::{self, Recording};
 use haul_channel::reporter::Watch;
 use haul_copy::receiver::{self, Target};
 use haul_copy::sender::{OpenSource, Sources};
+use haul_foreign::Opened;
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 
 use crate::sftp_ends;
+
+use crate::web;
 
 pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
     let refused = |what: &str, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
@@ -29,6 +32,9 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
         }
         Place::Here(Here::Stripes { .. }) => {
             return refused("stripes: is a source, and no target", "haul record --stripe-dir makes such a recording");
+        }
+        Place::Here(Here::Web(_)) => {
+            return refused("a web server is a source, and no target", "haul serve takes files, at haul://host/path");
         }
         Place::Here(Here::Disk | Here::Sftp { .. } | Here::Null) | Place::Far(_) => {}
     }
@@ -47,11 +53,27 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
             Place::Here(Here::Stripes { .. }) if job.carriage.route.is_some_and(|route| route != SendRoute::Copy) => {
                 return refused("a striped recording is read and copied", "leave --route out");
             }
+            Place::Here(Here::Web(_)) => check_web(job)?,
             Place::Here(Here::Disk | Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. }) | Place::Far(_) => {}
         }
     }
     if job.target.place == Place::Here(Here::Null) && job.selection.delete {
         return Err(receiver::nothing_to_delete("null:"));
+    }
+    Ok(())
+}
+
+/// What a web server cannot do.
+fn check_web(job: &Job) -> Result<(), Error> {
+    let refused = |what: &str, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
+    if job.files_from.is_some() {
+        return refused("a list of files is of no use with a web server", "name the URL of each file");
+    }
+    if job.selection.remove_source_files {
+        return refused("nothing can be removed from a web server", "leave --remove-source-files out");
+    }
+    if job.carriage.route.is_some_and(|route| route != SendRoute::Copy) {
+        return refused("what comes from a web server is read and copied", "leave --route out");
     }
     Ok(())
 }
@@ -63,7 +85,8 @@ pub(crate) fn check_some_source(job: &Job) -> Result<(), Error> {
             .symlink_metadata()
             .err()
             .filter(|error| error.kind() == io::ErrorKind::NotFound),
-        Place::Here(Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::Null) | Place::Far(_) => None,
+        Place::Here(Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Null)
+        | Place::Far(_) => None,
     };
     let Some(first) = job.sources.first() else { return Ok(()) };
     let Some(why) = missing(first) else { return Ok(()) };
@@ -98,6 +121,10 @@ pub(crate) fn sources_here(job: &Job, surroundings: &Surroundings, watch: &Arc<W
             Sources::Open(OpenSource { recorded: blake3, warning, ..OpenSource::of(sources) })
         }
         Place::Here(sftp @ Here::Sftp { .. }) => sftp_ends::sources(sftp, job, surroundings, watch)?,
+        Place::Here(Here::Web(server)) => {
+            let Opened { tree, warning } = web::open(server, &job.source_paths(), job)?;
+            Sources::Open(OpenSource { warning, ..OpenSource::of(tree) })
+        }
         Place::Here(Here::Null) => unreachable!("check_made_up refuses null: as a source"),
         Place::Far(far) => unreachable!("{far} opens its sources itself"),
     })
@@ -108,7 +135,7 @@ pub(crate) fn target_here(job: &Job, surroundings: &Surroundings, watch: &Arc<Wa
         Place::Here(Here::Disk) => Target::Path(job.target.path.clone()),
         Place::Here(Here::Null) => Target::Open(Arc::new(Nowhere)),
         Place::Here(sftp @ Here::Sftp { .. }) => sftp_ends::target(sftp, job, surroundings, watch)?,
-        Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. })) => {
+        Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Web(_))) => {
             unreachable!("check_made_up refuses {made_up} as a target")
         }
         Place::Far(far) => unreachable!("{far} opens its target itself"),

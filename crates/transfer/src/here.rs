@@ -12,6 +12,7 @@ use haul_wire::control::Control;
 use crate::ends::{sources_here, target_here};
 use crate::order::Order;
 use crate::sftp_ends;
+use crate::web;
 use haul_channel::channel::{Channel, Events, LaneEvent, PING_EVERY, SessionEvent};
 use haul_channel::lane_threads::NoKeeper;
 use haul_channel::reporter::{Ends, Watch};
@@ -29,7 +30,7 @@ use haul_striping::movers::Movers;
 pub fn here(order: Order<'_>) -> Result<Ends, Error> {
     let Order { job, surroundings, watch, hash_kept } = order;
     refuse_into_itself(job)?;
-    let asked = job.carriage.lanes.or_else(|| sftp_ends::lanes(job));
+    let asked = job.carriage.lanes.or_else(|| sftp_ends::lanes(job)).or_else(|| web::lanes(job));
     let count = haul_engine::plan::near_lanes(asked, host_facts::cpus()).lanes;
     let pairs: std::io::Result<Vec<_>> = (0..count).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
@@ -52,7 +53,7 @@ fn refuse_into_itself(job: &Job) -> Result<(), Error> {
     for source in &job.sources {
         match source.place {
             Place::Here(Here::Disk | Here::Stripes { .. }) => {}
-            Place::Here(Here::Zero { .. } | Here::Sftp { .. } | Here::Null) | Place::Far(_) => continue,
+            Place::Here(Here::Zero { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Null) | Place::Far(_) => continue,
         }
         let typed = path_of(&source.path);
         let Ok(path) = typed.canonicalize() else { continue };

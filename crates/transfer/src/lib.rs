@@ -33,6 +33,7 @@ mod relay;
 pub mod serving;
 mod session;
 mod sftp_ends;
+mod web;
 
 pub use agent::{AgentOptions, agent};
 pub use coordinate::run;

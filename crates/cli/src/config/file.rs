@@ -225,7 +225,7 @@ impl Reading<'_> {
             Place::Here(Here::Disk) if !is_absolute => {
                 Err(self.wrong(at, format!("{key} is no place that all directories share")).try_this("begin it with /"))
             }
-            Place::Here(Here::Zero { .. } | Here::Stripes { .. } | Here::Null) => {
+            Place::Here(Here::Zero { .. } | Here::Stripes { .. } | Here::Web(_) | Here::Null) => {
                 Err(self.wrong(at, format!("{key} has no paths below it")))
             }
             Place::Here(Here::Disk | Here::Sftp { .. }) | Place::Far(_) => {

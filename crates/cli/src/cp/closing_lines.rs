@@ -176,6 +176,14 @@ fn verification(report: &Report) -> Option<String> {
     if report.files_moved == 0 {
         return None;
     }
+    if report.source_has_no_sum && report.proof != Proof::Confirmed {
+        let what = match report.only_blake3 {
+            Some(hash) => format!("BLAKE3 {}", hex(&hash)),
+            None if report.failed > 0 => "the others complete".to_owned(),
+            None => "all complete".to_owned(),
+        };
+        return Some(format!("{what}{} (compared with the server by size alone: it gives no sum)", on_disk(report)));
+    }
     // One file: what `b3sum` prints. The hash of a list of files says nothing to a person; `haul why` and JSON have it.
     let how = match report.proof {
         Proof::BothEnds => on_disk(report),
@@ -326,6 +334,7 @@ pub mod tests {
             earlier: Earlier::default(),
             outages: Outages::default(),
             only_blake3: None,
+            source_has_no_sum: false,
             root_blake3: [0x1a; 32],
             root_files: 1_234,
             source: host("this machine", 6 << 20),
@@ -496,6 +505,18 @@ pub mod tests {
         assert!(closing_line(&disk).contains("all verified on disk, 4 lanes"));
         let repaired = Report { chunks_repaired: 2, ..disk };
         assert!(closing_line(&repaired).contains("all verified on disk (2 chunks written again), 4 lanes"));
+    }
+
+    #[test]
+    fn what_a_server_without_sums_has_sent_is_not_called_verified() {
+        let web = Report { source_has_no_sum: true, ..report() };
+        assert!(
+            closing_line(&web)
+                .contains("all complete (compared with the server by size alone: it gives no sum), 4 lanes")
+        );
+        let one = Report { only_blake3: Some([0xaf; 32]), ..web };
+        assert!(closing_line(&one).contains(&format!("BLAKE3 {} (compared", "af".repeat(32))));
+        assert!(!closing_line(&one).contains("verified"));
     }
 
     #[test]

@@ -36,6 +36,8 @@ NAMES
   ssh://host//path at the root.
   haul://host[:port]/path starts at the directory that the daemon (port 7632)
   offers to your key.
+  https://host/path and http://host/dir/ are files and directories of a web
+  server, to copy from.
   host1,host2:path and haul://host1,host2/path are one end on several hosts with
   the same files: data goes over all of them at once.
   zero:10G is a file of so many zeros to copy from. null: verifies the data here

@@ -6,6 +6,7 @@
 //! sftp://[user@]host[:port]/path     a host where no haul can run; paths as with ssh://
 //! haul://host[:port]/path            a daemon; relative to the directory it offers to the key
 //! stripes:INDEX                      a striped recording to copy from as one file, here; INDEX is what haul record --stripe-dir left
+//! https://[user[:password]@]host[:port]/path, http://...      files and directories of a web server, to copy from
 //! zero:SIZE, null:                   a file of zeros to copy from, and nowhere to copy to; both here
 //! NAME:path                          NAME is an end of config.toml; path is beneath it
 //! anything else                      here; a name with a colon needs ./ in front, as in scp
@@ -21,6 +22,7 @@ use std::sync::OnceLock;
 use haul_job::rate;
 use haul_job::{Endpoint, Error, Far, Fault, Here, Place};
 
+use crate::far_side::web_url;
 use crate::text::printable::printable;
 
 /// Parses an endpoint that several hosts may serve: the first one, and the others.
@@ -191,6 +193,9 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
         return Ok(Endpoint { place: made_up.into(), path: Vec::new() });
     }
     if let Some((scheme, rest)) = split_scheme(bytes) {
+        if let Some(is_tls) = web_url::of_scheme(scheme) {
+            return web_url::parse(is_tls, rest).map_err(|(cause, hint)| refused(bytes, cause, hint));
+        }
         return match scheme {
             b"ssh" | b"scp" => ssh_uri(bytes, rest),
             b"haul" => haul_uri(bytes, rest),
@@ -198,7 +203,7 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
             other => Err(refused(
                 bytes,
                 &format!("haul does not speak {}://", printable(other)),
-                "use host:path, ssh://host/path, sftp://host/path or haul://host/path; for a local name put ./ in front",
+                "use host:path, ssh://host/path, sftp://host/path, haul://host/path or https://host/path; for a local name put ./ in front",
             )),
         };
     }
@@ -422,6 +427,9 @@ fn percent_decode(typed: &[u8], text: &[u8]) -> Result<Vec<u8>, Error> {
 pub fn text(endpoint: &Endpoint) -> Vec<u8> {
     let mut text = match &endpoint.place {
         Place::Here(Here::Disk) => Vec::new(),
+        Place::Here(Here::Web(server)) => {
+            return [server.to_string().as_bytes(), &web_url::without_query(&endpoint.path)].concat();
+        }
         Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Null)) => {
             made_up.to_string().into_bytes()
         }
@@ -445,6 +453,8 @@ fn refused(typed: &[u8], cause: &str, hint: &str) -> Error {
 }
 
 fn shown(typed: &[u8]) -> String {
+    let without_secrets = web_url::shown(typed);
+    let typed = without_secrets.as_deref().unwrap_or(typed);
     let short = typed.len() > 200;
     format!("'{}{}'", printable(&typed[..typed.len().min(200)]), if short { "…" } else { "" })
 }
@@ -646,7 +656,8 @@ mod tests {
             (b"h\xffst:path", "the host is not text"),
             (b"host::module", "host::module means a daemon of rsync, and haul does not speak its protocol"),
             (b"rsync://host/mod", "haul does not speak rsync://"),
-            (b"https://host/file", "haul does not speak https://"),
+            (b"s3://bucket/file", "haul does not speak s3://"),
+            (b"https://ho st/file", "the host is no name or address"),
             (b"ssh://host:0/p", "0 is not a port"),
             (b"ssh://host:99999/p", "99999 is not a port"),
             (b"ssh://host:/p", " is not a port"),

@@ -5,3 +5,4 @@ pub mod flags;
 mod meant_places;
 pub mod options;
 pub mod person;
+pub mod web_url;

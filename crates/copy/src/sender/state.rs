@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, To, Unit};
 use haul_engine::sending::{Broken, Sending};
+use haul_engine::spread::Spread;
 use haul_job::{Error, Fault};
-use haul_store::SourceTree;
+use haul_store::{Access, SourceTree};
 use haul_wire::control::{Control, Counted, FailureKind, Notice, Standing, Void, Wanted, Withdraw};
 use haul_wire::manifest::{Item, ItemKind, Packer};
 
@@ -425,8 +426,14 @@ impl Shared {
     /// Units for a lane; waits so long for them. `None`: nothing by then, or (when it is over) never again.
     pub(super) fn take(&self, lane: u16, wait: Duration) -> Option<Units> {
         let to = self.job.movers.to(lane);
-        let has_none = |state: &State| !state.finished && (state.items.has_none(to) || state.resting.contains(&lane));
+        let has_none =
+            |state: &State| !state.finished && (state.items.has_none_for(lane, to) || state.resting.contains(&lane));
         let mut state = self.lock();
+        state.items.spread(match self.reading.sources.access() {
+            Access::Random => Spread::InTurn,
+            Access::Runs => Spread::Runs,
+            Access::Sequential => Spread::OneLane,
+        });
         if !wait.is_zero() {
             let waited = self.work.wait_timeout_while(state, wait, |state| has_none(state));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -481,6 +488,7 @@ impl Shared {
         }
         let mut state = self.lock();
         if state.resting != lanes {
+            lanes.iter().for_each(|lane| state.items.leaves(*lane));
             state.resting = lanes;
             self.work.notify_all();
         }

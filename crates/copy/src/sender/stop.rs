@@ -20,6 +20,10 @@ impl From<io::Error> for Stop {
 }
 
 pub(super) fn cannot_read(offset: u64, error: &io::Error) -> Stop {
+    // The end itself saw another version: it keeps to the one that it began with.
+    if error.kind() == io::ErrorKind::StaleNetworkFileHandle {
+        return changed();
+    }
     Stop::Source(format!("cannot read at byte {offset}: {error}"), FailureKind::Io)
 }
 

@@ -149,6 +149,30 @@ fn wget_aria2_and_rclone_bring_the_whole_tree() {
     run("rclone").args(["check", "--download", &remote]).arg(&tree).run().expect(0);
 }
 
+/// As from any other web server: over TLS with a certificate that the user names, page by page.
+#[test]
+fn haul_copies_from_it_as_from_any_other_server() {
+    needs!(Haul, Tool("curl"), Tool("openssl"));
+    let web = Web::new("");
+    let (stage, tree) = (&web.stage, web.stage.at("public"));
+    plant::many(&tree.join("tree/many"), 1_200, 10, 2);
+    for name in ["sub:dir/a:b c", "100%", "#a?b&c;d", "...", "plus+\u{e9}"] {
+        let path = tree.join("tree/odd").join(name);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("own directory");
+        plant::file(&path, 2_000_000, 3);
+    }
+    let cp = |url: String, to: &str| {
+        let run = stage.haul("client").env("SSL_CERT_FILE", stage.at("cert.pem")).arg("cp").arg(url);
+        run.arg(stage.at(to)).run().expect(code::OK)
+    };
+    cp(format!("http://{}/tree/", web.http), "plain");
+    assert_same(&tree.join("tree"), &stage.at("plain"), Facets::CONTENTS);
+    cp(format!("https://{}/tree", web.https), "tls");
+    assert_same(&tree.join("tree"), &stage.at("tls/tree"), Facets::CONTENTS);
+    let distrusted = stage.haul("client").arg("cp").arg(format!("https://{}/tree/", web.https)).arg(stage.at("none"));
+    distrusted.run().expect(code::AUTHENTICATION).says(&["certificate", "SSL_CERT_FILE"]);
+}
+
 #[test]
 fn a_manifest_of_the_web_is_one_that_verify_reads() {
     needs!(Haul, Tool("curl"), Tool("openssl"));

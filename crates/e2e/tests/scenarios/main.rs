@@ -51,5 +51,6 @@ mod streams;
 mod terminal;
 mod tour;
 mod tune;
+mod web_source;
 mod why;
 mod widths;

@@ -44,11 +44,28 @@ pub trait SourceTree: Debug + Send + Sync {
         None
     }
 
+    /// The order of reads that suits the end. It may change as the end learns what its files are like.
+    fn access(&self) -> Access {
+        Access::Random
+    }
+
     /// The local directories beneath which files are opened, so that the process may give up its rights to all others.
     /// `None`: files are opened anywhere.
     fn roots(&self) -> Option<Vec<BorrowedFd<'_>>> {
         Some(Vec::new())
     }
+}
+
+/// The order of reads that suits an end, as with posix_fadvise(2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Access {
+    /// Any place is read as quickly as any other.
+    #[default]
+    Random,
+    /// A reader that goes on where it was is much quicker than one that jumps. Several readers may be in one file.
+    Runs,
+    /// A file is read from front to back, by one reader.
+    Sequential,
 }
 
 /// Where the items of a job come from, one after the other: a walk over a tree, or a list.

@@ -1,0 +1,151 @@
+//! `http://` and `https://` addresses as people type them: `https://[user[:password]@]host[:port]/path[?query]`.
+//!
+//! A password, and a query, which may be a signature, are never shown.
+
+use haul_job::{Endpoint, Here, WebLogin, WebServer};
+
+/// Why an address is refused, and what to type instead.
+pub type Refused = (&'static str, &'static str);
+
+/// Whether this scheme is one of a web server: `Some(true)` with TLS.
+pub fn of_scheme(scheme: &[u8]) -> Option<bool> {
+    match scheme.to_ascii_lowercase().as_slice() {
+        b"http" => Some(false),
+        b"https" => Some(true),
+        _ => None,
+    }
+}
+
+/// Parses what stands behind `https://`.
+pub fn parse(is_tls: bool, rest: &[u8]) -> Result<Endpoint, Refused> {
+    let end = end_of_authority(rest);
+    let (authority, path) = rest.split_at(end);
+    let (login, address) = match authority.iter().rposition(|byte| *byte == b'@') {
+        Some(at) => (Some(login(&authority[..at])?), &authority[at + 1..]),
+        None => (None, authority),
+    };
+    let (host, port) = split_port(address)?;
+    let port = port.unwrap_or(if is_tls { 443 } else { 80 });
+    let path = if path.starts_with(b"/") { path.to_vec() } else { [b"/", path].concat() };
+    let server = WebServer { is_tls, host: host.to_ascii_lowercase(), port, login };
+    Ok(Endpoint { place: Here::Web(server).into(), path })
+}
+
+/// An address as it may be shown: without what stands in front of an `@`, and without its query.
+pub fn shown(typed: &[u8]) -> Option<Vec<u8>> {
+    let at = typed.windows(3).position(|three| three == b"://")?;
+    of_scheme(&typed[..at])?;
+    let (scheme, rest) = typed.split_at(at + 3);
+    let (authority, path) = rest.split_at(end_of_authority(rest));
+    let address = authority.rsplit(|byte| *byte == b'@').next().unwrap_or_default();
+    Some([scheme, address, &without_query(path)].concat())
+}
+
+/// A path of a web server as it may be shown.
+pub fn without_query(path: &[u8]) -> Vec<u8> {
+    let end = path.iter().position(|byte| matches!(byte, b'?' | b'#'));
+    end.map_or(path.to_vec(), |end| [&path[..end], b"?..."].concat())
+}
+
+fn end_of_authority(rest: &[u8]) -> usize {
+    rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len())
+}
+
+fn login(text: &[u8]) -> Result<WebLogin, Refused> {
+    let mut parts = text.splitn(2, |byte| *byte == b':').map(decoded);
+    let user = parts.next().flatten().filter(|user| !user.is_empty());
+    let password = parts.next().unwrap_or_else(|| Some(String::new()));
+    match (user, password) {
+        (Some(user), Some(password)) => Ok(WebLogin { user, password }),
+        _ => {
+            Err(("the text before the @ is no login", "write https://user:password@host/path, with %40 for an @ in it"))
+        }
+    }
+}
+
+/// Undoes the escapes of a text.
+fn decoded(text: &[u8]) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some((byte, tail)) = rest.split_first() {
+        rest = tail;
+        if *byte != b'%' {
+            bytes.push(*byte);
+            continue;
+        }
+        let (digits, tail) = rest.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+        rest = tail;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn split_port(address: &[u8]) -> Result<(&str, Option<u16>), Refused> {
+    let no_host = ("the host is no name or address", "write https://host/path, or https://[2001:db8::1]/path");
+    let address = std::str::from_utf8(address).map_err(|_| no_host)?;
+    let (host, port) = match address.strip_prefix('[') {
+        Some(inside) => {
+            let (host, port) = inside.split_once(']').ok_or(no_host)?;
+            (host, if port.is_empty() { None } else { Some(port.strip_prefix(':').ok_or(no_host)?) })
+        }
+        None => address.split_once(':').map_or((address, None), |(host, port)| (host, Some(port))),
+    };
+    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:%".contains(&byte);
+    if host.is_empty() || host.len() > MAX_HOST_BYTES || host.starts_with('-') || !host.bytes().all(is_host) {
+        return Err(no_host);
+    }
+    let port = port.filter(|port| !port.is_empty()).map(|port| {
+        let port = port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse().ok()).flatten();
+        port.filter(|port| *port > 0).ok_or(("its port is none", "a port is a number from 1 to 65535"))
+    });
+    Ok((host, port.transpose()?))
+}
+
+/// DNS names have at most 253 bytes; a scope such as `%eth0` may follow an address.
+const MAX_HOST_BYTES: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use haul_job::Place;
+
+    use super::*;
+
+    fn show(rest: &str) -> String {
+        match parse(true, rest.as_bytes()) {
+            Ok(Endpoint { place: Place::Here(Here::Web(server)), path }) => {
+                let login = server.login.as_ref().map(|login| format!("{} {} ", login.user, login.password));
+                format!("{}{server} {}", login.unwrap_or_default(), String::from_utf8_lossy(&path))
+            }
+            Ok(_) => panic!("another place"),
+            Err((why, _)) => format!("refused: {why}"),
+        }
+    }
+
+    #[test]
+    fn addresses_of_web_servers() {
+        for (rest, expected) in [
+            ("host/a%20b?x=1", "https://host /a%20b?x=1"),
+            ("HOST", "https://host /"),
+            ("host:8443/", "https://host:8443 /"),
+            ("host:443?x", "https://host /?x"),
+            ("[2001:db8::1]:81/x", "https://[2001:db8::1]:81 /x"),
+            ("me:s%40c:ret@host/x", "me s@c:ret https://host /x"),
+            ("me@host/x", "me  https://host /x"),
+            ("/x", "refused: the host is no name or address"),
+            ("ho st/x", "refused: the host is no name or address"),
+            ("-host/x", "refused: the host is no name or address"),
+            ("host:0/x", "refused: its port is none"),
+            ("host:x/", "refused: its port is none"),
+            (":secret@host/x", "refused: the text before the @ is no login"),
+        ] {
+            assert_eq!(show(rest), expected, "{rest}");
+        }
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        let shown = |typed: &str| shown(typed.as_bytes()).map(|text| String::from_utf8(text).unwrap());
+        assert_eq!(shown("https://me:secret@host/x?sig=1#y").as_deref(), Some("https://host/x?..."));
+        assert_eq!(shown("HTTP://a@b@host").as_deref(), Some("HTTP://host"));
+        assert_eq!(shown("ssh://me@host/x"), None);
+    }
+}

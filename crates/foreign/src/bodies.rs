@@ -1,0 +1,153 @@
+//! The bodies that are read at once. Each waits at its place of a file for the next read there.
+//!
+//! A reading thread has at most one: where it reads elsewhere, its body is dropped, and its connection with it.
+
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::Instant;
+
+use crate::connection::Body;
+use crate::limits::{BODY_RESTS, ONE_MORE_AFTER, TURN_PATIENCE};
+use crate::url::Origin;
+
+/// All bodies of one source.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    state: Mutex<State>,
+    freed: Condvar,
+}
+
+struct State {
+    waiting: Vec<Waiting>,
+    open: usize,
+    /// The server may allow fewer than the `wanted` ones.
+    allowed: usize,
+    wanted: usize,
+    /// When the server last refused one, or one more was allowed again.
+    changed: Instant,
+    /// When a body last brought something.
+    moved: Instant,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} open", self.open, self.allowed)
+    }
+}
+
+struct Waiting {
+    file: u64,
+    reader: ThreadId,
+    since: Instant,
+    reading: Reading,
+}
+
+/// A body that stands at byte `at` of its file, and goes on to `end`.
+pub(crate) struct Reading {
+    pub(crate) body: Body,
+    pub(crate) origin: Origin,
+    pub(crate) at: u64,
+    pub(crate) end: u64,
+    /// Given back when the body goes.
+    pub(crate) _place: Place,
+}
+
+/// One of the bodies that may be open.
+pub(crate) struct Place(Arc<Bodies>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.lock().open -= 1;
+        self.0.freed.notify_one();
+    }
+}
+
+impl Bodies {
+    pub(crate) fn new(allowed: usize) -> Arc<Bodies> {
+        let (wanted, now) = (allowed.max(1), Instant::now());
+        let state = State { waiting: Vec::new(), open: 0, allowed: wanted, wanted, changed: now, moved: now };
+        Arc::new(Bodies { state: Mutex::new(state), freed: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The body that stands at this place of the file.
+    pub(crate) fn resume(&self, file: u64, at: u64) -> Option<Reading> {
+        let mut state = self.lock();
+        let found = state.waiting.iter().position(|waiting| waiting.file == file && waiting.reading.at == at)?;
+        Some(state.waiting.swap_remove(found).reading)
+    }
+
+    /// Keeps a body for the next read at its place.
+    pub(crate) fn park(&self, file: u64, reading: Reading) {
+        let (reader, since) = (std::thread::current().id(), Instant::now());
+        let mut state = self.lock();
+        state.moved = since;
+        if state.allowed < state.wanted && state.changed.elapsed() >= ONE_MORE_AFTER {
+            state.allowed += 1;
+            state.changed = since;
+        }
+        state.waiting.push(Waiting { file, reader, since, reading });
+        self.freed.notify_one();
+    }
+
+    /// This thread reads elsewhere from now on.
+    pub(crate) fn leave(&self) {
+        let reader = std::thread::current().id();
+        self.drop_all(|waiting| waiting.reader == reader);
+    }
+
+    /// A file is closed.
+    pub(crate) fn close(&self, file: u64) {
+        self.drop_all(|waiting| waiting.file == file);
+    }
+
+    fn drop_all(&self, is_meant: impl Fn(&Waiting) -> bool) {
+        let dropped: Vec<Waiting> = self.lock().waiting.extract_if(.., |waiting| is_meant(waiting)).collect();
+        // Each takes the lock, to give its place back.
+        drop(dropped);
+    }
+
+    /// Waits until another body may be open. A body that nobody reads gives way.
+    pub(crate) fn place(self: &Arc<Self>) -> io::Result<Place> {
+        let mut state = self.lock();
+        loop {
+            if state.open < state.allowed {
+                state.open += 1;
+                return Ok(Place(Arc::clone(self)));
+            }
+            let oldest = (0..state.waiting.len()).min_by_key(|at| state.waiting[*at].since);
+            let rests = oldest.map(|at| state.waiting[at].since.elapsed());
+            if let Some(at) = oldest.filter(|_| rests >= Some(BODY_RESTS)) {
+                let dropped = state.waiting.swap_remove(at);
+                drop(state);
+                drop(dropped);
+                state = self.lock();
+                continue;
+            }
+            if state.moved.elapsed() >= TURN_PATIENCE {
+                return Err(io::Error::new(
+                    ErrorKind::TimedOut,
+                    "the server allows no further connection, and the others stand still",
+                ));
+            }
+            let patience = BODY_RESTS.saturating_sub(rests.unwrap_or_default());
+            state = self.freed.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether there are other bodies than the one that is about to be opened.
+    pub(crate) fn has_others(&self) -> bool {
+        self.lock().open > 1
+    }
+
+    /// The server refused the last one. From now on there are fewer.
+    pub(crate) fn too_many(&self) {
+        let mut state = self.lock();
+        state.allowed = state.allowed.min(state.open.saturating_sub(1)).max(1);
+        state.changed = Instant::now();
+    }
+}

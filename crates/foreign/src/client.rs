@@ -1,0 +1,335 @@
+//! Requests to a server: over connections that are kept, along redirects, with credentials where they belong, and again where the
+//! server or the network failed for a moment.
+//!
+//! ```text
+//! ask -> an idle connection or a new one -> answer
+//!          cut, silent, 5xx -> pause, again     429, 503 -> the pause that the server asks for, again
+//!          3xx -> the next URL                  401, 403 -> once more with credentials
+//! ```
+
+use std::collections::HashSet;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use haul_net::Family;
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HOST, LOCATION, RANGE, RETRY_AFTER, USER_AGENT};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, response};
+use rustls::ClientConfig;
+
+use crate::connection::{Body, Connection};
+use crate::credentials::Credentials;
+use crate::limits::{
+    FIRST_PAUSE, IDLE_KEPT, MAX_REDIRECTS, MAX_RETRY_AFTER, MAX_TRIES, PATIENCE, WORTH_DRAINING_BYTES,
+};
+use crate::trust;
+use crate::url::{Origin, Url};
+use crate::version::text;
+
+/// How servers are reached.
+#[derive(Debug)]
+pub struct Settings {
+    /// Most bodies that are read at once, and most connections for other questions.
+    pub connections: usize,
+    /// A server that is silent for this long counts as dead.
+    pub silence: Duration,
+    /// The version of IP, where the user insists on one.
+    pub family: Option<Family>,
+    /// The first pause before a request is sent again. Tests have no time.
+    pub first_pause: Duration,
+    /// What may be shown to servers.
+    pub credentials: Credentials,
+}
+
+impl Settings {
+    /// The usual settings, with what the environment has of credentials.
+    pub fn usual(connections: usize, credentials: Credentials) -> Settings {
+        let silence = Duration::from_secs(20);
+        Settings { connections, silence, family: None, first_pause: FIRST_PAUSE, credentials }
+    }
+}
+
+/// Asks servers, beginning at one origin.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// The origin of the URL that the user typed.
+    typed: Origin,
+    pub(crate) settings: Settings,
+    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+    idle: Mutex<Vec<(Origin, Connection)>>,
+    /// The origins that have asked for credentials.
+    asking: Mutex<HashSet<Origin>>,
+    /// A server that has never answered is not waited for: its name may be mistyped.
+    has_answered: AtomicBool,
+    pauses: (Mutex<()>, Condvar),
+}
+
+/// A request.
+pub(crate) struct Ask<'a> {
+    pub(crate) method: Method,
+    pub(crate) url: &'a Url,
+    /// The first byte, and the byte behind the last one; `None`: to the end of the file.
+    pub(crate) range: Option<(u64, Option<u64>)>,
+    pub(crate) condition: Option<(HeaderName, HeaderValue)>,
+    pub(crate) accept: &'static str,
+    /// A server that is busy is not waited for: another connection reads already.
+    pub(crate) takes_busy: bool,
+    /// When the wait for it began.
+    pub(crate) since: Instant,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) fn new(method: Method, url: &'a Url) -> Ask<'a> {
+        Ask { method, url, range: None, condition: None, accept: "*/*", takes_busy: false, since: Instant::now() }
+    }
+}
+
+/// An answer, and the URL that gave it after redirects.
+pub(crate) struct Answer {
+    pub(crate) head: response::Parts,
+    pub(crate) body: Body,
+    pub(crate) url: Url,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Client {
+    pub(crate) fn new(typed: Origin, settings: Settings) -> Client {
+        Client {
+            typed,
+            settings,
+            tls: OnceLock::new(),
+            idle: Mutex::default(),
+            asking: Mutex::default(),
+            has_answered: AtomicBool::new(false),
+            pauses: Default::default(),
+        }
+    }
+
+    /// The origin of the URL that the user typed.
+    pub(crate) fn typed(&self) -> &Origin {
+        &self.typed
+    }
+
+    /// Sends a request, until there is an answer that another try or another URL would not change.
+    pub(crate) fn ask(&self, ask: &Ask<'_>) -> io::Result<Answer> {
+        let mut url = ask.url.clone();
+        let mut seen = vec![url.clone()];
+        let mut tries = 0;
+        loop {
+            let shown = self.credential(url.origin());
+            let (head, body) = match self.once(&url, ask, shown.clone()) {
+                Ok(answer) => answer,
+                Err(error) => {
+                    tries += 1;
+                    let pause = self.backoff(tries);
+                    let is_known = self.has_answered.load(Ordering::Relaxed);
+                    if tries >= MAX_TRIES || !is_known || !is_passing(&error) || !self.has_time(ask.since, pause) {
+                        return Err(error);
+                    }
+                    self.pause(pause);
+                    continue;
+                }
+            };
+            self.has_answered.store(true, Ordering::Relaxed);
+            match head.status {
+                StatusCode::MOVED_PERMANENTLY
+                | StatusCode::FOUND
+                | StatusCode::SEE_OTHER
+                | StatusCode::TEMPORARY_REDIRECT
+                | StatusCode::PERMANENT_REDIRECT => {
+                    let next = head.headers.get(LOCATION).and_then(|link| url.join(link.as_bytes()));
+                    let next = next.ok_or_else(|| invalid(format!("{} leads nowhere ({})", url, head.status)))?;
+                    if url.origin().is_tls && !next.origin().is_tls {
+                        return Err(invalid(format!("it is redirected from https to http: {next}")));
+                    }
+                    if seen.contains(&next) {
+                        return Err(invalid(format!("its redirects go round in a circle: {next}")));
+                    }
+                    if seen.len() > MAX_REDIRECTS {
+                        return Err(invalid(format!("it is redirected more than {MAX_REDIRECTS} times")));
+                    }
+                    self.give_back(url.origin(), body);
+                    seen.push(next.clone());
+                    url = next;
+                }
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if shown.is_none() && self.learns(url.origin()) => {
+                    self.give_back(url.origin(), body);
+                }
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                    tries += 1;
+                    let asked = text(&head.headers, &RETRY_AFTER).and_then(|text| pause_in(text, SystemTime::now()));
+                    let pause = asked.unwrap_or_else(|| self.backoff(tries));
+                    let pause = pause.clamp(self.settings.first_pause, MAX_RETRY_AFTER);
+                    if ask.takes_busy || !self.has_time(ask.since, pause) {
+                        return Ok(Answer { head, body, url });
+                    }
+                    drop(body);
+                    self.pause(pause);
+                }
+                StatusCode::REQUEST_TIMEOUT
+                | StatusCode::INTERNAL_SERVER_ERROR
+                | StatusCode::BAD_GATEWAY
+                | StatusCode::GATEWAY_TIMEOUT
+                    if tries + 1 < MAX_TRIES && self.has_time(ask.since, self.backoff(tries + 1)) =>
+                {
+                    tries += 1;
+                    drop(body);
+                    self.pause(self.backoff(tries));
+                }
+                _ => return Ok(Answer { head, body, url }),
+            }
+        }
+    }
+
+    /// One request over one connection. A connection that the server closed while it rested does not count.
+    fn once(&self, url: &Url, ask: &Ask<'_>, credential: Option<HeaderValue>) -> io::Result<(response::Parts, Body)> {
+        loop {
+            let idle = self.take_idle(url.origin());
+            let connection = match idle {
+                Some(connection) => connection,
+                None => self.connect(url.origin())?,
+            };
+            match connection.ask(request(url, ask, credential.clone())?) {
+                Ok(answer) => return Ok(answer),
+                // A new connection has never rested: the loop ends.
+                Err(refused) if refused.was_resting => {}
+                Err(refused) => return Err(refused.why),
+            }
+        }
+    }
+
+    fn connect(&self, origin: &Origin) -> io::Result<Connection> {
+        let tls = match origin.is_tls {
+            true => Some(self.tls.get_or_init(trust::config).clone().map_err(io::Error::other)?),
+            false => None,
+        };
+        Connection::open(origin, tls, self.settings.family, self.settings.silence)
+    }
+
+    fn take_idle(&self, origin: &Origin) -> Option<Connection> {
+        loop {
+            let mut idle = lock(&self.idle);
+            idle.retain(|(_, connection)| connection.idle_since.elapsed() < IDLE_KEPT);
+            let at = idle.iter().rposition(|(of, _)| of == origin)?;
+            let (_, mut connection) = idle.swap_remove(at);
+            drop(idle);
+            if connection.is_open() {
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Keeps the connection of an answer whose body was read, or is short.
+    pub(crate) fn give_back(&self, origin: &Origin, body: Body) {
+        let Some(connection) = body.finish(WORTH_DRAINING_BYTES) else { return };
+        let mut idle = lock(&self.idle);
+        if idle.len() < 2 * self.settings.connections {
+            idle.push((origin.clone(), connection));
+        }
+    }
+
+    fn credential(&self, origin: &Origin) -> Option<HeaderValue> {
+        let asks = lock(&self.asking).contains(origin);
+        self.settings.credentials.of(origin, &self.typed, asks)
+    }
+
+    /// Notes that an origin asks for credentials. True if there are some for it.
+    fn learns(&self, origin: &Origin) -> bool {
+        let has_some = self.settings.credentials.of(origin, &self.typed, true).is_some();
+        if has_some {
+            lock(&self.asking).insert(origin.clone());
+        }
+        has_some
+    }
+
+    /// Whether another try may begin after this pause.
+    pub(crate) fn has_time(&self, since: Instant, pause: Duration) -> bool {
+        since.elapsed() + pause < self.settings.silence * PATIENCE
+    }
+
+    /// The pause before the next try.
+    pub(crate) fn backoff(&self, tries: u32) -> Duration {
+        self.settings.first_pause * 2u32.saturating_pow(tries.saturating_sub(1).min(MAX_TRIES))
+    }
+
+    /// Waits. Nothing wakes it earlier.
+    pub(crate) fn pause(&self, pause: Duration) {
+        let (mutex, condition) = &self.pauses;
+        drop(condition.wait_timeout_while(lock(mutex), pause, |()| true));
+    }
+}
+
+fn request(url: &Url, ask: &Ask<'_>, credential: Option<HeaderValue>) -> io::Result<Request<String>> {
+    let mut request = Request::builder()
+        .method(&ask.method)
+        .uri(url.target())
+        .header(HOST, url.origin().authority())
+        .header(USER_AGENT, concat!("haul/", env!("CARGO_PKG_VERSION")))
+        .header(ACCEPT, ask.accept)
+        // What is coded has another length, and ranges of it mean other bytes.
+        .header(ACCEPT_ENCODING, "identity");
+    if let Some((start, end)) = ask.range {
+        request = request
+            .header(RANGE, format!("bytes={start}-{}", end.map(|end| (end - 1).to_string()).unwrap_or_default()));
+    }
+    if let Some((name, value)) = &ask.condition {
+        request = request.header(name, value);
+    }
+    if let Some(credential) = credential {
+        request = request.header(AUTHORIZATION, credential);
+    }
+    request.body(String::new()).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))
+}
+
+/// Whether another try may do. A name that is not known, a certificate that is not trusted and an answer that is no HTTP stay so.
+fn is_passing(error: &io::Error) -> bool {
+    !matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::PermissionDenied)
+}
+
+/// `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
+fn pause_in(text: &str, now: SystemTime) -> Option<Duration> {
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    Some(httpdate::parse_http_date(text).ok()?.duration_since(now).unwrap_or_default())
+}
+
+pub(crate) fn invalid(why: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, why)
+}
+
+/// The error of an answer that brings no data.
+pub(crate) fn refusal(head: &response::Parts) -> io::Error {
+    let what = match head.status {
+        StatusCode::UNAUTHORIZED => "it wants a login: put one for this host into ~/.netrc, or a token into HAUL_TOKEN",
+        StatusCode::FORBIDDEN => "the server does not let us read it",
+        StatusCode::NOT_FOUND | StatusCode::GONE => "the server has no such file",
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => "the server is busy",
+        _ => "the server does not give it",
+    };
+    let kind = match head.status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ErrorKind::PermissionDenied,
+        StatusCode::NOT_FOUND | StatusCode::GONE => ErrorKind::NotFound,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => ErrorKind::ResourceBusy,
+        _ => ErrorKind::InvalidData,
+    };
+    io::Error::new(kind, format!("{what} ({})", head.status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_asks_for_a_pause_in_seconds_or_until_a_date() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        assert_eq!(pause_in("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(pause_in("Sun, 06 Nov 1994 08:50:37 GMT", now), Some(Duration::from_secs(60)));
+        assert_eq!(pause_in("Sun, 06 Nov 1994 08:40:37 GMT", now), Some(Duration::ZERO));
+        assert_eq!(pause_in("soon", now), None);
+    }
+}

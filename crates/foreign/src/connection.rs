@@ -1,0 +1,211 @@
+//! One connection to a server, and the body that is read from it. hyper speaks HTTP/1.1; its runtime is this connection's own, and runs
+//! only while a thread waits here.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use haul_net::{Family, Policies, Way};
+use http::{Request, Response, response};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::limits::CONNECT_DEADLINE;
+use crate::url::Origin;
+
+/// A connection that waits for a request.
+pub(crate) struct Connection {
+    // The requests go first: the task of the connection ends with the runtime.
+    requests: SendRequest<String>,
+    runtime: Runtime,
+    silence: Duration,
+    pub(crate) idle_since: Instant,
+    /// Whether an answer came over it before: the server may have closed it since.
+    pub(crate) is_used: bool,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connection")
+    }
+}
+
+impl Connection {
+    /// Connects. A server that is silent for `silence` counts as dead.
+    pub(crate) fn open(
+        origin: &Origin,
+        tls: Option<Arc<ClientConfig>>,
+        family: Option<Family>,
+        silence: Duration,
+    ) -> io::Result<Connection> {
+        let addresses = haul_net::resolve(&origin.host, origin.port, family).map_err(io::Error::other)?;
+        let deadline = CONNECT_DEADLINE.min(silence);
+        let socket = haul_net::dial(&addresses, deadline, &Policies::default(), &Way::default(), None);
+        let socket = socket.map_err(|error| io::Error::new(ErrorKind::NotConnected, error.to_string()))?;
+        socket.set_nonblocking(true)?;
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        let opening = async {
+            let socket = TcpStream::from_std(socket)?;
+            let Some(tls) = tls else { return greet(socket).await };
+            let name = ServerName::try_from(origin.host.clone())
+                .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "its name is none that a certificate can have"))?;
+            greet(TlsConnector::from(tls).connect(name, socket).await.map_err(tls_error)?).await
+        };
+        let opened = runtime.block_on(async { timeout(deadline, opening).await });
+        let requests = opened.map_err(|_| silent(deadline))??;
+        Ok(Connection { requests, runtime, silence, idle_since: Instant::now(), is_used: false })
+    }
+
+    /// Sends a request, and returns the head of its answer with the body behind it.
+    pub(crate) fn ask(mut self, request: Request<String>) -> Result<(response::Parts, Body), Refused> {
+        let silence = self.silence;
+        let asking = async {
+            self.requests.ready().await?;
+            self.requests.send_request(request).await
+        };
+        let answer = self.runtime.block_on(async { timeout(silence, asking).await });
+        match answer {
+            Ok(Ok(response)) => {
+                let (head, incoming): (_, Incoming) = Response::into_parts(response);
+                self.is_used = true;
+                Ok((head, Body { connection: self, incoming, block: Bytes::new(), is_over: false }))
+            }
+            // The server closed a connection that rested, before it read the request.
+            Ok(Err(error)) => Err(Refused { was_resting: self.is_used && is_cut(&error), why: as_io(&error) }),
+            Err(_) => Err(Refused { was_resting: false, why: silent(silence) }),
+        }
+    }
+
+    /// Whether the server has not closed it, as far as is known here.
+    pub(crate) fn is_open(&mut self) -> bool {
+        // The task of the connection sees a close only when it runs.
+        self.runtime.block_on(tokio::task::yield_now());
+        !self.requests.is_closed()
+    }
+}
+
+/// Why there is no answer.
+pub(crate) struct Refused {
+    /// The connection had rested, and was closed meanwhile: a new one may do.
+    pub(crate) was_resting: bool,
+    pub(crate) why: io::Error,
+}
+
+async fn greet<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> io::Result<SendRequest<String>> {
+    let (requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| as_io(&error))?;
+    tokio::spawn(async move {
+        // Its errors reach whoever waits for an answer or a body.
+        let _ = connection.await;
+    });
+    Ok(requests)
+}
+
+/// The body of an answer, which comes as it is read.
+pub(crate) struct Body {
+    connection: Connection,
+    incoming: Incoming,
+    /// What came and was not taken yet.
+    block: Bytes,
+    is_over: bool,
+}
+
+impl Body {
+    /// Takes the next bytes; 0 is the end. A body that ends before its length is an error.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.block.is_empty() {
+            if !self.next_block()? {
+                return Ok(0);
+            }
+        }
+        let taken = self.block.split_to(self.block.len().min(buffer.len()));
+        buffer[..taken.len()].copy_from_slice(&taken);
+        Ok(taken.len())
+    }
+
+    /// Waits for more. False at the end.
+    fn next_block(&mut self) -> io::Result<bool> {
+        if self.is_over {
+            return Ok(false);
+        }
+        let silence = self.connection.silence;
+        let incoming = &mut self.incoming;
+        let next = poll_fn(|context| Pin::new(&mut *incoming).poll_frame(context));
+        match self.connection.runtime.block_on(async { timeout(silence, next).await }) {
+            Ok(Some(Ok(frame))) => {
+                // What is no data is a trailer.
+                self.block = frame.into_data().unwrap_or_default();
+                Ok(true)
+            }
+            Ok(None) => {
+                self.is_over = true;
+                Ok(false)
+            }
+            Ok(Some(Err(error))) => Err(as_io(&error)),
+            Err(_) => Err(silent(silence)),
+        }
+    }
+
+    /// Reads the rest, if it is short, so that the connection can carry another request.
+    pub(crate) fn finish(mut self, most_bytes: u64) -> Option<Connection> {
+        let mut left = most_bytes;
+        loop {
+            left = left.checked_sub(self.block.len() as u64)?;
+            self.block.clear();
+            if self.incoming.size_hint().exact().is_some_and(|bytes| bytes > left) {
+                return None;
+            }
+            if !self.next_block().ok()? {
+                let Connection { requests, runtime, silence, .. } = self.connection;
+                return Some(Connection { requests, runtime, silence, idle_since: Instant::now(), is_used: true });
+            }
+        }
+    }
+}
+
+fn is_cut(error: &hyper::Error) -> bool {
+    error.is_canceled() || error.is_closed() || error.is_incomplete_message() || source_of(error).is_some()
+}
+
+fn source_of(error: &hyper::Error) -> Option<&io::Error> {
+    std::error::Error::source(error)?.downcast_ref()
+}
+
+fn as_io(error: &hyper::Error) -> io::Error {
+    if error.is_parse() {
+        return io::Error::new(ErrorKind::InvalidData, format!("its answer is no HTTP: {error}"));
+    }
+    if let Some(source) = source_of(error) {
+        return io::Error::new(source.kind(), source.to_string());
+    }
+    io::Error::new(ErrorKind::UnexpectedEof, "the server cut the connection")
+}
+
+fn tls_error(error: io::Error) -> io::Error {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidCertificate(why)) => io::Error::new(
+            ErrorKind::PermissionDenied,
+            format!("its certificate is not to be trusted: {why}; SSL_CERT_FILE names a file of certificates to trust"),
+        ),
+        Some(rustls::Error::InvalidMessage(_)) => {
+            io::Error::new(ErrorKind::InvalidData, "what answers at this port speaks no TLS: is it http://?")
+        }
+        _ => error,
+    }
+}
+
+fn silent(limit: Duration) -> io::Error {
+    io::Error::new(ErrorKind::TimedOut, format!("the server was silent for {} s", limit.as_secs_f64()))
+}

@@ -1,0 +1,284 @@
+//! A file on a server, read by ranges.
+//!
+//! ```text
+//! read at a place -> the body that stands there, or a request from there to the end of the file
+//!                 -> bytes, and the body waits for the next read behind them
+//! ```
+//! The first answer pins the version. Each later request asks for that version alone, and each answer is compared with it: data of two
+//! versions is never mixed.
+
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use haul_store::{FileToRead, Stat, Time};
+use http::{Method, StatusCode, response};
+
+use crate::bodies::{Bodies, Place, Reading};
+use crate::client::{Answer, Ask, Client, invalid, refusal};
+use crate::limits::{BODY_RESTS, CONFIRM_AFTER, MAX_TRIES};
+use crate::look::{Looked, NO_LENGTH, look, look_beside};
+use crate::url::Url;
+use crate::version::{Part, Version, content_length, length_of_refused_range};
+
+/// A file, open for reading.
+#[derive(Debug)]
+pub(crate) struct RemoteFile {
+    client: Arc<Client>,
+    bodies: Arc<Bodies>,
+    number: u64,
+    url: Url,
+    /// The time of a file of which the server tells none.
+    begun: Time,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    /// `None` before the first answer.
+    version: Option<Version>,
+    /// Where redirects led. Signed addresses of stores live for minutes, so the first one stays known.
+    located: Option<Url>,
+    confirmed: Instant,
+}
+
+static FILES: AtomicU64 = AtomicU64::new(0);
+
+impl RemoteFile {
+    /// Opens a file. Nothing is asked yet.
+    pub(crate) fn new(client: Arc<Client>, bodies: Arc<Bodies>, url: Url, begun: Time) -> RemoteFile {
+        let seen = Mutex::new(Seen { version: None, located: None, confirmed: Instant::now() });
+        RemoteFile { client, bodies, number: FILES.fetch_add(1, Ordering::Relaxed), url, begun, seen }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The size of the pinned version.
+    fn size(&self) -> Option<u64> {
+        self.seen().version.as_ref().map(|version| version.size)
+    }
+
+    /// Notes that an answer is of this version. The first one pins it.
+    fn pin(&self, version: Version) -> io::Result<()> {
+        let mut seen = self.seen();
+        match &seen.version {
+            Some(pinned) if !pinned.is_like(&version) => return Err(stale()),
+            Some(_) => {}
+            None => seen.version = Some(version),
+        }
+        seen.confirmed = Instant::now();
+        Ok(())
+    }
+
+    /// Asks which version there is now.
+    fn look(&self) -> io::Result<Version> {
+        match look(&self.client, &self.url)? {
+            Looked::File { version, .. } => Ok(version),
+            Looked::Directory(_) => Err(stale()),
+        }
+    }
+
+    /// Requests the file from `at` on. `None`: it ends there.
+    fn open_at(&self, at: u64, since: Instant) -> io::Result<Option<Reading>> {
+        let mut refused = 0;
+        loop {
+            let asked = Instant::now();
+            let place = self.bodies.place()?;
+            // The others read while this one waits for its turn.
+            let waited = if asked.elapsed() < BODY_RESTS { since } else { Instant::now() };
+            let (located, version) = {
+                let seen = self.seen();
+                (seen.located.clone(), seen.version.clone())
+            };
+            let size = version.as_ref().map(|version| version.size);
+            if size.is_some_and(|size| at > 0 && at >= size) {
+                return Ok(None);
+            }
+            let range = (at > 0).then_some((at, size));
+            let condition = version.as_ref().and_then(Version::condition);
+            let takes_busy = self.bodies.has_others();
+            let url = located.as_ref().unwrap_or(&self.url);
+            let answer =
+                self.client.ask(&Ask { range, condition, takes_busy, since: waited, ..Ask::new(Method::GET, url) })?;
+            match answer.head.status {
+                StatusCode::OK | StatusCode::PARTIAL_CONTENT => return self.begin(at, answer, place),
+                StatusCode::PRECONDITION_FAILED => return Err(stale()),
+                StatusCode::RANGE_NOT_SATISFIABLE => {
+                    return Err(match (length_of_refused_range(&answer.head), version) {
+                        (Some(length), Some(version)) if length == version.size => invalid(NO_PART.to_owned()),
+                        _ => stale(),
+                    });
+                }
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+                    if takes_busy && refused < MAX_TRIES =>
+                {
+                    self.bodies.too_many();
+                    refused += 1;
+                    drop((answer, place));
+                    self.client.pause(self.client.backoff(refused));
+                }
+                // The address to which a redirect led may have lost its validity.
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::GONE
+                    if located.is_some() =>
+                {
+                    self.seen().located = None;
+                }
+                _ => return Err(refusal(&answer.head)),
+            }
+        }
+    }
+
+    /// Takes the body of an answer, if it brings what was asked for.
+    fn begin(&self, at: u64, answer: Answer, place: Place) -> io::Result<Option<Reading>> {
+        let Answer { head, body, url } = answer;
+        let (start, end) = match head.status {
+            StatusCode::OK => (0, self.whole(&head)?),
+            _ => self.part(at, &head)?,
+        };
+        let origin = url.origin().clone();
+        if url != self.url {
+            self.seen().located = Some(url);
+        }
+        let mut reading = Reading { body, origin, at: start, end, _place: place };
+        // A server without ranges sends all of it: what stands before is read and left.
+        let mut block = vec![0; if reading.at < at { SKIPPED_AT_ONCE } else { 0 }];
+        while reading.at < at {
+            let most = usize::try_from(at - reading.at).unwrap_or(usize::MAX).min(block.len());
+            read(&mut reading, &mut block[..most])?;
+        }
+        Ok(Some(reading))
+    }
+
+    fn whole(&self, head: &response::Parts) -> io::Result<u64> {
+        // A body in chunks has no length; then the pinned one holds.
+        let size = content_length(head).or(self.size()).ok_or_else(|| invalid(NO_LENGTH.to_owned()))?;
+        self.pin(Version::of(head, size))?;
+        Ok(size)
+    }
+
+    fn part(&self, at: u64, head: &response::Parts) -> io::Result<(u64, u64)> {
+        let part = Part::of(head).ok_or_else(|| invalid("the server sent a part and does not say which".to_owned()))?;
+        if part.start != at {
+            return Err(invalid(format!("the server sent another part: from byte {}, not {at}", part.start)));
+        }
+        let size = part.total.or(self.size()).ok_or_else(|| invalid(NO_LENGTH.to_owned()))?;
+        self.pin(Version::of(head, size))?;
+        if content_length(head).is_some_and(|length| length != part.end - part.start) {
+            return Err(invalid("the server sent a part whose lengths contradict each other".to_owned()));
+        }
+        Ok((part.start, part.end))
+    }
+}
+
+impl FileToRead for RemoteFile {
+    fn stat(&self) -> io::Result<Stat> {
+        let (pinned, is_fresh) = {
+            let seen = self.seen();
+            (seen.version.clone(), seen.confirmed.elapsed() < CONFIRM_AFTER)
+        };
+        let Some(pinned) = pinned else {
+            let version = self.look()?;
+            let stat = version.stat(self.begun);
+            self.pin(version)?;
+            return Ok(stat);
+        };
+        let stat = pinned.stat(self.begun);
+        if is_fresh {
+            return Ok(stat);
+        }
+        let now = match look_beside(&self.client, &self.url) {
+            Ok(Looked::File { version, .. }) => version,
+            Ok(Looked::Directory(_)) => return Err(stale()),
+            // It allows no further connection. The next request for the version tells.
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => pinned.clone(),
+            Err(error) => return Err(error),
+        };
+        if pinned.is_like(&now) {
+            self.seen().confirmed = Instant::now();
+            return Ok(stat);
+        }
+        match now.stat(self.begun) {
+            // What differs is nothing that the metadata show.
+            now if now == stat => Err(stale()),
+            now => Ok(now),
+        }
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let (mut done, mut cuts, since) = (0, 0, Instant::now());
+        loop {
+            let wanted =
+                |size: u64| usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
+            if self.size().is_some_and(|size| wanted(size) == done) {
+                return Ok(done);
+            }
+            let at = offset + done as u64;
+            let mut reading = match self.bodies.resume(self.number, at) {
+                Some(reading) => reading,
+                None => {
+                    self.bodies.leave();
+                    match self.open_at(at, since)? {
+                        Some(reading) => reading,
+                        None => return Ok(done),
+                    }
+                }
+            };
+            let wanted = wanted(self.size().unwrap_or(reading.end));
+            let mut brought = Ok(());
+            while done < wanted && reading.at < reading.end && brought.is_ok() {
+                brought = read(&mut reading, &mut buffer[done..wanted]).map(|count| done += count);
+            }
+            match brought {
+                Ok(()) if reading.at < reading.end => self.bodies.park(self.number, reading),
+                Ok(()) => {
+                    // A body in chunks may go on behind the end that is known.
+                    if matches!(reading.body.read(&mut [0]), Ok(1..)) {
+                        return Err(stale());
+                    }
+                    self.client.give_back(&reading.origin, reading.body);
+                }
+                Err(error) if error.kind() == ErrorKind::InvalidData => return Err(error),
+                Err(error) => {
+                    cuts += 1;
+                    let pause = self.client.backoff(cuts);
+                    if cuts >= MAX_TRIES || !self.client.has_time(since, pause) {
+                        return Err(error);
+                    }
+                    drop(reading);
+                    self.client.pause(pause);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for RemoteFile {
+    fn drop(&mut self) {
+        self.bodies.close(self.number);
+    }
+}
+
+/// Reads at most to where the part ends. It never returns 0.
+fn read(reading: &mut Reading, buffer: &mut [u8]) -> io::Result<usize> {
+    let left = usize::try_from(reading.end - reading.at).unwrap_or(usize::MAX);
+    let most = left.min(buffer.len());
+    match reading.body.read(&mut buffer[..most])? {
+        0 => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server sent less than it had announced")),
+        count => {
+            reading.at += count as u64;
+            Ok(count)
+        }
+    }
+}
+
+/// The server has another version than the one that was begun with.
+fn stale() -> io::Error {
+    io::Error::new(ErrorKind::StaleNetworkFileHandle, "it changed on the server while it was read")
+}
+
+const NO_PART: &str = "the server refuses a part that the file has (416)";
+
+const SKIPPED_AT_ONCE: usize = 256 << 10;

@@ -1,0 +1,34 @@
+//! Ends that other people's servers serve: files and directories of a web server, to copy from.
+//!
+//! ```text
+//! URLs -> open: a look at each -> WebTree
+//!   items  -> Walk: index pages, a look at each file          (HEAD)
+//!   open   -> RemoteFile: bodies that are read onward         (GET, with the version that it has to be)
+//! ```
+//! Callers are plain threads and block. hyper speaks HTTP/1.1 underneath, each connection with a runtime of its own: several
+//! connections are the point, so there is no HTTP/2.
+//!
+//! A server is trusted with nothing: each length, range, version, name and link is checked, and all that it may make us keep, follow or
+//! repeat has its limit in `limits.rs`.
+
+#![forbid(unsafe_code)]
+
+mod bodies;
+mod client;
+mod connection;
+mod credentials;
+mod file;
+mod index_page;
+mod limits;
+mod look;
+mod served;
+mod tree;
+mod trust;
+mod url;
+mod version;
+mod walk;
+
+pub use client::Settings;
+pub use credentials::{Credentials, Login};
+pub use tree::{Opened, open};
+pub use url::{Origin, Url};

@@ -1,0 +1,98 @@
+//! What stands at a URL: a file of a version, or a directory.
+
+use std::io;
+
+use http::{Method, StatusCode};
+
+use crate::client::{Answer, Ask, Client, invalid, refusal};
+use crate::url::Url;
+use crate::version::{Part, Version, accepts_ranges, content_length, length_of_refused_range};
+
+/// What stands at a URL.
+#[derive(Debug)]
+pub(crate) enum Looked {
+    File {
+        version: Version,
+        /// `None`: the server does not say.
+        accepts_ranges: Option<bool>,
+    },
+    /// The server leads to the same name with a slash.
+    Directory(Url),
+}
+
+/// Asks for the head of a resource; where a server refuses that, for its first byte.
+pub(crate) fn look(client: &Client, url: &Url) -> io::Result<Looked> {
+    look_by(client, &Ask::new(Method::HEAD, url))
+}
+
+/// The same, while other connections read from the server: if it is busy, that is an error at once.
+pub(crate) fn look_beside(client: &Client, url: &Url) -> io::Result<Looked> {
+    look_by(client, &Ask { takes_busy: true, ..Ask::new(Method::HEAD, url) })
+}
+
+fn look_by(client: &Client, ask: &Ask<'_>) -> io::Result<Looked> {
+    let url = ask.url;
+    let Answer { head, body, url: found } = client.ask(ask)?;
+    let is_directory = found.is_directory() && !url.is_directory();
+    match head.status {
+        StatusCode::OK if is_directory => {
+            client.give_back(found.origin(), body);
+            return Ok(Looked::Directory(found));
+        }
+        StatusCode::OK => {
+            client.give_back(found.origin(), body);
+            if let Some(size) = content_length(&head) {
+                let version = Version::of(&head, size);
+                return Ok(Looked::File { version, accepts_ranges: accepts_ranges(&head) });
+            }
+        }
+        // Presigned URLs are for one method (403); some servers have no HEAD.
+        StatusCode::BAD_REQUEST
+        | StatusCode::FORBIDDEN
+        | StatusCode::METHOD_NOT_ALLOWED
+        | StatusCode::NOT_IMPLEMENTED => client.give_back(found.origin(), body),
+        _ => return Err(refusal(&head)),
+    }
+    first_byte(client, url)
+}
+
+fn first_byte(client: &Client, url: &Url) -> io::Result<Looked> {
+    let ask = Ask { range: Some((0, Some(1))), ..Ask::new(Method::GET, url) };
+    let Answer { head, body, url: found } = client.ask(&ask)?;
+    if head.status.is_success() && found.is_directory() && !url.is_directory() {
+        return Ok(Looked::Directory(found));
+    }
+    let (size, ranges) = match head.status {
+        StatusCode::PARTIAL_CONTENT => (Part::of(&head).and_then(|part| part.total), Some(true)),
+        StatusCode::OK => (content_length(&head), Some(false)),
+        // An empty file has no first byte.
+        StatusCode::RANGE_NOT_SATISFIABLE => (length_of_refused_range(&head).filter(|size| *size == 0), Some(true)),
+        _ => return Err(refusal(&head)),
+    };
+    client.give_back(found.origin(), body);
+    let size = size.ok_or_else(|| invalid(NO_LENGTH.to_owned()))?;
+    Ok(Looked::File { version: Version::of(&head, size), accepts_ranges: ranges })
+}
+
+/// Fails if there is nothing at this URL, as far as a server tells without sending it.
+pub(crate) fn exists(client: &Client, url: &Url) -> io::Result<()> {
+    let Answer { head, body, url: found } = client.ask(&Ask::new(Method::HEAD, url))?;
+    client.give_back(found.origin(), body);
+    match head.status {
+        StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::UNAUTHORIZED => Err(refusal(&head)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the server sends a part where a part is asked for. It is asked for the second byte: many servers answer the first one
+/// from a rule of their own.
+pub(crate) fn sends_ranges(client: &Client, url: &Url) -> io::Result<bool> {
+    let ask = Ask { range: Some((1, Some(2))), ..Ask::new(Method::GET, url) };
+    let Answer { head, body, url: found } = client.ask(&ask)?;
+    let sends = head.status == StatusCode::PARTIAL_CONTENT && Part::of(&head).is_some_and(|part| part.start == 1);
+    client.give_back(found.origin(), body);
+    Ok(sends)
+}
+
+pub(crate) const NO_LENGTH: &str =
+    "the server does not say how long it is: copy it as a stream, curl URL | haul cp - TARGET";

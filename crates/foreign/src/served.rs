@@ -1,0 +1,101 @@
+//! What was named of one server, and what is known of the server.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use haul_store::{Access, Time};
+
+use crate::bodies::Bodies;
+use crate::client::Client;
+use crate::look::sends_ranges;
+use crate::url::Url;
+use crate::version::Version;
+
+/// A source as it was named.
+#[derive(Debug)]
+pub(crate) enum Top {
+    File {
+        url: Url,
+        name: Vec<u8>,
+        version: Version,
+    },
+    /// A directory that comes under its own name.
+    Directory {
+        url: Url,
+        name: Vec<u8>,
+    },
+    /// The contents of a directory.
+    Contents(Url),
+}
+
+impl Top {
+    pub(crate) fn name(&self) -> &[u8] {
+        match self {
+            Top::File { name, .. } | Top::Directory { name, .. } => name,
+            Top::Contents(_) => b"",
+        }
+    }
+}
+
+/// The sources of a job, found on their server.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) client: Arc<Client>,
+    pub(crate) bodies: Arc<Bodies>,
+    pub(crate) sources: Vec<Top>,
+    /// The time of what the server gives none.
+    pub(crate) begun: Time,
+    ranges: Ranges,
+}
+
+/// Whether the server sends parts of files. It is asked once.
+#[derive(Debug, Default)]
+struct Ranges {
+    is_known: AtomicBool,
+    are_missing: AtomicBool,
+}
+
+impl Served {
+    pub(crate) fn new(client: Client, begun: Time) -> Served {
+        let bodies = Bodies::new(client.settings.connections);
+        Served { client: Arc::new(client), bodies, sources: Vec::new(), begun, ranges: Ranges::default() }
+    }
+
+    /// Learns whether the server sends parts, by the first file of which it matters.
+    pub(crate) fn learn_ranges(&self, url: &Url, size: u64, said: Option<bool>) -> io::Result<()> {
+        if size <= WORTH_PARTS_BYTES || self.ranges.is_known.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let are_sent = match said {
+            Some(said) => said,
+            None => sends_ranges(&self.client, url)?,
+        };
+        self.ranges.are_missing.store(!are_sent, Ordering::Relaxed);
+        self.ranges.is_known.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The path by which a file is opened: redirects may have led its directory to anywhere.
+    pub(crate) fn path_of(&self, url: &Url) -> Vec<u8> {
+        let is_far = url.origin() != self.client.typed();
+        if is_far { url.to_string().into_bytes() } else { url.path().as_bytes().to_vec() }
+    }
+
+    pub(crate) fn url_of(&self, source: u32, source_path: &[u8]) -> Option<Url> {
+        match self.sources.get(usize::try_from(source).ok()?)? {
+            Top::File { url, name, .. } => (source_path == name).then(|| url.clone()),
+            Top::Directory { url, .. } | Top::Contents(url) => url.join(source_path),
+        }
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        match self.ranges.are_missing.load(Ordering::Relaxed) {
+            true => Access::Sequential,
+            false => Access::Runs,
+        }
+    }
+}
+
+/// A chunk of this size is the least that travels alone (`MIN_CHUNK_BYTES` of the protocol).
+const WORTH_PARTS_BYTES: u64 = 1 << 20;

@@ -1,0 +1,109 @@
+//! Files and directories of a web server as a source.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use haul_store::{Access, ItemSource, SourceFile, SourceTree, StoreError, Time, WalkOptions};
+
+use crate::client::{Client, Settings, invalid};
+use crate::file::RemoteFile;
+use crate::look::{Looked, exists, look};
+use crate::served::{Served, Top};
+use crate::url::Url;
+use crate::walk::Walk;
+
+#[derive(Debug)]
+struct WebTree(Arc<Served>);
+
+/// What was opened, and what is to be told of it.
+pub struct Opened {
+    /// The tree.
+    pub tree: Arc<dyn SourceTree>,
+    /// What the user should hear.
+    pub warning: Option<String>,
+}
+
+/// Finds what these URLs lead to. All are of one origin.
+///
+/// A URL that ends in a slash means the contents of a directory, as with paths.
+///
+/// # Errors
+/// The server cannot be reached, or has no such file; two URLs have the same name; the contents of a directory were named beside
+/// another source.
+pub fn open(urls: &[Url], settings: Settings) -> Result<Opened, StoreError> {
+    let Some(first) = urls.first() else {
+        return Err(StoreError::new("open", b"", invalid("no URL was named".to_owned())));
+    };
+    let mut served = Served::new(Client::new(first.origin().clone(), settings), now());
+    for url in urls {
+        let found = find(&served, url, urls.len() > 1);
+        let top = found.map_err(|error| StoreError::new("open", url.to_string().as_bytes(), error))?;
+        served.sources.push(top);
+    }
+    let tree = WebTree(Arc::new(served));
+    let warning = (tree.is_single_file() && tree.access() == Access::Sequential)
+        .then(|| format!("{} sends no parts of files: one connection reads from front to back", first.origin()));
+    Ok(Opened { tree: Arc::new(tree), warning })
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time { s: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), ns: since.subsec_nanos() }
+}
+
+fn find(served: &Served, url: &Url, is_one_of_several: bool) -> io::Result<Top> {
+    if url.is_directory() {
+        if is_one_of_several {
+            return Err(io::Error::new(
+                ErrorKind::InvalidInput,
+                "the contents of a directory are the only source: leave out the slash at its end, or copy it alone",
+            ));
+        }
+        exists(&served.client, url)?;
+        return Ok(Top::Contents(url.clone()));
+    }
+    let name = url.name();
+    if name.is_empty() || name == b"." || name == b".." || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
+        return Err(invalid("no file can have its name".to_owned()));
+    }
+    if served.sources.iter().any(|top| top.name() == name) {
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "another source has the same name: copy them one after the other",
+        ));
+    }
+    Ok(match look(&served.client, url)? {
+        Looked::File { version, accepts_ranges } => {
+            served.learn_ranges(url, version.size, accepts_ranges)?;
+            Top::File { url: url.clone(), name, version }
+        }
+        Looked::Directory(url) => Top::Directory { url, name },
+    })
+}
+
+impl SourceTree for WebTree {
+    fn items(self: Arc<Self>, options: WalkOptions) -> Box<dyn ItemSource> {
+        Box::new(Walk::new(Arc::clone(&self.0), options))
+    }
+
+    fn open(&self, source: u32, source_path: &[u8]) -> haul_store::Result<SourceFile> {
+        let url = self.0.url_of(source, source_path).ok_or_else(|| {
+            StoreError::new("open", source_path, io::Error::new(ErrorKind::NotFound, "no such source"))
+        })?;
+        let file = RemoteFile::new(Arc::clone(&self.0.client), Arc::clone(&self.0.bodies), url, self.0.begun);
+        Ok(SourceFile::Other(Arc::new(file)))
+    }
+
+    fn is_single_file(&self) -> bool {
+        matches!(&self.0.sources[..], [Top::File { .. }])
+    }
+
+    fn name_of_single_file(&self) -> &[u8] {
+        self.0.sources.first().map_or(b"", Top::name)
+    }
+
+    fn access(&self) -> Access {
+        self.0.access()
+    }
+}

@@ -1,0 +1,194 @@
+//! Which version of a resource an answer is about, and which part of it: `ETag`, `Last-Modified`, lengths and ranges (RFC 9110).
+
+use haul_store::{FileId, Kind, Stat, Time, Version as FileVersion};
+use http::header::{
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, IF_MATCH, IF_UNMODIFIED_SINCE,
+    LAST_MODIFIED,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, response};
+
+/// One state of a resource. All data of a copy is of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) size: u64,
+    /// As the server wrote it, so that its clock's text comes back to it.
+    modified: Option<String>,
+    tag: Option<Tag>,
+    /// The answer is at least a second younger than the last change: a later change has another time (RFC 9110, section 8.8.2.2).
+    is_settled: bool,
+    /// The coding in which the server keeps or sends it. Nothing is ever decoded.
+    coding: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Tag {
+    opaque: String,
+    is_weak: bool,
+}
+
+impl Version {
+    /// The version of an answer whose whole resource has `size` bytes.
+    pub(crate) fn of(head: &response::Parts, size: u64) -> Version {
+        let coding = text(&head.headers, &CONTENT_ENCODING).filter(|coding| !coding.eq_ignore_ascii_case("identity"));
+        let modified = text(&head.headers, &LAST_MODIFIED).filter(|text| seconds(text).is_some());
+        let answered = text(&head.headers, &DATE).and_then(seconds);
+        Version {
+            size,
+            is_settled: answered > modified.and_then(seconds) && modified.is_some(),
+            modified: modified.map(str::to_owned),
+            tag: text(&head.headers, &ETAG).and_then(Tag::parse),
+            coding: coding.map(str::to_owned),
+        }
+    }
+
+    /// Whether an answer may be of the same version. A field that an answer leaves out says nothing: RFC 9110 lets a 206 leave out
+    /// what the client knows.
+    pub(crate) fn is_like(&self, other: &Version) -> bool {
+        let agree = |one: Option<&String>, other: Option<&String>| one.is_none() || other.is_none() || one == other;
+        let tags = [&self.tag, &other.tag].map(|tag| tag.as_ref().map(|tag| &tag.opaque));
+        self.size == other.size
+            && self.coding == other.coding
+            && agree(tags[0], tags[1])
+            && agree(self.modified.as_ref(), other.modified.as_ref())
+    }
+
+    /// The field that makes the server refuse to send another version. A weak tag is for no range (RFC 9110, section 13.1.1).
+    pub(crate) fn condition(&self) -> Option<(HeaderName, HeaderValue)> {
+        let strong = self.tag.as_ref().filter(|tag| !tag.is_weak);
+        let of_tag = strong.and_then(|tag| Some((IF_MATCH, HeaderValue::from_str(&tag.opaque).ok()?)));
+        of_tag.or_else(|| Some((IF_UNMODIFIED_SINCE, HeaderValue::from_str(self.modified.as_ref()?).ok()?)))
+    }
+
+    /// The metadata of the file. What no server has told has the time `begun`, so that it is never taken for unchanged.
+    pub(crate) fn stat(&self, begun: Time) -> Stat {
+        let mtime = self.modified.as_deref().and_then(seconds).map_or(begun, |s| Time { s, ns: 0 });
+        let number = self.tag.as_ref().map_or(0, |tag| {
+            u64::from_le_bytes(
+                *blake3::hash(tag.opaque.as_bytes()).as_bytes().first_chunk().expect("a hash has 32 bytes"),
+            )
+        });
+        Stat {
+            kind: Kind::File,
+            mode: 0o644,
+            size: self.size,
+            blocks: self.size.div_ceil(512),
+            mtime,
+            id: FileId { dev: 0, ino: number },
+            version: FileVersion::new(mtime, number),
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+        }
+    }
+
+    /// Whether another version of the same length is sure to differ from this one. Otherwise no later copy goes on with its data.
+    pub(crate) fn tells_changes(&self) -> bool {
+        self.is_settled || self.tag.as_ref().is_some_and(|tag| !tag.is_weak)
+    }
+}
+
+impl Tag {
+    fn parse(text: &str) -> Option<Tag> {
+        let opaque = text.strip_prefix("W/").unwrap_or(text);
+        (!opaque.is_empty()).then(|| Tag { opaque: opaque.to_owned(), is_weak: opaque.len() < text.len() })
+    }
+}
+
+fn seconds(date: &str) -> Option<i64> {
+    let time = httpdate::parse_http_date(date).ok()?;
+    i64::try_from(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs()).ok()
+}
+
+/// The only value of a field, as text.
+pub(crate) fn text<'a>(header: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    header.get(name)?.to_str().ok().map(str::trim)
+}
+
+/// The bytes of a body, where the head says it.
+pub(crate) fn content_length(head: &response::Parts) -> Option<u64> {
+    text(&head.headers, &CONTENT_LENGTH)?.parse().ok()
+}
+
+/// The server says that it takes ranges of bytes, or that it does not. `None`: it says nothing.
+pub(crate) fn accepts_ranges(head: &response::Parts) -> Option<bool> {
+    match text(&head.headers, &ACCEPT_RANGES)? {
+        "none" => Some(false),
+        units => units.split(',').any(|unit| unit.trim() == "bytes").then_some(true),
+    }
+}
+
+/// `Content-Range`: a part from `start` to before `end`, and the length of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) total: Option<u64>,
+}
+
+impl Part {
+    pub(crate) fn of(head: &response::Parts) -> Option<Part> {
+        let (range, total) =
+            text(&head.headers, &CONTENT_RANGE)?.strip_prefix("bytes")?.trim_start().split_once('/')?;
+        let (start, last) = range.split_once('-')?;
+        let (start, last): (u64, u64) = (start.trim().parse().ok()?, last.trim().parse().ok()?);
+        let total = if total.trim() == "*" { None } else { Some(total.trim().parse().ok()?) };
+        let end = last.checked_add(1)?;
+        (start < end && total.is_none_or(|total| end <= total)).then_some(Part { start, end, total })
+    }
+}
+
+/// The length that a 416 tells (`bytes */LENGTH`).
+pub(crate) fn length_of_refused_range(head: &response::Parts) -> Option<u64> {
+    text(&head.headers, &CONTENT_RANGE)?.strip_prefix("bytes")?.trim_start().strip_prefix("*/")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(fields: &[(&str, &str)]) -> response::Parts {
+        let mut response = http::Response::builder();
+        for (name, value) in fields {
+            response = response.header(*name, *value);
+        }
+        response.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn a_part_says_where_it_begins_and_ends_or_counts_for_nothing() {
+        let part = |text: &str| Part::of(&head(&[("content-range", text)]));
+        assert_eq!(part("bytes 0-4/10"), Some(Part { start: 0, end: 5, total: Some(10) }));
+        assert_eq!(part("bytes 5-9/*"), Some(Part { start: 5, end: 10, total: None }));
+        for bad in [
+            "bytes 5-4/10",
+            "bytes 0-10/10",
+            "bytes */10",
+            "items 0-4/10",
+            "bytes 0-/10",
+            "bytes 0-18446744073709551615/*",
+        ] {
+            assert_eq!(part(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn versions_differ_by_each_thing_that_both_tell() {
+        const FIRST: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let version = |fields: &[(&str, &str)], size| Version::of(&head(fields), size);
+        let one = version(&[("etag", "\"a\""), ("last-modified", FIRST)], 5);
+        assert!(one.is_like(&one) && one.is_like(&version(&[], 5)) && one.is_like(&version(&[("etag", "W/\"a\"")], 5)));
+        assert!(!one.is_like(&version(&[("etag", "\"b\"")], 5)) && !one.is_like(&version(&[], 6)));
+        assert!(!one.is_like(&version(&[("last-modified", "Sun, 06 Nov 1994 08:49:38 GMT")], 5)));
+        assert!(!one.is_like(&version(&[("content-encoding", "gzip")], 5)));
+        assert_eq!(one.condition().unwrap(), (IF_MATCH, HeaderValue::from_static("\"a\"")));
+        let weak = version(&[("etag", "W/\"a\""), ("last-modified", FIRST)], 5);
+        assert_eq!(weak.condition().unwrap(), (IF_UNMODIFIED_SINCE, HeaderValue::from_static(FIRST)));
+        assert_eq!(weak.stat(Time::default()), one.stat(Time::default()), "the tag becomes strong a second later");
+        assert!(one.tells_changes() && !weak.tells_changes());
+        let later = |date: &str| version(&[("last-modified", FIRST), ("date", date)], 5).tells_changes();
+        assert!(
+            !later(FIRST) && later("Sun, 06 Nov 1994 08:49:38 GMT") && !version(&[("date", FIRST)], 5).tells_changes()
+        );
+        assert_eq!(version(&[("last-modified", "yesterday")], 5).condition(), None);
+    }
+}
