@@ -349,8 +349,10 @@ impl Tuning {
             if let Some(class) = self.classes.on_sample(&now, lanes) {
                 self.paths.class_changed(path, class == ServiceClass::Priority);
             }
-            let rtt_us = self.paths.estimate(path).map_or(0, |estimate| estimate.rtt_us);
-            self.background.set(path, self.classes.class_of(path) == ServiceClass::Background, rtt_us);
+            let (class, rtt_us) =
+                (self.classes.class_of(path), self.paths.estimate(path).map_or(0, |estimate| estimate.rtt_us));
+            self.paths.priority_is(path, class == ServiceClass::Priority);
+            self.background.set(path, class == ServiceClass::Background, rtt_us);
         }
         turn.notices.extend(self.background.told());
         turn.notices.extend(self.classes.told());

@@ -39,6 +39,13 @@ pub enum Found {
 }
 
 impl Found {
+    /// An entry of a directory that could not be looked at.
+    pub fn failed(op: &'static str, path: Vec<u8>, error: io::Error) -> Found {
+        let error = StoreError::new(op, &path, error);
+        let hides = if error.is_vanished() { Hidden::Sibling } else { Hidden::Anything };
+        Found::Failed { path, error, hides }
+    }
+
     pub(crate) fn list_of_no_directory(typed: Vec<u8>) -> Found {
         let error = refusal(io::ErrorKind::NotADirectory, "a list of files needs one directory as the source");
         let error = StoreError::new("copy from a list", &typed, error);
@@ -102,3 +109,7 @@ pub enum EntryKind {
         first: Vec<u8>,
     },
 }
+
+/// Why a source's entry of such a name is not copied.
+pub const CALLED_LIKE_A_PART: &str = "it is called like an unfinished file of haul; if a copy left it, run that one again or remove it, else rename it; \
+    --exclude '.haul-*' leaves it out";

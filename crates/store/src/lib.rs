@@ -89,7 +89,7 @@ pub use filter::{
     Asks, CVS_PATTERNS, DirectoryRules, Filter, FilterRule, MergeFile, MergeFormat, PatternRule, ReadRule, RuleTraits,
     Sides, read_rule,
 };
-pub use found::{EntryKind, Found, FoundEntry, Hidden};
+pub use found::{CALLED_LIKE_A_PART, EntryKind, Found, FoundEntry, Hidden};
 pub use glob::NamePattern;
 pub use journal_file::JournalFile;
 pub use limits::{DIRECT_FROM_BYTES, MAX_LISTED_PATH_BYTES};

@@ -22,7 +22,7 @@ use crate::duplicates::Duplicates;
 use crate::error::{StoreError, is_missing, refusal};
 use crate::files_from::{Extent, FileList, Range};
 use crate::filter::{Asks, DirectoryRules, Filter};
-use crate::found::{EntryKind, Found, FoundEntry, Hidden};
+use crate::found::{CALLED_LIKE_A_PART, EntryKind, Found, FoundEntry, Hidden};
 use crate::hard_links::{HardLinks, Name};
 use crate::layers::{Directory, Frame, Layer, Stack, Wanted, source_path};
 use crate::limits::{MAX_DEPTH, MAX_HARD_LINK_GROUPS};
@@ -574,16 +574,11 @@ impl Walk {
         if let Some(frame) = self.stack.top() {
             frame.complete = false;
         }
-        let error = StoreError::new(op, &path, error);
-        let hides = if error.is_vanished() { Hidden::Sibling } else { Hidden::Anything };
-        self.pending.push_back(Found::Failed { path, error, hides });
+        self.pending.push_back(Found::failed(op, path, error));
     }
 }
 
 const READ_ATTRIBUTES: &str = "read the attributes of";
-
-const CALLED_LIKE_A_PART: &str = "it is called like an unfinished file of haul; if a copy left it, run that one again or remove it, else rename it; \
-    --exclude '.haul-*' leaves it out";
 
 const IS_THE_TARGET: &str =
     "it is the target itself: choose a target outside of the source, or leave it out with --exclude";

@@ -82,6 +82,7 @@ pub struct Tuner {
     given: Advice,
     /// No more lanes than these for now.
     lanes_most: Option<u16>,
+    is_priority: bool,
 }
 
 impl Tuner {
@@ -147,6 +148,7 @@ impl Tuner {
             switches: 0,
             given,
             lanes_most: None,
+            is_priority: false,
         }
     }
 
@@ -213,8 +215,14 @@ impl Tuner {
         (self.pacer, self.limiter) = (Pacer::new(None), Limiter::default());
         self.lanes.look_again();
         self.estimator.forget_losses();
+        self.is_priority = is_priority;
         let most = self.lanes.lanes.max(LANES_MOST);
         self.lanes_most = is_priority.then_some(most);
+    }
+
+    /// Whether the packets ask for priority now.
+    pub(crate) fn priority_is(&mut self, is_priority: bool) {
+        self.is_priority = is_priority;
     }
 
     /// The part of the lanes that the user asked for.
@@ -385,9 +393,9 @@ impl Tuner {
             && !self.pacer.is_contended()
     }
 
-    /// What is policed of a class is looked for elsewhere.
+    /// Whether a class is policed is found by those losses that other packets do not have (`service/policed.rs`).
     fn look_for_a_limit(&mut self, step: &Step) {
-        if self.lanes_most.is_some() {
+        if self.is_priority {
             return;
         }
         let keeps_slow = self.may_be_slowed() && !self.reaches_rate_limit();

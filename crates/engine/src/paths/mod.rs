@@ -183,6 +183,13 @@ impl Paths {
         }
     }
 
+    /// Whether the packets of a path ask for priority now, also from its beginning.
+    pub fn priority_is(&mut self, path: u16, is_priority: bool) {
+        if let Some(path) = self.paths.get_mut(&path) {
+            path.tuner.priority_is(is_priority);
+        }
+    }
+
     /// The settings that the lanes of a path take now.
     pub fn advice(&self, path: u16) -> Option<&Advice> {
         self.paths.get(&path).map(|path| &path.told)

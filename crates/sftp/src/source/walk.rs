@@ -8,7 +8,8 @@ use std::io;
 use std::sync::Arc;
 
 use haul_store::{
-    EntryKind, Filter, Found, FoundEntry, Hidden, ItemSource, Kind, Stat, StoreError, WalkOptions, parse_haul_name,
+    CALLED_LIKE_A_PART, EntryKind, Filter, Found, FoundEntry, Hidden, ItemSource, Kind, Stat, StoreError, WalkOptions,
+    parse_haul_name,
 };
 
 use super::roots::Root;
@@ -188,9 +189,7 @@ impl Walk {
         if let Some(frame) = self.stack.last_mut() {
             frame.complete = false;
         }
-        let error = StoreError::new(op, &path, error);
-        let hides = if error.is_vanished() { Hidden::Sibling } else { Hidden::Anything };
-        self.pending.push_back(Found::Failed { path, error, hides });
+        self.pending.push_back(Found::failed(op, path, error));
     }
 }
 
@@ -222,8 +221,5 @@ fn entry_of(source: u32, path: Vec<u8>, stat: Stat, kind: EntryKind) -> FoundEnt
     // run goes on with the part of an earlier one. A reader waits until a file is older than a step of that time.
     FoundEntry { source, path, source_path, stat, tells_changes: true, kind, xattrs: Vec::new() }
 }
-
-const CALLED_LIKE_A_PART: &str = "it is called like an unfinished file of haul; if a copy left it, run that one again or remove it, else rename it; \
-    --exclude '.haul-*' leaves it out";
 
 const NO_NAME: &str = "the server lists a name that no file can have";
