@@ -576,7 +576,7 @@ pub struct Ends {
     pub cipher: String,
     /// Whether the source is the far end.
     pub is_pull: bool,
-    /// What the success proves.
+    /// The proof that a success gives of the data.
     pub proof: Proof,
 }
 

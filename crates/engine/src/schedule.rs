@@ -85,7 +85,7 @@ impl Scheduler {
         Some(unit)
     }
 
-    /// This lane takes no more: others may go on where it was.
+    /// Frees the place of a lane that takes no more.
     pub fn leaves(&mut self, lane: u16) {
         self.places.leave(lane);
     }

@@ -684,6 +684,7 @@ fn what_a_policer_lets_through_is_found_and_no_more_is_sent() {
             check(&outcome, share > 0.95, "what it lets through is used");
             let resent_ppm = outcome.tuner.summary().resent_ppm;
             check(&outcome, resent_ppm < 30_000, "little is sent again, most of it in the ramp");
+            check(&outcome, mostly(&outcome, |time| time.capacity_us), "what it lets through is named as the limit");
         }
     }
 }

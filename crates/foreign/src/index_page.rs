@@ -27,12 +27,12 @@ pub(crate) struct Index {
 /// What a page says of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// To be looked at.
+    /// A file that is yet to be looked at.
     File(Url),
     Directory(Url, Option<Time>),
     /// No file can have this name.
     Bad(&'static str),
-    /// It is left out, and why: "is no file".
+    /// An entry that is left out, with its reason: "is no file".
     Skipped(&'static str),
 }
 

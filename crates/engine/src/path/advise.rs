@@ -166,7 +166,8 @@ impl Tuner {
             self.estimator.on_disturbed_step(&step);
             self.estimate_on_step();
             let outage_us = self.silence.outage_us(self.estimator.now.rtt_us);
-            self.held.on_step(&step, &self.estimator, &self.pacer, outage_us);
+            let passes = self.limiter.passes_bytes_per_s();
+            self.held.on_step(&step, &self.estimator, &self.pacer, passes, outage_us);
             return self.changed();
         }
         self.estimator.on_step(&step);
@@ -187,7 +188,7 @@ impl Tuner {
             self.lanes.lanes = self.lanes_most.map_or(self.lanes.lanes, |most| self.lanes.lanes.min(most));
         }
         self.estimate_on_step();
-        self.held.on_step(&step, &self.estimator, &self.pacer, None);
+        self.held.on_step(&step, &self.estimator, &self.pacer, self.limiter.passes_bytes_per_s(), None);
         self.changed()
     }
 

@@ -46,16 +46,25 @@ impl Held {
     }
 
     /// Takes one step in, after estimator and pacer have. `outage_us`: nothing has come through for so long.
-    pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator, pacer: &Pacer, outage_us: Option<u64>) {
+    /// `passes_bytes_per_s`: somebody on the way drops what is faster.
+    pub(super) fn on_step(
+        &mut self,
+        step: &Step,
+        estimator: &Estimator,
+        pacer: &Pacer,
+        passes_bytes_per_s: Option<u64>,
+        outage_us: Option<u64>,
+    ) {
         // Where all has arrived, the target takes nothing more, and the network is not to blame.
         let outage_us = outage_us.filter(|_| step.lanes.iter().any(|lane| lane.in_flight_bytes > 0));
         self.on_outage(step, outage_us);
         if step.rtt_us > 0 {
             self.queueing.add(estimator.now.queueing_us);
         }
-        self.settle(step, estimator, pacer);
+        self.settle(step, estimator, pacer.holds() || passes_bytes_per_s.is_some());
+        let bound = [pacer.bound_bytes_per_s(), passes_bytes_per_s].into_iter().flatten().min();
         for lane in &step.lanes {
-            self.add(lane, step, estimator, pacer);
+            self.add(lane, step, estimator, pacer, bound);
         }
         self.add_rate(step, estimator);
     }
@@ -84,8 +93,8 @@ impl Held {
 
     /// Settles whose a queue was. A queue that is not ours is known only after we held back for a while, and it was not ours
     /// before, either. Once a queue of ours is drained and does not come back, the capacity held us.
-    fn settle(&mut self, step: &Step, estimator: &Estimator, pacer: &Pacer) {
-        self.kept_to_us = if pacer.holds() { self.kept_to_us.saturating_add(step.us) } else { 0 };
+    fn settle(&mut self, step: &Step, estimator: &Estimator, is_kept_to: bool) {
+        self.kept_to_us = if is_kept_to { self.kept_to_us.saturating_add(step.us) } else { 0 };
         if estimator.now.contended {
             self.time.capacity_us = self.time.capacity_us.saturating_sub(self.unsettled_us);
             self.time.loss_us = self.time.loss_us.saturating_sub(self.unsettled_loss_us);
@@ -99,7 +108,7 @@ impl Held {
 
     /// Books the step of a lane. The kernel tells how long the receive window held it; the rest goes to the first cause
     /// that applies.
-    fn add(&mut self, lane: &LaneStep, step: &Step, estimator: &Estimator, pacer: &Pacer) {
+    fn add(&mut self, lane: &LaneStep, step: &Step, estimator: &Estimator, pacer: &Pacer, bound: Option<u64>) {
         let add = |sum: &mut u64, us: u64| *sum = sum.saturating_add(us);
         let now = &estimator.now;
         let time = &mut self.time;
@@ -109,7 +118,7 @@ impl Held {
         add(&mut time.receive_window_us, lane.receive_window_us);
         let rest_us = lane.busy_us.saturating_sub(lane.receive_window_us);
         let lost = if now.overtaken { &mut time.jitter_us } else { &mut time.loss_us };
-        let share = pacer.bound_bytes_per_s().unwrap_or(u64::MAX) / u64::from(now.busy_lanes.max(1));
+        let share = bound.unwrap_or(u64::MAX) / u64::from(now.busy_lanes.max(1));
         let is_paced = super::estimate::per_second(lane.delivered_bytes, step.us) >= scaled(share, PACED);
         if now.phase == Phase::Ramp && !lane.send_buffer_full && !lane.wants_data {
             add(&mut time.ramp_us, rest_us);

@@ -14,8 +14,8 @@ use crate::plan::NEAR_RTT_US;
 /// once for one source; more would come in groups.
 pub const AUTO_LANES_MAX: u16 = 128;
 
-/// Lanes that a long path begins with when it is known to hold far more than their first windows: the handshakes of them and of the control
-/// channel are half of those that a listener has with one source at once.
+/// A long path begins with so many lanes when it is known to hold far more than their first windows. Their handshakes are half of those that
+/// a listener has with one source at once.
 pub const START_LANES_MAX: u16 = 64;
 
 /// A job of so many bytes is worth a quick start: two windows of padding for each of [`START_LANES_MAX`] are a 256th of it, also on a path that turns
@@ -78,8 +78,9 @@ pub(super) fn at_start(rtt_us: u32, foreseen_bytes: u64) -> u16 {
     }
 }
 
-/// The same for a path of which an earlier job has found what it holds: no more than have a first window each to send there at once, as
-/// many as it needed, and more on a long one whose ramp they shorten by a round trip, where it holds eight times what they begin with.
+/// [`at_start`] for a path of which an earlier job has found what it holds. It has as many lanes as that job needed, and no more than have
+/// room there for a first window each. A long path that holds eight times those first windows has [`START_LANES_MAX`]: its ramp is a round
+/// trip shorter then.
 pub(super) fn at_start_of_known(known: &Remembered, rtt_us: u32) -> u16 {
     let first_windows = bytes_in(known.capacity_bytes_per_s, u64::from(rtt_us)) / FIRST_WINDOW_BYTES;
     let first_windows = u16::try_from(first_windows).unwrap_or(u16::MAX).max(FAR_LANES_MIN);

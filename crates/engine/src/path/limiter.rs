@@ -219,7 +219,7 @@ const FALLS_MAX: u8 = 3;
 const FEW_PPM: u32 = 3_000;
 /// A few packets may be lost at any time.
 const FEW_BYTES: u64 = 15_000;
-/// A raise that loses for three round trips costs a thousandth of what is sent in this time.
+/// A raise that loses for a second costs 0.4 % of what is sent in this time.
 const RAISED_AGAIN_US: u64 = 5_000_000;
 /// Paths change within minutes.
 const VERDICT_US: u64 = 60_000_000;

@@ -438,8 +438,8 @@ impl Pacer {
             self.state = State::Free;
             return;
         }
-        // No queue, so it may be the bound that holds the lanes: also when all of them together stay below it, because it binds each
-        // of them, and the slower ones leave their part unused.
+        // No queue stands, so the bound may hold the lanes. It binds each of them, and the slower ones leave their part unused: the sum may
+        // stay below it.
         let rate = estimator.rate(0, levels.probe_us()).unwrap_or(0);
         if hold.probing {
             hold.capacity_bytes_per_s = hold.capacity_bytes_per_s.max(rate);
@@ -450,8 +450,8 @@ impl Pacer {
         self.state = State::Holding(hold);
     }
 
-    /// First the ramp to what an earlier job found; then a raise; and when that makes no queue either, the path carries more than it
-    /// did, or the earlier job was never held by it: the ramp goes on without a bound.
+    /// Lets the rate grow to what an earlier job found, and then raises the bound. If that makes no queue either, the path carries more than
+    /// it did, or never held the earlier job: the ramp goes on without a bound.
     fn remembering(&mut self, step: &Step, estimator: &Estimator, levels: Levels, mut hold: Hold) {
         let reached = estimator.now.rate_bytes_per_s >= scaled(hold.bound_bytes_per_s, REACHED);
         if hold.next_us == u64::MAX {
@@ -485,8 +485,8 @@ impl Pacer {
     }
 }
 
-/// By so much the queue still becomes shorter once nothing is held back any more: what is seen of it is a round trip old. 0 where a capacity is not
-/// read well enough to reckon on it, or others may have a part in it.
+/// The time by which a queue still becomes shorter once nothing is held back any more: what is seen of it is a round trip old. It is 0 where
+/// a capacity is not read well enough, or where others may have a part in the queue.
 fn falls_yet_us(drain: &Drain, levels: Levels) -> u32 {
     if margin(drain.full_bytes_per_s) > MARGIN_EXACT {
         return 0;
@@ -572,7 +572,7 @@ const OTHERS_HAVE: f64 = 0.85;
 /// The share of the best rate that we ever had. With half of it, others who leave at times leave us 4 % less.
 const SHARE_OF_ONE_LANE: f64 = 0.6;
 /// The rate of a radio changes each second, and what is found in one second says nothing about the next. From this variation on no capacity
-/// is held. Held, 5 to 80 Mbit/s x 30 ms is used to 77 to 96 %; not held, to 94 to 98 % (simulated).
+/// is held. Held, 5 to 80 Mbit/s x 30 ms is used to 77 to 96 %; not held, to 92 to 97 % (simulated).
 const VARIES: f64 = 0.12;
 /// A queue of others that is shorter leaves us room.
 const STOOD_US_MIN: u32 = 5_000;
