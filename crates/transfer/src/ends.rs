@@ -69,6 +69,9 @@ fn check_web(job: &Job) -> Result<(), Error> {
     if job.files_from.is_some() {
         return refused("a list of files is of no use with a web server", "name the URL of each file");
     }
+    if job.selection.rules.iter().any(|rule| rule.merge.is_some()) {
+        return refused("files of rules in directories (dir-merge) are not read on a web server", "leave them out");
+    }
     if job.selection.remove_source_files {
         return refused("nothing can be removed from a web server", "leave --remove-source-files out");
     }

@@ -20,9 +20,11 @@ pub(crate) fn check(job: &Job) -> Result<(), Error> {
     let is_sftp = |end: &Endpoint| matches!(end.place, Place::Here(Here::Sftp { .. }));
     let (source, target) = (job.sources.iter().any(is_sftp), is_sftp(&job.target));
     let Selection { follow_links, xattrs, acls, one_file_system, keep_dirlinks, inplace, append, .. } = job.selection;
-    let refused: [(bool, &str); 12] = [
+    let has_merge_files = job.selection.rules.iter().any(|rule| rule.merge.is_some());
+    let refused: [(bool, &str); 13] = [
         (source && follow_links, "-L follows no links over sftp"),
         (source && job.files_from.is_some(), "a list of files does not work over sftp"),
+        ((source || target) && has_merge_files, "files of rules in directories (dir-merge) are not read over sftp"),
         (source && one_file_system, "-x sees no file systems over sftp"),
         ((source || target) && xattrs, "SFTP carries no extended attributes"),
         ((source || target) && acls, "SFTP carries no ACLs"),

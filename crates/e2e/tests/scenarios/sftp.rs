@@ -123,7 +123,7 @@ fn what_sftp_cannot_do_is_refused_before_a_login() {
     let lab = Lab::pair();
     let source = lab.data("home").join("file");
     plant::file(&source, 10, 1);
-    for flag in ["-X", "-A", "--inplace", "--backup", "-K"] {
+    for flag in ["-X", "-A", "--inplace", "--backup", "-K", "--filter=dir-merge .rules"] {
         lab.cp().arg(flag).arg(&source).arg(over_sftp(Path::new("file"))).run().expect(code::USAGE);
     }
     let missing = lab.cp().arg(over_sftp(Path::new("missing"))).arg(&source).run();

@@ -211,6 +211,7 @@ fn what_cannot_be_copied_is_refused_in_a_sentence() {
     refused(&[&web.url("loop"), "."], code::FILE_IO, &["circle"]);
     refused(&["file", &there], code::USAGE, &["no target", "haul serve"]);
     refused(&[&there, "http://127.0.0.1:1/x", "."], code::USAGE, &["one place"]);
+    refused(&["--filter=dir-merge .rules", &there, "."], code::USAGE, &["dir-merge"]);
     refused(&["--remove-source-files", &there, "."], code::USAGE, &["nothing can be removed"]);
     let secret = format!("http://me:hush@127.0.0.1:{}/none?sig=hush", web.port);
     let run = web.haul().arg("cp").arg(&secret).arg(web.to()).run().expect(code::PARTIAL);
