@@ -13,22 +13,10 @@
 
 #![forbid(unsafe_code)]
 
-mod bodies;
-mod client;
-mod connection;
-mod credentials;
-mod file;
-mod index_page;
-mod limits;
-mod look;
-mod served;
-mod tree;
-mod trust;
-mod url;
-mod version;
-mod walk;
+mod http_client;
+mod web;
 
-pub use client::Settings;
-pub use credentials::{Credentials, Login};
-pub use tree::{Opened, open};
-pub use url::{Origin, Url};
+pub use http_client::client::Settings;
+pub use http_client::credentials::{Credentials, Login};
+pub use http_client::url::{Origin, Url};
+pub use web::tree::{Opened, open};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use percent_encoding::{percent_decode, percent_encode};
 
-use crate::limits::MAX_URL_BYTES;
+use crate::http_client::limits::MAX_URL_BYTES;
 
 /// Scheme, host and port: what a credential belongs to, and what a connection leads to (RFC 6454).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use http::HeaderValue;
 use zeroize::Zeroizing;
 
-use crate::limits::MAX_SECRET_BYTES;
-use crate::url::Origin;
+use crate::http_client::limits::MAX_SECRET_BYTES;
+use crate::http_client::url::Origin;
 
 /// A user's name and password, for the scheme Basic (RFC 7617).
 #[derive(Clone, PartialEq, Eq)]

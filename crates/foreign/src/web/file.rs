@@ -15,12 +15,14 @@ use std::time::Instant;
 use haul_store::{FileToRead, Stat, Time};
 use http::{Method, StatusCode, response};
 
-use crate::bodies::{Bodies, Place, Reading};
-use crate::client::{Answer, Ask, Client, invalid, refusal};
-use crate::limits::{BODY_RESTS, CONFIRM_AFTER, MAX_TRIES};
-use crate::look::{Looked, NO_LENGTH, look, look_beside};
-use crate::url::Url;
-use crate::version::{Part, Version, content_length, length_of_refused_range};
+use crate::http_client::client::{Answer, Ask, Client, invalid, refusal};
+use crate::http_client::fields::content_length;
+use crate::http_client::limits::MAX_TRIES;
+use crate::http_client::url::Url;
+use crate::web::bodies::{Bodies, Place, Reading};
+use crate::web::limits::{BODY_RESTS, CONFIRM_AFTER};
+use crate::web::look::{Looked, NO_LENGTH, look, look_beside};
+use crate::web::version::{Part, Version, length_of_refused_range};
 
 /// A file, open for reading.
 #[derive(Debug)]

@@ -6,12 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use haul_store::{Access, ItemSource, SourceFile, SourceTree, StoreError, Time, WalkOptions};
 
-use crate::client::{Client, Settings, invalid};
-use crate::file::RemoteFile;
-use crate::look::{Looked, exists, look};
-use crate::served::{Served, Top};
-use crate::url::Url;
-use crate::walk::Walk;
+use crate::http_client::client::{Client, Settings, invalid};
+use crate::http_client::url::Url;
+use crate::web::file::RemoteFile;
+use crate::web::look::{Looked, exists, look};
+use crate::web::served::{Served, Top};
+use crate::web::walk::Walk;
 
 #[derive(Debug)]
 struct WebTree(Arc<Served>);

@@ -23,8 +23,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::limits::CONNECT_DEADLINE;
-use crate::url::Origin;
+use crate::http_client::limits::CONNECT_DEADLINE;
+use crate::http_client::url::Origin;
 
 /// A connection that waits for a request.
 pub(crate) struct Connection {

@@ -10,11 +10,11 @@ use http::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::Deserialize;
 
-use crate::client::{Answer, Ask, Client, invalid, refusal};
-use crate::connection::Body;
-use crate::limits::MAX_PAGE_BYTES;
-use crate::url::{Url, decoded};
-use crate::version::text;
+use crate::http_client::client::{Answer, Ask, Client, invalid, refusal};
+use crate::http_client::connection::Body;
+use crate::http_client::fields::text;
+use crate::http_client::url::{Url, decoded};
+use crate::web::limits::MAX_PAGE_BYTES;
 
 /// The entries of a directory, sorted by name.
 #[derive(Debug, Default)]
@@ -226,7 +226,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::url::Origin;
+    use crate::http_client::url::Origin;
 
     fn base() -> Url {
         Url::new(Origin { is_tls: false, host: "host".to_owned(), port: 80 }, b"/d/").unwrap()

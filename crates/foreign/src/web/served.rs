@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_store::{Access, Time};
 
-use crate::bodies::Bodies;
-use crate::client::Client;
-use crate::look::sends_ranges;
-use crate::url::Url;
-use crate::version::Version;
+use crate::http_client::client::Client;
+use crate::http_client::url::Url;
+use crate::web::bodies::Bodies;
+use crate::web::look::sends_ranges;
+use crate::web::version::Version;
 
 /// A source as it was named.
 #[derive(Debug)]

@@ -15,12 +15,12 @@ use haul_store::{
     WalkOptions, parse_haul_name,
 };
 
-use crate::index_page::{Entry, index_of};
-use crate::limits::{LOOKS_AHEAD, LOOKS_AT_ONCE, MAX_DEPTH};
-use crate::look::{Looked, look};
-use crate::served::{Served, Top};
-use crate::url::Url;
-use crate::version::Version;
+use crate::http_client::url::Url;
+use crate::web::index_page::{Entry, index_of};
+use crate::web::limits::{LOOKS_AHEAD, LOOKS_AT_ONCE, MAX_DEPTH};
+use crate::web::look::{Looked, look};
+use crate::web::served::{Served, Top};
+use crate::web::version::Version;
 
 pub(crate) struct Walk {
     tree: Arc<Served>,

@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Instant;
 
-use crate::connection::Body;
-use crate::limits::{BODY_RESTS, ONE_MORE_AFTER, TURN_PATIENCE};
-use crate::url::Origin;
+use crate::http_client::connection::Body;
+use crate::http_client::url::Origin;
+use crate::web::limits::{BODY_RESTS, ONE_MORE_AFTER, TURN_PATIENCE};
 
 /// All bodies of one source.
 #[derive(Debug)]

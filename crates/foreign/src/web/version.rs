@@ -1,11 +1,13 @@
 //! Which version of a resource an answer is about, and which part of it: `ETag`, `Last-Modified`, lengths and ranges (RFC 9110).
 
 use haul_store::{FileId, Kind, Stat, Time, Version as FileVersion};
+
 use http::header::{
-    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, IF_MATCH, IF_UNMODIFIED_SINCE,
-    LAST_MODIFIED,
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_RANGE, DATE, ETAG, IF_MATCH, IF_UNMODIFIED_SINCE, LAST_MODIFIED,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, response};
+use http::{HeaderName, HeaderValue, response};
+
+use crate::http_client::fields::text;
 
 /// One state of a resource. All data of a copy is of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,16 +99,6 @@ impl Tag {
 fn seconds(date: &str) -> Option<i64> {
     let time = httpdate::parse_http_date(date).ok()?;
     i64::try_from(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs()).ok()
-}
-
-/// The only value of a field, as text.
-pub(crate) fn text<'a>(header: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    header.get(name)?.to_str().ok().map(str::trim)
-}
-
-/// The bytes of a body, where the head says it.
-pub(crate) fn content_length(head: &response::Parts) -> Option<u64> {
-    text(&head.headers, &CONTENT_LENGTH)?.parse().ok()
 }
 
 /// The server says that it takes ranges of bytes, or that it does not. `None`: it says nothing.

@@ -18,14 +18,14 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HOST, LOCATION, RANGE
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, response};
 use rustls::ClientConfig;
 
-use crate::connection::{Body, Connection};
-use crate::credentials::Credentials;
-use crate::limits::{
+use crate::http_client::connection::{Body, Connection};
+use crate::http_client::credentials::Credentials;
+use crate::http_client::fields::text;
+use crate::http_client::limits::{
     FIRST_PAUSE, IDLE_KEPT, MAX_REDIRECTS, MAX_RETRY_AFTER, MAX_TRIES, PATIENCE, WORTH_DRAINING_BYTES,
 };
-use crate::trust;
-use crate::url::{Origin, Url};
-use crate::version::text;
+use crate::http_client::trust;
+use crate::http_client::url::{Origin, Url};
 
 /// How servers are reached.
 #[derive(Debug)]

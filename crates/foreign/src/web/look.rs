@@ -4,9 +4,10 @@ use std::io;
 
 use http::{Method, StatusCode};
 
-use crate::client::{Answer, Ask, Client, invalid, refusal};
-use crate::url::Url;
-use crate::version::{Part, Version, accepts_ranges, content_length, length_of_refused_range};
+use crate::http_client::client::{Answer, Ask, Client, invalid, refusal};
+use crate::http_client::fields::content_length;
+use crate::http_client::url::Url;
+use crate::web::version::{Part, Version, accepts_ranges, length_of_refused_range};
 
 /// What stands at a URL.
 #[derive(Debug)]

@@ -1,0 +1,9 @@
+//! Requests to other people's HTTP servers: connections, TLS, redirects, credentials, and again where it failed for a moment.
+
+pub(crate) mod client;
+pub(crate) mod connection;
+pub(crate) mod credentials;
+pub(crate) mod fields;
+pub(crate) mod limits;
+mod trust;
+pub(crate) mod url;
