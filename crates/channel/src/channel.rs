@@ -28,11 +28,16 @@ use framing::End;
 use heard::Heard;
 
 use crate::frames::{Kept, MAX_KEPT_BYTES};
-use crate::links::{LINK_PING_EVERY, Links};
+use crate::links::Links;
+use crate::way_times::WayTimes;
 use haul_kept::sync::lock;
+use haul_wire::control::OneWay;
 
-/// Each side pings this often on a single link.
+/// Each side is heard at least this often while it lives.
 pub const PING_EVERY: Duration = Duration::from_secs(1);
+/// By so much more often it pings: three are missing before a link is left, and a queue on one way is known within a
+/// second.
+const PINGS_MORE_OFTEN: u32 = 4;
 
 /// The peer need not keep its messages for long.
 const CONFIRM_MESSAGES: u64 = 64;
@@ -99,6 +104,7 @@ struct Inside {
     heard: Heard,
     events: EventSender,
     ping_every: Duration,
+    way_times: WayTimes,
     /// Several links may bring the same message, so the lock orders them.
     intake: Mutex<()>,
     delivered: AtomicU64,
@@ -165,6 +171,7 @@ impl Channel {
             heard: Heard::new(),
             events,
             ping_every,
+            way_times: WayTimes::new(Instant::now()),
             intake: Mutex::default(),
             delivered: AtomicU64::new(0),
             told: AtomicU64::new(0),
@@ -185,6 +192,11 @@ impl Channel {
         let reader = std::thread::Builder::new().name("control-in".into());
         reader.spawn(move || for_reader.read(id, input)).inspect_err(|_| self.inside.lock().readers -= 1)?;
         std::thread::Builder::new().name("control-out".into()).spawn(move || for_writer.write(id, output)).map(drop)
+    }
+
+    /// How long the last ping took to the peer of which it has told.
+    pub fn one_way(&self) -> Option<OneWay> {
+        self.inside.way_times.ours()
     }
 
     /// The queue of messages to the peer.
@@ -390,8 +402,8 @@ impl Inside {
         self.changed.notify_all();
     }
 
-    fn ping_every(&self, state: &State) -> Duration {
-        if state.links.count() > 1 { LINK_PING_EVERY.min(self.ping_every) } else { self.ping_every }
+    fn ping_often(&self) -> Duration {
+        self.ping_every / PINGS_MORE_OFTEN
     }
 
     fn health(&self, state: &State) -> Health {

@@ -7,7 +7,7 @@
 //!   lane_silence  whether lanes carry while the peer says nothing
 //!   convert       job <-> wire                path_log       which paths come and go, for the log of a daemon
 //!   reporter      what happens -> events, report         rate_limit     which a person may change
-//!   withheld      why entries were not deleted
+//!   way_times     how long pings take each way    withheld       why entries were not deleted
 //! ```
 
 #![forbid(unsafe_code)]
@@ -39,4 +39,5 @@ pub mod role_context;
 pub mod stalls;
 pub mod stopwatch;
 pub mod teller;
+pub(crate) mod way_times;
 mod withheld;

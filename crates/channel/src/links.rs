@@ -8,9 +8,6 @@ use std::time::{Duration, Instant};
 /// A host with more paths leaves some of them to the lanes alone.
 pub const MAX_LINKS: usize = 8;
 
-/// Each side pings this often on each of several links.
-pub(crate) const LINK_PING_EVERY: Duration = Duration::from_millis(250);
-
 /// A link is left when three pings are missing.
 pub(crate) const MOVE_AFTER: Duration = Duration::from_secs(1);
 

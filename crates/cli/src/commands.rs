@@ -9,7 +9,9 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::config::settings::{self, Refused};
 use crate::flags::filters::{self, Filter};
-use crate::{agent, bench, complete, config, cp, detached, diff, key, networks, pages, places, probe, record, serve};
+use crate::{
+    agent, bench, complete, config, cp, detached, dial, diff, key, networks, pages, places, probe, record, serve,
+};
 use crate::{token, tune, verify, why};
 
 /// Moves large data sets between machines: as simply as scp, at the speed of the wire.
@@ -106,6 +108,9 @@ commands! { |filters|
     /// The far side of a copy; started over ssh, never by hand
     #[command(hide = true)]
     Agent(flags: agent::flags::Agent) => agent::run(flags);
+    /// Connects for ssh, which starts it; never by hand
+    #[command(hide = true)]
+    Dial(flags: dial::flags::Dial) => dial::run(flags);
     /// Shows the settings of ~/.config/haul/config.toml, and where each comes from
     Config(flags: config::flags::ConfigArgs) => config::run(flags, Typed::command());
     /// Writes the completions for a shell to standard output

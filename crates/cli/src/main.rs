@@ -10,6 +10,7 @@ mod complete;
 mod config;
 mod cp;
 mod detached;
+mod dial;
 mod diff;
 mod far_side;
 mod flags;

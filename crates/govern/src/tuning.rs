@@ -19,7 +19,7 @@ use haul_job::Subject;
 use haul_net::mptcp::WayTotals;
 use haul_net::policy::Dscp;
 use haul_net::{Probe, host};
-use haul_wire::control::{AskedClass, Carriage, Notice};
+use haul_wire::control::{AskedClass, Carriage, Notice, OneWay};
 use haul_wire::lane::path_of;
 use haul_wire::summary::{OnePath, PathNow, PathSummary};
 
@@ -261,6 +261,12 @@ impl Tuning {
 
     fn some_finish(&self) -> bool {
         self.applied.values().any(|applied| applied.some_finish)
+    }
+
+    /// Takes in how long a ping took to the far side.
+    pub fn on_one_way(&mut self, one_way: OneWay) {
+        let at_us = self.at_us(Instant::now());
+        self.paths.on_one_way(at_us, one_way);
     }
 
     /// Samples when it is time, and applies the advice.

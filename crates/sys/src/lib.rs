@@ -12,6 +12,7 @@ pub mod discard;
 pub mod epoll;
 pub mod file;
 pub mod file_system;
+pub mod hand_over;
 #[cfg(any(test, feature = "intercept"))]
 pub mod intercept;
 pub mod interfaces;

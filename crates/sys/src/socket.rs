@@ -175,6 +175,11 @@ pub fn set_keepalive(socket: impl AsFd, keepalive: Option<Keepalive>) -> io::Res
     Ok(sockopt::set_socket_keepalive(&socket, keepalive.is_some())?)
 }
 
+/// Idle connections are probed when the kernel thinks it is time (SO_KEEPALIVE, socket(7)).
+pub fn probe_when_idle(socket: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_socket_keepalive(&socket, true)?)
+}
+
 /// Small writes are sent at once (TCP_NODELAY).
 pub fn no_delay(socket: impl AsFd) -> io::Result<bool> {
     Ok(sockopt::tcp_nodelay(socket)?)

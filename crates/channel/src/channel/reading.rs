@@ -22,7 +22,10 @@ impl Inside {
                 _ => read_numbered(&mut input, &mut buffer),
             };
             let taken = match frame {
-                Ok(Some((_, Control::Ping { received, turn }))) => self.on_ping(id, received, turn),
+                Ok(Some((_, Control::Ping { received, turn, sent_us, took }))) => {
+                    self.way_times.on_ping(Instant::now(), sent_us, took);
+                    self.on_ping(id, received, turn)
+                }
                 Ok(Some((number, message))) => {
                     count += 1;
                     self.take(id, number, message, buffer.len())

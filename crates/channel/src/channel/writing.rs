@@ -66,7 +66,7 @@ impl Inside {
             if state.is_closed || !state.links.stands(id) {
                 return Turn::Leave;
             }
-            let ping_at = begun + self.ping_every(&state);
+            let ping_at = begun + self.ping_often();
             let kept = state.kept.next();
             let handle = state.links.handle(id).expect("it stands");
             let (is_to_greet, next) = (std::mem::take(&mut handle.is_to_greet), handle.next);
@@ -145,7 +145,8 @@ impl Inside {
         if let Some(handle) = state.links.handle(id) {
             handle.next = next;
         }
-        if leaving.ping || (leaving.messages.is_empty() && !leaving.closing) {
+        let is_due = leaving.messages.is_empty() || self.way_times.is_due(Instant::now(), self.ping_often());
+        if leaving.ping || (is_due && !leaving.closing) {
             self.ping(state, id, bytes);
         }
         if is_last { Turn::WriteLast } else { Turn::Write }
@@ -156,7 +157,8 @@ impl Inside {
         self.told.store(received, Ordering::Relaxed);
         self.untold_bytes.store(0, Ordering::Relaxed);
         let mut frame = Vec::new();
-        let ping = Control::Ping { received, turn: state.links.turn_on(id) };
+        let (sent_us, took) = self.way_times.leaves(Instant::now());
+        let ping = Control::Ping { received, turn: state.links.turn_on(id), sent_us, took };
         codec::encode(&ping, &mut frame).expect("it is short");
         put_frame(id, state.kept.next(), &frame, bytes);
     }

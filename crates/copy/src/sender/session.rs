@@ -188,6 +188,9 @@ impl<'a> Session<'a> {
 
     /// Lets the lanes follow the path. More lanes are brought by whoever dials.
     fn tune(&mut self, keeper: &mut dyn LaneKeeper) {
+        if let Some(one_way) = self.channel.one_way() {
+            self.tuning.on_one_way(one_way);
+        }
         let turn = self.tuning.turn(&*self.shared);
         let outbox = self.channel.outbox();
         for lane in turn.give_up {

@@ -3,6 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use haul_wire::control::OneWay;
 use haul_wire::limits::MAX_LANES;
 use haul_wire::summary::{PathService, PathSummary};
 
@@ -155,6 +156,11 @@ impl Tuner {
     /// Advice before any sample.
     pub fn first(&self) -> Advice {
         self.given.clone()
+    }
+
+    /// Takes in how long a word of ours took to the far side. The last one may come again.
+    pub fn on_one_way(&mut self, at_us: u64, one_way: OneWay) {
+        self.estimator.on_one_way(at_us, one_way);
     }
 
     /// Takes a sample in; `Some` when something shall change.

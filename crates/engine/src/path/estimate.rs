@@ -2,7 +2,10 @@
 
 use alloc::collections::VecDeque;
 
+use haul_wire::control::OneWay;
+
 use super::sample::Step;
+use super::way_back::WayBack;
 
 /// The state of the path. Rates are of all lanes together; 0 means unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,7 +24,8 @@ pub struct Estimate {
     pub rtt_min_us: u32,
     /// Smoothed round-trip time now: a quarter of the lanes have a smaller one.
     pub rtt_us: u32,
-    /// Time that packets stand in queues now: smoothed round-trip time less the smallest, and less [`Estimate::jitter_us`].
+    /// Time that packets stand in queues now: smoothed round-trip time less the smallest, and less [`Estimate::jitter_us`]. What acknowledgements wait
+    /// on the way back is not in it, where that is known.
     pub queueing_us: u32,
     /// By so much the usual round-trip time of an empty path is longer than the smallest: its packets take different times.
     pub jitter_us: u32,
@@ -110,6 +114,7 @@ pub(super) struct Estimator {
     pub(super) best_is_of_source: bool,
     pub(super) resent_bytes: u64,
     pub(super) sent_bytes: u64,
+    way_back: WayBack,
 }
 
 /// One step, as far as it is remembered.
@@ -183,7 +188,19 @@ impl Estimator {
             best_is_of_source: false,
             resent_bytes: 0,
             sent_bytes: 0,
+            way_back: WayBack::default(),
         }
+    }
+
+    /// Takes in how long a word of ours took to the far side.
+    pub(super) fn on_one_way(&mut self, at_us: u64, one_way: OneWay) {
+        let queueing_us = self.now.rtt_us.saturating_sub(self.now.rtt_min_us);
+        self.way_back.on_report(at_us, one_way, queueing_us);
+    }
+
+    /// By how much the way out has become shorter than it was when we came; `None` where nobody tells.
+    pub(super) fn way_out_fell_by_us(&self) -> Option<u32> {
+        self.way_back.fell_by_us()
     }
 
     /// Takes one step in.
@@ -290,6 +307,9 @@ impl Estimator {
             self.rtt_usual_us = self.rtt_usual_us.min(step.rtt_us);
             now.jitter_us = jitter_us(self.rtt_usual_us.saturating_sub(now.rtt_min_us), step.rtt_deviation_us);
             now.queueing_us = step.rtt_us.saturating_sub(now.rtt_min_us).saturating_sub(now.jitter_us);
+            if let Some(out_us) = self.way_back.queue_out_us(step.at_us, now.rtt_min_us) {
+                now.queueing_us = now.queueing_us.min(out_us);
+            }
         }
         self.queue_peak_us = self.queue_peak_us.max(now.queueing_us);
     }
@@ -514,5 +534,22 @@ mod tests {
         assert_eq!(estimator.now.random_loss_ppm, 0);
         run(&mut estimator, 50_500, 100, 40);
         assert!((20..=100).contains(&estimator.now.random_loss_ppm), "{}", estimator.now.random_loss_ppm);
+    }
+
+    #[test]
+    fn acknowledgements_that_wait_on_the_way_back_are_no_queue_of_ours() {
+        let mut estimator = Estimator::new(30_000);
+        let mut queueing = |waits_back_us: u32, waits_out_us: u32, from_s: u64| {
+            for at_us in (1..=20).map(|step| from_s * 1_000_000 + step * 100_000) {
+                let rtt_us = 30_000 + waits_back_us + waits_out_us;
+                estimator.on_one_way(at_us, OneWay { sent_us: at_us, took_us: 7_000_000 + i64::from(waits_out_us) });
+                estimator.on_step(&Step { at_us, us: 100_000, sent_bytes: 1_000_000, rtt_us, ..Step::default() });
+            }
+            estimator.now.queueing_us
+        };
+        assert_eq!(queueing(0, 0, 0), 0);
+        assert_eq!(queueing(70_000, 0, 2), 0, "others fill the uplink");
+        assert_eq!(queueing(70_000, 25_000, 4), 25_000);
+        assert_eq!(queueing(0, 25_000, 6), 25_000);
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   sample     counters of the lanes, again and again  -> what happened since the last reading
 //!   estimate   what happened                           -> rate, queue, capacity, windows, loss
+//!   way_back   times on the way out                    -> whether a queue stands on the way back instead
 //!   pacing     queue and rate                          -> how fast all lanes may send together
 //!   limiter    losses, a little slower                 -> whether somebody drops what is faster than a limit
 //!   lanes      windows, loss, capacity                 -> how many lanes carry data
@@ -28,6 +29,7 @@ mod remember;
 mod sample;
 mod share;
 mod silence;
+mod way_back;
 
 pub use advise::{Advice, Reasons, Tuner, Wishes};
 pub use estimate::{Confidence, Estimate, Limit, Phase};

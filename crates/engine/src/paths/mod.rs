@@ -23,6 +23,7 @@ mod silence;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use haul_wire::control::OneWay;
 use haul_wire::limits::{MAX_LANES, MAX_PATHS};
 use haul_wire::summary::PathSummary;
 
@@ -153,6 +154,14 @@ impl Paths {
     pub fn on_granted(&mut self, path: u16, congestion_control: &str) {
         if let Some(path) = self.paths.get_mut(&path) {
             path.tuner.on_granted(congestion_control);
+        }
+    }
+
+    /// Takes in how long a word of ours took to the far side. With several paths nobody knows which one it took.
+    pub fn on_one_way(&mut self, at_us: u64, one_way: OneWay) {
+        let mut up = self.paths.values_mut().filter(|path| path.is_up);
+        if let (Some(path), None) = (up.next(), up.next()) {
+            path.tuner.on_one_way(at_us, one_way);
         }
     }
 

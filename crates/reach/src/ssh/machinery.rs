@@ -66,7 +66,14 @@ impl WithoutMachinery {
 }
 
 /// Lines of OpenSSH's mux.c and ssh.c begin so.
-const BEGINNINGS: [&[u8]; 4] = [b"mux_client_", b"ControlSocket ", b"Control socket ", b"Shared connection to "];
+const BEGINNINGS: [&[u8]; 6] = [
+    b"mux_client_",
+    b"ControlSocket ",
+    b"Control socket ",
+    b"Shared connection to ",
+    b"mm_receive_fd: ",
+    b"proxy dialer did not pass back a connection",
+];
 
 #[cfg(test)]
 mod tests {

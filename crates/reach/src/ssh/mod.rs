@@ -9,6 +9,7 @@
 //! asked, and the silence after the login. ssh tells when the login is over: it then runs a command of ours here
 //! (ssh_config(5), LocalCommand).
 
+mod dialled;
 mod escaper;
 mod far_identity;
 mod kept_login;
@@ -25,6 +26,7 @@ mod sftp;
 mod target;
 mod words;
 
+pub use dialled::Dialled;
 pub use lanes::{SshKeeper, SshLanes};
 pub use session::{SshChild, SshSession};
 pub use sftp::{SftpControl, SftpSession};

@@ -10,6 +10,7 @@ use haul_job::{Carriage, Error, Event, Family, Far, Fault, SshOptions, Subject};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::{Banner, LOGIN};
 
+use super::dialled;
 use super::kept_login::KeptLogin;
 use super::packed::packed;
 use super::programs::Programs;
@@ -47,6 +48,8 @@ pub struct SshTarget {
     /// Whether another host or program carries the connection.
     pub(crate) is_indirect: bool,
     pub(super) kept: Kept,
+    /// Make ssh speak on a connection of ours. None: it dials by itself.
+    dialled: Vec<OsString>,
 }
 
 #[derive(Clone)]
@@ -79,6 +82,7 @@ impl SshTarget {
                 host_name: host.clone(),
                 is_indirect: false,
                 kept: Kept::No(None),
+                dialled: Vec::new(),
             }),
             Far::Haul { .. } => None,
         }
@@ -113,6 +117,7 @@ impl SshTarget {
         if !self.is_indirect && resolved.value("connecttimeout").is_none() {
             self.connect_timeout = Some(self.timeout);
         }
+        self.dialled = dialled::options(&resolved, self.connect_timeout);
         if !self.options.fresh_login {
             self.kept = match KeptLogin::of(&asked, &self.options.options, &resolved, surroundings) {
                 Ok(kept) => Kept::At(kept),
@@ -218,6 +223,7 @@ impl SshTarget {
                     ours.extend(kept.to_log_in());
                 }
                 ours.extend([OsString::from("PermitLocalCommand=yes"), format!("LocalCommand=echo {LOGIN}").into()]);
+                ours.extend(self.dialled.iter().cloned());
                 if let Some(limit) = self.connect_timeout {
                     ours.push(format!("ConnectTimeout={}", limit.as_secs().max(1)).into());
                 }
