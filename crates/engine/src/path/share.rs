@@ -86,15 +86,33 @@ pub fn too_slow_for_more(lanes: &[LaneReading], waiting_bytes: u64, unit_bytes: 
 /// the data went twice.
 pub fn better_given_up(lanes: &[LaneReading], left_bytes: &[u64]) -> Vec<bool> {
     let unit_bytes = left_bytes.iter().copied().max().unwrap_or(0).max(MIN_CHUNK_BYTES);
-    let mut quickest: Vec<u128> = lanes.iter().map(|lane| sending_us(lane, unit_bytes)).collect();
-    quickest.sort_unstable();
-    let quick_us = quickest.get(quickest.len() / 4).copied().unwrap_or(0);
+    let quick_us = first_quarter(lanes.iter().map(|lane| sending_us(lane, unit_bytes)));
+    // A lane that lost much has a round-trip time of its own: what it waited for is in it.
+    let rtt_us = first_quarter(lanes.iter().map(|lane| u128::from(lane.rtt_us)));
+    // Until the others know, and a round trip until it has arrived.
+    let another_us = quick_us + 2 * rtt_us;
+    let waits_us = |lane: &LaneReading| if unacknowledged_bytes(lane) > 0 { u128::from(lane.silent_us) } else { 0 };
+    let timed_out = |lane: &LaneReading| waits_us(lane) > another_us + u128::from(TCP_RTO_MIN_US);
+    let all_wait = lanes.iter().all(|lane| timed_out(lane) || unacknowledged_bytes(lane) == 0);
     let is_slow = |(lane, left): (&LaneReading, &u64)| {
-        // Until the others know, and a round trip until it has arrived.
-        let another_us = quick_us + 2 * u128::from(lane.rtt_us);
-        *left > 0 && !is_held_by_target(lane) && sending_us(lane, *left) > WORTH_GIVING_UP * another_us
+        // A loss that a timeout repairs takes as long again as it has taken, and longer (RFC 6298, section 5.5).
+        let is_stuck = timed_out(lane) && !all_wait;
+        let is_behind = *left > 0 && sending_us(lane, *left) > WORTH_GIVING_UP * another_us;
+        (is_behind || is_stuck) && !is_held_by_target(lane)
     };
     lanes.iter().zip(left_bytes).map(is_slow).collect()
+}
+
+/// What a quarter of them is below.
+fn first_quarter(values: impl Iterator<Item = u128>) -> u128 {
+    let mut values: Vec<u128> = values.collect();
+    values.sort_unstable();
+    values.get(values.len() / 4).copied().unwrap_or(0)
+}
+
+/// Sent, and not known to have arrived.
+fn unacknowledged_bytes(lane: &LaneReading) -> u64 {
+    lane.sent_bytes.saturating_sub(lane.resent_bytes).saturating_sub(lane.acked_bytes)
 }
 
 /// Until so many bytes are sent. In slow start the window doubles with each round trip. An idle lane goes back to slow start: with its next
@@ -250,6 +268,25 @@ mod tests {
         let lanes = [lane(1_000_000, 1), narrow, narrow, lane(1_000_000, 1)];
         assert_eq!(better_given_up(&lanes, &[0, 500_000, 50_000, 100_000]), [false, true, false, false]);
         assert_eq!(better_given_up(&[narrow; 2], &[500_000; 2]), [false; 2], "no other is faster");
+    }
+
+    #[test]
+    fn a_lane_that_waits_for_what_was_lost_at_the_end_is_given_up_unless_the_path_itself_is_silent() {
+        let waits =
+            |us| LaneReading { sent_bytes: 3_000_000, acked_bytes: 2_000_000, silent_us: us, ..lane(1_000_000, 0) };
+        let (done, works) = (LaneReading { sent_bytes: 0, silent_us: 3_000_000, ..lane(1_000_000, 0) }, waits(90_000));
+        let given_up = |lanes: &[LaneReading]| better_given_up(lanes, &vec![0; lanes.len()]);
+        assert_eq!(given_up(&[works, waits(1_500_000), done, works]), [false, true, false, false]);
+        assert_eq!(
+            given_up(&[works, waits(400_000), done, works]),
+            [false; 4],
+            "the next acknowledgement may bring it"
+        );
+        assert_eq!(given_up(&[waits(1_500_000), waits(1_500_000), done]), [false; 3], "all wait");
+        assert_eq!(given_up(&[waits(1_500_000)]), [false], "there is no other");
+        let inflated = LaneReading { rtt_us: 4_000_000, in_slow_start: false, ..lane(160_000, 1) };
+        let wide = lane(1_000_000, 1);
+        assert_eq!(better_given_up(&[wide, wide, inflated, wide], &[0, 0, 500_000, 0]), [false, false, true, false]);
     }
 
     /// As with a slow disk at the target of a path of 60 ms: all lanes had sent what they had, waited, and got another unit each.
