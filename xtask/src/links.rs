@@ -1,5 +1,5 @@
 //! Links between the pages of the repository: each leads to a file that exists and, behind `#`, to a heading of that page.
-//! A page that a Rust file, a script or a unit of systemd names exists, too.
+//! A page that a Rust file, a script or a unit of systemd names exists, too, and so does a Rust file that a page names.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -18,6 +18,8 @@ pub fn check(root: &Path, files: &[Source]) -> Vec<String> {
                 findings.push(format!("{path}:{line}: {target} {why}"));
             }
         }
+        let missing = files_named(text).filter(|(_, file)| !is_source(root, file));
+        findings.extend(missing.map(|(line, file)| format!("{path}:{line}: there is no file {file}")));
     }
     for (path, text) in &others {
         let named = text.lines().enumerate().flat_map(|(at, line)| pages_named(line).map(move |page| (at + 1, page)));
@@ -50,6 +52,24 @@ fn collect(root: &Path, dir: &Path, pages: &mut Vec<(String, String)>, others: &
             list.push((below.to_string_lossy().into_owned(), text));
         }
     }
+}
+
+/// Rust files that a page names between backquotes, with their lines: `crates/copy/src/receiver/lane.rs`, or shorter `copy/receiver/lane.rs`.
+fn files_named(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = lines_outside_code(text);
+    lines.flat_map(|(at, line)| {
+        let words = line.split('`').skip(1).step_by(2);
+        words
+            .filter(|word| word.ends_with(".rs") && word.contains('/') && !word.contains(['*', ' ', '<', '{']))
+            .map(move |word| (at + 1, word))
+    })
+}
+
+fn is_source(root: &Path, named: &str) -> bool {
+    let Some((house, rest)) = named.split_once('/') else { return false };
+    let homes = [root.join(house), root.join("crates").join(house)];
+    let mut places = homes.iter().flat_map(|home| [home.join(rest), home.join("src").join(rest)]);
+    places.any(|place| place.is_file())
 }
 
 /// Targets of the links on a page, with their lines. Blocks of code and words between backquotes hold none.

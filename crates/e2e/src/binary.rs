@@ -24,7 +24,9 @@ pub fn gather(programs: &Path) {
 }
 
 fn named(variable: &str) -> Option<PathBuf> {
-    let path = std::path::absolute(std::env::var_os(variable)?).ok()?;
+    let typed = PathBuf::from(std::env::var_os(variable)?);
+    // Cargo runs tests in the folder of their crate, and people name programs from that of the workspace.
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(typed);
     assert!(path.is_file(), "{variable} names {}, which is not a file", path.display());
     Some(path)
 }

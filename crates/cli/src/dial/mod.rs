@@ -2,12 +2,16 @@
 
 pub mod flags;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use haul_transfer::{Dialled, IpFamily};
 
 use crate::dial::flags::Dial;
+
+/// ssh(1), EXIT STATUS.
+const AS_SSH_FAILS: u8 = 255;
 
 /// Ends once ssh has the connection.
 pub fn run(typed: &Dial) -> ExitCode {
@@ -19,5 +23,11 @@ pub fn run(typed: &Dial) -> ExitCode {
     };
     let timeout = timeout_s.map(Duration::from_secs);
     let dialled = Dialled { host: host.clone(), port: *port, family, timeout, keepalive: *keepalive };
-    ExitCode::from(dialled.hand_to_ssh())
+    match dialled.hand_to_ssh() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(words) => {
+            let _ = writeln!(io::stderr(), "{words}");
+            ExitCode::from(AS_SSH_FAILS)
+        }
+    }
 }

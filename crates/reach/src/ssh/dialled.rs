@@ -87,27 +87,18 @@ impl Dialled {
         Some(Self { host, port, family, timeout, keepalive: resolved.is_set("tcpkeepalive") })
     }
 
-    /// Connects, and hands the connection to the process at standard output. Returns the exit code; ssh's words are said where ssh would say
-    /// them.
-    pub fn hand_to_ssh(&self) -> u8 {
+    /// Connects, and hands the connection to the process at standard output.
+    ///
+    /// # Errors
+    /// What ssh would have said.
+    pub fn hand_to_ssh(&self) -> Result<(), String> {
         let Self { host, port, .. } = self;
-        let addresses = match resolve(host, *port, self.family) {
-            Ok(addresses) => addresses,
-            Err(error) => {
-                let why = error.to_string();
-                let why =
-                    if why.contains("Temporary failure") { "Temporary failure in name resolution" } else { UNKNOWN };
-                eprintln!("ssh: Could not resolve hostname {host}: {why}");
-                return FAILED;
-            }
-        };
-        match self.connect(&addresses).and_then(|stream| hand_over(Output.as_fd(), stream.as_fd())) {
-            Ok(()) => 0,
-            Err(error) => {
-                eprintln!("ssh: connect to host {host} port {port}: {}", words(&error));
-                FAILED
-            }
-        }
+        let addresses = resolve(host, *port, self.family).map_err(|error| {
+            let is_for_now = error.to_string().contains(NO_ANSWER_NOW);
+            format!("ssh: Could not resolve hostname {host}: {}", if is_for_now { NO_ANSWER_NOW } else { UNKNOWN })
+        })?;
+        let handed = self.connect(&addresses).and_then(|stream| hand_over(Output.as_fd(), stream.as_fd()));
+        handed.map_err(|error| format!("ssh: connect to host {host} port {port}: {}", words(&error)))
     }
 
     fn connect(&self, addresses: &[std::net::SocketAddr]) -> io::Result<TcpStream> {
@@ -158,9 +149,9 @@ fn is_plain(word: &[u8]) -> bool {
     !word.is_empty() && !word.starts_with(b"-") && word.iter().all(is_plain)
 }
 
+/// gai_strerror(3).
 const UNKNOWN: &str = "Name or service not known";
-/// As ssh itself fails.
-const FAILED: u8 = 255;
+const NO_ANSWER_NOW: &str = "Temporary failure in name resolution";
 
 #[cfg(test)]
 mod tests {
