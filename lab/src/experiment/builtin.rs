@@ -8,6 +8,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("deadline", include_str!("../../../experiments/deadline.toml")),
     ("fat-10g-100ms", include_str!("../../../experiments/fat-10g-100ms.toml")),
     ("foreign-1g-228ms", include_str!("../../../experiments/foreign-1g-228ms.toml")),
+    ("full-uplink", include_str!("../../../experiments/full-uplink.toml")),
     ("iperf-1g-228ms", include_str!("../../../experiments/iperf-1g-228ms.toml")),
     ("lan-rto", include_str!("../../../experiments/lan-rto.toml")),
     ("lan-rto-today", include_str!("../../../experiments/lan-rto-today.toml")),
