@@ -85,6 +85,12 @@ impl Scheduler {
         Some(unit)
     }
 
+    /// The end of the run of which this lane has taken a chunk last: the file's index, and the chunk behind the run. `None`: it takes no
+    /// runs, or that chunk was the last of one.
+    pub fn run_of(&self, lane: u16) -> Option<(u64, u32)> {
+        self.places.run_of(lane, &self.queue).or_else(|| self.places.run_of(lane, &self.shared))
+    }
+
     /// Frees the place of a lane that takes no more.
     pub fn leaves(&mut self, lane: u16) {
         self.places.leave(lane);

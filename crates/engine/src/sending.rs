@@ -132,6 +132,11 @@ impl<F: Offered + Clone> Sending<F> {
         self.scheduler.spread(spread);
     }
 
+    /// See [`Scheduler::run_of`].
+    pub fn run_of(&self, lane: u16) -> Option<(u64, u32)> {
+        self.scheduler.run_of(lane)
+    }
+
     /// This lane takes no more until it asks again: others may go on where it was.
     pub fn leaves(&mut self, lane: u16) {
         self.scheduler.leaves(lane);

@@ -1,7 +1,9 @@
 //! Which range of the queue a lane takes from, where it matters to the source whether a reader goes on or jumps.
 //!
-//! A place of a web server costs a request: a lane goes on where it was, and a lane without a place halves the longest rest, as
-//! download managers do. A server without ranges sends a file from front to back: one lane has it.
+//! A place of a web server costs a request, and the request names the end of the run that it brings. So a lane takes a run of chunks at once
+//! and nobody else takes of it while other work waits. Runs get shorter as the work does: all lanes come to their end at about the same
+//! time. A lane that finds nothing else then halves the longest rest, as download managers do. A server without ranges sends a file from
+//! front to back: one lane has it.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::cmp::Reverse;
@@ -15,17 +17,30 @@ pub enum Spread {
     #[default]
     InTurn,
     /// In runs: a lane goes on where it was.
-    Runs,
+    Runs {
+        /// The lanes among which the work is divided.
+        lanes: u32,
+        /// The rest of another lane is halved if each half has so many chunks: a jump costs as much as these.
+        worth: u32,
+    },
     /// All of a file to one lane, in their order.
     OneLane,
 }
 
-/// Where each lane goes on: the file's index, and the chunk.
+/// Where each lane goes on: the file's index, and the chunk. A range of the queue that begins at the place of a lane is the rest of that
+/// lane's run.
 #[derive(Debug, Default)]
 pub(crate) struct Places(BTreeMap<u16, (u64, u32)>);
 
 /// Ranges that are looked at for one take, of a queue that may have thousands of small files.
 const LOOKED_AT: usize = 512;
+
+/// A run is 7/8 of a lane's fair share of what is left: each further run costs a round trip in which its connection rests, and what the first
+/// runs leave is enough to even out connections of different speed.
+const SHARE_OF_RUN: (u64, u64) = (7, 8);
+
+/// The shortest run, unless less waits.
+const SHORTEST_RUN: u32 = 4;
 
 impl Places {
     /// Takes the next chunk for a lane.
@@ -35,29 +50,65 @@ impl Places {
         queue: &mut VecDeque<(u64, ChunkRange)>,
         spread: Spread,
     ) -> Option<(u64, u32)> {
-        let at = self.find(lane, queue, spread)?;
-        let at = match queue[at].1.count {
-            count @ 2.. if spread == Spread::Runs && self.is_of_another(lane, queue[at]) => {
-                let (index, range) = queue[at];
-                let first = count.div_ceil(2);
-                queue[at].1.count = first;
-                queue.insert(at + 1, (index, ChunkRange { first: range.first + first, count: count - first }));
-                at + 1
-            }
-            _ => at,
-        };
+        let mut at = self.find(lane, queue, spread)?;
+        if let Spread::Runs { lanes, worth } = spread {
+            at = self.begin_run(lane, queue, at, lanes, worth);
+        }
         let (index, range) = &mut queue[at];
         let taken = (*index, range.first);
         range.first += 1;
         range.count -= 1;
-        if range.count == 0 {
+        let is_over = range.count == 0;
+        if is_over {
             queue.remove(at);
         }
         match spread {
             Spread::InTurn => {}
-            Spread::Runs | Spread::OneLane => drop(self.0.insert(lane, (taken.0, taken.1.saturating_add(1)))),
+            // What follows behind a run is anybody's.
+            Spread::Runs { .. } if is_over => drop(self.0.remove(&lane)),
+            Spread::Runs { .. } | Spread::OneLane => drop(self.0.insert(lane, (taken.0, taken.1.saturating_add(1)))),
         }
         Some(taken)
+    }
+
+    /// Cuts a range in two, where this lane does not take all of it. Returns where its part stands.
+    fn begin_run(
+        &self,
+        lane: u16,
+        queue: &mut VecDeque<(u64, ChunkRange)>,
+        at: usize,
+        lanes: u32,
+        worth: u32,
+    ) -> usize {
+        let (index, range) = queue[at];
+        if self.0.get(&lane) == Some(&(index, range.first)) {
+            return at;
+        }
+        let (is_of_another, shortest) = (self.is_of_another(lane, queue[at]), SHORTEST_RUN.max(worth));
+        let first = match is_of_another {
+            true => range.count.div_ceil(2),
+            false => {
+                let left: u64 = queue.iter().take(LOOKED_AT).map(|(_, range)| u64::from(range.count)).sum();
+                let run = left * SHARE_OF_RUN.0 / SHARE_OF_RUN.1 / u64::from(lanes.max(1));
+                let run = u32::try_from(run).unwrap_or(u32::MAX).max(shortest);
+                // A rest that is shorter than a run goes with it.
+                if range.count - range.count.min(run) < shortest { range.count } else { run }
+            }
+        };
+        if first >= range.count {
+            return at;
+        }
+        queue[at].1.count = first;
+        queue.insert(at + 1, (index, ChunkRange { first: range.first + first, count: range.count - first }));
+        if is_of_another { at + 1 } else { at }
+    }
+
+    /// The end of the run of which a lane has taken a chunk last: the file's index, and the chunk behind the run.
+    pub(crate) fn run_of(&self, lane: u16, queue: &VecDeque<(u64, ChunkRange)>) -> Option<(u64, u32)> {
+        let place = self.0.get(&lane)?;
+        let mut looked = queue.iter().take(LOOKED_AT);
+        let (index, range) = looked.find(|(index, range)| (*index, range.first) == *place)?;
+        Some((*index, range.first.saturating_add(range.count)))
     }
 
     /// Whether there is something for this lane.
@@ -80,10 +131,13 @@ impl Places {
         let own = self.0.get(&lane);
         match spread {
             Spread::InTurn => (!queue.is_empty()).then_some(0),
-            Spread::Runs => {
+            Spread::Runs { worth, .. } => {
                 let goes_on = looked().find(|(_, (index, range))| own == Some(&(*index, range.first)));
                 let free = || looked().find(|(_, range)| !self.is_of_another(lane, **range));
-                let longest = || looked().max_by_key(|(at, (_, range))| (range.count, Reverse(*at)));
+                let longest = || {
+                    let worth_it = looked().filter(|(_, (_, range))| range.count / 2 >= worth);
+                    worth_it.max_by_key(|(at, (_, range))| (range.count, Reverse(*at)))
+                };
                 goes_on.or_else(free).or_else(longest).map(|(at, _)| at)
             }
             Spread::OneLane => {
@@ -119,32 +173,65 @@ mod tests {
         lanes.iter().filter_map(|lane| places.take(*lane, queue, spread)).collect()
     }
 
+    const THREE: Spread = Spread::Runs { lanes: 3, worth: 0 };
+
     #[test]
-    fn lanes_go_on_where_they_were_and_one_that_has_no_place_halves_the_longest_rest() {
-        let (mut places, mut queue) = (Places::default(), queue(&[(7, 0, 17)]));
-        let runs = |places: &mut Places, queue: &mut _, lanes: &[u16]| take(places, queue, Spread::Runs, lanes);
-        assert_eq!(
-            runs(&mut places, &mut queue, &[0, 1, 2, 0, 1, 2]),
-            [(7, 0), (7, 9), (7, 5), (7, 1), (7, 10), (7, 6)]
-        );
-        assert_eq!(
-            runs(&mut places, &mut queue, &[2, 2, 2]),
-            [(7, 7), (7, 8), (7, 14)],
-            "the longest rest is 11 to 16"
-        );
+    fn lanes_take_runs_that_get_shorter_and_go_on_in_them() {
+        let (mut places, mut queue) = (Places::default(), queue(&[(7, 0, 60)]));
+        let mut runs = |lanes: &[u16]| take(&mut places, &mut queue, THREE, lanes);
+        assert_eq!(runs(&[0, 1, 2]), [(7, 0), (7, 17), (7, 34)], "17 of 60 each");
+        assert_eq!(runs(&[0, 1, 2, 0]), [(7, 1), (7, 18), (7, 35), (7, 2)]);
+        assert_eq!(runs(&[0; 15]).last(), Some(&(7, 50)), "its run is over, and it takes what the others left");
+        assert_eq!((places.run_of(0, &queue), places.run_of(1, &queue)), (Some((7, 60)), Some((7, 34))));
         places.leave(1);
-        assert_eq!(runs(&mut places, &mut queue, &[0, 3]), [(7, 2), (7, 11)], "where a lane left, another goes on");
-        let rest = runs(&mut places, &mut queue, &[0; 9]);
-        assert_eq!((rest.len(), queue.len()), (6, 0), "{rest:?}");
+        assert_eq!(
+            take(&mut places, &mut queue, THREE, &[0, 3]),
+            [(7, 51), (7, 19)],
+            "where a lane left, another goes on"
+        );
     }
 
     #[test]
-    fn files_come_before_halves_and_small_files_in_their_order() {
-        let (mut places, mut queue) = (Places::default(), queue(&[(0, 0, 9), (1, 0, 1), (2, 0, 1), (3, 0, 9)]));
-        assert_eq!(
-            take(&mut places, &mut queue, Spread::Runs, &[0, 1, 1, 1, 2]),
-            [(0, 0), (1, 0), (2, 0), (3, 0), (0, 5)]
-        );
+    fn a_lane_that_finds_nothing_else_halves_the_longest_rest() {
+        let (mut places, mut queue) = (Places::default(), queue(&[(7, 0, 9)]));
+        let mut runs = |lanes: &[u16]| take(&mut places, &mut queue, Spread::Runs { lanes: 1, worth: 0 }, lanes);
+        assert_eq!(runs(&[0, 1]), [(7, 0), (7, 5)], "all, for a rest would be too short, and a half of it");
+        assert_eq!(runs(&[2, 3]), [(7, 3), (7, 8)], "of 1 to 4, and of 6 to 8");
+        let rest = runs(&[0; 9]);
+        assert_eq!((rest.len(), queue.len()), (5, 0), "{rest:?}");
+    }
+
+    #[test]
+    fn a_rest_that_is_not_worth_a_jump_is_left_to_its_lane_until_somebody_has_waited_long() {
+        let (mut places, mut queue) = (Places::default(), queue(&[(7, 0, 9)]));
+        let strict = Spread::Runs { lanes: 1, worth: 4 };
+        assert_eq!(take(&mut places, &mut queue, strict, &[0, 1]), [(7, 0), (7, 5)], "of 1 to 8");
+        assert_eq!(take(&mut places, &mut queue, strict, &[2]), [], "of 1 to 4");
+        assert!(!places.has_some(2, &queue, strict) && places.has_some(0, &queue, strict));
+        assert_eq!(take(&mut places, &mut queue, Spread::Runs { lanes: 1, worth: 0 }, &[2]), [(7, 3)], "of 1 to 4");
+    }
+
+    #[test]
+    fn small_files_go_in_their_order_and_come_before_the_halves_of_others() {
+        let (mut places, mut queue) = (Places::default(), queue(&[(0, 0, 7), (1, 0, 1), (2, 0, 1), (3, 0, 7)]));
+        assert_eq!(take(&mut places, &mut queue, THREE, &[0, 1, 1, 1, 2]), [(0, 0), (1, 0), (2, 0), (3, 0), (0, 4)]);
+    }
+
+    #[test]
+    fn every_chunk_is_taken_once_whatever_lanes_come_and_leave() {
+        let (mut places, mut queue) = (Places::default(), queue(&[(0, 0, 100), (1, 3, 1), (2, 0, 40)]));
+        let mut taken = Vec::new();
+        for turn in 0u16.. {
+            let lane = turn * 7 % 5;
+            if turn % 11 == 0 {
+                places.leave(lane);
+            }
+            let Some(chunk) = places.take(lane, &mut queue, Spread::Runs { lanes: 5, worth: 0 }) else { break };
+            taken.push(chunk);
+        }
+        taken.sort_unstable();
+        let all = (0..100).map(|chunk| (0, chunk)).chain([(1, 3)]).chain((0..40).map(|chunk| (2, chunk)));
+        assert_eq!(taken, all.collect::<Vec<_>>());
     }
 
     #[test]

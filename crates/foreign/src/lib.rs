@@ -18,5 +18,7 @@ mod web;
 
 pub use http_client::client::Settings;
 pub use http_client::credentials::{Credentials, Login};
+pub use http_client::pool::BeginsWith;
+pub use http_client::reach::Reach;
 pub use http_client::url::{Origin, Url};
 pub use web::tree::{Opened, open};

@@ -250,6 +250,11 @@ impl Tuning {
         self.classes.lanes_moved(path, outcome);
     }
 
+    /// Whether no lane of this job ran over TCP so far.
+    pub fn has_no_path(&self) -> bool {
+        self.applied.is_empty()
+    }
+
     /// How long the session may wait for its next event.
     pub fn tick(&self) -> Duration {
         match (self.background.is_empty(), self.some_finish()) {

@@ -528,6 +528,11 @@ impl Probe {
         self.0.tcp()?.local_addr().ok()
     }
 
+    /// See [`Stream::peer_addr`].
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.0.tcp()?.peer_addr().ok()
+    }
+
     /// Whether the peer has ended its direction, or the connection is broken.
     pub fn has_hung_up(&self) -> bool {
         poll::has_hung_up(self.0.input_fd())

@@ -78,6 +78,7 @@ pub use cold::ColdMap;
 pub use disk_rate::{DiskRate, disk_rate, disk_rate_within};
 pub use duplicates::Duplicates;
 pub use ends::abilities::Abilities;
+pub use ends::connections::{ConnectionReading, Connections, ConnectionsNow};
 pub use ends::journal::Journal;
 pub use ends::nowhere::Nowhere;
 pub use ends::reading::{Access, FileToRead, ItemSource, SourceFile, SourceTree};

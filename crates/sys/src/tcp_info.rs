@@ -21,6 +21,8 @@ pub struct TcpInfo {
     pub rtt_us: u32,
     /// The time since data was last sent (`tcpi_last_data_sent`).
     pub silent_us: u64,
+    /// The round-trip time that the receiver of data sees, by the time stamps of what arrives; `None` while nothing was measured.
+    pub rcv_rtt_us: Option<u32>,
     /// Mean deviation of the round-trip time.
     pub rtt_var_us: u32,
     /// The end of slow start, in segments (RFC 5681).
@@ -112,6 +114,7 @@ pub(crate) fn parse(raw: &[u8]) -> Option<TcpInfo> {
         path_mtu_bytes: u32_at(60)?,
         silent_us: u64::from(u32_at(44)?) * 1000,
         rtt_us: u32_at(68)?,
+        rcv_rtt_us: u32_at(92).filter(|rtt_us| *rtt_us > 0),
         rtt_var_us: u32_at(72)?,
         snd_ssthresh: u32_at(76)?,
         snd_cwnd: u32_at(80)?,

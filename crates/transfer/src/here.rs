@@ -12,7 +12,6 @@ use haul_wire::control::Control;
 use crate::ends::{sources_here, target_here};
 use crate::order::Order;
 use crate::sftp_ends;
-use crate::web;
 use haul_channel::channel::{Channel, Events, LaneEvent, PING_EVERY, SessionEvent};
 use haul_channel::lane_threads::NoKeeper;
 use haul_channel::reporter::{Ends, Watch};
@@ -20,7 +19,7 @@ use haul_channel::role_context::RoleContext;
 use haul_channel::{convert, host_facts};
 use haul_copy::receiver::{self, Bounds, ReceiverJob};
 use haul_copy::sender::early_look::EarlyLook;
-use haul_copy::sender::{self, SenderJob};
+use haul_copy::sender::{self, OpenSource, SenderJob, Sources};
 use haul_kept::class_policy::Permits;
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
@@ -30,11 +29,22 @@ use haul_striping::movers::Movers;
 pub fn here(order: Order<'_>) -> Result<Ends, Error> {
     let Order { job, surroundings, watch, hash_kept } = order;
     refuse_into_itself(job)?;
-    let asked = job.carriage.lanes.or_else(|| sftp_ends::lanes(job)).or_else(|| web::lanes(job));
-    let count = haul_engine::plan::near_lanes(asked, host_facts::cpus()).lanes;
-    let pairs: std::io::Result<Vec<_>> = (0..count).map(|_| Stream::plain_pair()).collect();
+    let (sender, receiver) = roles(job, surroundings, watch, hash_kept, Bounds::default())?;
+    let pairs: std::io::Result<Vec<_>> = (0..lanes(job, &sender)).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
-    here_watched(None, job, surroundings, [watch, &Arc::new(Watch::silent())], hash_kept, pairs, Bounds::default())
+    let ends = carry(sender, receiver, [watch, &Arc::new(Watch::silent())], pairs)?;
+    Ok(Ends { proof: sftp_ends::proof(job), ..ends })
+}
+
+/// How many lanes there are, once it is known what is read from where. A server's path says how many of them carry data.
+fn lanes(job: &Job, sender: &SenderJob) -> u16 {
+    let asked = job.carriage.lanes;
+    let of_server = match &sender.sources {
+        Sources::Open(OpenSource { tree, .. }) => sender::lanes_for(&**tree, asked),
+        Sources::Paths(_) => None,
+    };
+    let usual = of_server.into_iter().chain(sftp_ends::lanes(job)).max();
+    haul_engine::plan::near_lanes(asked.or(usual), host_facts::cpus()).lanes
 }
 
 /// Refuses two copies, as cp does: a directory into itself, which would find its own copy for ever, and a link over its

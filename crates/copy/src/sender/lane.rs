@@ -182,10 +182,16 @@ impl Lane<'_> {
     /// until then fits into buffers on the way. So a lane that waits looks whether the far side is still there. Nothing
     /// else ever arrives on a sender's lane.
     fn await_units(&mut self, number: u16) -> io::Result<Option<Units>> {
+        let mut has_waited = false;
         loop {
-            if let Some(units) = self.shared.take(number, LOOK_EVERY) {
+            let units = match has_waited {
+                false => self.shared.take(number, LOOK_EVERY),
+                true => self.shared.take_after_all(number, LOOK_EVERY),
+            };
+            if let Some(units) = units {
                 return Ok(Some(units));
             }
+            has_waited = true;
             if self.shared.is_over() {
                 return Ok(None);
             }
@@ -240,6 +246,7 @@ impl Lane<'_> {
                 }
             };
         self.watch.lap(Waiting::Storage);
+        self.say_run(unit, file, &open);
         if file.hash_only.load(Ordering::Relaxed) {
             return self.hash_only(unit, file, &open);
         }
@@ -281,6 +288,18 @@ impl Lane<'_> {
         self.append_block_header(BlockHeader::LAST.encode());
         self.append_trailer(trailer);
         self.leave()
+    }
+
+    /// Tells an end whose readers go on how far this one will.
+    fn say_run(&self, unit: Unit, file: &SourceItem, open: &SourceFile) {
+        if open.local().is_some() || file.layout.is_whole() {
+            return;
+        }
+        let behind = self.shared.run_of(self.number).filter(|(index, _)| *index == file.index);
+        let last = behind.map_or(unit.chunk, |(_, behind)| behind.saturating_sub(1).max(unit.chunk));
+        if let (Some((start, _)), Some((from, bytes))) = (file.layout.range(unit.chunk), file.layout.range(last)) {
+            open.reads_on(start, from + bytes);
+        }
     }
 
     fn hash_only(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile) -> io::Result<()> {

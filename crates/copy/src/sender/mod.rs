@@ -28,6 +28,7 @@ mod removals;
 mod resolve;
 mod resolve_options;
 mod send_route;
+mod server;
 mod session;
 mod source_item;
 mod standing;
@@ -45,6 +46,7 @@ use haul_job::Error;
 use haul_wire::control::{Control, ReceiverSummary, SenderSummary};
 
 pub use job::{OpenSource, SenderJob, Sources};
+pub use server::lanes_for;
 use session::Session;
 
 /// Runs the session to its end.

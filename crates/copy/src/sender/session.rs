@@ -13,7 +13,7 @@ use haul_channel::reporter::Watch;
 use haul_channel::{convert, stalls};
 use haul_engine::at_risk::CHECKPOINT_BYTES;
 use haul_engine::integrity::Hash;
-use haul_govern::tuning::{Move, Tuning};
+use haul_govern::tuning::{Move, Tuning, Work as _};
 use haul_job::{Error, Fault, Subject};
 use haul_net::Stream;
 use haul_pump::SendRoute;
@@ -28,6 +28,7 @@ use super::early_look::EarlyLook;
 use super::job::SenderJob;
 use super::lane::Leaving;
 use super::resolve::{Resolved, resolve};
+use super::server::ServerOfSource;
 use super::state::Shared;
 use super::{lane, prover, send_route, walk};
 
@@ -39,6 +40,7 @@ pub(super) struct Session<'a> {
     watch: &'a Arc<Watch>,
     clock: Clock,
     pub(super) tuning: Tuning,
+    server: Option<ServerOfSource>,
     rate: RateLimit,
     /// The last count of [`Shared::moved`], and when it changed.
     moved: (u64, Instant),
@@ -87,6 +89,7 @@ impl<'a> Session<'a> {
             None => tuning,
         };
         let rate = RateLimit::of(job.carriage.rate_bytes_per_s);
+        let server = ServerOfSource::of(&*sources, job.carriage.lanes);
         // Before the threads that work on files.
         let notice = give_up_rights(&job, &*sources);
         let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));
@@ -101,6 +104,7 @@ impl<'a> Session<'a> {
             watch,
             clock,
             tuning,
+            server,
             rate,
             moved: (0, Instant::now()),
             route_told: false,
@@ -167,8 +171,15 @@ impl<'a> Session<'a> {
     ) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         self.tell_route(stream.cipher().is_some());
-        self.shared.rest(self.tuning.resting());
+        self.shared.rest(self.resting());
         self.lanes.start(stream, lane, move |stream| lane::carry(leaving(stream), lane, &shared))
+    }
+
+    /// The lanes without units: for the path that they take, or for the server from which they read.
+    fn resting(&self) -> Vec<u16> {
+        let mut resting = self.tuning.resting();
+        resting.extend(self.server.iter().flat_map(ServerOfSource::resting));
+        resting
     }
 
     /// Which way the bytes take through this host, once it is known what the lanes are.
@@ -191,7 +202,13 @@ impl<'a> Session<'a> {
         if let Some(one_way) = self.channel.one_way() {
             self.tuning.on_one_way(one_way);
         }
-        let turn = self.tuning.turn(&*self.shared);
+        let mut turn = self.tuning.turn(&*self.shared);
+        if let Some(server) = &mut self.server {
+            let of_server = server.turn(Instant::now(), || self.shared.waiting_bytes());
+            turn.work_moves |= of_server.work_moves;
+            turn.notices.extend(of_server.notices);
+            turn.paths.extend(of_server.path.filter(|_| self.tuning.has_no_path()));
+        }
         let outbox = self.channel.outbox();
         for lane in turn.give_up {
             // Its units go to the others, as those of any lane that dies.
@@ -210,7 +227,7 @@ impl<'a> Session<'a> {
             outbox.send(Control::PathLost { path });
         }
         if turn.work_moves || !turn.lanes.is_empty() {
-            self.shared.rest(self.tuning.resting());
+            self.shared.rest(self.resting());
         }
         for (path, lanes) in turn.lanes {
             if !keeper.want(path, lanes) {
@@ -409,7 +426,13 @@ impl<'a> Session<'a> {
         // Whoever still wants to report an event must not wait for a loop that is over.
         drop(events);
         self.lanes.join();
-        let (path, paths) = self.tuning.summary();
+        let (mut path, mut paths) = self.tuning.summary();
+        let mut time = self.shared.loads.time();
+        if let Some(of_server) = self.server.as_ref().and_then(ServerOfSource::summary) {
+            path = of_server.summary.clone();
+            paths = vec![of_server];
+            time = self.server.as_ref().map_or(time, |server| server.time(time));
+        }
         if self.job_number.is_some() {
             self.tuning.release();
         }
@@ -418,7 +441,7 @@ impl<'a> Session<'a> {
             self.shared.notice(Notice::Warning { text: convert::bounded(text) });
         }
         let removed = self.shared.removals.removed();
-        Ok((SenderSummary { time: self.shared.loads.time(), path, paths, removed }, receiver))
+        Ok((SenderSummary { time, path, paths, removed }, receiver))
     }
 }
 
@@ -433,6 +456,9 @@ impl LaneRole for Session<'_> {
 
     fn lane_up(&mut self, lane: u16, stream: Stream) -> Result<(), Error> {
         self.tuning.lane_up(lane, stream.probe(), LaneAddresses::of(&stream));
+        if let Some(server) = &mut self.server {
+            server.lane_up(lane, &stream);
+        }
         let job = self.job_number;
         self.start(stream, lane, move |stream| Leaving::new(stream, job))
     }
@@ -448,7 +474,10 @@ impl LaneRole for Session<'_> {
         self.shared.lane_died(end.lane);
         if is_newest {
             self.tuning.lane_down(end.lane);
-            self.shared.rest(self.tuning.resting());
+            if let Some(server) = &mut self.server {
+                server.lane_down(end.lane);
+            }
+            self.shared.rest(self.resting());
         }
     }
 

@@ -19,6 +19,7 @@ use haul_engine::spread::Spread;
 use haul_job::{Error, Fault};
 use haul_store::{Access, SourceTree};
 use haul_wire::control::{Control, Counted, FailureKind, Notice, Standing, Void, Wanted, Withdraw};
+use haul_wire::limits::MIN_CHUNK_BYTES;
 use haul_wire::manifest::{Item, ItemKind, Packer};
 
 use haul_channel::channel::Outbox;
@@ -425,13 +426,28 @@ impl Shared {
 
     /// Units for a lane; waits so long for them. `None`: nothing by then, or (when it is over) never again.
     pub(super) fn take(&self, lane: u16, wait: Duration) -> Option<Units> {
+        self.take_of(lane, wait, false)
+    }
+
+    /// [`Shared::take`] for a lane that has waited in vain: it may also take what another lane has begun, where that is slower than it should
+    /// be.
+    pub(super) fn take_after_all(&self, lane: u16, wait: Duration) -> Option<Units> {
+        self.take_of(lane, wait, true)
+    }
+
+    fn take_of(&self, lane: u16, wait: Duration, has_waited: bool) -> Option<Units> {
         let to = self.job.movers.to(lane);
         let has_none =
             |state: &State| !state.finished && (state.items.has_none_for(lane, to) || state.resting.contains(&lane));
         let mut state = self.lock();
+        let lanes = self.loads.carrying().saturating_sub(u32::try_from(state.resting.len()).unwrap_or(u32::MAX));
         state.items.spread(match self.reading.sources.access() {
             Access::Random => Spread::InTurn,
-            Access::Runs => Spread::Runs,
+            Access::Runs { .. } if has_waited => Spread::Runs { lanes, worth: 0 },
+            Access::Runs { jump_bytes } => {
+                let worth = u32::try_from(jump_bytes / MIN_CHUNK_BYTES).unwrap_or(u32::MAX);
+                Spread::Runs { lanes, worth }
+            }
             Access::Sequential => Spread::OneLane,
         });
         if !wait.is_zero() {
@@ -447,6 +463,11 @@ impl Shared {
             state.all_taken = Some(Instant::now());
         }
         (!units.is_empty()).then_some(units)
+    }
+
+    /// The end of the run of which this lane has taken a chunk last (see [`Sending::run_of`]).
+    pub(super) fn run_of(&self, lane: u16) -> Option<(u64, u32)> {
+        self.lock().items.run_of(lane)
     }
 
     /// Another host of the target's end writes what this lane brings. What stands there was not told by it.

@@ -11,6 +11,7 @@
 //!   advise     all of it                               -> advice, with its reasons
 //!   share      the bound of all lanes                  -> the bound of each
 //!   remember   the estimate                            -> where the next job begins
+//!   servers    what moved over connections to a server -> how many of them carry data, where no haul is at the other end
 //! ```
 //! A far path is filled by several windows at once, so the lanes together can hold more than the path does: then the rest
 //! stands in a queue, delays everyone, and in the end is lost. So the lanes ask for what the path carries and a little less,
@@ -27,6 +28,7 @@ mod limiter;
 mod pacing;
 mod remember;
 mod sample;
+pub mod servers;
 mod share;
 mod silence;
 mod way_back;

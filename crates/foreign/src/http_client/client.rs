@@ -10,21 +10,20 @@
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use haul_net::Family;
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HOST, LOCATION, RANGE, RETRY_AFTER, USER_AGENT};
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, response};
-use rustls::ClientConfig;
 
-use crate::http_client::connection::{Body, Connection};
+use crate::http_client::connection::Body;
 use crate::http_client::credentials::Credentials;
 use crate::http_client::fields::text;
 use crate::http_client::limits::{
-    FIRST_PAUSE, IDLE_KEPT, MAX_REDIRECTS, MAX_RETRY_AFTER, MAX_TRIES, PATIENCE, WORTH_DRAINING_BYTES,
+    FIRST_PAUSE, MAX_REDIRECTS, MAX_RETRY_AFTER, MAX_TRIES, PATIENCE, WORTH_DRAINING_BYTES,
 };
-use crate::http_client::trust;
+use crate::http_client::pool::{BeginsWith, Pool};
+use crate::http_client::reach::Reach;
 use crate::http_client::url::{Origin, Url};
 
 /// How servers are reached.
@@ -34,8 +33,10 @@ pub struct Settings {
     pub connections: usize,
     /// A server that is silent for this long counts as dead.
     pub silence: Duration,
-    /// The version of IP, where the user insists on one.
-    pub family: Option<Family>,
+    /// How connections leave this host, and how they are tuned.
+    pub reach: Reach,
+    /// How many connections are made at once.
+    pub begins_with: BeginsWith,
     /// The first pause before a request is sent again. Tests have no time.
     pub first_pause: Duration,
     /// What may be shown to servers.
@@ -46,7 +47,8 @@ impl Settings {
     /// The usual settings, with what the environment has of credentials.
     pub fn usual(connections: usize, credentials: Credentials) -> Settings {
         let silence = Duration::from_secs(20);
-        Settings { connections, silence, family: None, first_pause: FIRST_PAUSE, credentials }
+        let reach = Reach::default();
+        Settings { connections, silence, reach, begins_with: |_, _| 1, first_pause: FIRST_PAUSE, credentials }
     }
 }
 
@@ -56,8 +58,7 @@ pub(crate) struct Client {
     /// The origin of the URL that the user typed.
     typed: Origin,
     pub(crate) settings: Settings,
-    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
-    idle: Mutex<Vec<(Origin, Connection)>>,
+    pub(crate) pool: Arc<Pool>,
     /// The origins that have asked for credentials.
     asking: Mutex<HashSet<Origin>>,
     /// A server that has never answered is not waited for: its name may be mistyped.
@@ -75,13 +76,24 @@ pub(crate) struct Ask<'a> {
     pub(crate) accept: &'static str,
     /// A server that is busy is not waited for: another connection reads already.
     pub(crate) takes_busy: bool,
+    /// A large body follows: it waits for its turn ([`Pool::turn`]).
+    pub(crate) is_for_body: bool,
     /// When the wait for it began.
     pub(crate) since: Instant,
 }
 
 impl<'a> Ask<'a> {
     pub(crate) fn new(method: Method, url: &'a Url) -> Ask<'a> {
-        Ask { method, url, range: None, condition: None, accept: "*/*", takes_busy: false, since: Instant::now() }
+        Ask {
+            method,
+            url,
+            range: None,
+            condition: None,
+            accept: "*/*",
+            takes_busy: false,
+            is_for_body: false,
+            since: Instant::now(),
+        }
     }
 }
 
@@ -96,13 +108,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Nobody waits for a connection any more.
+        self.pool.end();
+    }
+}
+
 impl Client {
     pub(crate) fn new(typed: Origin, settings: Settings) -> Client {
+        let Settings { reach, silence, begins_with, connections, .. } = &settings;
+        let pool = Pool::new(reach.clone(), *silence, *begins_with, 2 * connections);
         Client {
             typed,
             settings,
-            tls: OnceLock::new(),
-            idle: Mutex::default(),
+            pool,
             asking: Mutex::default(),
             has_answered: AtomicBool::new(false),
             pauses: Default::default(),
@@ -188,11 +208,10 @@ impl Client {
     /// One request over one connection. A connection that the server closed while it rested does not count.
     fn once(&self, url: &Url, ask: &Ask<'_>, credential: Option<HeaderValue>) -> io::Result<(response::Parts, Body)> {
         loop {
-            let idle = self.take_idle(url.origin());
-            let connection = match idle {
-                Some(connection) => connection,
-                None => self.connect(url.origin())?,
-            };
+            let connection = self.pool.take(url.origin())?;
+            if ask.is_for_body {
+                self.pause(self.pool.turn());
+            }
             match connection.ask(request(url, ask, credential.clone())?) {
                 Ok(answer) => return Ok(answer),
                 // A new connection has never rested: the loop ends.
@@ -202,33 +221,10 @@ impl Client {
         }
     }
 
-    fn connect(&self, origin: &Origin) -> io::Result<Connection> {
-        let tls = match origin.is_tls {
-            true => Some(self.tls.get_or_init(trust::config).clone().map_err(io::Error::other)?),
-            false => None,
-        };
-        Connection::open(origin, tls, self.settings.family, self.settings.silence)
-    }
-
-    fn take_idle(&self, origin: &Origin) -> Option<Connection> {
-        loop {
-            let mut idle = lock(&self.idle);
-            idle.retain(|(_, connection)| connection.idle_since.elapsed() < IDLE_KEPT);
-            let at = idle.iter().rposition(|(of, _)| of == origin)?;
-            let (_, mut connection) = idle.swap_remove(at);
-            drop(idle);
-            if connection.is_open() {
-                return Some(connection);
-            }
-        }
-    }
-
     /// Keeps the connection of an answer whose body was read, or is short.
     pub(crate) fn give_back(&self, origin: &Origin, body: Body) {
-        let Some(connection) = body.finish(WORTH_DRAINING_BYTES) else { return };
-        let mut idle = lock(&self.idle);
-        if idle.len() < 2 * self.settings.connections {
-            idle.push((origin.clone(), connection));
+        if let Some(connection) = body.finish(WORTH_DRAINING_BYTES) {
+            self.pool.keep(origin, connection);
         }
     }
 

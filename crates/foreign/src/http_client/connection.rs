@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use haul_net::{Family, Policies, Way};
 use http::{Request, Response, response};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -24,6 +23,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::http_client::limits::CONNECT_DEADLINE;
+use crate::http_client::reach::{Counted, Dialled};
 use crate::http_client::url::Origin;
 
 /// A connection that waits for a request.
@@ -31,10 +31,12 @@ pub(crate) struct Connection {
     // The requests go first: the task of the connection ends with the runtime.
     requests: SendRequest<String>,
     runtime: Runtime,
+    /// Its end is the end of its count.
+    _counted: Counted,
     silence: Duration,
     pub(crate) idle_since: Instant,
-    /// Whether an answer came over it before: the server may have closed it since.
-    pub(crate) is_used: bool,
+    /// Whether it has rested: the server may have closed it since.
+    pub(crate) has_rested: bool,
 }
 
 impl fmt::Debug for Connection {
@@ -44,18 +46,14 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects. A server that is silent for `silence` counts as dead.
+    /// Greets the server. One that is silent for `silence` counts as dead.
     pub(crate) fn open(
         origin: &Origin,
+        Dialled { socket, counted, .. }: Dialled,
         tls: Option<Arc<ClientConfig>>,
-        family: Option<Family>,
         silence: Duration,
     ) -> io::Result<Connection> {
-        let addresses = haul_net::resolve(&origin.host, origin.port, family).map_err(io::Error::other)?;
         let deadline = CONNECT_DEADLINE.min(silence);
-        let socket = haul_net::dial(&addresses, deadline, &Policies::default(), &Way::default(), None);
-        let socket = socket.map_err(|error| io::Error::new(ErrorKind::NotConnected, error.to_string()))?;
-        socket.set_nonblocking(true)?;
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let opening = async {
             let socket = TcpStream::from_std(socket)?;
@@ -66,7 +64,7 @@ impl Connection {
         };
         let opened = runtime.block_on(async { timeout(deadline, opening).await });
         let requests = opened.map_err(|_| silent(deadline))??;
-        Ok(Connection { requests, runtime, silence, idle_since: Instant::now(), is_used: false })
+        Ok(Connection { requests, runtime, _counted: counted, silence, idle_since: Instant::now(), has_rested: false })
     }
 
     /// Sends a request, and returns the head of its answer with the body behind it.
@@ -80,13 +78,17 @@ impl Connection {
         match answer {
             Ok(Ok(response)) => {
                 let (head, incoming): (_, Incoming) = Response::into_parts(response);
-                self.is_used = true;
                 Ok((head, Body { connection: self, incoming, block: Bytes::new(), is_over: false }))
             }
             // The server closed a connection that rested, before it read the request.
-            Ok(Err(error)) => Err(Refused { was_resting: self.is_used && is_cut(&error), why: as_io(&error) }),
+            Ok(Err(error)) => Err(Refused { was_resting: self.has_rested && is_cut(&error), why: as_io(&error) }),
             Err(_) => Err(Refused { was_resting: false, why: silent(silence) }),
         }
+    }
+
+    /// The same connection, which rests from now on.
+    pub(crate) fn rested(self) -> Connection {
+        Connection { idle_since: Instant::now(), has_rested: true, ..self }
     }
 
     /// Whether the server has not closed it, as far as is known here.
@@ -168,8 +170,7 @@ impl Body {
                 return None;
             }
             if !self.next_block().ok()? {
-                let Connection { requests, runtime, silence, .. } = self.connection;
-                return Some(Connection { requests, runtime, silence, idle_since: Instant::now(), is_used: true });
+                return Some(self.connection);
             }
         }
     }

@@ -34,3 +34,10 @@ pub(crate) const MAX_SECRET_BYTES: u64 = 1 << 20;
 
 /// A body that is not wanted is read to its end if it has at most this much left: a new connection costs more.
 pub(crate) const WORTH_DRAINING_BYTES: u64 = 64 << 10;
+
+/// Most connections that are dialled before it is known how large the file is, the first one with them. That many begin on a long path;
+/// those of them that a small file does not need are closed unused.
+pub(crate) const DIALLED_AHEAD: usize = 16;
+
+/// On a shorter path, the windows that a round trip holds are too small for their bursts to matter.
+pub(crate) const SPREAD_FROM_US: u32 = 20_000;

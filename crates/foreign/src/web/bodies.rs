@@ -24,6 +24,7 @@ struct State {
     /// The server may allow fewer than the `wanted` ones.
     allowed: usize,
     wanted: usize,
+    refusals: u32,
     /// When the server last refused one, or one more was allowed again.
     changed: Instant,
     /// When a body last brought something.
@@ -66,12 +67,31 @@ impl Drop for Place {
 impl Bodies {
     pub(crate) fn new(allowed: usize) -> Arc<Bodies> {
         let (wanted, now) = (allowed.max(1), Instant::now());
-        let state = State { waiting: Vec::new(), open: 0, allowed: wanted, wanted, changed: now, moved: now };
+        let state =
+            State { waiting: Vec::new(), open: 0, allowed: wanted, wanted, refusals: 0, changed: now, moved: now };
         Arc::new(Bodies { state: Mutex::new(state), freed: Condvar::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wants so many at once, from now on.
+    pub(crate) fn want(&self, count: usize) {
+        let mut state = self.lock();
+        let count = count.max(1);
+        // What the server has refused is tried again one by one.
+        if state.allowed == state.wanted || state.allowed > count {
+            state.allowed = count;
+        }
+        state.wanted = count;
+        self.freed.notify_all();
+    }
+
+    /// How many the server allows, as far as is known, and how often it refused one.
+    pub(crate) fn allowed(&self) -> (usize, u32) {
+        let state = self.lock();
+        (state.allowed, state.refusals)
     }
 
     /// The body that stands at this place of the file.
@@ -149,5 +169,6 @@ impl Bodies {
         let mut state = self.lock();
         state.allowed = state.allowed.min(state.open.saturating_sub(1)).max(1);
         state.changed = Instant::now();
+        state.refusals = state.refusals.saturating_add(1);
     }
 }

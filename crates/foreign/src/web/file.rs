@@ -7,9 +7,11 @@
 //! The first answer pins the version. Each later request asks for that version alone, and each answer is compared with it: data of two
 //! versions is never mixed.
 
+use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::Instant;
 
 use haul_store::{FileToRead, Stat, Time};
@@ -34,6 +36,8 @@ pub(crate) struct RemoteFile {
     /// The time of a file of which the server tells none.
     begun: Time,
     seen: Mutex<Seen>,
+    /// Up to where each thread reads on.
+    runs: Mutex<HashMap<ThreadId, (u64, u64)>>,
 }
 
 #[derive(Debug)]
@@ -51,7 +55,8 @@ impl RemoteFile {
     /// Opens a file. Nothing is asked yet.
     pub(crate) fn new(client: Arc<Client>, bodies: Arc<Bodies>, url: Url, begun: Time) -> RemoteFile {
         let seen = Mutex::new(Seen { version: None, located: None, confirmed: Instant::now() });
-        RemoteFile { client, bodies, number: FILES.fetch_add(1, Ordering::Relaxed), url, begun, seen }
+        let runs = Mutex::default();
+        RemoteFile { client, bodies, number: FILES.fetch_add(1, Ordering::Relaxed), url, begun, seen, runs }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -61,6 +66,13 @@ impl RemoteFile {
     /// The size of the pinned version.
     fn size(&self) -> Option<u64> {
         self.seen().version.as_ref().map(|version| version.size)
+    }
+
+    /// Up to where this thread reads on from here, as far as it has said so.
+    fn run_end(&self, at: u64) -> Option<u64> {
+        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let (start, end) = *runs.get(&std::thread::current().id())?;
+        (start..end).contains(&at).then_some(end)
     }
 
     /// Notes that an answer is of this version. The first one pins it.
@@ -99,12 +111,20 @@ impl RemoteFile {
             if size.is_some_and(|size| at > 0 && at >= size) {
                 return Ok(None);
             }
-            let range = (at > 0).then_some((at, size));
+            let end = [self.run_end(at), size].into_iter().flatten().min();
+            // Servers without ranges have none in small files either, and a file that is read whole needs none.
+            let range = (at > 0 || (end.is_some() && end != size)).then_some((at, end));
             let condition = version.as_ref().and_then(Version::condition);
             let takes_busy = self.bodies.has_others();
             let url = located.as_ref().unwrap_or(&self.url);
-            let answer =
-                self.client.ask(&Ask { range, condition, takes_busy, since: waited, ..Ask::new(Method::GET, url) })?;
+            let answer = self.client.ask(&Ask {
+                range,
+                condition,
+                takes_busy,
+                is_for_body: true,
+                since: waited,
+                ..Ask::new(Method::GET, url)
+            })?;
             match answer.head.status {
                 StatusCode::OK | StatusCode::PARTIAL_CONTENT => return self.begin(at, answer, place),
                 StatusCode::PRECONDITION_FAILED => return Err(stale()),
@@ -178,8 +198,13 @@ impl RemoteFile {
 impl FileToRead for RemoteFile {
     fn stat(&self) -> io::Result<Stat> {
         let (pinned, is_fresh) = {
-            let seen = self.seen();
-            (seen.version.clone(), seen.confirmed.elapsed() < CONFIRM_AFTER)
+            let mut seen = self.seen();
+            let is_fresh = seen.confirmed.elapsed() < CONFIRM_AFTER;
+            if !is_fresh {
+                // One reader asks for all: on a long path each question is a connection and some round trips.
+                seen.confirmed = Instant::now();
+            }
+            (seen.version.clone(), is_fresh)
         };
         let Some(pinned) = pinned else {
             let version = self.look()?;
@@ -207,6 +232,11 @@ impl FileToRead for RemoteFile {
             now if now == stat => Err(stale()),
             now => Ok(now),
         }
+    }
+
+    fn reads_on(&self, start: u64, end: u64) {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.insert(std::thread::current().id(), (start, end));
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

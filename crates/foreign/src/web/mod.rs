@@ -1,6 +1,7 @@
 //! Files and directories of a web server, as a source.
 
 mod bodies;
+mod connections;
 mod file;
 mod index_page;
 mod limits;

@@ -4,10 +4,11 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use haul_store::{Access, ItemSource, SourceFile, SourceTree, StoreError, Time, WalkOptions};
+use haul_store::{Access, Connections, ItemSource, SourceFile, SourceTree, StoreError, Time, WalkOptions};
 
 use crate::http_client::client::{Client, Settings, invalid};
 use crate::http_client::url::Url;
+use crate::web::connections::WebConnections;
 use crate::web::file::RemoteFile;
 use crate::web::look::{Looked, exists, look};
 use crate::web::served::{Served, Top};
@@ -36,6 +37,11 @@ pub fn open(urls: &[Url], settings: Settings) -> Result<Opened, StoreError> {
         return Err(StoreError::new("open", b"", invalid("no URL was named".to_owned())));
     };
     let mut served = Served::new(Client::new(first.origin().clone(), settings), now());
+    if let [url] = urls
+        && !url.is_directory()
+    {
+        served.client.pool.foresees(u64::MAX);
+    }
     for url in urls {
         let found = find(&served, url, urls.len() > 1);
         let top = found.map_err(|error| StoreError::new("open", url.to_string().as_bytes(), error))?;
@@ -101,6 +107,10 @@ impl SourceTree for WebTree {
 
     fn name_of_single_file(&self) -> &[u8] {
         self.0.sources.first().map_or(b"", Top::name)
+    }
+
+    fn connections(&self) -> Option<Arc<dyn Connections>> {
+        Some(Arc::new(WebConnections(Arc::clone(&self.0))))
     }
 
     fn access(&self) -> Access {

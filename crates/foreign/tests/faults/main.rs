@@ -4,7 +4,7 @@ mod server;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use haul_foreign::{Credentials, Login, open};
 use haul_store::{Access, Found, SourceFile, SourceTree, StoreError, WalkOptions};
@@ -81,6 +81,57 @@ fn reads_that_go_on_are_one_request_and_a_jump_is_another() {
     let ranges: Vec<_> = server.seen().iter().map(|seen| seen.field("range").map(str::to_owned)).collect();
     let range = |text: &str| Some(text.to_owned());
     assert_eq!(ranges, [None, None, range("bytes=700-999"), None, range("bytes=950-999")]);
+}
+
+#[test]
+fn a_run_is_one_request_that_names_its_end_and_its_connection_carries_the_next_one() {
+    let data = data(1 << 20);
+    let expected = data.clone();
+    let server = Server::start(move |request| file(request, &data, "\"v\""));
+    let tree = tree(&server, "/f").unwrap();
+    let file = opened(&tree);
+    let mut block = vec![0; 1 << 10];
+    for (start, end) in [(0, 300_000), (500_000, 500_001), (600_000, 1 << 20)] {
+        file.reads_on(start, end);
+        let mut at = start;
+        while at < end {
+            let most = block.len().min((end - at) as usize);
+            let read = file.read_at(&mut block[..most], at).unwrap();
+            assert_eq!(block[..read], expected[at as usize..at as usize + read]);
+            at += read as u64;
+        }
+    }
+    let ranges: Vec<_> = server.seen().iter().filter_map(|request| request.field("range").map(str::to_owned)).collect();
+    assert_eq!(ranges, ["bytes=0-299999", "bytes=500000-500000", "bytes=600000-1048575"]);
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn connections_are_counted_and_what_the_server_refuses_is_told() {
+    let data = data(1 << 20);
+    let busy = Arc::new(AtomicBool::new(false));
+    let is_busy = Arc::clone(&busy);
+    let server = Server::start(move |request| match is_busy.load(Ordering::Relaxed) {
+        true => status("503 Service Unavailable", &[]),
+        false => file(request, &data, "\"v\""),
+    });
+    let tree = tree(&server, "/f").unwrap();
+    let connections = tree.connections().unwrap();
+    connections.allow(3);
+    let file = opened(&tree);
+    file.read_at(&mut [0; 1000], 0).unwrap();
+    let now = connections.now();
+    assert_eq!((now.open.len(), now.server_allows, now.refusals), (1, 3, 0), "{now:?}");
+    assert!(now.moved_bytes > 1000 && now.rtt_min_us > 0, "{now:?}");
+    assert_eq!((now.open[0].peer.port(), connections.foreseen_bytes()), (server.port, Some(1 << 20)));
+    busy.store(true, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = file.read_at(&mut [0; 1000], 500_000);
+        });
+    });
+    let now = connections.now();
+    assert!(now.server_allows == 1 && now.refusals > 0, "the body at the start is the one that is left: {now:?}");
 }
 
 #[test]

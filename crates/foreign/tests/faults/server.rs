@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_foreign::{Credentials, Origin, Settings, Url};
@@ -81,6 +82,7 @@ pub fn file(request: &Request, data: &[u8], tag: &str) -> Reply {
 pub struct Server {
     pub port: u16,
     seen: Arc<Mutex<Vec<Request>>>,
+    connections: Arc<AtomicUsize>,
 }
 
 type Handler = dyn Fn(&Request) -> Reply + Send + Sync;
@@ -92,18 +94,26 @@ impl Server {
         let port = listener.local_addr().unwrap().port();
         let (answer, seen): (Arc<Handler>, _) = (Arc::new(answer), Arc::new(Mutex::new(Vec::new())));
         let log = Arc::clone(&seen);
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&connections);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::Relaxed);
                 let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
                 std::thread::spawn(move || serve(stream, &*answer, &log));
             }
         });
-        Server { port, seen }
+        Server { port, seen, connections }
     }
 
     pub fn url(&self, path: &str) -> Url {
         let origin = Origin { is_tls: false, host: "127.0.0.1".to_owned(), port: self.port };
         Url::new(origin, path.as_bytes()).unwrap()
+    }
+
+    /// How many there were.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     pub fn seen(&self) -> Vec<Request> {

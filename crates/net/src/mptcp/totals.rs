@@ -66,6 +66,7 @@ impl Totals {
             path_mtu_bytes: infos().map(|info| info.path_mtu_bytes).min()?,
             silent_us: infos().map(|info| info.silent_us).min()?,
             rtt_us: slowest.rtt_us,
+            rcv_rtt_us: slowest.rcv_rtt_us,
             rtt_var_us: slowest.rtt_var_us,
             rtt_min_us: slowest.rtt_min_us,
             // A threshold that was never set is the largest number: then the sum is, too, and slow start goes on.

@@ -8,6 +8,7 @@
 //! the session can use the routes of the kernel. `tests/conformance` has the scenarios that every end must pass.
 
 pub(crate) mod abilities;
+pub(crate) mod connections;
 pub(crate) mod journal;
 mod local;
 pub(crate) mod nowhere;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::as_copied::AsCopied;
 use crate::cold::ColdMap;
 use crate::duplicates::Duplicates;
+use crate::ends::connections::Connections;
 use crate::error::{Result, StoreError, refusal};
 use crate::found::Found;
 use crate::local_file::LocalFile;
@@ -49,6 +50,11 @@ pub trait SourceTree: Debug + Send + Sync {
         Access::Random
     }
 
+    /// The connections over which files are read, where the end is served by another host.
+    fn connections(&self) -> Option<Arc<dyn Connections>> {
+        None
+    }
+
     /// The local directories beneath which files are opened, so that the process may give up its rights to all others.
     /// `None`: files are opened anywhere.
     fn roots(&self) -> Option<Vec<BorrowedFd<'_>>> {
@@ -62,8 +68,12 @@ pub enum Access {
     /// Any place is read as quickly as any other.
     #[default]
     Random,
-    /// A reader that goes on where it was is much quicker than one that jumps. Several readers may be in one file.
-    Runs,
+    /// A reader that goes on where it was is much quicker than one that jumps. Several readers may be in one file. Each says how far it
+    /// goes on ([`FileToRead::reads_on`]).
+    Runs {
+        /// A jump costs as much time as so many bytes.
+        jump_bytes: u64,
+    },
     /// A file is read from front to back, by one reader.
     Sequential,
 }
@@ -90,6 +100,9 @@ pub trait FileToRead: Debug + Send + Sync {
 
     /// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// This thread will read on from `start` to `end`, without a jump. Other threads read what follows.
+    fn reads_on(&self, _start: u64, _end: u64) {}
 
     /// The next `[start, end)` that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left.
     /// An end without holes has data everywhere.
@@ -152,6 +165,13 @@ impl SourceFile {
             SourceFile::Local(file) => Ok(file.read_at(&mut [0], end)? > 0),
             // The end itself makes such a file and its size.
             SourceFile::Other(_) => Ok(false),
+        }
+    }
+
+    /// See [`FileToRead::reads_on`].
+    pub fn reads_on(&self, start: u64, end: u64) {
+        if let SourceFile::Other(file) = self {
+            file.reads_on(start, end);
         }
     }
 

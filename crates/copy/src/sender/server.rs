@@ -1,0 +1,197 @@
+//! The server of a source that is no haul: how many connections to it carry data, and what is told of the path to it.
+//!
+//! ```text
+//!   connections (store) -> reading -> how many (engine) -> allowed, and as many lanes on this host get units
+//!                                                       -> notices, the path now, the path of the report
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haul_channel::convert;
+use haul_channel::lane_addresses::LaneAddresses;
+use haul_engine::path::servers::{ServerConnections, ServerHeld, ServerSample};
+use haul_job::Subject;
+use haul_net::Stream;
+use haul_store::{Connections, ConnectionsNow, SourceTree};
+use haul_wire::control::Notice;
+use haul_wire::summary::{HeldBy, LaneTime, OnePath, PathNow, PathState, PathSummary};
+
+/// As often as the lanes of a session are sampled.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// The server of a source.
+pub(super) struct ServerOfSource {
+    connections: Arc<dyn Connections>,
+    count: ServerConnections,
+    /// Lanes whose other end is on this host: each reads over a connection of its own. Lanes to another host follow their own path.
+    lanes_here: BTreeSet<u16>,
+    had_lanes_here: bool,
+    started: Instant,
+    sampled_at: Instant,
+    told_at: Instant,
+    now: ConnectionsNow,
+    addresses: Option<LaneAddresses>,
+}
+
+/// The results of a turn.
+#[derive(Default)]
+pub(super) struct ServerTurn {
+    /// Other lanes rest from now on.
+    pub(super) work_moves: bool,
+    pub(super) notices: Vec<Notice>,
+    /// The path, when it is time to tell of it.
+    pub(super) path: Option<PathNow>,
+}
+
+/// How many lanes a copy has that reads from such a source, and whose other end is on this host. `None`: the source is no server.
+pub fn lanes_for(source: &dyn SourceTree, asked: Option<u16>) -> Option<u16> {
+    let connections = source.connections()?;
+    Some(count_of(&*connections, asked).most())
+}
+
+fn count_of(connections: &dyn Connections, asked: Option<u16>) -> ServerConnections {
+    ServerConnections::new(asked, connections.now().rtt_min_us, connections.foreseen_bytes().unwrap_or(u64::MAX))
+}
+
+impl ServerOfSource {
+    pub(super) fn of(source: &dyn SourceTree, asked: Option<u16>) -> Option<Self> {
+        let connections = source.connections()?;
+        let count = count_of(&*connections, asked);
+        connections.allow(count.count());
+        let (started, lanes_here) = (Instant::now(), BTreeSet::new());
+        let now = ConnectionsNow::default();
+        Some(Self {
+            connections,
+            count,
+            lanes_here,
+            had_lanes_here: false,
+            started,
+            sampled_at: started,
+            told_at: started,
+            now,
+            addresses: None,
+        })
+    }
+
+    pub(super) fn lane_up(&mut self, lane: u16, stream: &Stream) {
+        if stream.tcp_info().is_none() {
+            self.lanes_here.insert(lane);
+            self.had_lanes_here = true;
+        }
+    }
+
+    pub(super) fn lane_down(&mut self, lane: u16) {
+        self.lanes_here.remove(&lane);
+    }
+
+    /// The lanes that are more than there are connections.
+    pub(super) fn resting(&self) -> impl Iterator<Item = u16> {
+        self.lanes_here.iter().copied().skip(self.count.count().into())
+    }
+
+    /// Samples when it is time. `waiting_bytes` of units have no lane.
+    pub(super) fn turn(&mut self, now: Instant, waiting_bytes: impl FnOnce() -> u64) -> ServerTurn {
+        let mut turn = ServerTurn::default();
+        if now.duration_since(self.sampled_at) < SAMPLE_EVERY {
+            return turn;
+        }
+        self.sampled_at = now;
+        self.now = self.connections.now();
+        let at_us = u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX);
+        let sample = ServerSample {
+            at_us,
+            moved_bytes: self.now.moved_bytes,
+            rtt_us: typical(self.now.open.iter().map(|open| open.rtt_us)),
+            rtt_min_us: self.now.rtt_min_us,
+            server_allows: self.now.server_allows,
+            waiting_bytes: waiting_bytes(),
+        };
+        if let Some(open) = self.now.open.first() {
+            let (local, peer) = (open.local.ip().to_canonical(), open.peer.ip().to_canonical());
+            self.addresses = Some(LaneAddresses { local, peer });
+        }
+        if self.count.on_sample(&sample) {
+            let count = self.count.count();
+            self.connections.allow(count);
+            turn.work_moves = true;
+            turn.notices.push(convert::chose(Subject::Lanes, count.to_string(), self.count.reason()));
+        }
+        if now.duration_since(self.told_at) >= TELL_EVERY {
+            self.told_at = now;
+            turn.path = Some(self.path_now());
+        }
+        turn
+    }
+
+    fn path_now(&self) -> PathNow {
+        let last = self.count.last();
+        PathNow {
+            rate_bytes_per_s: self.count.rate_bytes_per_s(),
+            rtt_us: last.rtt_us,
+            rtt_min_us: last.rtt_min_us,
+            resent_ppm: self.resent_ppm(),
+            lanes: self.carrying(),
+            held_by: match self.count.held() {
+                ServerHeld::Ramp => HeldBy::Ramp,
+                ServerHeld::Full => HeldBy::Capacity,
+                ServerHeld::Refused | ServerHeld::AllUsed => HeldBy::Source,
+                ServerHeld::Unknown => HeldBy::Unknown,
+            },
+            ..PathNow::default()
+        }
+    }
+
+    fn carrying(&self) -> u16 {
+        self.count.count().min(self.now.server_allows)
+    }
+
+    fn resent_ppm(&self) -> u32 {
+        let ConnectionsNow { resent_bytes, sent_bytes, .. } = self.now;
+        u32::try_from(u128::from(resent_bytes) * 1_000_000 / u128::from(sent_bytes.max(1))).unwrap_or(u32::MAX)
+    }
+
+    /// The path to the server, for the report. `None`: the lanes lead to another host, and their paths are told.
+    pub(super) fn summary(&self) -> Option<OnePath> {
+        if !self.had_lanes_here {
+            return None;
+        }
+        let last = self.count.last();
+        let summary = PathSummary {
+            rtt_min_us: last.rtt_min_us,
+            queueing_us: last.rtt_us.saturating_sub(last.rtt_min_us),
+            resent_ppm: self.resent_ppm(),
+            capacity_bytes_per_s: self.count.best_rate_bytes_per_s(),
+            lanes: self.carrying(),
+            time: self.count.time(),
+            ..PathSummary::default()
+        };
+        Some(OnePath {
+            local: self.addresses.map(|addresses| convert::address(addresses.local)),
+            remote: self.addresses.map(|addresses| convert::address(addresses.peer)),
+            device: self.addresses.and_then(|addresses| addresses.device()).unwrap_or_default(),
+            state: PathState::Carries,
+            delivered_bytes: self.now.moved_bytes,
+            summary,
+            ..OnePath::default()
+        })
+    }
+
+    /// The time of the lanes, of which a wait for the server is a wait for the network: a far path holds them, as far as is known.
+    pub(super) fn time(&self, time: LaneTime) -> LaneTime {
+        match self.count.time().total_us() {
+            0 => time,
+            _ => LaneTime { network_us: time.network_us.saturating_add(time.storage_us), storage_us: 0, ..time },
+        }
+    }
+}
+
+/// The median of what is known.
+fn typical(rtts_us: impl Iterator<Item = u32>) -> u32 {
+    let mut rtts_us: Vec<u32> = rtts_us.filter(|us| *us > 0).collect();
+    rtts_us.sort_unstable();
+    rtts_us.get(rtts_us.len() / 2).copied().unwrap_or(0)
+}

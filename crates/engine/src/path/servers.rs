@@ -1,0 +1,391 @@
+//! How many connections carry data between this host and a server that is no haul.
+//!
+//! ```text
+//!   first     round-trip time, size           -> how many to begin with
+//!   sample    bytes that moved so far, ...    -> the rate grows | more are tried | more gained nothing | the server allows fewer
+//! ```
+//! The sender of a download is the far server, so its windows and losses are not seen here. What is seen is whether more connections bring
+//! more. So more are a trial: it is judged after the new ones had time to reach their speed, and taken back when it gained nothing. A
+//! server that refuses a connection is not asked for more for a while.
+
+use alloc::collections::VecDeque;
+
+use haul_wire::summary::PathTime;
+
+use crate::plan::NEAR_RTT_US;
+
+/// Most connections that are made unasked: aria2's limit to one server (`-x`), which operators of servers know. A user may ask for more.
+pub const AUTO_CONNECTIONS_MAX: u16 = 16;
+
+/// Connections that a path begins with: as many as browsers open to one host over HTTP/1.1.
+pub const USUAL_CONNECTIONS: u16 = 6;
+
+/// From here on a path begins with all of [`AUTO_CONNECTIONS_MAX`]. A connection begins with ten segments and doubles each round trip; to
+/// 1 Gbit/s at 228 ms that takes six connections 8 round trips, and sixteen 6.5, whose windows of 2.9 MB then fill it, where those of six
+/// reach 600 Mbit/s.
+const LONG_RTT_US: u32 = 80_000;
+
+/// A connection that brings less is not worth its handshake.
+const WORTH_A_CONNECTION_BYTES: u64 = 4 << 20;
+
+/// How many connections a job of so many bytes begins with. `u64::MAX`: as many bytes as there may be.
+pub fn at_start(rtt_us: u32, bytes: u64) -> u16 {
+    let by_path = if rtt_us >= LONG_RTT_US { AUTO_CONNECTIONS_MAX } else { USUAL_CONNECTIONS };
+    let by_size = u16::try_from(bytes / WORTH_A_CONNECTION_BYTES).unwrap_or(u16::MAX);
+    by_path.min(by_size.max(1))
+}
+
+/// One reading of all connections to a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerSample {
+    /// When, in microseconds since any fixed start.
+    pub at_us: u64,
+    /// Bytes that moved so far.
+    pub moved_bytes: u64,
+    /// The round-trip time now: a typical one of the connections.
+    pub rtt_us: u32,
+    /// The smallest so far.
+    pub rtt_min_us: u32,
+    /// As many as the server allows, as far as is known.
+    pub server_allows: u16,
+    /// Bytes that wait for a connection; `u64::MAX` when more may come.
+    pub waiting_bytes: u64,
+}
+
+/// What holds the connections now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServerHeld {
+    /// Nothing is known yet.
+    #[default]
+    Unknown,
+    /// The rate grows.
+    Ramp,
+    /// The server allows no more connections.
+    Refused,
+    /// More connections gained nothing: the path is full, or the server is.
+    Full,
+    /// All connections that are made unasked carry data, and each is as fast as it gets.
+    AllUsed,
+}
+
+/// Decides the number.
+#[derive(Clone, Debug)]
+pub struct ServerConnections {
+    count: u16,
+    most: u16,
+    is_fixed: bool,
+    reason: &'static str,
+    started_us: Option<u64>,
+    past: VecDeque<(u64, u64)>,
+    is_ramp: bool,
+    trial: Option<Trial>,
+    /// More gained nothing, or was refused; so long nobody tries again.
+    ceiling: Option<(ServerHeld, u64)>,
+    last: ServerSample,
+    best_rate_bytes_per_s: u64,
+    time: PathTime,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    before: u16,
+    rate_before: u64,
+    judge_at_us: u64,
+}
+
+impl ServerConnections {
+    /// For a path of this round-trip time and a job of so many bytes.
+    pub fn new(asked: Option<u16>, rtt_us: u32, bytes: u64) -> Self {
+        let is_near = rtt_us < NEAR_RTT_US;
+        let (count, reason) = match asked {
+            Some(asked) => (asked.max(1), "asked for"),
+            None if is_near => (at_start(rtt_us, bytes), "near path: as many as a browser opens"),
+            None => (at_start(rtt_us, bytes), "as the round trip and the size ask for"),
+        };
+        Self {
+            count,
+            most: asked.unwrap_or(AUTO_CONNECTIONS_MAX).max(count),
+            is_fixed: asked.is_some() || is_near,
+            reason,
+            started_us: None,
+            past: VecDeque::new(),
+            is_ramp: true,
+            trial: None,
+            ceiling: None,
+            last: ServerSample::default(),
+            best_rate_bytes_per_s: 0,
+            time: PathTime::default(),
+        }
+    }
+
+    /// How many carry data from now on.
+    pub fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// Most that there may ever be.
+    pub fn most(&self) -> u16 {
+        if self.is_fixed { self.count } else { self.most }
+    }
+
+    /// Why it is this number.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    /// Takes a reading in. True when the number has changed.
+    pub fn on_sample(&mut self, sample: &ServerSample) -> bool {
+        let before = self.count;
+        let us = sample.at_us.saturating_sub(self.last.at_us);
+        let is_first = self.started_us.is_none();
+        let started_us = *self.started_us.get_or_insert(sample.at_us);
+        self.last = *sample;
+        self.past.push_back((sample.at_us, sample.moved_bytes));
+        while self.past.len() > PAST_MAX {
+            self.past.pop_front();
+        }
+        if is_first || us == 0 {
+            return false;
+        }
+        let span_us = self.span_us();
+        let (now, earlier) = (self.rate(0, span_us), self.rate(span_us, span_us));
+        self.best_rate_bytes_per_s = self.best_rate_bytes_per_s.max(now.unwrap_or(0));
+        if self.is_ramp
+            && let (Some(now), Some(earlier)) = (now, earlier)
+        {
+            self.is_ramp = earlier == 0 || now >= scaled(earlier, RAMP_GROWTH);
+        }
+        if !self.is_fixed && sample.at_us.saturating_sub(started_us) > span_us {
+            self.decide(sample, now.unwrap_or(0));
+        }
+        self.account(us);
+        self.count != before
+    }
+
+    fn decide(&mut self, sample: &ServerSample, rate: u64) {
+        let until_us = sample.at_us.saturating_add(VERDICT_US);
+        self.ceiling = self.ceiling.filter(|(_, until_us)| sample.at_us < *until_us);
+        if sample.server_allows < self.count {
+            self.trial = None;
+            self.ceiling = Some((ServerHeld::Refused, until_us));
+            return;
+        }
+        if let Some(trial) = self.trial {
+            if sample.at_us < trial.judge_at_us {
+                return;
+            }
+            self.trial = None;
+            if rate < scaled(trial.rate_before, GAINED) {
+                self.ceiling = Some((ServerHeld::Full, until_us));
+                (self.count, self.reason) = (trial.before, "more connections gained nothing");
+            }
+            return;
+        }
+        let settling_us = self.settling_us();
+        let outlasts = sample.waiting_bytes > bytes_in(rate, settling_us);
+        if self.is_ramp || self.ceiling.is_some() || self.count >= self.most || rate == 0 || !outlasts {
+            return;
+        }
+        let judge_at_us = sample.at_us.saturating_add(settling_us);
+        self.trial = Some(Trial { before: self.count, rate_before: rate, judge_at_us });
+        let count = self.count.saturating_mul(2).min(self.most);
+        (self.count, self.reason) = (count, "whether more connections bring more");
+    }
+
+    /// What holds the connections now.
+    pub fn held(&self) -> ServerHeld {
+        match self.ceiling {
+            _ if self.started_us.is_none() => ServerHeld::Unknown,
+            _ if self.last.server_allows < self.count => ServerHeld::Refused,
+            _ if self.is_ramp => ServerHeld::Ramp,
+            Some((why, _)) => why,
+            None if self.count >= self.most && !self.is_fixed => ServerHeld::AllUsed,
+            None => ServerHeld::Unknown,
+        }
+    }
+
+    fn account(&mut self, us: u64) {
+        let us = us.saturating_mul(u64::from(self.count));
+        let part = match self.held() {
+            ServerHeld::Ramp => &mut self.time.ramp_us,
+            ServerHeld::Full => &mut self.time.capacity_us,
+            ServerHeld::Unknown | ServerHeld::Refused | ServerHeld::AllUsed => &mut self.time.latency_us,
+        };
+        *part = part.saturating_add(us);
+    }
+
+    /// The time of all connections by what held them.
+    pub fn time(&self) -> PathTime {
+        self.time
+    }
+
+    /// The rate now.
+    pub fn rate_bytes_per_s(&self) -> u64 {
+        self.rate(0, self.span_us()).unwrap_or(0)
+    }
+
+    /// The best rate that was seen.
+    pub fn best_rate_bytes_per_s(&self) -> u64 {
+        self.best_rate_bytes_per_s
+    }
+
+    /// The last reading.
+    pub fn last(&self) -> &ServerSample {
+        &self.last
+    }
+
+    fn span_us(&self) -> u64 {
+        (2 * u64::from(self.last.rtt_us.max(self.last.rtt_min_us))).clamp(SPAN_US_MIN, SPAN_US_MAX)
+    }
+
+    /// Three round trips until a new connection brings data (TCP, TLS, request), then from ten segments to a full window, doubling.
+    fn settling_us(&self) -> u64 {
+        (12 * u64::from(self.last.rtt_us.max(self.last.rtt_min_us))).max(SETTLING_US_MIN)
+    }
+
+    /// The rate over the span that ended so long ago.
+    fn rate(&self, ended_us: u64, span_us: u64) -> Option<u64> {
+        let end_us = self.last.at_us.checked_sub(ended_us)?;
+        let at = |us: u64| self.past.iter().rev().find(|(at_us, _)| *at_us <= us).copied();
+        let (start, end) = (at(end_us.checked_sub(span_us)?)?, at(end_us)?);
+        let us = end.0.saturating_sub(start.0);
+        let bytes = u128::from(end.1.saturating_sub(start.1)) * 1_000_000;
+        (us > 0).then(|| u64::try_from(bytes / u128::from(us)).unwrap_or(u64::MAX))
+    }
+}
+
+fn scaled(value: u64, factor: f64) -> u64 {
+    (value as f64 * factor) as u64
+}
+
+fn bytes_in(rate_bytes_per_s: u64, us: u64) -> u64 {
+    u64::try_from(u128::from(rate_bytes_per_s) * u128::from(us) / 1_000_000).unwrap_or(u64::MAX)
+}
+
+/// Readings that are kept: two of the longest spans at ten readings a second.
+const PAST_MAX: usize = 128;
+/// Spans over which rates are compared: two round trips, so that the bursts of slow start even out, and at least this.
+const SPAN_US_MIN: u64 = 500_000;
+/// See above.
+const SPAN_US_MAX: u64 = 5_000_000;
+/// A rate that grows by less over a span has levelled off. In slow start it doubles with each round trip.
+const RAMP_GROWTH: f64 = 1.2;
+/// More connections must bring 5 %; a change of less is chance, as with lanes.
+const GAINED: f64 = 1.05;
+/// As with lanes.
+const SETTLING_US_MIN: u64 = 1_500_000;
+/// A verdict holds for a minute: paths change, and so does the load of a server.
+const VERDICT_US: u64 = 60_000_000;
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// A server behind a path. Each connection doubles each round trip up to its own limit; the path bounds the sum.
+    struct Server {
+        rtt_us: u32,
+        each_bytes_per_s: u64,
+        path_bytes_per_s: u64,
+        allows: u16,
+    }
+
+    const LONG: Server =
+        Server { rtt_us: 50_000, each_bytes_per_s: 2_000_000, path_bytes_per_s: u64::MAX, allows: u16::MAX };
+
+    /// Runs for so many seconds of virtual time. The number of connections after each second.
+    fn run(connections: &mut ServerConnections, server: &Server, seconds: u64) -> Vec<u16> {
+        let (mut moved, mut counts, mut rates) = (0u64, Vec::new(), Vec::new());
+        let start = connections.last().at_us;
+        moved += connections.last().moved_bytes;
+        for tick in 1..=seconds * 10 {
+            let open = usize::from(connections.count().min(server.allows));
+            rates.resize(open, 14_480 * 1_000_000 / u64::from(server.rtt_us));
+            let sum: u64 = rates.iter().sum();
+            moved += sum.min(server.path_bytes_per_s) / 10;
+            for rate in &mut rates {
+                *rate = (*rate * 4).min(server.each_bytes_per_s);
+            }
+            let sample = ServerSample {
+                at_us: start + tick * 100_000,
+                moved_bytes: moved,
+                rtt_us: server.rtt_us,
+                rtt_min_us: server.rtt_us,
+                server_allows: server.allows,
+                waiting_bytes: u64::MAX,
+            };
+            connections.on_sample(&sample);
+            if tick % 10 == 0 {
+                counts.push(connections.count());
+            }
+        }
+        counts
+    }
+
+    #[test]
+    fn a_job_begins_with_what_its_path_and_size_are_worth() {
+        let check = |rtt_ms: u32, bytes: u64, expected: u16| {
+            assert_eq!(at_start(rtt_ms * 1000, bytes), expected, "{rtt_ms} ms, {bytes} bytes");
+        };
+        check(0, u64::MAX, USUAL_CONNECTIONS);
+        check(50, 500_000_000, USUAL_CONNECTIONS);
+        check(228, 500_000_000, AUTO_CONNECTIONS_MAX);
+        check(228, 9 << 20, 2);
+        check(228, 1000, 1);
+    }
+
+    #[test]
+    fn connections_grow_while_more_bring_more() {
+        let mut connections = ServerConnections::new(None, 50_000, u64::MAX);
+        let counts = run(&mut connections, &LONG, 10);
+        assert_eq!((counts[0], counts[9]), (6, 16), "{counts:?}");
+        assert_eq!(connections.held(), ServerHeld::AllUsed);
+    }
+
+    #[test]
+    fn connections_that_gain_nothing_are_taken_back_for_a_minute() {
+        let mut connections = ServerConnections::new(None, 50_000, u64::MAX);
+        let full = Server { path_bytes_per_s: 10_000_000, ..LONG };
+        let counts = run(&mut connections, &full, 60);
+        assert_eq!(counts.iter().filter(|count| **count > 6).count(), 1, "one trial of 1.5 s: {counts:?}");
+        assert_eq!((connections.count(), connections.held()), (6, ServerHeld::Full));
+        assert_eq!(connections.reason(), "more connections gained nothing");
+        let counts = run(&mut connections, &LONG, 15);
+        assert_eq!(counts.last(), Some(&16), "the path has changed: {counts:?}");
+    }
+
+    #[test]
+    fn a_server_that_refuses_is_not_asked_for_more() {
+        let mut connections = ServerConnections::new(None, 50_000, u64::MAX);
+        let counts = run(&mut connections, &Server { allows: 3, ..LONG }, 30);
+        assert!(counts.iter().all(|count| *count == 6), "{counts:?}");
+        assert_eq!(connections.held(), ServerHeld::Refused);
+    }
+
+    #[test]
+    fn what_is_asked_for_and_a_near_path_are_left_alone() {
+        let mut asked = ServerConnections::new(Some(40), 50_000, u64::MAX);
+        assert_eq!(run(&mut asked, &LONG, 5), [40; 5]);
+        let mut near = ServerConnections::new(None, 100, u64::MAX);
+        assert_eq!(run(&mut near, &Server { rtt_us: 100, ..LONG }, 5), [6; 5]);
+        assert_eq!((asked.most(), near.most()), (40, 6));
+    }
+
+    #[test]
+    fn a_job_that_soon_ends_tries_nothing() {
+        let mut connections = ServerConnections::new(None, 50_000, u64::MAX);
+        for tick in 1..50 {
+            let moved_bytes = tick * 1_200_000;
+            let sample = ServerSample {
+                at_us: tick * 100_000,
+                moved_bytes,
+                rtt_us: 50_000,
+                rtt_min_us: 50_000,
+                server_allows: 16,
+                waiting_bytes: 15_000_000,
+            };
+            assert!(!connections.on_sample(&sample));
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! How servers are reached: from which address of this host, with which policy, and what the kernel tells of the connections.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use haul_net::dial::Cancel;
+use haul_net::policy::NEAR_RTT_US;
+use haul_net::{Family, Probe, Stream, Wanted, Way};
+use haul_store::{ConnectionReading, ConnectionsNow};
+
+use crate::http_client::limits::CONNECT_DEADLINE;
+use crate::http_client::url::Origin;
+
+/// How connections leave this host, and how each is tuned: as lanes to a haul are.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// The version of IP, where the user insists on one.
+    pub family: Option<Family>,
+    /// Source address, device and protocol.
+    pub way: Way,
+    /// Congestion control, window and the network classes of this host.
+    pub wanted: Wanted,
+}
+
+/// The connections of a client.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    cancel: Option<Cancel>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: BTreeMap<u64, Seen>,
+    made: u64,
+    /// What those that are gone have carried, and the smallest round-trip time so far.
+    gone: ConnectionsNow,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} open of {}", self.open.len(), self.made)
+    }
+}
+
+struct Seen {
+    probe: Probe,
+    last: Reading,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    moved_bytes: u64,
+    sent_bytes: u64,
+    resent_bytes: u64,
+    rtt_us: u32,
+    rtt_min_us: u32,
+}
+
+/// A connection is counted as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Counted(Arc<Sockets>, u64);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        let Some(mut seen) = state.open.remove(&self.1) else { return };
+        let last = seen.read();
+        state.gone.add(&last);
+    }
+}
+
+/// A new connection, before TLS.
+pub(crate) struct Dialled {
+    pub(crate) socket: TcpStream,
+    pub(crate) counted: Counted,
+    /// The round trip of its handshake.
+    pub(crate) rtt_us: u32,
+}
+
+impl Sockets {
+    pub(crate) fn new() -> Arc<Sockets> {
+        // Without it dials end by themselves, by their deadline.
+        Arc::new(Sockets { cancel: Cancel::new().ok(), state: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connects to an origin.
+    pub(crate) fn dial(
+        self: &Arc<Self>,
+        origin: &Origin,
+        reach: &Reach,
+        silence: std::time::Duration,
+    ) -> io::Result<Dialled> {
+        let addresses = haul_net::resolve(&origin.host, origin.port, reach.family).map_err(io::Error::other)?;
+        let deadline = CONNECT_DEADLINE.min(silence);
+        let policies = &reach.wanted.policies;
+        let socket = haul_net::dial(&addresses, deadline, policies, &reach.way, self.cancel.as_ref());
+        let socket = socket.map_err(|error| io::Error::new(ErrorKind::NotConnected, error.to_string()))?;
+        reach.wanted.apply(&socket, NEAR_RTT_US);
+        let counted = self.count(socket.try_clone()?);
+        let rtt_us = counted.rtt_us();
+        socket.set_nonblocking(true)?;
+        Ok(Dialled { socket, counted, rtt_us })
+    }
+
+    fn count(self: &Arc<Self>, socket: TcpStream) -> Counted {
+        let mut seen = Seen { probe: Stream::plain_tcp(socket).probe(), last: Reading::default() };
+        seen.read();
+        let mut state = self.lock();
+        let number = state.made;
+        state.made += 1;
+        state.gone.see_rtt(seen.last.rtt_min_us);
+        state.open.insert(number, seen);
+        Counted(Arc::clone(self), number)
+    }
+
+    /// Ends dials that are under way, now and later.
+    pub(crate) fn end(&self) {
+        if let Some(cancel) = &self.cancel {
+            cancel.cancel();
+        }
+    }
+
+    /// What the connections are like now.
+    pub(crate) fn now(&self) -> ConnectionsNow {
+        let mut state = self.lock();
+        let mut now = state.gone.clone();
+        for seen in state.open.values_mut() {
+            let reading = seen.read();
+            now.add(&reading);
+            if let (Some(local), Some(peer)) = (seen.probe.local_addr(), seen.probe.peer_addr()) {
+                now.open.push(ConnectionReading { local, peer, rtt_us: reading.rtt_us });
+            }
+        }
+        state.gone.see_rtt(now.rtt_min_us);
+        now
+    }
+}
+
+impl Counted {
+    fn rtt_us(&self) -> u32 {
+        self.0.lock().open.get(&self.1).map_or(0, |seen| seen.last.rtt_us)
+    }
+}
+
+impl Seen {
+    fn read(&mut self) -> Reading {
+        if let Some(info) = self.probe.tcp_info() {
+            let (received, acked) = (info.bytes_received.unwrap_or(0), info.bytes_acked.unwrap_or(0));
+            self.last = Reading {
+                moved_bytes: received.saturating_add(acked),
+                sent_bytes: info.bytes_sent.unwrap_or(0),
+                resent_bytes: info.bytes_retrans.unwrap_or(0),
+                // Where this host only receives, the kernel times what arrives.
+                rtt_us: info.rcv_rtt_us.filter(|_| received > acked).unwrap_or(info.rtt_us),
+                rtt_min_us: info.rtt_min_us.unwrap_or(info.rtt_us),
+            };
+        }
+        self.last
+    }
+}
+
+trait Sum {
+    fn add(&mut self, reading: &Reading);
+    fn see_rtt(&mut self, rtt_min_us: u32);
+}
+
+impl Sum for ConnectionsNow {
+    fn add(&mut self, reading: &Reading) {
+        self.moved_bytes = self.moved_bytes.saturating_add(reading.moved_bytes);
+        self.sent_bytes = self.sent_bytes.saturating_add(reading.sent_bytes);
+        self.resent_bytes = self.resent_bytes.saturating_add(reading.resent_bytes);
+        self.see_rtt(reading.rtt_min_us);
+    }
+
+    fn see_rtt(&mut self, rtt_min_us: u32) {
+        let both = [self.rtt_min_us, rtt_min_us];
+        self.rtt_min_us = both.into_iter().filter(|us| *us > 0).min().unwrap_or(0);
+    }
+}
