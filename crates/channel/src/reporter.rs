@@ -36,6 +36,8 @@ pub struct Watch {
     visit: Option<Arc<dyn Visit>>,
     lanes_alive: AtomicU16,
     lanes_most: AtomicU16,
+    /// Connections to a server that carry data, where the lanes are on this host; 0: there are none.
+    connections: AtomicU16,
     /// The addresses of each path's first lane, by the number of the path.
     lane_addresses: Arc<Mutex<BTreeMap<u16, LaneAddresses>>>,
     path_log: Mutex<PathLog>,
@@ -97,6 +99,7 @@ impl Watch {
             visit: None,
             lanes_alive: AtomicU16::new(0),
             lanes_most: AtomicU16::new(0),
+            connections: AtomicU16::new(0),
             lane_addresses: Arc::default(),
             path_log: Mutex::default(),
             other_hosts: Mutex::default(),
@@ -351,6 +354,11 @@ impl Watch {
         lock(&self.path_log).lane_down(path, Instant::now());
     }
 
+    /// Sets the number of connections to a server that carry data, which are fewer than the lanes on this host.
+    pub fn set_connections(&self, connections: u16) {
+        self.connections.store(connections, Ordering::Relaxed);
+    }
+
     /// Sets the number of lanes that run elsewhere.
     pub fn set_lanes(&self, lanes: u16) {
         self.lanes_alive.store(lanes, Ordering::Relaxed);
@@ -408,7 +416,10 @@ impl Watch {
                 bytes_to_flush: totals.bytes_unsettled.min(at_risk::CHECKPOINT_BYTES),
                 found_all: !to_come.is_rough,
                 seen_ppm: to_come.seen_ppm,
-                lanes: self.lanes_alive.load(Ordering::Relaxed),
+                lanes: match self.connections.load(Ordering::Relaxed) {
+                    0 => self.lanes_alive.load(Ordering::Relaxed),
+                    connections => connections,
+                },
                 failed: totals.failed,
                 no_data_for: state.no_data_for,
             }));
@@ -427,7 +438,11 @@ impl Watch {
         let nothing_moved = dry_run || totals.bytes_moved == 0;
         let phases = person.phases();
         let (sender, receiver) = (&ends.sender, &ends.receiver);
-        let lanes = self.lanes_most.load(Ordering::Relaxed);
+        // Of a server's lanes on this host some rest: each other one has a connection.
+        let lanes = match ends.lane_path.and_then(LanePath::server) {
+            Some(_) if sender.path.lanes > 0 => sender.path.lanes,
+            _ => self.lanes_most.load(Ordering::Relaxed),
+        };
         let shares = attribute::shares(&sender.time, &receiver.time, &sender.path.time);
         let limit = attribute::limit(&phases, &shares).filter(|_| !nothing_moved);
         let lanes = if nothing_moved { 0 } else { lanes };

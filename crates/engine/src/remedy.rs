@@ -67,6 +67,10 @@ pub enum LanePath {
     Ssh,
     /// Through the machine that started a copy between two others.
     ThroughHere,
+    /// Connections to a server that is no haul, which has the source.
+    FromServer,
+    /// Connections to a server that is no haul, which has the target.
+    ToServer,
 }
 
 impl LanePath {
@@ -78,6 +82,17 @@ impl LanePath {
             Self::Reversed => "direct, reversed",
             Self::Ssh => "ssh",
             Self::ThroughHere => "through this machine",
+            Self::FromServer => "from a server",
+            Self::ToServer => "to a server",
+        }
+    }
+
+    /// The end that is a server and no haul.
+    pub fn server(self) -> Option<End> {
+        match self {
+            Self::FromServer => Some(End::Source),
+            Self::ToServer => Some(End::Target),
+            Self::Here | Self::Direct | Self::Reversed | Self::Ssh | Self::ThroughHere => None,
         }
     }
 }
@@ -241,6 +256,11 @@ pub fn remedies(limit: &Limit, shares: &Shares, facts: &Facts) -> Vec<Remedy> {
 }
 
 fn against(cause: Cause, share: f64, facts: &Facts) -> Vec<Remedy> {
+    if let Some(server) = facts.lane_path.server()
+        && let Some(found) = beside_server(cause, server, facts)
+    {
+        return found;
+    }
     match cause {
         Cause::SourceStorage => storage(End::Source, share, facts),
         Cause::TargetStorage => storage(End::Target, share, facts),
@@ -263,7 +283,7 @@ fn against(cause: Cause, share: f64, facts: &Facts) -> Vec<Remedy> {
             LanePath::Ssh => [Remedy::OpenPort].into(),
             LanePath::ThroughHere => [Remedy::DirectPath].into(),
             LanePath::Direct | LanePath::Reversed => [Remedy::LookAtPath].into(),
-            LanePath::Here => Vec::new(),
+            LanePath::Here | LanePath::FromServer | LanePath::ToServer => Vec::new(),
         },
         Cause::Outage => {
             let Outages { count: times, us } = facts.path.outages;
@@ -310,6 +330,23 @@ fn processors(at: End, facts: &Facts) -> Vec<Remedy> {
     }
     found.push(Remedy::FasterProcessors { at, cpus });
     found
+}
+
+/// What helps where one end is a server of which nothing is known but what it sends or takes. `None`: what helps anywhere.
+fn beside_server(cause: Cause, server: End, facts: &Facts) -> Option<Vec<Remedy>> {
+    let lanes = facts.path.lanes.max(1);
+    let more = Remedy::Lanes { lanes: lanes.saturating_mul(2).min(MAX_LANES), instead_of: lanes, cause };
+    match (cause, server) {
+        (Cause::Latency, _) => Some(Vec::from([more])),
+        // Both roles run at the other end.
+        (Cause::SourceCpu, End::Source) => Some(processors(End::Target, facts)),
+        (Cause::TargetCpu, End::Target) => Some(processors(End::Source, facts)),
+        // Whether the path is full or the server is, nobody here can tell; and no server takes what is compressed.
+        (Cause::Capacity | Cause::Network, _)
+        | (Cause::SourceStorage, End::Source)
+        | (Cause::TargetStorage | Cause::Flush, End::Target) => Some(Vec::new()),
+        _ => None,
+    }
 }
 
 /// For a window or a buffer that is smaller than the path: raise it, or take more connections, each of which has its own.
@@ -612,6 +649,16 @@ mod tests {
         check(Cause::Network, |facts| facts.lane_path = LanePath::Ssh, &[Remedy::OpenPort]);
         check(Cause::Network, |facts| facts.lane_path = LanePath::ThroughHere, &[Remedy::DirectPath]);
         check(Cause::Network, |facts| facts.lane_path = LanePath::Here, &[]);
+    }
+
+    #[test]
+    fn of_a_server_nothing_is_known_but_that_each_connection_has_its_own_window() {
+        let from_server = |facts: &mut Facts| facts.lane_path = LanePath::FromServer;
+        let lanes = long_path().lanes;
+        let more = Remedy::Lanes { lanes: 2 * lanes, instead_of: lanes, cause: Cause::Latency };
+        check(Cause::Latency, from_server, &[more]);
+        check(Cause::SourceStorage, from_server, &[]);
+        check(Cause::Capacity, from_server, &[]);
     }
 
     #[test]

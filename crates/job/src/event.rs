@@ -266,7 +266,7 @@ pub struct Report {
     pub last_byte: Option<Duration>,
     /// Lanes used at most.
     pub lanes: u16,
-    /// How the lanes went: `direct`, `direct, reversed`, `ssh`, `this machine`.
+    /// How the lanes went: `direct`, `direct, reversed`, `ssh`, `this machine`, `from a server`.
     pub lane_path: Option<LanePath>,
     /// TLS cipher of the lanes, or `none (this machine)`.
     pub cipher: String,

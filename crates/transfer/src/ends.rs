@@ -125,7 +125,7 @@ pub(crate) fn sources_here(job: &Job, surroundings: &Surroundings, watch: &Arc<W
         }
         Place::Here(sftp @ Here::Sftp { .. }) => sftp_ends::sources(sftp, job, surroundings, watch)?,
         Place::Here(Here::Web(server)) => {
-            let Opened { tree, warning } = web::open(server, &job.source_paths(), job, surroundings)?;
+            let Opened { tree, warning } = web::open(server, &job.source_paths(), job, surroundings, watch)?;
             Sources::Open(OpenSource { warning, ..OpenSource::of(tree) })
         }
         Place::Here(Here::Null) => unreachable!("check_made_up refuses null: as a source"),

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_job::{Endpoint, Error, Fault, Here, Job, LanePath, Place};
+use haul_job::{Endpoint, Error, Fault, Here, Host, Job, LanePath, Place};
 use haul_net::Stream;
 use haul_wire::control::Control;
 
@@ -33,14 +33,32 @@ pub fn here(order: Order<'_>) -> Result<Ends, Error> {
     let pairs: std::io::Result<Vec<_>> = (0..lanes(job, &sender)).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
     let ends = carry(sender, receiver, [watch, &Arc::new(Watch::silent())], pairs)?;
-    Ok(Ends { proof: sftp_ends::proof(job), ..ends })
+    Ok(beside_server(job, Ends { proof: sftp_ends::proof(job), ..ends }))
+}
+
+/// Names the server, where one end is none of this host.
+fn beside_server(job: &Job, ends: Ends) -> Ends {
+    let server = |end: &Endpoint| match &end.place {
+        Place::Here(place @ (Here::Web(_) | Here::Sftp { .. })) => Some(place.to_string()),
+        Place::Here(Here::Disk | Here::Zero { .. } | Here::Stripes { .. } | Here::Null) | Place::Far(_) => None,
+    };
+    let host = |place: String| Host { place, ..Host::default() };
+    match (job.sources.first().and_then(server), server(&job.target)) {
+        (Some(place), _) => {
+            Ends { source: host(place), lane_path: Some(LanePath::FromServer), cipher: String::new(), ..ends }
+        }
+        (None, Some(place)) => {
+            Ends { target: host(place), lane_path: Some(LanePath::ToServer), cipher: String::new(), ..ends }
+        }
+        (None, None) => ends,
+    }
 }
 
 /// How many lanes there are, once it is known what is read from where. A server's path says how many of them carry data.
 fn lanes(job: &Job, sender: &SenderJob) -> u16 {
     let asked = job.carriage.lanes;
     let of_server = match &sender.sources {
-        Sources::Open(OpenSource { tree, .. }) => sender::lanes_for(&**tree, asked),
+        Sources::Open(OpenSource { tree, .. }) => sender::lanes_for(&**tree, &sender.carriage),
         Sources::Paths(_) => None,
     };
     let usual = of_server.into_iter().chain(sftp_ends::lanes(job)).max();

@@ -5,6 +5,7 @@
 //!   session      several jobs between the same two ends
 //!   joined       a session with one remote       far_movers  further hosts of the far end
 //!   here         both ends on this host           sftp_ends   ends at hosts where only sftp runs
+//!   web          ends on web servers              server_terms   what of a job's wishes such ends cannot keep
 //!   relay        a job between two other hosts
 //!   serving      the far side of a session       agent   the far side over standard input and output
 //!   far_jobs     its jobs, one after the other   far_role   one of them   far_dialler   who dials from there
@@ -30,6 +31,7 @@ pub mod joined;
 pub mod order;
 pub mod probe;
 mod relay;
+mod server_terms;
 pub mod serving;
 mod session;
 mod sftp_ends;

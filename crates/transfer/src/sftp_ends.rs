@@ -15,6 +15,8 @@ use haul_sftp::{ConnectError, MAX_CONNECTIONS, OpenOptions, Pipe, Pool, Server, 
 use haul_store::StoreError;
 use haul_wire::control::Drafts;
 
+use crate::server_terms::{self, Dialled};
+
 /// Refuses what a copy from or to such a host cannot keep its promise of.
 pub(crate) fn check(job: &Job) -> Result<(), Error> {
     let is_sftp = |end: &Endpoint| matches!(end.place, Place::Here(Here::Sftp { .. }));
@@ -159,6 +161,9 @@ fn connect(place: &Here, job: &Job, surroundings: &Surroundings, watch: &Arc<Wat
             .because(error)
             .try_this("keep login scripts silent for sessions without a terminal; try: sftp HOST"),
     })?;
+    for text in server_terms::not_kept(&job.carriage, Dialled::BySsh) {
+        watch.tell(&Event::Warning { text });
+    }
     let watch = Arc::new(Watch::silent());
     let dial = move || way.again(&GREETING, &watch).ok().map(pipe);
     Ok(Pool::new(first, Some(Box::new(dial)), MAX_CONNECTIONS, patience))

@@ -1,23 +1,33 @@
 //! Opens what was named of a web server.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 use haul_channel::convert;
+use haul_channel::reporter::Watch;
 use haul_engine::path::servers::{self, AUTO_CONNECTIONS_MAX};
+use haul_engine::service::ServiceClass;
 use haul_foreign::{Credentials, Login, Opened, Origin, Reach, Settings, Url};
-use haul_job::{Carriage, Error, Family, Fault, Job, WebServer};
+use haul_job::{AskedClass, Carriage, Error, Event, Family, Fault, Job, WebServer};
 use haul_kept::network_classes;
 use haul_kept::surroundings::Surroundings;
 use haul_net::Wanted;
+use haul_net::policy::Dscp;
 use haul_reach::paths::first_way;
 use haul_store::{StoreError, printable};
+
+use crate::server_terms::{self, Dialled};
 
 pub(crate) fn open(
     server: &WebServer,
     paths: &[Vec<u8>],
     job: &Job,
     surroundings: &Surroundings,
+    watch: &Watch,
 ) -> Result<Opened, Error> {
+    for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
+        watch.tell(&Event::Warning { text });
+    }
     let Carriage { lanes, timeout, .. } = &job.carriage;
     let login =
         server.login.as_ref().map(|login| Login { user: login.user.clone(), password: login.password.clone().into() });
@@ -41,6 +51,10 @@ pub(crate) fn open(
 fn reach(job: &Job, surroundings: &Surroundings) -> Result<Reach, Error> {
     let carriage = &job.carriage;
     let policies = network_classes::policies(&surroundings.network_files)?;
+    let mark = (carriage.service.class == AskedClass::Background)
+        .then(|| Dscp::new(ServiceClass::Background.code_point()))
+        .flatten();
+    let policies = mark.map_or(policies.clone(), |mark| Arc::new(policies.marked(mark)));
     Ok(Reach {
         family: carriage.family.map(|family| match family {
             Family::V4 => haul_net::Family::V4,

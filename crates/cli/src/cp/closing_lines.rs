@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use haul_job::{Earlier, OnePath, Proof, Remedy, Report};
+use haul_job::{Earlier, End, LanePath, OnePath, Proof, Remedy, Report};
 
 use crate::report::limit::limited_by;
 use crate::text::failure;
@@ -266,6 +266,14 @@ fn hosts(report: &Report) -> String {
 }
 
 fn lanes(report: &Report) -> String {
+    if let Some(server) = report.lane_path.and_then(LanePath::server) {
+        let (towards, host) = match server {
+            End::Source => ("from", &report.source),
+            End::Target => ("to", &report.target),
+        };
+        let connections = counted(report.lanes.into(), "connection", "connections");
+        return format!("{connections} {towards} {}", printable(&host.place));
+    }
     let mut text = counted(report.lanes.into(), "lane", "lanes");
     if let Some(path) = report.lane_path {
         let _ = write!(text, " {}", path.name());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haul_job::{Buffer, Cause, End, Host, Limit, Remedy, Report, Shares};
+use haul_job::{Buffer, Cause, End, Host, LanePath, Limit, Remedy, Report, Shares};
 use haul_transfer::probe::{Found, Way};
 
 use crate::text::figures::{bits, bytes, counted, duration, latency, parts, percent, rate};
@@ -27,13 +27,16 @@ pub struct Case<'a> {
     time: &'a Shares,
     connected: Duration,
     elapsed: Duration,
+    /// The end that is a server and no haul.
+    server: Option<End>,
 }
 
 impl<'a> From<&'a Report> for Case<'a> {
     fn from(report: &'a Report) -> Self {
-        let Report { limit, remedies, source, target, time, connected, elapsed, .. } = report;
+        let Report { limit, remedies, source, target, time, connected, elapsed, lane_path, .. } = report;
         let connected = connected.unwrap_or_default();
-        Self { limit: *limit, remedies, source, target, time, connected, elapsed: *elapsed }
+        let server = lane_path.and_then(LanePath::server);
+        Self { limit: *limit, remedies, source, target, time, connected, elapsed: *elapsed, server }
     }
 }
 
@@ -50,14 +53,18 @@ impl<'a> Case<'a> {
 
     fn way(way: &'a Way, source: &'a Host, target: &'a Host, elapsed: Duration) -> Self {
         let Way { limit, remedies, time, .. } = way;
-        Self { limit: *limit, remedies, source, target, time, connected: Duration::ZERO, elapsed }
+        Self { limit: *limit, remedies, source, target, time, connected: Duration::ZERO, elapsed, server: None }
     }
 }
 
 /// The words after "limited by"; `None` when no data moved.
 pub fn limited_by<'a>(case: impl Into<Case<'a>>) -> Option<String> {
     let case = case.into();
-    let words = match case.limit?.cause {
+    let cause = case.limit?.cause;
+    if let Some(words) = case.server.as_ref().and_then(|server| by_server(cause, server)) {
+        return Some(words.to_owned());
+    }
+    let words = match cause {
         Cause::SourceStorage => "source storage",
         Cause::SourceCpu => "source CPU",
         Cause::Ramp => "the ramp to full speed",
@@ -78,6 +85,19 @@ pub fn limited_by<'a>(case: impl Into<Case<'a>>) -> Option<String> {
         Cause::Flush => "the final flush",
     };
     Some(words.to_owned())
+}
+
+/// What limits a copy of which one end is a server: it is seen from this side alone.
+fn by_server(cause: Cause, server: &End) -> Option<&'static str> {
+    match (cause, server) {
+        (Cause::SourceStorage, End::Source) | (Cause::TargetStorage | Cause::Flush, End::Target) => Some("the server"),
+        // Both roles run here.
+        (Cause::SourceCpu | Cause::TargetCpu, _) => Some("the processors of this machine"),
+        (Cause::Capacity, _) => Some("the path or the server: more connections gained nothing"),
+        (Cause::Latency, _) => Some("what each connection brings, by its window or by the server"),
+        (Cause::Network, _) => Some("the path or the server"),
+        _ => None,
+    }
 }
 
 /// The remedies, the best first.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use haul_job::{Error, Fault};
+use haul_job::{Error, Fault, LanePath};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
@@ -253,11 +253,16 @@ fn path(text: &mut String, report: &ReportLine) {
     let at_end = if path.lanes > 0 { format!(", {} at the end", path.lanes) } else { String::new() };
     let named = [&report.lane_path, &report.cipher, &path.congestion_control];
     let named: Vec<String> = named.iter().filter(|name| !name.is_empty()).map(printable).collect();
-    row(text, "lanes", &format!("{} at most{at_end}: {}", report.lanes, named.join(", ")));
+    let is_server = [LanePath::FromServer, LanePath::ToServer].iter().any(|path| path.name() == report.lane_path);
+    let label = if is_server { "connections" } else { "lanes" };
+    row(text, label, &format!("{} at most{at_end}: {}", report.lanes, named.join(", ")));
     if path.rtt_min_us > 0 {
         let queues = format!("{} more in queues", latency(path.queueing_us));
         row(text, "round trip", &format!("{}, and {queues}", latency(path.rtt_min_us)));
-        row(text, "sent again", &parts(path.resent_ppm));
+        match report.lane_path == LanePath::FromServer.name() {
+            true => row(text, "sent again", "not seen here: the server sends"),
+            false => row(text, "sent again", &parts(path.resent_ppm)),
+        }
     }
     // A path that a rate limit never filled was not measured.
     if path.capacity_bytes_per_s > report.rate_bytes_per_s {

@@ -15,7 +15,7 @@ use haul_engine::path::servers::{ServerConnections, ServerHeld, ServerSample};
 use haul_job::Subject;
 use haul_net::Stream;
 use haul_store::{Connections, ConnectionsNow, SourceTree};
-use haul_wire::control::Notice;
+use haul_wire::control::{AskedClass, Carriage, Notice};
 use haul_wire::summary::{HeldBy, LaneTime, OnePath, PathNow, PathState, PathSummary};
 
 /// As often as the lanes of a session are sampled.
@@ -34,6 +34,8 @@ pub(super) struct ServerOfSource {
     sampled_at: Instant,
     told_at: Instant,
     now: ConnectionsNow,
+    /// Most that carried data at once.
+    carried_most: u16,
     addresses: Option<LaneAddresses>,
 }
 
@@ -48,19 +50,22 @@ pub(super) struct ServerTurn {
 }
 
 /// How many lanes a copy has that reads from such a source, and whose other end is on this host. `None`: the source is no server.
-pub fn lanes_for(source: &dyn SourceTree, asked: Option<u16>) -> Option<u16> {
+pub fn lanes_for(source: &dyn SourceTree, carriage: &Carriage) -> Option<u16> {
     let connections = source.connections()?;
-    Some(count_of(&*connections, asked).most())
+    Some(count_of(&*connections, carriage).most())
 }
 
-fn count_of(connections: &dyn Connections, asked: Option<u16>) -> ServerConnections {
+fn count_of(connections: &dyn Connections, carriage: &Carriage) -> ServerConnections {
+    // The rate of a server is its own choice. What is left to a reader that yields is to be one of many.
+    let is_background = carriage.service.class == AskedClass::Background;
+    let asked = carriage.lanes.or(is_background.then_some(1));
     ServerConnections::new(asked, connections.now().rtt_min_us, connections.foreseen_bytes().unwrap_or(u64::MAX))
 }
 
 impl ServerOfSource {
-    pub(super) fn of(source: &dyn SourceTree, asked: Option<u16>) -> Option<Self> {
+    pub(super) fn of(source: &dyn SourceTree, carriage: &Carriage) -> Option<Self> {
         let connections = source.connections()?;
-        let count = count_of(&*connections, asked);
+        let count = count_of(&*connections, carriage);
         connections.allow(count.count());
         let (started, lanes_here) = (Instant::now(), BTreeSet::new());
         let now = ConnectionsNow::default();
@@ -73,6 +78,7 @@ impl ServerOfSource {
             sampled_at: started,
             told_at: started,
             now,
+            carried_most: 0,
             addresses: None,
         })
     }
@@ -114,7 +120,9 @@ impl ServerOfSource {
             let (local, peer) = (open.local.ip().to_canonical(), open.peer.ip().to_canonical());
             self.addresses = Some(LaneAddresses { local, peer });
         }
-        if self.count.on_sample(&sample) {
+        let is_changed = self.count.on_sample(&sample);
+        self.carried_most = self.carried_most.max(self.carrying().min(self.now.count));
+        if is_changed {
             let count = self.count.count();
             self.connections.allow(count);
             turn.work_moves = true;
@@ -145,6 +153,11 @@ impl ServerOfSource {
         }
     }
 
+    /// How many carry data now. `None`: the lanes lead to another host, and are counted themselves.
+    pub(super) fn carries_here(&self) -> Option<u16> {
+        self.had_lanes_here.then(|| self.carrying())
+    }
+
     fn carrying(&self) -> u16 {
         self.count.count().min(self.now.server_allows)
     }
@@ -165,7 +178,7 @@ impl ServerOfSource {
             queueing_us: last.rtt_us.saturating_sub(last.rtt_min_us),
             resent_ppm: self.resent_ppm(),
             capacity_bytes_per_s: self.count.best_rate_bytes_per_s(),
-            lanes: self.carrying(),
+            lanes: self.carried_most,
             time: self.count.time(),
             ..PathSummary::default()
         };

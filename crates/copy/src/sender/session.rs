@@ -89,7 +89,7 @@ impl<'a> Session<'a> {
             None => tuning,
         };
         let rate = RateLimit::of(job.carriage.rate_bytes_per_s);
-        let server = ServerOfSource::of(&*sources, job.carriage.lanes);
+        let server = ServerOfSource::of(&*sources, &job.carriage);
         // Before the threads that work on files.
         let notice = give_up_rights(&job, &*sources);
         let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));
@@ -205,6 +205,9 @@ impl<'a> Session<'a> {
         let mut turn = self.tuning.turn(&*self.shared);
         if let Some(server) = &mut self.server {
             let of_server = server.turn(Instant::now(), || self.shared.waiting_bytes());
+            if let Some(connections) = server.carries_here() {
+                self.watch.set_connections(connections);
+            }
             turn.work_moves |= of_server.work_moves;
             turn.notices.extend(of_server.notices);
             turn.paths.extend(of_server.path.filter(|_| self.tuning.has_no_path()));

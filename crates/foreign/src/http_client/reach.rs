@@ -138,6 +138,7 @@ impl Sockets {
                 now.open.push(ConnectionReading { local, peer, rtt_us: reading.rtt_us });
             }
         }
+        now.count = u16::try_from(state.open.len()).unwrap_or(u16::MAX);
         state.gone.see_rtt(now.rtt_min_us);
         now
     }

@@ -20,7 +20,9 @@ pub trait Connections: Debug + Send + Sync {
 /// The connections of an end at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionsNow {
-    /// Those that are open, also those that rest.
+    /// How many are open, also those that rest.
+    pub count: u16,
+    /// What the kernel tells of them, where they are connections of this process.
     pub open: Vec<ConnectionReading>,
     /// Payload that has come or gone over all connections so far, also over those that are closed.
     pub moved_bytes: u64,
