@@ -22,6 +22,7 @@ mod pipe;
 mod pool;
 mod server;
 mod source;
+mod spread;
 mod target;
 
 pub use connection::ConnectError;

@@ -63,10 +63,19 @@ pub const MAX_JOURNAL_BYTES: u64 = 64 << 20;
 /// Somebody else may take the name of a draft between two of our calls. After so many times it counts as an attack.
 pub const MAX_DRAFT_ATTEMPTS: u32 = 8;
 
-/// Connections to one server. sshd allows ten logins that are not over yet (`MaxStartups`), and one login at a time is begun.
-pub const MAX_CONNECTIONS: usize = 4;
+/// Connections to one server over a long path. One has 2 MiB under way, the window of a channel of OpenSSH: twelve hold 1 Gbit/s at 200 ms.
+pub const MAX_CONNECTIONS: usize = 12;
 
-/// Another connection is worth its login after so many bytes: at 1 Gbit/s they take 60 ms.
+/// Connections over a path where one window holds a round trip.
+pub const MAX_NEAR_CONNECTIONS: usize = 4;
+
+/// From here on a path is long: the window of a channel carries 420 Mbit/s at 40 ms.
+pub const LONG_PATH: Duration = Duration::from_millis(40);
+
+/// Logins that are not over yet. sshd drops some from ten on (`MaxStartups` 10:30:100), and others log in, too.
+pub const MAX_DIALS_AT_ONCE: usize = 8;
+
+/// Another connection is worth its login for so many bytes: at 1 Gbit/s they take 60 ms.
 pub const WORTH_ANOTHER_BYTES: u64 = 8 << 20;
 
 /// Another connection is worth its login after so many opened files.

@@ -1,4 +1,5 @@
-//! Several connections to one server. Further ones are dialled one after the other, once there is work for them.
+//! Several connections to one server. Further ones are dialled once there is work for them: over a long path several at once, as soon as it
+//! is announced, for a login takes seven round trips; else one after the other.
 //!
 //! A connection that cannot be had is no failure: the copy goes on with those that stand, and no more are dialled.
 
@@ -8,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::limits::{MAX_CONNECTIONS, WORTH_ANOTHER_BYTES, WORTH_ANOTHER_FILES};
+use crate::limits::{
+    LONG_PATH, MAX_CONNECTIONS, MAX_DIALS_AT_ONCE, MAX_NEAR_CONNECTIONS, WORTH_ANOTHER_BYTES, WORTH_ANOTHER_FILES,
+};
 use crate::pipe::Pipe;
 use crate::server::Server;
 
@@ -21,11 +24,16 @@ pub struct Pool {
     dial: Option<Dial>,
     most: usize,
     patience: Duration,
-    /// A thread dials, or nobody shall any more.
-    is_dialling: AtomicBool,
+    /// Threads that dial.
+    dialling: AtomicUsize,
+    /// The server refused one, or ssh had a question: nobody dials any more.
+    is_refused: AtomicBool,
+    is_long_path: bool,
     next: AtomicUsize,
     moved_bytes: AtomicU64,
     opened_files: AtomicU64,
+    /// Bytes of the files that are to be moved, as far as that was said.
+    announced_bytes: AtomicU64,
     /// Bytes that files hold ahead.
     ahead_bytes: Arc<AtomicUsize>,
 }
@@ -33,12 +41,16 @@ pub struct Pool {
 impl Pool {
     /// Begins with one connection. `dial` brings further ones, up to `most` in all.
     pub fn new(first: Arc<Server>, dial: Option<Dial>, most: usize, patience: Duration) -> Arc<Self> {
+        let is_long_path = first.answered_in().is_some_and(|time| time >= LONG_PATH);
         Arc::new(Self {
             servers: RwLock::new(vec![first]),
             dial,
-            most: most.clamp(1, MAX_CONNECTIONS),
+            most: most.clamp(1, if is_long_path { MAX_CONNECTIONS } else { MAX_NEAR_CONNECTIONS }),
             patience,
-            is_dialling: AtomicBool::new(false),
+            dialling: AtomicUsize::new(0),
+            is_refused: AtomicBool::new(false),
+            is_long_path,
+            announced_bytes: AtomicU64::new(0),
             next: AtomicUsize::new(0),
             moved_bytes: AtomicU64::new(0),
             opened_files: AtomicU64::new(0),
@@ -71,6 +83,14 @@ impl Pool {
         &self.ahead_bytes
     }
 
+    /// Says that so many bytes of a file are to be moved.
+    pub(crate) fn announce(self: &Arc<Self>, bytes: u64) {
+        let announced = self.announced_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if self.is_long_path {
+            self.grow(announced / WORTH_ANOTHER_BYTES);
+        }
+    }
+
     pub(crate) fn count_moved(self: &Arc<Self>, bytes: usize) {
         let moved = self.moved_bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         self.grow(moved / WORTH_ANOTHER_BYTES);
@@ -81,24 +101,40 @@ impl Pool {
         self.grow(opened / WORTH_ANOTHER_FILES);
     }
 
-    /// Dials once more, if the work is worth `further` connections beside the first.
+    /// Dials, if the work is worth `further` connections beside the first.
     fn grow(self: &Arc<Self>, further: u64) {
-        if further == 0 || self.dial.is_none() || self.is_dialling.load(Ordering::Relaxed) {
+        if further == 0 || self.dial.is_none() || self.is_refused.load(Ordering::Relaxed) {
             return;
         }
-        let standing = self.servers.read().unwrap_or_else(PoisonError::into_inner).len();
-        if standing >= self.most || standing as u64 > further || self.is_dialling.swap(true, Ordering::AcqRel) {
-            return;
+        let at_once = if self.is_long_path { MAX_DIALS_AT_ONCE } else { 1 };
+        let wanted = usize::try_from(further).unwrap_or(usize::MAX).saturating_add(1).min(self.most);
+        loop {
+            let standing = self.servers.read().unwrap_or_else(PoisonError::into_inner).len();
+            let begun = self.dialling.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |dialling| {
+                (dialling < at_once && standing + dialling < wanted).then_some(dialling + 1)
+            });
+            if begun.is_err() {
+                return;
+            }
+            let pool = Arc::downgrade(self);
+            let dial = move || {
+                let Some(pool) = pool.upgrade() else { return };
+                let pipe = pool.dial.as_ref().and_then(|dial| dial());
+                match pipe.and_then(|pipe| Server::meet(pipe, pool.patience).ok()) {
+                    Some(server) => pool.servers.write().unwrap_or_else(PoisonError::into_inner).push(server),
+                    None => pool.is_refused.store(true, Ordering::Relaxed),
+                }
+                pool.dialling.fetch_sub(1, Ordering::AcqRel);
+                // The next ones, beyond those that may be dialled at once.
+                pool.grow(further);
+            };
+            if std::thread::Builder::new().name("sftp-dial".into()).spawn(dial).is_err() {
+                // Without a thread it stays with what stands.
+                self.is_refused.store(true, Ordering::Relaxed);
+                self.dialling.fetch_sub(1, Ordering::AcqRel);
+                return;
+            }
         }
-        let pool = Arc::downgrade(self);
-        // Without a thread it stays with what stands.
-        let _ = std::thread::Builder::new().name("sftp-dial".into()).spawn(move || {
-            let Some(pool) = pool.upgrade() else { return };
-            let pipe = pool.dial.as_ref().and_then(|dial| dial());
-            let Some(server) = pipe.and_then(|pipe| Server::meet(pipe, pool.patience).ok()) else { return };
-            pool.servers.write().unwrap_or_else(PoisonError::into_inner).push(server);
-            pool.is_dialling.store(false, Ordering::Release);
-        });
     }
 }
 

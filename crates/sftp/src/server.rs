@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -39,6 +39,8 @@ pub struct Server {
     connection: Connection,
     features: Features,
     patience: Duration,
+    /// How long the first question took, if there was one: a round trip, and the server's own time.
+    answered_in: Option<Duration>,
 }
 
 /// A file or directory that is open at a server. It is closed when it is dropped.
@@ -62,9 +64,11 @@ impl Server {
     pub fn meet(pipe: Pipe, patience: Duration) -> Result<Arc<Self>, ConnectError> {
         let (connection, greeting) = Connection::open(pipe, patience)?;
         let (features, has_limits) = Features::of(&greeting);
-        let mut server = Self { connection, features, patience };
+        let mut server = Self { connection, features, patience, answered_in: None };
         if has_limits {
+            let asked = Instant::now();
             let limits = server.ask(&Request::Limits, MAX_SHORT_REPLY_BYTES)?.wait()?;
+            server.answered_in = Some(asked.elapsed());
             server.features.keep_to(&limits);
         }
         Ok(Arc::new(server))
@@ -73,6 +77,15 @@ impl Server {
     /// What it can.
     pub fn features(&self) -> Features {
         self.features
+    }
+
+    /// How long its first answer took. `None`: nothing was asked.
+    pub fn answered_in(&self) -> Option<Duration> {
+        self.answered_in
+    }
+
+    pub(crate) fn bytes_in_flight(&self) -> usize {
+        self.connection.bytes_in_flight()
     }
 
     /// Whether its connection is lost.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use haul_channel::reporter::Watch;
 use haul_copy::receiver::{OpenTarget, OpenedTarget, Target};
 use haul_copy::sender::{OpenSource, Sources};
-use haul_job::{Endpoint, Error, Event, Far, Fault, Here, Job, Place, Proof, Selection};
+use haul_job::{AskedClass, Endpoint, Error, Event, Far, Fault, Here, Job, Place, Proof, Selection};
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 use haul_reach::over_ssh::SftpWay;
@@ -143,8 +143,9 @@ pub(crate) fn lanes(job: &Job) -> Option<u16> {
     job.sources.iter().chain([&job.target]).any(is_sftp).then_some(LANES)
 }
 
-/// At 20 ms to the server, one lane opens, reads and looks again at 15 small files a second, and eight at 120.
-const LANES: u16 = 8;
+/// At 20 ms to the server, one lane opens, reads and looks again at 15 small files a second, and eight at 120. A lane that writes waits for
+/// one connection at a time: over a long path there are twelve of them.
+const LANES: u16 = 16;
 
 /// Logs in once. Further connections are dialled by themselves, where ssh asks no question.
 fn connect(place: &Here, job: &Job, surroundings: &Surroundings, watch: &Arc<Watch>) -> Result<Arc<Pool>, Error> {
@@ -166,7 +167,8 @@ fn connect(place: &Here, job: &Job, surroundings: &Surroundings, watch: &Arc<Wat
     }
     let watch = Arc::new(Watch::silent());
     let dial = move || way.again(&GREETING, &watch).ok().map(pipe);
-    Ok(Pool::new(first, Some(Box::new(dial)), MAX_CONNECTIONS, patience))
+    let most = if job.carriage.service.class == AskedClass::Background { 1 } else { MAX_CONNECTIONS };
+    Ok(Pool::new(first, Some(Box::new(dial)), most, patience))
 }
 
 fn pipe(session: SftpSession) -> Pipe {

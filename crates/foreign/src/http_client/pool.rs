@@ -49,7 +49,8 @@ struct Spacing {
 #[derive(Default)]
 struct State {
     resting: Vec<(Origin, Connection)>,
-    /// Connections that are dialled ahead, to the origin that was named, and threads that wait for one of them.
+    /// Where connections are dialled ahead to, how many are on their way, and threads that wait for one of them.
+    ahead_to: Option<Origin>,
     dialling: usize,
     waiting: usize,
 }
@@ -138,7 +139,7 @@ impl Pool {
                     return Ok(connection);
                 }
                 state = self.lock();
-            } else if state.dialling > state.waiting {
+            } else if state.dialling > state.waiting && state.ahead_to.as_ref() == Some(origin) {
                 state.waiting += 1;
                 // A dial has its deadline.
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +158,8 @@ impl Pool {
         if state.resting.len() < self.most {
             state.resting.push((origin.clone(), connection));
         }
-        self.changed.notify_one();
+        // Who waits for one to another origin must not take the call of another.
+        self.changed.notify_all();
     }
 
     fn connect(self: &Arc<Self>, origin: &Origin) -> io::Result<Connection> {
@@ -181,6 +183,7 @@ impl Pool {
             return;
         }
         let wanted = usize::from((self.begins_with)(rtt_us, foreseen_bytes)).min(DIALLED_AHEAD).min(self.most);
+        self.lock().ahead_to = Some(origin.clone());
         for _ in 1..wanted {
             self.lock().dialling += 1;
             let (pool, origin) = (Arc::clone(self), origin.clone());

@@ -123,6 +123,11 @@ impl InFlight {
         is_first
     }
 
+    /// Bytes of requests and awaited answers.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     pub(crate) fn is_lost(&self) -> bool {
         self.lock().lost.is_some()
     }

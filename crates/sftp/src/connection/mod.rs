@@ -101,6 +101,10 @@ impl Connection {
         Ok(ticket)
     }
 
+    pub(crate) fn bytes_in_flight(&self) -> usize {
+        self.shared.in_flight.bytes()
+    }
+
     pub(crate) fn is_lost(&self) -> bool {
         self.shared.in_flight.is_lost()
     }

@@ -12,14 +12,14 @@ use crate::entry;
 use crate::limits::{MAX_AHEAD_BYTES, READ_AHEAD_BYTES};
 use crate::pool::Pool;
 use crate::server::{Handle, Server};
+use crate::spread::{Handles, least_loaded};
 
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct SftpFile {
     pool: Arc<Pool>,
     path: Vec<u8>,
-    /// One for each connection that serves it.
-    handles: Mutex<Vec<Arc<Handle>>>,
+    handles: Handles,
     opened: Attributes,
     blocks: Mutex<Ahead<Block>>,
     block_bytes: usize,
@@ -33,13 +33,10 @@ enum Block {
 /// A smaller file is served by one connection.
 const SPREAD_FROM_BYTES: u64 = 8 << 20;
 
-/// Neighbouring blocks that one connection serves: 1 MiB.
-const BLOCKS_TOGETHER: u64 = 8;
-
 impl SftpFile {
     /// Opens a regular file. The first block is asked for at once.
     pub(crate) fn open(pool: &Arc<Pool>, path: Vec<u8>) -> io::Result<Self> {
-        let handle = Arc::new(pool.server().open(&path, codec::READ, None)?);
+        let handle = pool.server().open(&path, codec::READ, None)?;
         let block_bytes = handle.server().features().read_bytes;
         let held_bytes = Arc::clone(pool.ahead_bytes());
         let mut ahead = Ahead::new(
@@ -48,13 +45,16 @@ impl SftpFile {
             MAX_AHEAD_BYTES,
             held_bytes,
         );
+        let handles = Handles::new(handle);
+        let handle = handles.first();
         ahead.put(0, Block::Asked(Arc::clone(&handle), handle.ask_data(0, block_bytes)?), block_bytes);
         let opened = handle.fstat()?;
         if !entry::is_file(&opened) && opened.mode.is_some() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
         pool.count_opened();
-        let (pool, handles) = (Arc::clone(pool), Mutex::new(vec![handle]));
+        pool.announce(opened.size.unwrap_or(0));
+        let pool = Arc::clone(pool);
         Ok(Self { pool, path, handles, opened, blocks: Mutex::new(ahead), block_bytes })
     }
 
@@ -68,31 +68,20 @@ impl SftpFile {
 
     /// The handles that stand. A large file is opened over each further connection.
     fn handles(&self) -> io::Result<Vec<Arc<Handle>>> {
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.retain(|handle| !handle.server().is_lost());
-        let wants_more = handles.is_empty() || self.size() >= SPREAD_FROM_BYTES;
-        if wants_more {
-            for server in self.pool.servers() {
-                let is_served = |handle: &Arc<Handle>| Arc::ptr_eq(handle.server(), &server);
-                if !handles.iter().any(is_served) {
-                    handles.push(Arc::new(self.open_again(&server)?));
-                }
-            }
+        if self.size() >= SPREAD_FROM_BYTES {
+            let (path, opened) = (self.path.clone(), self.opened);
+            self.handles.spread(self.pool.servers(), move |server| open_again(server, &path, &opened));
         }
-        Ok(handles.clone())
-    }
-
-    fn open_again(&self, server: &Arc<Server>) -> io::Result<Handle> {
-        let handle = server.open(&self.path, codec::READ, None)?;
-        let now = handle.fstat()?;
-        if (now.size, now.times.map(|times| times.1)) != (self.opened.size, self.opened.times.map(|times| times.1)) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "another file has its name by now"));
+        let handles = self.handles.standing();
+        match handles.iter().any(|handle| !handle.server().is_lost()) {
+            true => Ok(handles),
+            false => Ok(vec![self.handles.add(open_again(&self.pool.server(), &self.path, &self.opened)?)]),
         }
-        Ok(handle)
     }
 
     fn ask(&self, handles: &[Arc<Handle>], block: u64) -> io::Result<Block> {
-        let handle = &handles[(block / BLOCKS_TOGETHER) as usize % handles.len()];
+        let lost = || io::Error::new(io::ErrorKind::BrokenPipe, "no connection serves it");
+        let handle = least_loaded(handles).ok_or_else(lost)?;
         let ticket = handle.ask_data(block * self.block_bytes as u64, self.block_bytes)?;
         Ok(Block::Asked(Arc::clone(handle), ticket))
     }
@@ -132,6 +121,15 @@ impl SftpFile {
             data => data,
         }
     }
+}
+
+fn open_again(server: &Arc<Server>, path: &[u8], opened: &Attributes) -> io::Result<Handle> {
+    let handle = server.open(path, codec::READ, None)?;
+    let now = handle.fstat()?;
+    if (now.size, now.times.map(|times| times.1)) != (opened.size, opened.times.map(|times| times.1)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "another file has its name by now"));
+    }
+    Ok(handle)
 }
 
 impl FileToRead for SftpFile {

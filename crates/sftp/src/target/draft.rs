@@ -15,7 +15,8 @@ use super::tree::{Matter, Tree, beside, lock, random};
 use super::writes::Writes;
 use crate::codec::{Attributes, READ, WRITE};
 use crate::entry;
-use crate::server::Handle;
+use crate::server::{Handle, Server};
+use crate::spread::{Handles, least_loaded};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -27,8 +28,8 @@ pub(super) struct SftpDraft {
     /// The final name, at the server.
     server_path: Vec<u8>,
     draft_path: Vec<u8>,
-    /// One for each connection that serves it; the first made it.
-    handles: Mutex<Vec<Arc<Handle>>>,
+    /// The first one made it.
+    handles: Handles,
     writes: Arc<Writes>,
     size: AtomicU64,
     journal: ServerJournal,
@@ -44,9 +45,6 @@ enum End {
 
 /// A smaller file is written over one connection.
 const SPREAD_FROM_BYTES: u64 = 8 << 20;
-
-/// The stretch of a file that goes over one connection.
-const STRETCH_BYTES: u64 = 1 << 20;
 
 /// `st_mode` of a draft: only its kind matters.
 const NEW_FILE: u32 = 0o100_600;
@@ -94,7 +92,7 @@ impl SftpDraft {
             path: path.to_vec(),
             server_path,
             draft_path,
-            handles: Mutex::new(vec![Arc::new(handle)]),
+            handles: Handles::new(handle),
             size: AtomicU64::new(size),
             writes: Arc::default(),
             journal,
@@ -103,28 +101,17 @@ impl SftpDraft {
     }
 
     fn first(&self) -> Arc<Handle> {
-        Arc::clone(&lock(&self.handles)[0])
+        self.handles.first()
     }
 
-    /// The handle for a stretch. A large file is opened over each further connection.
-    fn handle_at(&self, offset: u64) -> io::Result<Arc<Handle>> {
-        let mut handles = lock(&self.handles);
+    /// A handle to write or read with. A large file is opened over each further connection.
+    fn handle(&self) -> io::Result<Arc<Handle>> {
         if self.size.load(Ordering::Relaxed) >= SPREAD_FROM_BYTES {
-            for server in self.tree.pool().servers() {
-                if server.is_lost() || handles.iter().any(|handle| Arc::ptr_eq(handle.server(), &server)) {
-                    continue;
-                }
-                let handle = server.open(&self.draft_path, READ | WRITE, None)?;
-                let (now, first) = (handle.fstat()?, handles[0].fstat()?);
-                // The name may lead to somebody else's file by now.
-                let is_ours = entry::is_file(&now) && (now.owners, now.mode) == (first.owners, first.mode);
-                if !is_ours || now.mode.is_none_or(|mode| mode & 0o022 != 0) {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, REPLACED));
-                }
-                handles.push(Arc::new(handle));
-            }
+            let (path, first) = (self.draft_path.clone(), self.first());
+            self.handles.spread(self.tree.pool().servers(), move |server| open_again(server, &path, &first));
         }
-        Ok(Arc::clone(&handles[(offset / STRETCH_BYTES) as usize % handles.len()]))
+        let handles = self.handles.standing();
+        least_loaded(&handles).cloned().ok_or_else(|| io::Error::new(io::ErrorKind::BrokenPipe, GIVEN_UP))
     }
 
     fn context<T>(&self, op: &'static str, done: io::Result<T>) -> Result<T> {
@@ -136,7 +123,7 @@ impl SftpDraft {
     }
 
     fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        let handle = self.handle_at(offset)?;
+        let handle = self.handle()?;
         let most = handle.server().features().write_bytes;
         for (number, piece) in data.chunks(most).enumerate() {
             let recipient = self.writes.begin().map_err(|error| self.tree.explain_write(error))?;
@@ -200,6 +187,18 @@ impl SftpDraft {
     }
 }
 
+/// Opens the draft over a further connection.
+fn open_again(server: &Arc<Server>, path: &[u8], first: &Handle) -> io::Result<Handle> {
+    let handle = server.open(path, READ | WRITE, None)?;
+    let (now, first) = (handle.fstat()?, first.fstat()?);
+    // The name may lead to somebody else's file by now.
+    let is_ours = entry::is_file(&now) && (now.owners, now.mode) == (first.owners, first.mode);
+    if !is_ours || now.mode.is_none_or(|mode| mode & 0o022 != 0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, REPLACED));
+    }
+    Ok(handle)
+}
+
 impl FileToWrite for SftpDraft {
     fn path(&self) -> &[u8] {
         &self.path
@@ -215,10 +214,8 @@ impl FileToWrite for SftpDraft {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let read = self
-            .confirmed()
-            .and_then(|()| self.handle_at(offset))
-            .and_then(|handle| handle.read_pipelined(buffer, offset));
+        let read =
+            self.confirmed().and_then(|()| self.handle()).and_then(|handle| handle.read_pipelined(buffer, offset));
         self.context("read back", read)
     }
 
@@ -289,6 +286,7 @@ impl FileToWrite for SftpDraft {
     }
 
     fn reserve(&self, size: u64) -> Result<()> {
+        self.tree.pool().announce(size);
         let free = self.tree.server().room(&self.draft_path);
         match free {
             Some(room) if room.free_bytes < size => Err(StoreError::new("make room for", &self.path, Errno::NOSPC)),
