@@ -6,15 +6,17 @@
 //!          cut, silent, 5xx -> pause, again     429, 503 -> the pause that the server asks for, again
 //!          3xx -> the next URL                  401, 403 -> once more with credentials
 //! ```
+//! A request whose body is a stream, or that would do its work twice, is sent again only where nothing of it can have arrived.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HOST, LOCATION, RANGE, RETRY_AFTER, USER_AGENT};
-use http::{HeaderName, HeaderValue, Method, Request, StatusCode, response};
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, EXPECT, HOST, LOCATION, RANGE, RETRY_AFTER, USER_AGENT};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, request, response};
 
 use crate::http_client::connection::Body;
 use crate::http_client::credentials::Credentials;
@@ -22,9 +24,13 @@ use crate::http_client::fields::text;
 use crate::http_client::limits::{
     FIRST_PAUSE, MAX_REDIRECTS, MAX_RETRY_AFTER, MAX_TRIES, PATIENCE, WORTH_DRAINING_BYTES,
 };
+use crate::http_client::outgoing::{Content, Outgoing, hold_back};
 use crate::http_client::pool::{BeginsWith, Pool};
 use crate::http_client::reach::Reach;
 use crate::http_client::url::{Origin, Url};
+
+#[cfg(test)]
+mod tests;
 
 /// How servers are reached.
 #[derive(Debug)]
@@ -52,6 +58,12 @@ impl Settings {
     }
 }
 
+/// Puts a signature on requests. It is asked right before each try, also behind a redirect: signatures are for one URL and some minutes.
+pub(crate) trait Sign: fmt::Debug + Send + Sync {
+    /// Adds fields to the head of a request to this URL. `whole` is its body, if that is at hand: a stream is `None`.
+    fn sign(&self, url: &Url, head: &mut request::Parts, whole: Option<&[u8]>) -> io::Result<()>;
+}
+
 /// Asks servers, beginning at one origin.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -64,6 +76,7 @@ pub(crate) struct Client {
     /// A server that has never answered is not waited for: its name may be mistyped.
     has_answered: AtomicBool,
     pauses: (Mutex<()>, Condvar),
+    signer: Option<Arc<dyn Sign>>,
 }
 
 /// A request.
@@ -80,10 +93,20 @@ pub(crate) struct Ask<'a> {
     pub(crate) is_for_body: bool,
     /// When the wait for it began.
     pub(crate) since: Instant,
+    /// Fields beside those that follow from the rest.
+    pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) content: Content,
+    /// The body waits until the server has looked at the head (`Expect: 100-continue`).
+    pub(crate) expects: bool,
+    /// Whether it may arrive twice: a second time changes nothing.
+    pub(crate) repeats: bool,
+    /// Whether redirects are followed, with method and body; otherwise they are an answer as any other.
+    pub(crate) redirects: bool,
 }
 
 impl<'a> Ask<'a> {
     pub(crate) fn new(method: Method, url: &'a Url) -> Ask<'a> {
+        let repeats = method.is_idempotent();
         Ask {
             method,
             url,
@@ -93,6 +116,11 @@ impl<'a> Ask<'a> {
             takes_busy: false,
             is_for_body: false,
             since: Instant::now(),
+            fields: Vec::new(),
+            content: Content::Nothing,
+            expects: false,
+            repeats,
+            redirects: true,
         }
     }
 }
@@ -126,7 +154,14 @@ impl Client {
             asking: Mutex::default(),
             has_answered: AtomicBool::new(false),
             pauses: Default::default(),
+            signer: None,
         }
+    }
+
+    /// The same, with a signature on each request.
+    pub(crate) fn signed_by(mut self, signer: Arc<dyn Sign>) -> Client {
+        self.signer = Some(signer);
+        self
     }
 
     /// The origin of the URL that the user typed.
@@ -138,16 +173,21 @@ impl Client {
     pub(crate) fn ask(&self, ask: &Ask<'_>) -> io::Result<Answer> {
         let mut url = ask.url.clone();
         let mut seen = vec![url.clone()];
-        let mut tries = 0;
+        let (mut tries, mut expects) = (0, ask.expects);
+        // A long upload may take more time than a server is waited for.
+        let mut since = ask.since;
         loop {
             let shown = self.credential(url.origin());
-            let (head, body) = match self.once(&url, ask, shown.clone()) {
+            let (head, body) = match self.once(&url, ask, expects, shown.clone()) {
                 Ok(answer) => answer,
-                Err(error) => {
+                Err(Failed { error, may_have_arrived, took }) => {
+                    since += took;
                     tries += 1;
                     let pause = self.backoff(tries);
                     let is_known = self.has_answered.load(Ordering::Relaxed);
-                    if tries >= MAX_TRIES || !is_known || !is_passing(&error) || !self.has_time(ask.since, pause) {
+                    let is_once = !ask.content.is_at_hand() || (may_have_arrived && !ask.repeats);
+                    let has_time = self.has_time(since, pause);
+                    if tries >= MAX_TRIES || !is_known || !is_passing(&error) || is_once || !has_time {
                         return Err(error);
                     }
                     self.pause(pause);
@@ -155,12 +195,19 @@ impl Client {
                 }
             };
             self.has_answered.store(true, Ordering::Relaxed);
+            let is_at_hand = ask.content.is_at_hand();
             match head.status {
+                StatusCode::EXPECTATION_FAILED if expects && is_at_hand => {
+                    expects = false;
+                    self.give_back(url.origin(), body);
+                }
                 StatusCode::MOVED_PERMANENTLY
                 | StatusCode::FOUND
                 | StatusCode::SEE_OTHER
                 | StatusCode::TEMPORARY_REDIRECT
-                | StatusCode::PERMANENT_REDIRECT => {
+                | StatusCode::PERMANENT_REDIRECT
+                    if ask.redirects && is_at_hand =>
+                {
                     let next = head.headers.get(LOCATION).and_then(|link| url.join(link.as_bytes()));
                     let next = next.ok_or_else(|| invalid(format!("{} leads nowhere ({})", url, head.status)))?;
                     if url.origin().is_tls && !next.origin().is_tls {
@@ -176,7 +223,9 @@ impl Client {
                     seen.push(next.clone());
                     url = next;
                 }
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if shown.is_none() && self.learns(url.origin()) => {
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+                    if shown.is_none() && is_at_hand && self.learns(url.origin()) =>
+                {
                     self.give_back(url.origin(), body);
                 }
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
@@ -184,7 +233,7 @@ impl Client {
                     let asked = text(&head.headers, &RETRY_AFTER).and_then(|text| pause_in(text, SystemTime::now()));
                     let pause = asked.unwrap_or_else(|| self.backoff(tries));
                     let pause = pause.clamp(self.settings.first_pause, MAX_RETRY_AFTER);
-                    if ask.takes_busy || !self.has_time(ask.since, pause) {
+                    if ask.takes_busy || !is_at_hand || !self.has_time(since, pause) {
                         return Ok(Answer { head, body, url });
                     }
                     drop(body);
@@ -194,7 +243,10 @@ impl Client {
                 | StatusCode::INTERNAL_SERVER_ERROR
                 | StatusCode::BAD_GATEWAY
                 | StatusCode::GATEWAY_TIMEOUT
-                    if tries + 1 < MAX_TRIES && self.has_time(ask.since, self.backoff(tries + 1)) =>
+                    if tries + 1 < MAX_TRIES
+                        && is_at_hand
+                        && ask.repeats
+                        && self.has_time(since, self.backoff(tries + 1)) =>
                 {
                     tries += 1;
                     drop(body);
@@ -206,19 +258,85 @@ impl Client {
     }
 
     /// One request over one connection. A connection that the server closed while it rested does not count.
-    fn once(&self, url: &Url, ask: &Ask<'_>, credential: Option<HeaderValue>) -> io::Result<(response::Parts, Body)> {
+    fn once(
+        &self,
+        url: &Url,
+        ask: &Ask<'_>,
+        expects: bool,
+        credential: Option<HeaderValue>,
+    ) -> Result<(response::Parts, Body), Failed> {
+        let mut unsent = None;
         loop {
-            let connection = self.pool.take(url.origin())?;
+            let connection = self.pool.take(url.origin()).map_err(Failed::early)?;
             if ask.is_for_body {
                 self.pause(self.pool.turn());
             }
-            match connection.ask(request(url, ask, credential.clone())?) {
+            let request = match unsent.take() {
+                Some(unsent) => unsent,
+                None => self.request(url, ask, expects, credential.clone()).map_err(Failed::early)?,
+            };
+            let begun = Instant::now();
+            let may_repeat = ask.repeats && ask.content.is_at_hand();
+            match connection.ask(request) {
                 Ok(answer) => return Ok(answer),
                 // A new connection has never rested: the loop ends.
-                Err(refused) if refused.was_resting => {}
-                Err(refused) => return Err(refused.why),
+                Err(refused) if refused.was_resting && (refused.unsent.is_some() || may_repeat) => {
+                    unsent = refused.unsent;
+                }
+                Err(refused) => {
+                    let may_have_arrived = refused.unsent.is_none();
+                    let took = match ask.content {
+                        Content::Nothing => Duration::ZERO,
+                        _ => begun.elapsed().saturating_sub(self.settings.silence),
+                    };
+                    return Err(Failed { error: refused.why, may_have_arrived, took });
+                }
             }
         }
+    }
+
+    fn request(
+        &self,
+        url: &Url,
+        ask: &Ask<'_>,
+        expects: bool,
+        credential: Option<HeaderValue>,
+    ) -> io::Result<Request<Outgoing>> {
+        let mut request = Request::builder()
+            .method(&ask.method)
+            .uri(url.target())
+            .header(HOST, url.origin().authority())
+            .header(USER_AGENT, concat!("haul/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT, ask.accept)
+            // What is coded has another length, and ranges of it mean other bytes.
+            .header(ACCEPT_ENCODING, "identity");
+        if let Some((start, end)) = ask.range {
+            request = request
+                .header(RANGE, format!("bytes={start}-{}", end.map(|end| (end - 1).to_string()).unwrap_or_default()));
+        }
+        if let Some((name, value)) = &ask.condition {
+            request = request.header(name, value);
+        }
+        for (name, value) in &ask.fields {
+            request = request.header(name, value);
+        }
+        if let Some(credential) = credential {
+            request = request.header(AUTHORIZATION, credential);
+        }
+        if expects {
+            request = request.header(EXPECT, "100-continue");
+        }
+        let request = request.body(()).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+        let (mut head, ()) = request.into_parts();
+        if let Some(signer) = &self.signer {
+            signer.sign(url, &mut head, ask.content.whole())?;
+        }
+        let body = ask.content.body().ok_or_else(|| io::Error::new(ErrorKind::BrokenPipe, "its body is spent"))?;
+        let mut request = Request::from_parts(head, body);
+        if expects {
+            hold_back(&mut request);
+        }
+        Ok(request)
     }
 
     /// Keeps the connection of an answer whose body was read, or is short.
@@ -259,26 +377,18 @@ impl Client {
     }
 }
 
-fn request(url: &Url, ask: &Ask<'_>, credential: Option<HeaderValue>) -> io::Result<Request<String>> {
-    let mut request = Request::builder()
-        .method(&ask.method)
-        .uri(url.target())
-        .header(HOST, url.origin().authority())
-        .header(USER_AGENT, concat!("haul/", env!("CARGO_PKG_VERSION")))
-        .header(ACCEPT, ask.accept)
-        // What is coded has another length, and ranges of it mean other bytes.
-        .header(ACCEPT_ENCODING, "identity");
-    if let Some((start, end)) = ask.range {
-        request = request
-            .header(RANGE, format!("bytes={start}-{}", end.map(|end| (end - 1).to_string()).unwrap_or_default()));
+/// Why one try has no answer.
+struct Failed {
+    error: io::Error,
+    may_have_arrived: bool,
+    /// The time in which its body went on: nobody waited for the server then.
+    took: Duration,
+}
+
+impl Failed {
+    fn early(error: io::Error) -> Failed {
+        Failed { error, may_have_arrived: false, took: Duration::ZERO }
     }
-    if let Some((name, value)) = &ask.condition {
-        request = request.header(name, value);
-    }
-    if let Some(credential) = credential {
-        request = request.header(AUTHORIZATION, credential);
-    }
-    request.body(String::new()).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))
 }
 
 /// Whether another try may do. A name that is not known, a certificate that is not trusted and an answer that is no HTTP stay so.
@@ -314,18 +424,4 @@ pub(crate) fn refusal(head: &response::Parts) -> io::Error {
         _ => ErrorKind::InvalidData,
     };
     io::Error::new(kind, format!("{what} ({})", head.status))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_asks_for_a_pause_in_seconds_or_until_a_date() {
-        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
-        assert_eq!(pause_in("7", now), Some(Duration::from_secs(7)));
-        assert_eq!(pause_in("Sun, 06 Nov 1994 08:50:37 GMT", now), Some(Duration::from_secs(60)));
-        assert_eq!(pause_in("Sun, 06 Nov 1994 08:40:37 GMT", now), Some(Duration::ZERO));
-        assert_eq!(pause_in("soon", now), None);
-    }
 }

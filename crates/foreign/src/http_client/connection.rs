@@ -4,7 +4,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,13 +23,14 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::http_client::limits::CONNECT_DEADLINE;
+use crate::http_client::outgoing::{Outgoing, Progress};
 use crate::http_client::reach::{Counted, Dialled};
 use crate::http_client::url::Origin;
 
 /// A connection that waits for a request.
 pub(crate) struct Connection {
     // The requests go first: the task of the connection ends with the runtime.
-    requests: SendRequest<String>,
+    requests: SendRequest<Outgoing>,
     runtime: Runtime,
     /// Its end is the end of its count.
     _counted: Counted,
@@ -67,22 +68,42 @@ impl Connection {
         Ok(Connection { requests, runtime, _counted: counted, silence, idle_since: Instant::now(), has_rested: false })
     }
 
-    /// Sends a request, and returns the head of its answer with the body behind it.
-    pub(crate) fn ask(mut self, request: Request<String>) -> Result<(response::Parts, Body), Refused> {
+    /// Sends a request, and returns the head of its answer with the body behind it. The server may take its time as long as it takes
+    /// the request's body.
+    pub(crate) fn ask(mut self, request: Request<Outgoing>) -> Result<(response::Parts, Body), Refused> {
         let silence = self.silence;
+        let progress = request.body().progress();
+        let Connection { requests, runtime, .. } = &mut self;
         let asking = async {
-            self.requests.ready().await?;
-            self.requests.send_request(request).await
+            if let Err(error) = requests.ready().await {
+                return Err((error, Some(request)));
+            }
+            requests.try_send_request(request).await.map_err(|mut refused| {
+                let unsent = refused.take_message();
+                (refused.into_error(), unsent)
+            })
         };
-        let answer = self.runtime.block_on(async { timeout(silence, asking).await });
+        let answer = runtime.block_on(async {
+            let mut asking = pin!(asking);
+            loop {
+                let before = progress.given();
+                match timeout(silence, &mut asking).await {
+                    Ok(answer) => return Some(answer),
+                    Err(_) if progress.has_moved(before) => {}
+                    Err(_) => return None,
+                }
+            }
+        });
         match answer {
-            Ok(Ok(response)) => {
+            Some(Ok(response)) => {
                 let (head, incoming): (_, Incoming) = Response::into_parts(response);
-                Ok((head, Body { connection: self, incoming, block: Bytes::new(), is_over: false }))
+                Ok((head, Body { connection: self, progress, incoming, block: Bytes::new(), is_over: false }))
             }
             // The server closed a connection that rested, before it read the request.
-            Ok(Err(error)) => Err(Refused { was_resting: self.has_rested && is_cut(&error), why: as_io(&error) }),
-            Err(_) => Err(Refused { was_resting: false, why: silent(silence) }),
+            Some(Err((error, unsent))) => {
+                Err(Refused { was_resting: self.has_rested && is_cut(&error), unsent, why: as_io(&error) })
+            }
+            None => Err(Refused { was_resting: false, unsent: None, why: silent(silence) }),
         }
     }
 
@@ -103,10 +124,12 @@ impl Connection {
 pub(crate) struct Refused {
     /// The connection had rested, and was closed meanwhile: a new one may do.
     pub(crate) was_resting: bool,
+    /// The request, if nothing of it was sent.
+    pub(crate) unsent: Option<Request<Outgoing>>,
     pub(crate) why: io::Error,
 }
 
-async fn greet<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> io::Result<SendRequest<String>> {
+async fn greet<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> io::Result<SendRequest<Outgoing>> {
     let (requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| as_io(&error))?;
     tokio::spawn(async move {
         // Its errors reach whoever waits for an answer or a body.
@@ -118,6 +141,8 @@ async fn greet<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) ->
 /// The body of an answer, which comes as it is read.
 pub(crate) struct Body {
     connection: Connection,
+    /// How far the body of the request has come: an answer may come before its end.
+    progress: Arc<Progress>,
     incoming: Incoming,
     /// What came and was not taken yet.
     block: Bytes,
@@ -170,7 +195,7 @@ impl Body {
                 return None;
             }
             if !self.next_block().ok()? {
-                return Some(self.connection);
+                return self.progress.is_whole().then_some(self.connection);
             }
         }
     }

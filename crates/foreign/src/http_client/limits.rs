@@ -41,3 +41,12 @@ pub(crate) const DIALLED_AHEAD: usize = 16;
 
 /// On a shorter path, the windows that a round trip holds are too small for their bursts to matter.
 pub(crate) const SPREAD_FROM_US: u32 = 20_000;
+
+/// The blocks in which a body is given to its connection: each is a step of progress. 128 KiB are 1 s at 1 Mbit/s.
+pub(crate) const OUTGOING_BLOCK_BYTES: usize = 128 << 10;
+
+/// Blocks of a stream that wait for the connection. The thread that fills it waits beyond them.
+pub(crate) const FEED_BLOCKS: usize = 4;
+
+/// A server that was asked for `100 Continue` and says nothing gets the body after this time, as with curl.
+pub(crate) const CONTINUE_AFTER: Duration = Duration::from_secs(1);
