@@ -6,8 +6,7 @@ use std::time::SystemTime;
 use haul_engine::attribute::Cause;
 use haul_engine::compare::{Existing, LEFT, Rules, Standing};
 use haul_job::{
-    AskedClass, Carriage, Changed, EntryType, Error, Fault, ItemTold, LeftOut, PathNow, Selection, Subject,
-    filter_rules,
+    AskedClass, Changed, EntryType, Error, Fault, ItemTold, Job, LeftOut, PathNow, Selection, Subject, filter_rules,
 };
 use haul_net::Wanted;
 use haul_pump::SendRoute;
@@ -73,7 +72,8 @@ pub fn filter_of_receiver(selection: &Selection) -> Result<Filter, Error> {
 }
 
 /// The carriage for the far side. `ciphers` are those that this end takes.
-pub fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wire::Carriage {
+pub fn carriage(job: &Job, ciphers: &[haul_net::Cipher]) -> wire::Carriage {
+    let carriage = &job.carriage;
     wire::Carriage {
         movers: 0,
         rate_bytes_per_s: carriage.rate_bytes_per_s,
@@ -89,6 +89,7 @@ pub fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wire::Carr
         path: None,
         cpus: 0,
         service: service(&carriage.service),
+        cut: job.target.place.cut(),
     }
 }
 

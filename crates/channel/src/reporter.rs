@@ -15,7 +15,7 @@ use haul_job::{
     WITH_ITS_DIRECTORY,
 };
 use haul_wire::RelPath;
-use haul_wire::control::{Counted, Notice, Outcome, Receipt, ReceiverSummary, SenderSummary, Wanted};
+use haul_wire::control::{Counted, Cut, Notice, Outcome, Receipt, ReceiverSummary, SenderSummary, Wanted};
 use haul_wire::limits::MAX_OPEN_ITEMS;
 use haul_wire::manifest::Item;
 use haul_wire::summary::{OnePath, PathNow, PathSummary, Subflow};
@@ -73,6 +73,10 @@ struct State {
     rtt_us: BTreeMap<u16, u32>,
     listener: Listener,
     no_data_for: Option<Duration>,
+    /// See [`Watch::proves`].
+    proof: Option<Proof>,
+    /// See [`Watch::compares`].
+    uncompared: Option<Arc<AtomicU64>>,
 }
 
 /// A sender reports its path once a second. Earlier reports are ignored.
@@ -117,6 +121,30 @@ impl Watch {
             state: Mutex::default(),
         };
         Self { person: Some(person), ..Self::silent() }
+    }
+
+    /// What success proves, as the end itself knows it. The last word counts, and one that proves less is never taken back.
+    pub fn proves(&self, proof: Proof) {
+        if let Some(person) = &self.person {
+            let mut state = person.lock();
+            if state.proof != Some(Proof::BySize) {
+                state.proof = Some(proof);
+            }
+        }
+    }
+
+    /// What is read is compared with the sums of the source's store; those are counted of which it has none.
+    pub fn compares(&self, uncompared: Arc<AtomicU64>) {
+        if let Some(person) = &self.person {
+            person.lock().uncompared = Some(uncompared);
+        }
+    }
+
+    /// The files of the job are cut by this rule.
+    pub fn cut_by(&self, cut: Cut) {
+        if let Some(person) = &self.person {
+            person.lock().tally.cut_by(cut);
+        }
     }
 
     /// Makes the watch of a far side, for its daemon.
@@ -459,6 +487,8 @@ impl Watch {
             phases,
         };
         let since_start = |us: Option<u64>| us.map(Duration::from_micros);
+        let is_compared = state.uncompared.as_ref().is_some_and(|files| files.load(Ordering::Relaxed) == 0);
+        let proof = state.proof.unwrap_or(if is_compared { Proof::AsStored } else { ends.proof });
         let report = Report {
             files_found: totals.files_found,
             files_moved: totals.files_moved,
@@ -508,7 +538,7 @@ impl Watch {
             dry_run,
             failures: std::mem::take(&mut state.failures),
             class_changes: std::mem::take(&mut state.class_changes),
-            proof: ends.proof,
+            proof,
         };
         drop(state);
         self.tell_progress();

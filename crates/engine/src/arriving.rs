@@ -31,6 +31,7 @@ pub struct Arriving {
     /// Data bytes that the final flush has to take: the file is complete.
     last_bytes: u64,
     checkpoint_at_us: u64,
+    checkpoint_every_us: u64,
     checkpoint_queued: bool,
     /// Given up, or finished: whatever still arrives is void.
     dead: bool,
@@ -80,8 +81,8 @@ pub struct Resumed {
 
 impl Arriving {
     /// A file of which nothing is there.
-    pub fn new(identity: Identity, now_us: u64) -> Self {
-        Self::with(identity, Ledger::new(ChunkLayout::of(identity.size)), None, now_us)
+    pub fn new(identity: Identity, layout: ChunkLayout, now_us: u64) -> Self {
+        Self::with(identity, Ledger::new(layout), None, now_us)
     }
 
     fn with(identity: Identity, ledger: Ledger, journal: Option<Header>, now_us: u64) -> Self {
@@ -92,6 +93,7 @@ impl Arriving {
             fresh_bytes: 0,
             last_bytes: 0,
             checkpoint_at_us: now_us,
+            checkpoint_every_us: CHECKPOINT_EVERY_US,
             checkpoint_queued: false,
             dead: false,
         }
@@ -101,6 +103,7 @@ impl Arriving {
     /// Of each chunk that the journal claims, `stands` says whether it can be believed.
     pub fn resume(
         identity: Identity,
+        layout: ChunkLayout,
         part: (u64, u64),
         part_bytes: u64,
         journal: &[u8],
@@ -108,7 +111,6 @@ impl Arriving {
         now_us: u64,
     ) -> Option<Resumed> {
         let (header, records) = journal::decode(journal)?;
-        let layout = ChunkLayout::of(identity.size);
         if header.identity != identity || header.chunk_bytes != layout.chunk_bytes() || header.part != part {
             return None;
         }
@@ -122,6 +124,11 @@ impl Arriving {
         let ledger = Ledger::resume(layout, records, intact);
         let file = Self::with(identity, ledger, Some(header), now_us);
         Some(Resumed { file, keep_bytes: keep_bytes as u64 })
+    }
+
+    /// What was written is safe at once: a checkpoint costs a line in the journal, and comes with each chunk.
+    pub fn is_safe_at_once(&mut self) {
+        self.checkpoint_every_us = 0;
     }
 
     /// The chunks that the source has to send; empty when an earlier run had verified all of them.
@@ -174,7 +181,7 @@ impl Arriving {
         }
         // Reading what an earlier run left may take long; what arrived is safe before that.
         let arrived = recorded == Recorded::Arrived;
-        let due = arrived || now_us.saturating_sub(self.checkpoint_at_us) >= CHECKPOINT_EVERY_US;
+        let due = arrived || now_us.saturating_sub(self.checkpoint_at_us) >= self.checkpoint_every_us;
         if due && !core::mem::replace(&mut self.checkpoint_queued, true) {
             return Progressed::Checkpoint;
         }
@@ -346,7 +353,8 @@ mod tests {
 
     fn file(chunks: u64) -> Arriving {
         let time = Default::default();
-        Arriving::new(Identity { size: chunks * MIN_CHUNK_BYTES, mtime: time, ctime: time, inode: 1 }, 0)
+        let size = chunks * MIN_CHUNK_BYTES;
+        Arriving::new(Identity { size, mtime: time, ctime: time, inode: 1 }, ChunkLayout::of(size), 0)
     }
 
     fn proof(chunk: u32) -> Verified {
@@ -375,7 +383,9 @@ mod tests {
         let identity = file(3).identity;
         let header = Header { identity, chunk_bytes: MIN_CHUNK_BYTES, part: (7, 8) };
         let journal = [header.encode(), journal::encode_records(&header, &[(0, [1; 32]), (2, [2; 32])])].concat();
-        let resume = |part, bytes| Arriving::resume(identity, part, bytes, &journal, |_, _| true, 0);
+        let resume = |part, bytes| {
+            Arriving::resume(identity, ChunkLayout::of(identity.size), part, bytes, &journal, |_, _| true, 0)
+        };
         assert_eq!(resume((7, 8), 3 * MIN_CHUNK_BYTES).unwrap().keep_bytes, journal.len() as u64);
         assert!(resume((7, 9), 3 * MIN_CHUNK_BYTES).is_none(), "another part");
         let mut short = resume((7, 8), MIN_CHUNK_BYTES).unwrap();
@@ -386,7 +396,16 @@ mod tests {
         let [Step::Flush, Step::Append(records)] = &steps[..] else { panic!("{steps:?}") };
         assert_eq!(*records, journal::encode_records(&header, &[(0, [1; 32])]));
         let doubted = |chunk, hash: &Hash| chunk == 2 && *hash == [2; 32];
-        let doubted = Arriving::resume(identity, (7, 8), 3 * MIN_CHUNK_BYTES, &journal, doubted, 0).unwrap();
+        let doubted = Arriving::resume(
+            identity,
+            ChunkLayout::of(identity.size),
+            (7, 8),
+            3 * MIN_CHUNK_BYTES,
+            &journal,
+            doubted,
+            0,
+        )
+        .unwrap();
         assert_eq!(
             (doubted.keep_bytes, doubted.file.wants(0), doubted.file.wants(2)),
             (HEADER_BYTES as u64, true, false)
@@ -400,7 +419,16 @@ mod tests {
         let resumes = |header: Header| {
             let journal = [header.encode(), journal::encode_records(&header, &[(0, [1; 32])])].concat();
             assert_eq!(journal::decode(&journal), Some((header, vec![(0, [1; 32])])), "it is sound");
-            Arriving::resume(identity, right.part, identity.size, &journal, |_, _| true, 0).is_some()
+            Arriving::resume(
+                identity,
+                ChunkLayout::of(identity.size),
+                right.part,
+                identity.size,
+                &journal,
+                |_, _| true,
+                0,
+            )
+            .is_some()
         };
         assert!(resumes(right));
         let (second, nanosecond) = (Time { s: 1, ns: 0 }, Time { s: 0, ns: 1 });
@@ -425,7 +453,15 @@ mod tests {
         let header = Header { identity: file(3).identity, chunk_bytes: MIN_CHUNK_BYTES, part: (7, 8) };
         let hash = |chunk: u32| proof(chunk).hash();
         let journal = [header.encode(), journal::encode_records(&header, &[(0, hash(0)), (1, hash(1))])].concat();
-        let resumed = Arriving::resume(header.identity, (7, 8), 3 * MIN_CHUNK_BYTES, &journal, |_, _| true, 0);
+        let resumed = Arriving::resume(
+            header.identity,
+            ChunkLayout::of(header.identity.size),
+            (7, 8),
+            3 * MIN_CHUNK_BYTES,
+            &journal,
+            |_, _| true,
+            0,
+        );
         let mut file = resumed.unwrap().file;
         file.read_all_again();
         let mut at_risk = AtRisk::new(100);

@@ -1,9 +1,10 @@
 //! How a job is done: how a file is cut into chunks, how many lanes a path gets.
 
-use haul_wire::limits::{MAX_CHUNKS_PER_FILE, MAX_LANES, MIN_CHUNK_BYTES};
+use haul_wire::control::Cut;
+use haul_wire::limits::MAX_LANES;
 
 /// How one file is cut. Chunks are a power of two long and aligned, so that each is a whole subtree of the file's BLAKE3
-/// tree; only the last may be shorter. Both sides compute the same layout from the size.
+/// tree; only the last may be shorter. Both sides compute the same layout from the size and the target's rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkLayout {
     size: u64,
@@ -11,11 +12,15 @@ pub struct ChunkLayout {
 }
 
 impl ChunkLayout {
-    /// The layout of a file of `size` bytes: the smallest chunk of at least [`MIN_CHUNK_BYTES`] that gives at most
-    /// [`MAX_CHUNKS_PER_FILE`] chunks.
+    /// The layout of a file of `size` bytes at a target without a rule of its own.
     pub fn of(size: u64) -> Self {
-        let least = size.div_ceil(u64::from(MAX_CHUNKS_PER_FILE)).next_power_of_two();
-        Self { size, chunk_bytes: least.max(MIN_CHUNK_BYTES) }
+        Self::by(Cut::USUAL, size)
+    }
+
+    /// The layout of a file of `size` bytes: the smallest chunk that the rule allows and that gives no more chunks than it allows.
+    pub fn by(cut: Cut, size: u64) -> Self {
+        let least = size.div_ceil(u64::from(cut.most_chunks())).next_power_of_two();
+        Self { size, chunk_bytes: least.max(cut.least_chunk_bytes()) }
     }
 
     /// Bytes of every chunk but the last.
@@ -100,10 +105,28 @@ mod tests {
         check(10 << 40, 256 * MIB, 40_960);
     }
 
+    #[test]
+    fn a_store_gets_parts_of_at_least_8_mib_and_at_most_10000() {
+        let cut = Cut::new(8 << 20, 10_000).unwrap();
+        for (size, chunk_mib, count) in [
+            (0, 8, 1),
+            (8 << 20, 8, 1),
+            ((8 << 20) + 1, 8, 2),
+            (80_000 << 20, 8, 10_000),
+            ((80_000 << 20) + 1, 16, 5001),
+            (5 << 40, 1024, 5120),
+        ] {
+            let layout = ChunkLayout::by(cut, size);
+            assert_eq!((layout.chunk_bytes() >> 20, layout.count()), (chunk_mib, count), "size {size}");
+        }
+        assert_eq!(ChunkLayout::by(Cut::new(1 << 20, 1024).unwrap(), u64::MAX).count(), 1024);
+    }
+
     proptest! {
         #[test]
-        fn chunks_cover_the_file_without_gap_or_overlap(size in 0u64..1 << 50) {
-            let layout = ChunkLayout::of(size);
+        fn chunks_cover_the_file_without_gap_or_overlap(size in 0u64..1 << 50, store in proptest::bool::ANY) {
+            let cut = if store { Cut::new(8 << 20, 10_000).unwrap() } else { Cut::USUAL };
+            let layout = ChunkLayout::by(cut, size);
             let mut end = 0;
             // The first, second, and last two chunks tell.
             let last = layout.count() - 1;

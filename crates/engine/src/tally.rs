@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 
 use haul_wire::control::{
-    Brought, Changes, ChunkRange, Counted, FailureKind, LeftOut, Outcome, OutcomeKind, Receipt, Wanted,
+    Brought, Changes, ChunkRange, Counted, Cut, FailureKind, LeftOut, Outcome, OutcomeKind, Receipt, Wanted,
 };
 use haul_wire::limits::MAX_OPEN_ITEMS;
 use haul_wire::manifest::{Item, ItemKind, Time};
@@ -173,6 +173,7 @@ pub struct Tally {
     totals: Totals,
     counted: Option<Counted>,
     resumed_bytes: u64,
+    cut: Cut,
     /// Files that are there and of which so many further names are not settled, by [`key`] of the first one.
     first_names: BTreeMap<Key, (Content, u32)>,
 }
@@ -191,6 +192,11 @@ fn key(path: &RelPath) -> Key {
 const MAX_FIRST_NAMES: usize = (1 << 18) + 2 * MAX_OPEN_ITEMS;
 
 impl Tally {
+    /// Files are cut by this rule.
+    pub fn cut_by(&mut self, cut: Cut) {
+        self.cut = cut;
+    }
+
     /// The totals so far.
     pub fn totals(&self) -> &Totals {
         &self.totals
@@ -251,7 +257,7 @@ impl Tally {
         let Some(open) = self.open.get_mut(index).filter(|open| !open.settled) else { return };
         self.totals.on_file(open);
         let (ItemKind::File { identity, .. }, Wanted::Chunks(ranges)) = (&open.item.kind, wanted) else { return };
-        let layout = ChunkLayout::of(identity.size);
+        let layout = ChunkLayout::by(self.cut, identity.size);
         let wanted_bytes = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(bytes_of(&layout, range)));
         // Holes are spread evenly, as far as anybody knows.
         let kept = u128::from(identity.size.saturating_sub(wanted_bytes)) * u128::from(open.data_bytes);

@@ -329,6 +329,12 @@ pub enum Proof {
     AsRead,
     /// Nobody at the target: its server has confirmed each write, and shows the size. What is read back is proved.
     Confirmed,
+    /// The source's store: what was read has the sum that the store keeps, and it stands at the target so.
+    AsStored,
+    /// The target's store: it has compared what arrived with the sum of what was sent.
+    ByStore,
+    /// Nobody at the target: its store takes no sum, and has confirmed that the objects are there.
+    BySize,
 }
 
 impl Proof {
@@ -338,6 +344,9 @@ impl Proof {
             Self::BothEnds => "both_ends",
             Self::AsRead => "as_read",
             Self::Confirmed => "confirmed",
+            Self::AsStored => "as_stored",
+            Self::ByStore => "by_store",
+            Self::BySize => "by_size",
         }
     }
 }

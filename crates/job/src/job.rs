@@ -19,7 +19,7 @@ pub use haul_store::{
     RuleTraits, Sides, WriteRoute, read_rule,
 };
 pub use haul_wire::control::{
-    AccountRule, Accounts, Backup, Drafts, Entries, ModeChange, OfReference, References, Selection, Wish, Wishes,
+    AccountRule, Accounts, Backup, Cut, Drafts, Entries, ModeChange, OfReference, References, Selection, Wish, Wishes,
 };
 
 /// A copy job: any number of sources, one target.
@@ -295,6 +295,11 @@ impl Place {
     /// Whether no other machine is needed to get there.
     pub fn is_here(&self) -> bool {
         self.far().is_none()
+    }
+
+    /// How files are cut that are copied there.
+    pub fn cut(&self) -> Cut {
+        Cut::USUAL
     }
 
     /// The place over ssh that this one is reached like; `None`: no login of ssh leads there.

@@ -84,7 +84,7 @@ pub fn connect_daemon(
                 identity: Arc::clone(&keys.identity),
                 peer_key,
                 ciphers: ciphers.clone(),
-                carriage: convert::carriage(&job.carriage, &[]),
+                carriage: convert::carriage(job, &[]),
                 way: first_way(&job.carriage),
                 memory: Some(Memory { paths: KnownPaths::of(surroundings), direction }),
                 foreseen: foreseen.clone(),

@@ -162,7 +162,7 @@ impl Remote {
         let (selection, listed) = (convert::selection(&job.selection), convert::listed(job.files_from.as_deref()));
         let is_between_hosts = !job.target.place.is_here() && job.sources.iter().any(|source| !source.place.is_here());
         let selection = control::Selection { may_overlap: is_between_hosts, ..selection };
-        let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.far_end));
+        let carriage = convert::carriage(job, &agreed_ciphers(&job.carriage, &self.far_end));
         let leads = matches!(role, Role::Sender { .. } | Role::Receiver { .. });
         let movers = if leads && !job.selection.dry_run { others } else { 0 };
         let mut carriage = control::Carriage { path, cpus, movers, ..carriage };

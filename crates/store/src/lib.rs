@@ -82,7 +82,7 @@ pub use ends::connections::{ConnectionReading, Connections, ConnectionsNow};
 pub use ends::journal::Journal;
 pub use ends::nowhere::Nowhere;
 pub use ends::reading::{Access, FileToRead, ItemSource, SourceFile, SourceTree};
-pub use ends::writing::{Draft, FileToWrite, TargetTree};
+pub use ends::writing::{Draft, DraftPlan, FileToWrite, TargetTree};
 pub use ends::zeros::zeros;
 pub use error::{Result, StoreError, drives_terminal, printable};
 pub use files_from::{Extent, FileList, FileListBuilder, ListFault};

@@ -66,6 +66,7 @@ pub fn carry_out(
     });
     check(job)?;
     warn_of_one_host(job, watch);
+    watch.cut_by(job.target.place.cut());
     let (source, target) = (&job.sources[0].place, &job.target.place);
     // A recording has a known hash, to which a file that stands at the target is compared.
     let hash_kept = wants_manifest || was_hashed(job);

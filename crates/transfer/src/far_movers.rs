@@ -255,7 +255,7 @@ impl MoverPlan {
         if !self.meets(remote, path, redials)? {
             return Ok(());
         }
-        let carriage = convert::carriage(&job.carriage, &[]);
+        let carriage = convert::carriage(job, &[]);
         let terms = LaneTerms {
             session: remote.session,
             identity: Arc::clone(identity),

@@ -159,7 +159,7 @@ pub fn roles(
     // On one host a number has one name.
     let mut selection = convert::selection(&job.selection);
     selection.numeric_ids = true;
-    let carriage = convert::carriage(&job.carriage, &[]);
+    let carriage = convert::carriage(job, &[]);
     let receiver = ReceiverJob {
         far: false,
         target: target_here(job, surroundings, watch)?,

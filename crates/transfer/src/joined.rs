@@ -190,7 +190,7 @@ impl Joined {
         let known = path.clone();
         let assigned = Assignment { peer_session: id, peer_key, links, stays, role, path, cpus, others };
         self.remote.start(assigned, job, hash_kept, watch)?;
-        let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
+        let carriage = Carriage { cpus, ..convert::carriage(job, &[]) };
         if self.wires.is_none() {
             self.wires = Some(self.wire(order, &carriage, hosts)?);
         } else {

@@ -476,7 +476,7 @@ impl Route {
     fn lanes_to(&self, side: &Side, job: &Job) -> Result<RelayedLanes, Error> {
         let events = Events::new();
         // Both sides need the same number, so it is fixed before either path is known.
-        let carriage = wire::Carriage { lanes: Some(lanes_between(job)), ..convert::carriage(&job.carriage, &[]) };
+        let carriage = wire::Carriage { lanes: Some(lanes_between(job)), ..convert::carriage(job, &[]) };
         let (view, dial_owner) = (&side.remote, DialThreadsOwner::new());
         let identity = view.identity.as_ref().unwrap_or(&self.identity);
         side.channel.outbox().send(Control::Admit { key: identity.public().0 });

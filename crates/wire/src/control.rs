@@ -49,6 +49,7 @@ pub use crate::abort::{Abort, AbortFault};
 pub use crate::address::{Address, Candidate};
 use crate::bounded;
 pub use crate::chunk_range::ChunkRange;
+pub use crate::cut::Cut;
 use crate::fault::CodecFault;
 pub use crate::filter_rule::{FilterRule, Merge, MergeFormat, Sides};
 use crate::limits::{
@@ -345,6 +346,8 @@ pub struct Carriage {
     pub cpus: u16,
     /// The request to a network that others use, too.
     pub service: Service,
+    /// How files are cut: the target's rule.
+    pub cut: Cut,
 }
 
 /// Asks an agent to bring the lanes.

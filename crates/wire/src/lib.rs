@@ -21,6 +21,7 @@ mod bounded;
 mod chunk_range;
 pub mod codec;
 pub mod control;
+mod cut;
 mod fault;
 mod filter_rule;
 pub mod hashed;

@@ -176,7 +176,7 @@ fn verification(report: &Report) -> Option<String> {
     if report.files_moved == 0 {
         return None;
     }
-    if report.source_has_no_sum && report.proof != Proof::Confirmed {
+    if report.source_has_no_sum && matches!(report.proof, Proof::BothEnds | Proof::AsRead) {
         let what = match report.only_blake3 {
             Some(hash) => format!("BLAKE3 {}", hex(&hash)),
             None if report.failed > 0 => "the others complete".to_owned(),
@@ -191,6 +191,15 @@ fn verification(report: &Report) -> Option<String> {
         Proof::Confirmed if report.bytes_reread > 0 => ", read back".to_owned(),
         // The server hashes nothing: only what is read back is proved.
         Proof::Confirmed => return Some(SIZE_ONLY.to_owned()),
+        Proof::AsStored => format!("{} (with the CRC64NVME that the store keeps)", on_disk(report)),
+        Proof::ByStore => {
+            return Some(match report.only_blake3 {
+                Some(hash) => format!("verified CRC64NVME by the store (BLAKE3 {})", hex(&hash)),
+                None if report.failed > 0 => "the others verified CRC64NVME by the store".to_owned(),
+                None => "all verified CRC64NVME by the store".to_owned(),
+            });
+        }
+        Proof::BySize => return Some("size only: this store takes no sum".to_owned()),
     };
     Some(match report.only_blake3 {
         Some(hash) => format!("verified BLAKE3 {}{how}", hex(&hash)),
@@ -440,6 +449,9 @@ pub mod tests {
         says(over_sftp(Proof::Confirmed, 0), ", size only: the server confirmed each write");
         assert!(!closing_line(&over_sftp(Proof::Confirmed, 0)).contains("verified"));
         says(over_sftp(Proof::Confirmed, 5), "all verified, read back, ");
+        says(over_sftp(Proof::ByStore, 0), ", all verified CRC64NVME by the store, ");
+        says(over_sftp(Proof::AsStored, 0), ", all verified (with the CRC64NVME that the store keeps), ");
+        says(over_sftp(Proof::BySize, 0), ", size only: this store takes no sum, ");
         let broken = Report { files_moved: 0, failed: 1, ..report() };
         assert!(!closing_line(&broken).contains("verified"), "{}", closing_line(&broken));
         let sparse = Report { bytes_kept: 0, bytes_holes: 1 << 40, ..report() };

@@ -2,14 +2,14 @@
 
 use haul_job::{Error, Fault};
 use haul_store::Abilities;
-use haul_wire::limits::MIN_CHUNK_BYTES;
+use haul_wire::control::Cut;
 
 /// Lanes bring the chunks of a file in any order, and a name shows a complete file or none: an end must have both.
-pub(super) fn check(can: Abilities) -> Result<(), Error> {
+pub(super) fn check(can: Abilities, cut: Cut) -> Result<(), Error> {
     let why = match can {
         Abilities { keeps: false, .. } => return Ok(()),
         Abilities { random_writes: false, .. } => "it takes the bytes of a file from front to back only",
-        Abilities { least_part_bytes, .. } if least_part_bytes > MIN_CHUNK_BYTES => {
+        Abilities { least_part_bytes, .. } if least_part_bytes > cut.least_chunk_bytes() => {
             "its pieces of a file are larger than the smallest chunk that a lane brings"
         }
         Abilities { rename: false, .. } => "a file that is not complete would show under its name",
@@ -20,7 +20,13 @@ pub(super) fn check(can: Abilities) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use haul_wire::limits::MIN_CHUNK_BYTES;
+
     use super::*;
+
+    fn check(can: Abilities) -> Result<(), Error> {
+        super::check(can, Cut::USUAL)
+    }
 
     #[test]
     fn an_end_that_cannot_take_chunks_in_any_order_or_hide_half_a_file_is_refused_with_its_reason() {
@@ -36,6 +42,8 @@ mod tests {
             assert!(check(Abilities { keeps: false, ..can }).is_ok(), "what is let go needs none of it");
         }
         let less = Abilities { times: false, symbolic_links: false, hard_links: false, holes: false, ..all };
+        let large = Cut::new(8 << 20, 10_000).unwrap();
+        assert!(super::check(Abilities { least_part_bytes: 5 << 20, ..all }, large).is_ok());
         assert!(check(less).is_ok() && check(Abilities { least_part_bytes: MIN_CHUNK_BYTES, ..all }).is_ok());
     }
 }

@@ -266,7 +266,14 @@ impl Decider {
             return shared.settle(index, OutcomeKind::WouldCopy);
         }
         let path = shared.to.path_of(&item);
-        shared.expect(Arc::new(Incoming::new(index, Arc::new(item), path, identity, false)));
+        shared.expect(Arc::new(Incoming::cut_by(
+            shared.job.carriage.cut,
+            index,
+            Arc::new(item),
+            path,
+            identity,
+            false,
+        )));
         shared.outbox.answer(Answer { index, wanted: Wanted::All });
     }
 
@@ -420,8 +427,9 @@ impl Decider {
             names.seal();
         }
         let (fresh, keeps_xattrs, unread) = (frame.fresh, frame.keeps_xattrs, frame.keeps_xattrs && !complete);
+        let is_empty = complete && frame.last_name.is_empty();
         let (directory, is_source) = (Some(frame.item), self.stack.is_empty());
-        let end = DirectoryEnd { path, directory, fresh, keeps_xattrs, unread, is_source, names };
+        let end = DirectoryEnd { path, directory, fresh, keeps_xattrs, unread, is_source, is_empty, names };
         self.shared.in_order(index, InOrder::DirectoryEnd(Arc::new(end)));
     }
 

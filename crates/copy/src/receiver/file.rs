@@ -230,7 +230,8 @@ fn keep(shared: &Shared, case: &mut Case<'_>, kept: KeptAs, hash: Option<Hash>) 
 
 /// A file under its final name is as it shall be: its journal is of no more use.
 fn forget_journal(shared: &Shared, path: &[u8], size: u64) {
-    let may_have_journal = !ChunkLayout::of(size).is_whole() || shared.comparison.rules.may_keep_others();
+    let may_have_journal =
+        !ChunkLayout::by(shared.job.carriage.cut, size).is_whole() || shared.comparison.rules.may_keep_others();
     if may_have_journal && !shared.job.selection.dry_run {
         shared.to.tree().remove_left_journal(path);
     }
@@ -276,7 +277,7 @@ fn want(shared: &Arc<Shared>, case: Case<'_>) {
     let has_other_names = standing.as_ref().is_some_and(|stat| stat.nlink > 1);
     // What was begun in place is finished there.
     let inplace = (selection.inplace || existing == Existing::Unfinished) && !has_other_names;
-    let mut incoming = Incoming::new(index, Arc::clone(item), path, identity, inplace);
+    let mut incoming = Incoming::cut_by(shared.job.carriage.cut, index, Arc::clone(item), path, identity, inplace);
     let mut wanted = Wanted::All;
     if !incoming.layout.is_whole() && !selection.no_resume {
         match shared.to.tree().resume_draft(&incoming.path, inplace) {

@@ -31,6 +31,8 @@ pub(super) struct DirectoryEnd {
     pub(super) unread: bool,
     /// It is a whole source, and not a directory within one.
     pub(super) is_source: bool,
+    /// The source has nothing in it.
+    pub(super) is_empty: bool,
     /// The names of the source are known when others are to be deleted.
     pub(super) names: Option<SourceNames>,
 }

@@ -12,13 +12,14 @@ use haul_engine::plan::ChunkLayout;
 use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES};
 use haul_store::{DIRECT_FROM_BYTES, Draft, Metadata, StoreError, TargetTree};
 use haul_striping::proofs::Proofs;
-use haul_wire::control::{Brought, ChunkRange, OpenDraft, OutcomeKind};
+use haul_wire::control::{Brought, ChunkRange, Cut, OpenDraft, OutcomeKind};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time};
 use haul_wire::{PathFault, RelPath};
 
 use haul_kept::files::hash;
 
 use super::claims::Claims;
+use super::draft_plan;
 use super::exposure::Exposure;
 use super::missing_data;
 use super::standing_file::StandingFile;
@@ -118,9 +119,21 @@ pub(super) enum Lost {
 }
 
 impl Incoming {
+    /// A file at a target without a rule of its own how files are cut.
     pub(super) fn new(index: u64, item: Arc<Item>, path: Vec<u8>, identity: Identity, inplace: bool) -> Self {
-        let layout = ChunkLayout::of(identity.size);
-        let file = || Mutex::new(Large::new(Arriving::new(identity, 0), None, inplace));
+        Self::cut_by(Cut::USUAL, index, item, path, identity, inplace)
+    }
+
+    pub(super) fn cut_by(
+        cut: Cut,
+        index: u64,
+        item: Arc<Item>,
+        path: Vec<u8>,
+        identity: Identity,
+        inplace: bool,
+    ) -> Self {
+        let layout = ChunkLayout::by(cut, identity.size);
+        let file = || Mutex::new(Large::new(Arriving::new(identity, layout, 0), None, inplace));
         let large = (!layout.is_whole()).then(file);
         Self {
             index,
@@ -148,7 +161,8 @@ impl Incoming {
         let item = Item { path: RelPath::new(draft.path.clone())?, kind, attributes: Attributes::default() };
         let mut incoming = Self::new(draft.index, Arc::new(item), draft.path.clone(), identity, false);
         // Another lane may have written there: where a hole belongs, one is made.
-        incoming.large = Some(Mutex::new(Large::new(Arriving::new(identity, 0), Some(Arc::new(part)), true)));
+        incoming.large =
+            Some(Mutex::new(Large::new(Arriving::new(identity, incoming.layout, 0), Some(Arc::new(part)), true)));
         Ok(incoming)
     }
 
@@ -178,15 +192,22 @@ impl Incoming {
     ///
     /// Once the session is over nothing is read any more, and what was claimed stays claimed.
     pub(super) fn resume(&mut self, part: Draft, journal: &[u8], trusted: bool, is_over: &dyn Fn() -> bool) -> bool {
-        let stands = |chunk: u32, hash: &Hash| {
-            !self.inplace || (!is_over() && hash::chunk(&part, &self.layout, chunk, is_over).as_ref() == Some(hash))
+        // An end that cannot give back what it holds of a draft proves it by a sum of its own.
+        let is_proved = |chunk: u32| self.layout.range(chunk).and_then(|(start, length)| part.proves(start, length));
+        let stands = |chunk: u32, hash: &Hash| match is_proved(chunk) {
+            Some(stands) => stands,
+            None => {
+                !self.inplace || (!is_over() && hash::chunk(&part, &self.layout, chunk, is_over).as_ref() == Some(hash))
+            }
         };
         let Ok(bytes) = part.size() else { return false };
         let now_us = now_us(self.opened);
-        let resumed = Arriving::resume(self.identity, part.id(), bytes, journal, stands, now_us);
+        let resumed = Arriving::resume(self.identity, self.layout, part.id(), bytes, journal, stands, now_us);
         let Some(Resumed { mut file, keep_bytes }) = resumed else { return false };
-        if !self.inplace && !trusted {
-            file.read_all_again();
+        match part.proves(0, 0) {
+            Some(_) => file.is_safe_at_once(),
+            None if !self.inplace && !trusted => file.read_all_again(),
+            None => {}
         }
         if is_over() || part.journal_keep(keep_bytes).is_err() {
             return false;
@@ -207,7 +228,7 @@ impl Incoming {
         if large.file.is_dead() || large.part.is_some() {
             return Ok(large.part.clone());
         }
-        let part = Arc::new(tree.new_draft(&self.path, self.inplace)?);
+        let part = Arc::new(tree.new_draft_of(&self.path, &draft_plan::of(&self.item, &self.layout, self.inplace))?);
         if !self.sparse()
             && let Err(error) = part.reserve(self.identity.size)
         {
@@ -215,6 +236,9 @@ impl Incoming {
             // matters more than why it cannot be removed.
             let _ = part.discard();
             return Err(error);
+        }
+        if part.proves(0, 0).is_some() {
+            large.file.is_safe_at_once();
         }
         large.part = Some(Arc::clone(&part));
         Ok(Some(part))
@@ -226,7 +250,7 @@ impl Incoming {
         if whole.arrived || whole.part.is_some() {
             return Ok(whole.part.clone());
         }
-        let part = Arc::new(tree.new_draft(&self.path, self.inplace)?);
+        let part = Arc::new(tree.new_draft_of(&self.path, &draft_plan::of(&self.item, &self.layout, self.inplace))?);
         whole.part = Some(Arc::clone(&part));
         Ok(Some(part))
     }

@@ -24,6 +24,7 @@ mod deletions;
 mod destination;
 mod direct_write_queue;
 mod disk_threads;
+mod draft_plan;
 mod exposure;
 mod file;
 mod first_names;

@@ -21,7 +21,7 @@ use super::{abilities, delayed};
 /// Opens what the threads of the job share. It fails where the target cannot be opened, or cannot keep a promise of the
 /// job.
 pub(super) fn open_target(
-    job: ReceiverJob,
+    mut job: ReceiverJob,
     single_file: bool,
     channel: &Channel,
     watch: &Arc<Watch>,
@@ -34,14 +34,15 @@ pub(super) fn open_target(
     let path = match &job.target {
         Target::Path(path) => path,
         Target::Open(tree) => {
-            abilities::check(tree.abilities())?;
-            return shared(Arc::clone(tree), None, Vec::new(), job);
+            let tree = Arc::clone(tree);
+            suit(&tree, &mut job)?;
+            return shared(tree, None, Vec::new(), job);
         }
         Target::Other(other) => {
             let opened = other.open(&job.selection, single_file).map_err(|error| faults::store_error(&error));
             let (tree, rename_to) = opened?;
-            abilities::check(tree.abilities())?;
             let root = tell_name(rename_to.as_deref(), other.typed(), channel, watch)?;
+            suit(&tree, &mut job)?;
             return shared(tree, rename_to, root, job);
         }
     };
@@ -75,6 +76,14 @@ pub(super) fn open_target(
     let warning = warning.map(|text| wire::Notice::Warning { text: convert::bounded(text) });
     notices.into_iter().chain(warning).for_each(|notice| shared.notice(notice));
     Ok(shared)
+}
+
+/// Checks what another end can do. Where it has no holes, zeros are written.
+fn suit(tree: &Arc<dyn TargetTree>, job: &mut ReceiverJob) -> Result<(), Error> {
+    let can = tree.abilities();
+    abilities::check(can, job.carriage.cut)?;
+    job.selection.sparse &= can.holes || !can.keeps;
+    Ok(())
 }
 
 /// Tells the new name of the single file. Returns the root for messages: a file with a new name stands in the directory in

@@ -264,6 +264,9 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
     }
     let swept = !end.fresh && shared.to.sweep(|tree| tree.sweep_drafts(&end.path));
     shared.to.tree().local().into_iter().for_each(|tree| tree.tidy_drafts(&end.path));
+    if !shared.to.tree().abilities().directories {
+        return leave_name(shared, end);
+    }
     let dirty =
         shared.to.take_dirty(&end.path) || deleted || swept || (!end.fresh && changed_lately(shared, &end.path));
     if let Some(directory) = &end.directory
@@ -274,6 +277,16 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
     if dirty
         && shared.job.selection.flush
         && let Err(error) = shared.to.tree().flush_dir(&end.path)
+    {
+        shared.failed_aside(&end.path, &error);
+    }
+}
+
+/// Leaves a directory at an end that has none: it is a part of names.
+fn leave_name(shared: &Shared, end: &DirectoryEnd) {
+    shared.to.take_dirty(&end.path);
+    if let Some(directory) = end.directory.as_ref().filter(|_| end.is_empty && end.fresh && !end.path.is_empty())
+        && let Err(error) = shared.to.tree().mark_directory(&end.path, &shared.metadata(directory))
     {
         shared.failed_aside(&end.path, &error);
     }

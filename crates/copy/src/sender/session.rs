@@ -407,7 +407,7 @@ impl<'a> Session<'a> {
         if recorded != found {
             let hex = |hash| blake3::Hash::from_bytes(hash).to_hex();
             let why = format!(
-                "the stripes differ from the recording: they hash to {}, the recording to {}",
+                "the data differ from the recording: they hash to {}, the recording to {}",
                 hex(found),
                 hex(recorded)
             );

@@ -7,7 +7,7 @@ use haul_engine::plan::ChunkLayout;
 use haul_engine::sending::Offered;
 use haul_store::{AsCopied, SourceFile, SourceTree};
 use haul_striping::lending::Lendable;
-use haul_wire::control::{ChunkRange, Portion};
+use haul_wire::control::{ChunkRange, Cut, Portion};
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
 use haul_kept::sync::lock;
@@ -59,13 +59,14 @@ impl SourceItem {
         origin: Origin,
         early: Option<&EarlyLook>,
         changes_left: ChangesLeft,
+        cut: Cut,
     ) -> Option<Arc<Self>> {
         let listed = Item { kind: item.kind.as_file()?, ..item.clone() };
         let ItemKind::File { identity, hole_bytes, .. } = &listed.kind else { return None };
         Some(Arc::new(SourceItem {
             index,
             identity: *identity,
-            layout: ChunkLayout::of(identity.size),
+            layout: ChunkLayout::by(cut, identity.size),
             sparse: *hole_bytes > 0,
             origin,
             listed: Some(listed.clone()),
@@ -75,7 +76,8 @@ impl SourceItem {
             repairs: AtomicU32::new(0),
             voids: AtomicU32::new(0),
             standing: OnceLock::new(),
-            early: early.and_then(|early| early.of(identity)),
+            // It looks at chunks of the usual rule.
+            early: early.filter(|_| cut == Cut::USUAL).and_then(|early| early.of(identity)),
             file: Mutex::new(None),
         }))
     }

@@ -223,7 +223,14 @@ impl Shared {
         let early = self.job.early.as_ref();
         let packed = state.packer.pack(&self.announcer.as_told(&item, &origin));
         self.removals.expect(state.items.next_index(), &item, &origin);
-        let file = SourceItem::listed(&item, state.items.next_index(), origin, early, ChangesLeft::AT_FIRST);
+        let file = SourceItem::listed(
+            &item,
+            state.items.next_index(),
+            origin,
+            early,
+            ChangesLeft::AT_FIRST,
+            self.job.carriage.cut,
+        );
         self.read_again.offer(&item);
         if let ItemKind::File { identity, .. } = &item.kind {
             state.found.file(identity.size);
@@ -553,7 +560,8 @@ impl Shared {
                 let weight = item.weight_bytes();
                 let index = state.items.next_index();
                 self.removals.expect(index, &item, &file.origin);
-                let retry = SourceItem::listed(&item, index, file.origin.clone(), None, changes_left);
+                let retry =
+                    SourceItem::listed(&item, index, file.origin.clone(), None, changes_left, self.job.carriage.cut);
                 self.read_again.offer(&item);
                 state.items.push_retry(retry, weight);
                 Some(packed)

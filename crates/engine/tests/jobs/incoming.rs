@@ -115,7 +115,7 @@ impl Incoming {
         let found = (around.disk.find(&part_name(&self.name)), around.disk.find(&journal_name(&self.name)));
         let (Some(part), Some(journal)) = found else { return false };
         let (bytes, size) = (around.disk.seen(journal).bytes.clone(), around.disk.seen(part).size);
-        let resumed = Arriving::resume(self.identity, (1, part), size, &bytes, |_, _| true, around.now_us);
+        let resumed = Arriving::resume(self.identity, self.layout, (1, part), size, &bytes, |_, _| true, around.now_us);
         let Some(Resumed { file, keep_bytes }) = resumed else { return false };
         around.disk.cut(journal, keep_bytes);
         let flush = around.disk.begin_flush(journal);

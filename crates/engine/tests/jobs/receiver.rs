@@ -165,7 +165,7 @@ impl Receiver {
             identity,
             layout,
             part: None,
-            large: large.then(|| Arriving::new(identity, around.now_us)),
+            large: large.then(|| Arriving::new(identity, layout, around.now_us)),
             arrived: false,
             spoilt: 0,
             claims: BTreeMap::new(),

@@ -24,6 +24,8 @@ pub struct Abilities {
     pub hard_links: bool,
     /// Ranges without data take no space.
     pub holes: bool,
+    /// The end has directories. Otherwise they are the names in front of slashes, and have no metadata of their own.
+    pub directories: bool,
 }
 
 impl Abilities {
@@ -39,5 +41,6 @@ impl Abilities {
         symbolic_links: true,
         hard_links: true,
         holes: true,
+        directories: true,
     };
 }

@@ -10,7 +10,7 @@ use super::reading::SourceFile;
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::limits::ZERO_BUFFER_BYTES;
 use crate::local_tree::LocalTree;
-use crate::meta::{Applied, Metadata, Stat};
+use crate::meta::{Applied, Metadata, Stat, Time};
 use crate::part::Part;
 use crate::source_names::SourceNames;
 
@@ -33,6 +33,11 @@ pub trait TargetTree: Debug + Send + Sync {
     /// Makes a directory; false if it existed.
     fn make_dir(&self, path: &[u8]) -> Result<bool>;
 
+    /// Marks a directory in which nothing is, at an end without directories of its own: otherwise nothing would be left of it.
+    fn mark_directory(&self, _path: &[u8], _meta: &Metadata) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes a symbolic link; false if it existed. Replaces a file or another link, but never a directory.
     fn make_symlink(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<bool>;
 
@@ -53,6 +58,11 @@ pub trait TargetTree: Debug + Send + Sync {
     ///
     /// With `inplace` it is the final file itself, whose content stays until it is overwritten.
     fn new_draft(&self, path: &[u8], inplace: bool) -> Result<Draft>;
+
+    /// [`TargetTree::new_draft`] of a file of which more is known, for an end that wants to know it first.
+    fn new_draft_of(&self, path: &[u8], plan: &DraftPlan) -> Result<Draft> {
+        self.new_draft(path, plan.inplace)
+    }
 
     /// Opens the draft of an interrupted transfer and its journal; `None` unless both exist and are ours.
     fn resume_draft(&self, path: &[u8], inplace: bool) -> Result<Option<(Draft, Vec<u8>)>>;
@@ -116,6 +126,25 @@ pub(crate) fn no_writing_in_place() -> io::Error {
     refusal(io::ErrorKind::Unsupported, "this target writes no file in place")
 }
 
+/// What is known of a file before its draft is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DraftPlan {
+    /// See [`TargetTree::new_draft`].
+    pub inplace: bool,
+    /// Bytes of content.
+    pub size: u64,
+    /// Bytes of each piece but the last. A piece is written from its beginning to its end by one thread, maybe several times.
+    pub chunk_bytes: u64,
+    /// The source's modification time.
+    pub mtime: Time,
+    /// The source's permission bits.
+    pub mode: u32,
+    /// The source's owner, by its number here.
+    pub uid: u32,
+    /// The source's group, by its number here.
+    pub gid: u32,
+}
+
 /// A file being written, shared by threads. It shows under its final name only once it is complete.
 pub trait FileToWrite: Debug + Send + Sync {
     /// The path, for messages.
@@ -129,6 +158,12 @@ pub trait FileToWrite: Debug + Send + Sync {
 
     /// Reads back what was written; fewer bytes mean the end of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
+
+    /// For an end that does not give back what it holds of a draft: whether a sum of its own proves that a range of an earlier run
+    /// stands there as it was written. What is written at such an end is safe at once. `None`: it is read.
+    fn proves(&self, _offset: u64, _length: u64) -> Option<bool> {
+        None
+    }
 
     /// The current size.
     fn size(&self) -> Result<u64>;

@@ -196,7 +196,7 @@ fn over_lanes(
     let door =
         lane_door::open_door(&identity, &rendezvous, job.carriage.port_range, remote.dial_owner.threads().policies());
     let port = door.as_ref().map(haul_net::Door::port);
-    let carriage = wire::Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
+    let carriage = wire::Carriage { cpus, ..convert::carriage(job, &[]) };
     let lanes = lane_plan::lane_terms(&remote, job, id, &identity, &carriage, None);
     let class = permits.allowed(None).class(job.carriage.service.class.first());
     let lanes =

@@ -126,7 +126,7 @@ fn run_side(
         assert!(events.sender().try_send(SessionEvent::Lane(LaneEvent::Up(Stream::plain(lane), number))).is_ok());
     }
     let selection = convert::selection(&job.selection);
-    let carriage = convert::carriage(&job.carriage, &[]);
+    let carriage = convert::carriage(job, &[]);
     let watch = Arc::new(Watch::silent());
     let mut on_other_message = |message| Err(faults::unexpected(&message));
     match killed_side {
