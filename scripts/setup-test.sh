@@ -25,6 +25,13 @@ if ! command -v h2spec >/dev/null && command -v go >/dev/null && ((EUID == 0)); 
     echo "installing for the tests: h2spec"
     GOBIN=/usr/local/bin go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible || true
 fi
+# A store that speaks S3. versitygw compares sums, and takes ten minutes to build:
+#   go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+# Where it is not installed the scenarios that need no sums run with moto.
+if ! command -v versitygw >/dev/null && ! command -v moto_server >/dev/null && command -v pip3 >/dev/null && ((EUID == 0)); then
+    echo "installing for the tests: moto"
+    pip3 install --quiet --break-system-packages 'moto[server,s3]==5.2.1' || true
+fi
 missing=()
 for entry in "${wanted[@]}"; do
     command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")

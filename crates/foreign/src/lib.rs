@@ -1,9 +1,11 @@
-//! Ends that other people's servers serve: files and directories of a web server, to copy from.
+//! Ends that other people's servers serve: files and directories of a web server, to copy from, and objects of a store that speaks
+//! S3, to copy from and to.
 //!
 //! ```text
 //! URLs -> open: a look at each -> WebTree
 //!   items  -> Walk: index pages, a look at each file          (HEAD)
 //!   open   -> RemoteFile: bodies that are read onward         (GET, with the version that it has to be)
+//! s3://BUCKET/KEY -> open_objects, open_bucket: see `s3`
 //! ```
 //! Callers are plain threads and block. hyper speaks HTTP/1.1 underneath, each connection with a runtime of its own: several
 //! connections are the point, so there is no HTTP/2.
@@ -14,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod http_client;
+mod s3;
 mod web;
 
 pub use http_client::client::Settings;
@@ -21,4 +24,7 @@ pub use http_client::credentials::{Credentials, Login};
 pub use http_client::pool::BeginsWith;
 pub use http_client::reach::Reach;
 pub use http_client::url::{Origin, Url};
+pub use s3::access::Environment as StoreEnvironment;
+pub use s3::source::{OpenedObjects, open_objects};
+pub use s3::target::{OpenedBucket, TargetSettings, Told, open_bucket};
 pub use web::tree::{Opened, open};

@@ -95,6 +95,11 @@ pub enum Here {
     },
     /// Files and directories of a web server. Only a source; the path is that of the URL, with its query.
     Web(WebServer),
+    /// Objects of a store that speaks S3. The path is a key, or a beginning of keys; empty: the whole bucket.
+    S3 {
+        /// The name of the bucket.
+        bucket: String,
+    },
     /// Nowhere: bytes that arrive where the copy is started are verified and discarded. Only a target; the path is
     /// empty.
     Null,
@@ -297,9 +302,14 @@ impl Place {
         self.far().is_none()
     }
 
-    /// How files are cut that are copied there.
+    /// How files are cut that are copied there. A store of objects takes at most 10,000 parts, all but the last of at least 5 MiB: 8 MiB
+    /// is the next power of two, so that each part is a whole subtree of the file's BLAKE3 tree.
     pub fn cut(&self) -> Cut {
-        Cut::USUAL
+        const OF_STORES: Cut = Cut::new(8 << 20, 10_000).expect("a rule that layouts can follow");
+        match self {
+            Self::Here(Here::S3 { .. }) => OF_STORES,
+            Self::Here(_) | Self::Far(_) => Cut::USUAL,
+        }
     }
 
     /// The place over ssh that this one is reached like; `None`: no login of ssh leads there.
@@ -361,6 +371,7 @@ impl fmt::Display for Here {
                 port.iter().try_for_each(|port| write!(f, ":{port}"))
             }
             Self::Web(server) => server.fmt(f),
+            Self::S3 { bucket } => write!(f, "s3://{bucket}"),
             Self::Null => f.write_str("null:"),
         }
     }

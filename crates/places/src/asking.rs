@@ -66,10 +66,12 @@ pub fn ask(
             let what = format!("{sftp} can be copied from and to, and nothing else yet");
             Err(Error::new(Fault::Usage, what).try_this("haul cp --list-only sftp://HOST/PATH lists it"))
         }
-        Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Web(_) | Here::Null)) => {
+        Place::Here(
+            made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Web(_) | Here::S3 { .. } | Here::Null),
+        ) => {
             let what = format!("{made_up} has no names to look at");
             Err(Error::new(Fault::Usage, what)
-                .try_this("name a path, host:path or haul://host/path; haul cp copies from a web server"))
+                .try_this("name a path, host:path or haul://host/path; haul cp copies from a web server and a store"))
         }
     };
     // Ctrl-C ends ssh as well.

@@ -55,7 +55,12 @@ impl Hashes {
             }
             Place::Far(far) => End::There(Box::new(There::open(request, far, surroundings, watch)?)),
             Place::Here(
-                made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Null),
+                made_up @ (Here::Zero { .. }
+                | Here::Stripes { .. }
+                | Here::Sftp { .. }
+                | Here::Web(_)
+                | Here::S3 { .. }
+                | Here::Null),
             ) => {
                 return Err(Error::new(
                     Fault::Usage,

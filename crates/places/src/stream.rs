@@ -46,7 +46,12 @@ pub fn write(
         Place::Here(Here::Disk) => write_here(&request.question, &blocks, &watch),
         Place::Far(far) => write_there(request, far, &blocks, surroundings, &watch),
         Place::Here(
-            made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Null),
+            made_up @ (Here::Zero { .. }
+            | Here::Stripes { .. }
+            | Here::Sftp { .. }
+            | Here::Web(_)
+            | Here::S3 { .. }
+            | Here::Null),
         ) => Err(Error::new(Fault::Usage, format!("a stream cannot be written to {made_up}"))),
     };
     result.map_err(|error| if watch.interrupted() { interrupted() } else { error })

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Once};
 
-use haul_job::{Error, Event, Far, Fault, Here, Job, Observer, Place, Report};
+use haul_job::{Error, Event, Far, Fault, Here, Job, Observer, Place, Proof, Report};
 use haul_wire::limits::MAX_MOVERS;
 
 use crate::ends::{check_made_up, check_some_source, was_hashed};
@@ -12,7 +12,7 @@ use crate::here::here;
 use crate::joined::{Joined, Side};
 use crate::order::Order;
 use crate::relay;
-use crate::sftp_ends;
+use crate::{s3_ends, sftp_ends};
 use haul_channel::foreseen::Foreseen;
 use haul_channel::reporter::{self, Ends, Watch};
 use haul_copy::sender::early_look::EarlyLook;
@@ -75,7 +75,12 @@ pub fn carry_out(
     let ends = ends.map_err(|error| if watch.interrupted() { faults::interrupted() } else { error })?;
     let asked = reporter::asked(job);
     let report = watch.report(&ends, asked, job.selection.dry_run).expect("somebody watches");
-    Ok(Report { source_has_no_sum: matches!(source, Place::Here(Here::Web(_))), ..report })
+    let source_has_no_sum = match source {
+        Place::Here(Here::Web(_)) => true,
+        Place::Here(Here::S3 { .. }) => report.proof == Proof::BothEnds,
+        Place::Here(_) | Place::Far(_) => false,
+    };
+    Ok(Report { source_has_no_sum, ..report })
 }
 
 /// Refuses what can be refused without reaching a host.
@@ -90,6 +95,7 @@ pub fn check(job: &Job) -> Result<(), Error> {
     }
     check_movers(job)?;
     sftp_ends::check(job)?;
+    s3_ends::check(job)?;
     if source.is_here() && !target.is_here() { check_some_source(job) } else { Ok(()) }
 }
 
@@ -145,7 +151,8 @@ pub fn early_look(job: &Job, surroundings: &Surroundings, side: Side) -> Option<
     }
     match job.sources.first()?.place {
         Place::Here(Here::Zero { bytes }) => Some(EarlyLook::of_bytes(bytes)),
-        Place::Here(Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Null) | Place::Far(_) => None,
+        Place::Here(Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::S3 { .. } | Here::Null)
+        | Place::Far(_) => None,
         Place::Here(Here::Disk) => EarlyLook::begin(job, surroundings.home.clone()),
     }
 }

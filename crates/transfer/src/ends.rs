@@ -18,7 +18,7 @@ use haul_foreign::Opened;
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 
-use crate::sftp_ends;
+use crate::{s3_ends, sftp_ends};
 
 use crate::web;
 
@@ -36,7 +36,7 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
         Place::Here(Here::Web(_)) => {
             return refused("a web server is a source, and no target", "haul serve takes files, at haul://host/path");
         }
-        Place::Here(Here::Disk | Here::Sftp { .. } | Here::Null) | Place::Far(_) => {}
+        Place::Here(Here::Disk | Here::Sftp { .. } | Here::S3 { .. } | Here::Null) | Place::Far(_) => {}
     }
     for source in &job.sources {
         match source.place {
@@ -54,7 +54,10 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
                 return refused("a striped recording is read and copied", "leave --route out");
             }
             Place::Here(Here::Web(_)) => check_web(job)?,
-            Place::Here(Here::Disk | Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. }) | Place::Far(_) => {}
+            Place::Here(
+                Here::Disk | Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::S3 { .. },
+            )
+            | Place::Far(_) => {}
         }
     }
     if job.target.place == Place::Here(Here::Null) && job.selection.delete {
@@ -88,7 +91,9 @@ pub(crate) fn check_some_source(job: &Job) -> Result<(), Error> {
             .symlink_metadata()
             .err()
             .filter(|error| error.kind() == io::ErrorKind::NotFound),
-        Place::Here(Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Null)
+        Place::Here(
+            Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::S3 { .. } | Here::Null,
+        )
         | Place::Far(_) => None,
     };
     let Some(first) = job.sources.first() else { return Ok(()) };
@@ -128,6 +133,7 @@ pub(crate) fn sources_here(job: &Job, surroundings: &Surroundings, watch: &Arc<W
             let Opened { tree, warning } = web::open(server, &job.source_paths(), job, surroundings, watch)?;
             Sources::Open(OpenSource { warning, ..OpenSource::of(tree) })
         }
+        Place::Here(Here::S3 { bucket }) => s3_ends::sources(bucket, job, surroundings, watch)?,
         Place::Here(Here::Null) => unreachable!("check_made_up refuses null: as a source"),
         Place::Far(far) => unreachable!("{far} opens its sources itself"),
     })
@@ -138,6 +144,7 @@ pub(crate) fn target_here(job: &Job, surroundings: &Surroundings, watch: &Arc<Wa
         Place::Here(Here::Disk) => Target::Path(job.target.path.clone()),
         Place::Here(Here::Null) => Target::Open(Arc::new(Nowhere)),
         Place::Here(sftp @ Here::Sftp { .. }) => sftp_ends::target(sftp, job, surroundings, watch)?,
+        Place::Here(Here::S3 { bucket }) => s3_ends::target(bucket, job, surroundings, watch)?,
         Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Web(_))) => {
             unreachable!("check_made_up refuses {made_up} as a target")
         }

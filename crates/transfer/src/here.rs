@@ -11,6 +11,7 @@ use haul_wire::control::Control;
 
 use crate::ends::{sources_here, target_here};
 use crate::order::Order;
+use crate::s3_ends;
 use crate::sftp_ends;
 use haul_channel::channel::{Channel, Events, LaneEvent, PING_EVERY, SessionEvent};
 use haul_channel::lane_threads::NoKeeper;
@@ -39,7 +40,7 @@ pub fn here(order: Order<'_>) -> Result<Ends, Error> {
 /// Names the server, where one end is none of this host.
 fn beside_server(job: &Job, ends: Ends) -> Ends {
     let server = |end: &Endpoint| match &end.place {
-        Place::Here(place @ (Here::Web(_) | Here::Sftp { .. })) => Some(place.to_string()),
+        Place::Here(place @ (Here::Web(_) | Here::S3 { .. } | Here::Sftp { .. })) => Some(place.to_string()),
         Place::Here(Here::Disk | Here::Zero { .. } | Here::Stripes { .. } | Here::Null) | Place::Far(_) => None,
     };
     let host = |place: String| Host { place, ..Host::default() };
@@ -61,7 +62,7 @@ fn lanes(job: &Job, sender: &SenderJob) -> u16 {
         Sources::Open(OpenSource { tree, .. }) => sender::lanes_for(&**tree, &sender.carriage),
         Sources::Paths(_) => None,
     };
-    let usual = of_server.into_iter().chain(sftp_ends::lanes(job)).max();
+    let usual = of_server.into_iter().chain(sftp_ends::lanes(job)).chain(s3_ends::lanes(job)).max();
     haul_engine::plan::near_lanes(asked.or(usual), host_facts::cpus()).lanes
 }
 
@@ -81,7 +82,8 @@ fn refuse_into_itself(job: &Job) -> Result<(), Error> {
     for source in &job.sources {
         match source.place {
             Place::Here(Here::Disk | Here::Stripes { .. }) => {}
-            Place::Here(Here::Zero { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Null) | Place::Far(_) => continue,
+            Place::Here(Here::Zero { .. } | Here::Sftp { .. } | Here::Web(_) | Here::S3 { .. } | Here::Null)
+            | Place::Far(_) => continue,
         }
         let typed = path_of(&source.path);
         let Ok(path) = typed.canonicalize() else { continue };

@@ -31,6 +31,7 @@ pub mod joined;
 pub mod order;
 pub mod probe;
 mod relay;
+mod s3_ends;
 mod server_terms;
 pub mod serving;
 mod session;

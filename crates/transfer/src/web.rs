@@ -48,7 +48,7 @@ pub(crate) fn open(
 }
 
 /// How connections to servers leave this host, as lanes to a haul do.
-fn reach(job: &Job, surroundings: &Surroundings) -> Result<Reach, Error> {
+pub(crate) fn reach(job: &Job, surroundings: &Surroundings) -> Result<Reach, Error> {
     let carriage = &job.carriage;
     let policies = network_classes::policies(&surroundings.network_files)?;
     let mark = (carriage.service.class == AskedClass::Background)
@@ -61,11 +61,11 @@ fn reach(job: &Job, surroundings: &Surroundings) -> Result<Reach, Error> {
             Family::V6 => haul_net::Family::V6,
         }),
         way: first_way(carriage),
-        wanted: Wanted { policies, ..convert::wanted(&convert::carriage(carriage, &[])) },
+        wanted: Wanted { policies, ..convert::wanted(&convert::carriage(job, &[])) },
     })
 }
 
-fn fault(error: &StoreError) -> Error {
+pub(crate) fn fault(error: &StoreError) -> Error {
     let fault = match error.source.kind() {
         ErrorKind::NotFound => Fault::Missing,
         ErrorKind::PermissionDenied => Fault::Authentication,

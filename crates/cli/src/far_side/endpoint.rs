@@ -7,6 +7,7 @@
 //! haul://host[:port]/path            a daemon; relative to the directory it offers to the key
 //! stripes:INDEX                      a striped recording to copy from as one file, here; INDEX is what haul record --stripe-dir left
 //! https://[user[:password]@]host[:port]/path, http://...      files and directories of a web server, to copy from
+//! s3://bucket/key                    objects of a store; the key is taken as it is written
 //! zero:SIZE, null:                   a file of zeros to copy from, and nowhere to copy to; both here
 //! NAME:path                          NAME is an end of config.toml; path is beneath it
 //! anything else                      here; a name with a colon needs ./ in front, as in scp
@@ -116,6 +117,7 @@ fn beneath(root: &[u8], path: &[u8]) -> Vec<u8> {
     let path = &path[path.iter().position(|byte| *byte != b'/').unwrap_or(path.len())..];
     match (root, path) {
         (root, b"") => root.to_vec(),
+        (b"", path) => path.to_vec(),
         (b".", path) => path.to_vec(),
         (root, path) if root.ends_with(b"/") => [root, path].concat(),
         (root, path) => [root, b"/", path].concat(),
@@ -200,10 +202,11 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
             b"ssh" | b"scp" => ssh_uri(bytes, rest),
             b"haul" => haul_uri(bytes, rest),
             b"sftp" => sftp_uri(bytes, rest),
+            b"s3" => s3_uri(bytes, rest),
             other => Err(refused(
                 bytes,
                 &format!("haul does not speak {}://", printable(other)),
-                "use host:path, ssh://host/path, sftp://host/path, haul://host/path or https://host/path; for a local name put ./ in front",
+                "use host:path, ssh://host/path, sftp://host/path, haul://host/path, s3://bucket/key or https://host/path; for a local name put ./ in front",
             )),
         };
     }
@@ -286,6 +289,15 @@ fn sftp_uri(typed: &[u8], rest: &[u8]) -> Result<Endpoint, Error> {
     let Endpoint { place, path } = ssh_uri(typed, rest)?;
     let Place::Far(Far::Ssh { user, host, port }) = place else { unreachable!("ssh_uri makes such a place") };
     Ok(Endpoint { place: Here::Sftp { user, host, port }.into(), path })
+}
+
+/// A key is taken byte for byte, as other tools take it: a percent sign is one.
+fn s3_uri(typed: &[u8], rest: &[u8]) -> Result<Endpoint, Error> {
+    let (bucket, key) = rest.split_at(rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len()));
+    let bucket = std::str::from_utf8(bucket).ok().filter(|bucket| !bucket.is_empty());
+    let bucket = bucket.ok_or_else(|| refused(typed, "it names no bucket", "write s3://bucket/key"))?;
+    let path = key.strip_prefix(b"/").unwrap_or(key).to_vec();
+    Ok(Endpoint { place: Here::S3 { bucket: bucket.to_owned() }.into(), path })
 }
 
 fn haul_uri(typed: &[u8], rest: &[u8]) -> Result<Endpoint, Error> {
@@ -433,7 +445,7 @@ pub fn text(endpoint: &Endpoint) -> Vec<u8> {
         Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Null)) => {
             made_up.to_string().into_bytes()
         }
-        Place::Here(sftp @ Here::Sftp { .. }) => format!("{sftp}/").into_bytes(),
+        Place::Here(server @ (Here::Sftp { .. } | Here::S3 { .. })) => format!("{server}/").into_bytes(),
         Place::Far(Far::Ssh { user, host, port }) => {
             let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
             let user = user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
@@ -486,6 +498,15 @@ mod tests {
                 format!("refused: {}", error.cause.unwrap_or_default())
             }
         }
+    }
+
+    #[test]
+    fn a_key_of_a_store_is_taken_byte_for_byte() {
+        assert_eq!(
+            (show(b"s3://bucket"), show(b"s3://bucket/a%20b//c/")),
+            ("s3://bucket ".to_owned(), "s3://bucket a%20b//c/".to_owned())
+        );
+        assert!(show(b"s3:///key").starts_with("refused"));
     }
 
     #[test]
@@ -656,7 +677,7 @@ mod tests {
             (b"h\xffst:path", "the host is not text"),
             (b"host::module", "host::module means a daemon of rsync, and haul does not speak its protocol"),
             (b"rsync://host/mod", "haul does not speak rsync://"),
-            (b"s3://bucket/file", "haul does not speak s3://"),
+            (b"gs://bucket/file", "haul does not speak gs://"),
             (b"https://ho st/file", "the host is no name or address"),
             (b"ssh://host:0/p", "0 is not a port"),
             (b"ssh://host:99999/p", "99999 is not a port"),

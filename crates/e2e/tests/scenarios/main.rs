@@ -47,6 +47,7 @@ mod sftp;
 mod shared;
 mod stage;
 mod start;
+mod store;
 mod streams;
 mod terminal;
 mod tour;

@@ -265,14 +265,14 @@ impl Client {
         expects: bool,
         credential: Option<HeaderValue>,
     ) -> Result<(response::Parts, Body), Failed> {
-        let mut unsent = None;
+        let mut unsent: Option<Box<Request<Outgoing>>> = None;
         loop {
             let connection = self.pool.take(url.origin()).map_err(Failed::early)?;
             if ask.is_for_body {
                 self.pause(self.pool.turn());
             }
             let request = match unsent.take() {
-                Some(unsent) => unsent,
+                Some(unsent) => *unsent,
                 None => self.request(url, ask, expects, credential.clone()).map_err(Failed::early)?,
             };
             let begun = Instant::now();

@@ -101,6 +101,7 @@ impl Connection {
             }
             // The server closed a connection that rested, before it read the request.
             Some(Err((error, unsent))) => {
+                let unsent = unsent.map(Box::new);
                 Err(Refused { was_resting: self.has_rested && is_cut(&error), unsent, why: as_io(&error) })
             }
             None => Err(Refused { was_resting: false, unsent: None, why: silent(silence) }),
@@ -125,7 +126,7 @@ pub(crate) struct Refused {
     /// The connection had rested, and was closed meanwhile: a new one may do.
     pub(crate) was_resting: bool,
     /// The request, if nothing of it was sent.
-    pub(crate) unsent: Option<Request<Outgoing>>,
+    pub(crate) unsent: Option<Box<Request<Outgoing>>>,
     pub(crate) why: io::Error,
 }
 
@@ -182,6 +183,21 @@ impl Body {
             }
             Ok(Some(Err(error))) => Err(as_io(&error)),
             Err(_) => Err(silent(silence)),
+        }
+    }
+
+    /// Takes all of it. A body that is longer than `most_bytes` is refused.
+    pub(crate) fn read_to_end(&mut self, most_bytes: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        loop {
+            bytes.extend_from_slice(&self.block);
+            self.block.clear();
+            if bytes.len() > most_bytes {
+                return Err(io::Error::new(ErrorKind::InvalidData, "its answer is longer than any such answer is"));
+            }
+            if !self.next_block()? {
+                return Ok(bytes);
+            }
         }
     }
 

@@ -103,6 +103,17 @@ impl Url {
         Url::new(self.origin.clone(), &[base, link].concat())
     }
 
+    /// Reads a whole URL of a web server.
+    pub(crate) fn parse(text: &[u8]) -> Option<Url> {
+        let end = text.windows(3).position(|three| three == b"://")?;
+        let is_tls = match text[..end].to_ascii_lowercase().as_slice() {
+            b"http" => false,
+            b"https" => true,
+            _ => return None,
+        };
+        Self::of_authority(is_tls, &text[end + 3..])
+    }
+
     fn of_authority(is_tls: bool, rest: &[u8]) -> Option<Url> {
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
         let origin = Origin::parse(is_tls, std::str::from_utf8(&rest[..end]).ok()?)?;

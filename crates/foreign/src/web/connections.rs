@@ -1,31 +1,33 @@
-//! The connections to a web server, as a session sees them.
+//! The connections to a server, as a session sees them.
 
 use std::sync::Arc;
 
 use haul_store::{Connections, ConnectionsNow};
 
-use crate::web::served::{Served, Top};
+use crate::http_client::client::Client;
+use crate::web::bodies::Bodies;
 
 #[derive(Debug)]
-pub(crate) struct WebConnections(pub(crate) Arc<Served>);
+pub(crate) struct ServerConnections {
+    pub(crate) client: Arc<Client>,
+    pub(crate) bodies: Arc<Bodies>,
+    /// The bytes of all that was named, where that is known.
+    pub(crate) foreseen_bytes: Option<u64>,
+}
 
-impl Connections for WebConnections {
+impl Connections for ServerConnections {
     fn now(&self) -> ConnectionsNow {
-        let (allowed, refusals) = self.0.bodies.allowed();
+        let (allowed, refusals) = self.bodies.allowed();
         let server_allows = u16::try_from(allowed).unwrap_or(u16::MAX);
-        ConnectionsNow { server_allows, refusals, ..self.0.client.pool.now() }
+        ConnectionsNow { server_allows, refusals, ..self.client.pool.now() }
     }
 
     fn foreseen_bytes(&self) -> Option<u64> {
-        let sizes = self.0.sources.iter().map(|top| match top {
-            Top::File { version, .. } => Some(version.size),
-            Top::Directory { .. } | Top::Contents(_) => None,
-        });
-        sizes.sum()
+        self.foreseen_bytes
     }
 
     fn allow(&self, count: u16) {
-        self.0.bodies.want(count.into());
-        self.0.client.pool.spread_over(count);
+        self.bodies.want(count.into());
+        self.client.pool.spread_over(count);
     }
 }

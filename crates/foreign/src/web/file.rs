@@ -59,6 +59,12 @@ impl RemoteFile {
         RemoteFile { client, bodies, number: FILES.fetch_add(1, Ordering::Relaxed), url, begun, seen, runs }
     }
 
+    /// Opens a file of a version that was found a moment ago.
+    pub(crate) fn of_version(self, version: Version) -> RemoteFile {
+        self.seen().version = Some(version);
+        self
+    }
+
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,12 +1,12 @@
 //! Files and directories of a web server, as a source.
 
-mod bodies;
-mod connections;
-mod file;
+pub(crate) mod bodies;
+pub(crate) mod connections;
+pub(crate) mod file;
 mod index_page;
 mod limits;
 mod look;
-mod served;
+pub(crate) mod served;
 pub(crate) mod tree;
-mod version;
+pub(crate) mod version;
 mod walk;

@@ -99,7 +99,7 @@ impl Served {
 
 /// A jump costs a round trip, and often a new connection with its slow start. With 16 connections on 1 Gbit/s x 228 ms each brings 7 MB/s: a half of
 /// less than 4 MB costs more than it gains.
-const JUMP_BYTES_PER_US: u64 = 18;
+pub(crate) const JUMP_BYTES_PER_US: u64 = 18;
 
 /// A chunk of this size is the least that travels alone (`MIN_CHUNK_BYTES` of the protocol).
 const WORTH_PARTS_BYTES: u64 = 1 << 20;

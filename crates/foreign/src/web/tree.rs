@@ -8,7 +8,7 @@ use haul_store::{Access, Connections, ItemSource, SourceFile, SourceTree, StoreE
 
 use crate::http_client::client::{Client, Settings, invalid};
 use crate::http_client::url::Url;
-use crate::web::connections::WebConnections;
+use crate::web::connections::ServerConnections;
 use crate::web::file::RemoteFile;
 use crate::web::look::{Looked, exists, look};
 use crate::web::served::{Served, Top};
@@ -110,7 +110,13 @@ impl SourceTree for WebTree {
     }
 
     fn connections(&self) -> Option<Arc<dyn Connections>> {
-        Some(Arc::new(WebConnections(Arc::clone(&self.0))))
+        let served = &self.0;
+        let sizes = served.sources.iter().map(|top| match top {
+            Top::File { version, .. } => Some(version.size),
+            Top::Directory { .. } | Top::Contents(_) => None,
+        });
+        let (client, bodies) = (Arc::clone(&served.client), Arc::clone(&served.bodies));
+        Some(Arc::new(ServerConnections { client, bodies, foreseen_bytes: sizes.sum() }))
     }
 
     fn access(&self) -> Access {

@@ -20,6 +20,8 @@ pub(crate) struct Version {
     is_settled: bool,
     /// The coding in which the server keeps or sends it. Nothing is ever decoded.
     coding: Option<String>,
+    /// The time of the file that was copied there, as rclone, s3fs and haul keep it beside an object.
+    kept_time: Option<Time>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,7 @@ impl Version {
             modified: modified.map(str::to_owned),
             tag: text(&head.headers, &ETAG).and_then(Tag::parse),
             coding: coding.map(str::to_owned),
+            kept_time: text(&head.headers, &KEPT_TIME).and_then(kept_time),
         }
     }
 
@@ -63,7 +66,8 @@ impl Version {
 
     /// The metadata of the file. What no server has told has the time `begun`, so that it is never taken for unchanged.
     pub(crate) fn stat(&self, begun: Time) -> Stat {
-        let mtime = self.modified.as_deref().and_then(seconds).map_or(begun, |s| Time { s, ns: 0 });
+        let changed = self.modified.as_deref().and_then(seconds).map_or(begun, |s| Time { s, ns: 0 });
+        let mtime = self.kept_time.unwrap_or(changed);
         let number = self.tag.as_ref().map_or(0, |tag| {
             u64::from_le_bytes(
                 *blake3::hash(tag.opaque.as_bytes()).as_bytes().first_chunk().expect("a hash has 32 bytes"),
@@ -76,7 +80,7 @@ impl Version {
             blocks: self.size.div_ceil(512),
             mtime,
             id: FileId { dev: 0, ino: number },
-            version: FileVersion::new(mtime, number),
+            version: FileVersion::new(changed, number),
             nlink: 1,
             uid: 0,
             gid: 0,
@@ -93,6 +97,33 @@ impl Tag {
     fn parse(text: &str) -> Option<Tag> {
         let opaque = text.strip_prefix("W/").unwrap_or(text);
         (!opaque.is_empty()).then(|| Tag { opaque: opaque.to_owned(), is_weak: opaque.len() < text.len() })
+    }
+}
+
+/// The field of an object that keeps the time of a file.
+pub(crate) const KEPT_TIME: HeaderName = HeaderName::from_static("x-amz-meta-mtime");
+
+/// `SECONDS.NANOSECONDS` or `SECONDS`, as rclone and s3fs write times.
+pub(crate) fn kept_time(text: &str) -> Option<Time> {
+    let (seconds, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    let is_negative = seconds.starts_with('-');
+    let s: i64 = seconds.parse().ok()?;
+    if fraction.len() > 9 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let ns: u32 = format!("{fraction:0<9}").parse().ok()?;
+    match is_negative && ns > 0 {
+        true => Some(Time { s: s.checked_sub(1)?, ns: 1_000_000_000 - ns }),
+        false => Some(Time { s, ns }),
+    }
+}
+
+/// Writes a time so that [`kept_time`] reads it.
+pub(crate) fn kept_time_text(time: Time) -> String {
+    match time.s < 0 && time.ns > 0 {
+        true if time.s == -1 => format!("-0.{:09}", 1_000_000_000 - time.ns),
+        true => format!("{}.{:09}", time.s + 1, 1_000_000_000 - time.ns),
+        false => format!("{}.{:09}", time.s, time.ns),
     }
 }
 
@@ -160,6 +191,24 @@ mod tests {
             "bytes 0-18446744073709551615/*",
         ] {
             assert_eq!(part(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_other_tools_write_them() {
+        for (text, time) in [
+            ("1700000000.123456789", Some((1_700_000_000, 123_456_789))),
+            ("1700000000", Some((1_700_000_000, 0))),
+            ("1.5", Some((1, 500_000_000))),
+            ("-1.25", Some((-2, 750_000_000))),
+            ("-0.25", Some((-1, 750_000_000))),
+            ("x", None),
+            ("1.1234567890", None),
+            ("1.-5", None),
+        ] {
+            let time = time.map(|(s, ns)| Time { s, ns });
+            assert_eq!(kept_time(text), time, "{text}");
+            assert_eq!(time.map(kept_time_text).as_deref().and_then(kept_time), time, "{text}");
         }
     }
 

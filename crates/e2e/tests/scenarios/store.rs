@@ -1,0 +1,194 @@
+//! Copies from and to stores of other people that speak S3: versitygw where it is installed, else moto.
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+use haul_e2e::{Facets, Run, Running, assert_same, code, needs, plant, scratch};
+
+/// A store with a bucket, and a place of files.
+struct Store {
+    dir: tempfile::TempDir,
+    _server: Running,
+    port: u16,
+    /// It compares the sums of what arrives.
+    compares: bool,
+}
+
+const KEY: &str = "key";
+const SECRET: &str = "secret";
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// Asks for the bucket, as an administrator would. The sum is that of no body.
+fn curl(words: &[&str], port: u16, query: &str) -> Run {
+    const NOTHING: &str = "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let run = Run::new("curl").args(["-sf", "--aws-sigv4", "aws:amz:us-east-1:s3", "-H", NOTHING, "--user"]);
+    run.arg(format!("{KEY}:{SECRET}")).args(words.iter().copied()).arg(format!("http://127.0.0.1:{port}/bucket{query}"))
+}
+
+impl Store {
+    fn start() -> Store {
+        let (dir, compares) = (scratch(), is_installed("versitygw"));
+        for name in ["store", "from", "to"] {
+            fs::create_dir(dir.path().join(name)).expect("own directory");
+        }
+        let port = TcpListener::bind("127.0.0.1:0").expect("loopback").local_addr().expect("it is bound").port();
+        let run = match compares {
+            true => Run::new("versitygw")
+                .env("ROOT_ACCESS_KEY", KEY)
+                .env("ROOT_SECRET_KEY", SECRET)
+                .args(["--port", &format!("127.0.0.1:{port}"), "posix"])
+                .arg(dir.path().join("store")),
+            false => Run::new("moto_server").args(["-H", "127.0.0.1", "-p", &port.to_string()]),
+        };
+        let mut server = run.start();
+        server.when("it listens", |_| TcpStream::connect(("127.0.0.1", port)).is_ok());
+        curl(&["-X", "PUT"], port, "").run().expect(code::OK);
+        Store { dir, _server: server, port, compares }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn run(&self, run: Run) -> Run {
+        run.env("HOME", self.at("home"))
+            .env("XDG_CACHE_HOME", OsString::from(self.at("cache")))
+            .env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.port))
+            .env("AWS_ACCESS_KEY_ID", KEY)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET)
+            .env("AWS_REGION", "us-east-1")
+    }
+
+    fn cp(&self) -> Run {
+        self.run(Run::new(haul_e2e::binary::find().expect("asked for with needs!"))).arg("cp")
+    }
+
+    /// rclone's own arguments for this store.
+    fn rclone(&self, words: &[&str]) -> Run {
+        let endpoint = format!("http://127.0.0.1:{}", self.port);
+        let run = self.run(Run::new("rclone")).args(words);
+        run.args(["--s3-provider", "Other", "--s3-env-auth", "--s3-endpoint", &endpoint])
+    }
+
+    /// The uploads that the bucket has under way.
+    fn uploads(&self) -> String {
+        curl(&[], self.port, "?uploads=").run().expect(code::OK).stdout_text()
+    }
+
+    fn journals(&self) -> usize {
+        fs::read_dir(self.at("home/.local/state/haul/uploads")).map_or(0, Iterator::count)
+    }
+}
+
+fn has_store() -> bool {
+    is_installed("versitygw") || is_installed("moto_server")
+}
+
+#[test]
+fn a_tree_comes_back_from_a_store_as_it_went_there() {
+    needs!(Haul, Tool("curl"));
+    if !has_store() {
+        return eprintln!("skipped: it needs versitygw or moto_server");
+    }
+    let store = Store::start();
+    let tree = store.at("from/tree");
+    plant::many(&tree.join("many"), 200, 300, 1);
+    plant::file(&tree.join("sub/large"), 30_000_000, 2);
+    fs::create_dir_all(tree.join("sub/empty")).expect("own directory");
+    for name in [
+        "a b",
+        "100%",
+        "per%20cent",
+        "#hash",
+        "quest?ion",
+        "semi;colon",
+        "\u{e4}\u{f6}",
+        "a&b",
+        "plus+",
+        "'quote\"",
+        "many.txt",
+    ] {
+        plant::text(&tree.join(name), name);
+    }
+    std::os::unix::fs::symlink("sub/large", tree.join("link")).expect("own directory");
+    plant::set_mtime(&tree.join("sub/large"), 1_000_000_000, 123_456_789);
+    let up = store.cp().arg(&tree).arg("s3://bucket/").run().expect(code::OK);
+    assert!(up.stdout_text().contains("all verified CRC64NVME by the store"), "{up}");
+    let again = store.cp().arg(&tree).arg("s3://bucket/").run().expect(code::OK);
+    assert!(again.stdout_text().contains("nothing to copy"), "{again}");
+    let down = store.cp().arg("s3://bucket/tree").arg(store.at("to")).run().expect(code::OK);
+    if store.compares {
+        assert!(down.stdout_text().contains("the CRC64NVME that the store keeps"), "{down}");
+    }
+    assert_same(&tree, &store.at("to/tree"), Facets::CONTENTS);
+    let large = fs::metadata(store.at("to/tree/sub/large")).expect("it is there");
+    assert_eq!((large.mtime(), large.mtime_nsec()), (1_000_000_000, 123_456_789));
+    assert_eq!(fs::read_link(store.at("to/tree/link")).expect("a link"), PathBuf::from("sub/large"));
+    fs::remove_file(tree.join("many.txt")).expect("own file");
+    store.cp().arg("--delete").arg(&tree).arg("s3://bucket/").run().expect(code::OK);
+    store.cp().arg("--delete").arg("s3://bucket/tree").arg(store.at("to")).run().expect(code::OK);
+    assert_same(&tree, &store.at("to/tree"), Facets::CONTENTS);
+}
+
+#[test]
+fn rclone_finds_nothing_to_do_behind_an_upload() {
+    needs!(Haul, Tool("curl"), Tool("rclone"), Tool("versitygw"));
+    let store = Store::start();
+    let tree = store.at("from/tree");
+    plant::many(&tree.join("many"), 20, 300, 1);
+    plant::file(&tree.join("large"), 20_000_000, 2);
+    plant::set_mtime(&tree.join("large"), 1_000_000_000, 123_456_789);
+    store.cp().arg(&tree).arg("s3://bucket/").run().expect(code::OK);
+    let from = tree.to_str().expect("a text").to_owned();
+    store.rclone(&["check", "--download", &from, ":s3:bucket/tree"]).run().expect(code::OK);
+    // Its times are those of the files: nothing differs.
+    let sync = store.rclone(&["sync", "--dry-run", "-v", &from, ":s3:bucket/tree"]).run().expect(code::OK);
+    assert!(!format!("{sync}").contains("Skipped copy"), "{sync}");
+}
+
+#[test]
+fn an_upload_that_was_killed_goes_on_inside_the_file() {
+    needs!(Haul, Tool("curl"), Tool("versitygw"));
+    const SIZE: u64 = 160 << 20;
+    const PART: u64 = 8 << 20;
+    let store = Store::start();
+    let file = store.at("from/file");
+    plant::file(&file, SIZE, 1);
+    plant::set_mtime(&file, 1_000_000_000, 0);
+    let cp = |more: &[&str]| store.cp().args(["--json", "--lanes", "2"]).args(more).arg(&file).arg("s3://bucket/");
+    let mut copy = cp(&["--rate", "80MB"]).start();
+    copy.when_moved(100 << 20);
+    copy.kill();
+    assert_eq!(store.journals(), 1);
+    let again = cp(&[]).run().expect(code::OK);
+    // What is sent again is what was under way: two parts, and what was told meanwhile.
+    let moved = again.count("bytes_moved");
+    assert!(moved <= SIZE - (100 << 20) + 2 * PART + (16 << 20), "{moved}");
+    assert_eq!(store.journals(), 0);
+    store.cp().arg("s3://bucket/file").arg(store.at("to")).run().expect(code::OK);
+    assert!(fs::read(&file).expect("it is there") == fs::read(store.at("to/file")).expect("it is there"));
+    let left = store.uploads();
+    assert!(!left.contains("<Upload>"), "{left}");
+}
+
+#[test]
+fn what_a_store_cannot_keep_is_refused_in_a_sentence() {
+    needs!(Haul);
+    let refused = |words: &[&str], why: &str| {
+        let run =
+            Run::new(haul_e2e::binary::find().expect("asked for with needs!")).arg("cp").args(words.iter().copied());
+        let run = run.run().expect(code::USAGE);
+        assert!(run.stderr_text().contains(why), "{run}");
+    };
+    refused(&["--inplace", "/etc/hostname", "s3://bucket/"], "an object shows when it is complete");
+    refused(&["--verify", "disk", "/etc/hostname", "s3://bucket/"], "CRC64NVME");
+    refused(&["--remove-source-files", "s3://bucket/key", "/tmp/"], "nothing is removed");
+    refused(&["s3:///key", "/tmp/"], "no bucket");
+}

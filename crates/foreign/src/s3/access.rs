@@ -1,0 +1,173 @@
+//! Where a bucket is: endpoint and region, from the environment and the profile, as Amazon's own tools find them.
+//!
+//! ```text
+//!   AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url of the profile   -> https://HOST/BUCKET/KEY
+//!   none of them                                                        -> https://BUCKET.s3.REGION.amazonaws.com/KEY
+//! ```
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::path::PathBuf;
+
+use crate::http_client::url::{Origin, Url};
+use crate::s3::limits::MAX_SETTINGS_BYTES;
+
+/// The environment of the user, as far as Amazon's tools look at it.
+#[derive(Clone, Default)]
+pub struct Environment {
+    /// Variables that begin with `AWS_`, by name.
+    pub variables: HashMap<String, String>,
+    /// The user's home.
+    pub home: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} variables", self.variables.len())
+    }
+}
+
+impl Environment {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// A setting of the profile in use.
+    fn of_profile(&self, key: &str) -> Option<String> {
+        let profile = self.get("AWS_PROFILE").unwrap_or("default");
+        let file = |variable: &str, usual: &str| match self.get(variable) {
+            Some(path) => Some(PathBuf::from(path)),
+            None => Some(self.home.as_ref()?.join(".aws").join(usual)),
+        };
+        let section = if profile == "default" { profile.to_owned() } else { format!("profile {profile}") };
+        let of_config = file("AWS_CONFIG_FILE", "config").and_then(|path| setting(&read(&path)?, &section, key));
+        of_config.or_else(|| setting(&read(&file("AWS_SHARED_CREDENTIALS_FILE", "credentials")?)?, profile, key))
+    }
+}
+
+fn read(path: &PathBuf) -> Option<String> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(MAX_SETTINGS_BYTES).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// The value of a key in a section of a file as Amazon's tools keep them. Lines that are set in belong to the key above.
+fn setting(text: &str, section: &str, key: &str) -> Option<String> {
+    let mut is_ours = false;
+    for line in text.lines() {
+        let trimmed = line.trim();
+        if let Some(name) = trimmed.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            is_ours = name.split_whitespace().eq(section.split_whitespace());
+        } else if is_ours
+            && !line.starts_with([' ', '\t', '#', ';'])
+            && let Some((name, value)) = trimmed.split_once('=')
+            && name.trim() == key
+        {
+            return Some(value.trim().to_owned()).filter(|value| !value.is_empty());
+        }
+    }
+    None
+}
+
+/// A bucket, and how it is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Access {
+    pub(super) origin: Origin,
+    /// What stands in front of a key, with a slash at its end.
+    pub(super) prefix: String,
+    pub(super) bucket: String,
+    pub(super) region: String,
+    /// Amazon's own store may say that the bucket lies in another region.
+    pub(super) is_amazon: bool,
+}
+
+/// The region of those that have none: a store of one's own ignores it, Amazon's tells the right one.
+const USUAL_REGION: &str = "us-east-1";
+
+impl Access {
+    pub(super) fn find(bucket: &str, environment: &Environment) -> io::Result<Access> {
+        check_bucket(bucket)?;
+        let region = ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter().find_map(|name| environment.get(name));
+        let region = region.map(str::to_owned).or_else(|| environment.of_profile("region"));
+        let region = region.filter(|region| is_region(region)).unwrap_or_else(|| USUAL_REGION.to_owned());
+        let endpoint = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].into_iter().find_map(|name| environment.get(name));
+        let endpoint = endpoint.map(str::to_owned).or_else(|| environment.of_profile("endpoint_url"));
+        let Some(endpoint) = endpoint else { return Ok(Access::at_amazon(bucket, &region)) };
+        let url = Url::parse(endpoint.as_bytes()).filter(|url| !url.has_query()).ok_or_else(|| {
+            let why = format!("AWS_ENDPOINT_URL is no URL of a server: {endpoint}");
+            io::Error::new(ErrorKind::InvalidInput, why)
+        })?;
+        let prefix = format!("{}/{bucket}/", url.path().trim_end_matches('/'));
+        Ok(Access { origin: url.origin().clone(), prefix, bucket: bucket.to_owned(), region, is_amazon: false })
+    }
+
+    /// A name with a dot in front of amazonaws.com has no certificate.
+    pub(super) fn at_amazon(bucket: &str, region: &str) -> Access {
+        let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+        let (host, prefix) = match bucket.contains('.') {
+            true => (format!("s3.{region}.{domain}"), format!("/{bucket}/")),
+            false => (format!("{bucket}.s3.{region}.{domain}"), "/".to_owned()),
+        };
+        let origin = Origin { is_tls: true, host, port: 443 };
+        Access { origin, prefix, bucket: bucket.to_owned(), region: region.to_owned(), is_amazon: true }
+    }
+}
+
+/// A region becomes part of a host's name, and may come from an answer.
+pub(super) fn is_region(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 40 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+fn check_bucket(bucket: &str) -> io::Result<()> {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    let begins_well = bucket.starts_with(|first: char| first.is_ascii_alphanumeric());
+    match begins_well && bucket.len() <= MAX_BUCKET_BYTES && bucket.bytes().all(is_good) && !bucket.contains("..") {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            format!("no bucket has the name \"{bucket}\": it has letters, digits, dots and dashes"),
+        )),
+    }
+}
+
+/// Old buckets of Amazon's have up to 255 characters, new ones 63.
+const MAX_BUCKET_BYTES: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(bucket: &str, variables: &[(&str, &str)]) -> String {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        match Access::find(bucket, &Environment { variables, home: None }) {
+            Ok(Access { origin, prefix, region, .. }) => format!("{origin}{prefix} {region}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_bucket_is_found_as_amazons_tools_find_it() {
+        assert_eq!(found("b", &[]), "https://b.s3.us-east-1.amazonaws.com/ us-east-1");
+        let region = ("AWS_REGION", "eu-west-3");
+        assert_eq!(found("b.c", &[region]), "https://s3.eu-west-3.amazonaws.com/b.c/ eu-west-3");
+        assert_eq!(found("b", &[("AWS_REGION", "cn-north-1")]), "https://b.s3.cn-north-1.amazonaws.com.cn/ cn-north-1");
+        let endpoint = ("AWS_ENDPOINT_URL", "http://127.0.0.1:9000");
+        assert_eq!(found("b", &[endpoint]), "http://127.0.0.1:9000/b/ us-east-1");
+        let of_s3 = ("AWS_ENDPOINT_URL_S3", "https://store/at/");
+        assert_eq!(found("b", &[endpoint, of_s3, region]), "https://store/at/b/ eu-west-3");
+        assert!(found("b", &[("AWS_ENDPOINT_URL", "store:9000")]).contains("no URL"));
+        assert_eq!(found("b", &[("AWS_REGION", "x.evil.example/")]), "https://b.s3.us-east-1.amazonaws.com/ us-east-1");
+        for name in ["", "a/b", "-b", "a..b", "a b", "a@b"] {
+            assert!(found(name, &[]).contains("no bucket"), "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_are_those_of_their_section() {
+        let text = "[default]\nregion = one\n[profile  two]\ns3 =\n  region = inner\n# region = no\nregion=2\n[services x]\nregion = 3";
+        let region = |section: &str| setting(text, section, "region");
+        assert_eq!((region("default").as_deref(), region("profile two").as_deref()), (Some("one"), Some("2")));
+        assert_eq!(region("two"), None);
+    }
+}

@@ -1,0 +1,18 @@
+//! Objects of stores that speak S3, as files.
+//!
+//! ```text
+//! s3://BUCKET/KEY -> access: endpoint, region -> store: signed requests
+//!   source: listing -> names in order -> a look at each object (HEAD) -> ranges of it (GET, with the version that it has to be)
+//!   target: small files by one PUT; larger ones in parts, with a journal on this host, until Complete shows the object
+//! ```
+
+pub(crate) mod access;
+mod credentials;
+mod kept;
+mod limits;
+mod listing;
+pub(crate) mod source;
+mod store;
+mod sums;
+pub(crate) mod target;
+mod xml;

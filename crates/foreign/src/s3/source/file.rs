@@ -1,0 +1,69 @@
+//! An object as a file to read. Where the store keeps a CRC64NVME of the whole, what was read is compared with it.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use haul_store::{FileToRead, Stat};
+
+use crate::http_client::client::invalid;
+use crate::s3::sums::{Ranges, text};
+use crate::web::file::RemoteFile;
+
+/// A file whose content is compared once all of it was read.
+#[derive(Debug)]
+pub(super) struct SummedFile {
+    file: RemoteFile,
+    size: u64,
+    /// What the store keeps; `None`: nothing.
+    crc64: Option<String>,
+    seen: Mutex<Seen>,
+    uncompared: Arc<AtomicU64>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    ranges: Ranges,
+    is_read: bool,
+    is_compared: bool,
+}
+
+impl SummedFile {
+    /// Files that were read and not compared are counted in `uncompared`.
+    pub(super) fn new(file: RemoteFile, size: u64, crc64: Option<String>, uncompared: Arc<AtomicU64>) -> SummedFile {
+        SummedFile { file, size, crc64, seen: Mutex::default(), uncompared }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FileToRead for SummedFile {
+    fn stat(&self) -> io::Result<Stat> {
+        self.file.stat()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, offset)?;
+        let mut seen = self.seen();
+        seen.is_read |= read > 0;
+        let Some(crc64) = self.crc64.as_ref().filter(|_| !seen.is_compared) else { return Ok(read) };
+        seen.ranges.enter(offset, &buffer[..read]);
+        let Some(sum) = seen.ranges.of_whole(self.size) else { return Ok(read) };
+        if text(sum) != *crc64 {
+            return Err(invalid("what was read has another CRC64NVME than the store keeps of it".to_owned()));
+        }
+        seen.is_compared = true;
+        Ok(read)
+    }
+}
+
+impl Drop for SummedFile {
+    fn drop(&mut self) {
+        let seen = self.seen();
+        if seen.is_read && !seen.is_compared {
+            self.uncompared.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The names of one directory, in their order.
+//!
+//! A store lists keys in the order of their bytes, where `a.txt` comes in front of what lies in `a/`. A walk wants names in order: `a`,
+//! then `a.txt`. So a name is held back while a directory may come whose name is the beginning of it, or a link, whose key has an
+//! ending. Where the listing is too long to wait for that, the store is asked for it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use crate::s3::limits::LOOKAHEAD;
+use crate::s3::listing::{Listed, Listing, has_any};
+use crate::s3::store::Store;
+
+/// What has a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// There is an object of this name.
+    pub(super) is_object: bool,
+    /// There is an object of this name with the ending of a link.
+    pub(super) is_link: bool,
+    /// There are keys beneath it.
+    pub(super) is_directory: bool,
+    /// Something else of this name came before.
+    pub(super) is_late: bool,
+}
+
+/// What may come late in a listing, in front of which its name stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Late {
+    Directory,
+    Link,
+}
+
+impl Late {
+    /// The beginning of its keys behind its name.
+    fn ending(self) -> &'static [u8] {
+        match self {
+            Late::Directory => b"/",
+            Late::Link => LINK_ENDING,
+        }
+    }
+}
+
+/// The ending that rclone gives to the name of a link.
+pub(in crate::s3) const LINK_ENDING: &[u8] = b".rclonelink";
+
+/// The names of a directory of a bucket.
+#[derive(Debug)]
+pub(super) struct Names {
+    store: Arc<Store>,
+    /// The key of the directory, with its slash; empty for the whole bucket.
+    prefix: Vec<u8>,
+    listing: Listing,
+    held: BTreeMap<Vec<u8>, Seen>,
+    /// How far the listing has come, without the prefix.
+    cursor: Vec<u8>,
+    is_over: bool,
+    last: Option<Vec<u8>>,
+    /// Objects with the ending of a link are links.
+    links: bool,
+    /// What the store was asked for, and whether it is there. The names are beginnings of the next one.
+    asked: Vec<(Vec<u8>, Late, bool)>,
+}
+
+impl Names {
+    pub(super) fn of(store: &Arc<Store>, prefix: Vec<u8>, links: bool) -> Names {
+        let listing = Listing::of_directory(store, prefix.clone());
+        Names {
+            store: Arc::clone(store),
+            prefix,
+            listing,
+            held: BTreeMap::new(),
+            cursor: Vec::new(),
+            is_over: false,
+            last: None,
+            links,
+            asked: Vec::new(),
+        }
+    }
+
+    /// The next name; `None` at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<(Vec<u8>, Seen)>> {
+        loop {
+            let Some((name, _)) = self.held.first_key_value() else {
+                if self.is_over {
+                    return Ok(None);
+                }
+                self.read_on()?;
+                continue;
+            };
+            let name = name.clone();
+            self.asked.retain(|(asked, ..)| name.starts_with(asked));
+            match self.may_come_before(&name) {
+                None => {
+                    let seen = self.held.remove(&name).expect("it is held");
+                    return Ok(Some(self.hand_out(name, seen)));
+                }
+                Some(_) if self.held.len() < LOOKAHEAD => self.read_on()?,
+                Some((early, late)) => {
+                    let key = [&self.prefix[..], &early, late.ending()].concat();
+                    let exists = match late {
+                        Late::Directory => has_any(&self.store, &key)?,
+                        Late::Link => self.store.head(&key)?.is_some(),
+                    };
+                    self.asked.push((early.clone(), late, exists));
+                    if exists {
+                        let seen = Seen {
+                            is_directory: late == Late::Directory,
+                            is_link: late == Late::Link,
+                            ..Seen::default()
+                        };
+                        return Ok(Some(self.hand_out(early, seen)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn hand_out(&mut self, name: Vec<u8>, seen: Seen) -> (Vec<u8>, Seen) {
+        let is_late = self.last.as_ref().is_some_and(|last| *last >= name);
+        if !is_late {
+            self.last = Some(name.clone());
+        }
+        (name, Seen { is_late, ..seen })
+    }
+
+    /// What the listing may still bring, and whose name comes in front of this one.
+    fn may_come_before(&self, name: &[u8]) -> Option<(Vec<u8>, Late)> {
+        if self.is_over {
+            return None;
+        }
+        let kinds = if self.links { &[Late::Directory, Late::Link][..] } else { &[Late::Directory] };
+        let beginnings = (1..name.len()).flat_map(|end| kinds.iter().map(move |late| (end, *late)));
+        let mut open = beginnings.filter(|(end, late)| {
+            let (early, rest) = name.split_at(*end);
+            let is_passed = || [early, late.ending()].concat() <= self.cursor;
+            let is_asked = || self.asked.iter().any(|(asked, of, _)| asked == early && of == late);
+            rest < late.ending() && !is_passed() && !is_asked()
+        });
+        open.next().map(|(end, late)| (name[..end].to_vec(), late))
+    }
+
+    fn read_on(&mut self) -> io::Result<()> {
+        let page = self.listing.next_page()?;
+        self.is_over = page.is_empty();
+        for entry in page {
+            let beneath = entry.key()[self.prefix.len()..].to_vec();
+            let bare_link = beneath.strip_suffix(LINK_ENDING).filter(|bare| self.links && !bare.is_empty());
+            let (name, late) = match (&entry, bare_link) {
+                (Listed::Prefix(_), _) => (beneath.strip_suffix(b"/").unwrap_or(&beneath), Some(Late::Directory)),
+                (Listed::Object { .. }, Some(bare)) => (bare, Some(Late::Link)),
+                (Listed::Object { .. }, None) => (&beneath[..], None),
+            };
+            let was_asked = |late| self.asked.iter().any(|(asked, of, exists)| *exists && asked == name && *of == late);
+            match (&entry, late) {
+                // The mark of the directory itself.
+                (Listed::Object { size: 0, .. }, None) if name.is_empty() => {}
+                (_, Some(late)) if was_asked(late) => {}
+                (_, Some(Late::Directory)) => self.held.entry(name.to_vec()).or_default().is_directory = true,
+                (_, Some(Late::Link)) => self.held.entry(name.to_vec()).or_default().is_link = true,
+                (_, None) => self.held.entry(name.to_vec()).or_default().is_object = true,
+            }
+            self.cursor = beneath;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! What was named of a bucket, and its objects.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_store::{Stat, Time};
+use http::{HeaderName, Method, response};
+
+use crate::http_client::client::invalid;
+use crate::http_client::fields::{content_length, text};
+use crate::s3::kept::Kept;
+use crate::s3::limits::MAX_LINK_BYTES;
+use crate::s3::store::{Request, Store};
+use crate::web::bodies::Bodies;
+use crate::web::version::Version;
+
+/// A source as it was named.
+#[derive(Debug)]
+pub(super) enum Top {
+    File {
+        name: Vec<u8>,
+        object: Box<Object>,
+    },
+    /// A directory that comes under its own name.
+    Directory {
+        name: Vec<u8>,
+        prefix: Vec<u8>,
+    },
+    /// The contents of a directory, or of the bucket.
+    Contents(Vec<u8>),
+}
+
+impl Top {
+    pub(super) fn name(&self) -> &[u8] {
+        match self {
+            Top::File { name, .. } | Top::Directory { name, .. } => name,
+            Top::Contents(_) => b"",
+        }
+    }
+}
+
+/// An object that was looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    pub(super) key: Vec<u8>,
+    pub(super) version: Version,
+    pub(super) kept: Kept,
+    /// The CRC64NVME of the whole object, if the store keeps one.
+    pub(super) crc64: Option<String>,
+}
+
+impl Object {
+    pub(super) fn stat(&self, begun: Time) -> Stat {
+        let mut stat = self.version.stat(begun);
+        stat.mode = self.kept.permissions().unwrap_or(stat.mode);
+        stat.uid = self.kept.uid.unwrap_or(stat.uid);
+        stat.gid = self.kept.gid.unwrap_or(stat.gid);
+        stat
+    }
+}
+
+/// The sources of a job, found in their bucket.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    pub(super) store: Arc<Store>,
+    pub(super) bodies: Arc<Bodies>,
+    pub(super) tops: Vec<Top>,
+    /// The time of what the store gives none.
+    pub(super) begun: Time,
+    /// Objects that stand for links become links.
+    pub(super) links: bool,
+    /// What the walk has found and nobody has opened yet.
+    pub(super) walked: Mutex<HashMap<Vec<u8>, Object>>,
+}
+
+/// As many items as a copy has open at once, at about 500 bytes. A file that is not among them is looked at again.
+const MAX_WALKED: usize = 16 << 10;
+
+const CRC64: HeaderName = HeaderName::from_static("x-amz-checksum-crc64nvme");
+
+impl Bucket {
+    /// Looks at an object; `None`: there is none.
+    pub(super) fn look(&self, key: &[u8]) -> io::Result<Option<Object>> {
+        let Some(head) = self.store.head(key)? else { return Ok(None) };
+        let size = content_length(&head).ok_or_else(|| invalid("the store does not say how long it is".to_owned()))?;
+        let crc64 = text(&head.headers, &CRC64).filter(|sum| sum.len() == CRC64_CHARACTERS).map(str::to_owned);
+        let (version, kept) = (Version::of(&head, size), Kept::of(&head.headers));
+        Ok(Some(Object { key: key.to_vec(), version, kept, crc64 }))
+    }
+
+    /// Keeps what the walk has found, until it is opened.
+    pub(super) fn keep(&self, object: &Object) {
+        let mut walked = self.walked.lock().unwrap_or_else(PoisonError::into_inner);
+        if walked.len() >= MAX_WALKED {
+            walked.clear();
+        }
+        walked.insert(object.key.clone(), object.clone());
+    }
+
+    /// What the walk has found under this key.
+    pub(super) fn walked(&self, key: &[u8]) -> Option<Object> {
+        self.walked.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
+    }
+
+    /// The text of an object that stands for a link.
+    pub(super) fn link(&self, object: &Object) -> io::Result<Vec<u8>> {
+        link_of(&self.store, &object.key, &object.version)
+    }
+}
+
+/// The text of the link that an object of this head stands for.
+pub(in crate::s3) fn link_text(store: &Store, key: &[u8], head: &response::Parts) -> io::Result<Vec<u8>> {
+    let size = content_length(head).unwrap_or(u64::MAX);
+    link_of(store, key, &Version::of(head, size))
+}
+
+fn link_of(store: &Store, key: &[u8], version: &Version) -> io::Result<Vec<u8>> {
+    if version.size > MAX_LINK_BYTES {
+        return Err(io::Error::new(ErrorKind::InvalidData, "it is too long for the text of a link"));
+    }
+    let fields = Vec::from_iter(version.condition());
+    let answer = store.need(&Request { fields, ..Request::new(Method::GET, key) })?;
+    let text = store.body_of(answer, MAX_LINK_BYTES as usize)?;
+    match text.is_empty() || text.contains(&0) {
+        true => Err(io::Error::new(ErrorKind::InvalidData, "its content is no text of a link")),
+        false => Ok(text),
+    }
+}
+
+/// Eight bytes in base64.
+const CRC64_CHARACTERS: usize = 12;

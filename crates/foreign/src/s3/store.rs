@@ -1,0 +1,250 @@
+//! Requests to a bucket: where an object is, what an error means, and which errors pass.
+
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::header::ETAG;
+use http::{HeaderName, HeaderValue, Method, StatusCode, response};
+
+use crate::http_client::client::{Answer, Ask, Client, Settings, invalid};
+use crate::http_client::fields::text;
+use crate::http_client::outgoing::Content;
+use crate::http_client::url::Url;
+use crate::s3::access::{Access, Environment, is_region};
+use crate::s3::credentials::Signer;
+use crate::s3::limits::{MAX_ANSWER_BYTES, MAX_KEY_BYTES};
+use crate::s3::xml;
+
+/// A bucket of a store.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) client: Arc<Client>,
+    pub(super) access: Access,
+    signer: Arc<Signer>,
+}
+
+/// A request about the bucket, or about one of its objects.
+pub(super) struct Request<'a> {
+    pub(super) method: Method,
+    /// Empty: the bucket itself.
+    pub(super) key: &'a [u8],
+    pub(super) query: &'a [(&'a str, &'a str)],
+    pub(super) fields: Vec<(HeaderName, HeaderValue)>,
+    pub(super) content: Content,
+    pub(super) repeats: bool,
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn new(method: Method, key: &'a [u8]) -> Request<'a> {
+        let repeats = method.is_idempotent();
+        Request { method, key, query: &[], fields: Vec::new(), content: Content::Nothing, repeats }
+    }
+}
+
+/// What a store says with an error.
+#[derive(Debug, Default)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) code: String,
+    message: String,
+}
+
+impl Refusal {
+    /// The error for a person.
+    pub(super) fn as_io(&self) -> io::Error {
+        let kind = match (self.code.as_str(), self.status) {
+            ("PreconditionFailed" | "ConditionalRequestConflict", _) | (_, StatusCode::PRECONDITION_FAILED) => {
+                ErrorKind::StaleNetworkFileHandle
+            }
+            (_, StatusCode::NOT_FOUND) => ErrorKind::NotFound,
+            (_, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => ErrorKind::PermissionDenied,
+            ("EntityTooLarge", _) => ErrorKind::FileTooLarge,
+            (_, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) => ErrorKind::ResourceBusy,
+            _ => ErrorKind::InvalidData,
+        };
+        let said = match (self.code.is_empty(), self.message.is_empty()) {
+            (true, _) => format!("the store refuses it ({})", self.status),
+            (false, true) => format!("the store refuses it: {} ({})", self.code, self.status),
+            (false, false) => format!("the store refuses it: {}: {} ({})", self.code, self.message, self.status),
+        };
+        let hint = match self.code.as_str() {
+            "RequestTimeTooSkewed" => "; set the clock of this host",
+            "SignatureDoesNotMatch" | "InvalidAccessKeyId" => "; look at AWS_PROFILE and AWS_SECRET_ACCESS_KEY",
+            "ExpiredToken" => "; log in again",
+            _ => "",
+        };
+        io::Error::new(kind, format!("{said}{hint}"))
+    }
+}
+
+/// Errors of a moment are waited for so often.
+const MAX_REPEATS: u32 = 3;
+
+impl Store {
+    /// Reaches a bucket. Of Amazon's it is asked where the bucket lies.
+    pub(super) fn open(bucket: &str, environment: &Environment, settings: impl Fn() -> Settings) -> io::Result<Store> {
+        let access = Access::find(bucket, environment)?;
+        let is_amazon = access.is_amazon;
+        let store = Store::at(access, environment, settings());
+        if !is_amazon {
+            return Ok(store);
+        }
+        let Answer { head, body, url } = store.once(&Request::new(Method::HEAD, b""), Instant::now())?;
+        store.client.give_back(url.origin(), body);
+        let region =
+            text(&head.headers, &HeaderName::from_static("x-amz-bucket-region")).filter(|text| is_region(text));
+        match region {
+            Some(region) if region != store.access.region => {
+                Ok(Store::at(Access::at_amazon(bucket, region), environment, settings()))
+            }
+            _ if head.status == StatusCode::NOT_FOUND => {
+                Err(io::Error::new(ErrorKind::NotFound, "there is no such bucket"))
+            }
+            _ => Ok(store),
+        }
+    }
+
+    fn at(access: Access, environment: &Environment, settings: Settings) -> Store {
+        let signer = Arc::new(Signer::new(environment, access.origin.clone(), &access.region));
+        let client = Client::new(access.origin.clone(), settings).signed_by(Arc::clone(&signer) as Arc<_>);
+        Store { client: Arc::new(client), access, signer }
+    }
+
+    /// The URL of an object, or of the bucket.
+    pub(super) fn url(&self, key: &[u8], query: &[(&str, &str)]) -> io::Result<Url> {
+        let mut target = match key.is_empty() {
+            true => self.access.prefix.clone(),
+            false => format!("{}{}", self.access.prefix, escaped(key, true)),
+        };
+        for (at, (name, value)) in query.iter().enumerate() {
+            let _ = write!(target, "{}{name}={}", if at == 0 { '?' } else { '&' }, escaped(value.as_bytes(), false));
+        }
+        let long = || io::Error::new(ErrorKind::InvalidFilename, format!("a key has at most {MAX_KEY_BYTES} bytes"));
+        if key.len() > MAX_KEY_BYTES {
+            return Err(long());
+        }
+        Url::new(self.access.origin.clone(), target.as_bytes()).ok_or_else(long)
+    }
+
+    fn once(&self, request: &Request<'_>, since: Instant) -> io::Result<Answer> {
+        let url = self.url(request.key, request.query)?;
+        let content = match &request.content {
+            Content::Whole(bytes) => Content::Whole(bytes.clone()),
+            Content::Nothing => Content::Nothing,
+            Content::Stream(_) => return Err(io::Error::other("a store is sent whole bodies")),
+        };
+        self.client.ask(&Ask {
+            fields: request.fields.clone(),
+            content,
+            repeats: request.repeats,
+            redirects: false,
+            since,
+            ..Ask::new(request.method.clone(), &url)
+        })
+    }
+
+    /// Sends a request. An answer that is no success is read as what the store says of it.
+    pub(super) fn ask(&self, request: &Request<'_>) -> io::Result<Result<Answer, Refusal>> {
+        let (mut repeats, mut is_renewed) = (0, false);
+        loop {
+            let since = Instant::now();
+            let mut answer = self.once(request, since)?;
+            if answer.head.status.is_success() {
+                return Ok(Ok(answer));
+            }
+            let said = answer.body.read_to_end(MAX_ANSWER_BYTES)?;
+            self.client.give_back(answer.url.origin(), answer.body);
+            let refusal = refusal(&answer.head, &said);
+            let is_expired = match refusal.code.as_str() {
+                "ExpiredToken" | "TokenRefreshRequired" | "InvalidToken" => true,
+                // A head has no body that could say it.
+                _ => request.method == Method::HEAD && refusal.status == StatusCode::BAD_REQUEST,
+            };
+            if is_expired && !is_renewed {
+                is_renewed = true;
+                self.signer.forget();
+                continue;
+            }
+            // The connection rested in the middle of the body, or two requests met.
+            let is_passing = matches!(refusal.code.as_str(), "RequestTimeout" | "OperationAborted");
+            if !is_passing || repeats == MAX_REPEATS {
+                return Ok(Err(refusal));
+            }
+            repeats += 1;
+            self.client.pause(self.client.backoff(repeats));
+        }
+    }
+
+    /// The same; a refusal is an error.
+    pub(super) fn need(&self, request: &Request<'_>) -> io::Result<Answer> {
+        self.ask(request)?.map_err(|refusal| refusal.as_io())
+    }
+
+    /// The whole body of an answer in XML.
+    pub(super) fn body_of(&self, mut answer: Answer, most_bytes: usize) -> io::Result<Vec<u8>> {
+        let bytes = answer.body.read_to_end(most_bytes)?;
+        self.client.give_back(answer.url.origin(), answer.body);
+        Ok(bytes)
+    }
+
+    /// The head of an object; `None`: there is none.
+    pub(super) fn head(&self, key: &[u8]) -> io::Result<Option<response::Parts>> {
+        let fields = vec![(CHECKSUM_MODE, HeaderValue::from_static("ENABLED"))];
+        match self.ask(&Request { fields, ..Request::new(Method::HEAD, key) })? {
+            Ok(answer) => {
+                self.client.give_back(answer.url.origin(), answer.body);
+                Ok(Some(answer.head))
+            }
+            Err(refusal) if refusal.status == StatusCode::NOT_FOUND => Ok(None),
+            Err(refusal) => Err(refusal.as_io()),
+        }
+    }
+}
+
+/// Asks for the sum that the store keeps.
+pub(super) const CHECKSUM_MODE: HeaderName = HeaderName::from_static("x-amz-checksum-mode");
+
+/// Reads what a store says with an error.
+pub(super) fn refusal(head: &response::Parts, body: &[u8]) -> Refusal {
+    let mut said = Refusal { status: head.status, ..Refusal::default() };
+    // Whoever stands in between may answer in another way.
+    let _ = xml::read(body, |path, text| match path {
+        ["Error", "Code"] => said.code = shortened(text),
+        ["Error", "Message"] => said.message = shortened(text),
+        _ => {}
+    });
+    said
+}
+
+/// What a store says is shown on a terminal.
+fn shortened(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).take(MAX_SAID_CHARACTERS).collect()
+}
+
+const MAX_SAID_CHARACTERS: usize = 300;
+
+/// The tag of a version, as the store wrote it.
+pub(super) fn etag(head: &response::Parts) -> io::Result<String> {
+    let tag = text(&head.headers, &ETAG).filter(|tag| tag.len() <= MAX_TAG_BYTES && !tag.is_empty());
+    tag.map(str::to_owned).ok_or_else(|| invalid("the store gives no ETag".to_owned()))
+}
+
+/// An ETag of S3 has 38 characters at most.
+const MAX_TAG_BYTES: usize = 256;
+
+/// Escapes all that is not unreserved (RFC 3986, section 2.3), as signatures want it.
+pub(super) fn escaped(text: &[u8], keeps_slashes: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(*byte)),
+            b'/' if keeps_slashes => out.push('/'),
+            byte => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,284 @@
+//! The journal of an upload: a file in the state directory of this host. It names the upload and the sums of its parts, beside what the
+//! receiver writes, so that a later run goes on with the parts that the store still has as they were sent.
+//!
+//! ```text
+//!   haul-s3-upload 1 | bucket, key, upload id, mark, size, bytes of a part      the first frame
+//!   part: number, sum, tag                                                      a frame of each part, in front of what claims it
+//!   bytes of the receiver's journal                                             a frame of each call
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use haul_store::{Journal, JournalFile};
+
+use crate::s3::sums::crc64;
+
+/// What the first frame says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Upload {
+    /// `ORIGIN/BUCKET/KEY`, for people and for `haul clean`.
+    pub(super) object: Vec<u8>,
+    pub(super) id: String,
+    /// What the object has beside it, so that one whose Complete had no answer is known again.
+    pub(super) mark: String,
+    pub(super) size: u64,
+    pub(super) part_bytes: u64,
+}
+
+/// A part that the store has confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) tag: String,
+    pub(super) crc64: u64,
+}
+
+/// What an earlier run left.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) upload: Upload,
+    pub(super) parts: BTreeMap<u32, Part>,
+    /// The receiver's journal.
+    pub(super) receiver: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) struct UploadJournal {
+    /// `None`: this host has no place for it, and a later run begins anew.
+    file: Option<JournalFile>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    upload: Option<Upload>,
+    parts: BTreeMap<u32, Part>,
+    /// Parts that no frame has yet.
+    fresh: Vec<u32>,
+    /// What was found of the receiver's journal; only until the receiver says what it keeps.
+    receiver: Vec<u8>,
+    is_over: bool,
+}
+
+impl UploadJournal {
+    pub(super) fn new(directory: Option<&Path>, object: &[u8]) -> io::Result<UploadJournal> {
+        let file = directory.map(|directory| JournalFile::in_directory(directory, object)).transpose()?;
+        Ok(UploadJournal { file, state: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what an earlier run left. What is no journal of this object is nothing.
+    pub(super) fn left(&self, object: &[u8]) -> io::Result<Option<Left>> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let Some(bytes) = file.resume()? else { return Ok(None) };
+        Ok(decode(&bytes).filter(|left| left.upload.object == object))
+    }
+
+    /// Goes on with these parts.
+    pub(super) fn go_on(&self, left: &Left) {
+        let mut state = self.lock();
+        state.upload = Some(left.upload.clone());
+        state.parts = left.parts.clone();
+        state.receiver = left.receiver.clone();
+    }
+
+    /// Writes down that there is an upload, before anything is sent to it: otherwise nobody could end it.
+    pub(super) fn begin_upload(&self, upload: Upload) -> io::Result<()> {
+        let mut state = self.lock();
+        let first = encode_upload(&upload);
+        *state = State { upload: Some(upload), ..State::default() };
+        match &self.file {
+            Some(file) => file.begin(&first, &mut || ()),
+            None => Ok(()),
+        }
+    }
+
+    /// The store has confirmed a part.
+    pub(super) fn enter(&self, number: u32, part: Part) {
+        let mut state = self.lock();
+        state.parts.insert(number, part);
+        state.fresh.push(number);
+    }
+
+    pub(super) fn has(&self, number: u32) -> bool {
+        self.lock().parts.contains_key(&number)
+    }
+
+    pub(super) fn parts(&self) -> BTreeMap<u32, Part> {
+        self.lock().parts.clone()
+    }
+
+    fn rewrite(&self, state: &mut State, receiver: &[u8], begun: &mut dyn FnMut()) -> io::Result<()> {
+        let over = || io::Error::new(io::ErrorKind::NotFound, "its upload was given up meanwhile");
+        let upload = state.upload.as_ref().filter(|_| !state.is_over).ok_or_else(over)?;
+        let mut bytes = encode_upload(upload);
+        for (number, part) in &state.parts {
+            encode_part(&mut bytes, *number, part);
+        }
+        state.fresh.clear();
+        frame(&mut bytes, RECEIVER, receiver);
+        match &self.file {
+            Some(file) => file.begin(&bytes, begun),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Journal for UploadJournal {
+    fn begin(&self, header: &[u8], begun: &mut dyn FnMut()) -> io::Result<()> {
+        self.rewrite(&mut self.lock(), header, begun)
+    }
+
+    fn append(&self, record: &[u8]) -> io::Result<()> {
+        let mut state = self.lock();
+        let mut bytes = Vec::new();
+        for number in std::mem::take(&mut state.fresh) {
+            if let Some(part) = state.parts.get(&number) {
+                encode_part(&mut bytes, number, part);
+            }
+        }
+        frame(&mut bytes, RECEIVER, record);
+        match &self.file {
+            Some(file) => file.append(&bytes),
+            None => Ok(()),
+        }
+    }
+
+    fn keep(&self, len: u64) -> io::Result<()> {
+        let mut state = self.lock();
+        let receiver = std::mem::take(&mut state.receiver);
+        let kept = usize::try_from(len).unwrap_or(usize::MAX).min(receiver.len());
+        // What stands behind a torn frame is cut off with it.
+        self.rewrite(&mut state, &receiver[..kept], &mut || ())
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        self.lock().is_over = true;
+        self.file.as_ref().map_or(Ok(()), JournalFile::remove)
+    }
+}
+
+const MAGIC: &[u8] = b"haul-s3-upload 1\n";
+const UPLOAD: u8 = b'U';
+const PART: u8 = b'P';
+const RECEIVER: u8 = b'J';
+
+/// Kind, length, bytes, and a sum of all of it: what a death tore ends the journal.
+fn frame(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
+    let begin = out.len();
+    out.push(kind);
+    out.extend(u32::try_from(bytes.len()).expect("a frame is short").to_le_bytes());
+    out.extend_from_slice(bytes);
+    let sum = crc64(&out[begin..]);
+    out.extend(sum.to_le_bytes());
+}
+
+fn encode_upload(upload: &Upload) -> Vec<u8> {
+    let Upload { object, id, mark, size, part_bytes } = upload;
+    let mut fields = Vec::new();
+    for field in [&object[..], id.as_bytes(), mark.as_bytes()] {
+        fields.extend(u32::try_from(field.len()).expect("a name is short").to_le_bytes());
+        fields.extend_from_slice(field);
+    }
+    fields.extend(size.to_le_bytes());
+    fields.extend(part_bytes.to_le_bytes());
+    let mut bytes = MAGIC.to_vec();
+    frame(&mut bytes, UPLOAD, &fields);
+    bytes
+}
+
+fn encode_part(out: &mut Vec<u8>, number: u32, part: &Part) {
+    frame(out, PART, &[&number.to_le_bytes()[..], &part.crc64.to_le_bytes(), part.tag.as_bytes()].concat());
+}
+
+/// Reads a journal up to where it is torn.
+fn decode(bytes: &[u8]) -> Option<Left> {
+    let mut rest = bytes.strip_prefix(MAGIC)?;
+    let (mut upload, mut parts, mut receiver) = (None, BTreeMap::new(), Vec::new());
+    while let Some((kind, body)) = next_frame(&mut rest) {
+        match kind {
+            UPLOAD if upload.is_none() => upload = Some(decode_upload(body)?),
+            PART => {
+                let (number, body) = body.split_first_chunk::<4>()?;
+                let (sum, tag) = body.split_first_chunk::<8>()?;
+                let part = Part { tag: String::from_utf8(tag.to_vec()).ok()?, crc64: u64::from_le_bytes(*sum) };
+                parts.insert(u32::from_le_bytes(*number), part);
+            }
+            RECEIVER => receiver.extend_from_slice(body),
+            _ => return None,
+        }
+    }
+    Some(Left { upload: upload?, parts, receiver })
+}
+
+fn next_frame<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let whole = *rest;
+    let (kind, tail) = whole.split_first()?;
+    let (length, tail) = tail.split_first_chunk::<4>()?;
+    let (body, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    let (sum, tail) = tail.split_first_chunk::<8>()?;
+    if crc64(&whole[..5 + body.len()]) != u64::from_le_bytes(*sum) {
+        return None;
+    }
+    *rest = tail;
+    Some((*kind, body))
+}
+
+fn decode_upload(mut body: &[u8]) -> Option<Upload> {
+    let mut field = || {
+        let (length, tail) = body.split_first_chunk::<4>()?;
+        let (field, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        body = tail;
+        Some(field.to_vec())
+    };
+    let (object, id, mark) = (field()?, String::from_utf8(field()?).ok()?, String::from_utf8(field()?).ok()?);
+    let (size, tail) = body.split_first_chunk::<8>()?;
+    let part_bytes = u64::from_le_bytes(*tail.first_chunk::<8>()?);
+    Some(Upload { object, id, mark, size: u64::from_le_bytes(*size), part_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_is_read_up_to_where_it_is_torn() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || UploadJournal::new(Some(dir.path()), b"o/b/k").unwrap();
+        let upload = Upload { object: b"o/b/k".to_vec(), id: "id".into(), mark: "m".into(), size: 30, part_bytes: 10 };
+        let part = |sum| Part { tag: format!("\"{sum}\""), crc64: sum };
+        let journal = open();
+        assert_eq!(journal.left(b"o/b/k").unwrap(), None);
+        journal.begin_upload(upload.clone()).unwrap();
+        assert_eq!(open().left(b"o/b/k").unwrap().unwrap().upload, upload);
+        journal.enter(0, part(1));
+        journal.begin(b"header", &mut || ()).unwrap();
+        journal.enter(2, part(3));
+        journal.append(b" one").unwrap();
+        assert_eq!(open().left(b"o/b/other").unwrap(), None);
+        let left = open().left(b"o/b/k").unwrap().unwrap();
+        assert_eq!((&left.receiver[..], left.parts.len()), (&b"header one"[..], 2));
+        let file = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
+        let bytes = std::fs::read(&file).unwrap();
+        for end in 0..bytes.len() {
+            match decode(&bytes[..end]) {
+                Some(torn) => assert!(left.receiver.starts_with(&torn.receiver) && torn.upload == upload),
+                None => assert!(end < encode_upload(&upload).len()),
+            }
+        }
+        let again = open();
+        let left = again.left(b"o/b/k").unwrap().unwrap();
+        again.go_on(&left);
+        again.keep(6).unwrap();
+        again.append(b" two").unwrap();
+        assert_eq!(open().left(b"o/b/k").unwrap().unwrap().receiver, b"header two");
+        again.remove().unwrap();
+        assert_eq!(open().left(b"o/b/k").unwrap(), None);
+        assert!(again.begin(b"x", &mut || ()).is_err());
+    }
+}

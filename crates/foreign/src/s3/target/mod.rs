@@ -1,0 +1,342 @@
+//! A bucket as a target.
+
+mod deletion;
+mod journal;
+mod multipart;
+mod small;
+mod tree;
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use haul_store::{
+    Abilities, Applied, Draft, DraftPlan, Kind, Metadata, Result, SourceFile, SourceNames, Stat, StoreError,
+    TargetTree, Time, check_path,
+};
+use http::{HeaderName, HeaderValue, Method};
+
+use crate::http_client::client::{Settings, invalid};
+use crate::http_client::fields::content_length;
+use crate::http_client::outgoing::Content;
+use crate::s3::access::Environment;
+use crate::s3::kept::{self, BLAKE3, Kept};
+use crate::s3::limits::{LEAST_PART_BYTES, MAX_ANSWER_BYTES, MAX_COPIED_BYTES};
+use crate::s3::listing::has_any;
+use crate::s3::source::link_text;
+use crate::s3::source::walk::{LINK_ENDING, directory_stat};
+use crate::s3::store::{Request, Store, escaped, etag};
+use crate::s3::target::deletion::Deletion;
+use crate::s3::target::multipart::MultipartDraft;
+use crate::s3::target::small::SmallDraft;
+use crate::s3::target::tree::Tree;
+pub use crate::s3::target::tree::{TargetSettings, Told};
+use crate::s3::xml;
+use crate::web::bodies::Bodies;
+use crate::web::file::RemoteFile;
+use crate::web::version::Version;
+
+/// A tree of objects to write.
+#[derive(Debug)]
+struct S3Target {
+    tree: Arc<Tree>,
+    bodies: Arc<Bodies>,
+}
+
+/// A tree, and the new name of the single file in it.
+pub type OpenedBucket = (Arc<dyn TargetTree>, Option<Vec<u8>>);
+
+/// Opens the target by cp's rule: a key that ends in a slash, or beneath which there are keys, or that gets more than one file, is a
+/// directory. Otherwise it is the new name of the single file: the name is returned, and what is in front of it is the tree.
+///
+/// # Errors
+/// The store cannot be reached, or has no such bucket.
+pub fn open_bucket(
+    bucket: &str,
+    key: &[u8],
+    target: TargetSettings,
+    told: Box<dyn Told>,
+    environment: &Environment,
+    settings: impl Fn() -> Settings,
+) -> Result<OpenedBucket> {
+    let fail =
+        |error: io::Error| StoreError::new("use as target", &[b"s3://", bucket.as_bytes(), b"/", key].concat(), error);
+    let sums = environment.get("AWS_REQUEST_CHECKSUM_CALCULATION") != Some("when_required");
+    let target = TargetSettings { sums: target.sums && sums, ..target };
+    let store = Arc::new(Store::open(bucket, environment, settings).map_err(fail)?);
+    let beneath = if key.is_empty() || key.ends_with(b"/") { key.to_vec() } else { [key, b"/"].concat() };
+    // It also says whether there is such a bucket, and whether we may look into it.
+    let has_keys = has_any(&store, &beneath).map_err(fail)?;
+    let (prefix, name) = match beneath == key || has_keys || !target.single_file {
+        true => (beneath, None),
+        false => {
+            let at = key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+            (key[..at].to_vec(), Some(key[at..].to_vec()))
+        }
+    };
+    let bodies = Bodies::new(store.client.settings.connections);
+    let tree = Tree::new(store, prefix, target, told);
+    if !has_keys && name.is_none() {
+        tree.enter_fresh(b"");
+    }
+    if let Some(name) = &name {
+        tree.new_key(name).map_err(fail)?;
+    }
+    Ok((Arc::new(S3Target { tree, bodies }), name))
+}
+
+fn context<T>(op: &'static str, path: &[u8], act: impl FnOnce() -> io::Result<T>) -> Result<T> {
+    act().map_err(|error| StoreError::new(op, path, error))
+}
+
+fn missing() -> io::Error {
+    io::Error::from_raw_os_error(rustix::io::Errno::NOENT.raw_os_error())
+}
+
+impl S3Target {
+    fn link_key(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        check_path(path)?;
+        self.tree.key(&[path, LINK_ENDING].concat())
+    }
+
+    fn put(&self, key: &[u8], data: &[u8], mut fields: Vec<(HeaderName, HeaderValue)>) -> io::Result<()> {
+        let hash = blake3::hash(data).to_hex();
+        fields.push((BLAKE3, HeaderValue::from_str(&hash).expect("hex is a value")));
+        let content = Content::Whole(Bytes::copy_from_slice(data));
+        let answer = self.tree.store.need(&Request { fields, content, ..Request::new(Method::PUT, key) })?;
+        self.tree.store.client.give_back(answer.url.origin(), answer.body);
+        Ok(())
+    }
+
+    fn remove(&self, key: &[u8]) -> io::Result<()> {
+        let answer = self.tree.store.need(&Request::new(Method::DELETE, key))?;
+        self.tree.store.client.give_back(answer.url.origin(), answer.body);
+        Ok(())
+    }
+
+    fn look(&self, path: &[u8]) -> io::Result<Option<Stat>> {
+        check_path(path)?;
+        if path.is_empty() {
+            return Ok(Some(directory_stat(Time::default())));
+        }
+        let key = self.tree.key(path)?;
+        if let Some(head) = self.tree.store.head(&key)? {
+            let size = content_length(&head).ok_or_else(|| invalid("the store tells no length".to_owned()))?;
+            let (mut stat, kept) = (Version::of(&head, size).stat(Time::default()), Kept::of(&head.headers));
+            stat.mode = kept.permissions().unwrap_or(stat.mode);
+            (stat.uid, stat.gid) = (kept.uid.unwrap_or(stat.uid), kept.gid.unwrap_or(stat.gid));
+            return Ok(Some(stat));
+        }
+        if let Some(head) = self.tree.store.head(&self.link_key(path)?)? {
+            self.tree.enter_link(path);
+            let mut stat = Version::of(&head, 0).stat(Time::default());
+            stat.kind = Kind::Symlink { target: link_text(&self.tree.store, &self.link_key(path)?, &head)? };
+            return Ok(Some(stat));
+        }
+        let is_directory = has_any(&self.tree.store, &[&key[..], b"/"].concat())?;
+        Ok(is_directory.then(|| directory_stat(Time::default())))
+    }
+
+    /// Writes the metadata of an object anew, by a copy onto itself.
+    fn set(&self, path: &[u8], meta: &Metadata) -> io::Result<Applied> {
+        let key = self.tree.key(path)?;
+        let Some(head) = self.tree.store.head(&key)? else {
+            return match self.look(path)?.is_some_and(|stat| stat.kind == Kind::Directory) {
+                true => Ok(Applied::default()),
+                false => Err(missing()),
+            };
+        };
+        let size = content_length(&head).unwrap_or(u64::MAX);
+        let (version, kept) = (Version::of(&head, size), Kept::of(&head.headers));
+        let stat = version.stat(Time::default());
+        let mtime = meta.mtime.unwrap_or(stat.mtime);
+        let mode = meta.mode.filter(|_| self.tree.settings.modes).or(kept.permissions());
+        let owner = |wanted: Option<u32>, is: Option<u32>| wanted.filter(|_| self.tree.settings.owners).or(is);
+        let owners = [owner(meta.owner, kept.uid), owner(meta.group, kept.gid)];
+        if mtime == stat.mtime && mode == kept.permissions() && owners == [kept.uid, kept.gid] {
+            return Ok(Applied::default());
+        }
+        if size > MAX_COPIED_BYTES {
+            self.tree.warn("metadata of objects of more than 5 GB stay as they are".to_owned());
+            return Ok(Applied::default());
+        }
+        let text = |text: &str| HeaderValue::from_str(text).map_err(|_| io::Error::from(ErrorKind::InvalidInput));
+        let mut fields = kept::fields(Some(mtime), mode, owners);
+        if let Some(hash) = head.headers.get(BLAKE3) {
+            fields.push((BLAKE3, hash.clone()));
+        }
+        if let Some(kind) = head.headers.get(http::header::CONTENT_TYPE) {
+            fields.push((http::header::CONTENT_TYPE, kind.clone()));
+        }
+        let source = format!("/{}/{}", self.tree.store.access.bucket, escaped(&key, true));
+        fields.push((HeaderName::from_static("x-amz-copy-source"), text(&source)?));
+        fields.push((HeaderName::from_static("x-amz-copy-source-if-match"), text(&etag(&head)?)?));
+        fields.push((HeaderName::from_static("x-amz-metadata-directive"), HeaderValue::from_static("REPLACE")));
+        let answer = self.tree.store.need(&Request { fields, ..Request::new(Method::PUT, &key) })?;
+        let said = self.tree.store.body_of(answer, MAX_ANSWER_BYTES)?;
+        let mut is_done = false;
+        xml::read(&said, |path, _| is_done |= matches!(path, ["CopyObjectResult"]))?;
+        match is_done {
+            true => Ok(Applied { changed: true, ..Applied::default() }),
+            false => Err(invalid("the store did not copy the object onto itself".to_owned())),
+        }
+    }
+
+    fn deletion<'a>(
+        &'a self,
+        spare: &'a dyn Fn(&[u8], bool) -> bool,
+        dry_run: bool,
+        deleted: &'a mut dyn FnMut(Vec<u8>, bool),
+    ) -> Deletion<'a> {
+        Deletion { tree: &self.tree, spare, dry_run, deleted, errors: Vec::new() }
+    }
+}
+
+impl TargetTree for S3Target {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            least_part_bytes: LEAST_PART_BYTES,
+            tells_files: false,
+            hard_links: false,
+            holes: false,
+            directories: false,
+            ..Abilities::ALL
+        }
+    }
+
+    fn stat(&self, path: &[u8]) -> Result<Option<Stat>> {
+        context("look at", path, || self.look(path))
+    }
+
+    fn open_file(&self, path: &[u8]) -> Result<SourceFile> {
+        context("open", path, || {
+            check_path(path)?;
+            let key = self.tree.key(path)?;
+            self.tree.store.head(&key)?.ok_or_else(missing)?;
+            let (client, url) = (Arc::clone(&self.tree.store.client), self.tree.store.url(&key, &[])?);
+            let file = RemoteFile::new(client, Arc::clone(&self.bodies), url, Time::default());
+            Ok(SourceFile::Other(Arc::new(file)))
+        })
+    }
+
+    /// A store has no directories: they are what stands in front of slashes. The answer says whether there is anything in it.
+    fn make_dir(&self, path: &[u8]) -> Result<bool> {
+        context("make directory", path, || {
+            check_path(path)?;
+            if self.tree.is_in_fresh(path) {
+                return Ok(true);
+            }
+            let prefix = match path.is_empty() {
+                true => self.tree.prefix.clone(),
+                false => [&self.tree.key(path)?[..], b"/"].concat(),
+            };
+            let is_new = !has_any(&self.tree.store, &prefix)?;
+            if is_new {
+                self.tree.enter_fresh(path);
+            }
+            Ok(is_new)
+        })
+    }
+
+    fn mark_directory(&self, path: &[u8], meta: &Metadata) -> Result<()> {
+        context("mark the empty directory", path, || {
+            let key = [&self.tree.key(path)?[..], b"/"].concat();
+            self.put(&key, b"", kept::fields(meta.mtime, None, [None, None]))
+        })
+    }
+
+    fn make_symlink(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<bool> {
+        context("make symbolic link", path, || {
+            let (key, hash) = (self.link_key(path)?, *blake3::hash(target).as_bytes());
+            let standing = self.tree.store.head(&key)?;
+            if standing.is_some_and(|head| Kept::of(&head.headers).blake3 == Some(hash)) {
+                return Ok(false);
+            }
+            self.put(&key, target, kept::fields(meta.mtime, None, [None, None]))?;
+            // A file of this name was replaced by the link.
+            let file = self.tree.key(path)?;
+            if self.tree.store.head(&file)?.is_some() {
+                self.remove(&file)?;
+            }
+            Ok(true)
+        })
+    }
+
+    fn make_hard_link(&self, path: &[u8], _first: &[u8]) -> Result<bool> {
+        let why = "an object has one name";
+        context("make hard link", path, || Err(io::Error::new(ErrorKind::Unsupported, why)))
+    }
+
+    fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<Applied> {
+        context("set metadata of", path, || {
+            check_path(path)?;
+            match path.is_empty() {
+                true => Ok(Applied::default()),
+                false => self.set(path, meta),
+            }
+        })
+    }
+
+    /// What the store has confirmed is safe.
+    fn flush_dir(&self, path: &[u8]) -> Result<()> {
+        context("flush directory", path, || match self.look(path)? {
+            Some(_) => Ok(()),
+            None => Err(missing()),
+        })
+    }
+
+    fn flush_file(&self, path: &[u8]) -> Result<()> {
+        self.open_file(path).map(drop)
+    }
+
+    fn new_draft(&self, path: &[u8], inplace: bool) -> Result<Draft> {
+        self.new_draft_of(path, &DraftPlan { inplace, chunk_bytes: u64::MAX, ..DraftPlan::default() })
+    }
+
+    fn new_draft_of(&self, path: &[u8], plan: &DraftPlan) -> Result<Draft> {
+        context("write", path, || {
+            if plan.inplace {
+                return Err(io::Error::new(ErrorKind::Unsupported, "nothing is written in place in a store"));
+            }
+            Ok(Draft::Other(match plan.size <= plan.chunk_bytes {
+                true => Box::new(SmallDraft::new(&self.tree, path, *plan)?),
+                false => Box::new(MultipartDraft::begin(&self.tree, path, plan)?),
+            }))
+        })
+    }
+
+    fn resume_draft(&self, path: &[u8], inplace: bool) -> Result<Option<(Draft, Vec<u8>)>> {
+        if inplace {
+            return Ok(None);
+        }
+        context("resume", path, || {
+            let resumed = MultipartDraft::resume(&self.tree, path)?;
+            Ok(resumed.map(|(draft, journal)| (Draft::Other(Box::new(draft)), journal)))
+        })
+    }
+
+    fn delete_extraneous(
+        &self,
+        path: &[u8],
+        has: &SourceNames,
+        spare: &dyn Fn(&[u8], bool) -> bool,
+        dry_run: bool,
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
+    ) -> Vec<StoreError> {
+        let mut deletion = self.deletion(spare, dry_run, deleted);
+        deletion.extraneous(path, has);
+        deletion.errors
+    }
+
+    fn delete_entry(
+        &self,
+        path: &[u8],
+        spare: &dyn Fn(&[u8], bool) -> bool,
+        dry_run: bool,
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
+    ) -> Vec<StoreError> {
+        let mut deletion = self.deletion(spare, dry_run, deleted);
+        deletion.entry(path);
+        deletion.errors
+    }
+}

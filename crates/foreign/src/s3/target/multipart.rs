@@ -1,0 +1,493 @@
+//! A file of several parts. Each chunk of the copy is a part; the object shows when all are there.
+//!
+//! ```text
+//! Create -> journal -> parts, in any order, each with its sum -> Complete with the sum of the whole -> the object
+//!                                                              -> no answer: is it our object that stands there?
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use haul_store::{DraftPlan, FileToWrite, Journal, Metadata, Result, StoreError};
+use http::header::IF_NONE_MATCH;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+
+use crate::http_client::client::invalid;
+use crate::http_client::fields::text;
+use crate::http_client::outgoing::Content;
+use crate::s3::limits::{MAX_ANSWER_BYTES, MAX_OBJECT_BYTES, MAX_PART_BYTES, MAX_PARTS};
+use crate::s3::store::{Refusal, Request, etag, refusal};
+use crate::s3::sums::{crc64, joined, text as sum_text};
+use crate::s3::target::journal::{Part, Upload, UploadJournal};
+use crate::s3::target::tree::Tree;
+use crate::s3::xml;
+
+pub(super) const CRC64: HeaderName = HeaderName::from_static("x-amz-checksum-crc64nvme");
+const ALGORITHM: HeaderName = HeaderName::from_static("x-amz-checksum-algorithm");
+const KIND: HeaderName = HeaderName::from_static("x-amz-checksum-type");
+const MARK: HeaderName = HeaderName::from_static("x-amz-meta-haul-upload");
+
+#[derive(Debug)]
+pub(super) struct MultipartDraft {
+    tree: Arc<Tree>,
+    path: Vec<u8>,
+    key: Vec<u8>,
+    size: u64,
+    part_bytes: u64,
+    upload: Upload,
+    journal: UploadJournal,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Parts that are being written. A lane that died leaves its one; whoever writes the part again begins it anew.
+    filling: HashMap<u32, Vec<u8>>,
+    is_over: bool,
+}
+
+impl MultipartDraft {
+    /// Begins an upload. What an earlier run left of the object is ended.
+    pub(super) fn begin(tree: &Arc<Tree>, path: &[u8], plan: &DraftPlan) -> io::Result<MultipartDraft> {
+        let key = tree.new_key(path)?;
+        if plan.size > MAX_OBJECT_BYTES || plan.chunk_bytes > MAX_PART_BYTES {
+            let why = "haul uploads objects of at most 640 GB: the parts of a larger one are too large to be held";
+            return Err(io::Error::new(ErrorKind::FileTooLarge, why));
+        }
+        let object = tree.object(&key);
+        let journal = UploadJournal::new(tree.settings.journals.as_deref(), &object)?;
+        if let Some(left) = journal.left(&object)?
+            && let Err(error) = abort(tree, &key, &left.upload.id)
+        {
+            // Whoever may write need not have the right to end uploads.
+            tree.warn(format!("an upload that an earlier copy left stays in the store: {error}"));
+        }
+        let mark = format!("{:032x}", random()?);
+        let id = create(tree, &key, plan, &mark)?;
+        let upload = Upload { object, id, mark, size: plan.size, part_bytes: plan.chunk_bytes };
+        if let Err(error) = journal.begin_upload(upload.clone()) {
+            // Without its journal nobody would ever end it.
+            let _ = abort(tree, &key, &upload.id);
+            return Err(error);
+        }
+        Ok(MultipartDraft::with(tree, path, key, upload, journal))
+    }
+
+    fn with(tree: &Arc<Tree>, path: &[u8], key: Vec<u8>, upload: Upload, journal: UploadJournal) -> MultipartDraft {
+        let (size, part_bytes) = (upload.size, upload.part_bytes);
+        let (tree, path, state) = (Arc::clone(tree), path.to_vec(), Mutex::default());
+        MultipartDraft { tree, path, key, size, part_bytes, upload, journal, state }
+    }
+
+    /// Goes on with an upload that an earlier run left, with the parts that the store has as they were sent. Returns the receiver's
+    /// journal, too.
+    pub(super) fn resume(tree: &Arc<Tree>, path: &[u8]) -> io::Result<Option<(MultipartDraft, Vec<u8>)>> {
+        let key = tree.new_key(path)?;
+        let object = tree.object(&key);
+        let journal = UploadJournal::new(tree.settings.journals.as_deref(), &object)?;
+        let Some(mut left) = journal.left(&object)? else { return Ok(None) };
+        if left.receiver.is_empty() || !left.upload.part_bytes.is_power_of_two() {
+            return Ok(None);
+        }
+        let Some(listed) = list_parts(tree, &key, &left.upload.id)? else { return Ok(None) };
+        let Upload { size, part_bytes, .. } = left.upload;
+        left.parts.retain(|number, part| {
+            let start = u64::from(*number).saturating_mul(part_bytes);
+            let length = size.saturating_sub(start).min(part_bytes);
+            listed.get(number).is_some_and(|listed| {
+                listed.size == length
+                    && listed.tag == part.tag
+                    && listed.crc64.as_ref().is_none_or(|sum| *sum == sum_text(part.crc64))
+            })
+        });
+        journal.go_on(&left);
+        let draft = MultipartDraft::with(tree, path, key, left.upload, journal);
+        Ok(Some((draft, left.receiver)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn length_of(&self, part: u32) -> u64 {
+        self.size.saturating_sub(u64::from(part) * self.part_bytes).min(self.part_bytes)
+    }
+
+    fn write(&self, mut data: &[u8], mut offset: u64) -> io::Result<()> {
+        while !data.is_empty() {
+            let part = u32::try_from(offset / self.part_bytes).map_err(|_| ErrorKind::FileTooLarge)?;
+            let (at, length) = (offset % self.part_bytes, self.length_of(part));
+            let piece = usize::try_from(length.saturating_sub(at)).unwrap_or(usize::MAX).min(data.len());
+            if piece == 0 {
+                return Err(io::Error::new(ErrorKind::InvalidInput, "it is longer than was announced"));
+            }
+            if let Some(whole) = self.fill(part, at as usize, length as usize, &data[..piece])? {
+                self.send(part, Bytes::from(whole))?;
+            }
+            data = &data[piece..];
+            offset += piece as u64;
+        }
+        Ok(())
+    }
+
+    /// Takes a piece of a part, which is written from its beginning to its end. Returns the part once it is full.
+    fn fill(&self, part: u32, at: usize, length: usize, piece: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let mut state = self.lock();
+        if state.is_over {
+            return Err(io::Error::new(ErrorKind::NotFound, "its upload was given up meanwhile"));
+        }
+        let mut filling = state.filling.remove(&part).unwrap_or_default();
+        if at == 0 {
+            filling.clear();
+            filling.reserve_exact(length);
+        }
+        if filling.len() != at {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "a part is written from its beginning to its end"));
+        }
+        filling.extend_from_slice(piece);
+        if filling.len() == length {
+            return Ok(Some(filling));
+        }
+        state.filling.insert(part, filling);
+        Ok(None)
+    }
+
+    fn send(&self, part: u32, data: Bytes) -> io::Result<()> {
+        let sum = crc64(&data);
+        let number = (part + 1).to_string();
+        let query = [("partNumber", number.as_str()), ("uploadId", self.upload.id.as_str())];
+        loop {
+            let sums = self.tree.sums();
+            let mut fields = Vec::new();
+            if sums {
+                fields.push((CRC64, value(&sum_text(sum))?));
+            }
+            let content = Content::Whole(data.clone());
+            let request = Request { query: &query, fields, content, ..Request::new(Method::PUT, &self.key) };
+            match self.tree.store.ask(&request)? {
+                Ok(answer) => {
+                    let tag = etag(&answer.head)?;
+                    let told = text(&answer.head.headers, &CRC64).map(str::to_owned);
+                    self.tree.store.client.give_back(answer.url.origin(), answer.body);
+                    if told.is_some_and(|told| told != sum_text(sum)) {
+                        return Err(invalid("the store has another CRC64NVME of a part than was sent".to_owned()));
+                    }
+                    self.journal.enter(part, Part { tag, crc64: sum });
+                    return Ok(());
+                }
+                Err(refusal) if sums && is_refusal_of_sums(&refusal) => self.tree.without_sums(),
+                Err(refusal) => return Err(refusal.as_io()),
+            }
+        }
+    }
+
+    fn complete(&self) -> io::Result<()> {
+        let parts = self.journal.parts();
+        let count = u32::try_from(self.size.div_ceil(self.part_bytes)).unwrap_or(u32::MAX);
+        if !parts.keys().copied().eq(0..count) || count > MAX_PARTS {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "parts of it are missing"));
+        }
+        let sums = self.tree.sums();
+        let mut whole = None;
+        let mut body = String::from("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+        for (part, Part { tag, crc64 }) in &parts {
+            let length = self.length_of(*part);
+            whole = Some(whole.map_or(*crc64, |whole| joined(whole, *crc64, length)));
+            let _ = write!(body, "<Part><PartNumber>{}</PartNumber><ETag>{}</ETag>", part + 1, xml::escaped(tag));
+            if sums {
+                let _ = write!(body, "<ChecksumCRC64NVME>{}</ChecksumCRC64NVME>", sum_text(*crc64));
+            }
+            body.push_str("</Part>");
+        }
+        body.push_str("</CompleteMultipartUpload>");
+        let sum = whole.map(sum_text).unwrap_or_default();
+        let mut fields = Vec::new();
+        if sums {
+            fields.push((CRC64, value(&sum)?));
+            fields.push((KIND, HeaderValue::from_static("FULL_OBJECT")));
+        }
+        if self.tree.settings.keeps_what_stands {
+            fields.push((IF_NONE_MATCH, HeaderValue::from_static("*")));
+        }
+        let told = self.ask_complete(fields, Bytes::from(body))?;
+        match told {
+            Completed::With(Some(told)) if sums && told != sum => {
+                Err(invalid("the store has another CRC64NVME of the object than was sent".to_owned()))
+            }
+            Completed::With(_) => {
+                if !sums {
+                    self.tree.unsummed();
+                }
+                Ok(())
+            }
+            Completed::Refused(refusal) => Err(refusal.as_io()),
+        }
+    }
+
+    /// Completes the upload, and looks at what stands there where the answer was lost.
+    fn ask_complete(&self, fields: Vec<(HeaderName, HeaderValue)>, body: Bytes) -> io::Result<Completed> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let query = [("uploadId", self.upload.id.as_str())];
+            let content = Content::Whole(body.clone());
+            // An answer may take minutes: the store sends spaces meanwhile.
+            let request =
+                Request { query: &query, fields: fields.clone(), content, ..Request::new(Method::POST, &self.key) };
+            let refused = match self.tree.store.ask(&request) {
+                Ok(Ok(mut answer)) => match answer.body.read_to_end(MAX_ANSWER_BYTES) {
+                    Ok(said) => {
+                        let (mut is_done, mut sum) = (false, None);
+                        let read = xml::read(trimmed(&said), |path, text| match path {
+                            ["CompleteMultipartUploadResult", "ChecksumCRC64NVME"] => sum = Some(text.to_owned()),
+                            ["CompleteMultipartUploadResult"] => is_done = true,
+                            _ => {}
+                        });
+                        self.tree.store.client.give_back(answer.url.origin(), answer.body);
+                        if read.is_ok() && is_done {
+                            return Ok(Completed::With(sum));
+                        }
+                        // An error may come behind a 200.
+                        let refusal = refusal(&answer.head, trimmed(&said));
+                        if read.is_ok() && !refusal.code.is_empty() { Ok(refusal) } else { Err(no_answer()) }
+                    }
+                    Err(error) => Err(error),
+                },
+                Ok(Err(refusal)) => Ok(refusal),
+                Err(error) => Err(error),
+            };
+            // The upload is gone when an earlier Complete was carried out.
+            let is_unsure = match &refused {
+                Err(_) => true,
+                Ok(refusal) => {
+                    refusal.code == "NoSuchUpload"
+                        || refusal.code == "InternalError"
+                        || refusal.status.is_server_error()
+                        || (tries > 1 && refusal.status == StatusCode::PRECONDITION_FAILED)
+                }
+            };
+            if is_unsure
+                && let Ok(Some(head)) = self.tree.store.head(&self.key)
+                && text(&head.headers, &MARK) == Some(self.upload.mark.as_str())
+            {
+                return Ok(Completed::With(text(&head.headers, &CRC64).map(str::to_owned)));
+            }
+            let is_gone = matches!(&refused, Ok(refusal) if refusal.code == "NoSuchUpload");
+            if !is_unsure || is_gone || tries >= MAX_COMPLETES {
+                return refused.map(Completed::Refused);
+            }
+            self.tree.store.client.pause(self.tree.store.client.backoff(tries));
+        }
+    }
+
+    fn context<T>(&self, op: &'static str, result: io::Result<T>) -> Result<T> {
+        result.map_err(|error| StoreError::new(op, &self.path, error))
+    }
+}
+
+enum Completed {
+    /// The store tells this sum of it.
+    With(Option<String>),
+    Refused(Refusal),
+}
+
+/// A Complete may be sent as often as wanted: of one that was carried out the store tells.
+const MAX_COMPLETES: u32 = 5;
+
+fn no_answer() -> io::Error {
+    invalid("the store's answer to the end of an upload says nothing".to_owned())
+}
+
+/// Spaces come in front of an answer that takes long.
+fn trimmed(said: &[u8]) -> &[u8] {
+    said.trim_ascii_start()
+}
+
+/// A store that does not know the sums refuses what has them.
+pub(super) fn is_refusal_of_sums(refusal: &Refusal) -> bool {
+    match refusal.code.as_str() {
+        "NotImplemented" | "InvalidRequest" | "InvalidArgument" | "XNotImplemented" | "MalformedXML" => true,
+        _ => refusal.status == StatusCode::NOT_IMPLEMENTED,
+    }
+}
+
+fn value(text: &str) -> io::Result<HeaderValue> {
+    HeaderValue::from_str(text).map_err(|_| io::Error::from(ErrorKind::InvalidInput))
+}
+
+fn random() -> io::Result<u128> {
+    let mut bytes = [0; 16];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("no random numbers can be had"))?;
+    Ok(u128::from_le_bytes(bytes))
+}
+
+fn create(tree: &Tree, key: &[u8], plan: &DraftPlan, mark: &str) -> io::Result<String> {
+    loop {
+        let sums = tree.sums();
+        let mut fields = tree.fields(plan);
+        fields.push((MARK, value(mark)?));
+        if sums {
+            fields.push((ALGORITHM, HeaderValue::from_static("CRC64NVME")));
+            fields.push((KIND, HeaderValue::from_static("FULL_OBJECT")));
+        }
+        // A second upload that nobody knows of costs less than a copy that fails.
+        let request = Request { query: &[("uploads", "")], fields, repeats: true, ..Request::new(Method::POST, key) };
+        match tree.store.ask(&request)? {
+            Ok(answer) => {
+                let body = tree.store.body_of(answer, MAX_ANSWER_BYTES)?;
+                let mut id = None;
+                xml::read(&body, |path, text| {
+                    if let ["InitiateMultipartUploadResult", "UploadId"] = path {
+                        id = Some(text.to_owned());
+                    }
+                })?;
+                let id = id.filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES);
+                return id.ok_or_else(|| invalid("the store begins an upload without a name".to_owned()));
+            }
+            Err(refusal) if sums && is_refusal_of_sums(&refusal) => tree.without_sums(),
+            Err(refusal) => return Err(refusal.as_io()),
+        }
+    }
+}
+
+/// Amazon's have about 130 characters.
+const MAX_ID_BYTES: usize = 1024;
+
+/// Ends an upload, so that nobody pays for its parts.
+pub(super) fn abort(tree: &Tree, key: &[u8], id: &str) -> io::Result<()> {
+    let request = Request { query: &[("uploadId", id)], ..Request::new(Method::DELETE, key) };
+    match tree.store.ask(&request)? {
+        Ok(answer) => {
+            tree.store.client.give_back(answer.url.origin(), answer.body);
+            Ok(())
+        }
+        Err(refusal) if refusal.status == StatusCode::NOT_FOUND => Ok(()),
+        Err(refusal) => Err(refusal.as_io()),
+    }
+}
+
+struct ListedPart {
+    size: u64,
+    tag: String,
+    crc64: Option<String>,
+}
+
+/// The parts that the store has of an upload; `None`: there is no such upload any more.
+fn list_parts(tree: &Tree, key: &[u8], id: &str) -> io::Result<Option<BTreeMap<u32, ListedPart>>> {
+    let (mut found, mut marker) = (BTreeMap::new(), String::new());
+    // Each page brings higher numbers, so it ends.
+    loop {
+        let mut query = vec![("uploadId", id)];
+        if !marker.is_empty() {
+            query.insert(0, ("part-number-marker", &marker));
+        }
+        let answer = match tree.store.ask(&Request { query: &query, ..Request::new(Method::GET, key) })? {
+            Ok(answer) => answer,
+            Err(refusal) if refusal.status == StatusCode::NOT_FOUND => return Ok(None),
+            Err(refusal) => return Err(refusal.as_io()),
+        };
+        let body = tree.store.body_of(answer, MAX_ANSWER_BYTES)?;
+        let (mut number, mut part) = (None, ListedPart { size: 0, tag: String::new(), crc64: None });
+        let (mut last, mut is_truncated) = (0, false);
+        xml::read(&body, |path, text| match path {
+            ["ListPartsResult", "IsTruncated"] => is_truncated = text == "true",
+            ["ListPartsResult", "Part", "PartNumber"] => number = text.trim().parse::<u32>().ok(),
+            ["ListPartsResult", "Part", "Size"] => part.size = text.trim().parse().unwrap_or(0),
+            ["ListPartsResult", "Part", "ETag"] => part.tag = text.to_owned(),
+            ["ListPartsResult", "Part", "ChecksumCRC64NVME"] => part.crc64 = Some(text.to_owned()),
+            ["ListPartsResult", "Part"] => {
+                let done = std::mem::replace(&mut part, ListedPart { size: 0, tag: String::new(), crc64: None });
+                if let Some(number) = number.take().filter(|number| (1..=MAX_PARTS).contains(number)) {
+                    last = last.max(number);
+                    found.insert(number - 1, done);
+                }
+            }
+            _ => {}
+        })?;
+        if !is_truncated {
+            return Ok(Some(found));
+        }
+        if last <= marker.parse().unwrap_or(0) {
+            return Err(invalid("the store's list of parts does not go on".to_owned()));
+        }
+        marker = last.to_string();
+    }
+}
+
+impl FileToWrite for MultipartDraft {
+    fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    fn id(&self) -> (u64, u64) {
+        let hash = blake3::hash(self.upload.id.as_bytes());
+        let (one, other) = hash.as_bytes().split_at(8);
+        let number = |bytes: &[u8]| u64::from_le_bytes(*bytes.first_chunk().expect("a hash has 32 bytes"));
+        (number(one), number(other))
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.context("upload", self.write(data, offset))
+    }
+
+    fn read_at(&self, _buffer: &mut [u8], _offset: u64) -> Result<usize> {
+        let why = "a store gives nothing back of an upload that is not complete";
+        self.context("read", Err(io::Error::new(ErrorKind::Unsupported, why)))
+    }
+
+    fn proves(&self, offset: u64, length: u64) -> Option<bool> {
+        let part = u32::try_from(offset / self.part_bytes).unwrap_or(u32::MAX);
+        Some(offset.is_multiple_of(self.part_bytes) && length == self.length_of(part) && self.journal.has(part))
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(self.size)
+    }
+
+    fn set_size(&self, size: u64) -> Result<()> {
+        match size == self.size {
+            true => Ok(()),
+            false => self.context("upload", Err(io::Error::new(ErrorKind::InvalidInput, "its size was announced"))),
+        }
+    }
+
+    /// A part that the store has confirmed is safe.
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn set_metadata(&self, _meta: &Metadata, _flush: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn give_name(&self) -> Result<()> {
+        if self.lock().is_over {
+            return self.context("upload", Err(io::Error::new(ErrorKind::NotFound, "it was given up meanwhile")));
+        }
+        self.context("complete the upload of", self.complete())?;
+        self.lock().is_over = true;
+        self.tree.replace_link(&self.path);
+        // The object is there; a journal that stays names an upload that is gone.
+        let _ = self.journal.remove();
+        Ok(())
+    }
+
+    fn discard(&self) -> Result<()> {
+        {
+            let mut state = self.lock();
+            if std::mem::replace(&mut state.is_over, true) {
+                return Ok(());
+            }
+            state.filling.clear();
+        }
+        self.context("abort the upload of", abort(&self.tree, &self.key, &self.upload.id))?;
+        self.context("remove the journal of", self.journal.remove())
+    }
+
+    fn journal(&self) -> &dyn Journal {
+        &self.journal
+    }
+}

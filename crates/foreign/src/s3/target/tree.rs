@@ -1,0 +1,174 @@
+//! A place in a bucket where files are written, and what all its drafts share.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_store::{DraftPlan, check_new_path, printable};
+use http::{HeaderName, HeaderValue, Method};
+
+use crate::s3::kept;
+use crate::s3::limits::MAX_KEY_BYTES;
+use crate::s3::listing::NO_UTF8;
+use crate::s3::source::walk::LINK_ENDING;
+use crate::s3::store::{Request, Store};
+
+/// What is kept of files, and what the user wants.
+#[derive(Clone, Debug, Default)]
+pub struct TargetSettings {
+    /// Modes are kept (s3fs's `mode`).
+    pub modes: bool,
+    /// Owners are kept (s3fs's `uid` and `gid`).
+    pub owners: bool,
+    /// No object is replaced, also not one that appears during the copy.
+    pub keeps_what_stands: bool,
+    /// One file is copied, so the key may be its new name.
+    pub single_file: bool,
+    /// Sums of parts and objects are sent (CRC64NVME).
+    pub sums: bool,
+    /// The directory of this host where journals of uploads are kept.
+    pub journals: Option<PathBuf>,
+}
+
+/// Tells the user something, and what an upload proves.
+pub trait Told: Send + Sync {
+    /// A warning.
+    fn warn(&self, text: String);
+
+    /// The store keeps an object whose sum it did not compare.
+    fn unsummed(&self);
+}
+
+pub(super) struct Tree {
+    pub(super) store: Arc<Store>,
+    /// What stands in front of each path: empty, or with a slash at its end.
+    pub(super) prefix: Vec<u8>,
+    pub(super) settings: TargetSettings,
+    sums: AtomicBool,
+    told: Box<dyn Told>,
+    /// Directories beneath which no key is.
+    fresh: Mutex<HashSet<Vec<u8>>>,
+    /// Paths under which a link stands.
+    links: Mutex<HashSet<Vec<u8>>>,
+}
+
+/// Fresh directories that are kept in mind; more of them cost a request each.
+const MAX_FRESH: usize = 4096;
+
+/// More links than are replaced by files at once. One that is forgotten stays beside its file, and the next copy from there names it.
+const MAX_LINKS: usize = 1 << 16;
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tree({})", String::from_utf8_lossy(&self.prefix))
+    }
+}
+
+impl Tree {
+    pub(super) fn new(store: Arc<Store>, prefix: Vec<u8>, settings: TargetSettings, told: Box<dyn Told>) -> Arc<Tree> {
+        let sums = AtomicBool::new(settings.sums);
+        Arc::new(Tree { store, prefix, settings, sums, told, fresh: Mutex::default(), links: Mutex::default() })
+    }
+
+    /// The key of a path.
+    pub(super) fn key(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        let key = [&self.prefix[..], path].concat();
+        if key.len() > MAX_KEY_BYTES {
+            return Err(io::Error::new(
+                ErrorKind::InvalidFilename,
+                "its key is longer than the 1024 bytes that a store takes",
+            ));
+        }
+        match std::str::from_utf8(&key) {
+            Ok(_) => Ok(key),
+            Err(_) => Err(io::Error::new(ErrorKind::InvalidFilename, NO_UTF8)),
+        }
+    }
+
+    /// The key of a new file. A name that reads as that of a link would come back as one.
+    pub(super) fn new_key(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        check_new_path(path)?;
+        if path.is_empty() {
+            return Err(io::Error::from(ErrorKind::IsADirectory));
+        }
+        if path.ends_with(LINK_ENDING) {
+            return Err(io::Error::new(ErrorKind::InvalidFilename, "links are kept under names with this ending"));
+        }
+        self.key(path)
+    }
+
+    pub(super) fn object(&self, key: &[u8]) -> Vec<u8> {
+        let access = &self.store.access;
+        [format!("{}/{}/", access.origin, access.bucket).as_bytes(), key].concat()
+    }
+
+    pub(super) fn sums(&self) -> bool {
+        self.sums.load(Ordering::Relaxed)
+    }
+
+    /// The store does not know the sums: none is sent any more.
+    pub(super) fn without_sums(&self) {
+        if self.sums.swap(false, Ordering::Relaxed) {
+            self.told.warn(format!(
+                "{} takes no CRC64NVME: what it stores is compared by size alone",
+                self.store.access.origin
+            ));
+        }
+    }
+
+    pub(super) fn unsummed(&self) {
+        self.told.unsummed();
+    }
+
+    pub(super) fn warn(&self, text: String) {
+        self.told.warn(text);
+    }
+
+    /// The fields of a new object.
+    pub(super) fn fields(&self, plan: &DraftPlan) -> Vec<(HeaderName, HeaderValue)> {
+        let TargetSettings { modes, owners, .. } = self.settings;
+        let owner = |id| owners.then_some(id);
+        let mut fields = kept::fields(Some(plan.mtime), modes.then_some(plan.mode), [owner(plan.uid), owner(plan.gid)]);
+        fields.push((http::header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")));
+        fields
+    }
+
+    /// A link was found under this path.
+    pub(super) fn enter_link(&self, path: &[u8]) {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if links.len() < MAX_LINKS {
+            links.insert(path.to_vec());
+        }
+    }
+
+    /// A file has its name: the link that stood there goes.
+    pub(super) fn replace_link(&self, path: &[u8]) {
+        if !self.links.lock().unwrap_or_else(PoisonError::into_inner).remove(path) {
+            return;
+        }
+        let removed = self
+            .key(&[path, LINK_ENDING].concat())
+            .and_then(|key| self.store.need(&Request::new(Method::DELETE, &key)));
+        match removed {
+            Ok(answer) => self.store.client.give_back(answer.url.origin(), answer.body),
+            Err(error) => self.warn(format!("a link of the same name stays beside {}: {error}", printable(path))),
+        }
+    }
+
+    pub(super) fn enter_fresh(&self, path: &[u8]) {
+        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        if fresh.len() < MAX_FRESH {
+            fresh.insert(path.to_vec());
+        }
+    }
+
+    /// Whether a directory lies in one that was empty.
+    pub(super) fn is_in_fresh(&self, path: &[u8]) -> bool {
+        let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        let ends = (0..path.len()).filter(|at| path[*at] == b'/');
+        (!path.is_empty() && fresh.contains(&b""[..])) || ends.into_iter().any(|end| fresh.contains(&path[..end]))
+    }
+}

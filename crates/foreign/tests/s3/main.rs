@@ -1,0 +1,16 @@
+//! Copies from and to stores that cut, lie, forget and refuse.
+
+// The scenarios of every end name these by `crate`.
+use haul_store::{
+    Abilities, Draft, EntryKind, Filter, Found, FoundEntry, Kind, Metadata, SourceNames, SourceTree, Stat, TargetTree,
+    Time, WalkOptions,
+};
+
+#[path = "../../../store/tests/conformance/mod.rs"]
+// Those scenarios are named that a store can pass.
+#[expect(unused_imports, unused_macros, dead_code)]
+mod conformance;
+mod ends;
+mod server;
+mod source;
+mod target;

@@ -1,0 +1,187 @@
+//! Opens the ends of a job that lie in a store: this process reads and writes the objects.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haul_channel::reporter::Watch;
+use haul_copy::receiver::{OpenTarget, OpenedTarget, Target};
+use haul_copy::sender::{OpenSource, Sources};
+use haul_engine::path::servers::{self, AUTO_CONNECTIONS_MAX};
+use haul_foreign::{
+    Credentials, OpenedObjects, Reach, Settings, StoreEnvironment, TargetSettings, Told, open_bucket, open_objects,
+};
+use haul_job::{Carriage, Endpoint, Error, Event, Fault, Here, Job, Place, Proof, Selection};
+use haul_kept::surroundings::Surroundings;
+use haul_store::StoreError;
+use haul_sys::own::OwnDirectory;
+use haul_wire::control::Drafts;
+
+use crate::web;
+
+/// Lanes of a copy from or to a store, where nobody asks for a number: Amazon's own tools use 10 requests at once.
+const LANES: u16 = 8;
+
+fn is_store(end: &Endpoint) -> bool {
+    matches!(end.place, Place::Here(Here::S3 { .. }))
+}
+
+/// The usual number of lanes, if one end is a store.
+pub(crate) fn lanes(job: &Job) -> Option<u16> {
+    job.sources.iter().chain([&job.target]).any(is_store).then_some(LANES)
+}
+
+/// Refuses what a copy from or to a store cannot keep its promise of.
+pub(crate) fn check(job: &Job) -> Result<(), Error> {
+    let (source, target) = (job.sources.iter().any(is_store), is_store(&job.target));
+    if !source && !target {
+        return Ok(());
+    }
+    let selection = &job.selection;
+    let has_merge_files = selection.rules.iter().any(|rule| rule.merge.is_some());
+    let refused: [(bool, &str); 13] = [
+        (source && job.files_from.is_some(), "a list of files is of no use with a store: name each object"),
+        (has_merge_files, "files of rules in directories (dir-merge) are not read in a store"),
+        (source && selection.remove_source_files, "nothing is removed from a store that is copied from"),
+        (selection.xattrs, "a store keeps no extended attributes"),
+        (selection.acls, "a store keeps no ACLs of files"),
+        (target && selection.keep_dirlinks, "-K follows no links in a store"),
+        (target && selection.inplace, "--inplace does not work in a store: an object shows when it is complete"),
+        (target && selection.append, "--append-verify does not work in a store: an object does not grow"),
+        (target && selection.backup.is_some(), "no backups are kept in a store"),
+        (target && selection.references.is_some(), "--link-dest and its like do not work in a store"),
+        (target && selection.drafts != Drafts::default(), "unfinished files show nowhere in a store"),
+        (
+            target && selection.verify_disk,
+            "--verify disk reads no store back: it has compared what arrived by CRC64NVME",
+        ),
+        (!job.movers.is_empty(), "several hosts of one end all need haul"),
+    ];
+    match refused.iter().find(|(is_asked, _)| *is_asked) {
+        Some((_, why)) => Err(Error::new(Fault::Usage, *why).try_this("leave it out")),
+        None => Ok(()),
+    }
+}
+
+/// Finds the objects of a bucket.
+pub(crate) fn sources(
+    bucket: &str,
+    job: &Job,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+) -> Result<Sources, Error> {
+    let links = !job.selection.follow_links;
+    let reach = web::reach(job, surroundings)?;
+    // As many connections carry data as the path wants.
+    let most = job.carriage.lanes.unwrap_or(AUTO_CONNECTIONS_MAX).into();
+    let settings = || Settings { begins_with: servers::at_start, connections: most, ..settings(job, reach.clone()) };
+    let opened = open_objects(bucket, &job.source_paths(), links, &environment(surroundings), settings);
+    let OpenedObjects { tree, recorded, uncompared } = opened.map_err(|error| web::fault(&error))?;
+    watch.compares(uncompared);
+    Ok(Sources::Open(OpenSource { recorded, ..OpenSource::of(tree) }))
+}
+
+/// Prepares the bucket of the target. It is reached once it is known what comes.
+pub(crate) fn target(
+    bucket: &str,
+    job: &Job,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+) -> Result<Target, Error> {
+    if job.sources.iter().any(|source| is_store(source) || matches!(source.place, Place::Here(Here::Web(_)))) {
+        let text = "the data passes through this host: a store takes from no other server".to_owned();
+        watch.tell(&Event::Warning { text });
+    }
+    watch.proves(Proof::ByStore);
+    Ok(Target::Other(Box::new(Opening {
+        bucket: bucket.to_owned(),
+        key: job.target.path.clone(),
+        shown: format!("s3://{bucket}/{}", String::from_utf8_lossy(&job.target.path)).into_bytes(),
+        settings: Box::new({
+            let job = job.clone();
+            let reach = web::reach(&job, surroundings)?;
+            move || settings(&job, reach.clone())
+        }),
+        environment: environment(surroundings),
+        journals: journals(surroundings, watch),
+        watch: Arc::clone(watch),
+    })))
+}
+
+/// The directory of journals, if nobody else can have planted what is in it.
+fn journals(surroundings: &Surroundings, watch: &Arc<Watch>) -> Option<PathBuf> {
+    let state = surroundings.state.as_deref()?;
+    let directory = state.join("uploads");
+    let made = OwnDirectory::make(&directory);
+    match made {
+        Ok(_) => Some(directory),
+        Err(error) => {
+            let text = format!(
+                "an upload that breaks off begins anew: its journal cannot be kept in {}: {error}",
+                directory.display()
+            );
+            watch.tell(&Event::Warning { text });
+            None
+        }
+    }
+}
+
+/// A bucket that is still to be reached.
+struct Opening {
+    bucket: String,
+    key: Vec<u8>,
+    shown: Vec<u8>,
+    settings: Box<dyn Fn() -> Settings + Send + Sync>,
+    environment: StoreEnvironment,
+    journals: Option<PathBuf>,
+    watch: Arc<Watch>,
+}
+
+impl OpenTarget for Opening {
+    fn open(&self, selection: &Selection, single_file: bool) -> Result<OpenedTarget, StoreError> {
+        let target = TargetSettings {
+            modes: selection.special_bits,
+            owners: selection.owner,
+            keeps_what_stands: selection.ignore_existing,
+            single_file,
+            sums: true,
+            journals: self.journals.clone(),
+        };
+        let told = Box::new(Teller(Arc::clone(&self.watch)));
+        open_bucket(&self.bucket, &self.key, target, told, &self.environment, &*self.settings)
+    }
+
+    fn typed(&self) -> &[u8] {
+        &self.shown
+    }
+}
+
+struct Teller(Arc<Watch>);
+
+impl Told for Teller {
+    fn warn(&self, text: String) {
+        self.0.tell(&Event::Warning { text });
+    }
+
+    fn unsummed(&self) {
+        self.0.proves(Proof::BySize);
+    }
+}
+
+fn settings(job: &Job, reach: Reach) -> Settings {
+    let Carriage { lanes, timeout, .. } = &job.carriage;
+    Settings {
+        // A store that is silent is asked again before the copy gives up.
+        silence: *timeout / 3,
+        reach,
+        ..Settings::usual(lanes.unwrap_or(LANES).into(), Credentials::default())
+    }
+}
+
+/// What Amazon's tools look at.
+fn environment(surroundings: &Surroundings) -> StoreEnvironment {
+    let text = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| {
+        Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
+    };
+    let variables = surroundings.environment.all().filter_map(text).filter(|(name, _)| name.starts_with("AWS_"));
+    StoreEnvironment { variables: variables.collect(), home: surroundings.home.clone() }
+}
