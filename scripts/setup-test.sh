@@ -27,10 +27,11 @@ if ! command -v h2spec >/dev/null && command -v go >/dev/null && ((EUID == 0)); 
 fi
 # A store that speaks S3. versitygw compares sums, and takes ten minutes to build:
 #   go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
-# Where it is not installed the scenarios that need no sums run with moto.
-if ! command -v versitygw >/dev/null && ! command -v moto_server >/dev/null && command -v pip3 >/dev/null && ((EUID == 0)); then
+# Where it is not installed the scenarios run with moto, which has CRC64NVME from awscrt.
+if ! command -v versitygw >/dev/null && command -v pip3 >/dev/null && ((EUID == 0)) &&
+    ! { command -v moto_server && python3 -c 'import awscrt'; } >/dev/null 2>&1; then
     echo "installing for the tests: moto"
-    pip3 install --quiet --break-system-packages 'moto[server,s3]==5.2.1' || true
+    pip3 install --quiet --break-system-packages 'moto[server,s3]==5.2.1' awscrt || true
 fi
 missing=()
 for entry in "${wanted[@]}"; do

@@ -15,6 +15,13 @@ pub(super) fn text(sum: u64) -> String {
     base64_text(&sum.to_be_bytes())
 }
 
+/// Whether a store's text is such a sum: base64 of eight bytes. Some stores put another one in its place.
+pub(super) fn is_one(text: &str) -> bool {
+    text.len() == TEXT_CHARACTERS
+}
+
+const TEXT_CHARACTERS: usize = 12;
+
 /// The sum of a whole that is made of two parts.
 pub(super) fn joined(first: u64, second: u64, second_bytes: u64) -> u64 {
     checksum_combine(CrcAlgorithm::Crc64Nvme, first, second, second_bytes)

@@ -12,6 +12,7 @@ use crate::http_client::fields::{content_length, text};
 use crate::s3::kept::Kept;
 use crate::s3::limits::MAX_LINK_BYTES;
 use crate::s3::store::{Request, Store};
+use crate::s3::sums::is_one;
 use crate::web::bodies::Bodies;
 use crate::web::version::Version;
 
@@ -84,7 +85,7 @@ impl Bucket {
     pub(super) fn look(&self, key: &[u8]) -> io::Result<Option<Object>> {
         let Some(head) = self.store.head(key)? else { return Ok(None) };
         let size = content_length(&head).ok_or_else(|| invalid("the store does not say how long it is".to_owned()))?;
-        let crc64 = text(&head.headers, &CRC64).filter(|sum| sum.len() == CRC64_CHARACTERS).map(str::to_owned);
+        let crc64 = text(&head.headers, &CRC64).filter(|sum| is_one(sum)).map(str::to_owned);
         let (version, kept) = (Version::of(&head, size), Kept::of(&head.headers));
         Ok(Some(Object { key: key.to_vec(), version, kept, crc64 }))
     }
@@ -127,6 +128,3 @@ fn link_of(store: &Store, key: &[u8], version: &Version) -> io::Result<Vec<u8>> 
         false => Ok(text),
     }
 }
-
-/// Eight bytes in base64.
-const CRC64_CHARACTERS: usize = 12;

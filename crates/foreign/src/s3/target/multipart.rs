@@ -20,7 +20,7 @@ use crate::http_client::fields::text;
 use crate::http_client::outgoing::Content;
 use crate::s3::limits::{MAX_ANSWER_BYTES, MAX_OBJECT_BYTES, MAX_PART_BYTES, MAX_PARTS};
 use crate::s3::store::{Refusal, Request, etag, refusal};
-use crate::s3::sums::{crc64, joined, text as sum_text};
+use crate::s3::sums::{crc64, is_one, joined, text as sum_text};
 use crate::s3::target::journal::{Part, Upload, UploadJournal};
 use crate::s3::target::tree::Tree;
 use crate::s3::xml;
@@ -172,7 +172,7 @@ impl MultipartDraft {
                     let tag = etag(&answer.head)?;
                     let told = text(&answer.head.headers, &CRC64).map(str::to_owned);
                     self.tree.store.client.give_back(answer.url.origin(), answer.body);
-                    if told.is_some_and(|told| told != sum_text(sum)) {
+                    if told.is_some_and(|told| is_one(&told) && told != sum_text(sum)) {
                         return Err(invalid("the store has another CRC64NVME of a part than was sent".to_owned()));
                     }
                     self.journal.enter(part, Part { tag, crc64: sum });
@@ -214,11 +214,11 @@ impl MultipartDraft {
         }
         let told = self.ask_complete(fields, Bytes::from(body))?;
         match told {
-            Completed::With(Some(told)) if sums && told != sum => {
+            Completed::With(Some(told)) if sums && is_one(&told) && told != sum => {
                 Err(invalid("the store has another CRC64NVME of the object than was sent".to_owned()))
             }
-            Completed::With(_) => {
-                if !sums {
+            Completed::With(told) => {
+                if !sums || told.is_some_and(|told| !is_one(&told)) {
                     self.tree.unsummed();
                 }
                 Ok(())
