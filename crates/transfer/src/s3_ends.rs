@@ -16,6 +16,7 @@ use haul_store::StoreError;
 use haul_sys::own::OwnDirectory;
 use haul_wire::control::Drafts;
 
+use crate::server_terms::{self, Dialled};
 use crate::web;
 
 /// Lanes of a copy from or to a store, where nobody asks for a number: Amazon's own tools use 10 requests at once.
@@ -69,6 +70,7 @@ pub(crate) fn sources(
     surroundings: &Surroundings,
     watch: &Arc<Watch>,
 ) -> Result<Sources, Error> {
+    tell_what_is_not_kept(job, watch);
     let links = !job.selection.follow_links;
     let reach = web::reach(job, surroundings)?;
     // As many connections carry data as the path wants.
@@ -91,6 +93,9 @@ pub(crate) fn target(
         let text = "the data passes through this host: a store takes from no other server".to_owned();
         watch.tell(&Event::Warning { text });
     }
+    if !job.sources.iter().any(is_store) {
+        tell_what_is_not_kept(job, watch);
+    }
     watch.proves(Proof::ByStore);
     Ok(Target::Other(Box::new(Opening {
         bucket: bucket.to_owned(),
@@ -105,6 +110,12 @@ pub(crate) fn target(
         journals: journals(surroundings, watch),
         watch: Arc::clone(watch),
     })))
+}
+
+fn tell_what_is_not_kept(job: &Job, watch: &Watch) {
+    for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
+        watch.tell(&Event::Warning { text });
+    }
 }
 
 /// The directory of journals, if nobody else can have planted what is in it.
