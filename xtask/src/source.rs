@@ -96,7 +96,9 @@ fn collect(root: &Path, dir: &Path, found: &mut Vec<Source>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         let name = entry.file_name();
-        if path.is_dir() && name != "target" {
+        // Beside a Cargo.toml stands what cargo builds; elsewhere it is a module of that name.
+        let is_built = name == "target" && dir.join("Cargo.toml").exists();
+        if path.is_dir() && !is_built {
             collect(root, &path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap_or_default();
