@@ -524,7 +524,6 @@ impl Watch {
             earlier: Earlier::default(),
             outages: Outages::default(),
             only_blake3,
-            source_has_no_sum: false,
             root_blake3,
             root_files,
             remedies: limit.map_or_else(Vec::new, |limit| remedy::remedies(&limit, &shares, &facts)),

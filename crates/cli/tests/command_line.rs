@@ -83,6 +83,16 @@ fn an_error_has_its_cause_and_hint() {
 }
 
 #[test]
+fn commands_that_cannot_look_at_a_store_say_so() {
+    for command in [&["ls", "-l"][..], &["cat"], &["hash"], &["rm"], &["clean"]] {
+        let output = haul(&[command, &["s3://bucket/key"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{command:?}");
+        let said = stderr(&output);
+        assert!(said.contains("s3://bucket: this command does not speak s3:// yet"), "{command:?}: {said}");
+    }
+}
+
+#[test]
 fn with_json_an_error_is_a_line_too() {
     let output = haul(&["cp", "--json", "host::module", "b"]);
     assert_eq!(output.status.code(), Some(1));

@@ -1,10 +1,11 @@
-//! Ends that other people's servers serve: files and directories of a web server, to copy from, and objects of a store that speaks
-//! S3, to copy from and to.
+//! Ends that other people's servers serve: files and directories of a web server, to copy from and to look at, and objects of a store
+//! that speaks S3, to copy from and to.
 //!
 //! ```text
 //! URLs -> open: a look at each -> WebTree
 //!   items  -> Walk: index pages, a look at each file          (HEAD)
 //!   open   -> RemoteFile: bodies that are read onward         (GET, with the version that it has to be)
+//! a path -> WebPlace: a look, a page of names, or a RemoteFile
 //! s3://BUCKET/KEY -> open_objects, open_bucket: see `s3`
 //! ```
 //! Callers are plain threads and block. hyper speaks HTTP/1.1 underneath, each connection with a runtime of its own: several
@@ -27,4 +28,5 @@ pub use http_client::url::{Origin, Url};
 pub use s3::access::Environment as StoreEnvironment;
 pub use s3::source::{OpenedObjects, open_objects};
 pub use s3::target::{OpenedBucket, TargetSettings, Told, open_bucket};
+pub use web::place::WebPlace;
 pub use web::tree::{Opened, open};

@@ -276,8 +276,6 @@ pub struct Report {
     pub outages: Outages,
     /// BLAKE3 of the contents, if `root_files` is 1.
     pub only_blake3: Option<[u8; 32]>,
-    /// The source is a server that gives no sum of what it has: the data is compared from here on, and with the server by size alone.
-    pub source_has_no_sum: bool,
     /// BLAKE3 over the lines `<hex blake3>  <size> <path>\n` of all files in manifest order whose hash is known.
     pub root_blake3: [u8; 32],
     /// Files that the root covers. Files kept by size and time are not read, so they are not in it.
@@ -325,8 +323,11 @@ pub enum Proof {
     /// Programs of ours at both ends: what was read there is what stands here.
     #[default]
     BothEnds,
-    /// Only this host: the source's server gave the data, and it stands at the target as it was given.
+    /// Only this host: the source's server of sftp gave the data, and it stands at the target as it was given.
     AsRead,
+    /// Only this host: a web server, or a store that keeps no sum of it, sent the data, and it stands at the target as it was sent. With
+    /// what the server has it was compared by its length, since the server gives no sum.
+    AsSent,
     /// Nobody at the target: its server has confirmed each write, and shows the size. What is read back is proved.
     Confirmed,
     /// The source's store: what was read has the sum that the store keeps, and it stands at the target so.
@@ -343,6 +344,7 @@ impl Proof {
         match self {
             Self::BothEnds => "both_ends",
             Self::AsRead => "as_read",
+            Self::AsSent => "as_sent",
             Self::Confirmed => "confirmed",
             Self::AsStored => "as_stored",
             Self::ByStore => "by_store",

@@ -11,6 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use haul_pump::SendRoute;
 
+use crate::event::Proof;
+
 pub use haul_engine::paths::{Asked as AskedPaths, AskedPath};
 pub use haul_engine::service::{AskedClass, ServiceClass};
 pub use haul_net::way::Protocol as Transport;
@@ -328,6 +330,18 @@ impl Place {
         match self {
             Self::Here(_) => None,
             Self::Far(far) => Some(far),
+        }
+    }
+}
+
+impl Here {
+    /// What is proved of a tree that was read from this end, and hashed by this process. Where a store keeps sums, the copy compares them,
+    /// and says so itself.
+    pub fn proof_of_reading(&self) -> Proof {
+        match self {
+            Self::Disk | Self::Zero { .. } | Self::Stripes { .. } | Self::Null => Proof::BothEnds,
+            Self::Sftp { .. } => Proof::AsRead,
+            Self::Web(_) | Self::S3 { .. } => Proof::AsSent,
         }
     }
 }

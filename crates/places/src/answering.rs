@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use haul_store::place::{Counted, EntryFacts, Line, ListOptions, Moved, NodeKind, Operand, Removal, Site};
+use haul_store::place::{Counted, EntryFacts, Grounds, Line, ListOptions, Moved, NodeKind, Operand, Removal};
 use haul_store::{SourceFile, StoreError};
 use haul_sys::names::{self, Of};
 use haul_wire::RelPath;
 use haul_wire::limits::MAX_NAMED_ACCOUNTS;
-use haul_wire::place::{Algorithm, Facts, Kind, List, Moment, PAGE_BYTES, Question, Space, Told, Verb, Whole};
+use haul_wire::place::{Algorithm, Facts, Kind, Lacks, List, Moment, PAGE_BYTES, Question, Space, Told, Verb, Whole};
 
 use super::hearer::Hearer;
 use haul_channel::convert;
@@ -16,7 +16,7 @@ use haul_kept::files::digest::Hasher;
 use haul_kept::files::hash::{Found, front_to_back};
 use haul_kept::files::sparse::is_sparse;
 
-pub fn answer(question: &Question, site: Site, hearer: &mut dyn Hearer) -> ControlFlow<()> {
+pub fn answer(question: &Question, site: Grounds<'_>, hearer: &mut dyn Hearer) -> ControlFlow<()> {
     let mut answering = Answering { site, hearer, accounts: Accounts::default() };
     match &question.verb {
         Verb::List(list) => answering.list(&question.paths, *list),
@@ -43,7 +43,7 @@ pub fn answer(question: &Question, site: Site, hearer: &mut dyn Hearer) -> Contr
 }
 
 struct Answering<'a> {
-    site: Site,
+    site: Grounds<'a>,
     hearer: &'a mut dyn Hearer,
     accounts: Accounts,
 }
@@ -174,7 +174,7 @@ impl Answering<'_> {
 
     fn read(&mut self, operand: &Operand) -> Done {
         let file = self.site.read(operand)?;
-        let failed = |error| StoreError::new("read", &operand.shown, error);
+        let failed = |error| self.site.read_failed(&operand.shown, error);
         let mut buffer = vec![0; PAGE_BYTES];
         let (mut offset, mut hasher) = (0, blake3::Hasher::new());
         loop {
@@ -205,7 +205,7 @@ impl Answering<'_> {
                 Err(error) => {
                     let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
                     let shown = [&operand.shown, slash, &path].concat();
-                    tell(*hearer, accounts, Line::Failed(StoreError::new("read", &shown, error)))
+                    tell(*hearer, accounts, Line::Failed(site.read_failed(&shown, error)))
                 }
             },
             line => tell(*hearer, accounts, line),
@@ -303,6 +303,10 @@ impl Accounts {
     }
 
     fn facts(&mut self, facts: EntryFacts) -> Facts {
+        let EntryFacts { lacks, .. } = facts;
+        // Another host's numbers have other names here.
+        let is_of_this_host = !lacks.inode;
+        let mut name = |of, id| if is_of_this_host { self.name(of, id) } else { Vec::new() };
         Facts {
             kind: kind(facts.kind),
             target: facts.target,
@@ -310,8 +314,8 @@ impl Accounts {
             links: facts.links,
             uid: facts.uid,
             gid: facts.gid,
-            owner: self.name(Of::User, facts.uid),
-            group: self.name(Of::Group, facts.gid),
+            owner: name(Of::User, facts.uid),
+            group: name(Of::Group, facts.gid),
             size: facts.size,
             blocks: facts.blocks,
             io_block: facts.io_block,
@@ -322,6 +326,14 @@ impl Accounts {
             modified: moment(facts.modified),
             changed: moment(facts.changed),
             born: facts.born.map(moment),
+            lacks: Lacks {
+                mode: lacks.mode,
+                owner: lacks.owner,
+                size: lacks.size,
+                modified: lacks.modified,
+                accessed: lacks.accessed,
+                inode: lacks.inode,
+            },
         }
     }
 }

@@ -3,15 +3,18 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use haul_job::{Carriage, Endpoint, Error, Far, Fault, Here, Job, Observer, Place, Selection, SshOptions};
+use haul_job::{Endpoint, Error, Far, Fault, Job, Observer, Place};
 use haul_net::Identity;
-use haul_store::place::{Site, SiteOptions, is_answer_to};
+use haul_store::place::{Grounds, Site, SiteOptions, is_answer_to};
 use haul_wire::control::{Control, Role};
 use haul_wire::place::{MAX_ANSWER_BYTES, MAX_ANSWER_LINES, PlaceWord, Question, Told, Verb};
 
 use super::answering::answer;
 use super::arriving::Arriving;
+use super::elsewhere::ask_elsewhere;
 use super::hearer::{Hearer, Piece};
+use super::request::{Answered, Request};
+use super::ways::Ways;
 use haul_channel::channel::{self, SessionEvent};
 use haul_channel::clock::{Clock, TICK};
 use haul_channel::failure::Failure;
@@ -26,53 +29,27 @@ use haul_reach::remote::{Assignment, Remote};
 /// Each message costs a packet.
 pub(crate) const TAKEN_AT_ONCE: u16 = 8;
 
-/// A question, and the way to its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// The place whose trees are asked about.
-    pub place: Place,
-    /// The question.
-    pub question: Question,
-    /// The settings of the connection.
-    pub carriage: Carriage,
-    /// The settings of the system's ssh program.
-    pub ssh: SshOptions,
-}
-
-/// How an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answered {
-    /// The answer came to its end.
-    Whole,
-    /// The caller wanted no more.
-    Enough,
-}
-
 /// Asks, and gives `take` each piece of the answer.
 ///
 /// # Errors
 /// The place cannot be reached, or broke off. A failure of one entry is a line of the answer.
 pub fn ask(
     request: &Request,
-    surroundings: &Surroundings,
+    ways: &Ways,
     observer: Arc<dyn Observer>,
     take: &mut dyn FnMut(Piece) -> ControlFlow<()>,
 ) -> Result<Answered, Error> {
     let watch = Arc::new(Watch::new(observer));
-    let result = match &request.place {
-        Place::Here(Here::Disk) => ask_here(&request.question, &watch, take),
-        Place::Far(far) => ask_there(request, far, surroundings, &watch, take),
-        Place::Here(sftp @ Here::Sftp { .. }) => {
-            let what = format!("{sftp} can be copied from and to, and nothing else yet");
-            Err(Error::new(Fault::Usage, what).try_this("haul cp --list-only sftp://HOST/PATH lists it"))
-        }
-        Place::Here(
-            made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Web(_) | Here::S3 { .. } | Here::Null),
-        ) => {
-            let what = format!("{made_up} has no names to look at");
-            Err(Error::new(Fault::Usage, what)
-                .try_this("name a path, host:path or haul://host/path; haul cp copies from a web server and a store"))
-        }
+    let result = match (ways.end_of(&request.place), &request.place) {
+        (Some(end), _) => ask_elsewhere(end, request, ways, &watch, take),
+        (None, Place::Far(far)) => match ask_there(request, far, &ways.surroundings, &watch, take) {
+            Err(error) => match ways.instead(far, &error, &watch) {
+                Some(end) => ask_elsewhere(end, request, ways, &watch, take),
+                None => Err(error),
+            },
+            answered => answered,
+        },
+        (None, Place::Here(_)) => ask_here(&request.question, &watch, take),
     };
     // Ctrl-C ends ssh as well.
     result.map_err(|error| if watch.interrupted() { interrupted() } else { error })
@@ -114,7 +91,7 @@ fn ask_here(
     take: &mut dyn FnMut(Piece) -> ControlFlow<()>,
 ) -> Result<Answered, Error> {
     let site = Site::open(SiteOptions::default()).map_err(|error| faults::store_error(&error))?;
-    let flow = answer(question, site, &mut NearHearer { watch, take });
+    let flow = answer(question, Grounds::Disk(Box::new(site)), &mut NearHearer { watch, take });
     match flow {
         _ if watch.interrupted() => Err(interrupted()),
         ControlFlow::Break(()) => Ok(Answered::Enough),
@@ -140,19 +117,9 @@ fn ask_there(
 }
 
 pub fn begin(request: &Request, far: &Far, surroundings: &Surroundings, watch: &Arc<Watch>) -> Result<Remote, Error> {
-    let Request { place: _, question, carriage, ssh } = request;
-    let nowhere = |place: Place| Endpoint { place, path: b".".to_vec() };
-    let job = Job {
-        movers: Vec::new(),
-        files_from: None,
-        sources: vec![nowhere(far.clone().into())],
-        target: nowhere(Here::Disk.into()),
-        selection: Selection::default(),
-        carriage: carriage.clone(),
-        ssh: ssh.clone(),
-    };
+    let job = Job { sources: vec![Endpoint { place: far.clone().into(), path: b".".to_vec() }], ..request.job() };
     let remote = connect::connect(far, &job, surroundings, watch, None, Foreseen::default())?;
-    put(&job, &remote, question, watch).map_err(|error| error.at(far))?;
+    put(&job, &remote, &request.question, watch).map_err(|error| error.at(far))?;
     Ok(remote)
 }
 

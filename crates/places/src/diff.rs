@@ -8,24 +8,25 @@
 //! Both listings stream, and so do the hashes: memory does not grow with the trees. Each side computes BLAKE3 of its own files.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use haul_job::{Carriage, Endpoint, Error, Fault, FilterRule, Observer, SshOptions};
+use haul_job::{Carriage, Endpoint, Error, Fault, FilterRule, Observer, Proof, SshOptions};
 use haul_store::Filter;
 use haul_wire::RelPath;
 use haul_wire::hashed::{Algorithm, FileFound, WantedFile};
 use haul_wire::place::{Facts, Kind, List, Moment, Question, Told, Verb};
 
-use super::asking::{Request, ask};
+use super::asking::ask;
 use super::hearer::Piece;
 use super::named_hashes::Hashes;
+use super::request::Request;
+use super::ways::Ways;
 use haul_channel::clock::TICK;
 use haul_channel::reporter::Watch;
-use haul_kept::surroundings::Surroundings;
 
 /// The trees and the kind of a comparison.
 #[derive(Clone, Debug)]
@@ -74,7 +75,7 @@ pub enum Compared {
 }
 
 /// A property in which two entries differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Aspect {
     /// The kind: a file at one, a directory at the other.
     Kind,
@@ -108,7 +109,7 @@ pub trait DiffWatcher {
 }
 
 /// Counts of entries by result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct DiffReport {
     pub new: u64,
@@ -118,6 +119,10 @@ pub struct DiffReport {
     pub failed: u64,
     /// Bytes that each side hashed.
     pub bytes_hashed: [u64; 2],
+    /// Who read the files of each side, if contents were compared.
+    pub proofs: [Proof; 2],
+    /// What was to be compared, and is not told by the server of a side, for some entry at least.
+    pub untold: BTreeSet<Aspect>,
     pub elapsed: Duration,
 }
 
@@ -127,7 +132,7 @@ pub struct DiffReport {
 /// A tree is missing, or its host cannot be reached or breaks off.
 pub fn diff(
     options: &DiffOptions,
-    surroundings: &Surroundings,
+    ways: &Ways,
     observer: &Arc<dyn Observer>,
     watcher: &dyn DiffWatcher,
 ) -> Result<DiffReport, Error> {
@@ -135,7 +140,7 @@ pub fn diff(
     let chosen = Chosen::by(&options.rules)?;
     let trees = options.trees.each_ref();
     let mut comparing =
-        Comparing { options, surroundings, observer, watcher, chosen, hashing: None, report: DiffReport::default() };
+        Comparing { options, ways, observer, watcher, chosen, hashing: None, report: DiffReport::default() };
     let result = trees.map(|tree| Side::open(&comparing, tree));
     let [source, target] = result;
     let outcome = comparing.all(&mut source?, &mut target?);
@@ -154,7 +159,7 @@ fn interrupted() -> Error {
 
 struct Comparing<'a> {
     options: &'a DiffOptions,
-    surroundings: &'a Surroundings,
+    ways: &'a Ways,
     observer: &'a Arc<dyn Observer>,
     watcher: &'a dyn DiffWatcher,
     chosen: Chosen,
@@ -222,11 +227,13 @@ impl Comparing<'_> {
         match facts.kind {
             kind if kind != standing.kind => aspects.push(Aspect::Kind),
             Kind::File => {
-                if facts.size != standing.size {
+                if facts.lacks.size || standing.lacks.size {
+                    self.report.untold.insert(Aspect::Size);
+                } else if facts.size != standing.size {
                     aspects.push(Aspect::Size);
                 }
-                if !contents && !same_time(standing.modified, facts.modified) {
-                    aspects.push(Aspect::Time);
+                if !contents {
+                    add_time(&mut aspects, facts, standing, &mut self.report.untold);
                 }
             }
             Kind::Symlink if facts.target != standing.target => aspects.push(Aspect::Target),
@@ -237,7 +244,7 @@ impl Comparing<'_> {
         }
         let same_size = facts.kind == Kind::File && standing.kind == Kind::File && facts.size == standing.size;
         if facts.kind == standing.kind {
-            add_metadata(&mut aspects, metadata, facts, standing);
+            add_metadata(&mut aspects, metadata, (facts, standing), &mut self.report.untold);
         }
         if contents && same_size && facts.size > 0 {
             return self.want(one, aspects);
@@ -296,18 +303,38 @@ impl Comparing<'_> {
     }
 }
 
-fn add_metadata(aspects: &mut Vec<Aspect>, metadata: Metadata, facts: &Facts, standing: &Facts) {
+fn add_time(aspects: &mut Vec<Aspect>, facts: &Facts, standing: &Facts, untold: &mut BTreeSet<Aspect>) {
+    if facts.lacks.modified || standing.lacks.modified {
+        untold.insert(Aspect::Time);
+    } else if !same_time(standing.modified, facts.modified) {
+        aspects.push(Aspect::Time);
+    }
+}
+
+fn add_metadata(
+    aspects: &mut Vec<Aspect>,
+    metadata: Metadata,
+    (facts, standing): (&Facts, &Facts),
+    untold: &mut BTreeSet<Aspect>,
+) {
+    let lacks = |one: fn(&Facts) -> bool| one(facts) || one(standing);
     // A link has no permissions of its own.
-    let has_permissions = facts.kind != Kind::Symlink;
-    if metadata >= Metadata::Permissions && has_permissions && facts.mode != standing.mode {
-        aspects.push(Aspect::Permissions);
+    if metadata >= Metadata::Permissions && facts.kind != Kind::Symlink {
+        if lacks(|facts| facts.lacks.mode) {
+            untold.insert(Aspect::Permissions);
+        } else if facts.mode != standing.mode {
+            aspects.push(Aspect::Permissions);
+        }
     }
     if metadata < Metadata::All {
         return;
     }
-    let is_aside = aspects.contains(&Aspect::Time);
-    if !is_aside && !same_time(standing.modified, facts.modified) {
-        aspects.push(Aspect::Time);
+    if !aspects.contains(&Aspect::Time) {
+        add_time(aspects, facts, standing, untold);
+    }
+    if lacks(|facts| facts.lacks.owner) {
+        untold.extend([Aspect::Owner, Aspect::Group]);
+        return;
     }
     // Accounts are compared by name, as in a copy, or by number if a side has no name.
     let same = |id: u32, name: &[u8], other: u32, theirs: &[u8]| match name.is_empty() || theirs.is_empty() {
@@ -396,7 +423,7 @@ impl Hashing {
             let (root, name) = if is_single { parent(&tree.path) } else { (tree.path.clone(), Vec::new()) };
             let watch = Arc::new(Watch::new(Arc::clone(comparing.observer)));
             let request = comparing.request(tree, Verb::HashNamed, root);
-            let hashes = Hashes::open(&request, comparing.options.threads, comparing.surroundings, &watch)?;
+            let hashes = Hashes::open(&request, comparing.options.threads, comparing.ways, &watch)?;
             let name = RelPath::new(name).map_err(|fault| {
                 Error::new(Fault::Usage, format!("cannot compare {}", haul_store::printable(&tree.path))).because(fault)
             })?;
@@ -450,6 +477,7 @@ impl Hashing {
 
     fn close(self, outcome: Result<(), Error>, report: &mut DiffReport) -> Result<(), Error> {
         report.bytes_hashed = self.sides.each_ref().map(Hashes::bytes);
+        report.proofs = self.sides.each_ref().map(Hashes::proof);
         let [source, target] = self.sides;
         target.close(source.close(outcome))
     }
@@ -500,16 +528,16 @@ impl Side {
         let path = if tree.path.is_empty() { b".".to_vec() } else { tree.path.clone() };
         let request = comparing.request(tree, Verb::List(all), path);
         let (sender, lines) = sync_channel(LINES_AHEAD);
-        let (surroundings, observer) = (comparing.surroundings.clone(), Arc::clone(comparing.observer));
+        let (ways, observer) = (comparing.ways.clone(), Arc::clone(comparing.observer));
         let list = move || {
             let mut take = |piece| {
                 let is_heard = match piece {
                     Piece::Line(told) => sender.send(Ok(Some(told))).is_ok(),
-                    Piece::Data(_) => true,
+                    Piece::Data(_) | Piece::Elsewhere(_) => true,
                 };
                 if is_heard { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };
-            let answered = ask(&request, &surroundings, observer, &mut take);
+            let answered = ask(&request, &ways, observer, &mut take);
             // The receiver may have gone with an answer.
             let _ = sender.send(answered.map(|_| None));
         };

@@ -8,9 +8,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use haul_job::{Error, Fault, Observer};
 use haul_wire::place::{Told, Verb};
 
-use super::asking::{Request, ask};
+use super::asking::ask;
 use super::hearer::Piece;
-use haul_kept::surroundings::Surroundings;
+use super::request::Request;
+use super::ways::Ways;
 
 /// The pieces hold a megabyte.
 const PIECES_AHEAD: usize = 16;
@@ -23,20 +24,20 @@ pub(crate) struct FileAt {
 }
 
 impl FileAt {
-    pub fn open(request: &Request, surroundings: &Surroundings, observer: &Arc<dyn Observer>) -> Result<Self, Error> {
+    pub fn open(request: &Request, ways: &Ways, observer: &Arc<dyn Observer>) -> Result<Self, Error> {
         debug_assert_eq!(request.question.verb, Verb::Read);
         let (sender, pieces) = sync_channel(PIECES_AHEAD);
-        let (request, surroundings, observer) = (request.clone(), surroundings.clone(), Arc::clone(observer));
+        let (request, ways, observer) = (request.clone(), ways.clone(), Arc::clone(observer));
         let read = move || {
             let mut take = |piece| {
                 let sent = match piece {
                     Piece::Data(bytes) => sender.send(Ok(bytes)),
                     Piece::Line(Told::Failed { why, .. }) => sender.send(Err(io::Error::other(why))),
-                    Piece::Line(_) => Ok(()),
+                    Piece::Line(_) | Piece::Elsewhere(_) => Ok(()),
                 };
                 if sent.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };
-            if let Err(error) = ask(&request, &surroundings, observer, &mut take) {
+            if let Err(error) = ask(&request, &ways, observer, &mut take) {
                 let _ = sender.send(Err(io::Error::other(words(&error))));
             }
         };

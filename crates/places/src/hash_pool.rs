@@ -7,8 +7,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
 use haul_job::{Error, Fault};
-use haul_store::LocalTree;
+use haul_store::{LocalTree, PlaceTree, StoreError};
 use haul_wire::hashed::{FileFound, WantedFile};
+
+use super::elsewhere::lost_end;
 
 use haul_channel::convert;
 use haul_kept::files::digest::{self, Read};
@@ -22,13 +24,23 @@ pub(crate) struct HashPool {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Whose files are hashed.
+pub enum Files {
+    /// A tree of this host.
+    Here(LocalTree),
+    /// A directory at an end where no haul runs.
+    Elsewhere { tree: Arc<dyn PlaceTree>, directory: Vec<u8> },
+}
+
 struct Shared {
-    tree: LocalTree,
+    files: Files,
     done: Done,
     state: Mutex<State>,
     filled: Condvar,
     is_over: AtomicBool,
     bytes: AtomicU64,
+    /// The error that says that the end is lost.
+    lost: Mutex<Option<Error>>,
 }
 
 #[derive(Default)]
@@ -44,11 +56,11 @@ pub struct Open {
 }
 
 impl HashPool {
-    pub fn start(tree: LocalTree, threads: usize, done: Done) -> Result<Self, Error> {
+    pub fn start(files: Files, threads: usize, done: Done) -> Result<Self, Error> {
         let (state, filled) = (Mutex::default(), Condvar::new());
         let (is_over, bytes) = (AtomicBool::new(false), AtomicU64::new(0));
-        let mut pool =
-            Self { shared: Arc::new(Shared { tree, done, state, filled, is_over, bytes }), threads: Vec::new() };
+        let shared = Shared { files, done, state, filled, is_over, bytes, lost: Mutex::default() };
+        let mut pool = Self { shared: Arc::new(shared), threads: Vec::new() };
         for _ in 0..threads.clamp(1, MAX_THREADS) {
             let shared = Arc::clone(&pool.shared);
             let started = std::thread::Builder::new().name("hash".into()).spawn(move || shared.work());
@@ -75,6 +87,11 @@ impl HashPool {
     pub fn bytes(&self) -> u64 {
         self.shared.bytes.load(Ordering::Relaxed)
     }
+
+    /// Fails once the end is lost.
+    pub fn check(&self) -> Result<(), Error> {
+        lock(&self.shared.lost).clone().map_or(Ok(()), Err)
+    }
 }
 
 impl Drop for HashPool {
@@ -84,6 +101,10 @@ impl Drop for HashPool {
         self.shared.is_over.store(true, Ordering::Relaxed);
         drop(state);
         self.shared.filled.notify_all();
+        // A thread may wait for a server, which nobody else shall.
+        if matches!(self.shared.files, Files::Elsewhere { .. }) {
+            return;
+        }
         for thread in self.threads.drain(..) {
             // The panic hook has reported a panic.
             let _ = thread.join();
@@ -116,7 +137,10 @@ impl Shared {
                 Ok(Read::All(size, hash, or)) => FileFound::Hashed { size, hash, or },
                 Ok(Read::OtherSize(size)) => FileFound::OtherSize { size },
                 Ok(Read::Stopped) => return,
-                Err(error) => found_instead(&error),
+                Err(error) => {
+                    self.note_lost(&wanted, &error);
+                    found_instead(&error)
+                }
             };
             let mut state = lock(&self.state);
             state.open.files -= 1;
@@ -126,8 +150,20 @@ impl Shared {
         }
     }
 
+    fn note_lost(&self, wanted: &WantedFile, error: &io::Error) {
+        let copy = io::Error::new(error.kind(), error.to_string());
+        let error = StoreError::new("read", wanted.path.as_bytes(), copy);
+        if matches!(self.files, Files::Elsewhere { .. }) && error.is_lost() {
+            lock(&self.lost).get_or_insert_with(|| lost_end(&error));
+        }
+    }
+
     fn read(&self, wanted: &WantedFile, buffer: &mut [u8]) -> io::Result<Read> {
-        let file = self.tree.open_file(wanted.path.as_bytes()).map_err(|error| error.source)?;
+        let path = wanted.path.as_bytes();
+        let file = match &self.files {
+            Files::Here(tree) => tree.open_file(path).map_err(|error| error.source)?,
+            Files::Elsewhere { tree, directory } => tree.open_beneath(directory, path)?,
+        };
         digest::read(&file, wanted, buffer, |bytes| {
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
             !self.is_over()

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use haul_job::Here;
 use haul_wire::place::Told;
 
 /// A piece of an answer.
@@ -11,6 +12,8 @@ pub enum Piece {
     Line(Told),
     /// The next bytes of the files that were asked for.
     Data(Vec<u8>),
+    /// No haul runs at the place: this process answers, through this end. It comes first.
+    Elsewhere(Here),
 }
 
 /// Receives an answer. [`ControlFlow::Break`] means that no more is wanted.

@@ -9,7 +9,7 @@
 //!                                 <---  End
 //! ```
 //! A stream of unknown length goes the other way (`stream`), and so do names of files to hash (`named_hashes`). The same code
-//! answers on this host, without messages. A session has one question and no lanes. Neither end holds more than some pages.
+//! answers on this host, and at ends where no haul runs (`elsewhere`), without messages. A session has one question and no lanes. Neither end holds more than some pages.
 
 #![forbid(unsafe_code)]
 
@@ -17,12 +17,14 @@ mod answering;
 mod arriving;
 mod asking;
 pub mod diff;
+mod elsewhere;
 mod file_at;
 mod hash_pool;
 mod hearer;
 mod lists;
 mod named_hashes;
 mod paged;
+mod request;
 #[cfg(test)]
 #[path = "../tests/unit/places.rs"]
 mod scenarios;
@@ -32,9 +34,12 @@ pub mod verify;
 #[cfg(test)]
 #[path = "../tests/unit/verifying.rs"]
 mod verifying;
+mod ways;
 
-pub use asking::{Answered, Request, ask};
-pub use haul_wire::place::{Algorithm, Facts, Kind, List, Moment, Question, Space, Told, Verb, Whole};
+pub use asking::ask;
+pub use haul_wire::place::{Algorithm, Facts, Kind, Lacks, List, Moment, Question, Space, Told, Verb, Whole};
 pub use hearer::Piece;
+pub use request::{Answered, Request};
 pub use serving::serve;
 pub use stream::write;
+pub use ways::{OpenEnd, Ways};

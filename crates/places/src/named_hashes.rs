@@ -7,14 +7,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use haul_job::{Error, Far, Fault, Here, Place};
-use haul_store::{LocalTree, TargetOptions};
+use haul_job::{Error, Far, Fault, Here, Place, Proof};
+use haul_store::place::NodeKind;
+use haul_store::{LocalTree, StoreError, TargetOptions};
 use haul_wire::control::Control;
 use haul_wire::hashed::{FileFound, MAX_WANTED_BYTES, MAX_WANTED_FILES, WantedFile};
 use haul_wire::place::{MAX_PAGE_LINES, PAGE_BYTES, PlaceWord, Question, Told};
 
-use super::asking::{Request, begin};
-use super::hash_pool::HashPool;
+use super::asking::begin;
+use super::hash_pool::{Files, HashPool};
+use super::request::Request;
+use super::ways::Ways;
 use haul_channel::channel::{self, Channel, Events, SessionEvent};
 use haul_channel::clock::{Clock, TICK};
 use haul_channel::failure::Failure;
@@ -28,6 +31,7 @@ use haul_reach::ssh::SshChild;
 /// Hashes files of one tree.
 pub struct Hashes {
     end: End,
+    proof: Proof,
     next: u64,
     open: std::collections::BTreeMap<u64, usize>,
     open_bytes: usize,
@@ -38,37 +42,55 @@ enum End {
     There(Box<There>),
 }
 
+impl End {
+    fn here(files: Files, threads: usize) -> Result<Self, Error> {
+        let (told, answers) = channel();
+        let done = move |number, found| drop(told.send((number, found)));
+        Ok(End::Here { pool: HashPool::start(files, threads, Box::new(done))?, answers })
+    }
+}
+
+/// Files that are read at once from a server: each waits for some answers, one after the other. A web server is read over six
+/// connections, and a server of sftp answers many requests of one connection.
+const THREADS_ELSEWHERE: usize = 8;
+
 impl Hashes {
     /// The verb of the request is [`haul_wire::place::Verb::HashNamed`].
-    pub fn open(
-        request: &Request,
-        threads: usize,
-        surroundings: &Surroundings,
-        watch: &Arc<Watch>,
-    ) -> Result<Self, Error> {
-        let end = match &request.place {
-            Place::Here(Here::Disk) => {
-                let (told, answers) = channel();
-                let done = move |number, found| drop(told.send((number, found)));
+    pub fn open(request: &Request, threads: usize, ways: &Ways, watch: &Arc<Watch>) -> Result<Self, Error> {
+        let (end, proof) = match (ways.end_of(&request.place), &request.place) {
+            (Some(end), _) => Self::elsewhere(&end, request, ways, watch)?,
+            (None, Place::Far(far)) => match There::open(request, far, &ways.surroundings, watch) {
+                Err(error) => match ways.instead(far, &error, watch) {
+                    Some(end) => Self::elsewhere(&end, request, ways, watch)?,
+                    None => return Err(error),
+                },
+                there => (End::There(Box::new(there?)), Proof::BothEnds),
+            },
+            (None, Place::Here(_)) => {
                 let tree = open_tree(&request.question, &TargetOptions::default())?;
-                End::Here { pool: HashPool::start(tree, threads, Box::new(done))?, answers }
-            }
-            Place::Far(far) => End::There(Box::new(There::open(request, far, surroundings, watch)?)),
-            Place::Here(
-                made_up @ (Here::Zero { .. }
-                | Here::Stripes { .. }
-                | Here::Sftp { .. }
-                | Here::Web(_)
-                | Here::S3 { .. }
-                | Here::Null),
-            ) => {
-                return Err(Error::new(
-                    Fault::Usage,
-                    format!("{made_up} is no tree whose files can be hashed where they are"),
-                ));
+                (End::here(Files::Here(tree), threads)?, Proof::BothEnds)
             }
         };
-        Ok(Self { end, next: 0, open: std::collections::BTreeMap::new(), open_bytes: 0 })
+        Ok(Self { end, proof, next: 0, open: std::collections::BTreeMap::new(), open_bytes: 0 })
+    }
+
+    /// Reads the files here, through the protocol of the end.
+    fn elsewhere(end: &Here, request: &Request, ways: &Ways, watch: &Arc<Watch>) -> Result<(End, Proof), Error> {
+        let tree = ways.open(end, request, watch)?;
+        let directory = request.question.paths.first().cloned().unwrap_or_default();
+        let shown = haul_store::printable(&directory);
+        let facts = tree.facts(&directory, true);
+        let facts =
+            facts.map_err(|error| faults::store_error(&StoreError::new("check the tree", &directory, error)))?;
+        if facts.kind != NodeKind::Directory {
+            return Err(Error::new(Fault::FileIo, format!("{shown} is no directory")));
+        }
+        Ok((End::here(Files::Elsewhere { tree, directory }, THREADS_ELSEWHERE)?, end.proof_of_reading()))
+    }
+
+    /// What a hash of this tree proves of it.
+    pub fn proof(&self) -> Proof {
+        self.proof
     }
 
     /// A path takes less than the half that is left.
@@ -102,8 +124,11 @@ impl Hashes {
     /// Waits for the next answer, at most for `limit`.
     pub fn next(&mut self, limit: Duration) -> Result<Option<(u64, FileFound)>, Error> {
         let answer = match &mut self.end {
-            End::Here { answers, .. } => match answers.recv_timeout(limit) {
-                Ok(answer) => Some(answer),
+            End::Here { answers, pool } => match answers.recv_timeout(limit) {
+                Ok(answer) => {
+                    pool.check()?;
+                    Some(answer)
+                }
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return Err(Error::new(Fault::FileIo, "the hashing has ended")),
             },
@@ -262,7 +287,7 @@ pub fn serve(
 ) -> Result<u64, Error> {
     let outbox = Arc::clone(channel.outbox());
     let done = move |number, found| outbox.send(Control::Place(PlaceWord::Told(vec![Told::Found { number, found }])));
-    let pool = HashPool::start(open_tree(question, options)?, host_facts::cpus().into(), Box::new(done))?;
+    let pool = HashPool::start(Files::Here(open_tree(question, options)?), host_facts::cpus().into(), Box::new(done))?;
     let (mut clock, mut next, mut has_ended) = (Clock::new(timeout_ms), 0, false);
     let (mut told_at, mut told) = (Instant::now(), 0);
     loop {

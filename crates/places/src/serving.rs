@@ -5,7 +5,7 @@ use std::path::Path;
 
 use haul_job::{Error, Event, Progress};
 use haul_store::TargetOptions;
-use haul_store::place::{Site, SiteOptions};
+use haul_store::place::{Grounds, Site, SiteOptions};
 use haul_sys::rights::Access;
 use haul_wire::control::Control;
 use haul_wire::place::{PlaceWord, Question, Told, Verb};
@@ -63,7 +63,7 @@ pub fn serve(
     let result = match Site::open(options) {
         Ok(site) => {
             // `end` returns the reason if the answer broke off.
-            let _ = answer(question, site, &mut paged);
+            let _ = answer(question, Grounds::Disk(Box::new(site)), &mut paged);
             paged.end()
         }
         Err(error) => Err(faults::store_error(&error)),

@@ -18,7 +18,8 @@ use haul_wire::control::Control;
 use haul_wire::place::{PAGE_BYTES, PAGES_AHEAD, PlaceWord, Question, Told, Verb, Whole};
 
 use super::arriving::Arriving;
-use super::asking::{Request, TAKEN_AT_ONCE, begin, interrupted};
+use super::asking::{TAKEN_AT_ONCE, begin, interrupted};
+use super::request::Request;
 use haul_channel::channel::{self, Channel, Events, SessionEvent};
 use haul_channel::clock::{Clock, TICK};
 use haul_channel::failure::Failure;

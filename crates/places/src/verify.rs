@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haul_channel::reporter::Watch;
-use haul_job::{Error, Observer};
-use haul_kept::surroundings::Surroundings;
+use haul_job::{Error, Observer, Proof};
 use haul_wire::hashed::Algorithm;
 use haul_wire::place::Verb;
 
 use super::lists::List;
 use super::named_hashes::Hashes;
+use super::ways::Ways;
 use bags::Bag;
 use check::{Check, Totals};
 use context::Context;
@@ -44,6 +44,8 @@ pub struct VerifyReport {
     pub algorithms: BTreeSet<Algorithm>,
     /// The root hash of a manifest of haul. It is that of the tree if nothing differs.
     pub root_blake3: Option<[u8; 32]>,
+    /// Who read the files.
+    pub proof: Proof,
     /// The time of the whole check.
     pub elapsed: Duration,
 }
@@ -54,12 +56,12 @@ pub struct VerifyReport {
 /// The list is invalid or damaged, the tree cannot be opened, or its host cannot be reached. A difference is no error.
 pub fn verify(
     options: &VerifyOptions,
-    surroundings: &Surroundings,
+    ways: &Ways,
     observer: &Arc<dyn Observer>,
     watcher: &dyn VerifyWatcher,
 ) -> Result<VerifyReport, Error> {
     let started = Instant::now();
-    let context = Context { options, surroundings, observer, watcher };
+    let context = Context { options, ways, observer, watcher };
     // A bad list is found before a login.
     let mut single = match &options.list {
         ListAt::InBag => None,
@@ -71,7 +73,8 @@ pub fn verify(
     };
     let watch = Arc::new(Watch::new(Arc::clone(observer)));
     let request = context.request(Verb::HashNamed, options.tree.path.clone());
-    let hashes = Hashes::open(&request, options.threads, surroundings, &watch)?;
+    let hashes = Hashes::open(&request, options.threads, ways, &watch)?;
+    let proof = hashes.proof();
     let mut check = Check::new(hashes, watcher);
     let outcome = match (&mut single, &bag) {
         (Some(list), _) => one_list(&context, &mut check, list),
@@ -84,7 +87,8 @@ pub fn verify(
     let root_blake3 = single.as_ref().and_then(List::trailer).map(|trailer| trailer.root);
     let Totals { files, bytes, differing } = check.totals;
     let algorithms = check.algorithms;
-    Ok(VerifyReport { files, bytes, differing, extra, algorithms, root_blake3, elapsed: started.elapsed() })
+    let elapsed = started.elapsed();
+    Ok(VerifyReport { files, bytes, differing, extra, algorithms, root_blake3, proof, elapsed })
 }
 
 /// Checks the files of one list, and looks for others if asked to.

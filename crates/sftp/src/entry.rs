@@ -2,6 +2,7 @@
 
 use std::io;
 
+use haul_store::place::NodeKind;
 use haul_store::{FileId, Kind, Stat, Time, Version, name_hash};
 
 use crate::codec::Attributes;
@@ -38,6 +39,20 @@ pub(crate) fn stat(path: &[u8], attributes: &Attributes) -> io::Result<Stat> {
     })
 }
 
+/// The kind that a mode tells.
+pub(crate) fn node_kind(mode: u32) -> NodeKind {
+    match mode & TYPE {
+        REGULAR => NodeKind::File,
+        DIRECTORY => NodeKind::Directory,
+        LINK => NodeKind::Symlink,
+        FIFO => NodeKind::Fifo,
+        SOCKET => NodeKind::Socket,
+        BLOCK_DEVICE => NodeKind::BlockDevice,
+        CHARACTER_DEVICE => NodeKind::CharacterDevice,
+        _ => NodeKind::Unknown,
+    }
+}
+
 /// Whether it is a directory; `None`: the server does not say.
 pub(crate) fn is_dir(attributes: &Attributes) -> Option<bool> {
     attributes.mode.map(|mode| mode & TYPE == DIRECTORY)
@@ -58,6 +73,10 @@ const TYPE: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 const LINK: u32 = 0o120_000;
+const FIFO: u32 = 0o010_000;
+const SOCKET: u32 = 0o140_000;
+const BLOCK_DEVICE: u32 = 0o060_000;
+const CHARACTER_DEVICE: u32 = 0o020_000;
 
 /// The unit of [`Stat::blocks`].
 const BLOCK_BYTES: u64 = 512;

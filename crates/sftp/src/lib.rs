@@ -5,7 +5,7 @@
 //!   connection   many requests under way, answers in any order           pipe   ssh, or a program of this host
 //!   server       operations that wait for their answer                   pool   several connections
 //!   source       SourceTree: a walk, files read ahead
-//!   target       TargetTree: drafts, journals, names
+//!   target       TargetTree: drafts, journals, names                     place  PlaceTree: one path at a time
 //! ```
 //! A server is distrusted: every length, count and name is checked, every wait ends, and memory has bounds in `limits.rs`.
 //! No other sum of the content exists in version 3: what was written is proved by what is read back, or not at all.
@@ -15,10 +15,12 @@
 pub mod codec;
 mod connection;
 mod entry;
+mod leftovers;
 mod limits;
 mod listing;
 mod paths;
 mod pipe;
+mod place;
 mod pool;
 mod server;
 mod source;
@@ -28,7 +30,8 @@ mod target;
 pub use connection::ConnectError;
 pub use limits::MAX_CONNECTIONS;
 pub use pipe::Pipe;
+pub use place::SftpPlace;
 pub use pool::{Dial, Pool};
-pub use server::{Features, Handle, Room, Server};
+pub use server::{Features, Handle, Server};
 pub use source::SftpSource;
 pub use target::{OpenOptions, SftpTarget, Tell};

@@ -63,6 +63,16 @@ pub const MAX_JOURNAL_BYTES: u64 = 64 << 20;
 /// Somebody else may take the name of a draft between two of our calls. After so many times it counts as an attack.
 pub const MAX_DRAFT_ATTEMPTS: u32 = 8;
 
+/// A draft that nobody wrote for so long is of a dead copy. One that lives ends after a minute of silence; the rest is for clocks that differ, for
+/// copies with a longer `--timeout`, and for machines that sleep over night.
+pub const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
+
+/// Drafts of one directory that are looked at, as in `store`: a copy has as many as lanes and threads, and rarely dies.
+pub const MAX_OURS: usize = 64 << 10;
+
+/// Names of directories that are still to be looked through for drafts, as in `store` (`SiteBounds`).
+pub const MAX_LEFT_DIRECTORIES_BYTES: usize = 64 << 20;
+
 /// Connections to one server over a long path. One has 2 MiB under way, the window of a channel of OpenSSH: twelve hold 1 Gbit/s at 200 ms.
 pub const MAX_CONNECTIONS: usize = 12;
 

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use haul_sys::file_system::Space;
 use rustix::io::Errno;
 
 use crate::codec::{Attributes, Data, Greeting, Input, Name, Reply, Request, Status};
@@ -47,13 +48,6 @@ pub struct Server {
 pub struct Handle {
     server: Arc<Server>,
     handle: Vec<u8>,
-}
-
-/// The room of a file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Bytes that are free for this user.
-    pub free_bytes: u64,
 }
 
 impl Server {
@@ -162,6 +156,16 @@ impl Server {
         self.status(&Request::Remove { path })
     }
 
+    /// Removes files and links, with all requests under way at the same time.
+    pub fn remove_all(&self, paths: impl Iterator<Item = Vec<u8>>) -> Vec<io::Result<()>> {
+        let ask = |path: Vec<u8>| {
+            check_length(&path)?;
+            self.ask(&Request::Remove { path: &path }, MAX_SHORT_REPLY_BYTES)
+        };
+        let asked: Vec<io::Result<Ticket>> = paths.map(ask).collect();
+        asked.into_iter().map(|ticket| self.to_status(ticket?)).collect()
+    }
+
     /// [`Server::remove`], whose outcome nobody waits for.
     pub fn remove_some_time(&self, path: &[u8]) {
         if check_length(path).is_ok() {
@@ -223,14 +227,16 @@ impl Server {
         }
     }
 
-    /// The room of the file system at a path; `None`: the server does not tell.
-    pub fn room(&self, path: &[u8]) -> Option<Room> {
-        if !self.features.statvfs || check_length(path).is_err() {
-            return None;
+    /// The space of the file system at a path; `None`: the server does not tell.
+    pub fn space(&self, path: &[u8]) -> io::Result<Option<Space>> {
+        check_length(path)?;
+        if !self.features.statvfs {
+            return Ok(None);
         }
-        match self.ask(&Request::Statvfs { path }, MAX_SHORT_REPLY_BYTES).ok()?.wait().ok()? {
-            Reply::Extended(answer) => Room::of(&answer),
-            _ => None,
+        match self.ask(&Request::Statvfs { path }, MAX_SHORT_REPLY_BYTES)?.wait()? {
+            Reply::Extended(answer) => Ok(space(&answer)),
+            Reply::Status(status) if status.code != Status::OK => Err(status.error()),
+            _ => self.broke("it answers with something else than the space of a file system"),
         }
     }
 
@@ -430,14 +436,21 @@ impl Features {
 /// A server that takes less would get a million requests for a file of 1 GB.
 const LEAST_TRANSFER_BYTES: usize = 1 << 10;
 
-impl Room {
-    /// `f_bsize`, `f_frsize`, `f_blocks`, `f_bfree`, `f_bavail` and more (OpenSSH, PROTOCOL, 4.4).
-    fn of(answer: &[u8]) -> Option<Self> {
-        let mut input = Input::new(answer);
-        let (_, fragment, _, _, free) =
-            (input.u64().ok()?, input.u64().ok()?, input.u64().ok()?, input.u64().ok()?, input.u64().ok()?);
-        Some(Self { free_bytes: fragment.saturating_mul(free) })
+/// `f_bsize`, `f_frsize`, `f_blocks`, `f_bfree`, `f_bavail`, `f_files`, `f_ffree`, `f_favail` and more (OpenSSH, PROTOCOL, 4.4).
+fn space(answer: &[u8]) -> Option<Space> {
+    let mut input = Input::new(answer);
+    let mut fields = [0; 8];
+    for field in &mut fields {
+        *field = input.u64().ok()?;
     }
+    let [_, fragment, blocks, free, available, inodes, _, free_inodes] = fields;
+    Some(Space {
+        bytes: fragment.saturating_mul(blocks),
+        free_bytes: fragment.saturating_mul(free),
+        available_bytes: fragment.saturating_mul(available),
+        inodes,
+        free_inodes,
+    })
 }
 
 fn check_length(path: &[u8]) -> io::Result<()> {

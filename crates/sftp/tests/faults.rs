@@ -4,12 +4,14 @@
 mod faulty;
 mod servers;
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use faulty::{Faults, Tree, start, status};
-use haul_sftp::{ConnectError, OpenOptions, Pool, Server, SftpSource, SftpTarget};
+use haul_sftp::{ConnectError, OpenOptions, Pool, Server, SftpPlace, SftpSource, SftpTarget};
+use haul_store::place::{Elsewhere, Grounds, Line, ListOptions, Removal, SiteBounds};
 use haul_store::{Found, FoundEntry, Metadata, SourceTree, StoreError, TargetTree, Time, WalkOptions};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -406,4 +408,98 @@ fn wildcards_are_expanded_at_the_server_and_sources_do_not_meet() {
     let (found, errors) = find(&["a.dat", "d1/a.dat", "none", "d2/"]).unwrap();
     assert_eq!((found, errors.len()), (names(&["a.dat"]), 3), "{errors:?}");
     assert!(find(&["*.none"]).unwrap_err().contains("nothing matches"));
+}
+
+fn lying(script: impl FnMut(&faulty::Asked) -> Option<Vec<u8>> + Send + 'static) -> Elsewhere {
+    let pool = pool(&Tree::with(&[("file", b"data")]), scripted(script));
+    Elsewhere::new(Arc::new(SftpPlace::new(pool, Box::new(drop))), SiteBounds::default())
+}
+
+fn lines(work: impl FnOnce(&mut dyn FnMut(Line) -> ControlFlow<()>)) -> (Vec<String>, Vec<String>) {
+    let (mut paths, mut failures) = (Vec::new(), Vec::new());
+    work(&mut |line| {
+        match line {
+            Line::Entry(path, _) | Line::Removed(path) => paths.push(String::from_utf8(path).unwrap()),
+            Line::Failed(error) => failures.push(error.to_string()),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    (paths, failures)
+}
+
+/// A listing of one directory that has names which lead out of it, and then its end.
+fn evil_names() -> impl FnMut(&faulty::Asked) -> Option<Vec<u8>> + Send + 'static {
+    let mut answered = 0;
+    move |asked| {
+        (asked.kind == faulty::READDIR).then(|| {
+            answered += 1;
+            let evil: [(&[u8], u32); 6] = [
+                (b"../up", faulty::FILE),
+                (b"/etc/passwd", faulty::FILE),
+                (b"", faulty::DIRECTORY),
+                (b"a\0b", faulty::FILE),
+                (b"file", faulty::FILE),
+                (b"file", faulty::FILE),
+            ];
+            if answered == 1 { faulty::names(asked.id, &evil) } else { status(asked.id, 1) }
+        })
+    }
+}
+
+#[test]
+fn a_name_that_no_file_can_have_is_a_failure_and_never_a_path() {
+    let elsewhere = lying(evil_names());
+    let mut grounds = Grounds::Elsewhere(&elsewhere);
+    let root = grounds.operands(b".").unwrap().remove(0);
+    let all = ListOptions { hidden: true, ..ListOptions::default() };
+    let (paths, failures) = lines(|tell| assert!(grounds.list(&root, all, tell).unwrap().is_continue()));
+    assert_eq!(paths, ["file"], "what is listed twice is one entry");
+    assert_eq!(failures.len(), 4, "{failures:?}");
+    assert!(
+        failures.iter().all(|text| text.contains("a name that no file can have") && !text.contains("/etc")),
+        "{failures:?}"
+    );
+}
+
+#[test]
+fn a_tree_is_removed_by_its_plain_names_alone() {
+    let removed = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (for_script, mut listing) = (Arc::clone(&removed), evil_names());
+    let elsewhere = lying(move |asked| {
+        match asked.kind {
+            // REMOVE, RMDIR
+            13 | 15 => {
+                for_script.lock().unwrap().push(String::from_utf8(asked.string()).unwrap());
+                Some(status(asked.id, 0))
+            }
+            // LSTAT: all that is no file is a directory.
+            7 if asked.string() != b"d/file" => {
+                Some(faulty::packet(105, asked.id, &faulty::attributes(faulty::DIRECTORY, 0)))
+            }
+            11 => Some(faulty::packet(102, asked.id, &faulty::string(b"h"))),
+            _ => listing(asked),
+        }
+    });
+    let mut grounds = Grounds::Elsewhere(&elsewhere);
+    let operand = grounds.operands(b"d").unwrap().remove(0);
+    let removal = Removal { trees: true, ..Removal::default() };
+    let (_, failures) = lines(|tell| assert!(grounds.remove(&operand, removal, tell).unwrap().is_continue()));
+    assert_eq!((removed.lock().unwrap().clone(), failures.len()), (vec!["d/file".to_owned(), "d".to_owned()], 4));
+}
+
+#[test]
+fn a_connection_that_is_lost_ends_all_with_one_error() {
+    let mut asked = 0;
+    let elsewhere = lying(move |request| {
+        asked += u32::from(request.kind == faulty::READDIR);
+        // A reply that is none ends the connection.
+        (asked > 0).then(|| vec![0, 0, 0, 1, 99])
+    });
+    let mut grounds = Grounds::Elsewhere(&elsewhere);
+    let root = grounds.operands(b".").unwrap().remove(0);
+    let (paths, failures) =
+        lines(|tell| assert!(grounds.list(&root, ListOptions::default(), tell).unwrap().is_break()));
+    assert_eq!((paths, failures), (Vec::new(), Vec::new()));
+    assert!(elsewhere.is_lost() && elsewhere.take_lost().unwrap().to_string().contains("lost"));
 }

@@ -48,7 +48,7 @@ pub(crate) fn is_draft_name(name: &[u8]) -> bool {
 }
 
 /// The name of the journal of a part; `None` if `name` is no part's.
-pub(crate) fn journal_of_part(name: &[u8]) -> Option<Vec<u8>> {
+pub fn journal_of_part(name: &[u8]) -> Option<Vec<u8>> {
     parse_haul_name(name)?;
     let stem = name.strip_suffix(PART_SUFFIX.as_bytes())?;
     Some([stem, JOURNAL_SUFFIX.as_bytes()].concat())

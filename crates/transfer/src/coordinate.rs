@@ -75,12 +75,12 @@ pub fn carry_out(
     let ends = ends.map_err(|error| if watch.interrupted() { faults::interrupted() } else { error })?;
     let asked = reporter::asked(job);
     let report = watch.report(&ends, asked, job.selection.dry_run).expect("somebody watches");
-    let source_has_no_sum = match source {
-        Place::Here(Here::Web(_)) => true,
-        Place::Here(Here::S3 { .. }) => report.proof == Proof::BothEnds,
-        Place::Here(_) | Place::Far(_) => false,
+    let proof = match (source, report.proof) {
+        // A haul at the target proves no more of what a web server has, or a store that keeps no sum.
+        (Place::Here(server @ (Here::Web(_) | Here::S3 { .. })), Proof::BothEnds) => server.proof_of_reading(),
+        (_, proof) => proof,
     };
-    Ok(Report { source_has_no_sum, ..report })
+    Ok(Report { proof, ..report })
 }
 
 /// Refuses what can be refused without reaching a host.

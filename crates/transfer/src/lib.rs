@@ -6,6 +6,7 @@
 //!   joined       a session with one remote       far_movers  further hosts of the far end
 //!   here         both ends on this host           sftp_ends   ends at hosts where only sftp runs
 //!   web          ends on web servers              server_terms   what of a job's wishes such ends cannot keep
+//!   place_ends   ends where no haul runs, for ls, rm, hash and their like
 //!   relay        a job between two other hosts
 //!   serving      the far side of a session       agent   the far side over standard input and output
 //!   far_jobs     its jobs, one after the other   far_role   one of them   far_dialler   who dials from there
@@ -29,6 +30,7 @@ pub mod here;
 mod hook_keeper;
 pub mod joined;
 pub mod order;
+mod place_ends;
 pub mod probe;
 mod relay;
 mod s3_ends;
@@ -61,5 +63,6 @@ pub use haul_sys::process::{ask_to_end, effective_user, is_root, kill_group, lea
 pub use haul_sys::{own, standard_streams, terminal, whole_file};
 pub use haul_wire::PROTOCOL_VERSION;
 pub use hook_keeper::keep_hooks;
+pub use place_ends::ways;
 pub use serving::{Ports, serve_control};
 pub use session::{Session, open};

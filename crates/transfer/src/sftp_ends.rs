@@ -11,8 +11,8 @@ use haul_kept::surroundings::Surroundings;
 use haul_reach::over_ssh::SftpWay;
 use haul_reach::ssh::SftpSession;
 use haul_sftp::codec::GREETING;
-use haul_sftp::{ConnectError, MAX_CONNECTIONS, OpenOptions, Pipe, Pool, Server, SftpSource, SftpTarget};
-use haul_store::StoreError;
+use haul_sftp::{ConnectError, MAX_CONNECTIONS, OpenOptions, Pipe, Pool, Server, SftpPlace, SftpSource, SftpTarget};
+use haul_store::{PlaceTree, StoreError};
 use haul_wire::control::Drafts;
 
 use crate::server_terms::{self, Dialled};
@@ -77,6 +77,18 @@ pub(crate) fn target(
         watch.tell(&Event::Warning { text });
     }
     Ok(Target::Other(Box::new(Opening { pool, typed: job.target.path.clone(), watch: Arc::clone(watch) })))
+}
+
+/// Reaches the host for a question about its trees.
+pub(crate) fn place(
+    end: &Here,
+    job: &Job,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+) -> Result<Arc<dyn PlaceTree>, Error> {
+    let pool = connect(end, job, surroundings, watch)?;
+    let watch = Arc::clone(watch);
+    Ok(Arc::new(SftpPlace::new(pool, Box::new(move |text| watch.tell(&Event::Warning { text })))))
 }
 
 /// A target at a host that was reached.

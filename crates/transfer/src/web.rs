@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use haul_channel::convert;
 use haul_channel::reporter::Watch;
-use haul_engine::path::servers::{self, AUTO_CONNECTIONS_MAX};
+use haul_engine::path::servers::{self, AUTO_CONNECTIONS_MAX, USUAL_CONNECTIONS};
 use haul_engine::service::ServiceClass;
-use haul_foreign::{Credentials, Login, Opened, Origin, Reach, Settings, Url};
+use haul_foreign::{Credentials, Login, Opened, Origin, Reach, Settings, Url, WebPlace};
 use haul_job::{AskedClass, Carriage, Error, Event, Family, Fault, Job, WebServer};
 use haul_kept::network_classes;
 use haul_kept::surroundings::Surroundings;
 use haul_net::Wanted;
 use haul_net::policy::Dscp;
 use haul_reach::paths::first_way;
-use haul_store::{StoreError, printable};
+use haul_store::{PlaceTree, StoreError, printable};
 
 use crate::server_terms::{self, Dialled};
 
@@ -28,23 +28,37 @@ pub(crate) fn open(
     for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
         watch.tell(&Event::Warning { text });
     }
-    let Carriage { lanes, timeout, .. } = &job.carriage;
-    let login =
-        server.login.as_ref().map(|login| Login { user: login.user.clone(), password: login.password.clone().into() });
-    let settings = Settings {
-        // A server that is silent is asked again before the copy gives up.
-        silence: *timeout / 3,
-        reach: reach(job, surroundings)?,
-        begins_with: servers::at_start,
-        ..Settings::usual(lanes.unwrap_or(AUTO_CONNECTIONS_MAX).into(), Credentials::of_environment(login))
-    };
-    let origin = Origin { is_tls: server.is_tls, host: server.host.clone(), port: server.port };
+    let origin = origin(server);
     let urls = paths.iter().map(|path| {
         Url::new(origin.clone(), path).ok_or_else(|| {
             Error::new(Fault::Usage, format!("cannot use a URL of {origin}")).because("it is longer than 16 KiB")
         })
     });
+    let settings = settings(server, job, surroundings, AUTO_CONNECTIONS_MAX)?;
     haul_foreign::open(&urls.collect::<Result<Vec<_>, _>>()?, settings).map_err(|error| fault(&error))
+}
+
+/// A server for a question about its files. It is asked nothing yet. No tuner finds out here whether more connections bring more.
+pub(crate) fn place(server: &WebServer, job: &Job, surroundings: &Surroundings) -> Result<Arc<dyn PlaceTree>, Error> {
+    Ok(Arc::new(WebPlace::new(origin(server), settings(server, job, surroundings, USUAL_CONNECTIONS)?)))
+}
+
+fn origin(server: &WebServer) -> Origin {
+    Origin { is_tls: server.is_tls, host: server.host.clone(), port: server.port }
+}
+
+/// `usual`: the connections where nobody asks for a number.
+fn settings(server: &WebServer, job: &Job, surroundings: &Surroundings, usual: u16) -> Result<Settings, Error> {
+    let Carriage { lanes, timeout, .. } = &job.carriage;
+    let login =
+        server.login.as_ref().map(|login| Login { user: login.user.clone(), password: login.password.clone().into() });
+    Ok(Settings {
+        // A server that is silent is asked again before the copy gives up.
+        silence: *timeout / 3,
+        reach: reach(job, surroundings)?,
+        begins_with: servers::at_start,
+        ..Settings::usual(lanes.unwrap_or(usual).into(), Credentials::of_environment(login))
+    })
 }
 
 /// How connections to servers leave this host, as lanes to a haul do.

@@ -332,6 +332,26 @@ pub struct Facts {
     pub changed: Moment,
     /// Time when it was made, if the file system keeps it.
     pub born: Option<Moment>,
+    /// What an end where no haul runs does not tell. A haul tells all, so this never travels.
+    #[serde(skip)]
+    pub lacks: Lacks,
+}
+
+/// The facts that an end does not tell of an entry. Their fields mean nothing then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// Permission bits.
+    pub mode: bool,
+    /// Owner and group.
+    pub owner: bool,
+    /// Bytes of content.
+    pub size: bool,
+    /// Time of the last change of content.
+    pub modified: bool,
+    /// Time of the last read.
+    pub accessed: bool,
+    /// What only a file system has: names, blocks, device and number of the inode, and the time of any change.
+    pub inode: bool,
 }
 
 /// Kinds of entries.

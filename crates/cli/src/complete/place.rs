@@ -185,7 +185,7 @@ fn ask(request: Request, surroundings: &Surroundings, begun: Vec<u8>, until: Ins
                 Err(_) => ControlFlow::Break(()),
             }
         };
-        let _ = place::ask(&request, &surroundings, Arc::new(Silent { until }), &mut take);
+        let _ = place::ask(&request, &haul_transfer::ways(&surroundings), Arc::new(Silent { until }), &mut take);
     };
     if thread::Builder::new().name("ask".into()).spawn(asks).is_err() {
         return Vec::new();

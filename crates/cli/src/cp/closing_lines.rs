@@ -8,6 +8,7 @@ use crate::report::limit::limited_by;
 use crate::text::failure;
 use crate::text::figures::{bytes, count, counted, duration, rate};
 use crate::text::printable::{printable, printable_path};
+use crate::text::proof::as_read;
 
 /// The one closing line, without newline.
 pub fn closing_line(report: &Report) -> String {
@@ -176,22 +177,15 @@ fn verification(report: &Report) -> Option<String> {
     if report.files_moved == 0 {
         return None;
     }
-    if report.source_has_no_sum && matches!(report.proof, Proof::BothEnds | Proof::AsRead) {
-        let what = match report.only_blake3 {
-            Some(hash) => format!("BLAKE3 {}", hex(&hash)),
-            None if report.failed > 0 => "the others complete".to_owned(),
-            None => "all complete".to_owned(),
-        };
-        return Some(format!("{what}{} (compared with the server by size alone: it gives no sum)", on_disk(report)));
-    }
     // One file: what `b3sum` prints. The hash of a list of files says nothing to a person; `haul why` and JSON have it.
     let how = match report.proof {
         Proof::BothEnds => on_disk(report),
-        Proof::AsRead => format!("{} as read over sftp", on_disk(report)),
+        Proof::AsRead => format!("{} {}", on_disk(report), as_read(report.proof).unwrap_or_default()),
         Proof::Confirmed if report.bytes_reread > 0 => ", read back".to_owned(),
         // The server hashes nothing: only what is read back is proved.
         Proof::Confirmed => return Some(SIZE_ONLY.to_owned()),
-        Proof::AsStored => format!("{} (with the CRC64NVME that the store keeps)", on_disk(report)),
+        Proof::AsSent => return Some(as_sent(report)),
+        Proof::AsStored => format!("{} ({})", on_disk(report), as_read(report.proof).unwrap_or_default()),
         Proof::ByStore => {
             return Some(match report.only_blake3 {
                 Some(hash) => format!("verified CRC64NVME by the store (BLAKE3 {})", hex(&hash)),
@@ -206,6 +200,15 @@ fn verification(report: &Report) -> Option<String> {
         None if report.failed > 0 => format!("the others verified{how}"),
         None => format!("all verified{how}"),
     })
+}
+
+fn as_sent(report: &Report) -> String {
+    let what = match report.only_blake3 {
+        Some(hash) => format!("BLAKE3 {}", hex(&hash)),
+        None if report.failed > 0 => "the others complete".to_owned(),
+        None => "all complete".to_owned(),
+    };
+    format!("{what}{} (compared with the server by size alone: it gives no sum)", on_disk(report))
 }
 
 const SIZE_ONLY: &str = "size only: the server confirmed each write (--verify disk reads it back)";
@@ -351,7 +354,6 @@ pub mod tests {
             earlier: Earlier::default(),
             outages: Outages::default(),
             only_blake3: None,
-            source_has_no_sum: false,
             root_blake3: [0x1a; 32],
             root_files: 1_234,
             source: host("this machine", 6 << 20),
@@ -529,7 +531,7 @@ pub mod tests {
 
     #[test]
     fn what_a_server_without_sums_has_sent_is_not_called_verified() {
-        let web = Report { source_has_no_sum: true, ..report() };
+        let web = Report { proof: Proof::AsSent, ..report() };
         assert!(
             closing_line(&web)
                 .contains("all complete (compared with the server by size alone: it gives no sum), 4 lanes")

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use haul_job::{Error, Fault};
+use haul_job::{Error, Fault, Proof};
 use haul_transfer::Surroundings;
 use haul_transfer::place::{self, Answered, Piece, Told, Verb, Whole};
 use haul_transfer::standard_streams::Input;
@@ -19,6 +19,7 @@ use crate::places::question::{Asked, requests};
 use crate::process::{ending, output, signals};
 use crate::text::figures;
 use crate::text::printable::printable;
+use crate::text::proof::as_read;
 
 /// Carries it out, if the command line means a stream.
 pub fn run(typed: &Cp) -> Option<ExitCode> {
@@ -67,7 +68,7 @@ fn write(typed: &Cp, to: &OsString) -> Result<(), Error> {
     let input =
         Input::open().map_err(|error| Error::new(Fault::FileIo, "cannot read standard input").because(error))?;
     let whole = place::write(&request, input, &Surroundings::of_process(), observer)?;
-    close(typed, &whole);
+    close(typed, &whole, Proof::BothEnds);
     Ok(())
 }
 
@@ -75,19 +76,24 @@ fn read(typed: &Cp, from: &OsString) -> Result<(), Error> {
     let asked = Asked { verb: Verb::Read, json: false, reach: &typed.reach };
     let request = requests(std::slice::from_ref(from), &asked)?.remove(0);
     let observer = Arc::new(Person { interrupted: signals::watch() });
-    let (mut paper, mut whole, mut failed) = (Paper::new(), None, None);
-    let answered = place::ask(&request, &Surroundings::of_process(), observer, &mut |piece| match piece {
-        Piece::Data(bytes) => paper.put(&bytes),
-        Piece::Line(Told::Whole(told)) => {
-            whole = Some(told);
-            ControlFlow::Continue(())
-        }
-        Piece::Line(Told::Failed { why, .. }) => {
-            failed = Some(why);
-            ControlFlow::Break(())
-        }
-        Piece::Line(_) => ControlFlow::Continue(()),
-    })?;
+    let (mut paper, mut whole, mut failed, mut proof) = (Paper::new(), None, None, Proof::BothEnds);
+    let answered =
+        place::ask(&request, &haul_transfer::ways(&Surroundings::of_process()), observer, &mut |piece| match piece {
+            Piece::Data(bytes) => paper.put(&bytes),
+            Piece::Line(Told::Whole(told)) => {
+                whole = Some(told);
+                ControlFlow::Continue(())
+            }
+            Piece::Line(Told::Failed { why, .. }) => {
+                failed = Some(why);
+                ControlFlow::Break(())
+            }
+            Piece::Line(_) => ControlFlow::Continue(()),
+            Piece::Elsewhere(end) => {
+                proof = end.proof_of_reading();
+                ControlFlow::Continue(())
+            }
+        })?;
     if let Some(why) = failed {
         return Err(Error::new(Fault::Missing, why));
     }
@@ -98,7 +104,7 @@ fn read(typed: &Cp, from: &OsString) -> Result<(), Error> {
             Error::new(Fault::FileIo, "standard output was closed before all of the file was written")
         })),
         Some(whole) => {
-            close(typed, &whole);
+            close(typed, &whole, proof);
             Ok(())
         }
         None => Err(Error::new(Fault::Verification, "the far side did not say what all of the file is")),
@@ -106,9 +112,13 @@ fn read(typed: &Cp, from: &OsString) -> Result<(), Error> {
 }
 
 /// Only the words of the end say that it is all there.
-fn close(typed: &Cp, whole: &Whole) {
+fn close(typed: &Cp, whole: &Whole, proof: Proof) {
     if !typed.quiet {
         let (size, hash) = (figures::bytes(whole.bytes), hex(&whole.blake3));
-        let _ = writeln!(io::stderr(), "copied {} as a stream, verified, BLAKE3 {hash}", printable(size));
+        let how = match as_read(proof) {
+            Some(how) => format!("BLAKE3 {hash} {how}"),
+            None => format!("verified, BLAKE3 {hash}"),
+        };
+        let _ = writeln!(io::stderr(), "copied {} as a stream, {how}", printable(size));
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use haul_job::{Error, Fault, Observer};
+use haul_job::{Error, Fault, Observer, Proof};
 use haul_transfer::Surroundings;
 use haul_transfer::diff::{Aspect, Compared, DiffOptions, DiffReport, DiffWatcher, Metadata, diff};
 use haul_transfer::place::Kind;
@@ -27,6 +27,7 @@ use crate::text::causes::{Causes, more_of, of_message};
 use crate::text::failure;
 use crate::text::figures::{count, duration};
 use crate::text::printable::printable;
+use crate::text::proof::as_read;
 
 /// The exit code of diff(1) if the trees differ.
 const DIFFERS: u8 = 1;
@@ -44,7 +45,7 @@ pub fn run(typed: &DiffArgs, filters: &[Filter]) -> ExitCode {
     let interrupted = signals::watch();
     let observer: Arc<dyn Observer> = Arc::new(Person { interrupted: Arc::clone(&interrupted) });
     let printer = Printer { typed, interrupted, causes: Mutex::default() };
-    let report = diff(&options, &Surroundings::of_process(), &observer, &printer);
+    let report = diff(&options, &haul_transfer::ways(&Surroundings::of_process()), &observer, &printer);
     lock(&printer.causes).rest().for_each(|(cause, count)| say(&format!("error: {}", more_of(&cause, count))));
     let report = match report {
         Ok(report) => report,
@@ -55,7 +56,7 @@ pub fn run(typed: &DiffArgs, filters: &[Filter]) -> ExitCode {
     } else if !typed.quiet {
         output::say(format!("{}\n", closing_line(&report)));
     }
-    match report {
+    match &report {
         DiffReport { failed: 1.., .. } => ExitCode::from(failure::of_fault(Fault::FileIo).code),
         DiffReport { new: 0, extra: 0, changed: 0, .. } => ExitCode::SUCCESS,
         _ => ExitCode::from(DIFFERS),
@@ -145,10 +146,23 @@ fn word(aspect: Aspect) -> &'static str {
 }
 
 fn closing_line(report: &DiffReport) -> String {
-    let DiffReport { new, extra, changed, same, failed, elapsed, .. } = report;
+    let DiffReport { new, extra, changed, same, failed, elapsed, untold, .. } = report;
     let (new, extra, changed, same) = (count(*new), count(*extra), count(*changed), count(*same));
     let failed = if *failed == 0 { String::new() } else { format!(", {} failed", count(*failed)) };
-    format!("{new} new, {changed} changed, {extra} extra, {same} the same{failed} in {}", duration(*elapsed))
+    let mut how: Vec<&str> = report.proofs.iter().filter_map(|proof| as_read(*proof)).collect();
+    how.dedup();
+    let how = if how.is_empty() { String::new() } else { format!(", contents {}", how.join(" and ")) };
+    let untold = match untold.is_empty() {
+        true => String::new(),
+        false => {
+            let words: Vec<&str> = untold.iter().copied().map(word).collect();
+            format!("; not compared, because a server does not tell it: {}", words.join(", "))
+        }
+    };
+    format!(
+        "{new} new, {changed} changed, {extra} extra, {same} the same{failed}{how} in {}{untold}",
+        duration(*elapsed)
+    )
 }
 
 /// An entry, as programs read it.
@@ -208,12 +222,18 @@ struct TotalsLine {
     failed: u64,
     /// Read to be hashed, in A and in B.
     bytes_hashed: [u64; 2],
+    /// Who read the contents, as in the report of a copy.
+    proofs: [&'static str; 2],
+    /// What a server does not tell, so that it was not compared.
+    untold: Vec<&'static str>,
     elapsed_s: f64,
 }
 
 impl TotalsLine {
     fn of(report: &DiffReport) -> Self {
-        let DiffReport { new, extra, changed, same, failed, bytes_hashed, elapsed } = *report;
-        Self { event: "compared", new, changed, extra, same, failed, bytes_hashed, elapsed_s: seconds(elapsed) }
+        let DiffReport { new, extra, changed, same, failed, bytes_hashed, elapsed, .. } = *report;
+        let (proofs, elapsed_s) = (report.proofs.map(Proof::name), seconds(elapsed));
+        let untold = report.untold.iter().copied().map(word).collect();
+        Self { event: "compared", new, changed, extra, same, failed, bytes_hashed, proofs, untold, elapsed_s }
     }
 }

@@ -47,6 +47,35 @@ pub fn without_query(path: &[u8]) -> Vec<u8> {
     end.map_or(path.to_vec(), |end| [&path[..end], b"?..."].concat())
 }
 
+/// The path of a file that a path of a URL means.
+pub fn unescaped(path: &[u8]) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(path.len()), path);
+    while let Some((byte, tail)) = rest.split_first() {
+        rest = tail;
+        let escaped = tail.split_at_checked(2).filter(|_| *byte == b'%');
+        let value = escaped.and_then(|(digits, tail)| {
+            let digits = std::str::from_utf8(digits).ok().filter(|two| two.bytes().all(|d| d.is_ascii_hexdigit()))?;
+            Some((u8::from_str_radix(digits, 16).ok()?, tail))
+        });
+        match value {
+            Some((value, tail)) => {
+                bytes.push(value);
+                rest = tail;
+            }
+            None => bytes.push(*byte),
+        }
+    }
+    bytes
+}
+
+/// The path of a URL that means the path of a file. It can be typed.
+pub fn escaped(path: &[u8]) -> Vec<u8> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte);
+    path.iter()
+        .flat_map(|byte| if is_plain(*byte) { vec![*byte] } else { format!("%{byte:02X}").into_bytes() })
+        .collect()
+}
+
 fn end_of_authority(rest: &[u8]) -> usize {
     rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len())
 }
@@ -139,6 +168,21 @@ mod tests {
         ] {
             assert_eq!(show(rest), expected, "{rest}");
         }
+    }
+
+    #[test]
+    fn a_path_of_a_file_and_that_of_its_url_lead_to_each_other() {
+        for (path, url) in [
+            (&b"/a b"[..], "/a%20b"),
+            (b"/100%", "/100%25"),
+            (b"/#?\n", "/%23%3F%0A"),
+            (b"/\xff", "/%FF"),
+            (b"/x+y;z", "/x+y;z"),
+        ] {
+            assert_eq!(String::from_utf8(escaped(path)).unwrap(), url);
+            assert_eq!(unescaped(url.as_bytes()), path);
+        }
+        assert_eq!(unescaped(b"/%zz%"), b"/%zz%");
     }
 
     #[test]

@@ -36,7 +36,8 @@ pub struct Clean {
 const CLEAN_HELP: &str = "\
 A copy that dies leaves drafts (.haul-*.part) and journals (.haul-*.journal).
 The same copy goes on with them when it is run again. Drafts of a copy that
-lives are locked; they are neither shown nor removed.";
+lives are locked; they are neither shown nor removed. A server of sftp has no
+locks: there they are those that nobody has written for a day.";
 
 /// Shows what is left, and removes it on request.
 pub fn run(typed: &Clean) -> ExitCode {

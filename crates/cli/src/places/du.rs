@@ -5,10 +5,12 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use clap::{ArgAction, Args, ValueHint};
+use haul_job::Here;
 use haul_transfer::place::{Told, Verb};
 use serde::Serialize;
 
 use crate::far_side::flags::Reach;
+use crate::far_side::person::say;
 use crate::json::line::to_line;
 use crate::json::values::{Named, named};
 use crate::places::figures;
@@ -49,13 +51,15 @@ pub struct Du {
 /// Prints the sizes.
 pub fn run(typed: &Du) -> ExitCode {
     let asked = Asked { verb: Verb::Usage { each: !typed.summarize }, json: typed.json, reach: &typed.reach };
-    run_on(&or_here(&typed.paths), asked, &mut Usage { typed, at: Whereabouts::default() }, FAILED)
+    run_on(&or_here(&typed.paths), asked, &mut Usage { typed, at: Whereabouts::default(), noted: None }, FAILED)
 }
 
 /// Prints a line for each tree.
 struct Usage<'a> {
     typed: &'a Du,
     at: Whereabouts,
+    /// The end of which the user knows that it tells sizes alone.
+    noted: Option<Here>,
 }
 
 impl Printer for Usage<'_> {
@@ -65,13 +69,20 @@ impl Printer for Usage<'_> {
 
     fn told(&mut self, told: Told, paper: &mut Paper) -> ControlFlow<()> {
         let Told::Usage { path, blocks, apparent_bytes } = told else { return ControlFlow::Continue(()) };
-        let disk_bytes = blocks.saturating_mul(512);
+        let asks_for_sizes = self.typed.apparent_size || self.typed.bytes;
+        // No server without haul tells what files take on its disk.
+        let disk_bytes = self.at.elsewhere.is_none().then(|| blocks.saturating_mul(512));
         if self.typed.json {
             let path = named(&self.at.path(path.as_bytes()));
             let line = UsageLine { place: self.at.place_name(), path, disk_bytes, apparent_bytes };
             return paper.put(to_line(&line).as_bytes());
         }
-        let bytes = if self.typed.apparent_size || self.typed.bytes { apparent_bytes } else { disk_bytes };
+        if let Some(end) = self.at.elsewhere.as_ref().filter(|end| !asks_for_sizes && self.noted.as_ref() != Some(*end))
+        {
+            say(&format!("note: {end} does not tell what files take on its disk: these are their sizes"));
+            self.noted = Some(end.clone());
+        }
+        let bytes = disk_bytes.filter(|_| !asks_for_sizes).unwrap_or(apparent_bytes);
         let size = match (self.typed.human_readable, self.typed.bytes) {
             (true, _) => figures::human(bytes),
             (false, true) => bytes.to_string(),
@@ -89,6 +100,7 @@ struct UsageLine {
     place: Option<String>,
     #[serde(flatten)]
     path: Named,
-    disk_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk_bytes: Option<u64>,
     apparent_bytes: u64,
 }

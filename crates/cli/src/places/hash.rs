@@ -44,7 +44,8 @@ pub struct Hash {
 const HASH_HELP: &str = "\
 The files are read at the far side; only their hashes travel. A path is printed
 as it is named there, so 'haul hash -a sha256 host:data | ssh host sha256sum
--c' finds the same files. Links in a directory are left out.
+-c' finds the same files. Links in a directory are left out. A server of sftp
+or of the web hashes nothing: it sends every byte, and a note says so.
 
 'haul hash -m DIR' writes what 'haul cp -r --manifest-out FILE DIR/ TARGET'
 writes, and 'haul verify FILE DIR' reads it.";

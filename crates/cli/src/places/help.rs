@@ -2,6 +2,7 @@
 
 /// The forms of a path.
 pub const PATHS_HELP: &str = "\
-A PATH is one of this machine, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH
-or haul://HOST[:PORT]/PATH. Wildcards of a path at another host are expanded
-there; put them in quotes.";
+A PATH is one of this machine, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH,
+haul://HOST[:PORT]/PATH, sftp://[USER@]HOST[:PORT]/PATH or, to look at, a URL
+of a web server. Wildcards of a path at another host are expanded there; put
+them in quotes. Those of a URL are taken as they are.";

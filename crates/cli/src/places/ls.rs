@@ -177,9 +177,12 @@ impl<'a> Listing<'a> {
 
     fn flush(&mut self, paper: &mut Paper) -> ControlFlow<()> {
         if std::mem::take(&mut self.in_directory) && self.typed.long && !self.typed.json {
-            let of_all = self.rows.iter().flat_map(|(_, facts)| facts);
-            let bytes = of_all.map(|facts| facts.blocks.saturating_mul(512)).fold(0, u64::saturating_add);
-            paper.line(format!("total {}", self.size(bytes, true)).as_bytes())?;
+            // A server without haul tells no blocks, so there is no total.
+            if self.at.elsewhere.is_none() {
+                let of_all = self.rows.iter().flat_map(|(_, facts)| facts);
+                let bytes = of_all.map(|facts| facts.blocks.saturating_mul(512)).fold(0, u64::saturating_add);
+                paper.line(format!("total {}", self.size(bytes, true)).as_bytes())?;
+            }
         }
         self.print_rows(paper)
     }
@@ -232,20 +235,22 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Mode, links, owner, group, size, time.
+    /// Mode, links, owner, group, size, time. What the end does not tell is a question mark, as in ls(1).
     fn cells(&self, facts: &Facts) -> [Vec<u8>; 6] {
         let numeric = self.typed.numeric_uid_gid;
+        let lacks = facts.lacks;
         let size = match facts.kind {
+            _ if lacks.size => "?".to_owned(),
             Kind::BlockDevice | Kind::CharacterDevice => format!("{}, {}", facts.special.0, facts.special.1),
             _ => self.size(facts.size, false),
         };
         [
             words::mode(facts).into_bytes(),
-            facts.links.to_string().into_bytes(),
-            shown(&words::account(&facts.owner, facts.uid, numeric), true),
-            shown(&words::account(&facts.group, facts.gid, numeric), true),
+            told(lacks.inode, || facts.links.to_string().into_bytes()),
+            told(lacks.owner, || shown(&words::account(&facts.owner, facts.uid, numeric), true)),
+            told(lacks.owner, || shown(&words::account(&facts.group, facts.gid, numeric), true)),
             size.into_bytes(),
-            figures::listed(facts.modified, self.now, &self.zone).into_bytes(),
+            told(lacks.modified, || figures::listed(facts.modified, self.now, &self.zone).into_bytes()),
         ]
     }
 
@@ -256,6 +261,10 @@ impl<'a> Listing<'a> {
             (false, false) => bytes.to_string(),
         }
     }
+}
+
+fn told(lacks: bool, text: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+    if lacks { b"?".to_vec() } else { text() }
 }
 
 impl Printer for Listing<'_> {

@@ -13,10 +13,13 @@ use crate::far_side::endpoint::{self, one_host};
 use crate::far_side::flags::Reach;
 use crate::far_side::options::ways;
 use crate::far_side::person::{Person, say};
+use crate::far_side::web_url;
 use crate::places::paper::Paper;
 use crate::process::{ending, signals};
 use crate::text::causes::{Causes, more_of, of_message};
+use crate::text::figures;
 use crate::text::printable::printable;
+use crate::text::proof::as_read;
 
 /// Something of what was asked for failed: the exit code of coreutils.
 pub const FAILED: u8 = 1;
@@ -44,13 +47,20 @@ pub trait Printer {
 pub struct Whereabouts {
     pub place: Option<Place>,
     pub operand: Vec<u8>,
+    /// No haul runs at the place: this process looks at it through this end.
+    pub elsewhere: Option<Here>,
 }
 
 impl Whereabouts {
     /// Writes a path beneath the operand as its place knows it.
     pub fn path(&self, beneath: &[u8]) -> Vec<u8> {
-        let slash: &[u8] = if self.operand.ends_with(b"/") { b"" } else { b"/" };
-        if beneath.is_empty() { self.operand.clone() } else { [&self.operand, slash, beneath].concat() }
+        let operand = if self.is_web() { web_url::unescaped(&self.operand) } else { self.operand.clone() };
+        let slash: &[u8] = if operand.ends_with(b"/") { b"" } else { b"/" };
+        if beneath.is_empty() { operand } else { [&operand, slash, beneath].concat() }
+    }
+
+    fn is_web(&self) -> bool {
+        matches!(self.place, Some(Place::Here(Here::Web(_))))
     }
 
     /// Writes a path beneath the operand as it can be typed here.
@@ -61,12 +71,13 @@ impl Whereabouts {
     /// Writes a path of the place as it can be typed here.
     pub fn other(&self, path: &[u8]) -> Vec<u8> {
         let place = self.place.clone().unwrap_or(Here::Disk.into());
-        endpoint::text(&Endpoint { place, path: path.to_vec() })
+        let path = if self.is_web() { web_url::escaped(path) } else { path.to_vec() };
+        endpoint::text(&Endpoint { place, path })
     }
 
     /// `None`: this machine.
     pub fn place_name(&self) -> Option<String> {
-        self.place.as_ref().filter(|place| !place.is_here()).map(ToString::to_string)
+        self.place.as_ref().filter(|place| **place != Place::Here(Here::Disk)).map(ToString::to_string)
     }
 }
 
@@ -86,12 +97,13 @@ pub fn run_on(paths: &[OsString], asked: Asked<'_>, printer: &mut dyn Printer, o
         Ok(requests) => requests,
         Err(error) => return ending::failed(&error, json),
     };
+    let ways = haul_transfer::ways(&Surroundings::of_process());
     let (mut paper, mut code, mut is_whole) = (Paper::new(), 0, true);
     for request in requests {
         let place = request.place.clone();
-        printer.at().place = Some(place.clone());
-        let at = if place.is_here() { String::new() } else { format!("{}: ", printable(place.to_string())) };
-        let mut causes = Causes::default();
+        *printer.at() = Whereabouts { place: Some(place), ..Whereabouts::default() };
+        let at = printer.at().place_name().map_or_else(String::new, |place| format!("{}: ", printable(place)));
+        let (mut causes, mut hashed) = (Causes::default(), Hashed::default());
         let mut take = |piece| match piece {
             Piece::Data(bytes) => paper.put(&bytes),
             Piece::Line(Told::Operand { path }) => {
@@ -106,10 +118,20 @@ pub fn run_on(paths: &[OsString], asked: Asked<'_>, printer: &mut dyn Printer, o
                 }
                 ControlFlow::Continue(())
             }
-            Piece::Line(told) => printer.told(told, &mut paper),
+            Piece::Line(told) => {
+                hashed.count(&told);
+                printer.told(told, &mut paper)
+            }
+            Piece::Elsewhere(end) => {
+                printer.at().elsewhere = Some(end);
+                ControlFlow::Continue(())
+            }
         };
-        let answered = place::ask(&request, &Surroundings::of_process(), observer.clone(), &mut take);
+        let answered = place::ask(&request, &ways, observer.clone(), &mut take);
         causes.rest().for_each(|(cause, count)| say(&format!("error: {at}{}", more_of(&cause, count))));
+        if let Some(end) = &printer.at().elsewhere {
+            hashed.say(end);
+        }
         match answered {
             Ok(Answered::Whole) => {}
             // The reader has enough.
@@ -125,6 +147,29 @@ pub fn run_on(paths: &[OsString], asked: Asked<'_>, printer: &mut dyn Printer, o
     }
     let _ = printer.end(&mut paper, is_whole).is_continue() && paper.flush().is_continue();
     ExitCode::from(code)
+}
+
+/// What was hashed of one place.
+#[derive(Default)]
+struct Hashed {
+    files: u64,
+    bytes: u64,
+}
+
+impl Hashed {
+    fn count(&mut self, told: &Told) {
+        if let Told::Hash { size, .. } = told {
+            self.files += 1;
+            self.bytes = self.bytes.saturating_add(*size);
+        }
+    }
+
+    /// A server without haul hashes nothing: it has sent every byte.
+    fn say(&self, end: &Here) {
+        let Some(how) = as_read(end.proof_of_reading()).filter(|_| self.files > 0) else { return };
+        let files = figures::counted(self.files, "file", "files");
+        say(&format!("note: hashed {files}, {}, here, {how}: {end} sent every byte", figures::bytes(self.bytes)));
+    }
 }
 
 /// One question for each place, in the order in which they are named.

@@ -70,37 +70,39 @@ impl Printer for Looks {
 }
 
 impl Looks {
-    /// The lines of stat(1) behind the first.
+    /// The lines of stat(1) behind the first. What the end does not tell is a dash.
     fn table(&self, facts: &Facts) -> String {
+        let lacks = facts.lacks;
+        let known = |lacks: bool, text: String| if lacks { "-".to_owned() } else { text };
         let account = |name: &[u8], number| {
             let name = if name.is_empty() { "UNKNOWN".to_owned() } else { printable(name) };
-            format!("({number:5}/{name:>8})")
+            known(lacks.owner, format!("({number:5}/{name:>8})"))
         };
-        let special = match facts.kind {
-            Kind::BlockDevice | Kind::CharacterDevice => {
-                format!("{:<5} Device type: {},{}", facts.links, facts.special.0, facts.special.1)
+        let links = known(lacks.inode, facts.links.to_string());
+        let links = match facts.kind {
+            Kind::BlockDevice | Kind::CharacterDevice if !lacks.inode => {
+                format!("{links:<5} Device type: {},{}", facts.special.0, facts.special.1)
             }
-            _ => facts.links.to_string(),
+            _ => links,
         };
-        let time = |moment| figures::whole(moment, &self.zone);
+        let time = |lacks: bool, moment| known(lacks, figures::whole(moment, &self.zone));
         format!(
-            "  Size: {:<10}\tBlocks: {:<10} IO Block: {:<6} {}\nDevice: {},{}\tInode: {:<11} Links: {special}\n\
-             Access: ({:04o}/{})  Uid: {}   Gid: {}\nAccess: {}\nModify: {}\nChange: {}\n Birth: {}\n",
-            facts.size,
-            facts.blocks,
-            facts.io_block,
+            "  Size: {:<10}\tBlocks: {:<10} IO Block: {:<6} {}\nDevice: {}\tInode: {:<11} Links: {links}\n\
+             Access: ({}/{})  Uid: {}   Gid: {}\nAccess: {}\nModify: {}\nChange: {}\n Birth: {}\n",
+            known(lacks.size, facts.size.to_string()),
+            known(lacks.inode, facts.blocks.to_string()),
+            known(lacks.inode, facts.io_block.to_string()),
             words::kind(facts),
-            facts.device.0,
-            facts.device.1,
-            facts.inode,
-            facts.mode,
+            known(lacks.inode, format!("{},{}", facts.device.0, facts.device.1)),
+            known(lacks.inode, facts.inode.to_string()),
+            known(lacks.mode, format!("{:04o}", facts.mode)),
             words::mode(facts),
             account(&facts.owner, facts.uid),
             account(&facts.group, facts.gid),
-            time(facts.accessed),
-            time(facts.modified),
-            time(facts.changed),
-            facts.born.map_or_else(|| "-".to_owned(), time),
+            time(lacks.accessed, facts.accessed),
+            time(lacks.modified, facts.modified),
+            time(lacks.inode, facts.changed),
+            facts.born.map_or_else(|| "-".to_owned(), |born| time(false, born)),
         )
     }
 }

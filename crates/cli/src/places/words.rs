@@ -19,6 +19,9 @@ pub fn mode(facts: &Facts) -> String {
         Kind::Unknown => '?',
     };
     let mut text = String::from(kind);
+    if facts.lacks.mode {
+        return text + "?????????";
+    }
     for (shift, special, letters) in [(6, 0o4000, "sS"), (3, 0o2000, "sS"), (0, 0o1000, "tT")] {
         let bits = facts.mode >> shift;
         text.push(if bits & 4 != 0 { 'r' } else { '-' });
@@ -37,7 +40,7 @@ pub fn mode(facts: &Facts) -> String {
 /// Names a kind as stat(1) does.
 pub fn kind(facts: &Facts) -> &'static str {
     match facts.kind {
-        Kind::File if facts.size == 0 => "regular empty file",
+        Kind::File if facts.size == 0 && !facts.lacks.size => "regular empty file",
         Kind::File => "regular file",
         Kind::Directory => "directory",
         Kind::Symlink => "symbolic link",
@@ -54,7 +57,7 @@ pub fn account(name: &[u8], number: u32, numeric: bool) -> Vec<u8> {
     if numeric || name.is_empty() { number.to_string().into_bytes() } else { name.to_vec() }
 }
 
-/// An entry as programs read it.
+/// An entry as programs read it. What the end does not tell is left out.
 #[derive(Serialize)]
 pub struct EntryLine {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,20 +65,31 @@ pub struct EntryLine {
     #[serde(flatten)]
     path: Named,
     kind: &'static str,
-    size: u64,
-    disk_bytes: u64,
-    mode: String,
-    links: u64,
-    uid: u32,
-    gid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    links: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<String>,
-    inode: u64,
-    mtime: Option<String>,
-    ctime: Option<String>,
-    atime: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inode: Option<u64>,
+    /// `null`: a year that RFC 3339 does not have. A time that the end does not tell is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtime: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ctime: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    atime: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     btime: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,6 +99,7 @@ pub struct EntryLine {
 impl EntryLine {
     pub fn new(place: Option<String>, path: &[u8], facts: &Facts) -> Self {
         let account = |name: &[u8]| (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned());
+        let lacks = facts.lacks;
         Self {
             place,
             path: named(path),
@@ -98,18 +113,18 @@ impl EntryLine {
                 Kind::CharacterDevice => "character_device",
                 Kind::Unknown => "unknown",
             },
-            size: facts.size,
-            disk_bytes: facts.blocks.saturating_mul(512),
-            mode: format!("{:04o}", facts.mode),
-            links: facts.links,
-            uid: facts.uid,
-            gid: facts.gid,
+            size: (!lacks.size).then_some(facts.size),
+            disk_bytes: (!lacks.inode).then(|| facts.blocks.saturating_mul(512)),
+            mode: (!lacks.mode).then(|| format!("{:04o}", facts.mode)),
+            links: (!lacks.inode).then_some(facts.links),
+            uid: (!lacks.owner).then_some(facts.uid),
+            gid: (!lacks.owner).then_some(facts.gid),
             owner: account(&facts.owner),
             group: account(&facts.group),
-            inode: facts.inode,
-            mtime: figures::rfc3339(facts.modified),
-            ctime: figures::rfc3339(facts.changed),
-            atime: figures::rfc3339(facts.accessed),
+            inode: (!lacks.inode).then_some(facts.inode),
+            mtime: (!lacks.modified).then(|| figures::rfc3339(facts.modified)),
+            ctime: (!lacks.inode).then(|| figures::rfc3339(facts.changed)),
+            atime: (!lacks.accessed).then(|| figures::rfc3339(facts.accessed)),
             btime: facts.born.and_then(figures::rfc3339),
             target: (facts.kind == Kind::Symlink).then(|| named(&facts.target)),
         }

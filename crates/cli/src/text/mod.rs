@@ -4,4 +4,5 @@ pub mod causes;
 pub mod failure;
 pub mod figures;
 pub mod printable;
+pub mod proof;
 pub mod rows;

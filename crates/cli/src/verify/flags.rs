@@ -14,7 +14,7 @@ pub struct Verify {
     /// A list of hashes, '-' for standard input; or a bag (a directory with bagit.txt)
     #[arg(value_name = "LIST", value_hint = ValueHint::AnyPath)]
     pub list: OsString,
-    /// The directory that the names of the list begin in, here, at a host or at a daemon; '.' without it
+    /// The directory that the names of the list begin in, here, at a host, a daemon, sftp:// or https://; '.' without it
     #[arg(value_name = "ROOT", value_hint = ValueHint::AnyPath)]
     pub root: Option<OsString>,
     /// Also name files that the list does not have; always so for the payload of a bag
@@ -41,13 +41,15 @@ const VERIFY_HELP: &str = "\
 Lists: those of 'haul cp --manifest-out', of 'haul hash', b3sum, md5sum,
 sha1sum, sha256sum and sha512sum (with --tag, too), and the manifests of a bag
 (BagIt). The format is told by the list. A tree at another host is read there;
-only names and hashes travel.
+only names and hashes travel. A server of sftp or of the web sends all bytes,
+and they are hashed here.
 
 EXAMPLES
   haul verify SHA256SUMS                  files of this directory
   haul verify list host:data              files beneath data at another host
   haul verify host:bag                    a bag with all its manifests
   haul hash data | haul verify - host:    the same tree at a host
+  haul verify SHA256SUMS https://host/d/  files of a web server
 
 EXIT STATUS
    0  all files match

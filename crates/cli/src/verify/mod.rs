@@ -27,6 +27,7 @@ use crate::text::causes::{Causes, more_of, of_message};
 use crate::text::failure;
 use crate::text::figures::{bytes, counted, duration};
 use crate::text::printable::printable;
+use crate::text::proof::as_read;
 use crate::verify::flags::Verify;
 
 /// Checks the tree.
@@ -42,7 +43,7 @@ pub fn run(typed: &Verify) -> ExitCode {
     let observer: Arc<dyn Observer> = Arc::new(Person { interrupted: Arc::clone(&interrupted) });
     let watcher =
         Watcher { screen, json: typed.json, first_missing: Mutex::default(), causes: Mutex::default(), interrupted };
-    let outcome = verify(&options, &Surroundings::of_process(), &observer, &watcher);
+    let outcome = verify(&options, &haul_transfer::ways(&Surroundings::of_process()), &observer, &watcher);
     for (cause, count) in watcher.causes.lock().unwrap_or_else(PoisonError::into_inner).rest() {
         watcher.screen.below(&format!("unreadable: {}", more_of(&cause, count)), true);
     }
@@ -202,6 +203,8 @@ struct TotalsLine {
     algorithms: Vec<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     root_blake3: Option<String>,
+    /// Who read the files, as in the report of a copy.
+    proof: &'static str,
     elapsed_s: f64,
 }
 
@@ -216,6 +219,7 @@ impl TotalsLine {
             extra: report.extra,
             algorithms: report.algorithms.iter().map(|algorithm| names(*algorithm).0).collect(),
             root_blake3: report.root_blake3.map(|root| hex(&root)),
+            proof: report.proof.name(),
             elapsed_s: seconds(report.elapsed),
         }
     }
@@ -265,10 +269,13 @@ fn finding_line(path: &[u8], finding: &Finding) -> String {
 }
 
 fn closing_line(report: &VerifyReport, looked_for_extra: bool) -> String {
-    let how = match &report.root_blake3 {
+    let mut how = match &report.root_blake3 {
         Some(root) => format!("root {}…", hex(&root[..4])),
         None => report.algorithms.iter().map(|algorithm| names(*algorithm).1).collect::<Vec<_>>().join(" and "),
     };
+    if let Some(words) = as_read(report.proof) {
+        how = [how.as_str(), words].join(" ").trim_start().to_owned();
+    }
     let files = counted(report.files, "file", "files");
     let (size, took) = (bytes(report.bytes), duration(report.elapsed));
     if !differs(report) {
@@ -293,6 +300,8 @@ fn closing_line(report: &VerifyReport, looked_for_extra: bool) -> String {
 mod tests {
     use std::time::Duration;
 
+    use haul_job::Proof;
+
     use super::*;
 
     #[test]
@@ -315,6 +324,7 @@ mod tests {
             extra: 0,
             algorithms: [Algorithm::Blake3].into(),
             root_blake3: Some([0x1a; 32]),
+            proof: Proof::BothEnds,
             elapsed: Duration::from_millis(3_200),
         };
         insta::assert_snapshot!(closing_line(&good, false), @"verified 1,234 files, 5.60 GiB, root 1a1a1a1a… in 3.20 s");
@@ -323,6 +333,8 @@ mod tests {
         insta::assert_snapshot!(closing_line(&sums, false), @"verified 1,234 files, 5.60 GiB, SHA-256 in 3.20 s");
         let bad = VerifyReport { differing: 2, extra: 1, ..good.clone() };
         insta::assert_snapshot!(closing_line(&bad, true), @"2 of 1,234 files differ, 1 extra file in 3.20 s");
+        let read = VerifyReport { proof: Proof::AsRead, ..sums };
+        insta::assert_snapshot!(closing_line(&read, false), @"verified 1,234 files, 5.60 GiB, SHA-256 as read over sftp in 3.20 s");
         let more = VerifyReport { extra: 1, ..good };
         insta::assert_snapshot!(closing_line(&more, true), @"verified 1,234 files, 5.60 GiB, 1 extra file in 3.20 s");
     }

@@ -17,6 +17,7 @@ mod errors;
 mod faithful;
 mod faults;
 mod filters;
+mod foreign_places;
 mod forms;
 mod goes_on;
 mod growing;

@@ -11,12 +11,12 @@ use haul_e2e::{Lab, Outcome, Run, at, code, needs, plant};
 use crate::daemon::Daemon;
 
 /// A command of `home` over ssh.
-fn over_ssh(lab: &Lab, command: &str) -> Run {
+pub fn over_ssh(lab: &Lab, command: &str) -> Run {
     lab.haul().args([command, "-F"]).arg(lab.ssh_config()).env("TZ", "UTC")
 }
 
 /// The neighbour's output for the same tree.
-fn neighbour(program: &str, args: &[&str], dir: &Path) -> String {
+pub fn neighbour(program: &str, args: &[&str], dir: &Path) -> String {
     let run = Run::new(program).args(args).current_dir(dir).env("TZ", "UTC").env("LC_ALL", "C.UTF-8").run();
     run.expect(code::OK).stdout_text()
 }
@@ -38,7 +38,7 @@ fn fields(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| line.split(' ').filter(|word| !word.is_empty()).collect()).collect()
 }
 
-fn sorted(text: &str) -> Vec<&str> {
+pub fn sorted(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines
@@ -231,6 +231,13 @@ fn a_tree_is_changed_as_coreutils_change_it() {
         over_ssh(&daemon.lab, command).args(flags).args(there).run()
     };
     changes_like_coreutils(&by_ssh, &dir, &theirs("as-ssh"));
+    let dir = daemon.lab.data("alpha").join("by-sftp");
+    fs::create_dir(&dir).expect("own directory");
+    let by_sftp = |command: &str, flags: &[&str], paths: &[&str]| {
+        let there = paths.iter().map(|path| format!("sftp://alpha/{}", dir.join(path).display()));
+        over_ssh(&daemon.lab, command).args(flags).args(there).run()
+    };
+    changes_like_coreutils(&by_sftp, &dir, &theirs("as-sftp"));
 }
 
 #[test]

@@ -7,14 +7,17 @@ use haul_store::Time;
 use html5gum::{Token, Tokenizer};
 use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
+use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::http_client::client::{Answer, Ask, Client, invalid, refusal};
 use crate::http_client::connection::Body;
 use crate::http_client::fields::text;
 use crate::http_client::url::{Url, decoded};
 use crate::web::limits::MAX_PAGE_BYTES;
+use crate::web::version::seconds;
 
 /// The entries of a directory, sorted by name.
 #[derive(Debug, Default)]
@@ -27,13 +30,22 @@ pub(crate) struct Index {
 /// What a page says of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// A file that is yet to be looked at.
-    File(Url),
+    /// A file, and what the list tells of it. Its version is yet to be looked at.
+    File(Url, Told),
     Directory(Url, Option<Time>),
     /// No file can have this name.
     Bad(&'static str),
-    /// An entry that is left out, with its reason: "is no file".
+    /// An entry that is neither a file nor a directory.
+    NoFile,
+    /// A link that is left out, with its reason.
     Skipped(&'static str),
+}
+
+/// What a list in JSON tells of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) size: Option<u64>,
+    pub(crate) mtime: Option<Time>,
 }
 
 /// Reads the index of a directory.
@@ -104,14 +116,14 @@ fn take_html(index: &mut Index, base: &Url, page: &[u8]) {
         if let Some(link) = tag.attributes.get(&b"href"[..])
             && let Some(url) = base.join(link)
         {
-            index.take(base, url, None);
+            index.take(base, url, Told::default());
         }
     }
 }
 
 impl Index {
     /// Takes what lies directly beneath the directory.
-    fn take(&mut self, base: &Url, url: Url, mtime: Option<Time>) {
+    fn take(&mut self, base: &Url, url: Url, told: Told) {
         if url.origin() != base.origin() {
             return;
         }
@@ -128,8 +140,8 @@ impl Index {
             Some(why) => Entry::Bad(why),
             None if is_deeper => Entry::Skipped("is linked from here and lies deeper"),
             None if url.has_query() => Entry::Skipped("is linked with a query: no file has its name alone"),
-            None if is_directory => Entry::Directory(url, mtime),
-            None => Entry::File(url),
+            None if is_directory => Entry::Directory(url, told.mtime),
+            None => Entry::File(url, told),
         };
         self.insert(name, entry);
     }
@@ -138,9 +150,9 @@ impl Index {
     fn insert(&mut self, name: Vec<u8>, entry: Entry) {
         let rank = |entry: &Entry| match entry {
             Entry::Directory(..) => 3,
-            Entry::File(_) => 2,
+            Entry::File(..) => 2,
             Entry::Bad(_) => 1,
-            Entry::Skipped(_) => 0,
+            Entry::NoFile | Entry::Skipped(_) => 0,
         };
         match self.entries.get(&name) {
             Some(known) if rank(known) >= rank(&entry) => {}
@@ -177,6 +189,26 @@ struct Listed {
     href: Option<String>,
     mtime_s: Option<i64>,
     mtime_ns: Option<u32>,
+    /// nginx: as in a field of HTTP.
+    mtime: Option<String>,
+    /// Caddy: RFC 3339.
+    mod_time: Option<String>,
+    /// Any number: what is no length is none.
+    size: Option<Value>,
+}
+
+impl Listed {
+    fn told(&self) -> Told {
+        let of_haul = self.mtime_s.map(|s| Time { s, ns: self.mtime_ns.unwrap_or(0).min(999_999_999) });
+        let of_nginx = || Some(Time { s: seconds(self.mtime.as_deref()?)?, ns: 0 });
+        let of_caddy = || {
+            let at: Timestamp = self.mod_time.as_deref()?.parse().ok()?;
+            // Before 1970 the parts count downwards.
+            let ns = u32::try_from(at.subsec_nanosecond()).ok()?;
+            Some(Time { s: at.as_second(), ns })
+        };
+        Told { size: self.size.as_ref().and_then(Value::as_u64), mtime: of_haul.or_else(of_nginx).or_else(of_caddy) }
+    }
 }
 
 #[derive(Deserialize)]
@@ -203,20 +235,20 @@ fn take_json(index: &mut Index, base: &Url, page: &[u8]) -> io::Result<Option<Ur
 
 impl Index {
     fn take_listed(&mut self, base: &Url, listed: Listed) {
-        let Listed { name, kind, is_dir, href, mtime_s, mtime_ns } = listed;
+        let told = listed.told();
+        let Listed { name, kind, is_dir, href, .. } = listed;
         let is_directory = is_dir == Some(true) || kind.as_deref() == Some("directory");
         let name = name.strip_suffix('/').unwrap_or(&name);
         let slash = if is_directory { "/" } else { "" };
         let href = href.unwrap_or_else(|| percent_encode(name.as_bytes(), NON_ALPHANUMERIC).to_string() + slash);
-        let mtime = mtime_s.map(|s| Time { s, ns: mtime_ns.unwrap_or(0).min(999_999_999) });
         if let Some(why) = why_bad(name.as_bytes()) {
             return self.insert(name.as_bytes().to_vec(), Entry::Bad(why));
         }
         match kind.as_deref() {
-            Some("other") => self.insert(name.as_bytes().to_vec(), Entry::Skipped("is no file")),
+            Some("other") => self.insert(name.as_bytes().to_vec(), Entry::NoFile),
             _ => match base.join(href.as_bytes()) {
-                Some(url) if is_directory => self.take(base, url.as_directory(), mtime),
-                Some(url) => self.take(base, url, mtime),
+                Some(url) if is_directory => self.take(base, url.as_directory(), told),
+                Some(url) => self.take(base, url, told),
                 None => self.insert(name.as_bytes().to_vec(), Entry::Bad("its link is none")),
             },
         }
@@ -236,8 +268,9 @@ mod tests {
         let one = |(name, entry): (&Vec<u8>, &Entry)| {
             let name = haul_store::printable(name);
             match entry {
-                Entry::File(url) => format!("{name} {}", url.target()),
+                Entry::File(url, _) => format!("{name} {}", url.target()),
                 Entry::Directory(url, _) => format!("{name}/ {}", url.target()),
+                Entry::NoFile => format!("{name}: is no file"),
                 Entry::Bad(why) | Entry::Skipped(why) => format!("{name}: {why}"),
             }
         };

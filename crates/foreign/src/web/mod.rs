@@ -1,4 +1,4 @@
-//! Files and directories of a web server, as a source.
+//! Files and directories of a web server: as a source, and to look at.
 
 pub(crate) mod bodies;
 pub(crate) mod connections;
@@ -6,6 +6,7 @@ pub(crate) mod file;
 mod index_page;
 mod limits;
 mod look;
+pub(crate) mod place;
 pub(crate) mod served;
 pub(crate) mod tree;
 pub(crate) mod version;

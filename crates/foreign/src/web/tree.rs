@@ -53,7 +53,7 @@ pub fn open(urls: &[Url], settings: Settings) -> Result<Opened, StoreError> {
     Ok(Opened { tree: Arc::new(tree), warning })
 }
 
-fn now() -> Time {
+pub(crate) fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time { s: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), ns: since.subsec_nanos() }
 }

@@ -64,10 +64,19 @@ impl Version {
         of_tag.or_else(|| Some((IF_UNMODIFIED_SINCE, HeaderValue::from_str(self.modified.as_ref()?).ok()?)))
     }
 
+    /// When the file last changed, if the server says so: the time of a copied file that is kept beside it, or that of the resource.
+    pub(crate) fn modified(&self) -> Option<Time> {
+        self.kept_time.or_else(|| self.changed())
+    }
+
+    fn changed(&self) -> Option<Time> {
+        self.modified.as_deref().and_then(seconds).map(|s| Time { s, ns: 0 })
+    }
+
     /// The metadata of the file. What no server has told has the time `begun`, so that it is never taken for unchanged.
     pub(crate) fn stat(&self, begun: Time) -> Stat {
-        let changed = self.modified.as_deref().and_then(seconds).map_or(begun, |s| Time { s, ns: 0 });
-        let mtime = self.kept_time.unwrap_or(changed);
+        let changed = self.changed().unwrap_or(begun);
+        let mtime = self.modified().unwrap_or(begun);
         let number = self.tag.as_ref().map_or(0, |tag| {
             u64::from_le_bytes(
                 *blake3::hash(tag.opaque.as_bytes()).as_bytes().first_chunk().expect("a hash has 32 bytes"),
@@ -127,7 +136,7 @@ pub(crate) fn kept_time_text(time: Time) -> String {
     }
 }
 
-fn seconds(date: &str) -> Option<i64> {
+pub(crate) fn seconds(date: &str) -> Option<i64> {
     let time = httpdate::parse_http_date(date).ok()?;
     i64::try_from(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs()).ok()
 }

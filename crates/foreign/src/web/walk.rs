@@ -167,8 +167,9 @@ fn look_ahead(tree: &Served, options: &WalkOptions, frame: &mut Frame) -> VecDeq
             _ if parse_haul_name(&name).is_some() => Some(Child::Failed(of_name("haul calls its unfinished files so"))),
             Entry::Directory(url, mtime) => Some(Child::Directory(url, mtime)),
             Entry::Bad(why) => Some(Child::Failed(of_name(why))),
+            Entry::NoFile => Some(Child::Skipped("is no file")),
             Entry::Skipped(why) => Some(Child::Skipped(why)),
-            Entry::File(url) => {
+            Entry::File(url, _) => {
                 to_look.push((found.len(), url));
                 None
             }

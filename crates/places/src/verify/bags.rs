@@ -32,7 +32,7 @@ impl Bag {
         let root = &context.options.tree.path;
         let (mut manifests, mut has_declaration, mut has_info, mut failed) = (Vec::new(), false, false, None);
         let request = context.request(Verb::List(Listing::default()), root.clone());
-        ask(&request, context.surroundings, Arc::clone(context.observer), &mut |piece| {
+        ask(&request, context.ways, Arc::clone(context.observer), &mut |piece| {
             match piece {
                 Piece::Line(Told::Entry { path, .. }) => {
                     let name = path.as_bytes();
@@ -41,7 +41,7 @@ impl Bag {
                     manifests.extend(bag::manifest(name).filter(|_| manifests.len() < MAX_MANIFESTS));
                 }
                 Piece::Line(Told::Failed { why, .. }) => failed = Some(why),
-                Piece::Line(_) | Piece::Data(_) => {}
+                Piece::Line(_) | Piece::Data(_) | Piece::Elsewhere(_) => {}
             }
             ControlFlow::Continue(())
         })?;
@@ -110,7 +110,7 @@ fn is_payload(listed: &Listed) -> bool {
 
 fn open(context: &Context<'_>, name: &str) -> Result<FileAt, Error> {
     let path = join(&context.options.tree.path, name.as_bytes());
-    FileAt::open(&context.request(Verb::Read, path), context.surroundings, context.observer)
+    FileAt::open(&context.request(Verb::Read, path), context.ways, context.observer)
 }
 
 fn small_file(context: &Context<'_>, name: &str) -> Result<Vec<u8>, Error> {

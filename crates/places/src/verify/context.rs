@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use haul_job::{Carriage, Endpoint, Error, Fault, Observer, SshOptions};
 use haul_kept::files::hash_list::Style;
-use haul_kept::surroundings::Surroundings;
 use haul_sys::standard_streams::Input;
 use haul_wire::hashed::Algorithm;
 use haul_wire::place::{Question, Verb};
 
 use super::findings::VerifyWatcher;
-use crate::asking::Request;
 use crate::file_at::FileAt;
 use crate::lists::List;
+use crate::request::Request;
+use crate::ways::Ways;
 
 /// The tree and the list of a check.
 #[derive(Clone, Debug)]
@@ -52,8 +52,8 @@ pub enum ListAt {
 pub struct Context<'a> {
     /// The tree and the list.
     pub options: &'a VerifyOptions,
-    /// The directories of this user.
-    pub surroundings: &'a Surroundings,
+    /// How the tree and the list are reached.
+    pub ways: &'a Ways,
     /// Receives events of the connection.
     pub observer: &'a Arc<dyn Observer>,
     /// Receives faults and totals.
@@ -82,7 +82,7 @@ impl Context<'_> {
             ListAt::At(endpoint) => {
                 let request =
                     Request { place: endpoint.place.clone(), ..self.request(Verb::Read, endpoint.path.clone()) };
-                let file = FileAt::open(&request, self.surroundings, self.observer)?;
+                let file = FileAt::open(&request, self.ways, self.observer)?;
                 List::read(Box::new(file), &haul_store::printable(&endpoint.path), style)
             }
             ListAt::InBag => Err(Error::new(Fault::Usage, "a bag has several lists")),

@@ -11,8 +11,9 @@ use haul_wire::place::{self as wire, Told, Verb};
 use super::check::{Check, short_hash};
 use super::context::Context;
 use super::findings::{Finding, interrupted};
-use crate::asking::{Answered, ask};
+use crate::asking::ask;
 use crate::hearer::Piece;
+use crate::request::Answered;
 
 impl Context<'_> {
     /// Reports every regular file beneath `directory` that one of the sets lacks, except the list itself, and each
@@ -55,7 +56,7 @@ impl Context<'_> {
         }
         let all = wire::List { recursive: true, hidden: true, itself: false, facts: true };
         let request = self.request(Verb::List(all), root);
-        let answered = ask(&request, self.surroundings, Arc::clone(self.observer), &mut |piece| {
+        let answered = ask(&request, self.ways, Arc::clone(self.observer), &mut |piece| {
             match piece {
                 Piece::Line(Told::Entry { path, facts: Some(facts) }) => {
                     let path = join(directory, path.as_bytes());
@@ -65,7 +66,7 @@ impl Context<'_> {
                     }
                 }
                 Piece::Line(Told::Failed { why, .. }) => check.tell(directory, &Finding::Unreadable(why)),
-                Piece::Line(_) | Piece::Data(_) => {}
+                Piece::Line(_) | Piece::Data(_) | Piece::Elsewhere(_) => {}
             }
             ControlFlow::Continue(())
         })?;

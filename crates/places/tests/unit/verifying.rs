@@ -10,6 +10,7 @@ use haul_job::{Carriage, Endpoint, Error, Event, Fault, Here, ManifestLine, Obse
 use haul_store::{LocalTree, TargetOptions};
 use haul_wire::hashed::{Algorithm, MAX_WANTED_FILES};
 
+use super::Ways;
 use super::verify::*;
 use haul_kept::files::hash_list;
 use haul_kept::files::manifest_file::{HEADER, RootHasher, Trailer, Writer, escape, format_line};
@@ -46,7 +47,7 @@ impl Observer for Nobody {
 
 fn run(options: &VerifyOptions, found: &Found) -> Result<VerifyReport, Error> {
     let nobody: Arc<dyn Observer> = Arc::new(Nobody);
-    verify(options, &Surroundings::default(), &nobody, found)
+    verify(options, &Ways::to_hauls(&Surroundings::default()), &nobody, found)
 }
 
 fn options(list: ListAt, root: &Path) -> VerifyOptions {

@@ -12,7 +12,7 @@ use crate::paths::join;
 use crate::pool::Pool;
 
 /// Returns the existing paths that match. A trailing slash stays.
-pub(super) fn expand(pool: &Pool, path: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+pub(crate) fn expand(pool: &Pool, path: &[u8]) -> io::Result<Vec<Vec<u8>>> {
     let mut found: Vec<Vec<u8>> = vec![if path.starts_with(b"/") { b"/".to_vec() } else { b".".to_vec() }];
     let mut names_left = MAX_NAMES_LISTED;
     for component in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {

@@ -14,6 +14,7 @@ use haul_store::{AsCopied, ItemSource, SourceFile, SourceTree, StoreError, WalkO
 use rustix::io::Errno;
 
 pub(crate) use file::SftpFile;
+pub(crate) use glob::expand as expand_wildcards;
 
 use crate::entry;
 use crate::paths::join;

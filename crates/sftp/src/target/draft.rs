@@ -287,9 +287,10 @@ impl FileToWrite for SftpDraft {
 
     fn reserve(&self, size: u64) -> Result<()> {
         self.tree.pool().announce(size);
-        let free = self.tree.server().room(&self.draft_path);
-        match free {
-            Some(room) if room.free_bytes < size => Err(StoreError::new("make room for", &self.path, Errno::NOSPC)),
+        match self.tree.server().space(&self.draft_path) {
+            Ok(Some(space)) if space.available_bytes < size => {
+                Err(StoreError::new("make room for", &self.path, Errno::NOSPC))
+            }
             _ => Ok(()),
         }
     }

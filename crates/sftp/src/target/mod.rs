@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 pub use open::OpenOptions;
 pub use tree::Tell;
+pub(crate) use tree::{Tree, lock};
 
 use crate::codec::READ;
 use crate::entry;
@@ -25,7 +26,7 @@ use crate::pool::Pool;
 use crate::source::SftpFile;
 use deletion::Deletion;
 use draft::SftpDraft;
-use tree::{Matter, Tree, beside, is_missing};
+use tree::{Matter, beside, is_missing};
 
 type Result<T> = std::result::Result<T, StoreError>;
 

@@ -209,13 +209,18 @@ impl Tree {
     fn own_user(&self) -> io::Result<Option<u32>> {
         let mut known = lock(&self.own_user);
         if known.is_none() {
-            let name = part_name(&random()?.0.to_be_bytes());
-            let path = beneath(self.root()?, &name)?;
-            let made = self.make_own(&self.server(), &path)?;
-            *known = made.fstat().map(|attributes| attributes.owners.map(|(user, _)| user))?;
-            self.server().remove(&path)?;
+            *known = self.probe(self.root()?)?.owners.map(|(user, _)| user);
         }
         Ok(*known)
+    }
+
+    /// Makes a file of ours in a directory, and removes it. Its attributes tell the user of the login and the server's clock.
+    pub(crate) fn probe(&self, directory: &[u8]) -> io::Result<Attributes> {
+        let path = join(directory, &part_name(&random()?.0.to_be_bytes()));
+        let made = self.make_own(&self.server(), &path)?;
+        let attributes = made.fstat();
+        self.server().remove(&path)?;
+        attributes
     }
 
     /// A draft of this path begins. Its number tells it from later ones.
@@ -291,8 +296,7 @@ impl Tree {
     /// An error of a write, which a full disk may explain: OpenSSH gives it no code of its own.
     pub(crate) fn explain_write(&self, error: io::Error) -> io::Error {
         let is_told = error.raw_os_error().is_some() || error.kind() == io::ErrorKind::BrokenPipe;
-        let is_full =
-            || self.server().room(self.root().unwrap_or(b".")).is_some_and(|room| room.free_bytes < FULL_BYTES);
+        let is_full = || matches!(self.server().space(self.root().unwrap_or(b".")), Ok(Some(space)) if space.available_bytes < FULL_BYTES);
         if !is_told && is_full() { Errno::NOSPC.into() } else { error }
     }
 }

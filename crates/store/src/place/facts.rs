@@ -1,4 +1,4 @@
-//! The facts that the file system has of an entry: statx(2).
+//! The facts that an end has of an entry. Of the file systems of this host: statx(2).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,7 +21,7 @@ pub enum NodeKind {
     Unknown,
 }
 
-/// The facts that the file system has of an entry. Links are not followed.
+/// The facts that an end has of an entry. Links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryFacts {
     /// The kind of the entry.
@@ -56,9 +56,57 @@ pub struct EntryFacts {
     pub changed: Time,
     /// Time when it was made, if the file system keeps it.
     pub born: Option<Time>,
+    /// What the end does not tell. Those fields mean nothing.
+    pub lacks: Lacks,
+}
+
+/// The facts that an end does not tell of an entry. A file system tells all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// Permission bits.
+    pub mode: bool,
+    /// Owner and group.
+    pub owner: bool,
+    /// Bytes of content.
+    pub size: bool,
+    /// Time of the last change of content.
+    pub modified: bool,
+    /// Time of the last read.
+    pub accessed: bool,
+    /// What only a file system has: names, blocks, device and number of the inode, and the time of any change.
+    pub inode: bool,
+}
+
+impl Lacks {
+    /// Nothing but its kind is known.
+    pub const ALL: Lacks = Lacks { mode: true, owner: true, size: true, modified: true, accessed: true, inode: true };
 }
 
 impl EntryFacts {
+    /// An entry of which an end tells only the kind. The caller fills in what else the end tells.
+    pub fn of_kind(kind: NodeKind) -> EntryFacts {
+        let never = Time { s: 0, ns: 0 };
+        EntryFacts {
+            kind,
+            target: Vec::new(),
+            mode: 0,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            blocks: 0,
+            io_block: 0,
+            device: (0, 0),
+            special: (0, 0),
+            inode: 0,
+            accessed: never,
+            modified: never,
+            changed: never,
+            born: None,
+            lacks: Lacks::ALL,
+        }
+    }
+
     /// Looks at a name in an open directory. With [`AtFlags::EMPTY_PATH`] and no name, at the open entry.
     pub(super) fn look(at: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<EntryFacts> {
         let flags = flags | AtFlags::SYMLINK_NOFOLLOW;
@@ -97,6 +145,7 @@ impl EntryFacts {
             modified: time(found.stx_mtime),
             changed: time(found.stx_ctime),
             born: has_birth.then(|| time(found.stx_btime)),
+            lacks: Lacks::default(),
         })
     }
 }

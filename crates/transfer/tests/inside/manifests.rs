@@ -11,6 +11,7 @@ use haul_channel::reporter::Watch;
 use haul_copy::receiver::CHECKPOINT_BYTES;
 use haul_kept::files::manifest_file::Writer;
 use haul_kept::surroundings::Surroundings;
+use haul_places::Ways;
 use haul_places::verify::{Finding, ListAt, VerifyOptions, VerifyProgress, VerifyWatcher, verify};
 use haul_transfer::here;
 
@@ -86,7 +87,7 @@ fn checked(bench: &Bench, job: &Job, way: Way) -> (Report, Vec<String>, Vec<(Str
         ssh: SshOptions::default(),
     };
     let nobody: Arc<dyn Observer> = Arc::<Lister>::default();
-    let verified = verify(&options, &Surroundings::default(), &nobody, &findings).unwrap();
+    let verified = verify(&options, &Ways::to_hauls(&Surroundings::default()), &nobody, &findings).unwrap();
     assert_eq!((verified.root_blake3, verified.files), (Some(report.root_blake3), report.root_files));
     let listed = lines.iter().map(|line| String::from_utf8(line.path.clone()).unwrap()).collect();
     (report, listed, findings.0.into_inner().unwrap())

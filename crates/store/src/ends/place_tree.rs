@@ -1,0 +1,106 @@
+//! The trait of an end that is looked at and changed by hand: one path at a time.
+
+use std::fmt::Debug;
+use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
+
+use haul_sys::file_system::Space;
+
+use super::reading::SourceFile;
+use crate::error::refusal;
+use crate::place::{EntryFacts, NodeKind};
+
+/// A tree at an end where no haul runs, for `haul ls`, `cat`, `rm` and their like. The commands themselves are built on top, in
+/// [`crate::place`], so that they do the same at each end.
+///
+/// A path is one as it is typed for this end, or one that [`PlaceTree::join`] made of it. A connection that is lost is an error for
+/// which [`crate::StoreError::is_lost`] holds: then nothing else is asked.
+pub trait PlaceTree: Debug + Send + Sync {
+    /// The path of a name in a directory. The name is one that a file can have.
+    fn join(&self, directory: &[u8], name: &[u8]) -> Vec<u8>;
+
+    /// The path as messages and answers show it.
+    fn shown(&self, path: &[u8]) -> Vec<u8> {
+        path.to_vec()
+    }
+
+    /// The existing paths that the wildcards of a typed path match, sorted. `None`: this end has no wildcards, and the path is
+    /// taken as it is.
+    fn matches(&self, _typed: &[u8]) -> Option<io::Result<Vec<Vec<u8>>>> {
+        None
+    }
+
+    /// The facts of an entry; with `follow`, of what a link leads to.
+    fn facts(&self, path: &[u8], follow: bool) -> io::Result<EntryFacts>;
+
+    /// Gives each name of a directory to `each`, in the order of the end, and what is known of it. With `facts` that are its facts.
+    /// A link at `path` itself is followed only with `follow`.
+    fn list(&self, path: &[u8], follow: bool, facts: bool, each: EachListed<'_>) -> io::Result<ControlFlow<()>>;
+
+    /// Opens a regular file. Links are followed.
+    fn open(&self, path: &[u8]) -> io::Result<SourceFile>;
+
+    /// Opens a regular file beneath a directory, by a path that [`crate::check_path`] accepts. No link beneath the directory is
+    /// followed.
+    fn open_beneath(&self, directory: &[u8], path: &[u8]) -> io::Result<SourceFile>;
+
+    /// The space of the file system at a path.
+    fn space(&self, _path: &[u8]) -> io::Result<Space> {
+        Err(refusal(ErrorKind::Unsupported, "this server does not tell its space"))
+    }
+
+    /// Makes a directory. It is an error if something stands there.
+    fn make_directory(&self, _path: &[u8]) -> io::Result<()> {
+        Err(read_only())
+    }
+
+    /// Renames an entry. A file or link at the new name is replaced, unless `keep`; then that is an error.
+    fn rename(&self, _from: &[u8], _to: &[u8], _keep: bool) -> io::Result<()> {
+        Err(read_only())
+    }
+
+    /// Removes files and links, several at once. The outcomes come in the order of the paths.
+    fn remove_files(&self, paths: &[Vec<u8>]) -> Vec<io::Result<()>> {
+        paths.iter().map(|_| Err(read_only())).collect()
+    }
+
+    /// Removes an empty directory.
+    fn remove_directory(&self, _path: &[u8]) -> io::Result<()> {
+        Err(read_only())
+    }
+
+    /// Gives what dead copies of this user left beneath a directory to `each`, removed if `remove`. Nothing that a living copy may
+    /// still need is given.
+    fn leftovers(&self, _directory: &[u8], _remove: bool, _each: EachLeft<'_>) -> io::Result<ControlFlow<()>> {
+        Err(refusal(ErrorKind::Unsupported, "copies leave nothing on this server"))
+    }
+}
+
+/// Gets the path beneath the directory of something that a dead copy left, and its size; or why it, or its directory, stays.
+pub type EachLeft<'a> = &'a mut dyn FnMut(&[u8], io::Result<u64>) -> ControlFlow<()>;
+
+/// Gets a name of a directory, and what is known of it, or why nothing is known.
+pub type EachListed<'a> = &'a mut dyn FnMut(&[u8], io::Result<Listed>) -> ControlFlow<()>;
+
+/// What a listing tells of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listed {
+    /// Its kind; [`NodeKind::Unknown`] if the end tells only names.
+    Kind(NodeKind),
+    /// All that the end knows.
+    Facts(Box<EntryFacts>),
+}
+
+impl Listed {
+    /// The kind.
+    pub fn kind(&self) -> NodeKind {
+        match self {
+            Listed::Kind(kind) => *kind,
+            Listed::Facts(facts) => facts.kind,
+        }
+    }
+}
+
+fn read_only() -> io::Error {
+    refusal(ErrorKind::ReadOnlyFilesystem, "this server is only read")
+}

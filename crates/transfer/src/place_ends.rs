@@ -1,0 +1,46 @@
+//! Opens the ends where no haul runs, for the commands that look at trees and change them by hand.
+
+use std::sync::Arc;
+
+use haul_channel::reporter::Watch;
+use haul_job::{Error, Fault, Here};
+use haul_kept::surroundings::Surroundings;
+use haul_places::{Request, Ways};
+use haul_store::PlaceTree;
+use haul_wire::place::Verb;
+
+use crate::{sftp_ends, web};
+
+/// How this user reaches places of all kinds.
+pub fn ways(surroundings: &Surroundings) -> Ways {
+    Ways::new(surroundings, open)
+}
+
+fn open(
+    end: &Here,
+    request: &Request,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+) -> Result<Arc<dyn PlaceTree>, Error> {
+    let refused = |what: String, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
+    match end {
+        Here::Sftp { .. } => sftp_ends::place(end, &request.job(), surroundings, watch),
+        Here::Web(server) => match request.question.verb {
+            Verb::Make { .. } | Verb::Move { .. } | Verb::Remove { .. } | Verb::Write | Verb::Clean { .. } => refused(
+                format!("{server} is a web server, which is only read"),
+                "haul serve takes files, at haul://host/path",
+            ),
+            Verb::Space => {
+                refused(format!("{server} is a web server, and tells no space"), "haul du sums up the sizes of files")
+            }
+            _ => web::place(server, &request.job(), surroundings),
+        },
+        Here::S3 { .. } => refused(
+            format!("{end}: this command does not speak s3:// yet"),
+            "haul cp --list-only s3://BUCKET/DIR/ lists it",
+        ),
+        Here::Disk | Here::Zero { .. } | Here::Stripes { .. } | Here::Null => {
+            refused(format!("{end} has no names to look at"), "name a path, host:path, haul://host/path or a URL")
+        }
+    }
+}
