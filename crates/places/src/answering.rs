@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use haul_store::place::{Counted, EntryFacts, Grounds, Line, ListOptions, Moved, NodeKind, Operand, Removal};
-use haul_store::{SourceFile, StoreError};
+use haul_store::StoreError;
+use haul_store::place::{
+    Counted, Elsewhere, EntryFacts, Grounds, Line, ListOptions, Moved, NodeKind, Operand, Removal,
+};
 use haul_sys::names::{self, Of};
 use haul_wire::RelPath;
 use haul_wire::limits::MAX_NAMED_ACCOUNTS;
-use haul_wire::place::{Algorithm, Facts, Kind, Lacks, List, Moment, PAGE_BYTES, Question, Space, Told, Verb, Whole};
+use haul_wire::place::{Algorithm, Facts, Kind, Lacks, List, PAGE_BYTES, Question, Space, Told, Verb, Whole};
 
+use super::hash_of::{FILES_TOGETHER, HASHED_AT_ONCE, hash_of, hash_together, moment};
 use super::hearer::Hearer;
 use haul_channel::convert;
-use haul_kept::files::digest::Hasher;
-use haul_kept::files::hash::{Found, front_to_back};
-use haul_kept::files::sparse::is_sparse;
 
 pub fn answer(question: &Question, site: Grounds<'_>, hearer: &mut dyn Hearer) -> ControlFlow<()> {
     let mut answering = Answering { site, hearer, accounts: Accounts::default() };
@@ -192,9 +192,44 @@ impl Answering<'_> {
     }
 }
 
+fn hash_elsewhere(
+    end: &Elsewhere,
+    operand: &Operand,
+    algorithm: Algorithm,
+    hearer: &mut dyn Hearer,
+    accounts: &mut Accounts,
+) -> Done {
+    let (mut waiting, mut failed) = (Vec::new(), None);
+    let mut tell_hashed = |hearer: &mut dyn Hearer, accounts: &mut Accounts, paths| {
+        hash_together(end, operand, algorithm, paths, &mut |path, hashed| match hashed {
+            Ok((hash, size, modified)) => tell_beneath(hearer, path, |path| Told::Hash { path, hash, size, modified }),
+            Err(error) if path.is_empty() => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+            Err(error) => tell(hearer, accounts, Line::Failed(error)),
+        })
+    };
+    let flow = end.files(operand, &mut |line| match line {
+        Line::FileAt(path) => {
+            waiting.push(path);
+            match waiting.len() < FILES_TOGETHER {
+                true => ControlFlow::Continue(()),
+                false => tell_hashed(hearer, accounts, std::mem::take(&mut waiting)),
+            }
+        }
+        line => tell(hearer, accounts, line),
+    })?;
+    let flow = if flow.is_continue() { tell_hashed(hearer, accounts, waiting) } else { flow };
+    failed.map_or(Ok(flow), Err)
+}
+
 impl Answering<'_> {
     fn hash(&mut self, operand: &Operand, algorithm: Algorithm) -> Done {
         let Self { site, hearer, accounts } = self;
+        if let Grounds::Elsewhere(end) = site {
+            return hash_elsewhere(end, operand, algorithm, *hearer, accounts);
+        }
         let mut buffer = vec![0; HASHED_AT_ONCE];
         site.files(operand, &mut |line| match line {
             Line::File(path, file) => match hash_of(&file, algorithm, &mut buffer, &mut || hearer.busy()) {
@@ -210,41 +245,6 @@ impl Answering<'_> {
             },
             line => tell(*hearer, accounts, line),
         })
-    }
-}
-
-/// Reading this much costs little beside hashing it, and fits a processor's cache.
-const HASHED_AT_ONCE: usize = 256 << 10;
-
-/// Returns hash, size, and time of the content. `None`: it is not wanted any more.
-fn hash_of(
-    file: &SourceFile,
-    algorithm: Algorithm,
-    buffer: &mut [u8],
-    busy: &mut dyn FnMut() -> ControlFlow<()>,
-) -> std::io::Result<Option<(Vec<u8>, u64, Moment)>> {
-    let mut hasher = Hasher::new(algorithm);
-    let stat = file.stat()?;
-    let modified = moment(stat.mtime);
-    if algorithm == Algorithm::Blake3 && is_sparse(&stat) {
-        match front_to_back(file, stat.size, buffer, |_| busy().is_continue())? {
-            Found::All(hash) => return Ok(Some((hash.to_vec(), stat.size, modified))),
-            Found::Stopped => return Ok(None),
-            // The content at its end counts.
-            Found::OtherSize(_) => {}
-        }
-    }
-    let mut offset = 0;
-    loop {
-        let read = file.read_at(buffer, offset)?;
-        if read == 0 {
-            return Ok(Some((hasher.finish(), offset, modified)));
-        }
-        hasher.update(&buffer[..read]);
-        offset += read as u64;
-        if busy().is_break() {
-            return Ok(None);
-        }
     }
 }
 
@@ -271,7 +271,7 @@ fn tell(hearer: &mut dyn Hearer, accounts: &mut Accounts, line: Line) -> Control
         Line::Removed(path) => tell_beneath(hearer, path, |path| Told::Removed { path }),
         Line::Left(path, bytes) => tell_beneath(hearer, path, |path| Told::Left { path, bytes }),
         // Only `hash` asks for files.
-        Line::File(..) => hearer.busy(),
+        Line::File(..) | Line::FileAt(_) => hearer.busy(),
         Line::Failed(error) => hearer.line(Told::Failed { is_operand: false, why: convert::bounded(error) }),
     }
 }
@@ -336,10 +336,6 @@ impl Accounts {
             },
         }
     }
-}
-
-fn moment(time: haul_store::Time) -> Moment {
-    Moment { s: time.s, ns: time.ns }
 }
 
 fn kind(kind: NodeKind) -> Kind {

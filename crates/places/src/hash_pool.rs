@@ -27,7 +27,7 @@ pub(crate) struct HashPool {
 /// Whose files are hashed.
 pub enum Files {
     /// A tree of this host.
-    Here(LocalTree),
+    Here(Box<LocalTree>),
     /// A directory at an end where no haul runs.
     Elsewhere { tree: Arc<dyn PlaceTree>, directory: Vec<u8> },
 }

@@ -19,6 +19,7 @@ mod asking;
 pub mod diff;
 mod elsewhere;
 mod file_at;
+mod hash_of;
 mod hash_pool;
 mod hearer;
 mod lists;

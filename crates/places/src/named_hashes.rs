@@ -15,6 +15,7 @@ use haul_wire::hashed::{FileFound, MAX_WANTED_BYTES, MAX_WANTED_FILES, WantedFil
 use haul_wire::place::{MAX_PAGE_LINES, PAGE_BYTES, PlaceWord, Question, Told};
 
 use super::asking::begin;
+use super::hash_of::THREADS_ELSEWHERE;
 use super::hash_pool::{Files, HashPool};
 use super::request::Request;
 use super::ways::Ways;
@@ -50,10 +51,6 @@ impl End {
     }
 }
 
-/// Files that are read at once from a server: each waits for some answers, one after the other. A web server is read over six
-/// connections, and a server of sftp answers many requests of one connection.
-const THREADS_ELSEWHERE: usize = 8;
-
 impl Hashes {
     /// The verb of the request is [`haul_wire::place::Verb::HashNamed`].
     pub fn open(request: &Request, threads: usize, ways: &Ways, watch: &Arc<Watch>) -> Result<Self, Error> {
@@ -68,7 +65,7 @@ impl Hashes {
             },
             (None, Place::Here(_)) => {
                 let tree = open_tree(&request.question, &TargetOptions::default())?;
-                (End::here(Files::Here(tree), threads)?, Proof::BothEnds)
+                (End::here(Files::Here(Box::new(tree)), threads)?, Proof::BothEnds)
             }
         };
         Ok(Self { end, proof, next: 0, open: std::collections::BTreeMap::new(), open_bytes: 0 })
@@ -287,7 +284,11 @@ pub fn serve(
 ) -> Result<u64, Error> {
     let outbox = Arc::clone(channel.outbox());
     let done = move |number, found| outbox.send(Control::Place(PlaceWord::Told(vec![Told::Found { number, found }])));
-    let pool = HashPool::start(Files::Here(open_tree(question, options)?), host_facts::cpus().into(), Box::new(done))?;
+    let pool = HashPool::start(
+        Files::Here(Box::new(open_tree(question, options)?)),
+        host_facts::cpus().into(),
+        Box::new(done),
+    )?;
     let (mut clock, mut next, mut has_ended) = (Clock::new(timeout_ms), 0, false);
     let (mut told_at, mut told) = (Instant::now(), 0);
     loop {

@@ -98,7 +98,7 @@ impl Cleaning<'_, '_> {
         if !path.is_empty() && entry::is_dir(&server.lstat(&directory)?) != Some(true) {
             return Err(Errno::NOENT.into());
         }
-        let mut found = Found::default();
+        let (mut found, mut bytes) = (Found::default(), 0_usize);
         server.opendir(&directory)?.each_name(&mut |listed| {
             if !is_name(&listed.name) {
                 return Ok(());
@@ -108,6 +108,10 @@ impl Cleaning<'_, '_> {
                 None => server.lstat(&join(&directory, &listed.name))?,
             };
             if entry::is_dir(&attributes) == Some(true) {
+                bytes += listed.name.len() + size_of::<Vec<u8>>();
+                if bytes > MAX_LEFT_DIRECTORIES_BYTES {
+                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, "there are too many directories in it"));
+                }
                 found.directories.push(listed.name);
             } else if parse_haul_name(&listed.name).is_some() && found.ours.len() < MAX_OURS {
                 found.ours.push((listed.name, attributes));
@@ -135,8 +139,8 @@ impl Cleaning<'_, '_> {
                     self.left(path, name, attributes)?;
                 }
                 None => {
-                    let has_part = ours.iter().any(|(other, _)| journal_of_part(other).as_ref() == Some(name));
-                    if !has_part && self.is_left(attributes) {
+                    let stem = name.strip_suffix(b"journal").unwrap_or(name);
+                    if of_name(&[stem, b"part"].concat()).is_none() && self.is_left(attributes) {
                         self.left(path, name, attributes)?;
                     }
                 }
@@ -150,8 +154,10 @@ impl Cleaning<'_, '_> {
         let is_own = entry::is_file(attributes)
             && attributes.mode.is_some_and(|mode| mode & 0o7022 == 0)
             && attributes.owners.map(|owners| owners.0) == self.user.owners.map(|owners| owners.0);
-        let written = |attributes: &Attributes| attributes.times.map(|times| u64::from(times.1));
-        let (Some(now), Some(then)) = (written(&self.user), written(attributes)) else { return false };
+        // A draft that is about to get its name has the time of its source already. Its last access is the time of the copy then.
+        let then = attributes.times.map(|times| u64::from(times.0.max(times.1)));
+        let now = self.user.times.map(|times| u64::from(times.1));
+        let (Some(now), Some(then)) = (now, then) else { return false };
         is_own && then.saturating_add(LEFT_AFTER.as_secs()) <= now
     }
 

@@ -67,6 +67,10 @@ pub const MAX_DRAFT_ATTEMPTS: u32 = 8;
 /// copies with a longer `--timeout`, and for machines that sleep over night.
 pub const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
 
+/// A copy from another host that wrote its draft so long ago counts as dead: one that lives ends after a minute of silence (`--timeout`).
+/// Should it live all the same, both write the same bytes, since a journal is of one version of the source.
+pub const ALIVE_FOR: Duration = Duration::from_secs(120);
+
 /// Drafts of one directory that are looked at, as in `store`: a copy has as many as lanes and threads, and rarely dies.
 pub const MAX_OURS: usize = 64 << 10;
 

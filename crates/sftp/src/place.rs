@@ -105,11 +105,8 @@ impl PlaceTree for SftpPlace {
 
     fn list(&self, path: &[u8], follow: bool, facts: bool, each: EachListed<'_>) -> io::Result<ControlFlow<()>> {
         let path = expand(path);
-        if !follow {
-            match entry::is_dir(&self.look(&path, false)?) {
-                Some(false) => return Err(Errno::NOTDIR.into()),
-                Some(true) | None => {}
-            }
+        if !follow && entry::is_dir(&self.look(&path, false)?) == Some(false) {
+            return Err(Errno::NOTDIR.into());
         }
         let mut flow = ControlFlow::Continue(());
         let read = self.all.server().opendir(&path)?.each_name(&mut |found| {

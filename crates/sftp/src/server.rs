@@ -346,12 +346,24 @@ impl Handle {
         Ok(filled)
     }
 
-    /// The attributes of the open file, and those of the entry that has this name.
-    pub(crate) fn with_name(&self, path: &[u8]) -> io::Result<(Attributes, Attributes)> {
-        check_length(path)?;
+    /// Renames the entry at `from` to a name that nothing has. Returns the attributes of the open file, and those of the entry that was
+    /// renamed. All is asked for at once.
+    pub(crate) fn renamed(&self, from: &[u8], to: &[u8]) -> io::Result<(Attributes, Attributes)> {
+        check_length(to)?;
+        // Some servers find an open file by the name under which it was opened.
         let open = self.server.ask(&Request::Fstat { handle: &self.handle }, MAX_SHORT_REPLY_BYTES)?;
-        let named = self.server.attributes(&Request::Lstat { path });
-        Ok((self.server.to_attributes(open)?, named?))
+        // OpenSSH makes a link and removes the old name for RENAME, and has one call for the other.
+        let rename = match self.server.features.posix_rename {
+            true => Request::PosixRename { from, to },
+            false => Request::Rename { from, to },
+        };
+        let renamed = self.server.ask(&rename, MAX_SHORT_REPLY_BYTES)?;
+        let named = self.server.attributes(&Request::Lstat { path: to });
+        let open = self.server.to_attributes(open);
+        self.server.to_status(renamed)?;
+        // A server may have looked before it renamed.
+        let named = named.or_else(|_| self.server.attributes(&Request::Lstat { path: to }))?;
+        Ok((open?, named))
     }
 
     /// Sends bytes to write. Its recipient gets the outcome.

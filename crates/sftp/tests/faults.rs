@@ -329,6 +329,89 @@ fn a_draft_of_somebody_else_is_not_gone_on_with() {
     );
 }
 
+/// A journal says which process writes its draft: the bytes behind the number of the draft.
+#[test]
+fn a_draft_that_a_living_process_writes_is_neither_gone_on_with_nor_replaced() {
+    use haul_sys::process_identity::ProcessIdentity;
+    let dir = tempfile::tempdir().unwrap();
+    let open = || SftpTarget::open(servers::pool(dir.path()), b".", OpenOptions::default(), Box::new(drop)).unwrap().0;
+    let draft = open().new_draft(b"file", false).unwrap();
+    draft.write_at(b"data", 0).unwrap();
+    draft.flush().unwrap();
+    draft.journal_start(b"header").unwrap();
+    drop(draft);
+    let path = |name: fn(&[u8]) -> Vec<u8>| dir.path().join(String::from_utf8(name(b"file")).unwrap());
+    let (part, journal) = (path(haul_store::part_name), path(haul_store::journal_name));
+    let own = ProcessIdentity::own().unwrap().to_bytes();
+    let is_of = |writer: &[u8]| std::fs::read(&journal).unwrap()[16..52] == *writer;
+    assert!(is_of(&own));
+    let set_writer = |writer: &[u8]| {
+        let mut bytes = std::fs::read(&journal).unwrap();
+        bytes[16..52].copy_from_slice(writer);
+        std::fs::write(&journal, bytes).unwrap();
+    };
+    let refused = |words: &str| {
+        for error in [open().resume_draft(b"file", false).unwrap_err(), open().new_draft(b"file", false).unwrap_err()] {
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        assert_eq!(std::fs::read(&part).unwrap(), b"data");
+    };
+    let goes_on = || {
+        let (_, records) = open().resume_draft(b"file", false).unwrap().unwrap();
+        assert!(records == b"header" && is_of(&own), "whoever goes on writes it from then on");
+    };
+
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    let started: u64 = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap().parse().unwrap();
+    let mut writer = own;
+    writer[24..28].copy_from_slice(&child.id().to_le_bytes());
+    writer[28..].copy_from_slice(&started.to_le_bytes());
+    set_writer(&writer);
+    refused(&format!("another haul (process {}) is writing this file", child.id()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    goes_on();
+
+    // A process of another host cannot be looked for: what it wrote lately is left alone.
+    writer = own;
+    writer[0] ^= 1;
+    set_writer(&writer);
+    refused("a haul of another host wrote this file");
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(121);
+    for file in [&part, &journal] {
+        std::fs::File::options().write(true).open(file).unwrap().set_modified(long_ago).unwrap();
+    }
+    goes_on();
+
+    // A run that ended between its two renames left the draft under another name.
+    let number = u128::from_le_bytes(std::fs::read(&journal).unwrap()[..16].try_into().unwrap());
+    let halves = [(number as u64).to_be_bytes(), ((number >> 64) as u64).to_be_bytes()].concat();
+    let taken = dir.path().join(String::from_utf8(haul_store::part_name(&halves)).unwrap());
+    std::fs::rename(&part, &taken).unwrap();
+    goes_on();
+    let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(names.len() == 2 && part.exists(), "{names:?}");
+}
+
+#[test]
+fn a_draft_that_another_copy_has_replaced_is_never_named_for_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || SftpTarget::open(servers::pool(dir.path()), b".", OpenOptions::default(), Box::new(drop)).unwrap().0;
+    let (one, other) = (open(), open());
+    let first = one.new_draft(b"file", false).unwrap();
+    first.write_at(b"first", 0).unwrap();
+    let second = other.new_draft(b"file", false).unwrap();
+    second.write_at(b"sec", 0).unwrap();
+    let error = first.commit(&Metadata::default(), true).unwrap_err();
+    assert!(error.to_string().contains("somebody else"), "{error}");
+    assert!(!dir.path().join("file").exists(), "half a file has no name");
+    second.write_at(b"ond", 3).unwrap();
+    second.commit(&Metadata::default(), true).unwrap();
+    assert_eq!(std::fs::read(dir.path().join("file")).unwrap(), b"second");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
 #[test]
 fn a_draft_whose_name_was_taken_gets_no_final_name() {
     let dir = tempfile::tempdir().unwrap();

@@ -31,6 +31,7 @@ pub mod own;
 pub mod own_network;
 pub mod poll;
 pub mod process;
+pub mod process_identity;
 pub mod retransmission;
 pub mod reuseport;
 pub mod rights;

@@ -157,8 +157,7 @@ fn what_dead_copies_left_at_a_server_is_shown_and_removed_once_a_day_has_passed(
         let path = tree.join(directory).join(format!(".haul-{}.{kind}", String::from(digit).repeat(32)));
         plant::file(&path, 5, 1);
         plant::set_mode(&path, mode);
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
-        plant::set_mtime(&path, i64::try_from(now).expect("it fits") - days * 86_400 - 60, 0);
+        Run::new("touch").arg("-d").arg(format!("{days} days ago 1 minute ago")).arg(&path).run().expect(code::OK);
         path
     };
     let dead = [

@@ -101,6 +101,26 @@ fn killed_and_again(is_pull: bool) {
 }
 
 #[test]
+fn a_second_copy_of_a_file_leaves_the_first_alone() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("large"), lab.data("alpha").join("to/large"));
+    plant::file(&source, SIZE, 1);
+    fs::create_dir_all(there.parent().expect("it has one")).expect("own directory");
+    let copy = || lab.cp().arg(&source).arg(over_sftp(&there));
+    let mut first = copy().args(["--rate", "160MB"]).start();
+    let has_journal = || {
+        let names = fs::read_dir(there.parent().expect("it has one")).expect("own directory");
+        names.flatten().any(|entry| entry.path().extension().is_some_and(|kind| kind == "journal"))
+    };
+    first.when("its draft has a journal", |_| has_journal());
+    copy().run().expect(code::PARTIAL).says(&["another haul (process ", "is writing this file"]);
+    first.wait().expect(code::OK);
+    assert_same(&source, &there, KEPT);
+    assert_eq!(fs::read_dir(there.parent().expect("it has one")).expect("own directory").count(), 1);
+}
+
+#[test]
 fn a_server_and_a_host_with_haul_are_two_ends_of_one_copy() {
     needs!(Namespaces, Haul);
     let lab = Lab::triangle();

@@ -11,7 +11,7 @@ use haul_store::{FileToWrite, Journal, Metadata, StoreError, journal_name, part_
 use rustix::io::Errno;
 
 use super::journal::ServerJournal;
-use super::tree::{Matter, Tree, beside, lock, random};
+use super::tree::{Matter, Tree, beside, is_missing, lock, random, sibling};
 use super::writes::Writes;
 use crate::codec::{Attributes, READ, WRITE};
 use crate::entry;
@@ -58,23 +58,49 @@ impl SftpDraft {
         let server_path = tree.place(path)?;
         let (draft_path, journal_path) = (beside(&server_path, part_name), beside(&server_path, journal_name));
         let server = tree.server();
-        // The journal of an earlier draft describes content that this one lacks, so it goes first, over the same connection.
-        // Its absence is usual, so nobody waits. If it stays, what it claims is read again and found wrong.
+        let handle = match Tree::make_new(&server, &draft_path) {
+            Ok(handle) => handle,
+            Err(_) => {
+                Self::check_dead(tree, &draft_path, &journal_path)?;
+                tree.make_own(&server, &draft_path)?
+            }
+        };
+        // The journal of an earlier draft describes content that this one lacks. Its absence is usual, so nobody waits. If it stays,
+        // what it claims is read again and found wrong.
         server.remove_some_time(&journal_path);
-        let handle = tree.make_own(&server, &draft_path)?;
         tree.pool().count_opened();
         let journal = ServerJournal::new(Arc::clone(tree), journal_path, random()?);
         Ok(Self::new(tree, path, server_path, draft_path, handle, 0, journal))
+    }
+
+    /// Fails if a living process may write a draft that stands there. One without a journal is nobody's: who wrote it finds its name
+    /// taken, and fails.
+    fn check_dead(tree: &Arc<Tree>, draft_path: &[u8], journal_path: &[u8]) -> io::Result<()> {
+        let Some(draft) = tree.look(draft_path)? else { return Ok(()) };
+        if let Some((journal, left)) = ServerJournal::resume(tree, journal_path.to_vec())? {
+            journal.check_dead(&left, &draft)?;
+        }
+        Ok(())
     }
 
     /// Opens the draft of an interrupted run and its journal; `None` unless both are there and ours.
     pub(super) fn resume(tree: &Arc<Tree>, path: &[u8]) -> io::Result<Option<(Self, Vec<u8>)>> {
         let server_path = tree.place(path)?;
         let (draft_path, journal_path) = (beside(&server_path, part_name), beside(&server_path, journal_name));
-        let Some((journal, bytes)) = ServerJournal::resume(tree, journal_path)? else { return Ok(None) };
-        let Some((handle, attributes)) = tree.open_own(&draft_path)? else { return Ok(None) };
+        let Some((journal, left)) = ServerJournal::resume(tree, journal_path)? else { return Ok(None) };
+        let mut opened = tree.open_own(&draft_path)?;
+        if opened.is_none() {
+            // The run may have ended between its two renames.
+            let taken = Self::taken(&draft_path, journal.id());
+            opened = match tree.open_own(&taken)? {
+                Some(_) => tree.server().rename(&taken, &draft_path).and_then(|()| tree.open_own(&draft_path))?,
+                None => None,
+            };
+        }
+        let Some((handle, attributes)) = opened else { return Ok(None) };
+        journal.take_over(&left, &attributes)?;
         let size = attributes.size.unwrap_or(0);
-        Ok(Some((Self::new(tree, path, server_path, draft_path, handle, size, journal), bytes)))
+        Ok(Some((Self::new(tree, path, server_path, draft_path, handle, size, journal), left.records)))
     }
 
     fn new(
@@ -162,28 +188,35 @@ impl SftpDraft {
         Ok(standing.and_then(|standing| standing.mode).map_or(if_new, |mode| mode & 0o777))
     }
 
-    /// Fails unless the temporary name still leads to the written file with its written size. Version 3 has no inodes, so
-    /// size, times, modes and owners stand for the file.
-    fn check_before_rename(&self) -> io::Result<()> {
-        let (open, named) = match self.first().with_name(&self.draft_path) {
-            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {
-                return Err(io::Error::new(io::ErrorKind::NotFound, REMOVED));
-            }
-            found => found?,
+    /// The name between the temporary and the final one. Who does not know the number of the draft does not know it.
+    fn taken(draft_path: &[u8], (low, high): (u64, u64)) -> Vec<u8> {
+        sibling(draft_path, &part_name(&[low.to_be_bytes(), high.to_be_bytes()].concat()))
+    }
+
+    /// Takes the temporary name away from all others, and gives the file its own. Between a look at the temporary name and the rename,
+    /// somebody else could put another file there; at a name that nobody else knows, nobody does.
+    fn name(&self) -> io::Result<()> {
+        self.confirmed()?;
+        let (server, taken) = (self.tree.server(), Self::taken(&self.draft_path, self.journal.id()));
+        let (open, named) = match self.first().renamed(&self.draft_path, &taken) {
+            Err(error) if is_missing(&error) => return Err(io::Error::new(io::ErrorKind::NotFound, REMOVED)),
+            renamed => renamed?,
         };
-        if !entry::is_file(&named) || open != named {
+        let named = self.check(&open, &named).and_then(|()| self.tree.rename_over(&taken, &self.server_path));
+        // What is not ours, or has no name yet, goes back.
+        named.inspect_err(|_| drop(server.rename(&taken, &self.draft_path)))
+    }
+
+    /// Fails unless a name leads to the written file with its written size. Version 3 has no inodes, so size, times, modes and owners
+    /// stand for the file.
+    fn check(&self, open: &Attributes, named: &Attributes) -> io::Result<()> {
+        if !entry::is_file(named) || open != named {
             return Err(io::Error::new(io::ErrorKind::InvalidData, REPLACED));
         }
         if named.size != Some(self.size.load(Ordering::Relaxed)) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, RESIZED));
         }
         Ok(())
-    }
-
-    fn name(&self) -> io::Result<()> {
-        self.confirmed()?;
-        self.check_before_rename()?;
-        self.tree.rename_over(&self.draft_path, &self.server_path)
     }
 }
 

@@ -1,17 +1,21 @@
 //! The journal of a draft: a file beside the draft, at the server. So a later run finds it, from whichever host.
 //!
 //! ```text
-//!   number of the draft (16) | what the receiver writes
+//!   number of the draft (16) | process that writes it (36) | what the receiver writes
 //! ```
+//! A server has no locks, so the process says who may write the draft. A later run goes on only if that process is surely dead, or was
+//! silent for long. Whoever goes on takes the journal's name away for a moment: a rename has one winner.
 
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use haul_store::Journal;
+use haul_store::{Journal, journal_name};
+use haul_sys::process_identity::{Liveness, ProcessIdentity};
 
-use super::tree::{Matter, Tree, lock};
+use super::tree::{Matter, Tree, is_missing, lock, sibling, unique};
 use crate::codec::Attributes;
-use crate::limits::MAX_JOURNAL_BYTES;
+use crate::limits::{ALIVE_FOR, MAX_JOURNAL_BYTES};
 use crate::server::Handle;
 
 /// The journal of one draft.
@@ -34,16 +38,18 @@ enum State {
     Ended,
 }
 
-/// The number of the draft stands in front.
-const PREFIX_BYTES: usize = 16;
+/// The number of the draft, and its process, stand in front.
+const PREFIX_BYTES: usize = NUMBER_BYTES + ProcessIdentity::BYTES;
+const NUMBER_BYTES: usize = 16;
 
 impl ServerJournal {
     pub(super) fn new(tree: Arc<Tree>, server_path: Vec<u8>, id: (u64, u64)) -> Self {
         Self { tree, server_path, id, state: Mutex::new(State::Nothing) }
     }
 
-    /// Opens the journal that an earlier run left, with the number of its draft; `None`: there is none of ours.
-    pub(super) fn resume(tree: &Arc<Tree>, server_path: Vec<u8>) -> io::Result<Option<(Self, Vec<u8>)>> {
+    /// Opens the journal that an earlier run left, with the number of its draft; `None`: there is none of ours. It has to be taken over
+    /// before the draft is written.
+    pub(super) fn resume(tree: &Arc<Tree>, server_path: Vec<u8>) -> io::Result<Option<(Self, Left)>> {
         let Some((handle, attributes)) = tree.open_own(&server_path)? else { return Ok(None) };
         let size = attributes.size.unwrap_or(0);
         if size > MAX_JOURNAL_BYTES + PREFIX_BYTES as u64 {
@@ -52,11 +58,55 @@ impl ServerJournal {
         let mut bytes = vec![0; size as usize];
         let read = handle.read_pipelined(&mut bytes, 0)?;
         bytes.truncate(read);
-        let Some((prefix, journal)) = bytes.split_first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
-        let number = u128::from_le_bytes(*prefix);
+        let Some((number, rest)) = bytes.split_first_chunk::<NUMBER_BYTES>() else { return Ok(None) };
+        let Some((process, records)) = rest.split_first_chunk() else { return Ok(None) };
+        let number = u128::from_le_bytes(*number);
         let id = (number as u64, (number >> 64) as u64);
+        let left = Left { writer: ProcessIdentity::from_bytes(process), attributes, records: records.to_vec() };
         let state = Mutex::new(State::Open { handle, bytes: read as u64 });
-        Ok(Some((Self { tree: Arc::clone(tree), server_path, id, state }, journal.to_vec())))
+        Ok(Some((Self { tree: Arc::clone(tree), server_path, id, state }, left)))
+    }
+
+    /// Makes this process the one that writes the draft, if no other one may still do so.
+    pub(super) fn take_over(&self, left: &Left, draft: &Attributes) -> io::Result<()> {
+        let state = lock(&self.state);
+        let State::Open { handle, .. } = &*state else { return Ok(()) };
+        if self.check_dead(left, draft)? == Liveness::Own {
+            return Ok(());
+        }
+        let (server, claimed) = (handle.server(), unique(&self.server_path, journal_name)?);
+        // Of several that want to go on, one gets the name.
+        server.rename(&self.server_path, &claimed).map_err(|error| match is_missing(&error) {
+            true => io::Error::new(io::ErrorKind::WouldBlock, "another haul begins to write this file"),
+            false => error,
+        })?;
+        let written = handle.write_at(&own_process(), NUMBER_BYTES as u64);
+        // Nobody writes there any more if the name cannot be given back.
+        let back = server.rename(&claimed, &self.server_path).inspect_err(|_| server.remove_some_time(&claimed));
+        written.and(back)
+    }
+
+    /// Fails if a living process may write the draft.
+    pub(super) fn check_dead(&self, left: &Left, draft: &Attributes) -> io::Result<Liveness> {
+        let liveness = left.writer.liveness();
+        let why = match liveness {
+            Liveness::Own | Liveness::Dead => return Ok(liveness),
+            Liveness::Alive(process) => format!("another haul (process {process}) is writing this file"),
+            Liveness::Elsewhere => {
+                let written = |attributes: &Attributes| attributes.times.map(|times| times.1);
+                let directory = sibling(&self.server_path, b".");
+                let (last, now) =
+                    (written(&left.attributes).max(written(draft)), written(&self.tree.probe(&directory)?));
+                let (Some(last), Some(now)) = (last, now) else { return Ok(liveness) };
+                let silent = Duration::from_secs(now.saturating_sub(last).into());
+                if silent >= ALIVE_FOR {
+                    return Ok(liveness);
+                }
+                let (silent, left) = (silent.as_secs(), (ALIVE_FOR - silent).as_secs());
+                format!("a haul of another host wrote this file {silent} s ago; if it is dead, try again in {left} s")
+            }
+        };
+        Err(io::Error::new(io::ErrorKind::WouldBlock, why))
     }
 
     pub(super) fn id(&self) -> (u64, u64) {
@@ -78,6 +128,20 @@ impl ServerJournal {
     }
 }
 
+/// What an earlier run left in a journal.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub(super) writer: ProcessIdentity,
+    /// Of the journal.
+    pub(super) attributes: Attributes,
+    pub(super) records: Vec<u8>,
+}
+
+/// Without /proc nobody can be told from anybody.
+fn own_process() -> [u8; ProcessIdentity::BYTES] {
+    ProcessIdentity::own().map_or([0; ProcessIdentity::BYTES], |own| own.to_bytes())
+}
+
 impl Journal for ServerJournal {
     fn begin(&self, header: &[u8], begun: &mut dyn FnMut()) -> io::Result<()> {
         let mut state = lock(&self.state);
@@ -85,7 +149,7 @@ impl Journal for ServerJournal {
             return Err(io::Error::new(io::ErrorKind::NotFound, "its draft was given up meanwhile"));
         }
         let number = u128::from(self.id.0) | u128::from(self.id.1) << 64;
-        let whole = [&number.to_le_bytes(), header].concat();
+        let whole = [&number.to_le_bytes()[..], &own_process(), header].concat();
         if matches!(*state, State::Nothing) {
             *state = State::Open { handle: self.tree.make_own(&self.tree.server(), &self.server_path)?, bytes: 0 };
         }

@@ -165,10 +165,15 @@ impl Tree {
         server.rename(from, to)
     }
 
+    /// Makes a new file of ours that others cannot read. It is an error if something stands there.
+    pub(crate) fn make_new(server: &Arc<Server>, server_path: &[u8]) -> io::Result<Handle> {
+        server.open(server_path, READ | WRITE | CREATE | EXCLUSIVE, Some(OWN_MODE))
+    }
+
     /// Makes a new file of ours that others cannot read. An entry that stands there is removed.
     pub(crate) fn make_own(&self, server: &Arc<Server>, server_path: &[u8]) -> io::Result<Handle> {
         for _ in 0..MAX_DRAFT_ATTEMPTS {
-            let error = match server.open(server_path, READ | WRITE | CREATE | EXCLUSIVE, Some(OWN_MODE)) {
+            let error = match Self::make_new(server, server_path) {
                 Ok(handle) => return Ok(handle),
                 Err(error) => error,
             };
@@ -216,7 +221,7 @@ impl Tree {
 
     /// Makes a file of ours in a directory, and removes it. Its attributes tell the user of the login and the server's clock.
     pub(crate) fn probe(&self, directory: &[u8]) -> io::Result<Attributes> {
-        let path = join(directory, &part_name(&random()?.0.to_be_bytes()));
+        let path = unique(&join(directory, b"."), part_name)?;
         let made = self.make_own(&self.server(), &path)?;
         let attributes = made.fstat();
         self.server().remove(&path)?;
@@ -311,11 +316,20 @@ fn effective_mode(meta: &Metadata, now: &Stat) -> Option<u32> {
 
 /// The temporary name beside the file, by the convention of a local disk.
 pub(crate) fn beside(server_path: &[u8], name: fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
-    let (parent, file_name) = split(server_path);
-    match parent {
-        b"" if server_path.starts_with(b"/") => join(b"/", &name(file_name)),
-        parent => join(parent, &name(file_name)),
+    sibling(server_path, &name(split(server_path).1))
+}
+
+/// The path of another name in the same directory.
+pub(crate) fn sibling(server_path: &[u8], name: &[u8]) -> Vec<u8> {
+    match split(server_path).0 {
+        b"" if server_path.starts_with(b"/") => join(b"/", name),
+        parent => join(parent, name),
     }
+}
+
+/// A temporary name that nobody else has, in the same directory.
+pub(crate) fn unique(server_path: &[u8], name: fn(&[u8]) -> Vec<u8>) -> io::Result<Vec<u8>> {
+    Ok(sibling(server_path, &name(&random()?.0.to_be_bytes())))
 }
 
 pub(crate) fn is_missing(error: &io::Error) -> bool {

@@ -71,6 +71,8 @@ pub enum Line {
     Removed(Vec<u8>),
     /// A regular file, open to read.
     File(Vec<u8>, SourceFile),
+    /// A regular file at an end where no haul runs.
+    FileAt(Vec<u8>),
     /// A draft or journal of a dead copy, and its size. It was removed, if that was asked for.
     Left(Vec<u8>, u64),
     /// Nothing new. The caller may stop the work here.

@@ -168,7 +168,7 @@ pub(crate) fn the_commands_do_what_they_do_on_a_disk(place: &Place) {
     let mut take = |line| {
         lines.push(match line {
             Line::In(path) => format!("in {}", String::from_utf8(path).unwrap()),
-            Line::Entry(path, _) | Line::Removed(path) | Line::File(path, _) => String::from_utf8(path).unwrap(),
+            Line::Entry(path, _) | Line::Removed(path) | Line::FileAt(path) => String::from_utf8(path).unwrap(),
             Line::Usage(path, _, bytes) => format!("{} {}", String::from_utf8(path).unwrap(), bytes > 12),
             Line::Busy => return ControlFlow::Continue(()),
             line => panic!("{line:?}"),

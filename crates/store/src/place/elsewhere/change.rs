@@ -22,6 +22,9 @@ use crate::typed::{means_contents, parent_and_name};
 /// Files whose removal is asked for at once. At 20 ms to the server that is 3,000 a second.
 const REMOVED_AT_ONCE: usize = 64;
 
+/// Listings of a directory that is being emptied, each of a million names. What is left then makes its removal fail.
+const MAX_ROUNDS: usize = 1000;
+
 impl Elsewhere {
     /// [`Site::make_directory`](crate::place::Site::make_directory).
     pub fn make_directory(&self, operand: &Operand, parents: bool) -> Result<Vec<Vec<u8>>> {
@@ -167,7 +170,7 @@ impl Elsewhere {
         dry_run: bool,
         tell: Tell<'_>,
     ) -> Flow {
-        loop {
+        for _ in 0..MAX_ROUNDS {
             let mut round = Round { is_cut: false, removed: 0, files: Vec::new() };
             *enter = Names::default();
             // A link may stand there by now: it is not followed.
@@ -202,9 +205,10 @@ impl Elsewhere {
             }
             // Some servers lose their place in a listing when names go. Each round makes the directory smaller.
             if dry_run || !round.is_cut || round.removed == 0 {
-                return Ok(ControlFlow::Continue(()));
+                break;
             }
         }
+        Ok(ControlFlow::Continue(()))
     }
 
     fn remove_some(

@@ -1,4 +1,4 @@
-//! Opens the regular files of a tree at a server, one after the other.
+//! Names the regular files of a tree at a server, one after the other.
 
 use std::ops::ControlFlow;
 
@@ -7,22 +7,24 @@ use super::super::operand::Operand;
 use super::descent::Step;
 use super::listing::Wanted;
 use super::{Elsewhere, is_gone};
+use crate::ends::reading::SourceFile;
 use crate::error::Result;
 use crate::listing::{Flow, Hint, Names};
 use crate::name::join;
 use crate::place::site::{Line, Tell};
 
 impl Elsewhere {
-    /// [`Site::files`](crate::place::Site::files).
+    /// Tells the files of [`Site::files`](crate::place::Site::files) by their names, in the same order. Each is opened by
+    /// [`Elsewhere::open_beneath`]: opening waits for the server, and several can be opened at once.
     pub fn files(&self, operand: &Operand, tell: Tell<'_>) -> Result<ControlFlow<()>> {
         if self.facts(operand, true)?.kind != NodeKind::Directory {
-            return Ok(tell(Line::File(Vec::new(), self.read(operand)?)));
+            return Ok(tell(Line::FileAt(Vec::new())));
         }
         let mut step = |step: Step<'_>, tell: Tell<'_>| match step {
             Step::Into { directory, path, enter, room, .. } => {
                 self.names_of(operand, (directory, path), (enter, room), tell)
             }
-            Step::At { path } => Ok(self.tell_file(operand, path, tell)),
+            Step::At { path } => Ok(tell(Line::FileAt(path.to_vec()))),
             Step::OutOf { .. } => Ok(ControlFlow::Continue(())),
         };
         Ok(self.descend(operand, tell, &mut step))
@@ -61,20 +63,20 @@ impl Elsewhere {
                     if !std::mem::replace(&mut is_told, true) {
                         tell(Line::Unsorted)?;
                     }
-                    self.tell_file(operand, &beneath, tell)
+                    tell(Line::FileAt(beneath))
                 }
                 _ => ControlFlow::Continue(()),
             }
         })
     }
 
-    fn tell_file(&self, operand: &Operand, path: &[u8], tell: Tell<'_>) -> ControlFlow<()> {
-        match self.tree.open_beneath(&operand.path, path) {
-            Ok(file) => tell(Line::File(path.to_vec(), file)),
-            // The file was removed after its directory was read.
-            Err(error) if is_gone(&error) => ControlFlow::Continue(()),
-            Err(error) => self.failed("open", &join(&operand.shown, path), error, tell),
+    /// Opens a file that was named beneath an operand.
+    pub fn open_beneath(&self, operand: &Operand, path: &[u8]) -> Result<SourceFile> {
+        if path.is_empty() {
+            return self.read(operand);
         }
+        let opened = self.tree.open_beneath(&operand.path, path);
+        opened.map_err(|error| self.note("open", &join(&operand.shown, path), error))
     }
 }
 

@@ -9,7 +9,7 @@ use super::super::operand::Operand;
 use super::descent::Step;
 use super::{Elsewhere, check_name, is_gone};
 use crate::ends::place_tree::Listed;
-use crate::error::Result;
+use crate::error::{Result, refusal};
 use crate::listing::{Flow, Hint, Names};
 use crate::name::join;
 use crate::place::site::{Line, Tell};
@@ -91,9 +91,15 @@ impl Elsewhere {
         tell: Tell<'_>,
         each: EachEntry<'_>,
     ) -> Flow {
-        let mut held = Held::default();
+        let (mut held, mut count) = (Held::default(), 0_u64);
         let mut is_sorted = wanted.sorted;
         let read = self.tree.list(directory, wanted.follow, wanted.facts, &mut |name, listed| {
+            count += 1;
+            if count > MAX_NAMES {
+                let why = refusal(io::ErrorKind::FileTooLarge, "the server lists more names than any directory has");
+                let _ = self.failed("list", &join(&operand.shown, path), why, tell);
+                return ControlFlow::Break(());
+            }
             if let Err(error) = check_name(name) {
                 // Such a name must not become a path, also not in a message.
                 let shown = crate::printable(name).replace('/', "\\x2f").into_bytes();
@@ -128,6 +134,9 @@ impl Elsewhere {
         Ok(held.each(is_sorted, tell, each))
     }
 }
+
+/// Names of one directory: as many lines as an answer of a haul may have. A server that lists more never comes to an end.
+const MAX_NAMES: u64 = 1 << 31;
 
 /// Which names of a directory are wanted, and what of them.
 #[derive(Clone, Copy)]
