@@ -8,6 +8,7 @@
 //!   convert       job <-> wire                path_log       which paths come and go, for the log of a daemon
 //!   reporter      what happens -> events, report         rate_limit     which a person may change
 //!   way_times     how long pings take each way    withheld       why entries were not deleted
+//!   proved        what success proves
 //! ```
 
 #![forbid(unsafe_code)]
@@ -33,6 +34,7 @@ pub mod links;
 pub mod message_memory;
 pub mod outbox;
 pub(crate) mod path_log;
+mod proved;
 pub mod rate_limit;
 pub mod reporter;
 pub mod role_context;

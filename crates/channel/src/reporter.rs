@@ -25,6 +25,7 @@ use crate::grant::Visit;
 use crate::lane_addresses::LaneAddresses;
 use crate::limit_log::LimitLog;
 use crate::path_log::PathLog;
+use crate::proved::Proved;
 use crate::withheld;
 use haul_kept::files::manifest_file::RootHasher;
 use haul_kept::sync::lock;
@@ -73,10 +74,7 @@ struct State {
     rtt_us: BTreeMap<u16, u32>,
     listener: Listener,
     no_data_for: Option<Duration>,
-    /// See [`Watch::proves`].
-    proof: Option<Proof>,
-    /// See [`Watch::compares`].
-    uncompared: Option<Arc<AtomicU64>>,
+    proved: Proved,
 }
 
 /// A sender reports its path once a second. Earlier reports are ignored.
@@ -126,17 +124,14 @@ impl Watch {
     /// What success proves, as the end itself knows it. The last word counts, and one that proves less is never taken back.
     pub fn proves(&self, proof: Proof) {
         if let Some(person) = &self.person {
-            let mut state = person.lock();
-            if state.proof != Some(Proof::BySize) {
-                state.proof = Some(proof);
-            }
+            person.lock().proved.tell(proof);
         }
     }
 
     /// What is read is compared with the sums of the source's store; those are counted of which it has none.
     pub fn compares(&self, uncompared: Arc<AtomicU64>) {
         if let Some(person) = &self.person {
-            person.lock().uncompared = Some(uncompared);
+            person.lock().proved.compares(uncompared);
         }
     }
 
@@ -487,8 +482,6 @@ impl Watch {
             phases,
         };
         let since_start = |us: Option<u64>| us.map(Duration::from_micros);
-        let is_compared = state.uncompared.as_ref().is_some_and(|files| files.load(Ordering::Relaxed) == 0);
-        let proof = state.proof.unwrap_or(if is_compared { Proof::AsStored } else { ends.proof });
         let report = Report {
             files_found: totals.files_found,
             files_moved: totals.files_moved,
@@ -537,7 +530,7 @@ impl Watch {
             dry_run,
             failures: std::mem::take(&mut state.failures),
             class_changes: std::mem::take(&mut state.class_changes),
-            proof,
+            proof: state.proved.of(ends.proof),
         };
         drop(state);
         self.tell_progress();

@@ -1,0 +1,55 @@
+//! What the success of a copy proves, as its ends tell it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use haul_job::Proof;
+
+#[derive(Debug, Default)]
+pub(crate) struct Proved {
+    told: Option<Proof>,
+    /// The files of which the source's store keeps no sum. `None`: nothing is compared with sums of a store.
+    uncompared: Option<Arc<AtomicU64>>,
+}
+
+impl Proved {
+    /// The last word counts, and one that proves less is never taken back.
+    pub(crate) fn tell(&mut self, proof: Proof) {
+        if self.told != Some(Proof::BySize) {
+            self.told = Some(proof);
+        }
+    }
+
+    pub(crate) fn compares(&mut self, uncompared: Arc<AtomicU64>) {
+        self.uncompared = Some(uncompared);
+    }
+
+    /// `of_ends`: what such ends prove where none of them told more. A sum of the source's store proves nothing of a target that hashes nothing.
+    pub(crate) fn of(&self, of_ends: Proof) -> Proof {
+        let is_compared = self.uncompared.as_ref().is_some_and(|files| files.load(Ordering::Relaxed) == 0);
+        match (self.told, of_ends) {
+            (Some(told), _) => told,
+            (None, Proof::BothEnds) if is_compared => Proof::AsStored,
+            (None, of_ends) => of_ends,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_end_makes_another_one_look_better() {
+        let mut proved = Proved::default();
+        assert_eq!(proved.of(Proof::BothEnds), Proof::BothEnds);
+        let uncompared = Arc::new(AtomicU64::new(0));
+        proved.compares(Arc::clone(&uncompared));
+        assert_eq!((proved.of(Proof::BothEnds), proved.of(Proof::Confirmed)), (Proof::AsStored, Proof::Confirmed));
+        uncompared.store(1, Ordering::Relaxed);
+        assert_eq!(proved.of(Proof::BothEnds), Proof::BothEnds);
+        proved.tell(Proof::BySize);
+        proved.tell(Proof::ByStore);
+        assert_eq!(proved.of(Proof::BothEnds), Proof::BySize);
+    }
+}
