@@ -11,7 +11,7 @@ wanted=(
     systemd-socket-activate:systemd systemd-analyze:systemd dpkg-deb:dpkg rpmbuild:rpm rpm:rpm pip3:python3-pip
     # What the lab's adapters are tried with.
     globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs nginx:nginx-light
-    aria2c:aria2 curl:curl lftp:lftp vsftpd:vsftpd rclone:rclone xrootd:xrootd-server xrdcp:xrootd-client
+    apache2:apache2-bin aria2c:aria2 curl:curl lftp:lftp vsftpd:vsftpd rclone:rclone xrootd:xrootd-server xrdcp:xrootd-client
     # The shell and the tools of small systems, which take our program in their own way.
     busybox:busybox
     # Completion, and scp's beside it.
@@ -33,11 +33,17 @@ if ! command -v versitygw >/dev/null && command -v pip3 >/dev/null && ((EUID == 
     echo "installing for the tests: moto"
     pip3 install --quiet --break-system-packages 'moto[server,s3]==5.2.1' awscrt || true
 fi
+# It is on no system's list of packages that has WebDAV with times.
+if ! command -v wsgidav >/dev/null && command -v pip3 >/dev/null && ((EUID == 0)); then
+    echo "installing for the tests: wsgidav"
+    pip3 install -q --break-system-packages wsgidav==4.4.0 cheroot==11.1.2 || true
+fi
 missing=()
 for entry in "${wanted[@]}"; do
     command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
 done
 [[ -e /usr/share/bash-completion/bash_completion ]] || missing+=(bash-completion)
+[[ -e /usr/lib/nginx/modules/ngx_http_dav_ext_module.so ]] || missing+=(libnginx-mod-http-dav-ext)
 ((${#missing[@]})) || exit 0
 mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
 

@@ -90,6 +90,7 @@ pub fn carriage(job: &Job, ciphers: &[haul_net::Cipher]) -> wire::Carriage {
         cpus: 0,
         service: service(&carriage.service),
         cut: job.target.place.cut(),
+        in_order: carriage.in_order,
     }
 }
 

@@ -7,6 +7,7 @@
 //!   lane_silence  whether lanes carry while the peer says nothing
 //!   convert       job <-> wire                path_log       which paths come and go, for the log of a daemon
 //!   reporter      what happens -> events, report         rate_limit     which a person may change
+//!   told, proved  an event of each entry, and what success proves
 //!   way_times     how long pings take each way    withheld       why entries were not deleted
 //!   proved        what success proves
 //! ```
@@ -41,5 +42,6 @@ pub mod role_context;
 pub mod stalls;
 pub mod stopwatch;
 pub mod teller;
+mod told;
 pub(crate) mod way_times;
 mod withheld;

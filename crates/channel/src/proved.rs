@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_job::Proof;
+use haul_store::SumCounts;
 
 #[derive(Debug, Default)]
 pub(crate) struct Proved {
     told: Option<Proof>,
     /// The files of which the source's store keeps no sum. `None`: nothing is compared with sums of a store.
     uncompared: Option<Arc<AtomicU64>>,
+    /// How many files the sender here has compared with sums of their server.
+    pub(crate) sums: Option<SumCounts>,
 }
 
 impl Proved {

@@ -10,10 +10,8 @@ use haul_engine::attribute::{self, Phases};
 use haul_engine::outage::{Listener, Outages};
 use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
-use haul_job::{
-    Change, ClassChange, Earlier, Error, Event, Fault, Job, ManifestLine, Observer, Progress, Proof, Report, Subject,
-    WITH_ITS_DIRECTORY,
-};
+use haul_job::{ClassChange, Earlier, Error, Event, Fault, Job, Observer, Progress, Proof, Report, Subject};
+use haul_store::SumCounts;
 use haul_wire::RelPath;
 use haul_wire::control::{Counted, Cut, Notice, Outcome, Receipt, ReceiverSummary, SenderSummary, Wanted};
 use haul_wire::limits::MAX_OPEN_ITEMS;
@@ -26,6 +24,7 @@ use crate::lane_addresses::LaneAddresses;
 use crate::limit_log::LimitLog;
 use crate::path_log::PathLog;
 use crate::proved::Proved;
+use crate::told::{event_of, keep_failure, named};
 use crate::withheld;
 use haul_kept::files::manifest_file::RootHasher;
 use haul_kept::sync::lock;
@@ -79,9 +78,6 @@ struct State {
 
 /// A sender reports its path once a second. Earlier reports are ignored.
 const PATH_EVERY: Duration = Duration::from_millis(500);
-
-/// The closing lines list these; each failure was reported when it happened.
-const FAILURES_KEPT: usize = 20;
 
 /// A class that does not flap changes less often.
 const CLASS_CHANGES_KEPT: usize = 100;
@@ -315,6 +311,13 @@ impl Watch {
         self.visit.as_deref().filter(|visit| visit.wants_entries())
     }
 
+    /// Takes how many files were compared with sums of their server.
+    pub fn on_sums(&self, sums: SumCounts) {
+        if let Some(person) = &self.person {
+            person.lock().proved.sums = Some(sums);
+        }
+    }
+
     /// Takes the bytes of earlier runs that were read again so far.
     pub fn on_read_again(&self, bytes: u64) {
         if let Some(person) = &self.person {
@@ -531,6 +534,7 @@ impl Watch {
             failures: std::mem::take(&mut state.failures),
             class_changes: std::mem::take(&mut state.class_changes),
             proof: state.proved.of(ends.proof),
+            server_sums: state.proved.sums,
         };
         drop(state);
         self.tell_progress();
@@ -621,53 +625,6 @@ impl Ends {
     /// The far end, which may have several hosts.
     fn far_place(&self) -> &str {
         if self.is_pull { &self.source.place } else { &self.target.place }
-    }
-}
-
-/// Only a manifest has the names at the target.
-fn named(told: Told, name: Option<&RelPath>) -> Told {
-    match (told, name) {
-        (Told::Hashed { size, mtime, blake3, .. }, Some(name)) => {
-            Told::Hashed { path: name.clone(), size, mtime, blake3 }
-        }
-        (told, _) => told,
-    }
-}
-
-fn event_of(
-    told: Told,
-    root: &mut RootHasher,
-    failures: &mut Vec<(Vec<u8>, String)>,
-    wants_manifest: bool,
-) -> Option<Event> {
-    let bytes_of = |path: RelPath| path.as_bytes().to_vec();
-    Some(match told {
-        Told::Copied { path, bytes, matched_bytes } => {
-            Event::Copied { path: bytes_of(path), bytes, bytes_matched: matched_bytes, change: Change::Data }
-        }
-        Told::Touched { path } => {
-            Event::Copied { path: bytes_of(path), bytes: 0, bytes_matched: 0, change: Change::Metadata }
-        }
-        Told::Made { path } => Event::Copied { path: bytes_of(path), bytes: 0, bytes_matched: 0, change: Change::Made },
-        Told::Skipped { path, why } => Event::Skipped { path: bytes_of(path), why },
-        Told::LeftOut { path, rule } => Event::LeftOut { path: bytes_of(path), rule: convert::left_out(rule) },
-        Told::Item { item, result, changes } => Event::Item(Box::new(convert::item_told(&item, &result, changes))),
-        Told::Failed { path, why } => {
-            let path = bytes_of(path);
-            keep_failure(failures, &path, &why);
-            Event::Failed { path, why }
-        }
-        Told::Hashed { path, size, mtime, blake3 } => {
-            root.add(path.as_bytes(), size, &blake3);
-            let line = ManifestLine { path: bytes_of(path), size, mtime_s: mtime.s, mtime_ns: mtime.ns, blake3 };
-            return wants_manifest.then_some(Event::Manifest(line));
-        }
-    })
-}
-
-fn keep_failure(failures: &mut Vec<(Vec<u8>, String)>, path: &[u8], why: &str) {
-    if failures.len() < FAILURES_KEPT && !why.ends_with(WITH_ITS_DIRECTORY) {
-        failures.push((path.to_vec(), why.to_owned()));
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   sender     walk, read, hash, send        receiver   decide, verify, write, settle
 //!   rights     what a far side gives up before it works for a peer
+//!   sums       what the server of a source says of its files
 //!   asked_for  a sender brings only what was asked for
 //!   pieces     where a file is cut, to compare it with one that differs
 //! ```
@@ -14,3 +15,4 @@ pub mod pieces;
 pub mod receiver;
 pub mod rights;
 pub mod sender;
+pub mod sums;

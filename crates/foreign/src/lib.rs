@@ -1,11 +1,13 @@
-//! Ends that other people's servers serve: files and directories of a web server, to copy from and to look at, and objects of a store
-//! that speaks S3, to copy from and to.
+//! Ends that other people's servers serve: files and directories of a web server, to copy from and to look at; a tree at a server with
+//! WebDAV, and objects of a store that speaks S3, to copy from and to.
 //!
 //! ```text
 //! URLs -> open: a look at each -> WebTree
 //!   items  -> Walk: index pages, a look at each file          (HEAD)
 //!   open   -> RemoteFile: bodies that are read onward         (GET, with the version that it has to be)
 //! a path -> WebPlace: a look, a page of names, or a RemoteFile
+//! URL -> DavServer -> DavTarget
+//!   new_draft_of -> DavDraft: one upload in order              (PUT, PROPFIND, MOVE)
 //! s3://BUCKET/KEY -> open_objects, open_bucket: see `s3`
 //! ```
 //! Callers are plain threads and block. hyper speaks HTTP/1.1 underneath, each connection with a runtime of its own: several
@@ -16,10 +18,15 @@
 
 #![forbid(unsafe_code)]
 
+mod dav;
+mod digest;
 mod http_client;
 mod s3;
 mod web;
 
+pub use dav::target::open::OpenOptions;
+pub use dav::target::tree::Tell;
+pub use dav::target::{DavServer, DavTarget};
 pub use http_client::client::Settings;
 pub use http_client::credentials::{Credentials, Login};
 pub use http_client::pool::BeginsWith;
@@ -29,4 +36,4 @@ pub use s3::access::Environment as StoreEnvironment;
 pub use s3::source::{OpenedObjects, open_objects};
 pub use s3::target::{OpenedBucket, TargetSettings, Told, open_bucket};
 pub use web::place::WebPlace;
-pub use web::tree::{Opened, open};
+pub use web::tree::{Lists, Opened, open};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use haul_engine::attribute::{Cause, Limit, Shares};
 use haul_engine::outage::Outages;
 use haul_engine::remedy::{Host, LanePath, Remedy};
+use haul_store::{SumCounts, SumKind};
 use haul_wire::summary::{OnePath, PathSummary, Subflow};
 
 use crate::item::{ItemTold, LeftOut};
@@ -304,6 +305,16 @@ pub struct Report {
     pub class_changes: Vec<ClassChange>,
     /// What the success proves.
     pub proof: Proof,
+    /// How many files were compared with a sum that the server of the source gave; `None`: this source gives no such sums.
+    pub server_sums: Option<SumCounts>,
+}
+
+impl Report {
+    /// The kinds of sums if every file that moved has the one that its server gave.
+    pub fn verified_by_server(&self) -> Option<Vec<SumKind>> {
+        let sums = self.server_sums.filter(|sums| sums.without == 0 && sums.files() > 0)?;
+        (sums.files() >= self.files_moved).then(|| sums.compared().map(|(kind, _)| kind).collect())
+    }
 }
 
 /// The service class changed.

@@ -95,7 +95,7 @@ pub enum Here {
         /// Port from `sftp://host:port/`; overrides `-P`.
         port: Option<u16>,
     },
-    /// Files and directories of a web server. Only a source; the path is that of the URL, with its query.
+    /// Files and directories of a web server. A target only with WebDAV; the path is that of the URL, with its query.
     Web(WebServer),
     /// Objects of a store that speaks S3. The path is a key, or a beginning of keys; empty: the whole bucket.
     S3 {
@@ -110,8 +110,10 @@ pub enum Here {
 /// A web server, and who we are to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebServer {
-    /// `https`; otherwise `http`.
+    /// `https` or `davs`; otherwise `http` or `dav`.
     pub is_tls: bool,
+    /// It speaks WebDAV (`dav`, `davs`): it lists its directories by that, and can be a target.
+    pub is_dav: bool,
     /// A name or an address, without brackets, in lower case.
     pub host: String,
     /// The port, also where it is the usual one.
@@ -193,6 +195,8 @@ pub struct Carriage {
     pub write_route: Option<WriteRoute>,
     /// The request to a network that others use, too.
     pub service: Service,
+    /// The target takes the bytes of a file from front to back only. It follows from the target.
+    pub in_order: bool,
 }
 
 /// The request to a network that others use, too.
@@ -291,6 +295,7 @@ impl Default for Carriage {
             route: None,
             write_route: None,
             service: Service::default(),
+            in_order: false,
         }
     }
 }
@@ -393,7 +398,12 @@ impl fmt::Display for Here {
 
 impl fmt::Display for WebServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, usual_port) = if self.is_tls { ("https", 443) } else { ("http", 80) };
+        let (scheme, usual_port) = match (self.is_tls, self.is_dav) {
+            (true, false) => ("https", 443),
+            (false, false) => ("http", 80),
+            (true, true) => ("davs", 443),
+            (false, true) => ("dav", 80),
+        };
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         match self.port == usual_port {
             true => write!(f, "{scheme}://{host}"),

@@ -26,6 +26,7 @@ pub use haul_engine::attribute::{Cause, Limit, Shares, limit_of_path};
 pub use haul_engine::outage::{Gathering as OutageGathering, Outage, Outages};
 pub use haul_engine::remedy::{Buffer, End, Host, LanePath, Remedy};
 pub use haul_net::DeviceName;
+pub use haul_store::{SumCounter, SumCounts, SumKind};
 pub use haul_wire::control::Address;
 pub use haul_wire::limits::{MAX_MOVERS, MAX_PATHS};
 pub use haul_wire::summary::{

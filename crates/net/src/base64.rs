@@ -1,4 +1,4 @@
-//! Base64 (RFC 4648) of keys, which may be secret.
+//! Base64 (RFC 4648) of keys, which may be secret, and of digests.
 
 /// The text of bytes, with padding.
 pub fn encode_padded(bytes: &[u8]) -> String {
@@ -24,7 +24,7 @@ pub(crate) fn encode(bytes: &[u8], pad: bool) -> String {
 }
 
 /// Skips white space, and accepts missing padding. `None`: the text is not base64.
-pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+pub fn decode(text: &str) -> Option<Vec<u8>> {
     // As above. Three bytes are four digits.
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
     let (mut bits, mut bit_count) = (0u32, 0);

@@ -55,7 +55,7 @@ pub mod tls;
 mod transport;
 pub mod way;
 
-pub use base64::encode_padded as base64_text;
+pub use base64::{decode as base64_bytes, encode_padded as base64_text};
 pub use by_floor::{ByFloor, floor_by_connection};
 pub use cipher::{Cipher, preferred_ciphers};
 pub use control::BROKE_OFF;

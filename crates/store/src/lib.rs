@@ -83,6 +83,7 @@ pub use ends::journal::Journal;
 pub use ends::nowhere::Nowhere;
 pub use ends::place_tree::{EachLeft, EachListed, Listed, PlaceTree};
 pub use ends::reading::{Access, FileToRead, ItemSource, SourceFile, SourceTree};
+pub use ends::sums::{ServerSum, SumCounter, SumCounts, SumDiffers, SumKind};
 pub use ends::writing::{Draft, DraftPlan, FileToWrite, TargetTree};
 pub use ends::zeros::zeros;
 pub use error::{Result, StoreError, drives_terminal, printable};

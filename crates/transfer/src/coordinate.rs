@@ -6,6 +6,7 @@ use std::sync::{Arc, Once};
 use haul_job::{Error, Event, Far, Fault, Here, Job, Observer, Place, Proof, Report};
 use haul_wire::limits::MAX_MOVERS;
 
+use crate::dav_ends;
 use crate::ends::{check_made_up, check_some_source, was_hashed};
 use crate::far_movers::{left_out, warn_of_one_host};
 use crate::here::here;
@@ -67,6 +68,7 @@ pub fn carry_out(
     check(job)?;
     warn_of_one_host(job, watch);
     watch.cut_by(job.target.place.cut());
+    let job = &*dav_ends::adjusted(job);
     let (source, target) = (&job.sources[0].place, &job.target.place);
     // A recording has a known hash, to which a file that stands at the target is compared.
     let hash_kept = wants_manifest || was_hashed(job);
@@ -95,6 +97,7 @@ pub fn check(job: &Job) -> Result<(), Error> {
     }
     check_movers(job)?;
     sftp_ends::check(job)?;
+    dav_ends::check(job)?;
     s3_ends::check(job)?;
     if source.is_here() && !target.is_here() { check_some_source(job) } else { Ok(()) }
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use haul_job::{Endpoint, Error, Fault, Here, Job, Place};
+use haul_job::{Endpoint, Error, Fault, Here, Job, Place, WebServer};
 use haul_pump::SendRoute;
 use haul_store::Nowhere;
 use haul_store::recording::{self, Recording};
@@ -18,7 +18,7 @@ use haul_foreign::Opened;
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 
-use crate::{s3_ends, sftp_ends};
+use crate::{dav_ends, s3_ends, sftp_ends};
 
 use crate::web;
 
@@ -33,10 +33,13 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
         Place::Here(Here::Stripes { .. }) => {
             return refused("stripes: is a source, and no target", "haul record --stripe-dir makes such a recording");
         }
-        Place::Here(Here::Web(_)) => {
-            return refused("a web server is a source, and no target", "haul serve takes files, at haul://host/path");
+        Place::Here(Here::Web(WebServer { is_dav: false, .. })) => {
+            return refused(
+                "a web server is a source, and no target",
+                "davs://host/path is one, where the server speaks WebDAV; haul serve takes files at haul://host/path",
+            );
         }
-        Place::Here(Here::Disk | Here::Sftp { .. } | Here::S3 { .. } | Here::Null) | Place::Far(_) => {}
+        Place::Here(Here::Disk | Here::Sftp { .. } | Here::Web(_) | Here::S3 { .. } | Here::Null) | Place::Far(_) => {}
     }
     for source in &job.sources {
         match source.place {
@@ -144,8 +147,9 @@ pub(crate) fn target_here(job: &Job, surroundings: &Surroundings, watch: &Arc<Wa
         Place::Here(Here::Disk) => Target::Path(job.target.path.clone()),
         Place::Here(Here::Null) => Target::Open(Arc::new(Nowhere)),
         Place::Here(sftp @ Here::Sftp { .. }) => sftp_ends::target(sftp, job, surroundings, watch)?,
+        Place::Here(Here::Web(server)) => dav_ends::target(server, job, surroundings, watch)?,
         Place::Here(Here::S3 { bucket }) => s3_ends::target(bucket, job, surroundings, watch)?,
-        Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Web(_))) => {
+        Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. })) => {
             unreachable!("check_made_up refuses {made_up} as a target")
         }
         Place::Far(far) => unreachable!("{far} opens its target itself"),

@@ -170,6 +170,7 @@ pub(crate) fn run_role(
             // Pieces of what stands here would tell a peer what it may not read.
             let selection = Selection { whole_file: selection.whole_file || grant.unreadable, ..selection };
             let job = ReceiverJob {
+                sums: None,
                 target,
                 confine,
                 asked_for,

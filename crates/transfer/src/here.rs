@@ -9,6 +9,7 @@ use haul_job::{Endpoint, Error, Fault, Here, Host, Job, LanePath, Place};
 use haul_net::Stream;
 use haul_wire::control::Control;
 
+use crate::dav_ends;
 use crate::ends::{sources_here, target_here};
 use crate::order::Order;
 use crate::s3_ends;
@@ -63,7 +64,9 @@ fn lanes(job: &Job, sender: &SenderJob) -> u16 {
         Sources::Paths(_) => None,
     };
     let usual = of_server.into_iter().chain(sftp_ends::lanes(job)).chain(s3_ends::lanes(job)).max();
-    haul_engine::plan::near_lanes(asked.or(usual), host_facts::cpus()).lanes
+    // Where each lane has a file under way, the target says how many there are.
+    let wanted = asked.or_else(|| dav_ends::lanes(job)).or(usual);
+    haul_engine::plan::near_lanes(wanted, host_facts::cpus()).lanes
 }
 
 /// Refuses two copies, as cp does: a directory into itself, which would find its own copy for ever, and a link over its
@@ -162,7 +165,9 @@ pub fn roles(
     let mut selection = convert::selection(&job.selection);
     selection.numeric_ids = true;
     let carriage = convert::carriage(job, &[]);
+    let sources = sources_here(job, surroundings, watch)?.shared_with_receiver();
     let receiver = ReceiverJob {
+        sums: sources.sums(),
         far: false,
         target: target_here(job, surroundings, watch)?,
         confine: None,
@@ -179,7 +184,7 @@ pub fn roles(
         movers: Movers::default(),
         is_mover: false,
         far: false,
-        sources: sources_here(job, surroundings, watch)?,
+        sources,
         listed: job.files_from.clone(),
         confine: None,
         expand_globs: false,

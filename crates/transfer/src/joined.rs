@@ -240,6 +240,7 @@ impl Joined {
             EndHere::Target(target) => AskedFor::of(job).map(Some).and_then(|asked_for| {
                 let listed = convert::listed(job.files_from.as_deref());
                 let job = ReceiverJob {
+                    sums: None,
                     target,
                     confine: None,
                     asked_for,

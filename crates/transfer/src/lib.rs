@@ -18,6 +18,7 @@
 
 mod agent;
 pub mod coordinate;
+mod dav_ends;
 mod ends;
 mod far_dialler;
 mod far_jobs;

@@ -2,13 +2,14 @@
 
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::Duration;
 
 use haul_channel::convert;
 use haul_channel::reporter::Watch;
 use haul_engine::path::servers::{self, AUTO_CONNECTIONS_MAX, USUAL_CONNECTIONS};
 use haul_engine::service::ServiceClass;
-use haul_foreign::{Credentials, Login, Opened, Origin, Reach, Settings, Url, WebPlace};
-use haul_job::{AskedClass, Carriage, Error, Event, Family, Fault, Job, WebServer};
+use haul_foreign::{Credentials, Lists, Login, Opened, Origin, Reach, Settings, Url, WebPlace};
+use haul_job::{AskedClass, Error, Event, Family, Fault, Job, WebServer};
 use haul_kept::network_classes;
 use haul_kept::surroundings::Surroundings;
 use haul_net::Wanted;
@@ -28,37 +29,40 @@ pub(crate) fn open(
     for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
         watch.tell(&Event::Warning { text });
     }
-    let origin = origin(server);
-    let urls = paths.iter().map(|path| {
-        Url::new(origin.clone(), path).ok_or_else(|| {
-            Error::new(Fault::Usage, format!("cannot use a URL of {origin}")).because("it is longer than 16 KiB")
-        })
-    });
-    let settings = settings(server, job, surroundings, AUTO_CONNECTIONS_MAX)?;
-    haul_foreign::open(&urls.collect::<Result<Vec<_>, _>>()?, settings).map_err(|error| fault(&error))
+    let connections = job.carriage.lanes.unwrap_or(AUTO_CONNECTIONS_MAX);
+    // A server that is silent is asked again before the copy gives up.
+    let settings = settings(server, connections, job.carriage.timeout / 3, reach(job, surroundings)?);
+    let settings = Settings { begins_with: servers::at_start, ..settings };
+    let urls = paths.iter().map(|path| url(server, path)).collect::<Result<Vec<_>, _>>()?;
+    haul_foreign::open(&urls, settings, lists(server)).map_err(|error| fault(&error))
+}
+
+/// How this server is reached.
+pub(crate) fn settings(server: &WebServer, connections: u16, silence: Duration, reach: Reach) -> Settings {
+    let login =
+        server.login.as_ref().map(|login| Login { user: login.user.clone(), password: login.password.clone().into() });
+    Settings { silence, reach, ..Settings::usual(connections.into(), Credentials::of_environment(login)) }
+}
+
+fn lists(server: &WebServer) -> Lists {
+    if server.is_dav { Lists::Dav } else { Lists::Pages }
+}
+
+/// The URL of a path.
+pub(crate) fn url(server: &WebServer, path: &[u8]) -> Result<Url, Error> {
+    let origin = Origin { is_tls: server.is_tls, host: server.host.clone(), port: server.port };
+    Url::new(origin, path).ok_or_else(|| {
+        Error::new(Fault::Usage, format!("cannot use a URL of {server}")).because("it is longer than 16 KiB")
+    })
 }
 
 /// A server for a question about its files. It is asked nothing yet. No tuner finds out here whether more connections bring more.
 pub(crate) fn place(server: &WebServer, job: &Job, surroundings: &Surroundings) -> Result<Arc<dyn PlaceTree>, Error> {
-    Ok(Arc::new(WebPlace::new(origin(server), settings(server, job, surroundings, USUAL_CONNECTIONS)?)))
-}
-
-fn origin(server: &WebServer) -> Origin {
-    Origin { is_tls: server.is_tls, host: server.host.clone(), port: server.port }
-}
-
-/// `usual`: the connections where nobody asks for a number.
-fn settings(server: &WebServer, job: &Job, surroundings: &Surroundings, usual: u16) -> Result<Settings, Error> {
-    let Carriage { lanes, timeout, .. } = &job.carriage;
-    let login =
-        server.login.as_ref().map(|login| Login { user: login.user.clone(), password: login.password.clone().into() });
-    Ok(Settings {
-        // A server that is silent is asked again before the copy gives up.
-        silence: *timeout / 3,
-        reach: reach(job, surroundings)?,
-        begins_with: servers::at_start,
-        ..Settings::usual(lanes.unwrap_or(usual).into(), Credentials::of_environment(login))
-    })
+    let connections = job.carriage.lanes.unwrap_or(USUAL_CONNECTIONS);
+    let settings = settings(server, connections, job.carriage.timeout / 3, reach(job, surroundings)?);
+    let settings = Settings { begins_with: servers::at_start, ..settings };
+    let origin = Origin { is_tls: server.is_tls, host: server.host.clone(), port: server.port };
+    Ok(Arc::new(WebPlace::new(origin, settings, lists(server))))
 }
 
 /// How connections to servers leave this host, as lanes to a haul do.

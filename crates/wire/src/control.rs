@@ -348,6 +348,8 @@ pub struct Carriage {
     pub service: Service,
     /// How files are cut: the target's rule.
     pub cut: Cut,
+    /// The target takes the bytes of a file from front to back only: one lane brings all of it, in order.
+    pub in_order: bool,
 }
 
 /// Asks an agent to bring the lanes.

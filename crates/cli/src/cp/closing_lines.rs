@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use haul_job::{Earlier, End, LanePath, OnePath, Proof, Remedy, Report};
+use haul_job::{Earlier, End, LanePath, OnePath, Proof, Remedy, Report, SumKind};
 
 use crate::report::limit::limited_by;
 use crate::text::failure;
@@ -169,6 +169,27 @@ pub fn closing_failures(report: &Report, list: bool) -> String {
     text
 }
 
+/// Files that have the sum that the server of the source gave of them.
+fn by_server(report: &Report) -> Option<String> {
+    let sums = report.server_sums.filter(|sums| sums.files() > 0)?;
+    let kinds = || join(sums.compared().map(|(kind, _)| kind.name()));
+    let hash = report.only_blake3.map(|hash| format!("BLAKE3 {}, ", hex(&hash))).unwrap_or_default();
+    Some(match report.verified_by_server() {
+        Some(_) => format!("{hash}verified {} by the server{}", kinds(), on_disk(report)),
+        None => format!(
+            "{} of {} verified {} by the server, the others by size alone{}",
+            count(sums.files().min(report.files_moved)),
+            counted(report.files_moved, "file", "files"),
+            kinds(),
+            on_disk(report)
+        ),
+    })
+}
+
+fn join(names: impl Iterator<Item = &'static str>) -> String {
+    names.collect::<Vec<_>>().join(" and ")
+}
+
 fn verification(report: &Report) -> Option<String> {
     if report.unverified > 0 {
         return Some(format!("{} NOT VERIFIED", counted(report.unverified, "entry", "entries")));
@@ -187,10 +208,13 @@ fn verification(report: &Report) -> Option<String> {
         Proof::AsSent => return Some(as_sent(report)),
         Proof::AsStored => format!("{} ({})", on_disk(report), as_read(report.proof).unwrap_or_default()),
         Proof::ByStore => {
+            // What was read may have been compared with sums of its server, too.
+            let read = report.verified_by_server().map(|kinds| join(kinds.into_iter().map(SumKind::name)));
+            let read = read.map(|kinds| format!("{kinds} by the server and ")).unwrap_or_default();
             return Some(match report.only_blake3 {
-                Some(hash) => format!("verified CRC64NVME by the store (BLAKE3 {})", hex(&hash)),
-                None if report.failed > 0 => "the others verified CRC64NVME by the store".to_owned(),
-                None => "all verified CRC64NVME by the store".to_owned(),
+                Some(hash) => format!("verified {read}CRC64NVME by the store (BLAKE3 {})", hex(&hash)),
+                None if report.failed > 0 => format!("the others verified {read}CRC64NVME by the store"),
+                None => format!("all verified {read}CRC64NVME by the store"),
             });
         }
         Proof::BySize => return Some("size only: this store takes no sum".to_owned()),
@@ -203,6 +227,9 @@ fn verification(report: &Report) -> Option<String> {
 }
 
 fn as_sent(report: &Report) -> String {
+    if let Some(words) = by_server(report) {
+        return words;
+    }
     let what = match report.only_blake3 {
         Some(hash) => format!("BLAKE3 {}", hex(&hash)),
         None if report.failed > 0 => "the others complete".to_owned(),
@@ -313,7 +340,7 @@ fn files(n: u64) -> String {
 pub mod tests {
     use std::time::Duration;
 
-    use haul_job::{Cause, Host, HostLimits, LanePath, Limit, Outages, PathSummary, Shares};
+    use haul_job::{Cause, Host, HostLimits, LanePath, Limit, Outages, PathSummary, Shares, SumCounter};
 
     use super::*;
 
@@ -354,6 +381,7 @@ pub mod tests {
             earlier: Earlier::default(),
             outages: Outages::default(),
             only_blake3: None,
+            server_sums: None,
             root_blake3: [0x1a; 32],
             root_files: 1_234,
             source: host("this machine", 6 << 20),
@@ -539,6 +567,29 @@ pub mod tests {
         let one = Report { only_blake3: Some([0xaf; 32]), ..web };
         assert!(closing_line(&one).contains(&format!("BLAKE3 {} (compared", "af".repeat(32))));
         assert!(!closing_line(&one).contains("verified"));
+    }
+
+    #[test]
+    fn sums_of_the_server_are_named_and_files_without_one_are_told() {
+        let sums = SumCounter::default();
+        (0..3).for_each(|_| sums.compared(SumKind::Adler32));
+        let web = |files_moved, sums: &SumCounter| {
+            let server_sums = Some(sums.counts());
+            closing_line(&Report { proof: Proof::AsSent, files_moved, server_sums, ..report() })
+        };
+        assert!(web(3, &sums).contains("verified adler32 by the server, 4 lanes"), "{}", web(3, &sums));
+        assert!(
+            web(5, &sums).contains("3 of 5 files verified adler32 by the server, the others by size alone, 4 lanes")
+        );
+        sums.compared(SumKind::Sha256);
+        assert!(web(4, &sums).contains("verified adler32 and SHA-256 by the server"));
+        let to_store = Report { proof: Proof::AsSent, files_moved: 4, server_sums: Some(sums.counts()), ..report() };
+        let to_store = closing_line(&Report { proof: Proof::ByStore, ..to_store });
+        let both = ", all verified adler32 and SHA-256 by the server and CRC64NVME by the store, ";
+        assert!(to_store.contains(both), "{to_store}");
+        sums.without();
+        assert!(web(5, &sums).contains("4 of 5 files"));
+        assert!(web(4, &SumCounter::default()).contains("by size alone: it gives no sum"));
     }
 
     #[test]

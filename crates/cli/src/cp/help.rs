@@ -37,7 +37,8 @@ NAMES
   haul://host[:port]/path starts at the directory that the daemon (port 7632)
   offers to your key.
   https://host/path and http://host/dir/ are files and directories of a web
-  server, to copy from.
+  server, to copy from. davs://host/path and dav://host/path are those of a
+  server with WebDAV, to copy from and to.
   host1,host2:path and haul://host1,host2/path are one end on several hosts with
   the same files: data goes over all of them at once.
   zero:10G is a file of so many zeros to copy from. null: verifies the data here

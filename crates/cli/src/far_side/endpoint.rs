@@ -7,6 +7,7 @@
 //! haul://host[:port]/path            a daemon; relative to the directory it offers to the key
 //! stripes:INDEX                      a striped recording to copy from as one file, here; INDEX is what haul record --stripe-dir left
 //! https://[user[:password]@]host[:port]/path, http://...      files and directories of a web server, to copy from
+//! davs://[user[:password]@]host[:port]/path, dav://...        the same of a server with WebDAV, to copy to, too
 //! s3://bucket/key                    objects of a store; the key is taken as it is written
 //! zero:SIZE, null:                   a file of zeros to copy from, and nowhere to copy to; both here
 //! NAME:path                          NAME is an end of config.toml; path is beneath it
@@ -195,8 +196,8 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
         return Ok(Endpoint { place: made_up.into(), path: Vec::new() });
     }
     if let Some((scheme, rest)) = split_scheme(bytes) {
-        if let Some(is_tls) = web_url::of_scheme(scheme) {
-            return web_url::parse(is_tls, rest).map_err(|(cause, hint)| refused(bytes, cause, hint));
+        if let Some(scheme) = web_url::of_scheme(scheme) {
+            return web_url::parse(scheme, rest).map_err(|(cause, hint)| refused(bytes, cause, hint));
         }
         return match scheme {
             b"ssh" | b"scp" => ssh_uri(bytes, rest),

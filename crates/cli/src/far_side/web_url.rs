@@ -1,4 +1,5 @@
-//! `http://` and `https://` addresses as people type them: `https://[user[:password]@]host[:port]/path[?query]`.
+//! Addresses of web servers as people type them: `https://[user[:password]@]host[:port]/path[?query]`, and the same with `http`, `dav` and
+//! `davs`.
 //!
 //! A password, and a query, which may be a signature, are never shown.
 
@@ -7,17 +8,27 @@ use haul_job::{Endpoint, Here, WebLogin, WebServer};
 /// Why an address is refused, and what to type instead.
 pub type Refused = (&'static str, &'static str);
 
-/// Whether this scheme is one of a web server: `Some(true)` with TLS.
-pub fn of_scheme(scheme: &[u8]) -> Option<bool> {
-    match scheme.to_ascii_lowercase().as_slice() {
-        b"http" => Some(false),
-        b"https" => Some(true),
-        _ => None,
-    }
+/// What a scheme says of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheme {
+    is_tls: bool,
+    is_dav: bool,
+}
+
+/// Whether this scheme is one of a web server.
+pub fn of_scheme(scheme: &[u8]) -> Option<Scheme> {
+    let (is_tls, is_dav) = match scheme.to_ascii_lowercase().as_slice() {
+        b"http" => (false, false),
+        b"https" => (true, false),
+        b"dav" => (false, true),
+        b"davs" => (true, true),
+        _ => return None,
+    };
+    Some(Scheme { is_tls, is_dav })
 }
 
 /// Parses what stands behind `https://`.
-pub fn parse(is_tls: bool, rest: &[u8]) -> Result<Endpoint, Refused> {
+pub fn parse(Scheme { is_tls, is_dav }: Scheme, rest: &[u8]) -> Result<Endpoint, Refused> {
     let end = end_of_authority(rest);
     let (authority, path) = rest.split_at(end);
     let (login, address) = match authority.iter().rposition(|byte| *byte == b'@') {
@@ -27,7 +38,7 @@ pub fn parse(is_tls: bool, rest: &[u8]) -> Result<Endpoint, Refused> {
     let (host, port) = split_port(address)?;
     let port = port.unwrap_or(if is_tls { 443 } else { 80 });
     let path = if path.starts_with(b"/") { path.to_vec() } else { [b"/", path].concat() };
-    let server = WebServer { is_tls, host: host.to_ascii_lowercase(), port, login };
+    let server = WebServer { is_tls, is_dav, host: host.to_ascii_lowercase(), port, login };
     Ok(Endpoint { place: Here::Web(server).into(), path })
 }
 
@@ -139,7 +150,7 @@ mod tests {
     use super::*;
 
     fn show(rest: &str) -> String {
-        match parse(true, rest.as_bytes()) {
+        match parse(of_scheme(b"https").unwrap(), rest.as_bytes()) {
             Ok(Endpoint { place: Place::Here(Here::Web(server)), path }) => {
                 let login = server.login.as_ref().map(|login| format!("{} {} ", login.user, login.password));
                 format!("{}{server} {}", login.unwrap_or_default(), String::from_utf8_lossy(&path))
@@ -183,6 +194,15 @@ mod tests {
             assert_eq!(unescaped(url.as_bytes()), path);
         }
         assert_eq!(unescaped(b"/%zz%"), b"/%zz%");
+    }
+
+    #[test]
+    fn webdav_has_schemes_of_its_own_and_the_ports_of_the_web() {
+        for (scheme, shown) in [("dav", "dav://host"), ("DAVS", "davs://host"), ("http", "http://host")] {
+            let Endpoint { place, .. } = parse(of_scheme(scheme.as_bytes()).unwrap(), b"host/x").unwrap();
+            assert_eq!(place.to_string(), shown);
+        }
+        assert_eq!(of_scheme(b"webdav"), None);
     }
 
     #[test]

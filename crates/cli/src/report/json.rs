@@ -45,6 +45,9 @@ pub struct ReportLine {
     pub bytes_reread: u64,
     #[serde(default)]
     pub proof: String,
+    /// The kinds of sums that every file has as its server gave them; empty: not all were compared.
+    #[serde(default)]
+    pub server_sums: Vec<String>,
     #[serde(default)]
     pub chunks_repaired: u64,
     #[serde(default)]
@@ -147,6 +150,7 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         bytes_again: r.bytes_again,
         bytes_reread: r.bytes_reread,
         proof: r.proof.name().to_owned(),
+        server_sums: r.verified_by_server().unwrap_or_default().iter().map(|kind| kind.name().to_owned()).collect(),
         chunks_repaired: r.chunks_repaired,
         bytes_read_again: r.bytes_read_again,
         bytes_trusted: r.bytes_trusted,

@@ -5,10 +5,11 @@ use haul_store::Abilities;
 use haul_wire::control::Cut;
 
 /// Lanes bring the chunks of a file in any order, and a name shows a complete file or none: an end must have both.
-pub(super) fn check(can: Abilities, cut: Cut) -> Result<(), Error> {
+/// `in_order`: one lane brings all of a file, from front to back.
+pub(super) fn check(can: Abilities, cut: Cut, in_order: bool) -> Result<(), Error> {
     let why = match can {
         Abilities { keeps: false, .. } => return Ok(()),
-        Abilities { random_writes: false, .. } => "it takes the bytes of a file from front to back only",
+        Abilities { random_writes: false, .. } if !in_order => "it takes the bytes of a file from front to back only",
         Abilities { least_part_bytes, .. } if least_part_bytes > cut.least_chunk_bytes() => {
             "its pieces of a file are larger than the smallest chunk that a lane brings"
         }
@@ -24,8 +25,8 @@ mod tests {
 
     use super::*;
 
-    fn check(can: Abilities) -> Result<(), Error> {
-        super::check(can, Cut::USUAL)
+    fn check(can: Abilities, in_order: bool) -> Result<(), Error> {
+        super::check(can, Cut::USUAL, in_order)
     }
 
     #[test]
@@ -37,13 +38,16 @@ mod tests {
             (Abilities { rename: false, ..all }, "under its name"),
         ];
         for (can, why) in refused {
-            let error = check(can).unwrap_err();
+            let error = check(can, false).unwrap_err();
             assert!(error.cause.unwrap().contains(why), "{can:?}");
-            assert!(check(Abilities { keeps: false, ..can }).is_ok(), "what is let go needs none of it");
+            assert!(check(Abilities { keeps: false, ..can }, false).is_ok(), "what is let go needs none of it");
         }
         let less = Abilities { times: false, symbolic_links: false, hard_links: false, holes: false, ..all };
         let large = Cut::new(8 << 20, 10_000).unwrap();
-        assert!(super::check(Abilities { least_part_bytes: 5 << 20, ..all }, large).is_ok());
-        assert!(check(less).is_ok() && check(Abilities { least_part_bytes: MIN_CHUNK_BYTES, ..all }).is_ok());
+        assert!(super::check(Abilities { least_part_bytes: 5 << 20, ..all }, large, false).is_ok());
+        assert!(check(Abilities { random_writes: false, ..all }, true).is_ok(), "one lane brings each file in order");
+        assert!(
+            check(less, false).is_ok() && check(Abilities { least_part_bytes: MIN_CHUNK_BYTES, ..all }, false).is_ok()
+        );
     }
 }

@@ -12,6 +12,7 @@ use haul_striping::movers::Movers;
 use haul_wire::control as wire;
 
 use crate::asked_for::AskedFor;
+use crate::sums::SumsToCompare;
 
 /// Where a receiver puts what arrives.
 pub enum Target {
@@ -58,6 +59,8 @@ pub struct ReceiverJob {
     pub carriage: wire::Carriage,
     /// The limits of its work.
     pub bounds: Bounds,
+    /// The sender in the same process enters sums here that finished drafts have to have.
+    pub sums: Option<Arc<SumsToCompare>>,
     /// Further hosts of the far end that send, which this side has reached.
     pub movers: Movers,
     /// Where its user keeps things.

@@ -53,6 +53,7 @@ mod rename_queue;
 mod rename_threads;
 mod reread;
 mod rereads;
+mod server_sums;
 mod settle;
 mod special;
 mod standing_file;

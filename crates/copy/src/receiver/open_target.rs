@@ -81,7 +81,7 @@ pub(super) fn open_target(
 /// Checks what another end can do. Where it has no holes, zeros are written.
 fn suit(tree: &Arc<dyn TargetTree>, job: &mut ReceiverJob) -> Result<(), Error> {
     let can = tree.abilities();
-    abilities::check(can, job.carriage.cut)?;
+    abilities::check(can, job.carriage.cut, job.carriage.in_order)?;
     job.selection.sparse &= can.holes || !can.keeps;
     Ok(())
 }

@@ -19,7 +19,7 @@ use super::in_order::{DirectoryEnd, HardLink, InOrder};
 use super::incoming::{Incoming, Published};
 use super::state::Shared;
 use super::tasks::Task;
-use super::{deletions, left_out, reread};
+use super::{deletions, left_out, reread, server_sums};
 
 pub(super) struct Settler(JoinHandle<()>);
 
@@ -63,6 +63,10 @@ pub(super) fn do_task(shared: &Arc<Shared>, task: Task) {
 }
 
 fn checkpoint(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
+    // What goes up in order cannot be gone on with, and is safe only as a whole.
+    if shared.job.carriage.in_order && !incoming.is_short() {
+        return;
+    }
     let reads_back = shared.verifies_disk();
     let made = shared.disk.storage.during(|| match reads_back {
         true => incoming.checkpoint_to_read_back(&shared.disk.exposure),
@@ -100,6 +104,11 @@ fn lose(shared: &Shared, incoming: &Arc<Incoming>, chunk: u32) {
 }
 
 fn publish(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
+    match server_sums::compare(shared, incoming) {
+        Ok(Ok(())) => {}
+        Ok(Err(differs)) => return shared.differs(incoming, differs),
+        Err(error) => return shared.fail(incoming, &error),
+    }
     let metadata = shared.metadata(&incoming.item);
     match shared.disk.storage.during(|| incoming.publish(&metadata, shared.job.selection.flush, &shared.disk.exposure))
     {

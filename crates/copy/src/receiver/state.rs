@@ -14,7 +14,7 @@ use haul_engine::journal;
 use haul_engine::receiving::Receiving;
 use haul_engine::window::Overflow;
 use haul_job::{Error, Fault};
-use haul_store::{Draft, Filter, Kind, Metadata, Stat, StoreError, WriteRoute};
+use haul_store::{Draft, Filter, Kind, Metadata, Stat, StoreError, SumDiffers, WriteRoute};
 use haul_striping::shared_drafts::SharedDrafts;
 use haul_striping::token::Token;
 use haul_wire::control::{Control, FailureKind, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
@@ -118,8 +118,10 @@ impl Shared {
             filter: convert::filter_of_receiver(&job.selection)?,
             references: References::default(),
         };
+        // What goes up in order is safe only as a whole: no checkpoint would let a lane that waits go on.
+        let checkpoint_bytes = if job.carriage.in_order { u64::MAX } else { job.bounds.checkpoint_bytes };
         let disk = Disk {
-            exposure: Exposure::new(job.bounds.checkpoint_bytes),
+            exposure: Exposure::new(checkpoint_bytes),
             storage: Storage::of("target"),
             flushing: Flushing::new(job.bounds.flush_together_from_files, job.bounds.dirty_bytes_max),
             direct_writes: DirectWriteQueue::default(),
@@ -315,6 +317,9 @@ impl Shared {
             if !state.items.settle(index) {
                 continue;
             }
+            if let Some(sums) = &self.job.sums {
+                sums.forget(index);
+            }
             self.tally.count_done();
             self.first_names.settle(index, &result);
             let changes = self.changes.take(index);
@@ -402,6 +407,13 @@ impl Shared {
         }
         incoming.abandon(true, &self.disk.exposure);
         self.settle(incoming.index, OutcomeKind::Failed { why: convert::bounded(why), kind: FailureKind::Unverified });
+    }
+
+    /// The draft is as the server sent it, and not as the server says that it is: no later run may go on with it.
+    pub(super) fn differs(&self, incoming: &Incoming, differs: SumDiffers) {
+        incoming.abandon(false, &self.disk.exposure);
+        let why = convert::bounded(format!("{}: {differs}", shown(&incoming.path)));
+        self.settle(incoming.index, OutcomeKind::Failed { why, kind: FailureKind::Unverified });
     }
 
     /// What arrived of this file is void: the source changed, or gave up.

@@ -11,6 +11,8 @@ use haul_store::{FileList, SourceTree, StoreError};
 use haul_striping::movers::Movers;
 use haul_wire::control as wire;
 
+use crate::sums::SumsToCompare;
+
 use super::early_look::EarlyLook;
 
 /// What a sender reads.
@@ -19,6 +21,24 @@ pub enum Sources {
     Paths(Vec<Vec<u8>>),
     /// A tree that is open already.
     Open(OpenSource),
+}
+
+impl Sources {
+    /// The receiver in the same process will read complete drafts once more, where files have sums that were not compared before.
+    pub fn shared_with_receiver(mut self) -> Self {
+        if let Sources::Open(open) = &mut self {
+            open.sums = open.tree.sums().map(|_| Arc::default());
+        }
+        self
+    }
+
+    /// The sums for that receiver.
+    pub fn sums(&self) -> Option<Arc<SumsToCompare>> {
+        match self {
+            Sources::Open(open) => open.sums.clone(),
+            Sources::Paths(_) => None,
+        }
+    }
 }
 
 /// A tree that was opened before the session.
@@ -31,12 +51,14 @@ pub struct OpenSource {
     pub warning: Option<String>,
     /// The sources that are not there, beside those that are.
     pub missing: Vec<StoreError>,
+    /// The receiver in the same process compares with these.
+    pub sums: Option<Arc<SumsToCompare>>,
 }
 
 impl OpenSource {
     /// Nothing more is known of it.
     pub fn of(tree: Arc<dyn SourceTree>) -> Self {
-        Self { tree, recorded: None, warning: None, missing: Vec::new() }
+        Self { tree, recorded: None, warning: None, missing: Vec::new(), sums: None }
     }
 }
 

@@ -276,6 +276,7 @@ impl Lane<'_> {
         });
         let trailer = match sent {
             Ok(hash) => {
+                shared.reading.enter_sum(file, &open);
                 shared.sent(unit, hash);
                 Trailer::Complete(hash)
             }

@@ -26,7 +26,7 @@ pub(super) struct Resolved {
 pub(super) fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Resolved, Error> {
     let paths = match &job.sources {
         Sources::Paths(paths) => paths,
-        Sources::Open(OpenSource { tree, recorded, warning, missing }) => {
+        Sources::Open(OpenSource { tree, recorded, warning, missing, .. }) => {
             if let Some(text) = warning {
                 let notice = Notice::Warning { text: convert::bounded(text) };
                 watch.on_notice(notice.clone());

@@ -323,7 +323,8 @@ impl<'a> Session<'a> {
     fn decides_by_reading(&self) -> bool {
         let selection = &self.shared.job.selection;
         let may_be_in_place = selection.inplace || selection.update || selection.ignore_existing;
-        selection.checksum || selection.verify_disk || (may_be_in_place && !selection.no_resume)
+        let compares = self.shared.reading.compares_sums();
+        compares || selection.checksum || selection.verify_disk || (may_be_in_place && !selection.no_resume)
     }
 
     fn on_message(
@@ -442,6 +443,9 @@ impl<'a> Session<'a> {
         let receiver = result?;
         if let Some(text) = self.shared.reading.growing.warning() {
             self.shared.notice(Notice::Warning { text: convert::bounded(text) });
+        }
+        if let Some(sums) = self.shared.reading.sources.sums() {
+            self.watch.on_sums(sums);
         }
         let removed = self.shared.removals.removed();
         Ok((SenderSummary { time, path, paths, removed }, receiver))

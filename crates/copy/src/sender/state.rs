@@ -17,7 +17,7 @@ use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, To, Unit};
 use haul_engine::sending::{Broken, Sending};
 use haul_engine::spread::Spread;
 use haul_job::{Error, Fault};
-use haul_store::{Access, SourceTree};
+use haul_store::{Access, SourceFile, SourceTree};
 use haul_wire::control::{Control, Counted, FailureKind, Notice, Standing, Void, Wanted, Withdraw};
 use haul_wire::limits::MIN_CHUNK_BYTES;
 use haul_wire::manifest::{Item, ItemKind, Packer};
@@ -34,6 +34,8 @@ use haul_kept::sync::lock;
 use haul_striping::lending::Lending;
 use haul_striping::portions::Portions;
 use haul_striping::written::Written;
+
+use crate::sums::SumsToCompare;
 
 use super::announcer::Announcer;
 use super::changes::ChangesLeft;
@@ -91,6 +93,24 @@ pub(super) struct Reading {
     pub(super) route: ChosenRoute,
     pub(super) read_ahead: ReadAheadBudget,
     pub(super) growing: Growing,
+    /// The receiver in the same process compares with these.
+    sums: Option<Arc<SumsToCompare>>,
+}
+
+impl Reading {
+    /// Whether the receiver reads complete drafts once more.
+    pub(super) fn compares_sums(&self) -> bool {
+        self.sums.is_some()
+    }
+
+    /// A chunk of a file was read: what its server says of it is there for the receiver before the file can be complete.
+    pub(super) fn enter_sum(&self, file: &SourceItem, open: &SourceFile) {
+        if let Some(sums) = self.sums.as_ref().filter(|_| !file.layout.is_whole())
+            && let Some(sum) = open.server_sum()
+        {
+            sums.enter(file.index, sum);
+        }
+    }
 }
 
 /// The schedule is behind one lock; each other part has its own, and nobody who holds one takes that of the schedule.
@@ -144,6 +164,7 @@ impl Shared {
                 route: ChosenRoute::of(&job.carriage, teller.clone()),
                 read_ahead: ReadAheadBudget::new(teller.clone()),
                 growing: Growing::new(job.selection.growing),
+                sums: job.sources.sums(),
             },
             announcer: Announcer::new(&job.selection, teller.clone()),
             loads: LaneLoads::default(),
@@ -449,6 +470,7 @@ impl Shared {
         let mut state = self.lock();
         let lanes = self.loads.carrying().saturating_sub(u32::try_from(state.resting.len()).unwrap_or(u32::MAX));
         state.items.spread(match self.reading.sources.access() {
+            _ if self.job.carriage.in_order => Spread::OneLane,
             Access::Random => Spread::InTurn,
             Access::Runs { .. } if has_waited => Spread::Runs { lanes, worth: 0 },
             Access::Runs { jump_bytes } => {

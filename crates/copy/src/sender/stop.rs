@@ -2,7 +2,7 @@
 
 use std::io;
 
-use haul_store::StoreError;
+use haul_store::{StoreError, SumDiffers};
 use haul_wire::control::FailureKind;
 
 /// Says why a unit was not sent to its end.
@@ -23,6 +23,9 @@ pub(super) fn cannot_read(offset: u64, error: &io::Error) -> Stop {
     // The end itself saw another version: it keeps to the one that it began with.
     if error.kind() == io::ErrorKind::StaleNetworkFileHandle {
         return changed();
+    }
+    if let Some(differs) = error.get_ref().and_then(|inner| inner.downcast_ref::<SumDiffers>()) {
+        return Stop::Source(differs.to_string(), FailureKind::Unverified);
     }
     Stop::Source(format!("cannot read at byte {offset}: {error}"), FailureKind::Io)
 }

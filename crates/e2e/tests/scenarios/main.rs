@@ -11,6 +11,7 @@ mod changed;
 mod classes;
 mod completion;
 mod daemon;
+mod dav;
 mod detached;
 mod dirlinks;
 mod errors;

@@ -131,7 +131,9 @@ pub(crate) struct Refused {
 }
 
 async fn greet<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> io::Result<SendRequest<Outgoing>> {
-    let (requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| as_io(&error))?;
+    // XRootD 5 knows `Range` and `Want-Digest` by this spelling alone.
+    let handshake = http1::Builder::new().title_case_headers(true).handshake(TokioIo::new(stream));
+    let (requests, connection) = handshake.await.map_err(|error| as_io(&error))?;
     tokio::spawn(async move {
         // Its errors reach whoever waits for an answer or a body.
         let _ = connection.await;

@@ -46,7 +46,6 @@ pub(crate) const SPREAD_FROM_US: u32 = 20_000;
 pub(crate) const OUTGOING_BLOCK_BYTES: usize = 128 << 10;
 
 /// Blocks of a stream that wait for the connection. The thread that fills it waits beyond them.
-#[allow(dead_code, reason = "streams are for ends that cannot hold what they send")]
 pub(crate) const FEED_BLOCKS: usize = 4;
 
 /// A server that was asked for `100 Continue` and says nothing gets the body after this time, as with curl.

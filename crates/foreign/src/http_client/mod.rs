@@ -5,7 +5,6 @@ pub(crate) mod connection;
 pub(crate) mod credentials;
 pub(crate) mod fields;
 pub(crate) mod limits;
-#[allow(dead_code, reason = "streams are for ends that cannot hold what they send")]
 pub(crate) mod outgoing;
 pub(crate) mod pool;
 pub(crate) mod reach;

@@ -150,6 +150,21 @@ impl Url {
         decoded(&path[path.rfind('/').map_or(0, |at| at + 1)..])
     }
 
+    /// What lies beneath this directory by an escaped name. `None`: its URL is too long.
+    pub(crate) fn child(&self, escaped: &str) -> Option<Url> {
+        let path = self.path();
+        let slash = if path.ends_with('/') { "" } else { "/" };
+        let target = format!("{path}{slash}{escaped}");
+        (target.len() <= MAX_URL_BYTES).then(|| Url { origin: self.origin.clone(), target })
+    }
+
+    /// The directory above this one. `None`: it is the top of the server.
+    pub(crate) fn parent(&self) -> Option<Url> {
+        let path = self.path().trim_end_matches('/');
+        let at = path.rfind('/')?;
+        Some(Url { origin: self.origin.clone(), target: path[..=at].to_owned() })
+    }
+
     /// The same path with a slash at its end.
     pub(crate) fn as_directory(&self) -> Url {
         let (path, query) = split_query(&self.target);

@@ -14,16 +14,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Instant;
 
-use haul_store::{FileToRead, Stat, Time};
+use haul_store::{Access, FileToRead, ServerSum, Stat, Time};
 use http::{Method, StatusCode, response};
 
+use crate::digest::Digest;
+use crate::digest::fields::{of_answer, wanted};
 use crate::http_client::client::{Answer, Ask, Client, invalid, refusal};
 use crate::http_client::fields::content_length;
 use crate::http_client::limits::MAX_TRIES;
 use crate::http_client::url::Url;
 use crate::web::bodies::{Bodies, Place, Reading};
-use crate::web::limits::{BODY_RESTS, CONFIRM_AFTER};
+use crate::web::file_sum::FileSum;
+use crate::web::limits::{BODY_RESTS, CONFIRM_AFTER, SUMMED_AT_ONCE_BYTES, WORTH_PARTS_BYTES};
 use crate::web::look::{Looked, NO_LENGTH, look, look_beside};
+use crate::web::notes::Note;
+use crate::web::served::Served;
 use crate::web::version::{Part, Version, length_of_refused_range};
 
 /// A file, open for reading.
@@ -35,9 +40,17 @@ pub(crate) struct RemoteFile {
     url: Url,
     /// The time of a file of which the server tells none.
     begun: Time,
-    seen: Mutex<Seen>,
+    seen: Arc<Mutex<Seen>>,
     /// Up to where each thread reads on.
     runs: Mutex<HashMap<ThreadId, (u64, u64)>>,
+    /// `None`: whoever reads it compares it, or nobody.
+    sum: Option<Arc<FileSum>>,
+    /// As far as the walk saw it.
+    noted_size: Option<u64>,
+    /// What a list told of it. Metadata are told as there, while the answers for the file agree.
+    listed: Option<Version>,
+    /// One thread reads all of it, from front to back.
+    has_one_reader: bool,
 }
 
 #[derive(Debug)]
@@ -54,9 +67,33 @@ static FILES: AtomicU64 = AtomicU64::new(0);
 impl RemoteFile {
     /// Opens a file. Nothing is asked yet.
     pub(crate) fn new(client: Arc<Client>, bodies: Arc<Bodies>, url: Url, begun: Time) -> RemoteFile {
-        let seen = Mutex::new(Seen { version: None, located: None, confirmed: Instant::now() });
-        let runs = Mutex::default();
-        RemoteFile { client, bodies, number: FILES.fetch_add(1, Ordering::Relaxed), url, begun, seen, runs }
+        RemoteFile {
+            client,
+            bodies,
+            number: FILES.fetch_add(1, Ordering::Relaxed),
+            url,
+            begun,
+            seen: Arc::new(Mutex::new(Seen { version: None, located: None, confirmed: Instant::now() })),
+            runs: Mutex::default(),
+            sum: None,
+            noted_size: None,
+            listed: None,
+            has_one_reader: false,
+        }
+    }
+
+    /// Opens a file of a source that was walked. It is compared with the sum that its server gives.
+    pub(crate) fn noted(tree: &Served, url: Url, note: Note) -> RemoteFile {
+        let mut file = Self::new(Arc::clone(&tree.client), Arc::clone(&tree.bodies), url, tree.begun);
+        let ask = {
+            let (client, url, seen) = (Arc::clone(&file.client), file.url.clone(), Arc::clone(&file.seen));
+            move || digests(&client, &url, lock(&seen).version.as_ref())
+        };
+        file.sum = Some(Arc::new(FileSum::new(Arc::clone(&tree.sums), note.digests, ask)));
+        (file.noted_size, file.listed) = (note.size, note.listed);
+        file.has_one_reader =
+            tree.access() == Access::Sequential || note.size.is_some_and(|size| size <= WORTH_PARTS_BYTES);
+        file
     }
 
     /// Opens a file of a version that was found a moment ago.
@@ -66,7 +103,11 @@ impl RemoteFile {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
+    }
+
+    fn stat_of(&self, version: &Version) -> Stat {
+        self.listed.as_ref().filter(|listed| listed.is_list_of(version)).unwrap_or(version).stat(self.begun)
     }
 
     /// The size of the pinned version.
@@ -117,22 +158,30 @@ impl RemoteFile {
             if size.is_some_and(|size| at > 0 && at >= size) {
                 return Ok(None);
             }
+            // XRootD 5 answers a range without an end with nothing.
+            let size = size.or(self.noted_size.filter(|size| at < *size));
             let end = [self.run_end(at), size].into_iter().flatten().min();
             // Servers without ranges have none in small files either, and a file that is read whole needs none.
             let range = (at > 0 || (end.is_some() && end != size)).then_some((at, end));
             let condition = version.as_ref().and_then(Version::condition);
             let takes_busy = self.bodies.has_others();
+            let is_short = self.noted_size.is_some_and(|size| size <= SUMMED_AT_ONCE_BYTES);
+            let wants_digest = is_short && self.sum.as_ref().is_some_and(|sum| sum.is_unknown());
             let url = located.as_ref().unwrap_or(&self.url);
+            let fields = if wants_digest { wanted() } else { Vec::new() };
             let answer = self.client.ask(&Ask {
                 range,
                 condition,
                 takes_busy,
                 is_for_body: true,
+                fields,
                 since: waited,
                 ..Ask::new(Method::GET, url)
             })?;
             match answer.head.status {
-                StatusCode::OK | StatusCode::PARTIAL_CONTENT => return self.begin(at, answer, place),
+                StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
+                    return self.begin(at, answer, place, wants_digest);
+                }
                 StatusCode::PRECONDITION_FAILED => return Err(stale()),
                 StatusCode::RANGE_NOT_SATISFIABLE => {
                     return Err(match (length_of_refused_range(&answer.head), version) {
@@ -160,12 +209,16 @@ impl RemoteFile {
     }
 
     /// Takes the body of an answer, if it brings what was asked for.
-    fn begin(&self, at: u64, answer: Answer, place: Place) -> io::Result<Option<Reading>> {
+    fn begin(&self, at: u64, answer: Answer, place: Place, wanted_digest: bool) -> io::Result<Option<Reading>> {
         let Answer { head, body, url } = answer;
         let (start, end) = match head.status {
             StatusCode::OK => (0, self.whole(&head)?),
             _ => self.part(at, &head)?,
         };
+        // It is of the pinned version.
+        if let Some(sum) = &self.sum {
+            sum.learn(of_answer(&head, wanted_digest));
+        }
         let origin = url.origin().clone();
         if url != self.url {
             self.seen().located = Some(url);
@@ -214,11 +267,11 @@ impl FileToRead for RemoteFile {
         };
         let Some(pinned) = pinned else {
             let version = self.look()?;
-            let stat = version.stat(self.begun);
+            let stat = self.stat_of(&version);
             self.pin(version)?;
             return Ok(stat);
         };
-        let stat = pinned.stat(self.begun);
+        let stat = self.stat_of(&pinned);
         if is_fresh {
             return Ok(stat);
         }
@@ -233,7 +286,7 @@ impl FileToRead for RemoteFile {
             self.seen().confirmed = Instant::now();
             return Ok(stat);
         }
-        match now.stat(self.begun) {
+        match self.stat_of(&now) {
             // What differs is nothing that the metadata show.
             now if now == stat => Err(stale()),
             now => Ok(now),
@@ -245,7 +298,22 @@ impl FileToRead for RemoteFile {
         runs.insert(std::thread::current().id(), (start, end));
     }
 
+    fn server_sum(&self) -> Option<Arc<dyn ServerSum>> {
+        self.sum.clone().map(|sum| sum as Arc<dyn ServerSum>)
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let count = self.read_from(buffer, offset)?;
+        if let Some(sum) = &self.sum {
+            let size = self.size().unwrap_or_default();
+            sum.took(&buffer[..count], offset, size, self.has_one_reader)?;
+        }
+        Ok(count)
+    }
+}
+
+impl RemoteFile {
+    fn read_from(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let (mut done, mut cuts, since) = (0, 0, Instant::now());
         loop {
             let wanted =
@@ -297,6 +365,20 @@ impl Drop for RemoteFile {
     fn drop(&mut self) {
         self.bodies.close(self.number);
     }
+}
+
+/// Asks for the digests of this version. A server that is busy with other requests of ours is not waited for.
+fn digests(client: &Client, url: &Url, version: Option<&Version>) -> io::Result<Vec<Digest>> {
+    let ask = Ask { fields: wanted(), takes_busy: true, ..Ask::new(Method::HEAD, url) };
+    let Answer { head, body, url } = client.ask(&ask)?;
+    client.give_back(url.origin(), body);
+    let is_same = content_length(&head)
+        .is_none_or(|size| version.is_none_or(|version| version.is_like(&Version::of(&head, size))));
+    Ok(if head.status == StatusCode::OK && is_same { of_answer(&head, true) } else { Vec::new() })
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads at most to where the part ends. It never returns 0.

@@ -12,12 +12,13 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::digest::Digest;
 use crate::http_client::client::{Answer, Ask, Client, invalid, refusal};
 use crate::http_client::connection::Body;
 use crate::http_client::fields::text;
 use crate::http_client::url::{Url, decoded};
 use crate::web::limits::MAX_PAGE_BYTES;
-use crate::web::version::seconds;
+use crate::web::version::{Version, seconds};
 
 /// The entries of a directory, sorted by name.
 #[derive(Debug, Default)]
@@ -32,6 +33,8 @@ pub(crate) struct Index {
 pub(crate) enum Entry {
     /// A file, and what the list tells of it. Its version is yet to be looked at.
     File(Url, Told),
+    /// A file that need not be looked at, and the sums that the server gave.
+    Seen(Url, Version, Vec<Digest>),
     Directory(Url, Option<Time>),
     /// No file can have this name.
     Bad(&'static str),
@@ -103,7 +106,7 @@ fn read_all(body: &mut Body, most: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-fn too_long() -> io::Error {
+pub(crate) fn too_long() -> io::Error {
     io::Error::new(ErrorKind::FileTooLarge, "the list of its names is longer than 64 MiB")
 }
 
@@ -150,7 +153,7 @@ impl Index {
     fn insert(&mut self, name: Vec<u8>, entry: Entry) {
         let rank = |entry: &Entry| match entry {
             Entry::Directory(..) => 3,
-            Entry::File(..) => 2,
+            Entry::File(..) | Entry::Seen(..) => 2,
             Entry::Bad(_) => 1,
             Entry::NoFile | Entry::Skipped(_) => 0,
         };
@@ -162,7 +165,7 @@ impl Index {
 }
 
 /// Why no file can have this name.
-fn why_bad(name: &[u8]) -> Option<&'static str> {
+pub(crate) fn why_bad(name: &[u8]) -> Option<&'static str> {
     match name {
         b"" | b"." | b".." => Some("no file can have its name"),
         name if name.contains(&b'/') => Some("its name has a slash in it"),
@@ -173,7 +176,7 @@ fn why_bad(name: &[u8]) -> Option<&'static str> {
 }
 
 /// Linux file systems have no longer names (NAME_MAX).
-const MAX_NAME_BYTES: usize = 255;
+pub(crate) const MAX_NAME_BYTES: usize = 255;
 
 /// An entry as nginx, Caddy or haul list it.
 #[derive(Deserialize)]
@@ -268,7 +271,7 @@ mod tests {
         let one = |(name, entry): (&Vec<u8>, &Entry)| {
             let name = haul_store::printable(name);
             match entry {
-                Entry::File(url, _) => format!("{name} {}", url.target()),
+                Entry::File(url, _) | Entry::Seen(url, ..) => format!("{name} {}", url.target()),
                 Entry::Directory(url, _) => format!("{name}/ {}", url.target()),
                 Entry::NoFile => format!("{name}: is no file"),
                 Entry::Bad(why) | Entry::Skipped(why) => format!("{name}: {why}"),

@@ -28,3 +28,10 @@ pub(crate) const LOOKS_AT_ONCE: usize = 8;
 
 /// Files that are looked at ahead of the one that is handed out. Each takes about 300 bytes.
 pub(crate) const LOOKS_AHEAD: usize = 64;
+
+/// A chunk of this size is the least that travels alone (`MIN_CHUNK_BYTES` of the protocol).
+pub(crate) const WORTH_PARTS_BYTES: u64 = 1 << 20;
+
+/// A server is asked for the sum of a file of at most this size by the request for the file itself: it has computed it within 100 ms.
+/// For a larger file it is asked once all of it is there.
+pub(crate) const SUMMED_AT_ONCE_BYTES: u64 = 16 << 20;

@@ -12,11 +12,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use crate::http_client::client::{Client, Settings};
 use crate::http_client::url::{Origin, Url};
 use crate::web::bodies::Bodies;
+use crate::web::collection;
 use crate::web::file::RemoteFile;
 use crate::web::index_page::{Entry, Index, Told, index_of};
 use crate::web::limits::{LOOKS_AHEAD, LOOKS_AT_ONCE};
 use crate::web::look::{Looked, exists, look};
-use crate::web::tree::now;
+use crate::web::tree::{Lists, now};
 use crate::web::version::Version;
 
 /// A web server, for `haul ls`, `cat`, `hash` and their like. A path is that of a URL, with its escapes and its query.
@@ -25,16 +26,17 @@ pub struct WebPlace {
     client: Arc<Client>,
     bodies: Arc<Bodies>,
     begun: Time,
+    lists: Lists,
 }
 
 impl WebPlace {
     /// Looks at this server. It is asked nothing yet.
-    pub fn new(origin: Origin, settings: Settings) -> WebPlace {
+    pub fn new(origin: Origin, settings: Settings, lists: Lists) -> WebPlace {
         let connections = settings.connections;
         let client = Client::new(origin, settings);
         // As many as may be open: otherwise each body would wait a round trip for the one before it.
         client.pool.spread_over(u16::try_from(connections).unwrap_or(u16::MAX));
-        WebPlace { client: Arc::new(client), bodies: Bodies::new(connections), begun: now() }
+        WebPlace { client: Arc::new(client), bodies: Bodies::new(connections), begun: now(), lists }
     }
 
     fn url(&self, path: &[u8]) -> io::Result<Url> {
@@ -43,6 +45,9 @@ impl WebPlace {
     }
 
     fn look(&self, url: &Url) -> io::Result<Looked> {
+        if matches!(self.lists, Lists::Dav) {
+            return collection::look(&self.client, url).map_err(lost);
+        }
         if !url.is_directory() {
             return look(&self.client, url).map_err(lost);
         }
@@ -118,6 +123,7 @@ const NAMES_AT_ONCE: usize = 1024;
 fn listed_of(entry: Entry, facts: bool) -> Option<io::Result<Listed>> {
     let (kind, told) = match entry {
         Entry::File(_, told) => (NodeKind::File, told),
+        Entry::Seen(_, version, _) => (NodeKind::File, Told { size: Some(version.size), mtime: version.modified() }),
         Entry::Directory(_, mtime) => (NodeKind::Directory, Told { size: None, mtime }),
         Entry::NoFile => (NodeKind::Unknown, Told::default()),
         Entry::Bad(why) => return Some(Err(io::Error::new(ErrorKind::InvalidData, why))),
@@ -162,7 +168,12 @@ impl PlaceTree for WebPlace {
     }
 
     fn list(&self, path: &[u8], _follow: bool, facts: bool, each: EachListed<'_>) -> io::Result<ControlFlow<()>> {
-        let index = index_of(&self.client, &self.url(path)?.as_directory()).map_err(lost)?;
+        let url = self.url(path)?.as_directory();
+        let index = match self.lists {
+            Lists::Dav => collection::index_of(&self.client, &url),
+            Lists::Pages => index_of(&self.client, &url),
+        };
+        let index = index.map_err(lost)?;
         if facts {
             return Ok(self.list_with_facts(index, each));
         }

@@ -4,10 +4,11 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use haul_store::{Access, Connections, ItemSource, SourceFile, SourceTree, StoreError, Time, WalkOptions};
+use haul_store::{Access, Connections, ItemSource, SourceFile, SourceTree, StoreError, SumCounts, Time, WalkOptions};
 
 use crate::http_client::client::{Client, Settings, invalid};
 use crate::http_client::url::Url;
+use crate::web::collection;
 use crate::web::connections::ServerConnections;
 use crate::web::file::RemoteFile;
 use crate::web::look::{Looked, exists, look};
@@ -25,6 +26,15 @@ pub struct Opened {
     pub warning: Option<String>,
 }
 
+/// How the directories of a server are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lists {
+    /// By the page or the JSON at their URL.
+    Pages,
+    /// By PROPFIND of WebDAV.
+    Dav,
+}
+
 /// Finds what these URLs lead to. All are of one origin.
 ///
 /// A URL that ends in a slash means the contents of a directory, as with paths.
@@ -32,11 +42,11 @@ pub struct Opened {
 /// # Errors
 /// The server cannot be reached, or has no such file; two URLs have the same name; the contents of a directory were named beside
 /// another source.
-pub fn open(urls: &[Url], settings: Settings) -> Result<Opened, StoreError> {
+pub fn open(urls: &[Url], settings: Settings, lists: Lists) -> Result<Opened, StoreError> {
     let Some(first) = urls.first() else {
         return Err(StoreError::new("open", b"", invalid("no URL was named".to_owned())));
     };
-    let mut served = Served::new(Client::new(first.origin().clone(), settings), now());
+    let mut served = Served::new(Arc::new(Client::new(first.origin().clone(), settings)), now(), lists == Lists::Dav);
     if let [url] = urls
         && !url.is_directory()
     {
@@ -66,7 +76,10 @@ fn find(served: &Served, url: &Url, is_one_of_several: bool) -> io::Result<Top> 
                 "the contents of a directory are the only source: leave out the slash at its end, or copy it alone",
             ));
         }
-        exists(&served.client, url)?;
+        match served.is_dav {
+            true => drop(collection::look(&served.client, url)?),
+            false => exists(&served.client, url)?,
+        }
         return Ok(Top::Contents(url.clone()));
     }
     let name = url.name();
@@ -79,7 +92,8 @@ fn find(served: &Served, url: &Url, is_one_of_several: bool) -> io::Result<Top> 
             "another source has the same name: copy them one after the other",
         ));
     }
-    Ok(match look(&served.client, url)? {
+    let found = if served.is_dav { collection::look(&served.client, url) } else { look(&served.client, url) };
+    Ok(match found? {
         Looked::File { version, accepts_ranges } => {
             served.learn_ranges(url, version.size, accepts_ranges)?;
             Top::File { url: url.clone(), name, version }
@@ -97,7 +111,7 @@ impl SourceTree for WebTree {
         let url = self.0.url_of(source, source_path).ok_or_else(|| {
             StoreError::new("open", source_path, io::Error::new(ErrorKind::NotFound, "no such source"))
         })?;
-        let file = RemoteFile::new(Arc::clone(&self.0.client), Arc::clone(&self.0.bodies), url, self.0.begun);
+        let file = RemoteFile::noted(&self.0, url, self.0.notes.of(source_path));
         Ok(SourceFile::Other(Arc::new(file)))
     }
 
@@ -117,6 +131,10 @@ impl SourceTree for WebTree {
         });
         let (client, bodies) = (Arc::clone(&served.client), Arc::clone(&served.bodies));
         Some(Arc::new(ServerConnections { client, bodies, foreseen_bytes: sizes.sum() }))
+    }
+
+    fn sums(&self) -> Option<SumCounts> {
+        Some(self.0.sums.counter.counts())
     }
 
     fn access(&self) -> Access {

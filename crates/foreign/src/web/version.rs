@@ -46,6 +46,19 @@ impl Version {
         }
     }
 
+    /// The version that a list shows, whose head this is. Servers write tags in lists in other ways than elsewhere, so it has none.
+    pub(crate) fn listed(head: &response::Parts, size: u64, modified: Option<String>) -> Version {
+        let modified = modified.filter(|text| seconds(text).is_some());
+        let answered = text(&head.headers, &DATE).and_then(seconds);
+        let is_settled = modified.is_some() && answered > modified.as_deref().and_then(seconds);
+        Version { size, modified, tag: None, is_settled, coding: None, kept_time: None }
+    }
+
+    /// Whether a list with this version may mean the other one.
+    pub(crate) fn is_list_of(&self, other: &Version) -> bool {
+        self.is_like(&Version { coding: self.coding.clone(), ..other.clone() })
+    }
+
     /// Whether an answer may be of the same version. A field that an answer leaves out says nothing: RFC 9110 lets a 206 leave out
     /// what the client knows.
     pub(crate) fn is_like(&self, other: &Version) -> bool {

@@ -15,10 +15,13 @@ use haul_store::{
     WalkOptions, parse_haul_name,
 };
 
+use crate::digest::Digest;
 use crate::http_client::url::Url;
+use crate::web::collection;
 use crate::web::index_page::{Entry, index_of};
 use crate::web::limits::{LOOKS_AHEAD, LOOKS_AT_ONCE, MAX_DEPTH};
 use crate::web::look::{Looked, look};
+use crate::web::notes::Note;
 use crate::web::served::{Served, Top};
 use crate::web::version::Version;
 
@@ -42,7 +45,7 @@ struct Frame {
 
 /// An entry, looked at.
 enum Child {
-    File(Url, Version),
+    File(Url, Version, Vec<Digest>),
     Directory(Url, Option<Time>),
     Failed(io::Error),
     Skipped(&'static str),
@@ -68,7 +71,7 @@ impl Walk {
         match &tree.sources[number] {
             Top::File { name, version, .. } => {
                 if self.options.filter.selects(name, false) && !self.options.listing_only {
-                    self.file(source, name.clone(), name.clone(), version);
+                    self.file(source, name.clone(), name.clone(), version, Vec::new());
                 }
             }
             Top::Directory { url, name } => {
@@ -80,10 +83,14 @@ impl Walk {
         }
     }
 
-    fn file(&mut self, source: u32, path: Vec<u8>, source_path: Vec<u8>, version: &Version) {
+    fn file(&mut self, source: u32, path: Vec<u8>, source_path: Vec<u8>, version: &Version, digests: Vec<Digest>) {
         let stat = version.stat(self.tree.begun);
         let tells_changes = version.tells_changes();
         let kind = EntryKind::File { further_names: 0 };
+        self.tree.notes.add(
+            &source_path,
+            Note { size: Some(version.size), digests, listed: self.tree.is_dav.then(|| version.clone()) },
+        );
         let entry = FoundEntry { source, path, source_path, stat, tells_changes, kind, xattrs: Vec::new() };
         self.pending.push_back(Found::Entry(entry));
     }
@@ -91,6 +98,7 @@ impl Walk {
     fn directory(&mut self, source: u32, path: Vec<u8>, url: &Url, mtime: Option<Time>, is_entered: bool) {
         let index = match is_entered {
             true if self.stack.len() >= MAX_DEPTH => Err(io::Error::new(ErrorKind::QuotaExceeded, TOO_DEEP)),
+            true if self.tree.is_dav => collection::index_of(&self.tree.client, url).map(Some),
             true => index_of(&self.tree.client, url).map(Some),
             false => Ok(None),
         };
@@ -137,9 +145,9 @@ impl Walk {
         };
         let (source, path) = (frame.source, join(&frame.path, &name));
         match child {
-            Child::File(url, version) => {
+            Child::File(url, version, digests) => {
                 let source_path = self.tree.path_of(&url);
-                self.file(source, path, source_path, &version);
+                self.file(source, path, source_path, &version, digests);
             }
             Child::Directory(url, mtime) => self.directory(source, path, &url, mtime, !self.options.dirs),
             Child::Skipped(why) => self.pending.push_back(Found::Skipped { path, why: why.to_owned() }),
@@ -166,6 +174,10 @@ fn look_ahead(tree: &Served, options: &WalkOptions, frame: &mut Frame) -> VecDeq
         let child = match entry {
             _ if parse_haul_name(&name).is_some() => Some(Child::Failed(of_name("haul calls its unfinished files so"))),
             Entry::Directory(url, mtime) => Some(Child::Directory(url, mtime)),
+            Entry::Seen(url, version, digests) => match tree.learn_ranges(&url, version.size, None) {
+                Ok(()) => Some(Child::File(url, version, digests)),
+                Err(error) => Some(Child::Failed(error)),
+            },
             Entry::Bad(why) => Some(Child::Failed(of_name(why))),
             Entry::NoFile => Some(Child::Skipped("is no file")),
             Entry::Skipped(why) => Some(Child::Skipped(why)),
@@ -217,7 +229,7 @@ fn look_at(tree: &Served, url: &Url) -> Child {
         Ok(looked)
     });
     match looked {
-        Ok(Looked::File { version, .. }) => Child::File(url.clone(), version),
+        Ok(Looked::File { version, .. }) => Child::File(url.clone(), version, Vec::new()),
         Ok(Looked::Directory(url)) => Child::Directory(url, None),
         Err(error) => Child::Failed(error),
     }

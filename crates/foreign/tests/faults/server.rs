@@ -15,6 +15,8 @@ pub struct Request {
     pub method: String,
     pub target: String,
     pub fields: BTreeMap<String, String>,
+    /// `None`: the request waits with it until the server wants it.
+    pub body: Option<Vec<u8>>,
 }
 
 impl Request {
@@ -124,8 +126,19 @@ impl Server {
 fn serve(stream: TcpStream, answer: &Handler, log: &Mutex<Vec<Request>>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
-    while let Some(request) = read_request(&mut reader, log) {
-        let Reply { head, body, cut, is_silent } = answer(&request);
+    while let Some(mut request) = read_request(&mut reader, log) {
+        let mut reply = answer(&request);
+        if request.body.is_none() && reply.head.is_empty() && !reply.is_silent {
+            if stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_err() {
+                return;
+            }
+            request.body = read_body(&mut reader, &request);
+            if request.body.is_none() {
+                return;
+            }
+            reply = answer(&request);
+        }
+        let Reply { head, body, cut, is_silent } = reply;
         if is_silent {
             continue;
         }
@@ -146,10 +159,21 @@ fn read_request(reader: &mut impl std::io::BufRead, log: &Mutex<Vec<Request>>) -
         Some((name.to_ascii_lowercase(), value.to_owned()))
     });
     let fields = fields.collect();
+    let mut request = Request { number: 0, method, target, fields, body: None };
+    if request.field("expect").is_none() {
+        request.body = Some(read_body(reader, &request)?);
+    }
     let mut log = log.lock().unwrap();
-    let request = Request { number: log.len(), method, target, fields };
+    request.number = log.len();
     log.push(request.clone());
     Some(request)
+}
+
+/// `None`: the client has gone before its end.
+fn read_body(reader: &mut impl std::io::BufRead, request: &Request) -> Option<Vec<u8>> {
+    let mut body = vec![0; request.field("content-length").map_or(0, |length| length.parse().unwrap())];
+    reader.read_exact(&mut body).ok()?;
+    Some(body)
 }
 
 /// Settings without long pauses.

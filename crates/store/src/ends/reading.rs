@@ -9,6 +9,7 @@ use crate::as_copied::AsCopied;
 use crate::cold::ColdMap;
 use crate::duplicates::Duplicates;
 use crate::ends::connections::Connections;
+use crate::ends::sums::{ServerSum, SumCounts};
 use crate::error::{Result, StoreError, refusal};
 use crate::found::Found;
 use crate::local_file::LocalFile;
@@ -52,6 +53,11 @@ pub trait SourceTree: Debug + Send + Sync {
 
     /// The connections over which files are read, where the end is served by another host.
     fn connections(&self) -> Option<Arc<dyn Connections>> {
+        None
+    }
+
+    /// How many files were compared with sums of their server. `None`: a file of this end has no sum to compare with.
+    fn sums(&self) -> Option<SumCounts> {
         None
     }
 
@@ -108,6 +114,11 @@ pub trait FileToRead: Debug + Send + Sync {
     /// An end without holes has data everywhere.
     fn next_data(&self, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
         Ok((offset < end).then_some((offset, end)))
+    }
+
+    /// The server's sum of this file, where there is one to compare with.
+    fn server_sum(&self) -> Option<Arc<dyn ServerSum>> {
+        None
     }
 
     /// The extended attributes and ACLs that were asked for, where the end has them.
@@ -188,6 +199,14 @@ impl SourceFile {
         match self {
             SourceFile::Local(file) => file.attributes(xattrs, acls),
             SourceFile::Other(file) => file.attributes(xattrs, acls),
+        }
+    }
+
+    /// See [`FileToRead::server_sum`].
+    pub fn server_sum(&self) -> Option<Arc<dyn ServerSum>> {
+        match self {
+            SourceFile::Local(_) => None,
+            SourceFile::Other(file) => file.server_sum(),
         }
     }
 

@@ -168,6 +168,7 @@ fn run_side(
             let (confine, asked_for) = (None, None);
             let bounds = Bounds { checkpoint_bytes: CHECKPOINT_BYTES, ..Bounds::default() };
             let job = ReceiverJob {
+                sums: None,
                 target,
                 confine,
                 asked_for,

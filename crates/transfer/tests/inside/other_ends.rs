@@ -1,13 +1,14 @@
 //! Tests whole jobs between ends that are no disk: a tree in memory, and a list of items in the place of a walk.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_job::{Error, Job, Report};
 use haul_net::Stream;
 use haul_store::memory::Memory;
 use haul_store::{
-    EntryKind, Found, FoundEntry, ItemSource, Metadata, SourceFile, SourceSet, SourceTree, TargetTree, Time,
+    Abilities, Applied, Draft, DraftPlan, EntryKind, FileToWrite, Found, FoundEntry, ItemSource, Journal, Metadata,
+    Result as StoreResult, SourceFile, SourceNames, SourceSet, SourceTree, Stat, StoreError, TargetTree, Time,
     WalkOptions,
 };
 
@@ -24,21 +25,32 @@ type Tree = Arc<dyn SourceTree>;
 fn copy_over(
     job: &Job,
     from: Option<Tree>,
-    to: Option<&Memory>,
+    to: Option<&dyn InMemory>,
     lanes: Vec<(Stream, Stream)>,
 ) -> Result<Report, Error> {
     let (sender, receiver) =
         roles(job, &Surroundings::default(), &Arc::new(Watch::silent()), false, checkpoints_every(1 << 20))?;
     let sources = from.map_or(sender.sources, |tree| Sources::Open(OpenSource::of(tree)));
-    let target = to.map_or(receiver.target, |tree| Target::Open(Arc::new(tree.clone())));
+    let target = to.map_or(receiver.target, |tree| Target::Open(tree.shared()));
     let watch = Arc::new(Watch::new(Arc::<Witness>::default()));
     let watches = [&watch, &Arc::new(Watch::silent())];
     let ends = carry(SenderJob { sources, ..sender }, ReceiverJob { target, ..receiver }, watches, lanes)?;
     Ok(watch.report(&ends, Default::default(), false).unwrap())
 }
 
-fn copy(job: &Job, from: Option<Tree>, to: Option<&Memory>) -> Report {
-    let lanes = (0..2).map(|_| Stream::plain_pair().unwrap()).collect();
+/// A target whose tree lives in memory.
+trait InMemory {
+    fn shared(&self) -> Arc<dyn TargetTree>;
+}
+
+impl InMemory for Memory {
+    fn shared(&self) -> Arc<dyn TargetTree> {
+        Arc::new(self.clone())
+    }
+}
+
+fn copy(job: &Job, from: Option<Tree>, to: Option<&dyn InMemory>) -> Report {
+    let lanes = (0..4).map(|_| Stream::plain_pair().unwrap()).collect();
     copy_over(job, from, to, lanes).unwrap()
 }
 
@@ -181,4 +193,171 @@ fn a_list_of_items_is_copied_like_what_a_walk_finds() {
     let report = copy(&bench.job(), Some(Arc::new(leased)), Some(&memory));
     assert_eq!((report.files_moved, report.failed), (3, 0), "{:?}", report.failures);
     assert_eq!(names(&memory), wanted);
+}
+
+/// A tree that takes each file from front to back, and tells how far a file may be before its end.
+#[derive(Clone, Debug)]
+struct InOrder(Memory);
+
+impl InMemory for InOrder {
+    fn shared(&self) -> Arc<dyn TargetTree> {
+        Arc::new(self.clone())
+    }
+}
+
+#[derive(Debug)]
+struct DraftInOrder {
+    draft: Draft,
+    at: Mutex<u64>,
+    size: u64,
+}
+
+impl TargetTree for InOrder {
+    fn abilities(&self) -> Abilities {
+        Abilities { random_writes: false, holes: false, ..self.0.abilities() }
+    }
+
+    fn stat(&self, path: &[u8]) -> StoreResult<Option<Stat>> {
+        TargetTree::stat(&self.0, path)
+    }
+
+    fn open_file(&self, path: &[u8]) -> StoreResult<SourceFile> {
+        self.0.open_file(path)
+    }
+
+    fn make_dir(&self, path: &[u8]) -> StoreResult<bool> {
+        self.0.make_dir(path)
+    }
+
+    fn make_symlink(&self, path: &[u8], target: &[u8], meta: &Metadata) -> StoreResult<bool> {
+        self.0.make_symlink(path, target, meta)
+    }
+
+    fn make_hard_link(&self, path: &[u8], first: &[u8]) -> StoreResult<bool> {
+        self.0.make_hard_link(path, first)
+    }
+
+    fn set_metadata(&self, path: &[u8], meta: &Metadata) -> StoreResult<Applied> {
+        TargetTree::set_metadata(&self.0, path, meta)
+    }
+
+    fn flush_dir(&self, path: &[u8]) -> StoreResult<()> {
+        self.0.flush_dir(path)
+    }
+
+    fn flush_file(&self, path: &[u8]) -> StoreResult<()> {
+        self.0.flush_file(path)
+    }
+
+    fn new_draft(&self, path: &[u8], _inplace: bool) -> StoreResult<Draft> {
+        panic!("{path:?} comes unannounced")
+    }
+
+    fn new_draft_of(&self, path: &[u8], plan: &DraftPlan) -> StoreResult<Draft> {
+        let (draft, at) = (self.0.new_draft(path, plan.inplace)?, Mutex::new(0));
+        Ok(Draft::Other(Box::new(DraftInOrder { draft, at, size: plan.size })))
+    }
+
+    fn resume_draft(&self, _path: &[u8], _inplace: bool) -> StoreResult<Option<(Draft, Vec<u8>)>> {
+        Ok(None)
+    }
+
+    fn delete_extraneous(
+        &self,
+        path: &[u8],
+        has: &SourceNames,
+        spare: &dyn Fn(&[u8], bool) -> bool,
+        dry_run: bool,
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
+    ) -> Vec<StoreError> {
+        self.0.delete_extraneous(path, has, spare, dry_run, deleted)
+    }
+
+    fn delete_entry(
+        &self,
+        path: &[u8],
+        spare: &dyn Fn(&[u8], bool) -> bool,
+        dry_run: bool,
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
+    ) -> Vec<StoreError> {
+        self.0.delete_entry(path, spare, dry_run, deleted)
+    }
+}
+
+impl FileToWrite for DraftInOrder {
+    fn path(&self) -> &[u8] {
+        self.draft.path()
+    }
+
+    fn id(&self) -> (u64, u64) {
+        self.draft.id()
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> StoreResult<()> {
+        let mut at = self.at.lock().unwrap();
+        assert_eq!(offset, *at, "out of order");
+        *at += data.len() as u64;
+        self.draft.write_at(data, offset)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> StoreResult<usize> {
+        assert_eq!(*self.at.lock().unwrap(), self.size, "it is read back before its end");
+        self.draft.read_at(buffer, offset)
+    }
+
+    fn size(&self) -> StoreResult<u64> {
+        self.draft.size()
+    }
+
+    fn set_size(&self, size: u64) -> StoreResult<()> {
+        self.draft.set_size(size)
+    }
+
+    fn flush(&self) -> StoreResult<()> {
+        self.draft.flush()
+    }
+
+    fn set_metadata(&self, meta: &Metadata, flush: bool) -> StoreResult<()> {
+        assert_eq!(*self.at.lock().unwrap(), self.size, "it is not complete");
+        self.draft.set_metadata(meta, flush)
+    }
+
+    fn give_name(&self) -> StoreResult<()> {
+        self.draft.give_name()
+    }
+
+    fn discard(&self) -> StoreResult<()> {
+        self.draft.discard()
+    }
+
+    fn journal(&self) -> &dyn Journal {
+        panic!("nothing of it can be gone on with")
+    }
+}
+
+#[test]
+fn an_end_that_takes_files_from_front_to_back_gets_each_over_one_lane_and_several_at_once() {
+    for verify_disk in [false, true] {
+        let (bench, to) = (Bench::with_tree(), InOrder(Memory::default()));
+        (0..5).for_each(|n| bench.write(&format!("large{n}"), 7_000_000 + n));
+        let holed = std::fs::File::create(bench.from().join("holed")).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&holed, b"end", 9_000_000).unwrap();
+        let mut job = bench.job();
+        (job.carriage.in_order, job.selection.sparse) = (true, false);
+        (job.selection.whole_file, job.selection.no_resume) = (true, true);
+        job.selection.verify_disk = verify_disk;
+        let report = copy(&job, None, Some(&to));
+        assert_eq!((report.files_moved, report.failed), (207, 0), "{:?}", report.failures);
+        let report = copy(&bench.job(), source(&to.0), None);
+        assert_eq!((report.files_moved, report.failed), (207, 0), "{:?}", report.failures);
+        bench.assert_equal();
+    }
+}
+
+#[test]
+fn an_end_that_takes_files_from_front_to_back_is_refused_where_lanes_bring_them_in_any_order() {
+    let (bench, to) = (Bench::with_tree(), InOrder(Memory::default()));
+    let lanes = vec![Stream::plain_pair().unwrap()];
+    let error = copy_over(&bench.job(), None, Some(&to), lanes).unwrap_err();
+    assert!(error.cause.unwrap().contains("front to back"));
 }

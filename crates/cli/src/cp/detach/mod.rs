@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use haul_job::timetable::Timetable;
-use haul_job::{Error, Fault, Here, Job, Place};
+use haul_job::{Endpoint, Error, Fault, Here, Job, Place};
 use haul_transfer::Surroundings;
 use serde::Serialize;
 
@@ -88,7 +88,8 @@ fn started(typed: &Cp, filters: &[Filter]) -> Result<ExitCode, Error> {
 
 /// Makes the record and starts the process. Where no service can be started, it is a session.
 fn start(records: &Records, job: &Job, asked_rate: &Timetable) -> Result<(Record, Keeper), Error> {
-    if matches!(&job.sources[0].place, Place::Here(Here::Web(server)) if server.login.is_some()) {
+    let has_login = |end: &Endpoint| matches!(&end.place, Place::Here(Here::Web(server)) if server.login.is_some());
+    if has_login(&job.sources[0]) || has_login(&job.target) {
         return Err(Error::new(Fault::Usage, "a detached copy takes no login from a URL")
             .because("everybody on this host could read it among the arguments of its process")
             .try_this("put it into ~/.netrc: machine HOST login USER password PASSWORD"));

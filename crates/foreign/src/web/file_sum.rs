@@ -1,0 +1,370 @@
+//! The server's sum of one file, and what was read of the file so far.
+//!
+//! ```text
+//! block, at any place -> Adler-32 of it -> joined with its neighbours         all read, and the server gives an Adler-32: compared
+//! block, in order     -> SHA-256 or MD5 goes on, where a file has one reader  all read: compared
+//! otherwise                                                                   the receiver reads the finished draft once more
+//! ```
+//! A server that has given no sum of a file is asked for one when all of the file is there, and no more once it had none for some.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use haul_store::{Result as StoreResult, ServerSum, SumCounter, SumDiffers, SumKind};
+
+use crate::digest::Digest;
+use crate::digest::hasher::{Hasher, joined_adler32};
+
+/// What is known of all files of a source.
+#[derive(Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) counter: SumCounter,
+    /// Questions for a sum that brought none, in a row.
+    fruitless: AtomicU32,
+}
+
+/// After so many files without a sum the server is not asked for further ones: a question is a round trip for each file.
+const FRUITLESS: u32 = 3;
+
+impl Sums {
+    /// Whether it is worth asking for the sum of a file.
+    pub(crate) fn are_asked_for(&self) -> bool {
+        self.fruitless.load(Ordering::Relaxed) < FRUITLESS
+    }
+
+    fn asked(&self, found: bool) {
+        match found {
+            true => self.fruitless.store(0, Ordering::Relaxed),
+            false => drop(self.fruitless.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+}
+
+/// Asks the server for the digests of the version that is read.
+type Ask = dyn Fn() -> io::Result<Vec<Digest>> + Send + Sync;
+
+/// The sum of one file that is open.
+pub(crate) struct FileSum {
+    sums: Arc<Sums>,
+    ask: Box<Ask>,
+    state: Mutex<State>,
+    /// Nothing is left to compare.
+    is_closed: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    digests: Vec<Digest>,
+    /// The server was asked.
+    is_asked: bool,
+    /// Parts that were read and do not touch each other: where each ends, and its Adler-32.
+    parts: BTreeMap<u64, (u64, u32)>,
+    /// The sum of what was read in order from the beginning, and how far.
+    in_order: Option<(SumKind, Hasher, u64)>,
+    /// Something was read twice. The parts say nothing about which of both readings was copied.
+    is_repeated: bool,
+    is_compared: bool,
+}
+
+impl fmt::Debug for FileSum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FileSum")
+    }
+}
+
+impl FileSum {
+    /// A file of which these digests are known.
+    pub(crate) fn new(
+        sums: Arc<Sums>,
+        digests: Vec<Digest>,
+        ask: impl Fn() -> io::Result<Vec<Digest>> + Send + Sync + 'static,
+    ) -> FileSum {
+        let state = State { digests, ..State::default() };
+        FileSum { sums, ask: Box::new(ask), state: Mutex::new(state), is_closed: AtomicBool::new(false) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the server has yet to say a sum.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.lock().digests.is_empty()
+    }
+
+    /// An answer gave digests. Those that came first stay.
+    pub(crate) fn learn(&self, digests: Vec<Digest>) {
+        let mut state = self.lock();
+        if state.digests.is_empty() {
+            state.digests = digests;
+        }
+    }
+
+    /// Takes a block that was read. `has_one_reader`: blocks come in order. Fails if the file is complete by it, and has another sum
+    /// than the server says: the block may not count then.
+    pub(crate) fn took(&self, data: &[u8], offset: u64, size: u64, has_one_reader: bool) -> io::Result<()> {
+        if data.is_empty() || self.is_closed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        // Outside of the lock, as the lanes compute at the same time.
+        let sum = simd_adler32::adler32(&data);
+        let mut state = self.lock();
+        if has_one_reader {
+            state.goes_on(data, offset);
+        }
+        if !state.add(offset, data.len() as u64, sum) || !state.is_whole(size) {
+            return Ok(());
+        }
+        self.ask_once(&mut state);
+        let kind = match state.sum_at_hand(size) {
+            // Another sum than those that were computed: the receiver reads the draft.
+            None if !state.digests.is_empty() => return Ok(()),
+            None => None,
+            Some((kind, sum)) => match state.has(kind, &sum) {
+                true => Some(kind),
+                false => return Err(io::Error::new(io::ErrorKind::InvalidData, SumDiffers(kind))),
+            },
+        };
+        self.close(&mut state, kind);
+        Ok(())
+    }
+
+    fn ask_once(&self, state: &mut State) {
+        if state.digests.is_empty() && !state.is_asked && self.sums.are_asked_for() {
+            state.is_asked = true;
+            // A server that fails to say has no sum.
+            state.digests = (self.ask)().unwrap_or_default();
+            self.sums.asked(!state.digests.is_empty());
+        }
+    }
+
+    fn close(&self, state: &mut State, compared: Option<SumKind>) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        if let Some(kind) = compared
+            && !std::mem::replace(&mut state.is_compared, true)
+        {
+            self.sums.counter.compared(kind);
+        }
+    }
+}
+
+impl State {
+    /// Blocks that follow each other from the first byte on go into the sum that the server gives.
+    fn goes_on(&mut self, data: &[u8], offset: u64) {
+        if offset == 0 {
+            let kind = best(&self.digests).filter(|kind| *kind != SumKind::Adler32);
+            self.in_order = kind.map(|kind| (kind, Hasher::new(kind), 0));
+        }
+        if let Some((_, hasher, at)) = &mut self.in_order
+            && *at == offset
+        {
+            hasher.update(data);
+            *at += data.len() as u64;
+        }
+    }
+
+    /// Adds a part. False: it was read before.
+    fn add(&mut self, start: u64, bytes: u64, sum: u32) -> bool {
+        let end = start + bytes;
+        let before = self.parts.range(..end).next_back().map(|(start, (end, sum))| (*start, *end, *sum));
+        if self.is_repeated || before.is_some_and(|(_, before_end, _)| before_end > start) {
+            self.is_repeated = true;
+            self.parts.clear();
+            self.in_order = None;
+            return false;
+        }
+        let (mut start, mut end, mut sum) = (start, end, sum);
+        if let Some((before, _, of_before)) = before.filter(|(_, before_end, _)| *before_end == start) {
+            sum = joined_adler32(of_before, sum, end - start);
+            start = before;
+        }
+        if let Some((behind_end, of_behind)) = self.parts.remove(&end) {
+            sum = joined_adler32(sum, of_behind, behind_end - end);
+            end = behind_end;
+        }
+        self.parts.insert(start, (end, sum));
+        true
+    }
+
+    fn is_whole(&self, size: u64) -> bool {
+        self.parts.get(&0).is_some_and(|(end, _)| *end == size)
+    }
+
+    /// A sum that the server gives and that was computed over all of the file.
+    fn sum_at_hand(&mut self, size: u64) -> Option<(SumKind, Vec<u8>)> {
+        if let Some((kind, hasher, _)) = self.in_order.take_if(|(_, _, at)| *at == size) {
+            return Some((kind, hasher.finish()));
+        }
+        let gives_adler32 = self.digests.iter().any(|digest| digest.kind == SumKind::Adler32);
+        let (_, sum) = self.parts.get(&0).filter(|_| gives_adler32)?;
+        Some((SumKind::Adler32, sum.to_be_bytes().to_vec()))
+    }
+
+    /// Whether this is the sum that the server gives.
+    fn has(&self, kind: SumKind, sum: &[u8]) -> bool {
+        self.digests.iter().filter(|digest| digest.kind == kind).all(|digest| digest.value == sum)
+    }
+}
+
+/// The sum of these that says most.
+fn best(digests: &[Digest]) -> Option<SumKind> {
+    let rank = |kind: &SumKind| match kind {
+        SumKind::Adler32 => 0,
+        SumKind::Md5 => 1,
+        SumKind::Sha1 => 2,
+        SumKind::Sha512 => 3,
+        SumKind::Sha256 => 4,
+    };
+    digests.iter().map(|digest| digest.kind).max_by_key(rank)
+}
+
+impl ServerSum for FileSum {
+    fn is_open(&self) -> bool {
+        !self.is_closed.load(Ordering::Relaxed)
+    }
+
+    fn compare(
+        &self,
+        read: &mut dyn FnMut(&mut [u8], u64) -> StoreResult<usize>,
+    ) -> StoreResult<Result<(), SumDiffers>> {
+        let kind = {
+            let mut state = self.lock();
+            self.ask_once(&mut state);
+            best(&state.digests)
+        };
+        let Some(kind) = kind else {
+            self.close(&mut self.lock(), None);
+            return Ok(Ok(()));
+        };
+        let (mut hasher, mut block, mut offset) = (Hasher::new(kind), vec![0; BLOCK_BYTES], 0);
+        loop {
+            match read(&mut block, offset)? {
+                0 => break,
+                count => {
+                    hasher.update(&block[..count]);
+                    offset += count as u64;
+                }
+            }
+        }
+        let sum = hasher.finish();
+        let mut state = self.lock();
+        if !state.has(kind, &sum) {
+            return Ok(Err(SumDiffers(kind)));
+        }
+        self.close(&mut state, Some(kind));
+        Ok(Ok(()))
+    }
+}
+
+/// A block of this size is read from the page cache in 100 us, and stays in the processor's cache while it is hashed.
+const BLOCK_BYTES: usize = 256 << 10;
+
+impl Drop for FileSum {
+    fn drop(&mut self) {
+        let state = self.lock();
+        let was_read = !state.parts.is_empty() || state.is_repeated;
+        if was_read && !state.is_compared {
+            self.sums.counter.without();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::fields::of_hex;
+
+    fn data() -> Vec<u8> {
+        (0..100_000_u32).map(|at| (at * 7 % 251) as u8).collect()
+    }
+
+    fn sum_of(kind: SumKind, data: &[u8]) -> Digest {
+        let mut hasher = Hasher::new(kind);
+        hasher.update(data);
+        Digest::new(kind, hasher.finish()).unwrap()
+    }
+
+    fn file(sums: &Arc<Sums>, known: Vec<Digest>, told: Vec<Digest>) -> FileSum {
+        FileSum::new(Arc::clone(sums), known, move || Ok(told.clone()))
+    }
+
+    fn take(file: &FileSum, data: &[u8], order: &[usize], one_reader: bool) -> io::Result<()> {
+        let step = data.len() / order.len();
+        order.iter().try_for_each(|at| {
+            let start = at * step;
+            file.took(&data[start..start + step], start as u64, data.len() as u64, one_reader)
+        })
+    }
+
+    #[test]
+    fn parts_in_any_order_are_compared_with_an_adler32() {
+        let (sums, data) = (Arc::new(Sums::default()), data());
+        for order in [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]] {
+            let sum = file(&sums, vec![sum_of(SumKind::Adler32, &data)], Vec::new());
+            take(&sum, &data, &order, false).unwrap();
+            assert!(!sum.is_open());
+            let other = file(&sums, vec![of_hex(SumKind::Adler32, "1").unwrap()], Vec::new());
+            let error = take(&other, &data, &order, false).unwrap_err();
+            assert!(error.to_string().contains("adler32"), "{error}");
+        }
+        assert_eq!((sums.counter.counts().files(), sums.counter.counts().without), (3, 3));
+    }
+
+    #[test]
+    fn a_sum_of_all_bytes_in_order_is_computed_by_one_reader_and_read_again_after_several() {
+        let (sums, data) = (Arc::new(Sums::default()), data());
+        for kind in [SumKind::Md5, SumKind::Sha1, SumKind::Sha256, SumKind::Sha512] {
+            let known = || vec![sum_of(kind, &data)];
+            let one = file(&sums, known(), Vec::new());
+            take(&one, &data, &[0, 1, 2, 3, 4], true).unwrap();
+            assert!(!one.is_open());
+            let several = file(&sums, known(), Vec::new());
+            take(&several, &data, &[1, 0, 2, 3, 4], false).unwrap();
+            assert!(several.is_open());
+            let read = |content: Vec<u8>| {
+                several.compare(&mut |buffer, offset| {
+                    let rest = &content[offset as usize..];
+                    let count = rest.len().min(buffer.len());
+                    buffer[..count].copy_from_slice(&rest[..count]);
+                    Ok(count)
+                })
+            };
+            assert_eq!(read(data[1..].to_vec()).unwrap(), Err(SumDiffers(kind)));
+            assert_eq!(read(data.clone()).unwrap(), Ok(()));
+            assert!(!several.is_open());
+        }
+        assert_eq!(sums.counter.counts().files(), 8);
+    }
+
+    #[test]
+    fn a_server_is_asked_when_all_is_there_and_no_more_after_three_files_without_a_sum() {
+        let (sums, data) = (Arc::new(Sums::default()), data());
+        let asked = Arc::new(AtomicU32::new(0));
+        for _ in 0..5 {
+            let count = Arc::clone(&asked);
+            let sum = FileSum::new(Arc::clone(&sums), Vec::new(), move || {
+                count.fetch_add(1, Ordering::Relaxed);
+                Ok(Vec::new())
+            });
+            take(&sum, &data, &[1, 0], false).unwrap();
+            assert!(!sum.is_open(), "there is nothing to compare with");
+        }
+        assert_eq!((asked.load(Ordering::Relaxed), sums.counter.counts().without), (3, 5));
+        let sums = Arc::new(Sums::default());
+        let told = file(&sums, Vec::new(), vec![of_hex(SumKind::Adler32, "1").unwrap()]);
+        assert!(take(&told, &data, &[1, 0], false).is_err());
+    }
+
+    #[test]
+    fn what_was_read_twice_is_compared_by_the_receiver() {
+        let (sums, data) = (Arc::new(Sums::default()), data());
+        let sum = file(&sums, vec![of_hex(SumKind::Adler32, "1").unwrap()], Vec::new());
+        take(&sum, &data, &[0, 0, 1], false).unwrap();
+        assert!(sum.is_open());
+        drop(sum);
+        assert_eq!(sums.counter.counts().without, 1);
+    }
+}
