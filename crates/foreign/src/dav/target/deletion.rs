@@ -52,11 +52,13 @@ impl Deletion<'_> {
     /// The names of a directory, sorted. `None`: it is missing, or cannot be read.
     fn list(&mut self, path: &[u8]) -> Option<Vec<Entry>> {
         let (mut entries, mut kept_bytes) = (Vec::new(), 0);
-        let listed = listings::each(self.tree, path, &mut |name, properties| {
-            check_new_path(&name)?;
-            kept_bytes += name.len() + size_of::<Entry>();
-            entries.push((name, properties.is_collection == Some(true)));
-            if kept_bytes > MAX_PAGE_BYTES { Err(too_long()) } else { Ok(()) }
+        let listed = self.tree.directory_url(path).and_then(|url| {
+            listings::each(self.tree.client(), &url, &mut |name, properties| {
+                check_new_path(&name)?;
+                kept_bytes += name.len() + size_of::<Entry>();
+                entries.push((name, properties.is_collection == Some(true)));
+                if kept_bytes > MAX_PAGE_BYTES { Err(too_long()) } else { Ok(()) }
+            })
         });
         match listed {
             Ok(()) => {

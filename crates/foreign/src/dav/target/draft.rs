@@ -16,8 +16,9 @@ use http::{HeaderValue, Method, response};
 
 use crate::dav::multistatus::Properties;
 use crate::dav::target::answers;
-use crate::dav::target::tree::{Times, Tree, lock};
+use crate::dav::target::tree::{Times, Tree};
 use crate::dav::target::upload::Upload;
+use crate::http_client::client::lock;
 use crate::http_client::client::{Answer, Ask, invalid};
 use crate::http_client::outgoing::Content;
 use crate::http_client::url::Url;

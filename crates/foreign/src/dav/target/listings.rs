@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use crate::dav::href::Names;
 use crate::dav::multistatus::{Properties, Resource};
 use crate::dav::propfind::{Depth, propfind};
-use crate::dav::target::tree::{Tree, lock};
+use crate::http_client::client::{Client, lock};
+use crate::http_client::url::Url;
 use crate::web::index_page::MAX_NAME_BYTES;
 
 /// Directories whose lists are kept. A session has entries of few directories open at a time.
@@ -27,15 +28,15 @@ pub(crate) struct Listings(Mutex<VecDeque<Kept>>);
 type Kept = (Vec<u8>, Option<Arc<Entries>>);
 
 impl Listings {
-    /// The entries of a directory. `None`: too many to keep.
-    pub(crate) fn of(&self, tree: &Tree, directory: &[u8]) -> io::Result<Option<Arc<Entries>>> {
+    /// The entries of a directory, which has this URL. `None`: too many to keep.
+    pub(crate) fn of(&self, client: &Client, url: &Url, directory: &[u8]) -> io::Result<Option<Arc<Entries>>> {
         // Others wait: they mostly ask for the same directory.
         let mut kept = lock(&self.0);
         if let Some((_, entries)) = kept.iter().find(|(path, _)| path == directory) {
             return Ok(entries.clone());
         }
         let mut entries = Some(Entries::new());
-        each(tree, directory, &mut |name, properties| {
+        each(client, url, &mut |name, properties| {
             // No name that this job brings is longer.
             if let Some(known) = entries.as_mut().filter(|_| name.len() <= MAX_NAME_BYTES) {
                 known.insert(name, properties);
@@ -96,12 +97,11 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
 
 /// Reads the entries of a directory.
 pub(crate) fn each(
-    tree: &Tree,
-    directory: &[u8],
+    client: &Client,
+    url: &Url,
     take: &mut dyn FnMut(Vec<u8>, Properties) -> io::Result<()>,
 ) -> io::Result<()> {
-    let url = tree.directory_url(directory)?;
-    propfind(tree.client(), &url, Depth::Children, &mut |found, Resource { at, mut properties }| {
+    propfind(client, url, Depth::Children, &mut |found, Resource { at, mut properties }| {
         if let Some([name]) = at.beneath(&Names::of_path(found.path())) {
             properties.is_collection = Some(properties.is_collection.unwrap_or(at.has_slash));
             take(name.clone(), properties)?;

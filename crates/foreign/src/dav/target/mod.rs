@@ -77,7 +77,7 @@ impl DavTarget {
             return Ok(self.tree.look(&self.tree.directory_url(path)?)?.map(|there| self.stat_of(&there)));
         }
         let (directory, name) = split(path);
-        let listed = match self.tree.listings.of(&self.tree, directory) {
+        let listed = match self.tree.listings.of(self.tree.client(), &self.tree.directory_url(directory)?, directory) {
             Ok(listed) => listed,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
 use haul_store::{Time, check_path};
@@ -15,7 +15,7 @@ use crate::dav::multistatus::{self, Properties, Resource};
 use crate::dav::propfind::{method, resource, xml_type};
 use crate::dav::target::answers;
 use crate::dav::target::listings::Listings;
-use crate::http_client::client::{Answer, Ask, Client};
+use crate::http_client::client::{Answer, Ask, Client, lock};
 use crate::http_client::outgoing::Content;
 use crate::http_client::url::Url;
 use crate::web::served::Served;
@@ -272,10 +272,6 @@ impl Drop for Turn<'_> {
         *lock(&self.0.free) += 1;
         self.0.freed.notify_one();
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Tree {
