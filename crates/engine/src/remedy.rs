@@ -654,8 +654,7 @@ mod tests {
     #[test]
     fn of_a_server_nothing_is_known_but_that_each_connection_has_its_own_window() {
         let from_server = |facts: &mut Facts| facts.lane_path = LanePath::FromServer;
-        let lanes = long_path().lanes;
-        let more = Remedy::Lanes { lanes: 2 * lanes, instead_of: lanes, cause: Cause::Latency };
+        let more = Remedy::Lanes { lanes: 2, instead_of: 1, cause: Cause::Latency };
         check(Cause::Latency, from_server, &[more]);
         check(Cause::SourceStorage, from_server, &[]);
         check(Cause::Capacity, from_server, &[]);
