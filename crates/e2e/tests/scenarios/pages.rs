@@ -12,10 +12,15 @@ use haul_e2e::typist::Typist;
 use haul_e2e::{Lab, code, eventually, needs, plant};
 
 /// What no test types, and why.
-const NOT_TYPED: [(&str, &str); 3] = [
+const NOT_TYPED: [(&str, &str); 8] = [
     ("make demo", "it builds the program that is tested here"),
     ("make test", "it runs this test"),
     ("haul cp https://host/", "no host here has a certificate that others trust; web_source has a server of its own"),
+    ("haul ls https://host/", "the same; foreign_places has servers of its own"),
+    ("haul cp davs://host/", "the same; dav has servers of its own"),
+    ("haul cp data/ davs://host/", "the same"),
+    ("haul cp DATA s3://", "no store is here; store has one of its own"),
+    ("haul cp s3://", "the same"),
 ];
 
 /// What is typed with other words, because nobody has the data, the memory or the time: on the page, here.
