@@ -93,7 +93,7 @@ pub enum Proof {
     Stands,
     /// The peer has ended it without a message.
     Refused,
-    /// Nothing has come yet.
+    /// The peer has sent nothing on it yet.
     Silent,
 }
 

@@ -27,7 +27,7 @@ impl Proved {
         self.uncompared = Some(uncompared);
     }
 
-    /// `of_ends`: what such ends prove where none of them told more. A sum of the source's store proves nothing of a target that hashes nothing.
+    /// Returns what success proves. `of_ends` holds where no end has told more. A sum of the source's store proves nothing of a target that hashes nothing.
     pub(crate) fn of(&self, of_ends: Proof) -> Proof {
         let is_compared = self.uncompared.as_ref().is_some_and(|files| files.load(Ordering::Relaxed) == 0);
         match (self.told, of_ends) {

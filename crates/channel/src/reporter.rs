@@ -117,14 +117,14 @@ impl Watch {
         Self { person: Some(person), ..Self::silent() }
     }
 
-    /// What success proves, as the end itself knows it. The last word counts, and one that proves less is never taken back.
+    /// Takes in what success proves, as the end itself knows it. The last word counts, and one that proves less is never taken back.
     pub fn proves(&self, proof: Proof) {
         if let Some(person) = &self.person {
             person.lock().proved.tell(proof);
         }
     }
 
-    /// What is read is compared with the sums of the source's store; those are counted of which it has none.
+    /// Notes that the source's store has sums, with which data is compared. `uncompared` counts the files that have none.
     pub fn compares(&self, uncompared: Arc<AtomicU64>) {
         if let Some(person) = &self.person {
             person.lock().proved.compares(uncompared);

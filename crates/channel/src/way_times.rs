@@ -18,7 +18,7 @@ struct State {
     /// The quickest of the peer's last pings, to be told to it.
     heard: Option<OneWay>,
     is_told: bool,
-    /// What the peer told of ours.
+    /// The time of our last ping of which the peer has told.
     ours: Option<OneWay>,
     pinged: Option<Instant>,
 }

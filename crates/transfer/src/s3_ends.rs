@@ -188,7 +188,7 @@ fn settings(job: &Job, reach: Reach) -> Settings {
     }
 }
 
-/// What Amazon's tools look at.
+/// Collects the variables that Amazon's tools look at.
 fn environment(surroundings: &Surroundings) -> StoreEnvironment {
     let text = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| {
         Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))

@@ -87,7 +87,7 @@ pub fn limited_by<'a>(case: impl Into<Case<'a>>) -> Option<String> {
     Some(words.to_owned())
 }
 
-/// What limits a copy of which one end is a server: it is seen from this side alone.
+/// Words for the limit of a copy to or from a server, which is seen from this side alone.
 fn by_server(cause: Cause, server: &End) -> Option<&'static str> {
     match (cause, server) {
         (Cause::SourceStorage, End::Source) | (Cause::TargetStorage | Cause::Flush, End::Target) => Some("the server"),

@@ -16,7 +16,7 @@ use crate::sums::SumsToCompare;
 
 /// Where a receiver puts what arrives.
 pub enum Target {
-    /// What this path means.
+    /// The meaning of this path.
     Path(Vec<u8>),
     /// A tree that is open already.
     Open(Arc<dyn TargetTree>),
@@ -39,7 +39,7 @@ pub trait OpenTarget: Send + Sync {
 /// A tree, and the new name of the single file in it.
 pub type OpenedTarget = (Arc<dyn TargetTree>, Option<Vec<u8>>);
 
-/// What a receiver has to do.
+/// The task of a receiver.
 pub struct ReceiverJob {
     /// Where it puts what arrives.
     pub target: Target,
@@ -47,9 +47,9 @@ pub struct ReceiverJob {
     pub confine: Option<PathBuf>,
     /// A sender that brings anything else is refused. `None`: who chose the sender sees to that.
     pub asked_for: Option<AskedFor>,
-    /// It runs for a peer, and gives up what lies outside of its tree.
+    /// The receiver runs for a peer, and gives up what lies outside of its tree.
     pub far: bool,
-    /// What is copied.
+    /// The selection of what is copied.
     pub selection: wire::Selection,
     /// The part of the sources that the sender was asked for.
     pub listed: wire::Listed,

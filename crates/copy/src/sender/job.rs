@@ -15,9 +15,9 @@ use crate::sums::SumsToCompare;
 
 use super::early_look::EarlyLook;
 
-/// What a sender reads.
+/// The sources of a sender.
 pub enum Sources {
-    /// What stands at these paths.
+    /// Files and trees at these paths.
     Paths(Vec<Vec<u8>>),
     /// A tree that is open already.
     Open(OpenSource),
@@ -45,9 +45,9 @@ impl Sources {
 pub struct OpenSource {
     /// The tree that is read.
     pub tree: Arc<dyn SourceTree>,
-    /// What its only file has to hash to, where that is known.
+    /// The hash that its only file has to have, where that is known.
     pub recorded: Option<Hash>,
-    /// What is to be told of it.
+    /// A word about it for the user.
     pub warning: Option<String>,
     /// The sources that are not there, beside those that are.
     pub missing: Vec<StoreError>,
@@ -64,7 +64,7 @@ impl OpenSource {
 
 /// The work of a sender.
 pub struct SenderJob {
-    /// What it reads.
+    /// The sources that it reads.
     pub sources: Sources,
     /// Only these paths of the one source.
     pub listed: Option<Arc<FileList>>,
@@ -74,23 +74,23 @@ pub struct SenderJob {
     pub expand_globs: bool,
     /// What earlier jobs of this host found of the path shall be used.
     pub remembers: Option<KnownPaths>,
-    /// What `~` means in a path.
+    /// The meaning of `~` in a path.
     pub home: Option<PathBuf>,
     /// Files of so many bytes are read past the page cache, as far as they are not in it.
     pub direct_from_bytes: u64,
-    /// What was hashed before there were lanes.
+    /// The hashes that were made before there were lanes.
     pub early: Option<EarlyLook>,
     /// Further hosts of the far end, which this side has reached.
     pub movers: Movers,
-    /// It runs for a peer, and gives up what lies outside of its sources.
+    /// The sender runs for a peer, and gives up what lies outside of its sources.
     pub far: bool,
     /// Another host of this end leads: it says which chunks are to be sent.
     pub is_mover: bool,
-    /// What is copied.
+    /// The selection of what is copied.
     pub selection: wire::Selection,
     /// How it travels.
     pub carriage: wire::Carriage,
-    /// What may be asked of networks.
+    /// The classes that networks may be asked for.
     pub permits: Permits,
     /// The programs that ask for it, where a mark is not enough.
     pub hooks: Option<Hooks>,

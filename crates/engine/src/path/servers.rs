@@ -52,10 +52,10 @@ pub struct ServerSample {
     pub waiting_bytes: u64,
 }
 
-/// What holds the connections now.
+/// The limit that holds the connections now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServerHeld {
-    /// Nothing is known yet.
+    /// No limit is known yet.
     #[default]
     Unknown,
     /// The rate grows.
@@ -192,7 +192,7 @@ impl ServerConnections {
         (self.count, self.reason) = (count, "whether more connections bring more");
     }
 
-    /// What holds the connections now.
+    /// The limit that holds the connections now.
     pub fn held(&self) -> ServerHeld {
         match self.ceiling {
             _ if self.started_us.is_none() => ServerHeld::Unknown,

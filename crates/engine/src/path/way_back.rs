@@ -70,11 +70,11 @@ impl WayBack {
     }
 }
 
-/// So many reports in a row tell of a queue on the way back: a second of them.
+/// A queue on the way back is believed after this many reports in a row: a second of them.
 const REPORTS: usize = 4;
 /// Reports come four times a second. Where they come that late, nothing is known of now.
 const FRESH_US: u64 = 3_000_000;
-/// Less delay than this is jitter, as for the queue on the way out (`pacing::STOOD_US_MIN`).
+/// A shorter delay is jitter, as for the queue on the way out (`pacing::STOOD_US_MIN`).
 const BACK_US_MIN: u32 = 5_000;
 /// In twice this time clocks that differ by 50 millionths drift by 6 ms.
 const SPAN_US: u64 = 60_000_000;

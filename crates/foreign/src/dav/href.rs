@@ -2,7 +2,7 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
-/// What may stand in a path without an escape (RFC 3986, section 2.3). Servers have lost names behind `;` and `=`.
+/// The bytes that a path has without an escape (RFC 3986, section 2.3). Servers have lost names behind `;` and `=`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A name as it stands in the path of a request.
@@ -42,7 +42,7 @@ impl Names {
         Names { names: names.collect(), has_slash: path.ends_with('/') }
     }
 
-    /// What lies beneath a directory.
+    /// Names beneath a directory.
     pub(crate) fn beneath(&self, directory: &Names) -> Option<&[Vec<u8>]> {
         self.names.strip_prefix(&directory.names[..])
     }

@@ -18,7 +18,7 @@ use crate::digest::Digest;
 use crate::digest::fields::{of_hex, of_words};
 use crate::http_client::client::invalid;
 
-/// What a server says of one resource.
+/// The properties of one resource, as its server tells them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resource {
     pub(crate) at: Names,

@@ -68,7 +68,7 @@ pub(crate) fn propfind(
 
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// What the server says of one resource, and its URL after redirects. `None`: it is not there.
+/// Asks for one resource. Returns it with its URL after redirects; `None` if it is not there.
 pub(crate) fn resource(client: &Client, url: &Url) -> io::Result<Option<(Resource, Url)>> {
     let mut first = None;
     let asked = propfind(client, url, Depth::Itself, &mut |_, resource| {

@@ -5,7 +5,7 @@ pub(crate) mod hasher;
 
 use haul_store::SumKind;
 
-/// What a server says of the whole content of a file.
+/// The sum that a server gives of the whole content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Digest {
     pub(crate) kind: SumKind,

@@ -45,7 +45,7 @@ pub struct Settings {
     pub begins_with: BeginsWith,
     /// The first pause before a request is sent again. Tests have no time.
     pub first_pause: Duration,
-    /// What may be shown to servers.
+    /// The credentials that servers may be shown.
     pub credentials: Credentials,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Connection {
     // The requests go first: the task of the connection ends with the runtime.
     requests: SendRequest<Outgoing>,
     runtime: Runtime,
-    /// Its end is the end of its count.
+    /// The count of open connections goes down when this is dropped.
     _counted: Counted,
     silence: Duration,
     pub(crate) idle_since: Instant,
@@ -147,7 +147,7 @@ pub(crate) struct Body {
     /// How far the body of the request has come: an answer may come before its end.
     progress: Arc<Progress>,
     incoming: Incoming,
-    /// What came and was not taken yet.
+    /// The bytes that came and were not taken yet.
     block: Bytes,
     is_over: bool,
 }

@@ -33,7 +33,7 @@ impl fmt::Debug for Login {
     }
 }
 
-/// What may be shown to servers.
+/// Logins and tokens that servers may be shown.
 #[derive(Default)]
 pub struct Credentials {
     /// The login that was typed in the URL.
@@ -53,7 +53,7 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// What the environment of this process has.
+    /// Reads the environment of this process.
     pub fn of_environment(login: Option<Login>) -> Credentials {
         let text = |name: &str| std::env::var(name).ok().map(Zeroizing::new);
         let token = |text: Zeroizing<String>| {

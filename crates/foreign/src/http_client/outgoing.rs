@@ -22,13 +22,13 @@ use tokio::time::Sleep;
 
 use crate::http_client::limits::{CONTINUE_AFTER, FEED_BLOCKS, OUTGOING_BLOCK_BYTES};
 
-/// What a request carries.
+/// The body of a request.
 #[derive(Debug, Default)]
 pub(crate) enum Content {
     #[default]
     Nothing,
     Whole(Bytes),
-    /// What a [`Feed`] brings. It is sent once.
+    /// A stream that a [`Feed`] brings. It is sent once.
     Stream(Mutex<Option<Stream>>),
 }
 
@@ -108,7 +108,7 @@ fn over() -> io::Error {
 /// The body of one try, as hyper takes it.
 pub(crate) struct Outgoing {
     source: Source,
-    /// What the head has announced and was not given yet; `None`: the body goes in chunks.
+    /// The bytes that the head has announced and that were not given yet; `None`: the body goes in chunks.
     left: Option<u64>,
     gate: Option<Gate>,
     is_over: bool,

@@ -87,7 +87,7 @@ impl Pool {
         self.rtt_us.load(Ordering::Relaxed)
     }
 
-    /// So many bodies are read at once from now on.
+    /// Expects that many bodies at once from now on.
     pub(crate) fn spread_over(&self, count: u16) {
         self.spacing.lock().unwrap_or_else(PoisonError::into_inner).count = count.into();
     }
@@ -111,7 +111,7 @@ impl Pool {
         turn - now
     }
 
-    /// What the kernel tells of all connections.
+    /// Reads what the kernel tells of all connections.
     pub(crate) fn now(&self) -> ConnectionsNow {
         self.sockets.now()
     }

@@ -35,7 +35,7 @@ pub(crate) struct Sockets {
 struct State {
     open: BTreeMap<u64, Seen>,
     made: u64,
-    /// What those that are gone have carried, and the smallest round-trip time so far.
+    /// The bytes of connections that are gone, and the smallest round-trip time so far.
     gone: ConnectionsNow,
 }
 
@@ -127,7 +127,7 @@ impl Sockets {
         }
     }
 
-    /// What the connections are like now.
+    /// Reads all connections.
     pub(crate) fn now(&self) -> ConnectionsNow {
         let mut state = self.lock();
         let mut now = state.gone.clone();

@@ -150,7 +150,7 @@ impl Url {
         decoded(&path[path.rfind('/').map_or(0, |at| at + 1)..])
     }
 
-    /// What lies beneath this directory by an escaped name. `None`: its URL is too long.
+    /// Returns the URL of an escaped name beneath this directory; `None` if it is too long.
     pub(crate) fn child(&self, escaped: &str) -> Option<Url> {
         let path = self.path();
         let slash = if path.ends_with('/') { "" } else { "/" };

@@ -74,7 +74,7 @@ fn setting(text: &str, section: &str, key: &str) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Access {
     pub(super) origin: Origin,
-    /// What stands in front of a key, with a slash at its end.
+    /// The path in front of each key, with a slash at its end.
     pub(super) prefix: String,
     pub(super) bucket: String,
     pub(super) region: String,

@@ -14,7 +14,7 @@ use haul_store::Time;
 use crate::http_client::fields::text;
 use crate::web::version::{KEPT_TIME, kept_time_text};
 
-/// What is known of the file that an object was.
+/// Facts about the file that an object was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kept {
     pub(super) mode: Option<u32>,

@@ -41,7 +41,7 @@ pub(super) const MAX_SETTINGS_BYTES: u64 = 1 << 20;
 /// The metadata service of a virtual machine is near, or not there at all.
 pub(super) const METADATA_SERVICE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a service of credentials answers.
+/// The longest answer of a service of credentials.
 pub(super) const MAX_CREDENTIALS_BYTES: usize = 256 << 10;
 
 /// The smallest part that a store takes, but for the last one.

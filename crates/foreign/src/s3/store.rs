@@ -43,7 +43,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What a store says with an error.
+/// The words of a store with an error.
 #[derive(Debug, Default)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
@@ -218,7 +218,7 @@ pub(super) fn refusal(head: &response::Parts, body: &[u8]) -> Refusal {
     said
 }
 
-/// What a store says is shown on a terminal.
+/// Bounds and cleans the words of a store, which are shown on a terminal.
 fn shortened(text: &str) -> String {
     text.chars().filter(|character| !character.is_control()).take(MAX_SAID_CHARACTERS).collect()
 }

@@ -114,7 +114,7 @@ impl Bodies {
         self.freed.notify_one();
     }
 
-    /// This thread reads elsewhere from now on.
+    /// Drops the bodies of this thread, which reads elsewhere from now on.
     pub(crate) fn leave(&self) {
         let reader = std::thread::current().id();
         self.drop_all(|waiting| waiting.reader == reader);

@@ -14,7 +14,7 @@ use crate::web::limits::MAX_PAGE_BYTES;
 use crate::web::look::Looked;
 use crate::web::version::Version;
 
-/// What a name costs in memory beside its own bytes and its URL: its version, its sums, its place in the tree.
+/// A name takes so many bytes of memory beside its own and those of its URL.
 const ENTRY_BYTES: usize = 256;
 
 /// Reads the entries of a directory.

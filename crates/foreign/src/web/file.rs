@@ -47,7 +47,7 @@ pub(crate) struct RemoteFile {
     sum: Option<Arc<FileSum>>,
     /// As far as the walk saw it.
     noted_size: Option<u64>,
-    /// What a list told of it. Metadata are told as there, while the answers for the file agree.
+    /// The note that a list left. Metadata are told as there, while the answers for the file agree.
     listed: Option<Version>,
     /// One thread reads all of it, from front to back.
     has_one_reader: bool,

@@ -18,7 +18,7 @@ use haul_store::{Result as StoreResult, ServerSum, SumCounter, SumDiffers, SumKi
 use crate::digest::Digest;
 use crate::digest::hasher::{Hasher, joined_adler32};
 
-/// What is known of all files of a source.
+/// Sums of all files of a source.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) counter: SumCounter,
@@ -51,7 +51,7 @@ pub(crate) struct FileSum {
     sums: Arc<Sums>,
     ask: Box<Ask>,
     state: Mutex<State>,
-    /// Nothing is left to compare.
+    /// The file was compared, or never will be.
     is_closed: AtomicBool,
 }
 

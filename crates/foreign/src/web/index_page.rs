@@ -28,7 +28,7 @@ pub(crate) struct Index {
     pub(crate) mtime: Option<Time>,
 }
 
-/// What a page says of a name.
+/// The kind of a name, as a page tells it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// A file, and what the list tells of it. Its version is yet to be looked at.
@@ -44,7 +44,7 @@ pub(crate) enum Entry {
     Skipped(&'static str),
 }
 
-/// What a list in JSON tells of a file.
+/// Size and time of a file in a list in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) size: Option<u64>,

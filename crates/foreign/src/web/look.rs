@@ -9,7 +9,7 @@ use crate::http_client::fields::content_length;
 use crate::http_client::url::Url;
 use crate::web::version::{Part, Version, accepts_ranges, length_of_refused_range};
 
-/// What stands at a URL.
+/// The resource at a URL.
 #[derive(Debug)]
 pub(crate) enum Looked {
     File {

@@ -10,7 +10,7 @@ use crate::web::version::Version;
 /// a note that had to go is read all the same, and its server asked once more.
 const MAX_NOTES: usize = 16 << 10;
 
-/// What was seen of one file.
+/// A note of one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Note {
     pub(crate) size: Option<u64>,
@@ -43,7 +43,7 @@ impl Notes {
         }
     }
 
-    /// What was seen of this file. The note stays: a file may be opened again.
+    /// Returns the note of this file. It stays: a file may be opened again.
     pub(crate) fn of(&self, path: &[u8]) -> Note {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.notes.get(path).cloned().unwrap_or_default()

@@ -119,7 +119,7 @@ impl WebPlace {
 /// Names whose facts cost nothing are told in portions, too.
 const NAMES_AT_ONCE: usize = 1024;
 
-/// What a page tells of a name. `None`: it is left out.
+/// Turns an entry of a page into one of a listing; `None`: it is left out.
 fn listed_of(entry: Entry, facts: bool) -> Option<io::Result<Listed>> {
     let (kind, told) = match entry {
         Entry::File(_, told) => (NodeKind::File, told),

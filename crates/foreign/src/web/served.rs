@@ -51,7 +51,7 @@ pub(crate) struct Served {
     pub(crate) begun: Time,
     /// Directories are listed by WebDAV, not by their pages.
     pub(crate) is_dav: bool,
-    /// What the walk saw of files.
+    /// Notes of the walk about files.
     pub(crate) notes: Notes,
     pub(crate) sums: Arc<Sums>,
     ranges: Ranges,

@@ -18,11 +18,11 @@ use crate::web::walk::Walk;
 #[derive(Debug)]
 struct WebTree(Arc<Served>);
 
-/// What was opened, and what is to be told of it.
+/// A tree that was opened, and what is to be told of it.
 pub struct Opened {
     /// The tree.
     pub tree: Arc<dyn SourceTree>,
-    /// What the user should hear.
+    /// A word for the user.
     pub warning: Option<String>,
 }
 

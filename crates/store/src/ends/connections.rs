@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 /// Connections of an end to its server. A session samples them while it runs, and says how many carry data.
 pub trait Connections: Debug + Send + Sync {
-    /// What they are like now.
+    /// Reads them all.
     fn now(&self) -> ConnectionsNow;
 
     /// The bytes that there are to be moved, where that is known before the first of them.
@@ -22,7 +22,7 @@ pub trait Connections: Debug + Send + Sync {
 pub struct ConnectionsNow {
     /// How many are open, also those that rest.
     pub count: u16,
-    /// What the kernel tells of them, where they are connections of this process.
+    /// Readings of the kernel, where they are connections of this process.
     pub open: Vec<ConnectionReading>,
     /// Payload that has come or gone over all connections so far, also over those that are closed.
     pub moved_bytes: u64,

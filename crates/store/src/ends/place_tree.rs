@@ -82,7 +82,7 @@ pub type EachLeft<'a> = &'a mut dyn FnMut(&[u8], io::Result<u64>) -> ControlFlow
 /// Gets a name of a directory, and what is known of it, or why nothing is known.
 pub type EachListed<'a> = &'a mut dyn FnMut(&[u8], io::Result<Listed>) -> ControlFlow<()>;
 
-/// What a listing tells of a name.
+/// A name in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listed {
     /// Its kind; [`NodeKind::Unknown`] if the end tells only names.

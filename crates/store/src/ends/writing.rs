@@ -16,7 +16,7 @@ use crate::source_names::SourceNames;
 
 /// A tree to write. All paths are relative to it.
 pub trait TargetTree: Debug + Send + Sync {
-    /// What this end can do.
+    /// Returns the abilities of this end.
     fn abilities(&self) -> Abilities;
 
     /// The tree, if it lies on this host.
@@ -126,7 +126,7 @@ pub(crate) fn no_writing_in_place() -> io::Error {
     refusal(io::ErrorKind::Unsupported, "this target writes no file in place")
 }
 
-/// What is known of a file before its draft is made.
+/// Facts about a file before its draft is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftPlan {
     /// See [`TargetTree::new_draft`].

@@ -14,7 +14,7 @@ use crate::dav::target::tree::Tree;
 use crate::web::index_page::too_long;
 use crate::web::limits::{MAX_DEPTH, MAX_PAGE_BYTES};
 
-/// What is removed, and who is told.
+/// A deletion, and who is told of it.
 pub(super) struct Deletion<'a> {
     pub(super) tree: &'a Arc<Tree>,
     pub(super) spare: &'a dyn Fn(&[u8], bool) -> bool,

@@ -58,7 +58,7 @@ struct State {
     /// The first error is that of everything behind it.
     failed: Option<(ErrorKind, String)>,
     is_discarded: bool,
-    /// What is read back, with the version that was found first.
+    /// The file as it is read back, with the version that was found first.
     read_back: Option<Arc<RemoteFile>>,
 }
 

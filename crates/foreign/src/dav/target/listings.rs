@@ -74,7 +74,7 @@ impl Listings {
         keep(&mut lock(&self.0), directory, Some(Arc::default()));
     }
 
-    /// Nobody knows what this directory has.
+    /// Forgets a directory: its entries are not known any more.
     pub(crate) fn forget(&self, directory: &[u8]) {
         lock(&self.0).retain(|(path, _)| path != directory);
     }

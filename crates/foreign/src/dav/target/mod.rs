@@ -44,7 +44,7 @@ pub struct DavServer {
 }
 
 impl DavServer {
-    /// Nothing is asked yet.
+    /// Prepares a client. The server is asked nothing yet.
     pub fn new(url: Url, settings: Settings) -> DavServer {
         DavServer { client: Arc::new(Client::new(url.origin().clone(), settings)), url }
     }

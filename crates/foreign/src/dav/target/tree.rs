@@ -39,7 +39,7 @@ pub(crate) struct Tree {
     pub(crate) served: Served,
 }
 
-/// What a person is told once.
+/// A matter of which a person is told once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Matter {
     Times,

@@ -30,7 +30,7 @@ pub(crate) struct Upload {
     size: u64,
     fields: Vec<(HeaderName, HeaderValue)>,
     running: Option<Running>,
-    /// What was sent so far, while it can all be sent once more.
+    /// The bytes sent so far, as long as all of them can be sent once more.
     kept: Option<Vec<Bytes>>,
     begun: usize,
 }

@@ -15,7 +15,7 @@ use crate::web::file::RemoteFile;
 pub(super) struct SummedFile {
     file: RemoteFile,
     size: u64,
-    /// What the store keeps; `None`: nothing.
+    /// The sum that the store keeps; `None`: it keeps none.
     crc64: Option<String>,
     seen: Mutex<Seen>,
     uncompared: Arc<AtomicU64>,

@@ -12,7 +12,7 @@ use crate::s3::limits::LOOKAHEAD;
 use crate::s3::listing::{Listed, Listing, has_any};
 use crate::s3::store::Store;
 
-/// What has a name.
+/// The thing that a name stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     /// There is an object of this name.
@@ -25,7 +25,7 @@ pub(super) struct Seen {
     pub(super) is_late: bool,
 }
 
-/// What may come late in a listing, in front of which its name stands.
+/// Keys that may come late in a listing, although their names stand earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Late {
     Directory,
@@ -59,7 +59,7 @@ pub(super) struct Names {
     last: Option<Vec<u8>>,
     /// Objects with the ending of a link are links.
     links: bool,
-    /// What the store was asked for, and whether it is there. The names are beginnings of the next one.
+    /// Prefixes of which the store was asked whether they are there. Each is the beginning of the next one.
     asked: Vec<(Vec<u8>, Late, bool)>,
 }
 
@@ -125,7 +125,7 @@ impl Names {
         (name, Seen { is_late, ..seen })
     }
 
-    /// What the listing may still bring, and whose name comes in front of this one.
+    /// Names that the listing may still bring, and that come in front of this one.
     fn may_come_before(&self, name: &[u8]) -> Option<(Vec<u8>, Late)> {
         if self.is_over {
             return None;

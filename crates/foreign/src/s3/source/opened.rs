@@ -71,7 +71,7 @@ pub(super) struct Bucket {
     pub(super) begun: Time,
     /// Objects that stand for links become links.
     pub(super) links: bool,
-    /// What the walk has found and nobody has opened yet.
+    /// Objects that the walk has found and that nobody has opened yet.
     pub(super) walked: Mutex<HashMap<Vec<u8>, Object>>,
 }
 
@@ -99,7 +99,7 @@ impl Bucket {
         walked.insert(object.key.clone(), object.clone());
     }
 
-    /// What the walk has found under this key.
+    /// Takes the object that the walk has found under this key.
     pub(super) fn walked(&self, key: &[u8]) -> Option<Object> {
         self.walked.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }

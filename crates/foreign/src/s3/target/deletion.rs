@@ -12,7 +12,7 @@ use crate::s3::source::walk::LINK_ENDING;
 use crate::s3::store::Request;
 use crate::s3::target::tree::Tree;
 
-/// What is removed, and who is told.
+/// A deletion, and who is told of it.
 pub(super) struct Deletion<'a> {
     pub(super) tree: &'a Arc<Tree>,
     pub(super) spare: &'a dyn Fn(&[u8], bool) -> bool,
@@ -21,7 +21,7 @@ pub(super) struct Deletion<'a> {
     pub(super) errors: Vec<StoreError>,
 }
 
-/// What became of a directory's entries.
+/// The outcome of the entries of a directory.
 struct Gone {
     /// There were some.
     any: bool,

@@ -16,13 +16,13 @@ use haul_store::{Journal, JournalFile};
 
 use crate::s3::sums::crc64;
 
-/// What the first frame says.
+/// The first frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Upload {
     /// `ORIGIN/BUCKET/KEY`, for people and for `haul clean`.
     pub(super) object: Vec<u8>,
     pub(super) id: String,
-    /// What the object has beside it, so that one whose Complete had no answer is known again.
+    /// The mark that the object has beside it, so that one whose Complete had no answer is known again.
     pub(super) mark: String,
     pub(super) size: u64,
     pub(super) part_bytes: u64,
@@ -35,7 +35,7 @@ pub(super) struct Part {
     pub(super) crc64: u64,
 }
 
-/// What an earlier run left.
+/// The rest of an earlier run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) upload: Upload,
@@ -57,7 +57,7 @@ struct State {
     parts: BTreeMap<u32, Part>,
     /// Parts that no frame has yet.
     fresh: Vec<u32>,
-    /// What was found of the receiver's journal; only until the receiver says what it keeps.
+    /// The receiver's journal as it was found, until the receiver says what it keeps.
     receiver: Vec<u8>,
     is_over: bool,
 }

@@ -277,7 +277,7 @@ impl TargetTree for S3Target {
         })
     }
 
-    /// What the store has confirmed is safe.
+    /// Does nothing: parts that the store has confirmed are safe.
     fn flush_dir(&self, path: &[u8]) -> Result<()> {
         context("flush directory", path, || match self.look(path)? {
             Some(_) => Ok(()),

@@ -16,7 +16,7 @@ use crate::s3::listing::NO_UTF8;
 use crate::s3::source::walk::LINK_ENDING;
 use crate::s3::store::{Request, Store};
 
-/// What is kept of files, and what the user wants.
+/// The facts of files that are kept, and the wishes of the user.
 #[derive(Clone, Debug, Default)]
 pub struct TargetSettings {
     /// Modes are kept (s3fs's `mode`).
@@ -44,7 +44,7 @@ pub trait Told: Send + Sync {
 
 pub(super) struct Tree {
     pub(super) store: Arc<Store>,
-    /// What stands in front of each path: empty, or with a slash at its end.
+    /// The key in front of each path: empty, or with a slash at its end.
     pub(super) prefix: Vec<u8>,
     pub(super) settings: TargetSettings,
     sums: AtomicBool,
