@@ -27,7 +27,7 @@ const ENVIRONMENT: [Entry; 9] = [
 ];
 
 /// Files that haul reads or writes.
-const FILES: [Entry; 13] = [
+const FILES: [Entry; 14] = [
     ("~/.config/haul/config.toml", "settings, and names of ends: haul-config(5)", &["haul", COPIES, "haul-config"]),
     (
         "~/.config/haul/id_ed25519, ~/.config/haul/known_hosts",
@@ -51,6 +51,7 @@ const FILES: [Entry; 13] = [
         "copies that go on by themselves",
         &["haul", "haul-status", "haul-stop", "haul-wait", "haul-log"],
     ),
+    ("~/.local/state/haul/uploads", "uploads to stores that a later copy goes on with", &COPY),
     ("~/.config/haul/host_ed25519", "the daemon's own key", &[SERVE, "haul-token"]),
     ("~/.config/haul/authorized_keys", "the keys that may log in", &[SERVE]),
     ("~/.local/state/haul/key-days", "what each key has moved today", &[SERVE]),
