@@ -13,7 +13,7 @@ use haul_wire::RelPath;
 use haul_wire::codec;
 use haul_wire::control::{
     Abort, AbortFault, Address, AgentHello, Answer, Candidate, Carriage, ChunkRange, Control, Dial, FailureKind,
-    FilterRule, Listed, Notice, OneWay, Outcome, OutcomeKind, ProbeArrived, ProbeSent, Receipt, ReceiverSummary, Role,
+    FilterRule, Listed, Notice, Outcome, OutcomeKind, ProbeArrived, ProbeSent, Receipt, ReceiverSummary, Role,
     Selection, SenderSummary, Sides, Start, Void, Wanted, Withdraw,
 };
 use haul_wire::lane::{BlockHeader, Encoding, Hello, LaneHello, Trailer, UnitHeader, UnitKind};
@@ -324,12 +324,7 @@ fn messages() -> Vec<Control> {
             cause: None,
             hint: Some("make room".into()),
         }),
-        Control::Ping {
-            received: 300,
-            turn: 2,
-            sent_us: 7_000_000,
-            took: Some(OneWay { sent_us: 6_000_000, took_us: -40_000 }),
-        },
+        Control::Ping { received: 300, turn: 2, sent_us: 7_000_000 },
         Control::Repair { index: 1, chunk: 2 },
         Control::Counted(haul_wire::control::Counted { files: 3, data_bytes: 1 << 20, share_ppm: 400_000 }),
         Control::ReadAgain { bytes: 1 << 30 },

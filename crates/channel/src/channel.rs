@@ -30,8 +30,8 @@ use heard::Heard;
 use crate::frames::{Kept, MAX_KEPT_BYTES};
 use crate::links::Links;
 use crate::way_times::WayTimes;
+use haul_engine::path::OneWay;
 use haul_kept::sync::lock;
-use haul_wire::control::OneWay;
 
 /// Each side is heard at least this often while it lives.
 pub const PING_EVERY: Duration = Duration::from_secs(1);
@@ -194,9 +194,9 @@ impl Channel {
         std::thread::Builder::new().name("control-out".into()).spawn(move || for_writer.write(id, output)).map(drop)
     }
 
-    /// How long the last ping took to the peer of which it has told.
+    /// How long the peer's last ping took to here.
     pub fn one_way(&self) -> Option<OneWay> {
-        self.inside.way_times.ours()
+        self.inside.way_times.heard()
     }
 
     /// The queue of messages to the peer.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use haul_engine::path::{
-    Advice, LaneReading, Tuner, Wishes, better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more,
+    Advice, LaneReading, OneWay, Tuner, Wishes, better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more,
 };
 use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
 use haul_engine::service::ServiceClass;
@@ -19,7 +19,7 @@ use haul_job::Subject;
 use haul_net::mptcp::WayTotals;
 use haul_net::policy::Dscp;
 use haul_net::{Probe, host};
-use haul_wire::control::{AskedClass, Carriage, Notice, OneWay};
+use haul_wire::control::{AskedClass, Carriage, Notice};
 use haul_wire::lane::path_of;
 use haul_wire::summary::{OnePath, PathNow, PathSummary};
 
@@ -268,10 +268,10 @@ impl Tuning {
         self.applied.values().any(|applied| applied.some_finish)
     }
 
-    /// Takes in how long a ping took to the far side.
-    pub fn on_one_way(&mut self, one_way: OneWay) {
+    /// Takes in how long a ping of the far side took to here.
+    pub fn on_one_way(&mut self, word: OneWay) {
         let at_us = self.at_us(Instant::now());
-        self.paths.on_one_way(at_us, one_way);
+        self.paths.on_one_way(at_us, word);
     }
 
     /// Samples when it is time, and applies the advice.

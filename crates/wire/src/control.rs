@@ -72,15 +72,6 @@ pub use crate::standing::{Piece, Standing};
 use crate::summary::{HostLimits, KnownPath, PathNow};
 pub use crate::summary::{LaneTime, ReceiverSummary, SenderSummary, Void};
 
-/// How long a ping took, by two clocks whose difference nobody knows: only changes of it mean something (RFC 6817, section 2.1.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OneWay {
-    /// When it was sent, by the clock of the end that sent it.
-    pub sent_us: u64,
-    /// The clock of the other end when it arrived, less that time.
-    pub took_us: i64,
-}
-
 /// A message on the control channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Control {
@@ -165,8 +156,6 @@ pub enum Control {
         turn: u32,
         /// When it was sent, in microseconds of this end's clock, which began at any time.
         sent_us: u64,
-        /// How long the other end's last ping took to here.
-        took: Option<OneWay>,
     },
     /// Receiver to sender: this chunk does not stand at the target as verified; send it again, despite its receipt or
     /// if it was not asked for.

@@ -22,8 +22,8 @@ impl Inside {
                 _ => read_numbered(&mut input, &mut buffer),
             };
             let taken = match frame {
-                Ok(Some((_, Control::Ping { received, turn, sent_us, took }))) => {
-                    self.way_times.on_ping(Instant::now(), sent_us, took);
+                Ok(Some((_, Control::Ping { received, turn, sent_us }))) => {
+                    self.way_times.on_ping(Instant::now(), sent_us);
                     self.on_ping(id, received, turn)
                 }
                 Ok(Some((number, message))) => {

@@ -157,8 +157,8 @@ impl Inside {
         self.told.store(received, Ordering::Relaxed);
         self.untold_bytes.store(0, Ordering::Relaxed);
         let mut frame = Vec::new();
-        let (sent_us, took) = self.way_times.leaves(Instant::now());
-        let ping = Control::Ping { received, turn: state.links.turn_on(id), sent_us, took };
+        let sent_us = self.way_times.leaves(Instant::now());
+        let ping = Control::Ping { received, turn: state.links.turn_on(id), sent_us };
         codec::encode(&ping, &mut frame).expect("it is short");
         put_frame(id, state.kept.next(), &frame, bytes);
     }

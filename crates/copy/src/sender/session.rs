@@ -199,8 +199,8 @@ impl<'a> Session<'a> {
 
     /// Lets the lanes follow the path. More lanes are brought by whoever dials.
     fn tune(&mut self, keeper: &mut dyn LaneKeeper) {
-        if let Some(one_way) = self.channel.one_way() {
-            self.tuning.on_one_way(one_way);
+        if let Some(word) = self.channel.one_way() {
+            self.tuning.on_one_way(word);
         }
         let mut turn = self.tuning.turn(&*self.shared);
         if let Some(server) = &mut self.server {

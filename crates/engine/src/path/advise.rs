@@ -3,7 +3,6 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use haul_wire::control::OneWay;
 use haul_wire::limits::MAX_LANES;
 use haul_wire::summary::{PathService, PathSummary};
 
@@ -15,6 +14,7 @@ use super::pacing::{Levels, Pacer};
 use super::remember::Remembered;
 use super::sample::{Sample, Step, Steps};
 use super::silence::Silence;
+use super::way_back::OneWay;
 use crate::plan::{self, NEAR_RTT_US};
 use crate::service::aware::LANES_MOST;
 
@@ -158,9 +158,9 @@ impl Tuner {
         self.given.clone()
     }
 
-    /// Takes in how long a word of ours took to the far side. The last one may come again.
-    pub fn on_one_way(&mut self, at_us: u64, one_way: OneWay) {
-        self.estimator.on_one_way(at_us, one_way);
+    /// Takes in how long a word of the far side took to here. The last one may come again.
+    pub fn on_one_way(&mut self, at_us: u64, word: OneWay) {
+        self.estimator.on_one_way(at_us, word);
     }
 
     /// Takes a sample in; `Some` when something shall change.

@@ -2,10 +2,8 @@
 
 use alloc::collections::VecDeque;
 
-use haul_wire::control::OneWay;
-
 use super::sample::Step;
-use super::way_back::WayBack;
+use super::way_back::{OneWay, WayBack};
 
 /// The state of the path. Rates are of all lanes together; 0 means unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -192,14 +190,13 @@ impl Estimator {
         }
     }
 
-    /// Takes in how long a word of ours took to the far side.
-    pub(super) fn on_one_way(&mut self, at_us: u64, one_way: OneWay) {
-        let queueing_us = self.now.rtt_us.saturating_sub(self.now.rtt_min_us);
-        self.way_back.on_report(at_us, one_way, queueing_us);
+    /// Takes in how long a word of the far side took to here.
+    pub(super) fn on_one_way(&mut self, at_us: u64, word: OneWay) {
+        self.way_back.on_word(at_us, word);
     }
 
-    /// By how much the way out has become shorter than it was when we came; `None` where nobody tells.
-    pub(super) fn way_out_fell_by_us(&self) -> Option<u32> {
+    /// By how much the way back has become shorter than it was when we came.
+    pub(super) fn way_back_fell_by_us(&self) -> u32 {
         self.way_back.fell_by_us()
     }
 
@@ -307,9 +304,8 @@ impl Estimator {
             self.rtt_usual_us = self.rtt_usual_us.min(step.rtt_us);
             now.jitter_us = jitter_us(self.rtt_usual_us.saturating_sub(now.rtt_min_us), step.rtt_deviation_us);
             now.queueing_us = step.rtt_us.saturating_sub(now.rtt_min_us).saturating_sub(now.jitter_us);
-            if let Some(out_us) = self.way_back.queue_out_us(step.at_us, now.rtt_min_us) {
-                now.queueing_us = now.queueing_us.min(out_us);
-            }
+            let back_us = self.way_back.queue_us(step.at_us, now.rtt_min_us);
+            now.queueing_us = now.queueing_us.saturating_sub(back_us);
         }
         self.queue_peak_us = self.queue_peak_us.max(now.queueing_us);
     }
@@ -542,7 +538,7 @@ mod tests {
         let mut queueing = |waits_back_us: u32, waits_out_us: u32, from_s: u64| {
             for at_us in (1..=20).map(|step| from_s * 1_000_000 + step * 100_000) {
                 let rtt_us = 30_000 + waits_back_us + waits_out_us;
-                estimator.on_one_way(at_us, OneWay { sent_us: at_us, took_us: 7_000_000 + i64::from(waits_out_us) });
+                estimator.on_one_way(at_us, OneWay { sent_us: at_us, took_us: 7_000_000 + i64::from(waits_back_us) });
                 estimator.on_step(&Step { at_us, us: 100_000, sent_bytes: 1_000_000, rtt_us, ..Step::default() });
             }
             estimator.now.queueing_us

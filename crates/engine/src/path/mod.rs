@@ -3,7 +3,7 @@
 //! ```text
 //!   sample     counters of the lanes, again and again  -> what happened since the last reading
 //!   estimate   what happened                           -> rate, queue, capacity, windows, loss
-//!   way_back   times on the way out                    -> whether a queue stands on the way back instead
+//!   way_back   times of words on the way back          -> how much of a queue stands there
 //!   pacing     queue and rate                          -> how fast all lanes may send together
 //!   limiter    losses, a little slower                 -> whether somebody drops what is faster than a limit
 //!   lanes      windows, loss, capacity                 -> how many lanes carry data
@@ -42,3 +42,4 @@ pub use remember::Remembered;
 pub use sample::{LaneReading, Sample};
 pub(crate) use share::{SAMPLE_US, TCP_RTO_MIN_US};
 pub use share::{better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more};
+pub use way_back::OneWay;

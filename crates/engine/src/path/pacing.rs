@@ -218,11 +218,9 @@ impl Pacer {
         let before_us = *self.rtt_min_before_us.get_or_insert(now.rtt_min_us);
         let queue_us = (before_us / 20).max(STOOD_US_MIN);
         let chance_us = step.rtt_deviation_us.saturating_mul(FALL_DEVIATIONS);
-        // Where the clocks tell that the way out was as long before, acknowledgements waited.
-        let was_on_the_way_out = estimator.way_out_fell_by_us().is_none_or(|fell_us| fell_us > queue_us / 2);
-        let is_shorter = now.phase == Phase::Steady
-            && was_on_the_way_out
-            && before_us.saturating_sub(now.rtt_min_us) > queue_us.saturating_add(chance_us);
+        // What the way back has become shorter by held up acknowledgements alone.
+        let fell_us = before_us.saturating_sub(now.rtt_min_us).saturating_sub(estimator.way_back_fell_by_us());
+        let is_shorter = now.phase == Phase::Steady && fell_us > queue_us.saturating_add(chance_us);
         if is_shorter {
             self.rtt_min_before_us = Some(now.rtt_min_us);
         }

@@ -1,78 +1,83 @@
 //! What stands on the way back: acknowledgements that wait delay nobody's data.
 //!
 //! A round trip has two ways. Where others fill the uplink, or acknowledgements are more than it carries, they wait there, and the round-trip
-//! time grows as if the lanes had made a queue. The clocks of both hosts tell the ways apart: the time on the way out, by two clocks, changes
-//! with the queue there alone (RFC 6817, section 2.1.1).
+//! time grows as if the lanes had made a queue. What the far side says waits in the same place: its time on the way, by two clocks, changes
+//! with the queue there (RFC 6817, section 2.1.1). The way out is not asked: words may pass where data waits, by a mark or a queue of their
+//! own.
 
 use alloc::collections::VecDeque;
 
-use haul_wire::control::OneWay;
+/// How long a word of the far side took to here, by two clocks whose difference nobody knows: only changes of it mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OneWay {
+    /// When it was sent, by the far clock.
+    pub sent_us: u64,
+    /// Our clock when it arrived, less that time.
+    pub took_us: i64,
+}
 
-/// Gathers reports of the way out.
+/// Gathers the times of words on the way back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WayBack {
     last_sent_us: Option<u64>,
-    /// The least time on the way out in the span before, and in this one.
+    /// The least time in the span before, and in this one.
     least_us: [Option<i64>; 2],
     span_began_us: u64,
-    /// The first report: when we came.
+    /// The first time: when we came.
     first_us: Option<i64>,
-    recent: VecDeque<Report>,
+    recent: VecDeque<Heard>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Report {
+struct Heard {
     at_us: u64,
-    /// Longer than the least on the way out.
-    out_us: u32,
-    /// The rest of what the round trip is longer than the least.
-    back_us: u32,
+    /// Longer than the least.
+    late_us: u32,
 }
 
 impl WayBack {
-    /// Takes a report in, which may be the last one again. `queueing_us`: by how much the round-trip time is longer than the smallest.
-    pub(super) fn on_report(&mut self, at_us: u64, report: OneWay, queueing_us: u32) {
-        if self.last_sent_us.replace(report.sent_us) == Some(report.sent_us) {
+    /// Takes a time in, which may be the last one again.
+    pub(super) fn on_word(&mut self, at_us: u64, word: OneWay) {
+        if self.last_sent_us.replace(word.sent_us) == Some(word.sent_us) {
             return;
         }
-        self.first_us.get_or_insert(report.took_us);
+        self.first_us.get_or_insert(word.took_us);
         // Quartz clocks drift apart by some 50 us in a second, so that no time is the least for ever.
         if at_us.saturating_sub(self.span_began_us) > SPAN_US {
             (self.least_us, self.span_began_us) = ([self.least_us[1], None], at_us);
         }
-        self.least_us[1] = Some(self.least_us[1].map_or(report.took_us, |least| least.min(report.took_us)));
-        let late_us = report.took_us.saturating_sub(self.least().unwrap_or(report.took_us));
-        let out_us = u32::try_from(late_us).unwrap_or(u32::MAX);
-        if self.recent.len() == REPORTS {
+        self.least_us[1] = Some(self.least_us[1].map_or(word.took_us, |least| least.min(word.took_us)));
+        let late_us = word.took_us.saturating_sub(self.least().unwrap_or(word.took_us));
+        if self.recent.len() == WORDS {
             self.recent.pop_front();
         }
-        self.recent.push_back(Report { at_us, out_us, back_us: queueing_us.saturating_sub(out_us) });
+        self.recent.push_back(Heard { at_us, late_us: u32::try_from(late_us).unwrap_or(u32::MAX) });
     }
 
     fn least(&self) -> Option<i64> {
         self.least_us.into_iter().flatten().min()
     }
 
-    /// The queue on the way out, if one stands on the way back: the longer of the last two readings. `None`: all of a queue is on the way out, as far
-    /// as is known.
-    pub(super) fn queue_out_us(&self, at_us: u64, rtt_min_us: u32) -> Option<u32> {
+    /// The queue on the way back, if one stands: the longer of the last two readings. 0 if none does, as far as is known.
+    pub(super) fn queue_us(&self, at_us: u64, rtt_min_us: u32) -> u32 {
         let least_us = (rtt_min_us / 20).max(BACK_US_MIN);
-        let oldest = self.recent.front().filter(|_| self.recent.len() == REPORTS)?;
+        let Some(oldest) = self.recent.front().filter(|_| self.recent.len() == WORDS) else { return 0 };
         let is_new = at_us.saturating_sub(oldest.at_us) < FRESH_US;
-        let stands = is_new && self.recent.iter().all(|report| report.back_us > least_us);
-        stands.then(|| self.recent.iter().rev().take(2).map(|report| report.out_us).max().unwrap_or(0))
+        let stands = is_new && self.recent.iter().all(|heard| heard.late_us > least_us);
+        let last = self.recent.iter().rev().take(2).map(|heard| heard.late_us).max().unwrap_or(0);
+        if stands { last } else { 0 }
     }
 
-    /// By how much the way out has become shorter than it was when we came; `None` before that is known.
-    pub(super) fn fell_by_us(&self) -> Option<u32> {
-        let (first, least) = self.first_us.zip(self.least())?;
-        Some(u32::try_from(first.saturating_sub(least)).unwrap_or(u32::MAX))
+    /// By how much the way back has become shorter than it was when we came.
+    pub(super) fn fell_by_us(&self) -> u32 {
+        let (first, least) = self.first_us.zip(self.least()).unwrap_or_default();
+        u32::try_from(first.saturating_sub(least)).unwrap_or(u32::MAX)
     }
 }
 
-/// A queue on the way back is believed after this many reports in a row: a second of them.
-const REPORTS: usize = 4;
-/// Reports come four times a second. Where they come that late, nothing is known of now.
+/// A queue is believed after this many words in a row: a second of them.
+const WORDS: usize = 4;
+/// Words come four times a second. Where they come that late, nothing is known of now.
 const FRESH_US: u64 = 3_000_000;
 /// A shorter delay is jitter, as for the queue on the way out (`pacing::STOOD_US_MIN`).
 const BACK_US_MIN: u32 = 5_000;
@@ -85,51 +90,49 @@ mod tests {
 
     use super::*;
 
-    /// A report each 250 ms: the time on the way out, and the queueing of the round trip.
-    fn after(reports: &[(i64, u32)]) -> (WayBack, u64) {
+    /// A word each 250 ms.
+    fn after(times: &[i64]) -> (WayBack, u64) {
         let mut way = WayBack::default();
         let mut at_us = 0;
-        for (took_us, queueing_us) in reports {
+        for took_us in times {
             at_us += 250_000;
-            way.on_report(at_us, OneWay { sent_us: at_us, took_us: *took_us }, *queueing_us);
+            way.on_word(at_us, OneWay { sent_us: at_us, took_us: *took_us });
         }
         (way, at_us)
     }
 
     #[test]
-    fn a_queue_on_the_way_back_is_told_from_one_on_the_way_out() {
-        let far_clock = -7_000_000_000;
-        let (way, at_us) = after(&[(far_clock, 60_000); 6]);
-        assert_eq!(way.queue_out_us(at_us, 30_000), Some(0), "all of it is on the way back");
-        let both = [(far_clock, 0), (far_clock + 20_000, 90_000), (far_clock + 30_000, 90_000)];
-        let (way, at_us) = after(&[&both[..], &[(far_clock + 25_000, 90_000); 2]].concat());
-        assert_eq!(way.queue_out_us(at_us, 30_000), Some(25_000));
-        let (way, at_us) = after(&[&[(far_clock, 0)][..], &[(far_clock + 60_000, 61_000); 6]].concat());
-        assert_eq!(way.queue_out_us(at_us, 30_000), None, "it is on the way out");
+    fn a_queue_that_stands_for_a_second_is_known_whatever_the_clocks_say() {
+        let clocks = -7_000_000_000;
+        let (way, at_us) = after(&[0, 60, 70, 50, 65].map(|ms| clocks + ms * 1000));
+        assert_eq!(way.queue_us(at_us, 30_000), 65_000);
+        let (way, at_us) = after(&[0, 60, 70, 0, 65].map(|ms| clocks + ms * 1000));
+        assert_eq!(way.queue_us(at_us, 30_000), 0, "it was gone for a moment");
+        let (way, at_us) = after(&[clocks; 8]);
+        assert_eq!(way.queue_us(at_us, 30_000), 0);
     }
 
     #[test]
     fn what_is_old_or_said_twice_tells_nothing() {
-        let (mut way, at_us) = after(&[(0, 60_000); 3]);
-        way.on_report(at_us, OneWay { sent_us: at_us, took_us: 0 }, 60_000);
-        assert_eq!(way.queue_out_us(at_us, 30_000), None, "there are three reports");
-        let (way, at_us) = after(&[(0, 60_000); 4]);
-        assert_eq!(way.queue_out_us(at_us + FRESH_US, 30_000), None);
+        let (mut way, at_us) = after(&[0, 60_000, 60_000, 60_000]);
+        way.on_word(at_us, OneWay { sent_us: at_us, took_us: 60_000 });
+        assert_eq!(way.queue_us(at_us, 30_000), 0, "there are three late words");
+        let (way, at_us) = after(&[0, 60_000, 60_000, 60_000, 60_000]);
+        assert_eq!(way.queue_us(at_us + FRESH_US, 30_000), 0);
     }
 
     #[test]
-    fn the_way_out_becomes_shorter_when_others_leave_and_clocks_may_say_anything() {
-        let (way, _) = after(&[(80_000, 0), (90_000, 0), (40_000, 0)]);
-        assert_eq!(way.fell_by_us(), Some(40_000));
-        let (way, at_us) = after(&[(i64::MAX, 0), (i64::MIN, 0), (i64::MAX, u32::MAX), (i64::MIN, 0)]);
-        assert_eq!((way.fell_by_us(), way.queue_out_us(at_us, 0)), (Some(u32::MAX), None));
+    fn the_way_becomes_shorter_when_others_leave_and_clocks_may_say_anything() {
+        assert_eq!(after(&[80_000, 90_000, 40_000]).0.fell_by_us(), 40_000);
+        assert_eq!(after(&[]).0.fell_by_us(), 0);
+        let (way, at_us) = after(&[i64::MAX, i64::MIN, i64::MAX, i64::MIN]);
+        assert_eq!((way.fell_by_us(), way.queue_us(at_us, 0)), (u32::MAX, 0));
     }
 
     #[test]
     fn clocks_that_drift_apart_make_no_queue() {
-        let drift = |report: i64| (report * 250_000 / 20_000, 0);
-        let reports: Vec<(i64, u32)> = (0..4 * 3_600).map(drift).collect();
-        let (way, _) = after(&reports);
-        assert!(way.recent.iter().all(|report| report.out_us < 8_000), "{way:?}");
+        let times: Vec<i64> = (0..4 * 3_600).map(|word: i64| word * 250_000 / 20_000).collect();
+        let (way, _) = after(&times);
+        assert!(way.recent.iter().all(|heard| heard.late_us < 8_000), "{way:?}");
     }
 }

@@ -23,11 +23,10 @@ mod silence;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use haul_wire::control::OneWay;
 use haul_wire::limits::{MAX_LANES, MAX_PATHS};
 use haul_wire::summary::PathSummary;
 
-use crate::path::{Advice, Estimate, Remembered, Tuner, Wishes};
+use crate::path::{Advice, Estimate, OneWay, Remembered, Tuner, Wishes};
 use bottleneck::{Bottlenecks, Decision};
 use one::Path;
 pub use reading::PathReading;
@@ -157,11 +156,11 @@ impl Paths {
         }
     }
 
-    /// Takes in how long a word of ours took to the far side. With several paths nobody knows which one it took.
-    pub fn on_one_way(&mut self, at_us: u64, one_way: OneWay) {
+    /// Takes in how long a word of the far side took to here. With several paths nobody knows which one it took.
+    pub fn on_one_way(&mut self, at_us: u64, word: OneWay) {
         let mut up = self.paths.values_mut().filter(|path| path.is_up);
         if let (Some(path), None) = (up.next(), up.next()) {
-            path.tuner.on_one_way(at_us, one_way);
+            path.tuner.on_one_way(at_us, word);
         }
     }
 

@@ -257,8 +257,8 @@ impl End<'_> {
 
     fn tune(&mut self) {
         let Some(tuning) = &mut self.tuning else { return };
-        if let Some(one_way) = self.channel.one_way() {
-            tuning.on_one_way(one_way);
+        if let Some(word) = self.channel.one_way() {
+            tuning.on_one_way(word);
         }
         let turn = tuning.turn(&Endless);
         let outbox = self.channel.outbox();

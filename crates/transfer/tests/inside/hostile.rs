@@ -158,7 +158,7 @@ impl Peer {
     fn only_lives(mut self, mut besides: impl FnMut(&mut Self)) -> Result<(), Error> {
         let end = Instant::now() + PATIENCE;
         while !self.end.is_finished() && Instant::now() < end {
-            self.says(&Control::Ping { received: 0, turn: 1, sent_us: 0, took: None });
+            self.says(&Control::Ping { received: 0, turn: 1, sent_us: 0 });
             besides(&mut self);
             let _ = self.heard.recv_timeout(Duration::from_millis(20));
         }

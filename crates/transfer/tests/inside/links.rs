@@ -311,7 +311,7 @@ fn a_gap_and_a_confirmation_of_what_was_never_said_break_the_protocol() {
     for (bytes, why) in [
         (frame(1, &word), "message 1 came before 0"),
         (frame(u64::MAX, &word), "came before 0"),
-        (frame(0, &Control::Ping { received: 1, turn: 0, sent_us: 0, took: None }), "never sent"),
+        (frame(0, &Control::Ping { received: 1, turn: 0, sent_us: 0 }), "never sent"),
         (vec![0; 12], "control frame of 0 bytes"),
     ] {
         let fate = Fate::default();

@@ -92,7 +92,7 @@ impl Reading {
         let end = Instant::now() + PATIENCE;
         loop {
             assert!(Instant::now() < end && !self.peer.end.is_finished(), "it never reads {name}");
-            self.peer.says(&Control::Ping { received: 0, turn: 1, sent_us: 0, took: None });
+            self.peer.says(&Control::Ping { received: 0, turn: 1, sent_us: 0 });
             let Some(stopped) = self.watcher.next(Duration::from_millis(20)).unwrap() else { continue };
             if stopped.file().ends_with(name) {
                 return stopped;
@@ -107,7 +107,7 @@ impl Reading {
         let (end, mut more) = (Instant::now() + PATIENCE, 0);
         while !self.peer.end.is_finished() {
             assert!(Instant::now() < end, "it waits for ever");
-            self.peer.says(&Control::Ping { received: 0, turn: 1, sent_us: 0, took: None });
+            self.peer.says(&Control::Ping { received: 0, turn: 1, sent_us: 0 });
             if let Some(stopped) = self.watcher.next(Duration::from_millis(20)).unwrap() {
                 more += 1;
                 self.watcher.answer(stopped, Verdict::Proceed).unwrap();
@@ -143,7 +143,7 @@ fn a_peer_is_not_taken_for_silent_while_a_file_is_compared_for_longer_than_the_t
     (0..400).for_each(|_| reading.peer.says(&Control::PathNow(PathNow::default())));
     let begun = Instant::now();
     while begun.elapsed() < BUSY {
-        reading.peer.says(&Control::Ping { received: 0, turn: 1, sent_us: 0, took: None });
+        reading.peer.says(&Control::Ping { received: 0, turn: 1, sent_us: 0 });
         std::thread::sleep(Duration::from_millis(20));
     }
     let (result, _) = reading.goes_on(read);
@@ -277,7 +277,7 @@ fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
     let begun = Instant::now();
     while !end.is_finished() {
         assert!(begun.elapsed() < PATIENCE, "it waits for ever");
-        say(&mut control, &Control::Ping { received: 0, turn: 1, sent_us: 0, took: None });
+        say(&mut control, &Control::Ping { received: 0, turn: 1, sent_us: 0 });
         std::thread::sleep(Duration::from_millis(20));
     }
     let error = end.join().unwrap().unwrap_err();
