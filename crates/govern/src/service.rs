@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use haul_engine::path::{Estimate, LaneReading};
+use haul_engine::path::{Estimate, LaneReading, Marked};
 use haul_engine::service::aware::Change;
 use haul_engine::service::path_policies::{Decided, PathPolicies};
 use haul_engine::service::reading::Reading;
@@ -108,6 +108,11 @@ impl Classes {
     /// The class of a path.
     pub fn class_of(&self, path: u16) -> ServiceClass {
         self.paths.get(&path).map_or(ServiceClass::Normal, |of| of.policies.class())
+    }
+
+    /// Which lanes of a path ask for priority now.
+    pub(crate) fn marked(&self, path: u16) -> Marked {
+        self.paths.get(&path).map_or(Marked::None, |of| of.policies.marked())
     }
 
     /// Whether a new path begins as background.

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use haul_engine::path::{
-    Advice, LaneReading, OneWay, Tuner, Wishes, better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more,
+    Advice, LaneReading, OneWay, Tuner, Wishes, beside_own_bounds, better_given_up, bound_per_lane, bounds_at_end,
+    too_slow_for_more,
 };
 use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
 use haul_engine::service::ServiceClass;
@@ -362,7 +363,7 @@ impl Tuning {
             }
             let (class, rtt_us) =
                 (self.classes.class_of(path), self.paths.estimate(path).map_or(0, |estimate| estimate.rtt_us));
-            self.paths.priority_is(path, class == ServiceClass::Priority);
+            self.paths.marked_are(path, self.classes.marked(path));
             self.background.set(path, class == ServiceClass::Background, rtt_us);
         }
         turn.notices.extend(self.background.told());
@@ -460,8 +461,9 @@ impl Tuning {
             let of_path = self.lanes.iter_mut().filter(|lane| path_of(lane.number) == *number);
             applied.background_bound =
                 self.background.bound(*number).map(|bound| (bound, self.background.lanes(*number)));
-            applied.divide(lanes, ending, rests || !is_waiting, of_path);
-            for (number, bound) in self.classes.lane_bounds(*number) {
+            let own: BTreeMap<u16, u64> = self.classes.lane_bounds(*number).collect();
+            applied.divide(lanes, ending, rests || !is_waiting, &own, of_path);
+            for (number, bound) in own {
                 if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.number == number) {
                     lane.pace(Some(lane.pace_bytes_per_s().map_or(bound, |pace| pace.min(bound))));
                 }
@@ -575,6 +577,7 @@ impl OfPath {
         readings: &[LaneReading],
         ending: Option<Ending>,
         is_done: bool,
+        own: &BTreeMap<u16, u64>,
         lanes: impl Iterator<Item = &'a mut Lane>,
     ) {
         let bound = self.background_bound.map_or(self.advice.pacing_bytes_per_s, |(bound, _)| Some(bound));
@@ -599,7 +602,14 @@ impl OfPath {
                     self.background_bound.map_or(self.advice.lanes, |(_, lanes)| lanes.min(self.advice.lanes));
                 let carrying = if is_done { 0 } else { lanes_most };
                 self.some_finish = readings.iter().skip(usize::from(carrying)).any(|lane| lane.unsent_bytes > 0);
-                self.pace_all(Some(bound_per_lane(bound, readings, carrying)), lanes);
+                let per_lane = bound_per_lane(bound, readings, carrying);
+                let carrying = readings.iter().take(usize::from(carrying));
+                let own: Vec<Option<u64>> = carrying.map(|lane| own.get(&lane.lane).copied()).collect();
+                let bounds = beside_own_bounds(per_lane, &own);
+                self.paced_to = Some(per_lane);
+                for (at, lane) in lanes.enumerate() {
+                    lane.pace(Some(bounds.get(at).copied().unwrap_or(per_lane)));
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use haul_wire::summary::{PathService, PathSummary};
 use super::estimate::{Confidence, Estimate, Estimator, Limit, Phase, scaled};
 use super::held::Held;
 use super::lanes::{Control, LaneCount, at_start, at_start_of_known, needed};
-use super::limiter::Limiter;
+use super::limiter::{Limiter, Marked};
 use super::pacing::{Levels, Pacer};
 use super::remember::Remembered;
 use super::sample::{Sample, Step, Steps};
@@ -70,6 +70,8 @@ pub struct Tuner {
     estimator: Estimator,
     pacer: Pacer,
     limiter: Limiter,
+    /// What was found without the mark while there is one, and with it while there is none.
+    limiter_of_others: Limiter,
     lanes: LaneCount,
     /// In the last sample: those that are there, resting ones too.
     connected: u16,
@@ -83,7 +85,7 @@ pub struct Tuner {
     given: Advice,
     /// No more lanes than these for now.
     lanes_most: Option<u16>,
-    is_priority: bool,
+    marked: Marked,
 }
 
 impl Tuner {
@@ -140,6 +142,7 @@ impl Tuner {
             estimator,
             pacer,
             limiter: Limiter::default(),
+            limiter_of_others: Limiter::default(),
             lanes,
             connected: 0,
             held: Held::new(),
@@ -149,7 +152,7 @@ impl Tuner {
             switches: 0,
             given,
             lanes_most: None,
-            is_priority: false,
+            marked: Marked::None,
         }
     }
 
@@ -186,11 +189,16 @@ impl Tuner {
             self.look_for_a_limit(&step);
             self.choose_congestion_control();
             let control = Control {
-                lets_more_be_sent: self.limiter.lets_more_be_sent(&self.estimator),
+                lets_more_be_sent: self.limiter.lets_more_be_sent(&self.estimator, self.marked),
                 is_loss_based: self.congestion_control != BBR,
                 may_change: self.wishes.may_choose_bbr() && self.switches < SWITCHES_MAX,
             };
-            self.lanes.on_step(&step, &self.estimator, &self.pacer, control);
+            if self.marked != Marked::None && self.limiter.bound_bytes_per_s().is_some() {
+                // What passes with the mark is known: the number of lanes changes nothing, and nobody takes what they give up.
+                self.lanes.look_again();
+            } else {
+                self.lanes.on_step(&step, &self.estimator, &self.pacer, control);
+            }
             self.lanes.lanes = self.lanes_most.map_or(self.lanes.lanes, |most| self.lanes.lanes.min(most));
         }
         self.estimate_on_step();
@@ -212,24 +220,30 @@ impl Tuner {
     /// The part of the limit of the user that this path has from now on, when there are several paths.
     pub(crate) fn limit_rate(&mut self, rate_bytes_per_s: Option<u64>) {
         if core::mem::replace(&mut self.wishes.rate_bytes_per_s, rate_bytes_per_s) != rate_bytes_per_s {
-            self.limiter = Limiter::default();
+            (self.limiter, self.limiter_of_others) = (Limiter::default(), Limiter::default());
         }
     }
 
-    /// The packets have another class from now on, and so meet other queues: what was found to be the capacity counts no more. While priority
-    /// is asked for, the lanes become no more: what is policed looks like a path that loses packets.
+    /// The packets have another class from now on, and so meet other queues: what was found to be the capacity counts no more, and losses of
+    /// before are no reason for bbr. While priority is asked for, the lanes become no more: what is policed looks like a path that loses packets.
     pub fn class_changed(&mut self, is_priority: bool) {
-        (self.pacer, self.limiter) = (Pacer::new(None), Limiter::default());
+        self.pacer = Pacer::new(None);
         self.lanes.look_again();
         self.estimator.forget_losses();
-        self.is_priority = is_priority;
+        if self.is_switched && !self.wishes.host_congestion_control.is_empty() {
+            self.switch(self.wishes.host_congestion_control.clone(), "another class meets other queues", false);
+        }
+        self.marked_are(if is_priority { Marked::ByNeed } else { Marked::None });
         let most = self.lanes.lanes.max(LANES_MOST);
         self.lanes_most = is_priority.then_some(most);
     }
 
-    /// Whether the packets ask for priority now.
-    pub(crate) fn priority_is(&mut self, is_priority: bool) {
-        self.is_priority = is_priority;
+    /// Which lanes ask for priority now. What passes with the mark holds again when it comes back.
+    pub fn marked_are(&mut self, marked: Marked) {
+        let before = core::mem::replace(&mut self.marked, marked);
+        if (before == Marked::None) != (marked == Marked::None) {
+            core::mem::swap(&mut self.limiter, &mut self.limiter_of_others);
+        }
     }
 
     /// The part of the lanes that the user asked for.
@@ -383,7 +397,7 @@ impl Tuner {
         }
         let is_slow = now.random_loss_ppm >= LOSS_PPM_MIN && self.may_be_slowed();
         if is_slow
-            && self.limiter.lets_more_be_sent(&self.estimator)
+            && self.limiter.lets_more_be_sent(&self.estimator, self.marked)
             && self.congestion_control != BBR
             && self.wishes.may_choose_bbr()
         {
@@ -400,13 +414,9 @@ impl Tuner {
             && !self.pacer.is_contended()
     }
 
-    /// Whether a class is policed is found by those losses that other packets do not have (`service/policed.rs`).
     fn look_for_a_limit(&mut self, step: &Step) {
-        if self.is_priority {
-            return;
-        }
-        let keeps_slow = self.may_be_slowed() && !self.reaches_rate_limit();
-        if self.limiter.on_step(step, &self.estimator, keeps_slow) {
+        let marked = (self.may_be_slowed() && !self.reaches_rate_limit()).then_some(self.marked);
+        if self.limiter.on_step(step, &self.estimator, marked) {
             self.estimator.forget_losses();
         }
     }
@@ -427,6 +437,7 @@ impl Tuner {
     fn estimate_on_step(&mut self) {
         let now = &mut self.estimator.now;
         now.contended = self.pacer.is_contended() || self.lanes.others_took;
+        now.is_limited = self.limiter.passes_bytes_per_s().is_some();
         let found = self.pacer.capacity_bytes_per_s().filter(|_| !self.pacer.is_remembered());
         if let Some(capacity) = self.limiter.passes_bytes_per_s().or(found) {
             (now.capacity_bytes_per_s, now.confidence) = (capacity, Confidence::Measured);
@@ -435,8 +446,7 @@ impl Tuner {
             now.confidence = now.confidence.max(Confidence::AtLeast);
         }
         let levels = Levels::of(&self.estimator);
-        let is_limited = self.limiter.passes_bytes_per_s().is_some();
-        let is_full = is_limited || self.pacer.is_full(&self.estimator);
+        let is_full = self.estimator.now.is_limited || self.pacer.is_full(&self.estimator);
         let now = &mut self.estimator.now;
         now.limit = if now.contended {
             Limit::Contention
@@ -553,3 +563,30 @@ const RATE_REACHED: f64 = 0.9;
 const LIMITED_REASON: &str = "somebody on the way drops what is faster, or a trial shall tell";
 const SHARE_REASON: &str = "others use the path: little more than half of it";
 const RATE_REASON: &str = "the rate limit that was asked for, spread evenly";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lost_in_another_class_is_no_reason_for_bbr() {
+        let allowed_congestion_controls = ["cubic", BBR].map(ToString::to_string).to_vec();
+        let host_congestion_control = "cubic".to_string();
+        let wishes = Wishes { allowed_congestion_controls, host_congestion_control, ..Wishes::default() };
+        let mut tuner = Tuner::new(wishes, 10_000, 4);
+        tuner.switch(BBR.to_string(), "packets are lost", true);
+        tuner.class_changed(true);
+        assert_eq!(tuner.congestion_control(), "cubic");
+    }
+
+    #[test]
+    fn what_passes_with_the_mark_holds_again_when_the_mark_comes_back() {
+        let mut tuner = Tuner::new(Wishes::default(), 10_000, 4);
+        tuner.marked_are(Marked::All);
+        tuner.limiter = Limiter::holding(1_000_000);
+        tuner.marked_are(Marked::None);
+        assert_eq!(tuner.limiter.passes_bytes_per_s(), None, "a trial sends what it can");
+        tuner.marked_are(Marked::All);
+        assert_eq!(tuner.limiter.passes_bytes_per_s(), Some(1_000_000));
+    }
+}

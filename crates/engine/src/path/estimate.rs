@@ -37,6 +37,8 @@ pub struct Estimate {
     pub overtaken: bool,
     /// Others fill the queue that we left empty.
     pub contended: bool,
+    /// Somebody on the way drops what is faster than a limit, and the lanes keep to it.
+    pub is_limited: bool,
     /// Share of the lanes' busy time that the receive window held them, in parts per thousand, lately.
     pub receive_window_permille: u16,
     /// The same for the send buffer.
@@ -284,13 +286,23 @@ impl Estimator {
 
     /// Bytes sent again over the last `span_us`.
     pub(super) fn resent_bytes_over(&self, span_us: u64) -> u64 {
+        self.within(span_us).fold(0, |sum, past| sum.saturating_add(past.resent_bytes))
+    }
+
+    /// The bytes that were sent again over the last `span_us`, of a million that arrived or were sent again.
+    pub(super) fn resent_ppm_over(&self, span_us: u64) -> u32 {
+        let resent = u128::from(self.resent_bytes_over(span_us));
+        let delivered = self.within(span_us).fold(0, |sum, past| sum + u128::from(past.delivered_bytes));
+        u32::try_from(resent * 1_000_000 / (resent + delivered).max(1)).unwrap_or(u32::MAX)
+    }
+
+    fn within(&self, span_us: u64) -> impl Iterator<Item = &Past> {
         let mut left = span_us;
-        let within = self.recent.iter().rev().take_while(|past| {
+        self.recent.iter().rev().take_while(move |past| {
             let is_within = left > 0;
             left = left.saturating_sub(past.us);
             is_within
-        });
-        within.fold(0, |sum, past| sum.saturating_add(past.resent_bytes))
+        })
     }
 
     /// Smoothed and smallest round-trip time. While nothing comes back the last one stands.

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!   Unasked   much is lost, and no queue stands           -> Trying
+//!             much is lost of marked packets              -> Trying
 //!   Trying    a little slower: hardly anything is lost    -> Limited
 //!             as much is lost                             -> Chance
 //!   Chance    time to look again                          -> Unasked
 //!   Limited   now and then a little faster; when something is lost then, as before; when something is lost without that, a little slower
 //!             and again and again                         -> Unasked
 //! ```
-//! More lanes, or bbr, bring nothing through a policer, and lose a fifth of what they send.
+//! More lanes, or bbr, bring nothing through a policer, and lose a fifth of what they send. Packets that ask for priority meet a queue of a few
+//! packets before it, so that theirs are lost whatever stands.
 
 use super::estimate::{Estimator, scaled};
 use super::pacing::DRAIN_LOOK_US;
@@ -17,6 +19,43 @@ use super::sample::Step;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limiter {
     state: State,
+}
+
+/// Which lanes that carry data ask for priority. What is expedited may have a rate, and a queue of a few packets (RFC 3246), so that all its
+/// losses may be those of a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Marked {
+    /// None does.
+    #[default]
+    None,
+    /// As many as need it. One that does not may watch for others.
+    ByNeed,
+    /// All do.
+    All,
+}
+
+impl Marked {
+    /// The losses of which a limit is suspected, of a million bytes sent.
+    fn asked_from_ppm(self) -> u32 {
+        match self {
+            Self::None | Self::All => ASKED_FROM_PPM,
+            Self::ByNeed => ASKED_BESIDE_SCOUT_FROM_PPM,
+        }
+    }
+
+    /// Of a million bytes sent; `None`: no loss may be one, or too little was seen.
+    fn ppm(self, estimator: &Estimator) -> Option<u32> {
+        match self {
+            Self::None => has_no_queue(estimator).then_some(estimator.now.random_loss_ppm),
+            Self::ByNeed | Self::All => {
+                let span_us = settles_us(estimator);
+                // What was lost before the mark is repaired in the first round trips with it.
+                let has_levelled = estimator.rate(0, span_us + shows_us(estimator)).is_some() && !has_grown(estimator);
+                let is_short = longest_queue_us(estimator) <= EXPEDITED_QUEUE_US_MOST;
+                (has_levelled && is_short).then(|| estimator.resent_ppm_over(span_us))
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +108,13 @@ impl Count {
 }
 
 impl Limiter {
+    #[cfg(test)]
+    pub(super) fn holding(passes_bytes_per_s: u64) -> Self {
+        let mut limiter = Self::default();
+        limiter.hold(0, &Estimator::new(10_000), passes_bytes_per_s, 0, RAISED_AGAIN_US);
+        limiter
+    }
+
     /// The bound in force; `None`: none.
     pub(super) fn bound_bytes_per_s(&self) -> Option<u64> {
         match self.state {
@@ -87,22 +133,28 @@ impl Limiter {
     }
 
     /// Whether more may be sent in spite of losses: these are few, or were found to come by chance.
-    pub(super) fn lets_more_be_sent(&self, estimator: &Estimator) -> bool {
+    pub(super) fn lets_more_be_sent(&self, estimator: &Estimator, marked: Marked) -> bool {
         match self.state {
             State::Chance { .. } => true,
-            State::Unasked => estimator.now.random_loss_ppm < ASKED_FROM_PPM || !has_no_queue(estimator),
+            State::Unasked => match (marked, marked.ppm(estimator)) {
+                (_, Some(ppm)) => ppm < marked.asked_from_ppm(),
+                (Marked::None, None) => true,
+                (Marked::ByNeed | Marked::All, None) => false,
+            },
             State::Trying { .. } | State::Limited { .. } => false,
         }
     }
 
-    /// Takes one step in, after the estimator has. `keeps_slow`: losses without a queue keep the lanes slow. True when a limit was found just
-    /// now: the losses so far were its own.
-    pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator, keeps_slow: bool) -> bool {
+    /// Takes one step in, after the estimator has. `marked`: which lanes are, if losses keep them slow. True when a
+    /// limit was found just now: the losses so far were its own.
+    pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator, marked: Option<Marked>) -> bool {
         let at_us = step.at_us;
         match &mut self.state {
             State::Unasked => {
-                if keeps_slow && estimator.now.random_loss_ppm >= ASKED_FROM_PPM && has_no_queue(estimator) {
-                    self.try_less(at_us, estimator);
+                let found =
+                    marked.and_then(|marked| marked.ppm(estimator).filter(|ppm| *ppm >= marked.asked_from_ppm()));
+                if let Some(loss_ppm) = found {
+                    self.try_less(at_us, estimator, loss_ppm);
                 }
             }
             State::Trying { bound_bytes_per_s, loss_ppm_before, from_us, until_us, count } => {
@@ -154,12 +206,12 @@ impl Limiter {
         false
     }
 
-    fn try_less(&mut self, at_us: u64, estimator: &Estimator) {
+    fn try_less(&mut self, at_us: u64, estimator: &Estimator, loss_ppm_before: u32) {
         let from_us = at_us.saturating_add(shows_us(estimator));
         let rate = estimator.rate(0, settles_us(estimator)).unwrap_or(estimator.now.rate_bytes_per_s);
         self.state = State::Trying {
             bound_bytes_per_s: scaled(rate, LESS).max(1),
-            loss_ppm_before: estimator.now.random_loss_ppm,
+            loss_ppm_before,
             from_us,
             until_us: from_us.saturating_add(settles_us(estimator)),
             count: Count::default(),
@@ -184,7 +236,20 @@ impl Limiter {
 
 /// A policer has none. A queue that is too short to be held against anybody carries more when it is full now and then.
 fn has_no_queue(estimator: &Estimator) -> bool {
-    estimator.queueing_over(QUEUE_WITHIN_US).1 <= (estimator.now.rtt_min_us / 50).max(QUEUE_US_MIN)
+    longest_queue_us(estimator) <= (estimator.now.rtt_min_us / 50).max(QUEUE_US_MIN)
+}
+
+fn longest_queue_us(estimator: &Estimator) -> u32 {
+    estimator.queueing_over(QUEUE_WITHIN_US).1
+}
+
+/// The lanes still grow into what the path carries for them.
+fn has_grown(estimator: &Estimator) -> bool {
+    let half_us = settles_us(estimator) / 2;
+    match (estimator.rate(0, half_us), estimator.rate(half_us, half_us)) {
+        (Some(now), Some(before)) => now > scaled(before, LEVELLED),
+        _ => true,
+    }
 }
 
 /// A loss is repaired a round trip after it is seen, which is one after the packet was sent.
@@ -199,11 +264,17 @@ fn settles_us(estimator: &Estimator) -> u64 {
 /// Of a million bytes sent. Policers lose 1 % and more of what cubic sends (simulated). Fewer losses are not seen reliably in the time of a trial:
 /// 0.3 % of 100 Mbit/s are 26 packets a second.
 const ASKED_FROM_PPM: u32 = 3_000;
+/// A scout may lose most of the fiftieth that it sends (`service/aware`).
+const ASKED_BESIDE_SCOUT_FROM_PPM: u32 = 30_000;
 /// Three samples.
 const SHOWS_US_MIN: u64 = 300_000;
 /// A busy host delays what comes back by less.
 const QUEUE_US_MIN: u32 = 2_000;
 const QUEUE_WITHIN_US: u64 = 2_000_000;
+/// A longer queue is one that our own packets fill: its losses are no limit's. Sixteen packets stand for 8 ms before 25 Mbit/s.
+const EXPEDITED_QUEUE_US_MOST: u32 = 15_000;
+/// Rates of lanes that do not grow differ by less.
+const LEVELLED: f64 = 1.1;
 /// The share of the rate that is tried.
 const LESS: f64 = 0.95;
 /// Losses by chance stay the same share of what is sent.
@@ -223,3 +294,29 @@ const FEW_BYTES: u64 = 15_000;
 const RAISED_AGAIN_US: u64 = 5_000_000;
 /// Paths change within minutes.
 const VERDICT_US: u64 = 60_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten steps a second over 25 Mbit/s x 10 ms, behind a queue of 8 ms, and a tenth is lost above a limit.
+    fn bound_after(seconds: u64, marked: Marked) -> Option<u64> {
+        let (mut limiter, mut estimator) = (Limiter::default(), Estimator::new(10_000));
+        for at in 1..=seconds * 10 {
+            let delivered_bytes = limiter.bound_bytes_per_s().map_or(300_000, |bound| (bound / 10).min(300_000));
+            let resent_bytes = if delivered_bytes > 290_000 { 30_000 } else { 0 };
+            let rtt_us = if at < 3 { 10_000 } else { 18_000 };
+            let (at_us, us, sent_bytes) = (at * 100_000, 100_000, delivered_bytes + resent_bytes);
+            let step = Step { at_us, us, delivered_bytes, sent_bytes, resent_bytes, rtt_us, ..Step::default() };
+            estimator.on_step(&step);
+            limiter.on_step(&step, &estimator, Some(marked));
+        }
+        limiter.passes_bytes_per_s()
+    }
+
+    #[test]
+    fn a_limit_before_a_short_queue_is_found_by_marked_lanes() {
+        assert_eq!(bound_after(4, Marked::All), Some(2_850_000));
+        assert_eq!(bound_after(4, Marked::None), None);
+    }
+}

@@ -24,6 +24,16 @@ pub fn bound_per_lane(bound_bytes_per_s: u64, lanes: &[LaneReading], carrying: u
     equal_parts(bound_bytes_per_s, reach).max(least)
 }
 
+/// What each of the lanes that carry data may send where some have bounds of their own: the others share what these leave of theirs.
+pub fn beside_own_bounds(per_lane_bytes_per_s: u64, own_bytes_per_s: &[Option<u64>]) -> Vec<u64> {
+    let own = |bound: &Option<u64>| bound.filter(|bound| *bound < per_lane_bytes_per_s);
+    let left =
+        own_bytes_per_s.iter().filter_map(own).fold(0u64, |sum, own| sum.saturating_add(per_lane_bytes_per_s - own));
+    let others = own_bytes_per_s.iter().filter(|bound| own(bound).is_none()).count();
+    let each = per_lane_bytes_per_s.saturating_add(left / others.max(1) as u64);
+    own_bytes_per_s.iter().map(|bound| own(bound).unwrap_or(bound.map_or(each, |bound| bound.min(each)))).collect()
+}
+
 /// What each lane may send towards the end, when fewer units wait than there are lanes: in proportion to what it has left, so that all are done at
 /// once. With equal parts the last units would go at the rate of a few lanes each of which its window holds, and the rest of the link stay idle: of
 /// 1 Gbit/s x 228 ms for up to 190 ms.
@@ -196,6 +206,13 @@ mod tests {
 
     fn lane(cwnd_bytes: u64, unsent_bytes: u64) -> LaneReading {
         LaneReading { cwnd_bytes, unsent_bytes, rtt_us: 200_000, in_slow_start: true, ..LaneReading::default() }
+    }
+
+    #[test]
+    fn what_a_lane_with_a_bound_of_its_own_leaves_is_shared() {
+        assert_eq!(beside_own_bounds(100, &[None, None, None, Some(10)]), [130, 130, 130, 10]);
+        assert_eq!(beside_own_bounds(100, &[Some(200), Some(110), Some(80)]), [110, 110, 80]);
+        assert_eq!(beside_own_bounds(100, &[Some(0), Some(50)]), [0, 50]);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use haul_wire::limits::{MAX_LANES, MAX_PATHS};
 use haul_wire::summary::PathSummary;
 
-use crate::path::{Advice, Estimate, OneWay, Remembered, Tuner, Wishes};
+use crate::path::{Advice, Estimate, Marked, OneWay, Remembered, Tuner, Wishes};
 use bottleneck::{Bottlenecks, Decision};
 use one::Path;
 pub use reading::PathReading;
@@ -191,10 +191,10 @@ impl Paths {
         }
     }
 
-    /// Whether the packets of a path ask for priority now, also from its beginning.
-    pub fn priority_is(&mut self, path: u16, is_priority: bool) {
+    /// Which lanes of a path ask for priority now, also from its beginning: none while a trial takes the mark off.
+    pub fn marked_are(&mut self, path: u16, marked: Marked) {
         if let Some(path) = self.paths.get_mut(&path) {
-            path.tuner.priority_is(is_priority);
+            path.tuner.marked_are(marked);
         }
     }
 

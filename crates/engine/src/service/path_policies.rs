@@ -22,6 +22,7 @@ use super::policy::Policy;
 use super::reading::{Allowance, Reading};
 use super::said::{Policing, Said};
 use super::{AskedClass, ServiceClass};
+use crate::path::Marked;
 
 /// All policies of a path, in their order.
 #[derive(Clone, Debug)]
@@ -33,6 +34,7 @@ pub struct PathPolicies {
     policed: Policed,
     hook: Option<Hook>,
     class: ServiceClass,
+    marked: Marked,
 }
 
 /// What holds for a path until the next sample.
@@ -64,12 +66,13 @@ impl PathPolicies {
             policed: Policed::default(),
             hook: has_hook.then(Hook::default),
             class,
+            marked: Marked::None,
         }
     }
 
     /// The order of the policies.
     fn chain(&mut self) -> Vec<&mut dyn Policy> {
-        let Self { asked, operator, aware, dropped, policed, hook, class: _ } = self;
+        let Self { asked, operator, aware, dropped, policed, hook, class: _, marked: _ } = self;
         let mut chain: Vec<&mut dyn Policy> = match asked.is_auto() {
             true => alloc::vec![operator, aware],
             false => alloc::vec![asked, operator, dropped, policed],
@@ -87,6 +90,16 @@ impl PathPolicies {
             allowance = policy.on_sample(&reading, allowance, &mut said);
         }
         self.class = allowance.class;
+        self.marked = match allowance.marked {
+            1.. if allowance.class == ServiceClass::Priority => {
+                if self.asked.is_auto() {
+                    Marked::ByNeed
+                } else {
+                    Marked::All
+                }
+            }
+            _ => Marked::None,
+        };
         Decided {
             class: allowance.class,
             marked: allowance.marked,
@@ -100,6 +113,12 @@ impl PathPolicies {
     #[must_use]
     pub fn class(&self) -> ServiceClass {
         self.class
+    }
+
+    /// Which lanes ask for priority now.
+    #[must_use]
+    pub fn marked(&self) -> Marked {
+        self.marked
     }
 
     /// Whether the path may have priority, as far as is known now.

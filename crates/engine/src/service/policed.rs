@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   all lanes are marked: packets are lost, and no queue stands   -> the mark is taken off for a moment
+//!     they were lost, and the lanes keep to a limit since a while -> the same
 //!     losses stay                                                 -> the path loses packets, whatever their mark
 //!     losses end, and more gets through                           -> policed: the mark harms, and goes
 //!     losses end, and no more gets through                        -> policed: others want the rest, and the mark stays
+//!     far less gets through                                       -> the mark stays
 //! ```
 //! A router that drops for want of room lets its queue grow first. A policer drops at once (RFC 3246 demands one for EF).
 
@@ -23,6 +25,10 @@ pub struct Policed {
     state: State,
     before: Totals,
     trials: u8,
+    /// What was lost last, whatever stood in queues.
+    lost: Option<Window>,
+    /// Since when the lanes keep to a limit.
+    kept_since_us: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,12 +69,21 @@ struct Totals {
 }
 
 impl Policed {
-    /// Takes a reading of all lanes of a path, marked as [`Policed::is_trial`] says. True once: it is known now.
-    pub fn watch_marked(&mut self, at_us: u64, lanes: &[LaneReading]) -> bool {
+    /// Takes a reading of all lanes of a path, marked as [`Policed::is_trial`] says. `keeps_to_limit`: they send no more than was found to pass.
+    /// True once: it is known now.
+    pub fn watch_marked(&mut self, at_us: u64, lanes: &[LaneReading], keeps_to_limit: bool) -> bool {
         let now = Totals::of(lanes);
+        if !keeps_to_limit && !self.is_trial() {
+            self.kept_since_us = None;
+        }
         match self.state {
             State::New => self.watch(at_us, now, 0),
-            State::Watches { since_us, windows } => self.watches(at_us, now, lanes, since_us, windows),
+            State::Watches { since_us, windows } => {
+                if keeps_to_limit {
+                    self.kept_since_us.get_or_insert(at_us);
+                }
+                self.watches(at_us, now, lanes, since_us, windows);
+            }
             State::Trial { begun_us, since_us: None, with_mark } => {
                 // What was lost before the mark was taken off is sent again in the first round trips.
                 if at_us.saturating_sub(begun_us) >= SETTLES_US.max(SETTLES_ROUND_TRIPS * rtt_us(lanes)) {
@@ -125,14 +140,26 @@ impl Policed {
             return;
         }
         let Some(window) = now.since(self.before, span_us) else { return self.watch(at_us, now, 0) };
+        if window.loses(LOST_PART) {
+            self.lost = Some(window);
+        }
+        if let (Some(kept_since_us), Some(lost)) = (self.kept_since_us, self.lost) {
+            let is_due = at_us.saturating_sub(kept_since_us) >= KEPT_US && self.trials < TRIALS;
+            return if is_due { self.try_without(at_us, window.losing_as(lost)) } else { self.watch(at_us, now, 0) };
+        }
         if !window.loses(LOST_PART) || queue_stands(lanes) {
             return self.watch(at_us, now, 0);
         }
         if windows + 1 < WINDOWS {
             return self.watch(at_us, now, windows + 1);
         }
+        self.try_without(at_us, window);
+    }
+
+    fn try_without(&mut self, at_us: u64, with_mark: Window) {
         self.trials += 1;
-        self.state = State::Trial { begun_us: at_us, since_us: None, with_mark: window };
+        self.kept_since_us = None;
+        self.state = State::Trial { begun_us: at_us, since_us: None, with_mark };
     }
 
     fn tries(
@@ -148,7 +175,13 @@ impl Policed {
             / u128::from(with_mark.arrived_bytes.max(1));
         let mss_bytes = lanes.iter().map(|lane| u64::from(lane.mss_bytes)).max().unwrap_or(0).max(1);
         let says_enough = would_lose >= u128::from(CERTAIN_SEGMENTS * mss_bytes);
-        if without.span_us < WINDOW_US.max(WINDOW_ROUND_TRIPS * rtt_us(lanes)) || !(says_enough || is_over) {
+        let window_us = WINDOW_US.max(WINDOW_ROUND_TRIPS * rtt_us(lanes));
+        if without.span_us >= window_us / 2 && without.rate() < with_mark.rate() / 100 * FAR_LESS_PERCENT {
+            // Others are there: the mark gains, whoever polices it.
+            self.state = State::Over;
+            return false;
+        }
+        if without.span_us < window_us || !(says_enough || is_over) {
             return false;
         }
         let lost = u128::from(without.lost_bytes);
@@ -184,7 +217,7 @@ impl Policy for Policed {
             self.rests();
             return allowance;
         }
-        if self.watch_marked(reading.at_us, reading.lanes) {
+        if self.watch_marked(reading.at_us, reading.lanes, reading.estimate.is_limited) {
             say.extend(self.found().map(Said::Policed));
         }
         match () {
@@ -220,6 +253,13 @@ impl Window {
     /// At least this part of what arrived was lost.
     fn loses(self, part: u64) -> bool {
         self.lost_bytes > 0 && self.lost_bytes >= self.arrived_bytes / part
+    }
+
+    /// As much arrived, and the share of it was lost that was lost in `other`.
+    fn losing_as(self, other: Self) -> Self {
+        let lost =
+            u128::from(self.arrived_bytes) * u128::from(other.lost_bytes) / u128::from(other.arrived_bytes.max(1));
+        Self { lost_bytes: u64::try_from(lost).unwrap_or(u64::MAX), ..self }
     }
 
     fn rate(self) -> u64 {
@@ -271,6 +311,13 @@ const TRIAL_US_MAX: u64 = 4_000_000;
 /// Further trials would only cost.
 const TRIALS: u8 = 2;
 
+/// Who keeps to a limit loses nothing, and is in no hurry to find out whether more would pass without the mark. Beside others a trial costs more than
+/// a second of what passes with it.
+const KEPT_US: u64 = 4_000_000;
+
+/// Twice what rates differ by while others come and go.
+const FAR_LESS_PERCENT: u64 = 50;
+
 /// Beyond what rates differ by from second to second.
 const MORE_PERCENT: u64 = 110;
 
@@ -305,12 +352,38 @@ mod tests {
                     mss_bytes: 1_448,
                     ..LaneReading::default()
                 };
-                if watch.watch_marked(tenth * 100_000, &[lane(0), lane(1), lane(2), lane(3)]) {
+                if watch.watch_marked(tenth * 100_000, &[lane(0), lane(1), lane(2), lane(3)], false) {
                     return (Some(tenth as f64 / 10.0), off_s);
                 }
             }
             (None, off_s)
         }
+    }
+
+    /// A path without losses since the lanes keep to a limit, which they found in the second second.
+    fn runs_limited(with_mark: (u64, u64), without: (u64, u64)) -> (Policed, f64) {
+        let (mut watch, mut arrived, mut lost, mut off_s) = (Policed::default(), 0, 0, 0.0);
+        for tenth in 0..300 {
+            let is_limited = tenth > 20 && !watch.is_trial();
+            let (rate, loss_ppm) = match (watch.is_trial(), is_limited) {
+                (true, _) => without,
+                (false, true) => (with_mark.0, 0),
+                (false, false) => with_mark,
+            };
+            off_s += if watch.is_trial() { 0.1 } else { 0.0 };
+            arrived += rate / 10;
+            lost += rate / 10 * loss_ppm / 1_000_000;
+            let lane = LaneReading {
+                acked_bytes: arrived,
+                resent_bytes: lost,
+                rtt_us: 29_000,
+                rtt_min_us: 20_000,
+                mss_bytes: 1_448,
+                ..LaneReading::default()
+            };
+            watch.watch_marked(tenth * 100_000, &[lane], is_limited);
+        }
+        (watch, off_s)
     }
 
     const TEN: u64 = 1_250_000;
@@ -322,6 +395,16 @@ mod tests {
         let (known_s, off_s) = path.runs(&mut watch);
         assert!(known_s.is_some_and(|known_s| known_s < 5.0) && off_s < 2.0, "{known_s:?} {off_s}");
         assert_eq!(watch.found(), Some(Policing { bytes_per_s: TEN, harms: true }));
+    }
+
+    #[test]
+    fn a_mark_that_harms_is_found_by_lanes_that_keep_to_its_limit_too() {
+        let (watch, off_s) = runs_limited((TEN, 20_000), (9 * TEN, 0));
+        assert!(watch.harms() && off_s < 2.0, "{watch:?} {off_s}");
+        let (watch, off_s) = runs_limited((2 * TEN, 200_000), (TEN / 2, 300_000));
+        assert!(watch.found().is_none() && off_s < 2.0, "the mark gains: {watch:?} {off_s}");
+        let (watch, off_s) = runs_limited((TEN, 0), (TEN, 0));
+        assert!(watch.found().is_none() && off_s == 0.0, "nothing was lost: {watch:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The tuner and the service class of a path, on a link that others use, too.
 
-use haul_engine::path::{LaneReading, Sample, Tuner, Wishes, bound_per_lane, bounds_at_end};
+use haul_engine::path::{LaneReading, Marked, Sample, Tuner, Wishes, beside_own_bounds, bound_per_lane, bounds_at_end};
 use haul_engine::service::ServiceClass;
 use haul_engine::service::aware::{Aware, Change, Reason, Seen};
 use haul_wire::service::MarkEffect;
@@ -209,6 +209,7 @@ impl Runner {
             self.marked = self.aware.marked_lanes(count);
             scout = self.aware.scout_bytes_per_s(estimate.rate_bytes_per_s).filter(|_| self.marked < count);
             of_class = self.aware.lane_bytes_per_s();
+            self.tuner.marked_are(if self.marked > 0 { Marked::ByNeed } else { Marked::None });
         } else if self.setting.fixed == ServiceClass::Priority {
             self.marked = lanes.len();
         }
@@ -217,7 +218,11 @@ impl Runner {
             if self.waiting == 0.0 {
                 bounds_at_end(bound, lanes, &left, &[])
             } else {
-                vec![bound_per_lane(bound, lanes, carrying); lanes.len()]
+                let per_lane = bound_per_lane(bound, lanes, carrying);
+                let own: Vec<_> = (1..=count).map(|nth| scout.filter(|_| nth == count)).collect();
+                let mut bounds = beside_own_bounds(per_lane, &own);
+                bounds.resize(lanes.len(), per_lane);
+                bounds
             }
         });
         for (at, flow) in self.world.flows[self.foreign..].iter_mut().enumerate() {

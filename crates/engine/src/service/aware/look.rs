@@ -15,6 +15,8 @@ pub(super) struct HoldBack {
     pub(super) queueing_us: u32,
     /// The bytes sent when all that left before was heard of.
     pub(super) since: Option<Sent>,
+    /// So many times in a row as much was sent again as when a queue of our own overflows.
+    pub(super) lossy: u8,
 }
 
 impl HoldBack {

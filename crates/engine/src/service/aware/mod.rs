@@ -11,7 +11,7 @@
 //!   Raised   all but a scout marked     the scout meets no queue: the others have gone                              -> Normal
 //!                                       the scout cannot tell                                                       -> Trial
 //!   Trial    no mark for a moment       the queue does not come back                                                -> Normal
-//!                                       it comes back                                                               -> Raised
+//!                                       it comes back, or many are lost                                             -> Raised
 //!   GivenUp  no mark                    for good
 //! ```
 //! A queue that stands means that the link is busy. So who gets less of it than before shares it with others, or the link has become
@@ -290,6 +290,7 @@ impl Aware {
             rate_bytes_per_s: rate,
             queueing_us,
             since: None,
+            lossy: 0,
         });
     }
 
@@ -308,6 +309,20 @@ impl Aware {
             return Some(self.raise(seen, Reason::Filled, before));
         }
         if seen.at_us < hold.until_us {
+            return None;
+        }
+        // Repairs of what our own queue dropped before are over soon.
+        if has_tried
+            && seen.may_raise
+            && hold.since.is_some_and(|before| self.recent.sent().after(before).resends_many())
+        {
+            hold.lossy += 1;
+            if hold.lossy >= LOSSY_LOOKS {
+                return Some(self.raise(seen, Reason::Filled, before));
+            }
+            hold.since = Some(self.recent.sent());
+            hold.until_us = seen.at_us.saturating_add((2 * u64::from(seen.estimate.rtt_us)).max(RATE_US));
+            self.state = State::HoldBack(hold);
             return None;
         }
         self.state = State::Normal { pressed_since_us: None };
@@ -508,8 +523,10 @@ impl Aware {
         }
         let rate = self.recent.rate_over(RATE_US / 3)?;
         let falls = rate < rate_bytes_per_s / 100 * KEPT_PERCENT;
+        // A short queue of others who do not yield drops more than it delays.
+        let drops = self.recent.resends_many_over(RATE_US / 3);
         // With fewer lanes than before the trial shows nothing.
-        if (stands && falls) || self.some_are_done(seen.at_us) {
+        if ((stands || drops) && falls) || self.some_are_done(seen.at_us) {
             let trial_in_us = trial_in_us.saturating_mul(2).min(TRIAL_IN_US_MOST);
             let trial_at_us = seen.at_us.saturating_add(trial_in_us);
             self.state = State::Raised { raise, calm_since_us: None, trial_at_us, trial_in_us };
@@ -579,6 +596,8 @@ const HOLD_BACK_US_MOST: u64 = 2_000_000;
 /// A packet of Ethernet.
 /// One of so many bytes is lost although we hold back: others fill the queue. More than what a bad radio link loses.
 const LOSES_PART: u64 = 50;
+/// While we hold back, one look may see the repairs of before, and the next ones only what others drop.
+const LOSSY_LOOKS: u8 = 2;
 /// One of so many: where a queue may be one of ours, or acknowledgements that wait, this tells.
 /// Halved, the rate falls by 24 % (25 x 10, 40 MB).
 const LOSES_A_LITTLE_PART: u64 = 200;

@@ -71,7 +71,68 @@ fn while_we_hold_back_lanes_that_rest_do_so_too() {
         rate_bytes_per_s: 2_500_000,
         queueing_us: 5_700,
         since: None,
+        lossy: 0,
     });
     assert!(aware.resting_lane_bytes_per_s() < aware.lane_bytes_per_s());
     assert!(aware.resting_lane_bytes_per_s().is_some());
+}
+
+/// Lanes without marks that carry a quarter of what they carried with them; each second reading says what was sent again.
+fn in_trial(resent_percent: u64) -> Aware {
+    let estimate = Estimate { rtt_min_us: 10_000, rate_bytes_per_s: 700_000, ..Estimate::default() };
+    let mut aware = Aware::new(None);
+    aware.effect = MarkEffect::Helps;
+    let raise = Raise { at_us: 0, rate_bytes_per_s: 700_000, queueing_us: 7_000 };
+    let (from_us, until_us, rate_bytes_per_s) = (0, RATE_US, 2_800_000);
+    aware.state = State::Trial(Trial { raise, from_us, until_us, trial_in_us: TRIAL_IN_US, rate_bytes_per_s });
+    for at in 1..=4 {
+        let sent_bytes = at * 70_000;
+        let resent_bytes = sent_bytes / 100 * resent_percent;
+        let delivered_bytes = sent_bytes - resent_bytes;
+        let lane = LaneReading { sent_bytes, resent_bytes, delivered_bytes, ..LaneReading::default() };
+        let seen = Seen { at_us: at * 100_000, estimate: &estimate, lanes: &[lane], may_raise: true, ends: false };
+        aware.judge(&seen);
+    }
+    aware
+}
+
+#[test]
+fn a_trial_in_which_many_packets_are_lost_finds_others_behind_a_short_queue() {
+    assert_eq!(in_trial(30).class(), ServiceClass::Priority);
+    assert_eq!(in_trial(0).class(), ServiceClass::Normal);
+}
+
+#[test]
+fn a_look_that_loses_as_much_again_finds_others_and_repairs_of_before_do_not() {
+    let class_after = |lossy_readings: u64| {
+        let estimate =
+            Estimate { rtt_min_us: 10_000, rtt_us: 18_000, rate_bytes_per_s: 600_000, ..Estimate::default() };
+        let (mut aware, mut resent_bytes) = (Aware::new(None), 0);
+        aware.state = State::HoldBack(HoldBack {
+            from_us: 0,
+            until_us: 200_000,
+            lanes: 1,
+            lane_bytes_per_s: 360_000,
+            rate_bytes_per_s: 600_000,
+            queueing_us: 2_000,
+            since: None,
+            lossy: 0,
+        });
+        for at in 1..=8 {
+            // What was sent before still arrives, and makes up for what is lost.
+            resent_bytes += if at <= lossy_readings { 7_000 } else { 0 };
+            let lane = LaneReading {
+                sent_bytes: at * 20_000,
+                resent_bytes,
+                delivered_bytes: at * 20_000,
+                unsent_bytes: 500_000,
+                ..LaneReading::default()
+            };
+            let seen = Seen { at_us: at * 100_000, estimate: &estimate, lanes: &[lane], may_raise: true, ends: false };
+            aware.judge(&seen);
+        }
+        aware.class()
+    };
+    assert_eq!(class_after(8), ServiceClass::Priority);
+    assert_eq!(class_after(2), ServiceClass::Normal);
 }
