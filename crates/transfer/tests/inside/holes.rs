@@ -202,7 +202,9 @@ fn a_part_with_small_holes_is_gone_on_with() {
     let Some(result) = watched(&bench, &part, Call::Write, full) else { return };
     assert!(result.is_err(), "the disk is full");
     let report = run_here(&bench.job(), LANES, SOON_BYTES).unwrap();
-    assert_eq!((report.failed, report.chunks_repaired, report.bytes_read_again), (0, 0, 4 << 20));
+    assert_eq!((report.failed, report.chunks_repaired), (0, 0));
+    // A busy host may not have recorded the last whole chunk when the disk was full.
+    assert!([3 << 20, 4 << 20].contains(&report.bytes_read_again), "{} bytes", report.bytes_read_again);
     bench.assert_equal();
     let kib = std::fs::metadata(bench.to().join("image")).unwrap().blocks() / 2;
     assert!(kib <= (IMAGE_BYTES >> 11) + SLACK_KIB, "{kib} KiB");
