@@ -15,7 +15,7 @@ use crate::error::refusal;
 use crate::limits::MAX_JOURNAL_BYTES;
 use crate::meta::Stat;
 use crate::name::journal_name;
-use crate::own_file::{begin_journal, is_still_there, open_journal, open_own, unlink_if_there};
+use crate::own_file::{begin_journal, is_still_there, lock, open_journal, open_own, unlink_if_there};
 
 /// A journal under a name in an open directory.
 #[derive(Debug)]
@@ -41,10 +41,35 @@ impl JournalFile {
         Ok(Self::new(directory, journal_name(draft), process::effective_user(), None, true))
     }
 
-    /// Reads the journal that an earlier run left. `None`: there is none, or somebody else may have made it.
+    /// Reads the journal that an earlier run left, and holds it. `None`: there is none, or somebody else may have made it. A process
+    /// that is about to end is waited for.
+    ///
+    /// # Errors
+    /// Another process holds it ([`io::ErrorKind::WouldBlock`]).
     pub fn resume(&self) -> io::Result<Option<Vec<u8>>> {
+        self.hold(lock)
+    }
+
+    /// [`JournalFile::resume`], without a wait.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resume_at_once(&self) -> io::Result<Option<Vec<u8>>> {
+        self.hold(|journal| match file::try_lock(journal.as_fd())? {
+            true => Ok(()),
+            false => Err(refusal(io::ErrorKind::WouldBlock, "another haul is writing this file")),
+        })
+    }
+
+    fn hold(&self, take: impl Fn(&OwnedFd) -> io::Result<()>) -> io::Result<Option<Vec<u8>>> {
         let mut open = self.lock();
-        let Some((journal, stat)) = open_own(&self.directory, &self.name, self.user)? else { return Ok(None) };
+        if let Some(held) = &*open {
+            return read(held, &Stat::of_fd(held)?);
+        }
+        let Some((journal, _)) = open_own(&self.directory, &self.name, self.user)? else { return Ok(None) };
+        take(&journal)?;
+        // Whoever held it may have written on.
+        let stat = Stat::of_fd(&journal)?;
         let Some(bytes) = read(&journal, &stat)? else { return Ok(None) };
         if !is_still_there(&self.directory, &self.name, &stat) {
             return Ok(None);

@@ -81,7 +81,7 @@ pub use ends::abilities::Abilities;
 pub use ends::connections::{ConnectionReading, Connections, ConnectionsNow};
 pub use ends::journal::Journal;
 pub use ends::nowhere::Nowhere;
-pub use ends::place_tree::{EachLeft, EachListed, Listed, PlaceTree};
+pub use ends::place_tree::{EachLeft, EachListed, EachRemoved, Listed, PlaceTree};
 pub use ends::reading::{Access, FileToRead, ItemSource, SourceFile, SourceTree};
 pub use ends::sums::{ServerSum, SumCounter, SumCounts, SumDiffers, SumKind};
 pub use ends::writing::{Draft, DraftPlan, FileToWrite, TargetTree};

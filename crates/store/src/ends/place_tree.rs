@@ -37,6 +37,16 @@ pub trait PlaceTree: Debug + Send + Sync {
     /// A link at `path` itself is followed only with `follow`.
     fn list(&self, path: &[u8], follow: bool, facts: bool, each: EachListed<'_>) -> io::Result<ControlFlow<()>>;
 
+    /// [`PlaceTree::list`] for somebody who wants the sizes of files, and nothing else that costs more. Links are not followed.
+    fn list_sizes(&self, path: &[u8], each: EachListed<'_>) -> io::Result<ControlFlow<()>> {
+        self.list(path, true, true, each)
+    }
+
+    /// Whether a listing gives names in the order of their bytes. Then none is held until the others are there.
+    fn lists_in_order(&self) -> bool {
+        false
+    }
+
     /// Opens a regular file. Links are followed.
     fn open(&self, path: &[u8]) -> io::Result<SourceFile>;
 
@@ -69,6 +79,12 @@ pub trait PlaceTree: Debug + Send + Sync {
         Err(read_only())
     }
 
+    /// Removes a directory with all that lies in it, and gives each path beneath it to `each`; `dry_run` removes nothing. `None`: this
+    /// end removes one entry after the other.
+    fn remove_tree(&self, _path: &[u8], _dry_run: bool, _each: EachRemoved<'_>) -> Option<io::Result<ControlFlow<()>>> {
+        None
+    }
+
     /// Gives what dead copies of this user left beneath a directory to `each`, removed if `remove`. Nothing that a living copy may
     /// still need is given.
     fn leftovers(&self, _directory: &[u8], _remove: bool, _each: EachLeft<'_>) -> io::Result<ControlFlow<()>> {
@@ -78,6 +94,9 @@ pub trait PlaceTree: Debug + Send + Sync {
 
 /// Gets the path beneath the directory of something that a dead copy left, and its size; or why it, or its directory, stays.
 pub type EachLeft<'a> = &'a mut dyn FnMut(&[u8], io::Result<u64>) -> ControlFlow<()>;
+
+/// Gets a path beneath a directory that is removed, and whether it is gone.
+pub type EachRemoved<'a> = &'a mut dyn FnMut(&[u8], io::Result<()>) -> ControlFlow<()>;
 
 /// Gets a name of a directory, and what is known of it, or why nothing is known.
 pub type EachListed<'a> = &'a mut dyn FnMut(&[u8], io::Result<Listed>) -> ControlFlow<()>;

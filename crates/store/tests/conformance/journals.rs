@@ -26,7 +26,11 @@ fn a_journal_in_a_directory_of_this_host_is_resumed_cut_begun_anew_and_removed()
     let journal = open(b"end:a/file");
     assert_eq!(journal.resume().unwrap().unwrap(), b"header one two");
     journal.begin(b"new", &mut || ()).unwrap();
-    assert_eq!(open(b"end:a/file").resume().unwrap().unwrap(), b"new");
+    let meanwhile = open(b"end:a/file").resume_at_once().unwrap_err();
+    assert_eq!(meanwhile.kind(), std::io::ErrorKind::WouldBlock, "a copy that lives has it");
+    drop(journal);
+    let journal = open(b"end:a/file");
+    assert_eq!(journal.resume_at_once().unwrap().unwrap(), b"new");
     journal.remove().unwrap();
     journal.remove().unwrap();
     assert_eq!((journal.resume().unwrap(), other.resume().unwrap().unwrap()), (None, b"other".to_vec()));

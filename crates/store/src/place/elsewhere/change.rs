@@ -141,6 +141,9 @@ impl Elsewhere {
             return Ok(tell(Line::Removed(Vec::new())));
         }
         let operand = Operand { shown: trimmed(&operand.shown).to_vec(), path: path.to_vec() };
+        if let Some(flow) = self.remove_at_once(&operand, removal.dry_run, tell) {
+            return flow;
+        }
         let mut step = |step: Step<'_>, tell: Tell<'_>| match step {
             Step::Into { directory, path, enter, .. } => {
                 self.empty(&operand, (directory, path, enter), removal.dry_run, tell)
@@ -161,6 +164,23 @@ impl Elsewhere {
         Ok(self.descend(&operand, tell, &mut step))
     }
 
+    /// Removes a directory where the end does that by itself.
+    fn remove_at_once(&self, operand: &Operand, dry_run: bool, tell: Tell<'_>) -> Option<Result<ControlFlow<()>>> {
+        let mut is_whole = true;
+        let removed = self.tree.remove_tree(&operand.path, dry_run, &mut |path, removed| match removed {
+            Ok(()) => tell(Line::Removed(path.to_vec())),
+            Err(error) => {
+                is_whole = false;
+                self.failed("remove", &join(&operand.shown, path), error, tell)
+            }
+        })?;
+        Some(match removed {
+            Ok(ControlFlow::Continue(())) if is_whole => Ok(tell(Line::Removed(Vec::new()))),
+            Ok(flow) => Ok(flow),
+            Err(error) => Err(self.note("remove", &operand.shown, error)),
+        })
+    }
+
     /// Removes the files of a directory, and notes its directories. Names that do not fit into memory are listed again, once the
     /// first ones are gone.
     fn empty(
@@ -174,7 +194,7 @@ impl Elsewhere {
             let mut round = Round { is_cut: false, removed: 0, files: Vec::new() };
             *enter = Names::default();
             // A link may stand there by now: it is not followed.
-            let wanted = Wanted { follow: false, facts: false, hidden: true, sorted: true };
+            let wanted = Wanted { follow: false, ..Wanted::KINDS };
             let flow =
                 self.each_entry(operand, (directory, path), wanted, tell, &mut |name, listed, is_sorted, tell| {
                     let kind = match listed.kind() {

@@ -38,7 +38,7 @@ impl Elsewhere {
         (enter, room): (&mut Names, usize),
         tell: Tell<'_>,
     ) -> Flow {
-        let wanted = Wanted { follow: true, facts: false, hidden: true, sorted: true };
+        let wanted = Wanted::KINDS;
         let mut is_told = false;
         self.each_entry(operand, (directory, path), wanted, tell, &mut |name, listed, is_sorted, tell| {
             let beneath = join(path, name);

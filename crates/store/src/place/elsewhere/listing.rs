@@ -48,7 +48,7 @@ impl Elsewhere {
         tell: Tell<'_>,
     ) -> Flow {
         let mut begun = false;
-        let wanted = Wanted { follow: true, facts: options.facts, hidden: options.hidden, sorted: true };
+        let wanted = Wanted { facts: options.facts, hidden: options.hidden, ..Wanted::KINDS };
         let flow =
             self.each_entry(operand, (directory, path), wanted, tell, &mut |name, listed, is_sorted, tell| {
                 if !begun {
@@ -93,7 +93,8 @@ impl Elsewhere {
     ) -> Flow {
         let (mut held, mut count) = (Held::default(), 0_u64);
         let mut is_sorted = wanted.sorted;
-        let read = self.tree.list(directory, wanted.follow, wanted.facts, &mut |name, listed| {
+        let comes_sorted = self.tree.lists_in_order();
+        let mut take = |name: &[u8], listed: io::Result<Listed>| {
             count += 1;
             if count > MAX_NAMES {
                 let why = refusal(io::ErrorKind::FileTooLarge, "the server lists more names than any directory has");
@@ -113,8 +114,8 @@ impl Elsewhere {
                 Err(error) if is_gone(&error) => return ControlFlow::Continue(()),
                 Err(error) => return self.failed("access", &join(&operand.shown, &join(path, name)), error, tell),
             };
-            if !wanted.sorted {
-                return each(name, listed, false, tell);
+            if !wanted.sorted || comes_sorted {
+                return each(name, listed, wanted.sorted, tell);
             }
             match held.add(name, listed) {
                 Ok(()) if held.memory_bytes() <= self.bounds.sorted_bytes => tell(Line::Busy),
@@ -124,7 +125,11 @@ impl Elsewhere {
                 }
                 Err(error) => self.failed("list", &join(&operand.shown, &join(path, name)), error, tell),
             }
-        })?;
+        };
+        let read = match wanted.sizes_alone {
+            true => self.tree.list_sizes(directory, &mut take),
+            false => self.tree.list(directory, wanted.follow, wanted.facts, &mut take),
+        }?;
         if read.is_break() {
             return Ok(read);
         }
@@ -139,14 +144,22 @@ impl Elsewhere {
 const MAX_NAMES: u64 = 1 << 31;
 
 /// Which names of a directory are wanted, and what of them.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     /// A link at the directory itself is followed.
     pub follow: bool,
     pub facts: bool,
+    /// Of the facts the sizes are enough.
+    pub sizes_alone: bool,
     pub hidden: bool,
     /// They come sorted, if they fit into memory. Otherwise none is held.
     pub sorted: bool,
+}
+
+impl Wanted {
+    /// All names with their kinds, sorted.
+    pub(super) const KINDS: Wanted =
+        Wanted { follow: true, facts: false, sizes_alone: false, hidden: true, sorted: true };
 }
 
 /// Names of a directory with what is known of them. Names without facts take as little as those of a disk.

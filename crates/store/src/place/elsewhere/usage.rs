@@ -50,7 +50,7 @@ impl Elsewhere {
         sum: &mut u64,
         tell: Tell<'_>,
     ) -> Flow {
-        let wanted = Wanted { follow: true, facts: true, hidden: true, sorted: false };
+        let wanted = Wanted { facts: true, sizes_alone: true, sorted: false, ..Wanted::KINDS };
         self.each_entry(operand, (directory, path), wanted, tell, &mut |name, listed, _, tell| {
             let Listed::Facts(facts) = listed else { return ControlFlow::Continue(()) };
             if facts.kind != NodeKind::Directory {
