@@ -83,12 +83,14 @@ fn an_error_has_its_cause_and_hint() {
 }
 
 #[test]
-fn commands_that_cannot_look_at_a_store_say_so() {
-    for command in [&["ls", "-l"][..], &["cat"], &["hash"], &["rm"], &["clean"]] {
-        let output = haul(&[command, &["s3://bucket/key"]].concat());
-        assert_eq!(output.status.code(), Some(1), "{command:?}");
-        let said = stderr(&output);
-        assert!(said.contains("s3://bucket: this command does not speak s3:// yet"), "{command:?}: {said}");
+fn a_store_tells_no_space_and_no_upload_of_today_is_old() {
+    let output = haul(&["df", "s3://bucket/"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("s3://bucket is a store, and tells no space"), "{}", stderr(&output));
+    for age in ["0d", "7", "12h", "-1d"] {
+        let output = haul(&["clean", &format!("--older={age}"), "s3://bucket/"]);
+        assert!(stderr(&output).contains("--older"), "{age}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(1), "{age}");
     }
 }
 

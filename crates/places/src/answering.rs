@@ -35,7 +35,7 @@ pub fn answer(question: &Question, site: Grounds<'_>, hearer: &mut dyn Hearer) -
         Verb::Read => answering.each(&question.paths, Answering::read),
         Verb::Write | Verb::HashNamed => ControlFlow::Continue(()),
         Verb::Hash { algorithm } => answering.each(&question.paths, |this, operand| this.hash(operand, *algorithm)),
-        Verb::Clean { remove } => answering.each(&question.paths, |this, operand| {
+        Verb::Clean { remove, .. } => answering.each(&question.paths, |this, operand| {
             let Answering { site, hearer, accounts } = this;
             site.leftovers(operand, *remove, &mut |line| tell(*hearer, accounts, line))
         }),

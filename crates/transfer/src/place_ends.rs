@@ -9,7 +9,7 @@ use haul_places::{Request, Ways};
 use haul_store::PlaceTree;
 use haul_wire::place::Verb;
 
-use crate::{sftp_ends, web};
+use crate::{s3_ends, sftp_ends, web};
 
 /// How this user reaches places of all kinds.
 pub fn ways(surroundings: &Surroundings) -> Ways {
@@ -35,10 +35,12 @@ fn open(
             }
             _ => web::place(server, &request.job(), surroundings),
         },
-        Here::S3 { .. } => refused(
-            format!("{end}: this command does not speak s3:// yet"),
-            "haul cp --list-only s3://BUCKET/DIR/ lists it",
-        ),
+        Here::S3 { bucket } => match request.question.verb {
+            Verb::Space => {
+                refused(format!("{end} is a store, and tells no space"), "haul du sums up the sizes of objects")
+            }
+            _ => s3_ends::place(bucket, request, surroundings, watch),
+        },
         Here::Disk | Here::Zero { .. } | Here::Stripes { .. } | Here::Null => {
             refused(format!("{end} has no names to look at"), "name a path, host:path, haul://host/path or a URL")
         }

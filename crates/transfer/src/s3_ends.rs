@@ -2,19 +2,23 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use haul_channel::reporter::Watch;
 use haul_copy::receiver::{OpenTarget, OpenedTarget, Target};
 use haul_copy::sender::{OpenSource, Sources};
 use haul_engine::path::servers::{self, AUTO_CONNECTIONS_MAX};
 use haul_foreign::{
-    Credentials, OpenedObjects, Reach, Settings, StoreEnvironment, TargetSettings, Told, open_bucket, open_objects,
+    Credentials, OpenedObjects, PlaceSettings, Reach, S3Place, Settings, StoreEnvironment, TargetSettings, Told,
+    open_bucket, open_objects,
 };
 use haul_job::{Carriage, Endpoint, Error, Event, Fault, Here, Job, Place, Proof, Selection};
 use haul_kept::surroundings::Surroundings;
-use haul_store::StoreError;
+use haul_places::Request;
+use haul_store::{PlaceTree, StoreError};
 use haul_sys::own::OwnDirectory;
 use haul_wire::control::Drafts;
+use haul_wire::place::Verb;
 
 use crate::server_terms::{self, Dialled};
 use crate::web;
@@ -110,6 +114,26 @@ pub(crate) fn target(
         journals: journals(surroundings, watch),
         watch: Arc::clone(watch),
     })))
+}
+
+/// A bucket for a question about its objects. No tuner finds out here whether more connections bring more.
+pub(crate) fn place(
+    bucket: &str,
+    request: &Request,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+) -> Result<Arc<dyn PlaceTree>, Error> {
+    let job = request.job();
+    let others_after = match request.question.verb {
+        Verb::Clean { others_after_s, .. } => others_after_s.map(Duration::from_secs),
+        _ => None,
+    };
+    let reach = web::reach(&job, surroundings)?;
+    // A store that copies an object of its own may be silent meanwhile.
+    let settings = || Settings { silence: job.carriage.timeout, ..settings(&job, reach.clone()) };
+    let place = PlaceSettings { journals: journals(surroundings, watch), others_after };
+    let opened = S3Place::open(bucket, place, &environment(surroundings), settings);
+    Ok(Arc::new(opened.map_err(|error| web::fault(&error))?))
 }
 
 fn tell_what_is_not_kept(job: &Job, watch: &Watch) {

@@ -98,6 +98,8 @@ pub enum Verb {
     Clean {
         /// True to remove it as well.
         remove: bool,
+        /// In a store: uploads that anybody began so many seconds ago are leftovers, too.
+        others_after_s: Option<u64>,
     },
     /// Tell the space of the file system on which an entry lies.
     Space,
@@ -127,7 +129,7 @@ impl Question {
             | Verb::Read
             | Verb::Hash { .. }
             | Verb::HashNamed => false,
-            Verb::Clean { remove } => remove,
+            Verb::Clean { remove, .. } => remove,
             Verb::Remove { dry_run, .. } => !dry_run,
             Verb::Make { .. } | Verb::Move { .. } | Verb::Write => true,
         }

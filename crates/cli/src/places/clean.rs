@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use haul_transfer::place::{Told, Verb};
@@ -26,6 +27,9 @@ pub struct Clean {
     /// Remove what is found
     #[arg(short = 'f', long)]
     pub delete: bool,
+    /// In a store also uploads of anybody, if they began this long ago: 1d or more
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub older: Option<Duration>,
     /// A JSON object a line
     #[arg(long)]
     pub json: bool,
@@ -37,11 +41,30 @@ const CLEAN_HELP: &str = "\
 A copy that dies leaves drafts (.haul-*.part) and journals (.haul-*.journal).
 The same copy goes on with them when it is run again. Drafts of a copy that
 lives are locked; they are neither shown nor removed. A server of sftp has no
-locks: there they are those that nobody has written for a day.";
+locks: there they are those that nobody has written for a day.
+A store keeps the parts of uploads that nobody has ended. Those that a dead
+copy of yours began on this host are shown; with --older 7d also those that
+anybody began a week ago.";
+
+/// Reads an age in days or weeks.
+fn age(text: &str) -> Result<Duration, String> {
+    let days = match text.strip_suffix(['d', 'w']).map(str::parse::<u32>) {
+        Some(Ok(count)) if text.ends_with('w') => u64::from(count) * 7,
+        Some(Ok(count)) => count.into(),
+        _ => return Err("an age is 7d or 2w".to_owned()),
+    };
+    // A large upload over a slow path takes hours, and nobody here can see that it lives.
+    match days {
+        0 => Err("younger uploads may be alive: at least 1d".to_owned()),
+        days => Ok(Duration::from_secs(days * 24 * 60 * 60)),
+    }
+}
 
 /// Shows what is left, and removes it on request.
 pub fn run(typed: &Clean) -> ExitCode {
-    let asked = Asked { verb: Verb::Clean { remove: typed.delete }, json: typed.json, reach: &typed.reach };
+    let others_after_s = typed.older.map(|age| age.as_secs());
+    let verb = Verb::Clean { remove: typed.delete, others_after_s };
+    let asked = Asked { verb, json: typed.json, reach: &typed.reach };
     let (json, removed, at) = (typed.json, typed.delete, Whereabouts::default());
     run_on(&typed.paths, asked, &mut Leftovers { json, removed, at }, FAILED)
 }

@@ -55,7 +55,7 @@ impl Whereabouts {
     /// Writes a path beneath the operand as its place knows it.
     pub fn path(&self, beneath: &[u8]) -> Vec<u8> {
         let operand = if self.is_web() { web_url::unescaped(&self.operand) } else { self.operand.clone() };
-        let slash: &[u8] = if operand.ends_with(b"/") { b"" } else { b"/" };
+        let slash: &[u8] = if operand.is_empty() || operand.ends_with(b"/") { b"" } else { b"/" };
         if beneath.is_empty() { operand } else { [&operand, slash, beneath].concat() }
     }
 

@@ -7,7 +7,7 @@ pub fn as_read(proof: Proof) -> Option<&'static str> {
     match proof {
         Proof::BothEnds | Proof::Confirmed | Proof::ByStore | Proof::BySize => None,
         Proof::AsRead => Some("as read over sftp"),
-        Proof::AsSent => Some("as sent by the web server"),
+        Proof::AsSent => Some("as sent by the server"),
         Proof::AsStored => Some("with the CRC64NVME that the store keeps"),
     }
 }

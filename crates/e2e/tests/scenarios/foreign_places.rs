@@ -313,18 +313,18 @@ fn the_files_of_web_servers_are_listed_read_and_hashed() {
         assert_eq!(rows, format!("{}\n", web.url("tree/odd/a%20b")));
 
         let hashed = urls(&web, &["-a", "sha256"], "hash", "tree").expect(code::OK);
-        says(&hashed, &["as sent by the web server"]);
+        says(&hashed, &["as sent by the server"]);
         let list = web.to().join("list");
         fs::write(&list, &hashed.stdout).expect("own directory");
         let verified = web.haul().arg("verify").arg(&list).arg(web.url("")).run().expect(code::OK);
-        assert!(verified.stdout_text().contains("SHA-256 as sent by the web server"), "{verified}");
+        assert!(verified.stdout_text().contains("SHA-256 as sent by the server"), "{verified}");
         let manifest = urls(&web, &["-m"], "hash", "tree").expect(code::OK).stdout;
         let verify = |root: String| web.haul().args(["verify", "--extra", "-"]).arg(root).input(manifest.clone()).run();
         verify(tree.display().to_string()).expect(code::OK);
         verify(web.url("tree")).expect(code::OK);
         for flags in [&[][..], &["-c"]] {
             let same = web.haul().arg("diff").args(flags).arg(&tree).arg(web.url("tree")).run().expect(code::OK);
-            let is_sent = same.stdout_text().contains("contents as sent by the web server");
+            let is_sent = same.stdout_text().contains("contents as sent by the server");
             assert_eq!(is_sent, !flags.is_empty(), "{same}");
         }
         let all = web.haul().args(["diff", "-ca"]).arg(&tree).arg(web.url("tree")).run().expect_one_of(&[0, 1]);

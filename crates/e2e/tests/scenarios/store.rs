@@ -67,7 +67,12 @@ impl Store {
     }
 
     fn cp(&self) -> Run {
-        self.run(Run::new(haul_e2e::binary::find().expect("asked for with needs!"))).arg("cp")
+        self.haul(&["cp"])
+    }
+
+    fn haul(&self, words: &[&str]) -> Run {
+        let run = self.run(Run::new(haul_e2e::binary::find().expect("asked for with needs!")));
+        run.current_dir(self.dir.path()).args(words.iter().copied())
     }
 
     /// rclone's own arguments for this store.
@@ -176,6 +181,77 @@ fn an_upload_that_was_killed_goes_on_inside_the_file() {
     assert!(fs::read(&file).expect("it is there") == fs::read(store.at("to/file")).expect("it is there"));
     let left = store.uploads();
     assert!(!left.contains("<Upload>"), "{left}");
+}
+
+#[test]
+fn a_tree_in_a_store_is_looked_at_compared_moved_and_removed() {
+    needs!(Haul, Tool("curl"));
+    if !has_store() {
+        return eprintln!("skipped: it needs versitygw or moto_server");
+    }
+    let store = Store::start();
+    let tree = store.at("from/tree");
+    plant::many(&tree.join("many"), 200, 300, 1);
+    plant::file(&tree.join("sub/large"), 20_000_000, 2);
+    for name in ["many.txt", "per%20cent", "a b", "\u{e4}", "plus+", "many-1"] {
+        plant::text(&tree.join(name), name);
+    }
+    std::os::unix::fs::symlink("sub/large", tree.join("link")).expect("own directory");
+    store.cp().arg(&tree).arg("s3://bucket/").run().expect(code::OK);
+    let text = |words: &[&str]| store.haul(words).run().expect(code::OK).stdout_text();
+    assert_eq!(
+        text(&["ls", "-R", "s3://bucket/tree"]).replace("s3://bucket/", "from/"),
+        text(&["ls", "-R", "from/tree"])
+    );
+    assert_eq!(text(&["hash", "s3://bucket/tree"]), text(&["hash", "from/tree"]).replace("from/tree", "tree"));
+    assert_eq!(text(&["cat", "s3://bucket/tree/per%20cent"]), "per%20cent");
+    assert_eq!(text(&["du", "-sb", "s3://bucket/tree/sub"]).split_whitespace().next(), Some("20000000"));
+    assert!(text(&["ls", "-l", "s3://bucket/tree/link"]).trim_end().ends_with("link -> sub/large"));
+    fs::write(store.at("list"), text(&["hash", "s3://bucket/tree"])).expect("own directory");
+    assert!(text(&["verify", "list", "s3://bucket/"]).contains("verified 207 files"));
+    for flags in [&[][..], &["-c"]] {
+        let words = [&["diff"], flags, &["from/tree", "s3://bucket/tree"]].concat();
+        assert!(text(&words).contains("0 new, 0 changed, 0 extra"), "{words:?}");
+    }
+    text(&["mkdir", "s3://bucket/new"]);
+    store.haul(&["mkdir", "s3://bucket/new"]).run().expect(1);
+    text(&["mv", "s3://bucket/tree/many.txt", "s3://bucket/new"]);
+    text(&["mv", "s3://bucket/tree", "s3://bucket/new/moved"]);
+    assert_eq!(text(&["ls", "s3://bucket/new"]), "many.txt\nmoved\n");
+    fs::rename(tree.join("many.txt"), store.at("from/many.txt")).expect("own directory");
+    assert!(text(&["diff", "-c", "from/tree", "s3://bucket/new/moved"]).contains("0 new, 0 changed, 0 extra"));
+    let kept = store.haul(&["rm", "-rn", "s3://bucket/new/moved"]).run().expect(code::OK);
+    assert!(kept.stdout_text().contains("many-1"), "{kept}");
+    text(&["rm", "-r", "s3://bucket/new/moved"]);
+    assert_eq!(text(&["ls", "-R", "s3://bucket/new"]), "s3://bucket/new:\nmany.txt\n");
+    text(&["rm", "-r", "s3://bucket/new"]);
+    let missing = store.haul(&["rm", "s3://bucket/new"]).run().expect(1);
+    assert!(missing.stderr_text().contains("no such object"), "{missing}");
+}
+
+#[test]
+fn clean_shows_and_ends_what_a_killed_upload_left() {
+    needs!(Haul, Tool("curl"));
+    if !has_store() {
+        return eprintln!("skipped: it needs versitygw or moto_server");
+    }
+    let store = Store::start();
+    let file = store.at("from/file");
+    plant::file(&file, 64 << 20, 1);
+    let mut copy =
+        store.cp().args(["--json", "--lanes", "2", "--rate", "40MB"]).arg(&file).arg("s3://bucket/d/").start();
+    copy.when_moved(20 << 20);
+    let clean = |words: &[&str]| store.haul(&["clean"]).args(words.iter().copied()).arg("s3://bucket/d");
+    assert_eq!(clean(&["-f"]).run().expect(code::OK).stdout_text(), "", "a copy that lives is left alone");
+    copy.kill();
+    assert_eq!(store.journals(), 1);
+    // A journal of another user says nothing here.
+    let other = clean(&[]).env("HOME", store.at("other")).run().expect(code::OK);
+    assert_eq!(other.stdout_text(), "");
+    let left = clean(&[]).run().expect(code::OK).stdout_text();
+    assert!(left.starts_with("left\t") && left.contains("s3://bucket/d/file"), "{left}");
+    assert!(clean(&["-f"]).run().expect(code::OK).stdout_text().starts_with("removed\t"));
+    assert!(!store.uploads().contains("<Upload>") && store.journals() == 0);
 }
 
 #[test]

@@ -59,3 +59,12 @@ pub(super) const MAX_OBJECT_BYTES: u64 = 5 << 40;
 
 /// The largest object that one request copies.
 pub(super) const MAX_COPIED_BYTES: u64 = 5 << 30;
+
+/// A part of a larger one. 5 TiB have 10,000 parts of 525 MiB; smaller ones are copied sooner, several at once.
+pub(super) const COPIED_PART_BYTES: u64 = 512 << 20;
+
+/// Parts that the store copies at once. It does the work: a request waits for some seconds.
+pub(super) const PARTS_COPIED_AT_ONCE: usize = 8;
+
+/// Objects that the store moves at once. Each takes three requests, one after the other.
+pub(super) const MOVES_AT_ONCE: usize = 16;

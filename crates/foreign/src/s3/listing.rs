@@ -1,4 +1,4 @@
-//! Lists one directory of a bucket, page by page (ListObjectsV2 with a delimiter).
+//! Lists one directory of a bucket, or all beneath it, page by page (ListObjectsV2).
 
 use std::io;
 use std::sync::Arc;
@@ -60,6 +60,11 @@ impl Listing {
     pub(super) fn of_directory(store: &Arc<Store>, prefix: Vec<u8>) -> Listing {
         let store = Arc::clone(store);
         Listing { store, prefix, is_directory: true, next: Next::First, last: Vec::new(), empty: 0 }
+    }
+
+    /// All keys that begin with the prefix, with those of directories beneath.
+    pub(super) fn of_all(store: &Arc<Store>, prefix: Vec<u8>) -> Listing {
+        Listing { is_directory: false, ..Listing::of_directory(store, prefix) }
     }
 
     /// The next entries, in the order of their keys; empty at the end.

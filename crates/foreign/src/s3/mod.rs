@@ -7,12 +7,17 @@
 //! ```
 
 pub(crate) mod access;
+mod at_once;
+mod copying;
 mod credentials;
 mod kept;
 mod limits;
 mod listing;
+pub(crate) mod place;
+mod removal;
 pub(crate) mod source;
 mod store;
 mod sums;
 pub(crate) mod target;
+mod uploads;
 mod xml;

@@ -52,6 +52,28 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
+    pub(super) fn say_code(&mut self, text: &str) {
+        self.code = shortened(text);
+    }
+
+    pub(super) fn say_message(&mut self, text: &str) {
+        self.message = shortened(text);
+    }
+
+    /// Whether a condition of the request did not hold.
+    pub(super) fn is_of_condition(&self) -> bool {
+        self.status == StatusCode::PRECONDITION_FAILED
+            || matches!(self.code.as_str(), "PreconditionFailed" | "ConditionalRequestConflict")
+    }
+
+    /// Whether the store may not know a field of the request.
+    pub(super) fn is_of_unknown_field(&self) -> bool {
+        match self.code.as_str() {
+            "NotImplemented" | "InvalidRequest" | "InvalidArgument" | "XNotImplemented" | "MalformedXML" => true,
+            _ => self.status == StatusCode::NOT_IMPLEMENTED,
+        }
+    }
+
     /// The error for a person.
     pub(super) fn as_io(&self) -> io::Error {
         let kind = match (self.code.as_str(), self.status) {
@@ -126,6 +148,11 @@ impl Store {
             return Err(long());
         }
         Url::new(self.access.origin.clone(), target.as_bytes()).ok_or_else(long)
+    }
+
+    /// `ORIGIN/BUCKET/KEY`, for journals of uploads.
+    pub(super) fn object_name(&self, key: &[u8]) -> Vec<u8> {
+        [format!("{}/{}/", self.access.origin, self.access.bucket).as_bytes(), key].concat()
     }
 
     fn once(&self, request: &Request<'_>, since: Instant) -> io::Result<Answer> {
@@ -211,8 +238,8 @@ pub(super) fn refusal(head: &response::Parts, body: &[u8]) -> Refusal {
     let mut said = Refusal { status: head.status, ..Refusal::default() };
     // Whoever stands in between may answer in another way.
     let _ = xml::read(body, |path, text| match path {
-        ["Error", "Code"] => said.code = shortened(text),
-        ["Error", "Message"] => said.message = shortened(text),
+        ["Error", "Code"] => said.say_code(text),
+        ["Error", "Message"] => said.say_message(text),
         _ => {}
     });
     said

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use haul_store::Time;
 use quick_xml::XmlVersion;
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::Event;
@@ -66,6 +67,15 @@ fn end(open: &mut Vec<(String, String)>, on: &mut impl FnMut(&[&str], &str)) {
 
 fn no_xml() -> io::Error {
     invalid("the store's answer is no XML".to_owned())
+}
+
+/// A time as stores write it (RFC 3339); `None`: it is none.
+pub(super) fn time(text: &str) -> Option<Time> {
+    let time: jiff::Timestamp = text.trim().parse().ok()?;
+    let (s, ns) = (time.as_second(), time.subsec_nanosecond());
+    // Before 1970 the fraction is negative.
+    let (s, ns) = if ns < 0 { (s - 1, ns + 1_000_000_000) } else { (s, ns) };
+    Some(Time { s, ns: u32::try_from(ns).ok()? })
 }
 
 /// Writes a text as the content of an element.

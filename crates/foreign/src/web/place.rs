@@ -201,9 +201,9 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 
 /// A file whose errors tell whether its server can be reached at all.
 #[derive(Debug)]
-struct Reachable(RemoteFile);
+pub(crate) struct Reachable<F>(pub(crate) F);
 
-impl haul_store::FileToRead for Reachable {
+impl<F: haul_store::FileToRead> haul_store::FileToRead for Reachable<F> {
     fn stat(&self) -> io::Result<haul_store::Stat> {
         self.0.stat().map_err(lost)
     }
@@ -214,7 +214,7 @@ impl haul_store::FileToRead for Reachable {
 }
 
 /// An error that is none of the answer's own says that the server cannot be reached, after all tries: nothing else is asked then.
-fn lost(error: io::Error) -> io::Error {
+pub(crate) fn lost(error: io::Error) -> io::Error {
     let is_of_network = matches!(
         error.kind(),
         ErrorKind::ConnectionRefused

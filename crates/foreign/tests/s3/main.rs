@@ -2,8 +2,8 @@
 
 // The scenarios of every end name these by `crate`.
 use haul_store::{
-    Abilities, Draft, EntryKind, Filter, Found, FoundEntry, Kind, Metadata, SourceNames, SourceTree, Stat, TargetTree,
-    Time, WalkOptions,
+    Abilities, Draft, EntryKind, Filter, Found, FoundEntry, Kind, Listed, Metadata, PlaceTree, SourceNames, SourceTree,
+    Stat, TargetTree, Time, WalkOptions, place,
 };
 
 #[path = "../../../store/tests/conformance/mod.rs"]
@@ -11,6 +11,10 @@ use haul_store::{
 #[expect(unused_imports, unused_macros, dead_code)]
 mod conformance;
 mod ends;
+mod leftovers;
+#[path = "../../../store/tests/conformance/place.rs"]
+mod place_conformance;
+mod places;
 mod server;
 mod source;
 mod target;

@@ -241,10 +241,16 @@ pub fn answer(request: &Request, state: &mut State) -> Reply {
         return Reply::error(403, "AccessDenied");
     }
     match (request.method.as_str(), request.asks("uploadId")) {
+        ("GET", None) if request.asks("uploads").is_some() => list_uploads(request, state),
         ("GET", None) if request.key.is_empty() => list(request, state),
+        ("POST", None) if request.asks("delete").is_some() => delete(request, state),
         ("GET" | "HEAD", None) => get(request, state),
         ("PUT", None) => put(request, state),
         ("DELETE", None) => {
+            let tag = state.objects.get(&request.key).map(|object| object.tag.clone());
+            if request.field("if-match").is_some_and(|wanted| tag.as_deref() != Some(wanted)) {
+                return Reply::error(412, "PreconditionFailed");
+            }
             state.objects.remove(&request.key);
             Reply::status(204)
         }
@@ -269,6 +275,19 @@ pub fn answer(request: &Request, state: &mut State) -> Reply {
 fn of_upload(method: &str, id: &str, request: &Request, upload: Upload, state: &mut State) -> Reply {
     let tag = |data: &[u8]| format!("\"part-{}\"", crc64(data));
     match method {
+        "PUT" if request.field("x-amz-copy-source").is_some() => {
+            let Some(object) = copied(request, state) else { return Reply::error(404, "NoSuchKey") };
+            if request.field("x-amz-copy-source-if-match").is_some_and(|wanted| wanted != object.tag) {
+                return Reply::error(412, "PreconditionFailed");
+            }
+            let range = request.field("x-amz-copy-source-range").and_then(|range| range.strip_prefix("bytes="));
+            let (start, last) = range.unwrap().split_once('-').unwrap();
+            let data = object.data[start.parse().unwrap()..=last.parse().unwrap()].to_vec();
+            let text = format!("<CopyPartResult><ETag>{}</ETag></CopyPartResult>", tag(&data).replace('"', "&quot;"));
+            let number = request.asks("partNumber").unwrap().parse().unwrap();
+            state.uploads.get_mut(id).unwrap().parts.insert(number, data);
+            Reply::xml(200, &text)
+        }
         "PUT" => {
             if request.field("x-amz-checksum-crc64nvme").is_some_and(|sum| sum != crc64(&request.body)) {
                 return Reply::error(400, "BadDigest");
@@ -321,17 +340,68 @@ fn of_upload(method: &str, id: &str, request: &Request, upload: Upload, state: &
     }
 }
 
+fn copied(request: &Request, state: &State) -> Option<Object> {
+    let source = request.field("x-amz-copy-source")?.strip_prefix("/bucket/")?;
+    let key: Vec<u8> = percent_encoding::percent_decode_str(source).collect();
+    state.objects.get(&key).cloned()
+}
+
+/// The texts of all elements of this name, their entities undone.
+fn elements(xml: &str, name: &str) -> Vec<String> {
+    let (begin, end) = (format!("<{name}>"), format!("</{name}>"));
+    let texts = xml.split(&begin).skip(1).filter_map(|rest| Some(rest.split_once(&end)?.0));
+    let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
+    texts.map(|text| entities.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))).collect()
+}
+
+fn delete(request: &Request, state: &mut State) -> Reply {
+    assert!(request.field("content-md5").is_some(), "S3 refuses it without a sum");
+    let body = String::from_utf8(request.body.clone()).unwrap();
+    for key in elements(&body, "Key") {
+        state.objects.remove(key.as_bytes());
+    }
+    Reply::xml(200, "<DeleteResult></DeleteResult>")
+}
+
+/// Two uploads a page.
+fn list_uploads(request: &Request, state: &State) -> Reply {
+    let prefix = request.asks("prefix").unwrap_or_default().as_bytes();
+    let after = request.asks("upload-id-marker").unwrap_or_default();
+    let all = state.uploads.iter().filter(|(_, upload)| upload.key.starts_with(prefix));
+    let mut left: Vec<_> = all.filter(|(id, _)| id.as_str() > after).collect();
+    let is_truncated = left.len() > 2;
+    left.truncate(2);
+    let mut text = String::new();
+    for (id, upload) in &left {
+        let key = percent_encoding::percent_encode(&upload.key, percent_encoding::NON_ALPHANUMERIC);
+        let begun = upload.fields.get("test-begun").map_or("2020-01-01T00:00:00.000Z", String::as_str);
+        let _ =
+            write!(text, "<Upload><Key>{key}</Key><UploadId>{id}</UploadId><Initiated>{begun}</Initiated></Upload>");
+    }
+    if let Some((id, _)) = left.last().filter(|_| is_truncated) {
+        let _ = write!(text, "<NextKeyMarker>k</NextKeyMarker><NextUploadIdMarker>{id}</NextUploadIdMarker>");
+    }
+    Reply::xml(
+        200,
+        &format!(
+            "<ListMultipartUploadsResult><EncodingType>url</EncodingType><IsTruncated>{is_truncated}</IsTruncated>{text}</ListMultipartUploadsResult>"
+        ),
+    )
+}
+
 fn put(request: &Request, state: &mut State) -> Reply {
     if request.field("if-none-match") == Some("*") && state.objects.contains_key(&request.key) {
         return Reply::error(412, "PreconditionFailed");
     }
-    if let Some(source) = request.field("x-amz-copy-source") {
-        let key: Vec<u8> = percent_encoding::percent_decode_str(source.strip_prefix("/bucket/").unwrap()).collect();
-        let Some(data) = state.objects.get(&key).map(|object| object.data.clone()) else {
-            return Reply::error(404, "NoSuchKey");
-        };
-        state.keep(&request.key, data, request.fields.clone());
-        return Reply::xml(200, "<CopyObjectResult></CopyObjectResult>");
+    if request.field("x-amz-copy-source").is_some() {
+        let Some(object) = copied(request, state) else { return Reply::error(404, "NoSuchKey") };
+        if request.field("x-amz-copy-source-if-match").is_some_and(|wanted| wanted != object.tag) {
+            return Reply::error(412, "PreconditionFailed");
+        }
+        let is_replaced = request.field("x-amz-metadata-directive") == Some("REPLACE");
+        let fields = if is_replaced { request.fields.clone() } else { object.fields };
+        state.keep(&request.key, object.data, fields);
+        return Reply::xml(200, "  <CopyObjectResult></CopyObjectResult>");
     }
     if request.field("x-amz-checksum-crc64nvme").is_some_and(|sum| sum != crc64(&request.body)) {
         return Reply::error(400, "BadDigest");

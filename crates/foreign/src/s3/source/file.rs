@@ -12,7 +12,7 @@ use crate::web::file::RemoteFile;
 
 /// A file whose content is compared once all of it was read.
 #[derive(Debug)]
-pub(super) struct SummedFile {
+pub(in crate::s3) struct SummedFile {
     file: RemoteFile,
     size: u64,
     /// The sum that the store keeps; `None`: it keeps none.
@@ -30,7 +30,12 @@ struct Seen {
 
 impl SummedFile {
     /// Files that were read and not compared are counted in `uncompared`.
-    pub(super) fn new(file: RemoteFile, size: u64, crc64: Option<String>, uncompared: Arc<AtomicU64>) -> SummedFile {
+    pub(in crate::s3) fn new(
+        file: RemoteFile,
+        size: u64,
+        crc64: Option<String>,
+        uncompared: Arc<AtomicU64>,
+    ) -> SummedFile {
         SummedFile { file, size, crc64, seen: Mutex::default(), uncompared }
     }
 

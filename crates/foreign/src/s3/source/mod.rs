@@ -1,8 +1,8 @@
 //! Objects of a bucket as a source.
 
-mod file;
-mod names;
-mod opened;
+pub(super) mod file;
+pub(super) mod names;
+pub(super) mod opened;
 pub(super) mod walk;
 
 pub(super) use opened::link_text;
@@ -76,7 +76,7 @@ pub fn open_objects(
     Ok(OpenedObjects { tree, recorded, uncompared })
 }
 
-fn now() -> Time {
+pub(super) fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time { s: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), ns: since.subsec_nanos() }
 }

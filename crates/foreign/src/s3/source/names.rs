@@ -14,15 +14,17 @@ use crate::s3::store::Store;
 
 /// The thing that a name stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(in crate::s3) struct Seen {
     /// There is an object of this name.
-    pub(super) is_object: bool,
+    pub(in crate::s3) is_object: bool,
     /// There is an object of this name with the ending of a link.
-    pub(super) is_link: bool,
+    pub(in crate::s3) is_link: bool,
     /// There are keys beneath it.
-    pub(super) is_directory: bool,
+    pub(in crate::s3) is_directory: bool,
     /// Something else of this name came before.
-    pub(super) is_late: bool,
+    pub(in crate::s3) is_late: bool,
+    /// The bytes of the object.
+    pub(in crate::s3) size: u64,
 }
 
 /// Keys that may come late in a listing, although their names stand earlier.
@@ -47,7 +49,7 @@ pub(in crate::s3) const LINK_ENDING: &[u8] = b".rclonelink";
 
 /// The names of a directory of a bucket.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(in crate::s3) struct Names {
     store: Arc<Store>,
     /// The key of the directory, with its slash; empty for the whole bucket.
     prefix: Vec<u8>,
@@ -64,7 +66,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn of(store: &Arc<Store>, prefix: Vec<u8>, links: bool) -> Names {
+    pub(in crate::s3) fn of(store: &Arc<Store>, prefix: Vec<u8>, links: bool) -> Names {
         let listing = Listing::of_directory(store, prefix.clone());
         Names {
             store: Arc::clone(store),
@@ -80,7 +82,7 @@ impl Names {
     }
 
     /// The next name; `None` at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<(Vec<u8>, Seen)>> {
+    pub(in crate::s3) fn next(&mut self) -> io::Result<Option<(Vec<u8>, Seen)>> {
         loop {
             let Some((name, _)) = self.held.first_key_value() else {
                 if self.is_over {
@@ -159,7 +161,11 @@ impl Names {
                 (_, Some(late)) if was_asked(late) => {}
                 (_, Some(Late::Directory)) => self.held.entry(name.to_vec()).or_default().is_directory = true,
                 (_, Some(Late::Link)) => self.held.entry(name.to_vec()).or_default().is_link = true,
-                (_, None) => self.held.entry(name.to_vec()).or_default().is_object = true,
+                (Listed::Prefix(_), None) => {}
+                (Listed::Object { size, .. }, None) => {
+                    let seen = self.held.entry(name.to_vec()).or_default();
+                    (seen.is_object, seen.size) = (true, *size);
+                }
             }
             self.cursor = beneath;
         }

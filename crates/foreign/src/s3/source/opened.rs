@@ -18,7 +18,7 @@ use crate::web::version::Version;
 
 /// A source as it was named.
 #[derive(Debug)]
-pub(super) enum Top {
+pub(in crate::s3) enum Top {
     File {
         name: Vec<u8>,
         object: Box<Object>,
@@ -33,7 +33,7 @@ pub(super) enum Top {
 }
 
 impl Top {
-    pub(super) fn name(&self) -> &[u8] {
+    pub(in crate::s3) fn name(&self) -> &[u8] {
         match self {
             Top::File { name, .. } | Top::Directory { name, .. } => name,
             Top::Contents(_) => b"",
@@ -43,16 +43,16 @@ impl Top {
 
 /// An object that was looked at.
 #[derive(Clone, Debug)]
-pub(super) struct Object {
-    pub(super) key: Vec<u8>,
-    pub(super) version: Version,
-    pub(super) kept: Kept,
+pub(in crate::s3) struct Object {
+    pub(in crate::s3) key: Vec<u8>,
+    pub(in crate::s3) version: Version,
+    pub(in crate::s3) kept: Kept,
     /// The CRC64NVME of the whole object, if the store keeps one.
-    pub(super) crc64: Option<String>,
+    pub(in crate::s3) crc64: Option<String>,
 }
 
 impl Object {
-    pub(super) fn stat(&self, begun: Time) -> Stat {
+    pub(in crate::s3) fn stat(&self, begun: Time) -> Stat {
         let mut stat = self.version.stat(begun);
         stat.mode = self.kept.permissions().unwrap_or(stat.mode);
         stat.uid = self.kept.uid.unwrap_or(stat.uid);
@@ -63,16 +63,16 @@ impl Object {
 
 /// The sources of a job, found in their bucket.
 #[derive(Debug)]
-pub(super) struct Bucket {
-    pub(super) store: Arc<Store>,
-    pub(super) bodies: Arc<Bodies>,
-    pub(super) tops: Vec<Top>,
+pub(in crate::s3) struct Bucket {
+    pub(in crate::s3) store: Arc<Store>,
+    pub(in crate::s3) bodies: Arc<Bodies>,
+    pub(in crate::s3) tops: Vec<Top>,
     /// The time of what the store gives none.
-    pub(super) begun: Time,
+    pub(in crate::s3) begun: Time,
     /// Objects that stand for links become links.
-    pub(super) links: bool,
+    pub(in crate::s3) links: bool,
     /// Objects that the walk has found and that nobody has opened yet.
-    pub(super) walked: Mutex<HashMap<Vec<u8>, Object>>,
+    pub(in crate::s3) walked: Mutex<HashMap<Vec<u8>, Object>>,
 }
 
 /// As many items as a copy has open at once, at about 500 bytes. A file that is not among them is looked at again.
@@ -82,7 +82,7 @@ const CRC64: HeaderName = HeaderName::from_static("x-amz-checksum-crc64nvme");
 
 impl Bucket {
     /// Looks at an object; `None`: there is none.
-    pub(super) fn look(&self, key: &[u8]) -> io::Result<Option<Object>> {
+    pub(in crate::s3) fn look(&self, key: &[u8]) -> io::Result<Option<Object>> {
         let Some(head) = self.store.head(key)? else { return Ok(None) };
         let size = content_length(&head).ok_or_else(|| invalid("the store does not say how long it is".to_owned()))?;
         let crc64 = text(&head.headers, &CRC64).filter(|sum| is_one(sum)).map(str::to_owned);
@@ -91,7 +91,7 @@ impl Bucket {
     }
 
     /// Keeps what the walk has found, until it is opened.
-    pub(super) fn keep(&self, object: &Object) {
+    pub(in crate::s3) fn keep(&self, object: &Object) {
         let mut walked = self.walked.lock().unwrap_or_else(PoisonError::into_inner);
         if walked.len() >= MAX_WALKED {
             walked.clear();
@@ -100,12 +100,12 @@ impl Bucket {
     }
 
     /// Takes the object that the walk has found under this key.
-    pub(super) fn walked(&self, key: &[u8]) -> Option<Object> {
+    pub(in crate::s3) fn walked(&self, key: &[u8]) -> Option<Object> {
         self.walked.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
 
     /// The text of an object that stands for a link.
-    pub(super) fn link(&self, object: &Object) -> io::Result<Vec<u8>> {
+    pub(in crate::s3) fn link(&self, object: &Object) -> io::Result<Vec<u8>> {
         link_of(&self.store, &object.key, &object.version)
     }
 }

@@ -7,14 +7,13 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use haul_store::{
     EntryKind, FileId, Found, FoundEntry, Hidden, ItemSource, Kind, Stat, StoreError, Time, Version as FileVersion,
     WalkOptions, parse_haul_name,
 };
 
+use crate::s3::at_once::at_once;
 use crate::s3::limits::{LOOKS_AHEAD, LOOKS_AT_ONCE, MAX_DEPTH, MAX_NAME_BYTES};
 use crate::s3::source::names::{Names, Seen};
 use crate::s3::source::opened::{Bucket, Object, Top};
@@ -173,7 +172,7 @@ fn look_ahead(bucket: &Bucket, options: &WalkOptions, frame: &mut Frame) {
             }
         };
         let path = join(&frame.path, &name);
-        let Seen { is_object, is_link, is_directory, is_late } = seen;
+        let Seen { is_object, is_link, is_directory, is_late, .. } = seen;
         if let Some(why) = why_bad(&name) {
             if options.filter.selects(&path, is_directory) {
                 found.push((name.clone(), Some(Child::Failed(of_name(why)))));
@@ -203,32 +202,14 @@ fn look_ahead(bucket: &Bucket, options: &WalkOptions, frame: &mut Frame) {
             found.push((name, Some(child)));
         }
     }
-    for (at, child) in look_at_all(bucket, to_look) {
-        found[at].1 = Some(child);
+    let looked = at_once(LOOKS_AT_ONCE, &to_look, |(_, key)| look_at(bucket, key));
+    for ((at, _), child) in to_look.iter().zip(looked) {
+        found[*at].1 = Some(child);
     }
     frame.looked = found.into_iter().filter_map(|(name, child)| Some((name, child?))).collect();
 }
 
 pub(in crate::s3) use crate::s3::source::names::LINK_ENDING;
-
-fn look_at_all(bucket: &Bucket, to_look: Vec<(usize, Vec<u8>)>) -> Vec<(usize, Child)> {
-    let threads = LOOKS_AT_ONCE.min(to_look.len());
-    let (next, looked) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some((at, key)) = to_look.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let child = look_at(bucket, key);
-            looked.lock().unwrap_or_else(PoisonError::into_inner).push((*at, child));
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            // With fewer threads it takes longer.
-            let _ = std::thread::Builder::new().name("look".into()).spawn_scoped(scope, work);
-        }
-        work();
-    });
-    looked.into_inner().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn look_at(bucket: &Bucket, key: &[u8]) -> Child {
     let looked = bucket.look(key).and_then(|found| {
@@ -255,7 +236,7 @@ fn why_bad(name: &[u8]) -> Option<&'static str> {
     }
 }
 
-const CLASH: &str = "something else in the store has its name: an object or a link, and keys beneath it, cannot stand beside each other";
+pub(in crate::s3) const CLASH: &str = "something else in the store has its name: an object or a link, and keys beneath it, cannot stand beside each other";
 
 fn of_name(why: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, why)

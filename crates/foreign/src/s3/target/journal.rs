@@ -18,34 +18,43 @@ use crate::s3::sums::crc64;
 
 /// The first frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Upload {
+pub(in crate::s3) struct Upload {
     /// `ORIGIN/BUCKET/KEY`, for people and for `haul clean`.
-    pub(super) object: Vec<u8>,
-    pub(super) id: String,
+    pub(in crate::s3) object: Vec<u8>,
+    pub(in crate::s3) id: String,
     /// The mark that the object has beside it, so that one whose Complete had no answer is known again.
-    pub(super) mark: String,
-    pub(super) size: u64,
-    pub(super) part_bytes: u64,
+    pub(in crate::s3) mark: String,
+    pub(in crate::s3) size: u64,
+    pub(in crate::s3) part_bytes: u64,
 }
 
 /// A part that the store has confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) tag: String,
-    pub(super) crc64: u64,
+pub(in crate::s3) struct Part {
+    pub(in crate::s3) tag: String,
+    pub(in crate::s3) crc64: u64,
 }
 
 /// The rest of an earlier run.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Left {
-    pub(super) upload: Upload,
-    pub(super) parts: BTreeMap<u32, Part>,
+pub(in crate::s3) struct Left {
+    pub(in crate::s3) upload: Upload,
+    pub(in crate::s3) parts: BTreeMap<u32, Part>,
     /// The receiver's journal.
-    pub(super) receiver: Vec<u8>,
+    pub(in crate::s3) receiver: Vec<u8>,
+}
+
+/// The journal of an object, for somebody who does not upload it.
+#[derive(Debug)]
+pub(in crate::s3) enum Found {
+    Nothing,
+    /// A process holds it.
+    Written,
+    Left(Left),
 }
 
 #[derive(Debug)]
-pub(super) struct UploadJournal {
+pub(in crate::s3) struct UploadJournal {
     /// `None`: this host has no place for it, and a later run begins anew.
     file: Option<JournalFile>,
     state: Mutex<State>,
@@ -63,7 +72,7 @@ struct State {
 }
 
 impl UploadJournal {
-    pub(super) fn new(directory: Option<&Path>, object: &[u8]) -> io::Result<UploadJournal> {
+    pub(in crate::s3) fn new(directory: Option<&Path>, object: &[u8]) -> io::Result<UploadJournal> {
         let file = directory.map(|directory| JournalFile::in_directory(directory, object)).transpose()?;
         Ok(UploadJournal { file, state: Mutex::default() })
     }
@@ -72,15 +81,29 @@ impl UploadJournal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what an earlier run left. What is no journal of this object is nothing.
-    pub(super) fn left(&self, object: &[u8]) -> io::Result<Option<Left>> {
+    /// Reads what an earlier run left. What is no journal of this object is nothing; one that another process holds is an error.
+    pub(in crate::s3) fn left(&self, object: &[u8]) -> io::Result<Option<Left>> {
+        self.read(object, JournalFile::resume)
+    }
+
+    /// Reads what an earlier run left, and waits for no process that holds it. The journal is held from then on.
+    pub(in crate::s3) fn look(&self, object: &[u8]) -> io::Result<Found> {
+        match self.read(object, JournalFile::resume_at_once) {
+            Ok(Some(left)) => Ok(Found::Left(left)),
+            Ok(None) => Ok(Found::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Found::Written),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(&self, object: &[u8], resume: fn(&JournalFile) -> io::Result<Option<Vec<u8>>>) -> io::Result<Option<Left>> {
         let Some(file) = &self.file else { return Ok(None) };
-        let Some(bytes) = file.resume()? else { return Ok(None) };
+        let Some(bytes) = resume(file)? else { return Ok(None) };
         Ok(decode(&bytes).filter(|left| left.upload.object == object))
     }
 
     /// Goes on with these parts.
-    pub(super) fn go_on(&self, left: &Left) {
+    pub(in crate::s3) fn go_on(&self, left: &Left) {
         let mut state = self.lock();
         state.upload = Some(left.upload.clone());
         state.parts = left.parts.clone();
@@ -88,7 +111,7 @@ impl UploadJournal {
     }
 
     /// Writes down that there is an upload, before anything is sent to it: otherwise nobody could end it.
-    pub(super) fn begin_upload(&self, upload: Upload) -> io::Result<()> {
+    pub(in crate::s3) fn begin_upload(&self, upload: Upload) -> io::Result<()> {
         let mut state = self.lock();
         let first = encode_upload(&upload);
         *state = State { upload: Some(upload), ..State::default() };
@@ -99,17 +122,17 @@ impl UploadJournal {
     }
 
     /// The store has confirmed a part.
-    pub(super) fn enter(&self, number: u32, part: Part) {
+    pub(in crate::s3) fn enter(&self, number: u32, part: Part) {
         let mut state = self.lock();
         state.parts.insert(number, part);
         state.fresh.push(number);
     }
 
-    pub(super) fn has(&self, number: u32) -> bool {
+    pub(in crate::s3) fn has(&self, number: u32) -> bool {
         self.lock().parts.contains_key(&number)
     }
 
-    pub(super) fn parts(&self) -> BTreeMap<u32, Part> {
+    pub(in crate::s3) fn parts(&self) -> BTreeMap<u32, Part> {
         self.lock().parts.clone()
     }
 
@@ -250,16 +273,23 @@ mod tests {
     fn a_journal_is_read_up_to_where_it_is_torn() {
         let dir = tempfile::tempdir().unwrap();
         let open = || UploadJournal::new(Some(dir.path()), b"o/b/k").unwrap();
+        // The journal is held while it is written.
+        let stands = || {
+            let file = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
+            decode(&std::fs::read(file).unwrap()).unwrap()
+        };
         let upload = Upload { object: b"o/b/k".to_vec(), id: "id".into(), mark: "m".into(), size: 30, part_bytes: 10 };
         let part = |sum| Part { tag: format!("\"{sum}\""), crc64: sum };
         let journal = open();
         assert_eq!(journal.left(b"o/b/k").unwrap(), None);
         journal.begin_upload(upload.clone()).unwrap();
-        assert_eq!(open().left(b"o/b/k").unwrap().unwrap().upload, upload);
+        assert_eq!(stands().upload, upload);
+        assert!(matches!(open().look(b"o/b/k").unwrap(), Found::Written));
         journal.enter(0, part(1));
         journal.begin(b"header", &mut || ()).unwrap();
         journal.enter(2, part(3));
         journal.append(b" one").unwrap();
+        drop(journal);
         assert_eq!(open().left(b"o/b/other").unwrap(), None);
         let left = open().left(b"o/b/k").unwrap().unwrap();
         assert_eq!((&left.receiver[..], left.parts.len()), (&b"header one"[..], 2));
@@ -276,7 +306,7 @@ mod tests {
         again.go_on(&left);
         again.keep(6).unwrap();
         again.append(b" two").unwrap();
-        assert_eq!(open().left(b"o/b/k").unwrap().unwrap().receiver, b"header two");
+        assert_eq!(stands().receiver, b"header two");
         again.remove().unwrap();
         assert_eq!(open().left(b"o/b/k").unwrap(), None);
         assert!(again.begin(b"x", &mut || ()).is_err());

@@ -1,7 +1,7 @@
 //! A bucket as a target.
 
 mod deletion;
-mod journal;
+pub(in crate::s3) mod journal;
 mod multipart;
 mod small;
 mod tree;
@@ -20,18 +20,18 @@ use crate::http_client::client::{Settings, invalid};
 use crate::http_client::fields::content_length;
 use crate::http_client::outgoing::Content;
 use crate::s3::access::Environment;
+use crate::s3::copying::{Original, copied};
 use crate::s3::kept::{self, BLAKE3, Kept};
-use crate::s3::limits::{LEAST_PART_BYTES, MAX_ANSWER_BYTES, MAX_COPIED_BYTES};
+use crate::s3::limits::{LEAST_PART_BYTES, MAX_COPIED_BYTES};
 use crate::s3::listing::has_any;
 use crate::s3::source::link_text;
 use crate::s3::source::walk::{LINK_ENDING, directory_stat};
-use crate::s3::store::{Request, Store, escaped, etag};
+use crate::s3::store::{Request, Store};
 use crate::s3::target::deletion::Deletion;
 use crate::s3::target::multipart::MultipartDraft;
 use crate::s3::target::small::SmallDraft;
 use crate::s3::target::tree::Tree;
 pub use crate::s3::target::tree::{TargetSettings, Told};
-use crate::s3::xml;
 use crate::web::bodies::Bodies;
 use crate::web::file::RemoteFile;
 use crate::web::version::Version;
@@ -160,7 +160,6 @@ impl S3Target {
             self.tree.warn("metadata of objects of more than 5 GB stay as they are".to_owned());
             return Ok(Applied::default());
         }
-        let text = |text: &str| HeaderValue::from_str(text).map_err(|_| io::Error::from(ErrorKind::InvalidInput));
         let mut fields = kept::fields(Some(mtime), mode, owners);
         if let Some(hash) = head.headers.get(BLAKE3) {
             fields.push((BLAKE3, hash.clone()));
@@ -168,18 +167,11 @@ impl S3Target {
         if let Some(kind) = head.headers.get(http::header::CONTENT_TYPE) {
             fields.push((http::header::CONTENT_TYPE, kind.clone()));
         }
-        let source = format!("/{}/{}", self.tree.store.access.bucket, escaped(&key, true));
-        fields.push((HeaderName::from_static("x-amz-copy-source"), text(&source)?));
-        fields.push((HeaderName::from_static("x-amz-copy-source-if-match"), text(&etag(&head)?)?));
+        fields.extend(Original { key: &key, head: &head }.fields(&self.tree.store)?);
         fields.push((HeaderName::from_static("x-amz-metadata-directive"), HeaderValue::from_static("REPLACE")));
-        let answer = self.tree.store.need(&Request { fields, ..Request::new(Method::PUT, &key) })?;
-        let said = self.tree.store.body_of(answer, MAX_ANSWER_BYTES)?;
-        let mut is_done = false;
-        xml::read(&said, |path, _| is_done |= matches!(path, ["CopyObjectResult"]))?;
-        match is_done {
-            true => Ok(Applied { changed: true, ..Applied::default() }),
-            false => Err(invalid("the store did not copy the object onto itself".to_owned())),
-        }
+        let request = Request { fields, ..Request::new(Method::PUT, &key) };
+        copied(&self.tree.store, &request, "CopyObjectResult")?.map_err(|refusal| refusal.as_io())?;
+        Ok(Applied { changed: true, ..Applied::default() })
     }
 
     fn deletion<'a>(

@@ -5,7 +5,7 @@
 //!                                                              -> no answer: is it our object that stands there?
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,22 +13,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use haul_store::{DraftPlan, FileToWrite, Journal, Metadata, Result, StoreError};
 use http::header::IF_NONE_MATCH;
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method};
 
 use crate::http_client::client::invalid;
 use crate::http_client::fields::text;
 use crate::http_client::outgoing::Content;
-use crate::s3::limits::{MAX_ANSWER_BYTES, MAX_OBJECT_BYTES, MAX_PART_BYTES, MAX_PARTS};
-use crate::s3::store::{Refusal, Request, etag, refusal};
+use crate::s3::limits::{MAX_OBJECT_BYTES, MAX_PART_BYTES, MAX_PARTS};
+use crate::s3::store::{Request, etag};
 use crate::s3::sums::{crc64, is_one, joined, text as sum_text};
 use crate::s3::target::journal::{Part, Upload, UploadJournal};
 use crate::s3::target::tree::Tree;
+use crate::s3::uploads::{self, CRC64, Completed, MARK, Named, abort, list_parts};
 use crate::s3::xml;
 
-pub(super) const CRC64: HeaderName = HeaderName::from_static("x-amz-checksum-crc64nvme");
 const ALGORITHM: HeaderName = HeaderName::from_static("x-amz-checksum-algorithm");
 const KIND: HeaderName = HeaderName::from_static("x-amz-checksum-type");
-const MARK: HeaderName = HeaderName::from_static("x-amz-meta-haul-upload");
 
 #[derive(Debug)]
 pub(super) struct MultipartDraft {
@@ -57,20 +56,20 @@ impl MultipartDraft {
             let why = "haul uploads objects of at most 640 GB: the parts of a larger one are too large to be held";
             return Err(io::Error::new(ErrorKind::FileTooLarge, why));
         }
-        let object = tree.object(&key);
+        let object = tree.store.object_name(&key);
         let journal = UploadJournal::new(tree.settings.journals.as_deref(), &object)?;
         if let Some(left) = journal.left(&object)?
-            && let Err(error) = abort(tree, &key, &left.upload.id)
+            && let Err(error) = abort(&tree.store, &key, &left.upload.id)
         {
             // Whoever may write need not have the right to end uploads.
             tree.warn(format!("an upload that an earlier copy left stays in the store: {error}"));
         }
-        let mark = format!("{:032x}", random()?);
+        let mark = uploads::new_mark()?;
         let id = create(tree, &key, plan, &mark)?;
         let upload = Upload { object, id, mark, size: plan.size, part_bytes: plan.chunk_bytes };
         if let Err(error) = journal.begin_upload(upload.clone()) {
             // Without its journal nobody would ever end it.
-            let _ = abort(tree, &key, &upload.id);
+            let _ = abort(&tree.store, &key, &upload.id);
             return Err(error);
         }
         Ok(MultipartDraft::with(tree, path, key, upload, journal))
@@ -86,13 +85,13 @@ impl MultipartDraft {
     /// journal, too.
     pub(super) fn resume(tree: &Arc<Tree>, path: &[u8]) -> io::Result<Option<(MultipartDraft, Vec<u8>)>> {
         let key = tree.new_key(path)?;
-        let object = tree.object(&key);
+        let object = tree.store.object_name(&key);
         let journal = UploadJournal::new(tree.settings.journals.as_deref(), &object)?;
         let Some(mut left) = journal.left(&object)? else { return Ok(None) };
         if left.receiver.is_empty() || !left.upload.part_bytes.is_power_of_two() {
             return Ok(None);
         }
-        let Some(listed) = list_parts(tree, &key, &left.upload.id)? else { return Ok(None) };
+        let Some(listed) = list_parts(&tree.store, &key, &left.upload.id)? else { return Ok(None) };
         let Upload { size, part_bytes, .. } = left.upload;
         left.parts.retain(|number, part| {
             let start = u64::from(*number).saturating_mul(part_bytes);
@@ -178,7 +177,7 @@ impl MultipartDraft {
                     self.journal.enter(part, Part { tag, crc64: sum });
                     return Ok(());
                 }
-                Err(refusal) if sums && is_refusal_of_sums(&refusal) => self.tree.without_sums(),
+                Err(refusal) if sums && refusal.is_of_unknown_field() => self.tree.without_sums(),
                 Err(refusal) => return Err(refusal.as_io()),
             }
         }
@@ -212,7 +211,8 @@ impl MultipartDraft {
         if self.tree.settings.keeps_what_stands {
             fields.push((IF_NONE_MATCH, HeaderValue::from_static("*")));
         }
-        let told = self.ask_complete(fields, Bytes::from(body))?;
+        let upload = Named { key: &self.key, id: &self.upload.id, mark: &self.upload.mark };
+        let told = uploads::complete(&self.tree.store, upload, &fields, &Bytes::from(body))?;
         match told {
             Completed::With(Some(told)) if sums && is_one(&told) && told != sum => {
                 Err(invalid("the store has another CRC64NVME of the object than was sent".to_owned()))
@@ -227,101 +227,13 @@ impl MultipartDraft {
         }
     }
 
-    /// Completes the upload, and looks at what stands there where the answer was lost.
-    fn ask_complete(&self, fields: Vec<(HeaderName, HeaderValue)>, body: Bytes) -> io::Result<Completed> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let query = [("uploadId", self.upload.id.as_str())];
-            let content = Content::Whole(body.clone());
-            // An answer may take minutes: the store sends spaces meanwhile.
-            let request =
-                Request { query: &query, fields: fields.clone(), content, ..Request::new(Method::POST, &self.key) };
-            let refused = match self.tree.store.ask(&request) {
-                Ok(Ok(mut answer)) => match answer.body.read_to_end(MAX_ANSWER_BYTES) {
-                    Ok(said) => {
-                        let (mut is_done, mut sum) = (false, None);
-                        let read = xml::read(trimmed(&said), |path, text| match path {
-                            ["CompleteMultipartUploadResult", "ChecksumCRC64NVME"] => sum = Some(text.to_owned()),
-                            ["CompleteMultipartUploadResult"] => is_done = true,
-                            _ => {}
-                        });
-                        self.tree.store.client.give_back(answer.url.origin(), answer.body);
-                        if read.is_ok() && is_done {
-                            return Ok(Completed::With(sum));
-                        }
-                        // An error may come behind a 200.
-                        let refusal = refusal(&answer.head, trimmed(&said));
-                        if read.is_ok() && !refusal.code.is_empty() { Ok(refusal) } else { Err(no_answer()) }
-                    }
-                    Err(error) => Err(error),
-                },
-                Ok(Err(refusal)) => Ok(refusal),
-                Err(error) => Err(error),
-            };
-            // The upload is gone when an earlier Complete was carried out.
-            let is_unsure = match &refused {
-                Err(_) => true,
-                Ok(refusal) => {
-                    refusal.code == "NoSuchUpload"
-                        || refusal.code == "InternalError"
-                        || refusal.status.is_server_error()
-                        || (tries > 1 && refusal.status == StatusCode::PRECONDITION_FAILED)
-                }
-            };
-            if is_unsure
-                && let Ok(Some(head)) = self.tree.store.head(&self.key)
-                && text(&head.headers, &MARK) == Some(self.upload.mark.as_str())
-            {
-                return Ok(Completed::With(text(&head.headers, &CRC64).map(str::to_owned)));
-            }
-            let is_gone = matches!(&refused, Ok(refusal) if refusal.code == "NoSuchUpload");
-            if !is_unsure || is_gone || tries >= MAX_COMPLETES {
-                return refused.map(Completed::Refused);
-            }
-            self.tree.store.client.pause(self.tree.store.client.backoff(tries));
-        }
-    }
-
     fn context<T>(&self, op: &'static str, result: io::Result<T>) -> Result<T> {
         result.map_err(|error| StoreError::new(op, &self.path, error))
     }
 }
 
-enum Completed {
-    /// The store tells this sum of it.
-    With(Option<String>),
-    Refused(Refusal),
-}
-
-/// A Complete may be sent as often as wanted: of one that was carried out the store tells.
-const MAX_COMPLETES: u32 = 5;
-
-fn no_answer() -> io::Error {
-    invalid("the store's answer to the end of an upload says nothing".to_owned())
-}
-
-/// Spaces come in front of an answer that takes long.
-fn trimmed(said: &[u8]) -> &[u8] {
-    said.trim_ascii_start()
-}
-
-/// A store that does not know the sums refuses what has them.
-pub(super) fn is_refusal_of_sums(refusal: &Refusal) -> bool {
-    match refusal.code.as_str() {
-        "NotImplemented" | "InvalidRequest" | "InvalidArgument" | "XNotImplemented" | "MalformedXML" => true,
-        _ => refusal.status == StatusCode::NOT_IMPLEMENTED,
-    }
-}
-
 fn value(text: &str) -> io::Result<HeaderValue> {
     HeaderValue::from_str(text).map_err(|_| io::Error::from(ErrorKind::InvalidInput))
-}
-
-fn random() -> io::Result<u128> {
-    let mut bytes = [0; 16];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("no random numbers can be had"))?;
-    Ok(u128::from_le_bytes(bytes))
 }
 
 fn create(tree: &Tree, key: &[u8], plan: &DraftPlan, mark: &str) -> io::Result<String> {
@@ -333,87 +245,11 @@ fn create(tree: &Tree, key: &[u8], plan: &DraftPlan, mark: &str) -> io::Result<S
             fields.push((ALGORITHM, HeaderValue::from_static("CRC64NVME")));
             fields.push((KIND, HeaderValue::from_static("FULL_OBJECT")));
         }
-        // A second upload that nobody knows of costs less than a copy that fails.
-        let request = Request { query: &[("uploads", "")], fields, repeats: true, ..Request::new(Method::POST, key) };
-        match tree.store.ask(&request)? {
-            Ok(answer) => {
-                let body = tree.store.body_of(answer, MAX_ANSWER_BYTES)?;
-                let mut id = None;
-                xml::read(&body, |path, text| {
-                    if let ["InitiateMultipartUploadResult", "UploadId"] = path {
-                        id = Some(text.to_owned());
-                    }
-                })?;
-                let id = id.filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES);
-                return id.ok_or_else(|| invalid("the store begins an upload without a name".to_owned()));
-            }
-            Err(refusal) if sums && is_refusal_of_sums(&refusal) => tree.without_sums(),
+        match uploads::begin(&tree.store, key, fields)? {
+            Ok(id) => return Ok(id),
+            Err(refusal) if sums && refusal.is_of_unknown_field() => tree.without_sums(),
             Err(refusal) => return Err(refusal.as_io()),
         }
-    }
-}
-
-/// Amazon's have about 130 characters.
-const MAX_ID_BYTES: usize = 1024;
-
-/// Ends an upload, so that nobody pays for its parts.
-pub(super) fn abort(tree: &Tree, key: &[u8], id: &str) -> io::Result<()> {
-    let request = Request { query: &[("uploadId", id)], ..Request::new(Method::DELETE, key) };
-    match tree.store.ask(&request)? {
-        Ok(answer) => {
-            tree.store.client.give_back(answer.url.origin(), answer.body);
-            Ok(())
-        }
-        Err(refusal) if refusal.status == StatusCode::NOT_FOUND => Ok(()),
-        Err(refusal) => Err(refusal.as_io()),
-    }
-}
-
-struct ListedPart {
-    size: u64,
-    tag: String,
-    crc64: Option<String>,
-}
-
-/// The parts that the store has of an upload; `None`: there is no such upload any more.
-fn list_parts(tree: &Tree, key: &[u8], id: &str) -> io::Result<Option<BTreeMap<u32, ListedPart>>> {
-    let (mut found, mut marker) = (BTreeMap::new(), String::new());
-    // Each page brings higher numbers, so it ends.
-    loop {
-        let mut query = vec![("uploadId", id)];
-        if !marker.is_empty() {
-            query.insert(0, ("part-number-marker", &marker));
-        }
-        let answer = match tree.store.ask(&Request { query: &query, ..Request::new(Method::GET, key) })? {
-            Ok(answer) => answer,
-            Err(refusal) if refusal.status == StatusCode::NOT_FOUND => return Ok(None),
-            Err(refusal) => return Err(refusal.as_io()),
-        };
-        let body = tree.store.body_of(answer, MAX_ANSWER_BYTES)?;
-        let (mut number, mut part) = (None, ListedPart { size: 0, tag: String::new(), crc64: None });
-        let (mut last, mut is_truncated) = (0, false);
-        xml::read(&body, |path, text| match path {
-            ["ListPartsResult", "IsTruncated"] => is_truncated = text == "true",
-            ["ListPartsResult", "Part", "PartNumber"] => number = text.trim().parse::<u32>().ok(),
-            ["ListPartsResult", "Part", "Size"] => part.size = text.trim().parse().unwrap_or(0),
-            ["ListPartsResult", "Part", "ETag"] => part.tag = text.to_owned(),
-            ["ListPartsResult", "Part", "ChecksumCRC64NVME"] => part.crc64 = Some(text.to_owned()),
-            ["ListPartsResult", "Part"] => {
-                let done = std::mem::replace(&mut part, ListedPart { size: 0, tag: String::new(), crc64: None });
-                if let Some(number) = number.take().filter(|number| (1..=MAX_PARTS).contains(number)) {
-                    last = last.max(number);
-                    found.insert(number - 1, done);
-                }
-            }
-            _ => {}
-        })?;
-        if !is_truncated {
-            return Ok(Some(found));
-        }
-        if last <= marker.parse().unwrap_or(0) {
-            return Err(invalid("the store's list of parts does not go on".to_owned()));
-        }
-        marker = last.to_string();
     }
 }
 
@@ -483,7 +319,7 @@ impl FileToWrite for MultipartDraft {
             }
             state.filling.clear();
         }
-        self.context("abort the upload of", abort(&self.tree, &self.key, &self.upload.id))?;
+        self.context("abort the upload of", abort(&self.tree.store, &self.key, &self.upload.id))?;
         self.context("remove the journal of", self.journal.remove())
     }
 

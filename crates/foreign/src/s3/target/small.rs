@@ -13,8 +13,8 @@ use crate::http_client::outgoing::Content;
 use crate::s3::kept::{BLAKE3, Kept};
 use crate::s3::store::Request;
 use crate::s3::sums::{crc64, text};
-use crate::s3::target::multipart::{CRC64, is_refusal_of_sums};
 use crate::s3::target::tree::Tree;
+use crate::s3::uploads::CRC64;
 
 #[derive(Debug)]
 pub(super) struct SmallDraft {
@@ -81,7 +81,7 @@ impl SmallDraft {
                     }
                     return Ok(());
                 }
-                Err(refusal) if sums && is_refusal_of_sums(&refusal) => self.tree.without_sums(),
+                Err(refusal) if sums && refusal.is_of_unknown_field() => self.tree.without_sums(),
                 Err(refusal) => {
                     // The answer to an earlier try may have been lost.
                     let is_ours = refusal.status == http::StatusCode::PRECONDITION_FAILED

@@ -100,11 +100,6 @@ impl Tree {
         self.key(path)
     }
 
-    pub(super) fn object(&self, key: &[u8]) -> Vec<u8> {
-        let access = &self.store.access;
-        [format!("{}/{}/", access.origin, access.bucket).as_bytes(), key].concat()
-    }
-
     pub(super) fn sums(&self) -> bool {
         self.sums.load(Ordering::Relaxed)
     }

@@ -1,0 +1,70 @@
+//! Uploads that nobody has ended. Their parts cost money, and no listing of objects shows them.
+//!
+//! ```text
+//!   a journal of this user on this host, that no process holds   left by a copy that died
+//!   a journal that a process holds                               of a copy that lives: never touched
+//!   no journal                                                   somebody else's: only if its age was asked for
+//! ```
+
+use std::io;
+use std::ops::ControlFlow;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use haul_store::{EachLeft, Journal as _};
+
+use crate::s3::place::tree::{S3Place, shown_beneath};
+use crate::s3::target::journal::{Found, UploadJournal};
+use crate::s3::uploads::{self, Open};
+
+impl S3Place {
+    /// Gives each upload to `each` that was left behind beneath a directory, or at a key; ended if `remove`.
+    pub(super) fn each_left(&self, directory: &[u8], remove: bool, each: EachLeft<'_>) -> io::Result<ControlFlow<()>> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        uploads::each_open(self.store(), directory, &mut |upload| {
+            let beneath = &upload.key[directory.len()..];
+            let beneath = match (directory.is_empty() || directory.ends_with(b"/"), beneath) {
+                (true, beneath) => beneath,
+                (false, [b'/', beneath @ ..]) => beneath,
+                (false, []) => &[],
+                // A longer name that begins in the same way.
+                (false, _) => return ControlFlow::Continue(()),
+            };
+            let left = self.left(&upload, now, remove);
+            match left.transpose() {
+                None => ControlFlow::Continue(()),
+                Some(left) if beneath.is_empty() => each(b"", left),
+                Some(left) => each(&shown_beneath(beneath), left),
+            }
+        })
+    }
+
+    /// The bytes that an upload holds, if it was left behind.
+    fn left(&self, upload: &Open, now: Duration, remove: bool) -> io::Result<Option<u64>> {
+        let object = self.store().object_name(&upload.key);
+        let journal = UploadJournal::new(self.settings.journals.as_deref(), &object)?;
+        let is_ours = match journal.look(&object)? {
+            Found::Written => return Ok(None),
+            Found::Left(left) => left.upload.id == upload.id,
+            Found::Nothing => false,
+        };
+        if !is_ours && !self.is_old(upload, now) {
+            return Ok(None);
+        }
+        // It may have been ended meanwhile.
+        let Some(parts) = uploads::list_parts(self.store(), &upload.key, &upload.id)? else { return Ok(None) };
+        let bytes = parts.values().map(|part| part.size).fold(0, u64::saturating_add);
+        if remove {
+            uploads::abort(self.store(), &upload.key, &upload.id)?;
+            if is_ours {
+                journal.remove()?;
+            }
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Whether the user asked for the uploads of anybody of this age. One whose beginning is unknown is not old.
+    fn is_old(&self, upload: &Open, now: Duration) -> bool {
+        let Some((after, begun)) = self.settings.others_after.zip(upload.begun) else { return false };
+        u64::try_from(begun.s).is_ok_and(|begun| begun.saturating_add(after.as_secs()) <= now.as_secs())
+    }
+}
