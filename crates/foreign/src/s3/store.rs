@@ -195,7 +195,8 @@ impl Store {
                 continue;
             }
             // The connection rested in the middle of the body, or two requests met.
-            let is_passing = matches!(refusal.code.as_str(), "RequestTimeout" | "OperationAborted");
+            let is_passing = matches!(refusal.code.as_str(), "RequestTimeout" | "OperationAborted")
+                || (refusal.code == "ConditionalRequestConflict" && request.method == Method::PUT);
             if !is_passing || repeats == MAX_REPEATS {
                 return Ok(Err(refusal));
             }

@@ -17,4 +17,5 @@ mod place_conformance;
 mod places;
 mod server;
 mod source;
+mod standing;
 mod target;

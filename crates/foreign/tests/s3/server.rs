@@ -320,7 +320,7 @@ fn of_upload(method: &str, id: &str, request: &Request, upload: Upload, state: &
             if !upload.parts.iter().all(is_named) {
                 return Reply::error(400, "InvalidPart");
             }
-            if request.field("if-none-match") == Some("*") && state.objects.contains_key(&request.key) {
+            if !holds(request, state) {
                 return Reply::error(412, "PreconditionFailed");
             }
             let data: Vec<u8> = upload.parts.into_values().flatten().collect();
@@ -389,8 +389,15 @@ fn list_uploads(request: &Request, state: &State) -> Reply {
     )
 }
 
+/// Whether the conditions of a write hold.
+fn holds(request: &Request, state: &State) -> bool {
+    let standing = state.objects.get(&request.key).map(|object| object.tag.as_str());
+    let is_new = request.field("if-none-match").is_none_or(|_| standing.is_none());
+    is_new && request.field("if-match").is_none_or(|tag| standing == Some(tag))
+}
+
 fn put(request: &Request, state: &mut State) -> Reply {
-    if request.field("if-none-match") == Some("*") && state.objects.contains_key(&request.key) {
+    if !holds(request, state) {
         return Reply::error(412, "PreconditionFailed");
     }
     if request.field("x-amz-copy-source").is_some() {

@@ -4,6 +4,7 @@ mod deletion;
 pub(in crate::s3) mod journal;
 mod multipart;
 mod small;
+mod standing;
 mod tree;
 
 use std::io::{self, ErrorKind};
@@ -26,12 +27,13 @@ use crate::s3::limits::{LEAST_PART_BYTES, MAX_COPIED_BYTES};
 use crate::s3::listing::has_any;
 use crate::s3::source::link_text;
 use crate::s3::source::walk::{LINK_ENDING, directory_stat};
-use crate::s3::store::{Request, Store};
+use crate::s3::store::{Refusal, Request, Store};
 use crate::s3::target::deletion::Deletion;
 use crate::s3::target::multipart::MultipartDraft;
 use crate::s3::target::small::SmallDraft;
-use crate::s3::target::tree::Tree;
+use crate::s3::target::standing::Seen;
 pub use crate::s3::target::tree::{TargetSettings, Told};
+use crate::s3::target::tree::{Tree, changed_meanwhile};
 use crate::web::bodies::Bodies;
 use crate::web::file::RemoteFile;
 use crate::web::version::Version;
@@ -99,13 +101,37 @@ impl S3Target {
         self.tree.key(&[path, LINK_ENDING].concat())
     }
 
-    fn put(&self, key: &[u8], data: &[u8], mut fields: Vec<(HeaderName, HeaderValue)>) -> io::Result<()> {
+    /// Writes a small object. Fields that the store does not know are left out.
+    fn put(&self, key: &[u8], data: &[u8], seen: &Seen, fields: Vec<(HeaderName, HeaderValue)>) -> io::Result<()> {
+        let condition = seen.condition().filter(|_| self.tree.conditions());
+        for condition in [condition.clone(), None] {
+            let is_conditional = condition.is_some();
+            let fields = fields.iter().cloned().chain(condition).collect();
+            match self.put_as(key, data, fields)? {
+                Ok(()) => return Ok(()),
+                Err(refusal) if is_conditional && refusal.is_of_unknown_field() => self.tree.without_conditions(),
+                Err(refusal) if is_conditional && refusal.is_of_condition() => return Err(changed_meanwhile()),
+                Err(refusal) => return Err(refusal.as_io()),
+            }
+        }
+        Ok(())
+    }
+
+    fn put_as(
+        &self,
+        key: &[u8],
+        data: &[u8],
+        mut fields: Vec<(HeaderName, HeaderValue)>,
+    ) -> io::Result<std::result::Result<(), Refusal>> {
         let hash = blake3::hash(data).to_hex();
         fields.push((BLAKE3, HeaderValue::from_str(&hash).expect("hex is a value")));
         let content = Content::Whole(Bytes::copy_from_slice(data));
-        let answer = self.tree.store.need(&Request { fields, content, ..Request::new(Method::PUT, key) })?;
+        let answer = match self.tree.store.ask(&Request { fields, content, ..Request::new(Method::PUT, key) })? {
+            Ok(answer) => answer,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         self.tree.store.client.give_back(answer.url.origin(), answer.body);
-        Ok(())
+        Ok(Ok(()))
     }
 
     fn remove(&self, key: &[u8]) -> io::Result<()> {
@@ -120,7 +146,9 @@ impl S3Target {
             return Ok(Some(directory_stat(Time::default())));
         }
         let key = self.tree.key(path)?;
-        if let Some(head) = self.tree.store.head(&key)? {
+        let found = self.tree.store.head(&key)?;
+        self.tree.standing.enter(path, Seen::of(found.as_ref())?);
+        if let Some(head) = found {
             let size = content_length(&head).ok_or_else(|| invalid("the store tells no length".to_owned()))?;
             let (mut stat, kept) = (Version::of(&head, size).stat(Time::default()), Kept::of(&head.headers));
             stat.mode = kept.permissions().unwrap_or(stat.mode);
@@ -233,7 +261,11 @@ impl TargetTree for S3Target {
     fn mark_directory(&self, path: &[u8], meta: &Metadata) -> Result<()> {
         context("mark the empty directory", path, || {
             let key = [&self.tree.key(path)?[..], b"/"].concat();
-            self.put(&key, b"", kept::fields(meta.mtime, None, [None, None]))
+            match self.put(&key, b"", &Seen::Nothing, kept::fields(meta.mtime, None, [None, None])) {
+                // Somebody else has marked it.
+                Err(error) if error.kind() == ErrorKind::StaleNetworkFileHandle => Ok(()),
+                put => put,
+            }
         })
     }
 
@@ -241,10 +273,10 @@ impl TargetTree for S3Target {
         context("make symbolic link", path, || {
             let (key, hash) = (self.link_key(path)?, *blake3::hash(target).as_bytes());
             let standing = self.tree.store.head(&key)?;
-            if standing.is_some_and(|head| Kept::of(&head.headers).blake3 == Some(hash)) {
+            if standing.as_ref().is_some_and(|head| Kept::of(&head.headers).blake3 == Some(hash)) {
                 return Ok(false);
             }
-            self.put(&key, target, kept::fields(meta.mtime, None, [None, None]))?;
+            self.put(&key, target, &Seen::of(standing.as_ref())?, kept::fields(meta.mtime, None, [None, None]))?;
             // A file of this name was replaced by the link.
             let file = self.tree.key(path)?;
             if self.tree.store.head(&file)?.is_some() {

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use haul_store::{DraftPlan, FileToWrite, Journal, Metadata, Result, StoreError};
-use http::header::IF_NONE_MATCH;
 use http::{HeaderName, HeaderValue, Method};
 
 use crate::http_client::client::invalid;
@@ -22,7 +21,8 @@ use crate::s3::limits::{MAX_OBJECT_BYTES, MAX_PART_BYTES, MAX_PARTS};
 use crate::s3::store::{Request, etag};
 use crate::s3::sums::{crc64, is_one, joined, text as sum_text};
 use crate::s3::target::journal::{Part, Upload, UploadJournal};
-use crate::s3::target::tree::Tree;
+use crate::s3::target::standing::Seen;
+use crate::s3::target::tree::{Tree, changed_meanwhile};
 use crate::s3::uploads::{self, CRC64, Completed, MARK, Named, abort, list_parts};
 use crate::s3::xml;
 
@@ -208,11 +208,7 @@ impl MultipartDraft {
             fields.push((CRC64, value(&sum)?));
             fields.push((KIND, HeaderValue::from_static("FULL_OBJECT")));
         }
-        if self.tree.settings.keeps_what_stands {
-            fields.push((IF_NONE_MATCH, HeaderValue::from_static("*")));
-        }
-        let upload = Named { key: &self.key, id: &self.upload.id, mark: &self.upload.mark };
-        let told = uploads::complete(&self.tree.store, upload, &fields, &Bytes::from(body))?;
+        let told = self.complete_as(&fields, &Bytes::from(body))?;
         match told {
             Completed::With(Some(told)) if sums && is_one(&told) && told != sum => {
                 Err(invalid("the store has another CRC64NVME of the object than was sent".to_owned()))
@@ -225,6 +221,26 @@ impl MultipartDraft {
             }
             Completed::Refused(refusal) => Err(refusal.as_io()),
         }
+    }
+
+    /// Completes the upload, if nobody else has written the object since it was looked at.
+    fn complete_as(&self, fields: &[(HeaderName, HeaderValue)], body: &Bytes) -> io::Result<Completed> {
+        let upload = Named { key: &self.key, id: &self.upload.id, mark: &self.upload.mark };
+        let condition = self.tree.condition(&self.path, &self.key)?;
+        let is_conditional = condition.is_some();
+        if let Some(condition) = condition {
+            let fields = [fields, &[condition]].concat();
+            match uploads::complete(&self.tree.store, upload, &fields, body)? {
+                Completed::Refused(refusal) if refusal.is_of_unknown_field() => {}
+                Completed::Refused(refusal) if self.tree.is_of_change(&refusal) => return Err(changed_meanwhile()),
+                done => return Ok(done),
+            }
+        }
+        let done = uploads::complete(&self.tree.store, upload, fields, body)?;
+        if is_conditional && matches!(done, Completed::With(_)) {
+            self.tree.without_conditions();
+        }
+        Ok(done)
     }
 
     fn context<T>(&self, op: &'static str, result: io::Result<T>) -> Result<T> {
@@ -305,6 +321,7 @@ impl FileToWrite for MultipartDraft {
         }
         self.context("complete the upload of", self.complete())?;
         self.lock().is_over = true;
+        self.tree.standing.enter(&self.path, Seen::Ours);
         self.tree.replace_link(&self.path);
         // The object is there; a journal that stays names an upload that is gone.
         let _ = self.journal.remove();

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use haul_store::{DraftPlan, FileToWrite, Journal, Metadata, Result, StoreError};
-use http::header::IF_NONE_MATCH;
 use http::{HeaderValue, Method};
 
 use crate::http_client::outgoing::Content;
 use crate::s3::kept::{BLAKE3, Kept};
 use crate::s3::store::Request;
 use crate::s3::sums::{crc64, text};
-use crate::s3::target::tree::Tree;
+use crate::s3::target::standing::{Seen, Takes};
+use crate::s3::target::tree::{Tree, changed_meanwhile};
 use crate::s3::uploads::CRC64;
 
 #[derive(Debug)]
@@ -60,37 +60,47 @@ impl SmallDraft {
 
     fn put(&self, data: Bytes, meta: &Metadata) -> io::Result<()> {
         let blake3 = blake3::hash(&data);
+        let condition = self.tree.condition(&self.path, &self.key)?;
+        let first = Takes { sums: self.tree.sums(), conditions: condition.is_some() };
+        let mut takes = first;
         loop {
-            let sums = self.tree.sums();
             let mut fields = self.tree.fields(&DraftPlan { mtime: meta.mtime.unwrap_or(self.plan.mtime), ..self.plan });
             fields.push((BLAKE3, HeaderValue::from_str(&blake3.to_hex()).expect("hex is a value")));
-            if sums {
+            if takes.sums {
                 let sum = text(crc64(&data));
                 fields.push((CRC64, HeaderValue::from_str(&sum).expect("base64 is a value")));
             }
-            if self.tree.settings.keeps_what_stands {
-                fields.push((IF_NONE_MATCH, HeaderValue::from_static("*")));
-            }
+            fields.extend(condition.clone().filter(|_| takes.conditions));
             let content = Content::Whole(data.clone());
             let request = Request { fields, content, ..Request::new(Method::PUT, &self.key) };
             match self.tree.store.ask(&request)? {
                 Ok(answer) => {
+                    self.tree.standing.enter(&self.path, Seen::Ours);
                     self.tree.store.client.give_back(answer.url.origin(), answer.body);
-                    if !sums {
+                    self.tree.learn(first, takes);
+                    if !takes.sums {
                         self.tree.unsummed();
                     }
                     return Ok(());
                 }
-                Err(refusal) if sums && refusal.is_of_unknown_field() => self.tree.without_sums(),
                 Err(refusal) => {
+                    if let Some(less) = takes.next(first).filter(|_| refusal.is_of_unknown_field()) {
+                        takes = less;
+                        continue;
+                    }
                     // The answer to an earlier try may have been lost.
-                    let is_ours = refusal.status == http::StatusCode::PRECONDITION_FAILED
+                    let is_of_condition = takes.conditions && refusal.is_of_condition();
+                    let is_ours = is_of_condition
                         && self
                             .tree
                             .store
                             .head(&self.key)?
                             .is_some_and(|head| Kept::of(&head.headers).blake3 == Some(*blake3.as_bytes()));
-                    return if is_ours { Ok(()) } else { Err(refusal.as_io()) };
+                    return match (is_ours, takes.conditions && self.tree.is_of_change(&refusal)) {
+                        (true, _) => Ok(()),
+                        (false, true) => Err(changed_meanwhile()),
+                        (false, false) => Err(refusal.as_io()),
+                    };
                 }
             }
         }

@@ -14,7 +14,8 @@ use crate::s3::kept;
 use crate::s3::limits::MAX_KEY_BYTES;
 use crate::s3::listing::NO_UTF8;
 use crate::s3::source::walk::LINK_ENDING;
-use crate::s3::store::{Request, Store};
+use crate::s3::store::{Refusal, Request, Store};
+use crate::s3::target::standing::{Seen, Standing, Takes};
 
 /// The facts of files that are kept, and the wishes of the user.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +34,12 @@ pub struct TargetSettings {
     pub journals: Option<PathBuf>,
 }
 
+/// The error of a write whose condition did not hold.
+pub(super) fn changed_meanwhile() -> io::Error {
+    let why = "somebody else has written or removed it since it was looked at, and it stays so: copy again";
+    io::Error::new(ErrorKind::StaleNetworkFileHandle, why)
+}
+
 /// Tells the user something, and what an upload proves.
 pub trait Told: Send + Sync {
     /// A warning.
@@ -48,7 +55,9 @@ pub(super) struct Tree {
     pub(super) prefix: Vec<u8>,
     pub(super) settings: TargetSettings,
     sums: AtomicBool,
+    conditions: AtomicBool,
     told: Box<dyn Told>,
+    pub(super) standing: Standing,
     /// Directories beneath which no key is.
     fresh: Mutex<HashSet<Vec<u8>>>,
     /// Paths under which a link stands.
@@ -69,8 +78,17 @@ impl fmt::Debug for Tree {
 
 impl Tree {
     pub(super) fn new(store: Arc<Store>, prefix: Vec<u8>, settings: TargetSettings, told: Box<dyn Told>) -> Arc<Tree> {
-        let sums = AtomicBool::new(settings.sums);
-        Arc::new(Tree { store, prefix, settings, sums, told, fresh: Mutex::default(), links: Mutex::default() })
+        Arc::new(Tree {
+            store,
+            prefix,
+            sums: AtomicBool::new(settings.sums),
+            conditions: AtomicBool::new(true),
+            settings,
+            told,
+            standing: Standing::default(),
+            fresh: Mutex::default(),
+            links: Mutex::default(),
+        })
     }
 
     /// The key of a path.
@@ -111,6 +129,50 @@ impl Tree {
                 "{} takes no CRC64NVME: what it stores is compared by size alone",
                 self.store.access.origin
             ));
+        }
+    }
+
+    pub(super) fn conditions(&self) -> bool {
+        self.conditions.load(Ordering::Relaxed)
+    }
+
+    /// The store does not know conditions of writes: none is sent any more.
+    pub(super) fn without_conditions(&self) {
+        if self.conditions.swap(false, Ordering::Relaxed) {
+            self.told.warn(format!(
+                "{} knows no conditions (If-Match): what somebody else writes during the copy may be replaced",
+                self.store.access.origin
+            ));
+        }
+    }
+
+    /// The condition of a write: nothing is replaced but what was seen.
+    pub(super) fn condition(&self, path: &[u8], key: &[u8]) -> io::Result<Option<(HeaderName, HeaderValue)>> {
+        let seen = self.standing.take(path);
+        let parent = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |at| &path[..at]);
+        let seen = match seen {
+            _ if !self.conditions() => return Ok(None),
+            _ if self.settings.keeps_what_stands => Seen::Nothing,
+            Some(seen @ (Seen::Nothing | Seen::Version(_))) => seen,
+            None if self.is_fresh(parent) => Seen::Nothing,
+            None | Some(Seen::Ours) => Seen::of(self.store.head(key)?.as_ref())?,
+        };
+        Ok(seen.condition())
+    }
+
+    /// Whether the store refused a write because of its condition, and the user has not asked for just that.
+    pub(super) fn is_of_change(&self, refusal: &Refusal) -> bool {
+        // A version that is gone cannot be replaced either.
+        !self.settings.keeps_what_stands && (refusal.is_of_condition() || refusal.code == "NoSuchKey")
+    }
+
+    /// Learns from an answer to what was sent at first and with which the store was content.
+    pub(super) fn learn(&self, first: Takes, taken: Takes) {
+        if first.sums && !taken.sums {
+            self.without_sums();
+        }
+        if first.conditions && !taken.conditions {
+            self.without_conditions();
         }
     }
 
@@ -158,6 +220,11 @@ impl Tree {
         if fresh.len() < MAX_FRESH {
             fresh.insert(path.to_vec());
         }
+    }
+
+    /// Whether a directory was empty, or lies in one that was.
+    fn is_fresh(&self, path: &[u8]) -> bool {
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner).contains(path) || self.is_in_fresh(path)
     }
 
     /// Whether a directory lies in one that was empty.
