@@ -123,6 +123,16 @@ mod tests {
     }
 
     proptest! {
+        /// 39 TiB are 10,000 parts of 4 GiB, the largest power of two that stores take.
+        #[test]
+        fn an_object_of_any_size_that_is_taken_has_parts_that_stores_take(size in 0u64..=10_000 * (4 << 30)) {
+            let layout = ChunkLayout::by(Cut::new(8 << 20, 10_000).unwrap(), size);
+            prop_assert!(layout.count() <= 10_000 && layout.chunk_bytes() <= 4 << 30);
+            prop_assert!(layout.chunk_bytes() >= 8 << 20 && layout.chunk_bytes().is_power_of_two());
+            // A part is no larger than it has to be.
+            prop_assert!(layout.chunk_bytes() == 8 << 20 || size > 10_000 * (layout.chunk_bytes() / 2));
+        }
+
         #[test]
         fn chunks_cover_the_file_without_gap_or_overlap(size in 0u64..1 << 50, store in proptest::bool::ANY) {
             let cut = if store { Cut::new(8 << 20, 10_000).unwrap() } else { Cut::USUAL };

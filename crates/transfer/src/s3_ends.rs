@@ -179,6 +179,7 @@ impl OpenTarget for Opening {
             keeps_what_stands: selection.ignore_existing,
             single_file,
             sums: true,
+            held_part_bytes: None,
             journals: self.journals.clone(),
         };
         let told = Box::new(Teller(Arc::clone(&self.watch)));

@@ -106,6 +106,9 @@ impl Signer {
     }
 }
 
+/// Names the sum that comes behind the body. The signature says that one comes.
+pub(super) const TRAILER: HeaderName = HeaderName::from_static("x-amz-trailer");
+
 /// Credentials are renewed so long before their end: a request that was signed arrives within that.
 const RENEWED_BEFORE: Duration = Duration::from_secs(10);
 
@@ -124,6 +127,7 @@ impl Sign for Signer {
             Some(body) if !self.origin.is_tls => {
                 hex(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body).as_ref())
             }
+            None if head.headers.contains_key(TRAILER) => "STREAMING-UNSIGNED-PAYLOAD-TRAILER".to_owned(),
             _ => "UNSIGNED-PAYLOAD".to_owned(),
         };
         head.headers.insert("x-amz-content-sha256", sum.parse().expect("hex is a value"));

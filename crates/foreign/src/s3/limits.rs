@@ -50,12 +50,18 @@ pub(super) const LEAST_PART_BYTES: u64 = 5 << 20;
 /// Most parts of an object.
 pub(super) const MAX_PARTS: u32 = 10_000;
 
-/// A part is held in memory until the store has it, one for each lane: 8 lanes hold 512 MiB at most. With 10,000 parts an object then has
-/// 640 GiB.
-pub(super) const MAX_PART_BYTES: u64 = 64 << 20;
+/// A part of this size is held in memory until the store has it, one for each lane: 8 lanes hold 512 MiB at most. With 10,000 parts an
+/// object then has 640 GiB. Larger parts go to the store while they are written.
+pub(super) const HELD_PART_BYTES: u64 = 64 << 20;
 
-/// The largest object.
-pub(super) const MAX_OBJECT_BYTES: u64 = 5 << 40;
+/// The largest part: stores take 5 GiB, and parts are powers of two.
+pub(super) const MAX_PART_BYTES: u64 = 4 << 30;
+
+/// The largest object: 39 TiB. Amazon's store takes 50 TB; what another one takes it says itself.
+pub(super) const MAX_OBJECT_BYTES: u64 = MAX_PARTS as u64 * MAX_PART_BYTES;
+
+/// The largest object that every store takes: Amazon's took 5 TiB for fifteen years.
+pub(super) const SURE_OBJECT_BYTES: u64 = 5 << 40;
 
 /// The largest object that one request copies.
 pub(super) const MAX_COPIED_BYTES: u64 = 5 << 30;

@@ -60,6 +60,10 @@ impl Refusal {
         self.message = shortened(text);
     }
 
+    fn is_of_expired(&self) -> bool {
+        matches!(self.code.as_str(), "ExpiredToken" | "TokenRefreshRequired" | "InvalidToken")
+    }
+
     /// Whether a condition of the request did not hold.
     pub(super) fn is_of_condition(&self) -> bool {
         self.status == StatusCode::PRECONDITION_FAILED
@@ -172,6 +176,28 @@ impl Store {
         })
     }
 
+    /// Sends a request whose body is a stream: once, and not before the store wants it.
+    pub(super) fn send(&self, request: Request<'_>) -> io::Result<Result<response::Parts, Refusal>> {
+        let url = self.url(request.key, request.query)?;
+        let Request { method, fields, content, .. } = request;
+        let ask = Ask { fields, content, expects: true, repeats: false, redirects: false, ..Ask::new(method, &url) };
+        let mut answer = self.client.ask(&ask)?;
+        let said = answer.body.read_to_end(MAX_ANSWER_BYTES)?;
+        self.client.give_back(answer.url.origin(), answer.body);
+        Ok(if answer.head.status.is_success() { Ok(answer.head) } else { Err(refusal(&answer.head, &said)) })
+    }
+
+    /// Whether another try may be taken after this refusal. Credentials that have expired are looked for anew.
+    pub(super) fn passes(&self, refusal: &Refusal) -> bool {
+        if refusal.is_of_expired() {
+            self.signer.forget();
+            return true;
+        }
+        refusal.status.is_server_error() && refusal.status != StatusCode::NOT_IMPLEMENTED
+            || refusal.status == StatusCode::TOO_MANY_REQUESTS
+            || matches!(refusal.code.as_str(), "RequestTimeout" | "OperationAborted" | "SlowDown")
+    }
+
     /// Sends a request. An answer that is no success is read as what the store says of it.
     pub(super) fn ask(&self, request: &Request<'_>) -> io::Result<Result<Answer, Refusal>> {
         let (mut repeats, mut is_renewed) = (0, false);
@@ -184,11 +210,9 @@ impl Store {
             let said = answer.body.read_to_end(MAX_ANSWER_BYTES)?;
             self.client.give_back(answer.url.origin(), answer.body);
             let refusal = refusal(&answer.head, &said);
-            let is_expired = match refusal.code.as_str() {
-                "ExpiredToken" | "TokenRefreshRequired" | "InvalidToken" => true,
-                // A head has no body that could say it.
-                _ => request.method == Method::HEAD && refusal.status == StatusCode::BAD_REQUEST,
-            };
+            // A head has no body that could say it.
+            let is_expired = refusal.is_of_expired()
+                || (request.method == Method::HEAD && refusal.status == StatusCode::BAD_REQUEST);
             if is_expired && !is_renewed {
                 is_renewed = true;
                 self.signer.forget();

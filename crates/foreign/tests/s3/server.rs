@@ -93,6 +93,8 @@ pub struct State {
     pub objects: BTreeMap<Vec<u8>, Object>,
     uploads: BTreeMap<String, Upload>,
     made: u64,
+    /// Answers to requests that hold their body back, instead of `100 Continue`.
+    pub early: Vec<Reply>,
 }
 
 impl State {
@@ -177,7 +179,15 @@ pub fn settings() -> Settings {
 fn serve(stream: TcpStream, fault: &Fault, state: &Mutex<State>, seen: &Mutex<Vec<Request>>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
-    while let Some(request) = read_request(&mut reader, seen) {
+    while let Some(request) = read_request(&mut reader, seen, state) {
+        let request = match request {
+            Ok(request) => request,
+            Err(early) => {
+                let head = format!("HTTP/1.1 {} As-Said\r\nContent-Length: {}\r\n\r\n", early.status, early.body.len());
+                let _ = stream.write_all(&[head.as_bytes(), &early.body].concat());
+                return;
+            }
+        };
         let reply = {
             let mut state = state.lock().unwrap();
             fault(&request, &mut state).unwrap_or_else(|| answer(&request, &mut state))
@@ -201,7 +211,11 @@ fn serve(stream: TcpStream, fault: &Fault, state: &Mutex<State>, seen: &Mutex<Ve
     }
 }
 
-fn read_request(reader: &mut BufReader<TcpStream>, seen: &Mutex<Vec<Request>>) -> Option<Request> {
+fn read_request(
+    reader: &mut BufReader<TcpStream>,
+    seen: &Mutex<Vec<Request>>,
+    state: &Mutex<State>,
+) -> Option<Result<Request, Reply>> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
@@ -215,13 +229,22 @@ fn read_request(reader: &mut BufReader<TcpStream>, seen: &Mutex<Vec<Request>>) -
     }
     let mut words = lines.first()?.split(' ');
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let fields: BTreeMap<String, String> = lines[1..]
+    let mut fields: BTreeMap<String, String> = lines[1..]
         .iter()
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
     let mut body = vec![0; fields.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0)];
+    if fields.contains_key("expect") {
+        if let Some(early) = state.lock().unwrap().early.pop() {
+            return Some(Err(early));
+        }
+        reader.get_mut().write_all(b"HTTP/1.1 100 Continue\r\n\r\n").ok()?;
+    }
     reader.read_exact(&mut body).ok()?;
+    if fields.get("content-encoding").is_some_and(|coding| coding == "aws-chunked") {
+        body = undone(&body, &mut fields);
+    }
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     let decoded = |text: &str| percent_encoding::percent_decode_str(text).collect::<Vec<u8>>();
     let text = |text: &str| String::from_utf8(decoded(text)).unwrap();
@@ -232,7 +255,33 @@ fn read_request(reader: &mut BufReader<TcpStream>, seen: &Mutex<Vec<Request>>) -
     let mut seen = seen.lock().unwrap();
     let request = Request { number: seen.len(), method, key, query: query.collect(), fields, body };
     seen.push(request.clone());
-    Some(request)
+    Some(Ok(request))
+}
+
+/// The content of a body in chunks, as aws-chunked has them. What comes behind it joins the fields.
+fn undone(mut body: &[u8], fields: &mut BTreeMap<String, String>) -> Vec<u8> {
+    let mut content = Vec::new();
+    let line = |body: &mut &[u8]| {
+        let end = body.windows(2).position(|pair| pair == b"\r\n").unwrap();
+        let line = String::from_utf8(body[..end].to_vec()).unwrap();
+        *body = &body[end + 2..];
+        line
+    };
+    loop {
+        let length = usize::from_str_radix(&line(&mut body), 16).unwrap();
+        if length == 0 {
+            break;
+        }
+        content.extend_from_slice(&body[..length]);
+        body = &body[length + 2..];
+    }
+    let trailer = line(&mut body);
+    assert_eq!(line(&mut body), "");
+    let (name, value) = trailer.split_once(':').unwrap();
+    assert_eq!(fields["x-amz-trailer"], name);
+    assert_eq!(fields["x-amz-decoded-content-length"], content.len().to_string());
+    fields.insert(name.to_owned(), value.to_owned());
+    content
 }
 
 /// What an honest store answers.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use haul_foreign::{TargetSettings, Told, open_bucket};
 use haul_store::{Draft, DraftPlan, Metadata, StoreError, TargetTree, Time};
 
-use crate::server::{Reply, Request, Server, State, answer, settings};
+use crate::server::{Reply, Request, Server, State, answer, crc64, settings};
 
 /// Nobody hears it; what was told is kept.
 #[derive(Clone, Default)]
@@ -343,7 +343,79 @@ fn names_that_no_key_can_be_are_refused_before_anything_is_sent() {
     for path in [&b"\xff"[..], &long, b"a.rclonelink", b"", b"../x"] {
         assert!(tree.new_draft_of(path, &plan()).is_err(), "{path:?}");
     }
-    let large = DraftPlan { size: 1 << 40, chunk_bytes: 128 << 20, ..plan() };
-    assert!(tree.new_draft_of(b"f", &large).unwrap_err().to_string().contains("640 GB"));
+    for (size, chunk_bytes) in [(40 << 40, 4 << 30), (1 << 40, 8 << 30)] {
+        let large = DraftPlan { size, chunk_bytes, ..plan() };
+        assert!(tree.new_draft_of(b"f", &large).unwrap_err().to_string().contains("at most 39 TiB"));
+    }
     assert_eq!(server.lines(), ["GET ?encoding-type&list-type&max-keys&prefix"]);
+}
+
+/// As parts of more than 64 MiB do.
+fn target_that_holds_nothing(server: &Server, journals: Option<&Path>) -> (Arc<dyn TargetTree>, Silent) {
+    let held_part_bytes = Some(PART as u64 / 2);
+    let journals = journals.map(Path::to_owned);
+    target_as(server, TargetSettings { sums: true, held_part_bytes, journals, ..TargetSettings::default() })
+}
+
+#[test]
+fn a_part_that_is_not_held_goes_while_it_is_written_with_its_sum_behind_it() {
+    let server = Server::honest();
+    // The store is busy, and then the credentials have expired: both come before the body.
+    let busy = [Reply::error(503, "SlowDown"), Reply::error(400, "ExpiredToken")];
+    server.state.lock().unwrap().early = busy.to_vec();
+    upload(&target_that_holds_nothing(&server, None).0).unwrap();
+    assert!(server.object("d/f").unwrap().data == data());
+    let parts: Vec<Request> =
+        server.seen().into_iter().filter(|request| request.asks("partNumber").is_some()).collect();
+    assert_eq!(parts.len(), 4, "{:?}", server.lines());
+    for part in parts {
+        assert_eq!(part.field("x-amz-content-sha256"), Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER"));
+        assert_eq!(part.field("x-amz-checksum-crc64nvme"), Some(&*crc64(&part.body)));
+    }
+}
+
+#[test]
+fn a_store_without_trailers_gets_parts_without_a_sum_and_compares_that_of_the_whole() {
+    let server = Server::honest();
+    server.state.lock().unwrap().early = vec![Reply::error(501, "NotImplemented")];
+    let (tree, told) = target_that_holds_nothing(&server, None);
+    upload(&tree).unwrap();
+    assert!(server.object("d/f").unwrap().data == data());
+    let seen = server.seen();
+    let parts = seen.iter().filter(|request| request.asks("partNumber").is_some());
+    assert!(parts.clone().count() == 4 && parts.clone().all(|part| part.field("x-amz-trailer").is_none()));
+    let complete = seen.iter().find(|request| request.method == "POST" && request.asks("uploadId").is_some()).unwrap();
+    assert_eq!(complete.field("x-amz-checksum-crc64nvme"), Some(&*crc64(&data())));
+    assert!(told.0.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_part_that_breaks_off_fails_its_file_and_the_next_run_sends_only_that_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let breaks = Arc::new(AtomicUsize::new(1));
+    let (counted, refused) = (Arc::clone(&breaks), Reply::error(500, "InternalError"));
+    let server = Server::start(move |request, _| {
+        let is_part = request.asks("partNumber") == Some("1");
+        (is_part && counted.fetch_sub(1, Ordering::Relaxed) == 1).then(|| refused.clone())
+    });
+    let (tree, _) = target_that_holds_nothing(&server, Some(dir.path()));
+    let draft = tree.new_draft_of(b"f", &plan()).unwrap();
+    draft.journal_start(b"header").unwrap();
+    let error = write(&draft, 0..4).unwrap_err();
+    assert!(error.to_string().contains("the same command goes on"), "{error}");
+    draft.journal_append(b" records").unwrap();
+    drop((draft, tree));
+    let (draft, journal) =
+        target_that_holds_nothing(&server, Some(dir.path())).0.resume_draft(b"f", false).unwrap().unwrap();
+    assert_eq!(journal, b"header records");
+    let part = PART as u64;
+    let proved: Vec<_> =
+        [(0, part), (1, part), (2, part), (3, 1000)].map(|(number, length)| draft.proves(number * part, length)).into();
+    assert_eq!(proved, [Some(false), Some(true), Some(true), Some(true)]);
+    draft.journal_keep(journal.len() as u64).unwrap();
+    let sent = server.seen().len();
+    write(&draft, 0..1).unwrap();
+    draft.commit(&Metadata::default(), true).unwrap();
+    assert!(server.object("d/f").unwrap().data == data());
+    assert!(server.seen().len() <= sent + 3);
 }

@@ -3,6 +3,7 @@
 mod deletion;
 pub(in crate::s3) mod journal;
 mod multipart;
+mod sent_part;
 mod small;
 mod standing;
 mod tree;

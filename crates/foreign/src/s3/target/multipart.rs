@@ -1,4 +1,5 @@
-//! A file of several parts. Each chunk of the copy is a part; the object shows when all are there.
+//! A file of several parts. Each chunk of the copy is a part; the object shows when all are there. A part is held in memory until the
+//! store has it, or goes there while it is written ([`super::sent_part`]) where it is too large for that.
 //!
 //! ```text
 //! Create -> journal -> parts, in any order, each with its sum -> Complete with the sum of the whole -> the object
@@ -17,10 +18,11 @@ use http::{HeaderName, HeaderValue, Method};
 use crate::http_client::client::invalid;
 use crate::http_client::fields::text;
 use crate::http_client::outgoing::Content;
-use crate::s3::limits::{MAX_OBJECT_BYTES, MAX_PART_BYTES, MAX_PARTS};
+use crate::s3::limits::{HELD_PART_BYTES, MAX_OBJECT_BYTES, MAX_PART_BYTES, MAX_PARTS, SURE_OBJECT_BYTES};
 use crate::s3::store::{Request, etag};
 use crate::s3::sums::{crc64, is_one, joined, text as sum_text};
 use crate::s3::target::journal::{Part, Upload, UploadJournal};
+use crate::s3::target::sent_part::{Place, SentPart};
 use crate::s3::target::standing::Seen;
 use crate::s3::target::tree::{Tree, changed_meanwhile};
 use crate::s3::uploads::{self, CRC64, Completed, MARK, Named, abort, list_parts};
@@ -44,8 +46,24 @@ pub(super) struct MultipartDraft {
 #[derive(Debug, Default)]
 struct State {
     /// Parts that are being written. A lane that died leaves its one; whoever writes the part again begins it anew.
-    filling: HashMap<u32, Vec<u8>>,
+    filling: HashMap<u32, Filling>,
     is_over: bool,
+}
+
+/// A part that is being written.
+#[derive(Debug)]
+enum Filling {
+    Held(Vec<u8>),
+    Sent(Box<SentPart>),
+}
+
+impl Filling {
+    fn at(&self) -> u64 {
+        match self {
+            Filling::Held(data) => data.len() as u64,
+            Filling::Sent(part) => part.at(),
+        }
+    }
 }
 
 impl MultipartDraft {
@@ -53,8 +71,11 @@ impl MultipartDraft {
     pub(super) fn begin(tree: &Arc<Tree>, path: &[u8], plan: &DraftPlan) -> io::Result<MultipartDraft> {
         let key = tree.new_key(path)?;
         if plan.size > MAX_OBJECT_BYTES || plan.chunk_bytes > MAX_PART_BYTES {
-            let why = "haul uploads objects of at most 640 GB: the parts of a larger one are too large to be held";
+            let why = "a store takes 10,000 parts, of 4 GiB as haul cuts them: objects of at most 39 TiB";
             return Err(io::Error::new(ErrorKind::FileTooLarge, why));
+        }
+        if plan.size > SURE_OBJECT_BYTES {
+            tree.doubts_size();
         }
         let object = tree.store.object_name(&key);
         let journal = UploadJournal::new(tree.settings.journals.as_deref(), &object)?;
@@ -123,8 +144,10 @@ impl MultipartDraft {
             if piece == 0 {
                 return Err(io::Error::new(ErrorKind::InvalidInput, "it is longer than was announced"));
             }
-            if let Some(whole) = self.fill(part, at as usize, length as usize, &data[..piece])? {
-                self.send(part, Bytes::from(whole))?;
+            match self.fill(part, at, length, &data[..piece])? {
+                Some(Filling::Held(whole)) => self.send(part, Bytes::from(whole))?,
+                Some(Filling::Sent(sent)) => self.journal.enter(part, sent.finish()?),
+                None => {}
             }
             data = &data[piece..];
             offset += piece as u64;
@@ -133,25 +156,44 @@ impl MultipartDraft {
     }
 
     /// Takes a piece of a part, which is written from its beginning to its end. Returns the part once it is full.
-    fn fill(&self, part: u32, at: usize, length: usize, piece: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        let mut state = self.lock();
-        if state.is_over {
-            return Err(io::Error::new(ErrorKind::NotFound, "its upload was given up meanwhile"));
-        }
-        let mut filling = state.filling.remove(&part).unwrap_or_default();
-        if at == 0 {
-            filling.clear();
-            filling.reserve_exact(length);
-        }
-        if filling.len() != at {
+    fn fill(&self, part: u32, at: u64, length: u64, piece: &[u8]) -> io::Result<Option<Filling>> {
+        let before = {
+            let mut state = self.lock();
+            if state.is_over {
+                return Err(io::Error::new(ErrorKind::NotFound, "its upload was given up meanwhile"));
+            }
+            state.filling.remove(&part)
+        };
+        let mut filling = match before {
+            Some(before) if at > 0 => before,
+            _ => self.begin_part(part, length)?,
+        };
+        if filling.at() != at {
             return Err(io::Error::new(ErrorKind::InvalidInput, "a part is written from its beginning to its end"));
         }
-        filling.extend_from_slice(piece);
-        if filling.len() == length {
+        match &mut filling {
+            Filling::Held(data) => data.extend_from_slice(piece),
+            // It may wait for the store.
+            Filling::Sent(sent) => sent.send(piece)?,
+        }
+        if filling.at() == length {
             return Ok(Some(filling));
         }
-        state.filling.insert(part, filling);
+        let mut state = self.lock();
+        if !state.is_over {
+            state.filling.insert(part, filling);
+        }
         Ok(None)
+    }
+
+    fn begin_part(&self, part: u32, length: u64) -> io::Result<Filling> {
+        let held = self.tree.settings.held_part_bytes.unwrap_or(HELD_PART_BYTES);
+        if self.part_bytes <= held {
+            return Ok(Filling::Held(Vec::with_capacity(usize::try_from(length).unwrap_or(0))));
+        }
+        let (key, upload) = (self.key.clone(), self.upload.id.clone());
+        let place = Place { key, upload, number: part + 1, length };
+        SentPart::begin(&self.tree, place).map(|sent| Filling::Sent(Box::new(sent)))
     }
 
     fn send(&self, part: u32, data: Bytes) -> io::Result<()> {

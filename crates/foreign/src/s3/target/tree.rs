@@ -30,6 +30,8 @@ pub struct TargetSettings {
     pub single_file: bool,
     /// Sums of parts and objects are sent (CRC64NVME).
     pub sums: bool,
+    /// Parts of at most this size are held until the store has them. `None`: as many bytes as are usual.
+    pub held_part_bytes: Option<u64>,
     /// The directory of this host where journals of uploads are kept.
     pub journals: Option<PathBuf>,
 }
@@ -56,6 +58,8 @@ pub(super) struct Tree {
     pub(super) settings: TargetSettings,
     sums: AtomicBool,
     conditions: AtomicBool,
+    trailers: AtomicBool,
+    has_doubted: AtomicBool,
     told: Box<dyn Told>,
     pub(super) standing: Standing,
     /// Directories beneath which no key is.
@@ -83,6 +87,8 @@ impl Tree {
             prefix,
             sums: AtomicBool::new(settings.sums),
             conditions: AtomicBool::new(true),
+            trailers: AtomicBool::new(true),
+            has_doubted: AtomicBool::new(false),
             settings,
             told,
             standing: Standing::default(),
@@ -132,6 +138,15 @@ impl Tree {
         }
     }
 
+    /// Whether a sum may come behind a part. Otherwise parts that are not held go without one, and the store compares that of the whole.
+    pub(super) fn takes_trailers(&self) -> bool {
+        self.trailers.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn without_trailers(&self) {
+        self.trailers.store(false, Ordering::Relaxed);
+    }
+
     pub(super) fn conditions(&self) -> bool {
         self.conditions.load(Ordering::Relaxed)
     }
@@ -173,6 +188,13 @@ impl Tree {
         }
         if first.conditions && !taken.conditions {
             self.without_conditions();
+        }
+    }
+
+    /// An object comes that not every store takes. It is said once.
+    pub(super) fn doubts_size(&self) {
+        if !self.has_doubted.swap(true, Ordering::Relaxed) {
+            self.told.warn("not every store takes objects of more than 5 TiB, and says so only at the end".to_owned());
         }
     }
 
