@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use haul_store::Time;
 use html5gum::{Token, Tokenizer};
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, DATE};
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
@@ -26,6 +26,8 @@ pub(crate) struct Index {
     pub(crate) entries: BTreeMap<Vec<u8>, Entry>,
     /// When the directory changed, where its server says so.
     pub(crate) mtime: Option<Time>,
+    /// The server's clock as it answered with the first page, in seconds since 1970.
+    pub(crate) answered: Option<i64>,
 }
 
 /// The kind of a name, as a page tells it.
@@ -57,7 +59,8 @@ pub(crate) fn index_of(client: &Client, url: &Url) -> io::Result<Index> {
     let mut base = None;
     // Each page has bytes, and all together have a bound.
     while let Some(page) = next.take() {
-        let (found, is_json, bytes) = page_of(client, &page, MAX_PAGE_BYTES - read_bytes)?;
+        let Page { found, is_json, answered, bytes } = page_of(client, &page, MAX_PAGE_BYTES - read_bytes)?;
+        index.answered = index.answered.or(answered);
         read_bytes += bytes.len() + 1;
         if read_bytes >= MAX_PAGE_BYTES {
             return Err(too_long());
@@ -71,8 +74,16 @@ pub(crate) fn index_of(client: &Client, url: &Url) -> io::Result<Index> {
     Ok(index)
 }
 
-/// The page with the URL that redirects led to, and whether it is JSON.
-fn page_of(client: &Client, url: &Url, most: usize) -> io::Result<(Url, bool, Vec<u8>)> {
+/// A page of an index.
+struct Page {
+    /// The URL that redirects led to.
+    found: Url,
+    is_json: bool,
+    answered: Option<i64>,
+    bytes: Vec<u8>,
+}
+
+fn page_of(client: &Client, url: &Url, most: usize) -> io::Result<Page> {
     // With HTML named beside it, Caddy and haul would give HTML.
     let ask = Ask { accept: "application/json, */*;q=0.5", ..Ask::new(Method::GET, url) };
     let Answer { head, mut body, url: found } = client.ask(&ask)?;
@@ -90,9 +101,10 @@ fn page_of(client: &Client, url: &Url, most: usize) -> io::Result<(Url, bool, Ve
             )));
         }
     };
+    let answered = text(&head.headers, &DATE).and_then(seconds);
     let bytes = read_all(&mut body, most)?;
     client.give_back(found.origin(), body);
-    Ok((found, is_json, bytes))
+    Ok(Page { found, is_json, answered, bytes })
 }
 
 fn read_all(body: &mut Body, most: usize) -> io::Result<Vec<u8>> {

@@ -44,6 +44,12 @@ impl WebPlace {
             .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "its URL is longer than 16 KiB"))
     }
 
+    /// Names the server: a message has only the path that was typed behind it.
+    fn of_host(&self, error: io::Error) -> io::Error {
+        let (host, text) = (self.client.typed().authority(), error.to_string());
+        if text.contains(&host) { error } else { io::Error::new(error.kind(), format!("{host}: {text}")) }
+    }
+
     fn look(&self, url: &Url) -> io::Result<Looked> {
         if matches!(self.lists, Lists::Dav) {
             return collection::look(&self.client, url).map_err(lost);
@@ -164,7 +170,8 @@ impl PlaceTree for WebPlace {
     }
 
     fn facts(&self, path: &[u8], _follow: bool) -> io::Result<EntryFacts> {
-        Ok(facts_of(&self.look(&self.url(path)?)?))
+        let looked = self.url(path).and_then(|url| self.look(&url));
+        Ok(facts_of(&looked.map_err(|error| self.of_host(error))?))
     }
 
     fn list(&self, path: &[u8], _follow: bool, facts: bool, each: EachListed<'_>) -> io::Result<ControlFlow<()>> {
@@ -173,7 +180,7 @@ impl PlaceTree for WebPlace {
             Lists::Dav => collection::index_of(&self.client, &url),
             Lists::Pages => index_of(&self.client, &url),
         };
-        let index = index.map_err(lost)?;
+        let index = index.map_err(|error| self.of_host(lost(error)))?;
         if facts {
             return Ok(self.list_with_facts(index, each));
         }
@@ -182,7 +189,7 @@ impl PlaceTree for WebPlace {
     }
 
     fn open(&self, path: &[u8]) -> io::Result<SourceFile> {
-        self.file(path)
+        self.file(path).map_err(|error| self.of_host(error))
     }
 
     fn open_beneath(&self, directory: &[u8], path: &[u8]) -> io::Result<SourceFile> {

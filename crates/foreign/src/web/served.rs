@@ -1,8 +1,8 @@
 //! What was named of one server, and what is known of the server.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use haul_store::{Access, Time};
 
@@ -11,7 +11,7 @@ use crate::http_client::url::Url;
 use crate::web::bodies::Bodies;
 use crate::web::file_sum::Sums;
 use crate::web::limits::WORTH_PARTS_BYTES;
-use crate::web::look::sends_ranges;
+use crate::web::look::{Looked, look, sends_ranges};
 use crate::web::notes::Notes;
 use crate::web::version::Version;
 
@@ -55,6 +55,8 @@ pub(crate) struct Served {
     pub(crate) notes: Notes,
     pub(crate) sums: Arc<Sums>,
     ranges: Ranges,
+    /// Whether the lists of the server tell the size and time that it gives its files. It is asked for one file.
+    are_lists_exact: OnceLock<bool>,
 }
 
 /// Whether the server sends parts of files. It is asked once.
@@ -76,6 +78,7 @@ impl Served {
             notes: Notes::default(),
             sums: Arc::default(),
             ranges: Ranges::default(),
+            are_lists_exact: OnceLock::new(),
         }
     }
 
@@ -91,6 +94,19 @@ impl Served {
         self.ranges.are_missing.store(!are_sent, Ordering::Relaxed);
         self.ranges.is_known.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether the version that a list tells of a file can stand for an answer about it. Some servers change what they send: a filter that
+    /// packs it or replaces words gives another length than the list.
+    pub(crate) fn is_exact(&self, url: &Url, listed: &Version) -> bool {
+        *self.are_lists_exact.get_or_init(|| match look(&self.client, url) {
+            Ok(Looked::File { version, accepts_ranges }) => {
+                // An error is told with the file of which it matters.
+                let _ = self.learn_ranges(url, version.size, accepts_ranges);
+                version.tells_its_time() && listed.is_list_of(&version)
+            }
+            Ok(Looked::Directory(_)) | Err(_) => false,
+        })
     }
 
     /// The path by which a file is opened: redirects may have led its directory to anywhere.

@@ -1,5 +1,7 @@
 //! Which version of a resource an answer is about, and which part of it: `ETag`, `Last-Modified`, lengths and ranges (RFC 9110).
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use haul_store::{FileId, Kind, Stat, Time, Version as FileVersion};
 
 use http::header::{
@@ -54,6 +56,14 @@ impl Version {
         Version { size, modified, tag: None, is_settled, coding: None, kept_time: None }
     }
 
+    /// The version of a file of which a list tells size and time, at this time of the server's clock. `None` for a time before 1970.
+    pub(crate) fn told(size: u64, mtime: Time, answered: Option<i64>) -> Option<Version> {
+        let since = Duration::from_secs(u64::try_from(mtime.s).ok()?.min(LAST_SECOND));
+        let modified = httpdate::fmt_http_date(UNIX_EPOCH + since);
+        let is_settled = answered.is_some_and(|answered| answered > mtime.s);
+        Some(Version { size, modified: Some(modified), tag: None, is_settled, coding: None, kept_time: None })
+    }
+
     /// Whether a list with this version may mean the other one.
     pub(crate) fn is_list_of(&self, other: &Version) -> bool {
         self.is_like(&Version { coding: self.coding.clone(), ..other.clone() })
@@ -84,6 +94,11 @@ impl Version {
 
     fn changed(&self) -> Option<Time> {
         self.modified.as_deref().and_then(seconds).map(|s| Time { s, ns: 0 })
+    }
+
+    /// Whether answers for the file say when it changed.
+    pub(crate) fn tells_its_time(&self) -> bool {
+        self.modified.is_some()
     }
 
     /// The metadata of the file. What no server has told has the time `begun`, so that it is never taken for unchanged.
@@ -148,6 +163,9 @@ pub(crate) fn kept_time_text(time: Time) -> String {
         false => format!("{}.{:09}", time.s, time.ns),
     }
 }
+
+/// Dates of HTTP have years of four digits: the end of 9999.
+const LAST_SECOND: u64 = 253_402_300_799;
 
 pub(crate) fn seconds(date: &str) -> Option<i64> {
     let time = httpdate::parse_http_date(date).ok()?;

@@ -39,13 +39,18 @@ struct Frame {
     source: u32,
     path: Vec<u8>,
     names: btree_map::IntoIter<Vec<u8>, Entry>,
+    /// The server's clock as it listed them.
+    answered: Option<i64>,
     looked: VecDeque<(Vec<u8>, Child)>,
     complete: bool,
 }
 
 /// An entry, looked at.
 enum Child {
-    File(Url, Version, Vec<Digest>),
+    /// As its own answer shows it.
+    File(Url, Version),
+    /// As a list shows it, which may tell less of its version, with the sums of the list.
+    Listed(Url, Version, Vec<Digest>),
     Directory(Url, Option<Time>),
     Failed(io::Error),
     Skipped(&'static str),
@@ -71,7 +76,8 @@ impl Walk {
         match &tree.sources[number] {
             Top::File { name, version, .. } => {
                 if self.options.filter.selects(name, false) && !self.options.listing_only {
-                    self.file(source, name.clone(), name.clone(), version, Vec::new());
+                    let listed = tree.is_dav.then(|| version.clone());
+                    self.file(source, name.clone(), name.clone(), version, Note { listed, ..Note::default() });
                 }
             }
             Top::Directory { url, name } => {
@@ -83,14 +89,12 @@ impl Walk {
         }
     }
 
-    fn file(&mut self, source: u32, path: Vec<u8>, source_path: Vec<u8>, version: &Version, digests: Vec<Digest>) {
+    /// `note` has what was told beside the version.
+    fn file(&mut self, source: u32, path: Vec<u8>, source_path: Vec<u8>, version: &Version, note: Note) {
         let stat = version.stat(self.tree.begun);
         let tells_changes = version.tells_changes();
         let kind = EntryKind::File { further_names: 0 };
-        self.tree.notes.add(
-            &source_path,
-            Note { size: Some(version.size), digests, listed: self.tree.is_dav.then(|| version.clone()) },
-        );
+        self.tree.notes.add(&source_path, Note { size: Some(version.size), ..note });
         let entry = FoundEntry { source, path, source_path, stat, tells_changes, kind, xattrs: Vec::new() };
         self.pending.push_back(Found::Entry(entry));
     }
@@ -118,6 +122,7 @@ impl Walk {
                 source,
                 path,
                 names: index.entries.into_iter(),
+                answered: index.answered,
                 looked: VecDeque::new(),
                 complete: true,
             }),
@@ -145,9 +150,13 @@ impl Walk {
         };
         let (source, path) = (frame.source, join(&frame.path, &name));
         match child {
-            Child::File(url, version, digests) => {
+            Child::File(url, version) => {
                 let source_path = self.tree.path_of(&url);
-                self.file(source, path, source_path, &version, digests);
+                self.file(source, path, source_path, &version, Note::default());
+            }
+            Child::Listed(url, version, digests) => {
+                let (source_path, listed) = (self.tree.path_of(&url), Some(version.clone()));
+                self.file(source, path, source_path, &version, Note { digests, listed, ..Note::default() });
             }
             Child::Directory(url, mtime) => self.directory(source, path, &url, mtime, !self.options.dirs),
             Child::Skipped(why) => self.pending.push_back(Found::Skipped { path, why: why.to_owned() }),
@@ -174,17 +183,22 @@ fn look_ahead(tree: &Served, options: &WalkOptions, frame: &mut Frame) -> VecDeq
         let child = match entry {
             _ if parse_haul_name(&name).is_some() => Some(Child::Failed(of_name("haul calls its unfinished files so"))),
             Entry::Directory(url, mtime) => Some(Child::Directory(url, mtime)),
-            Entry::Seen(url, version, digests) => match tree.learn_ranges(&url, version.size, None) {
-                Ok(()) => Some(Child::File(url, version, digests)),
-                Err(error) => Some(Child::Failed(error)),
-            },
+            Entry::Seen(url, version, digests) => Some(listed(tree, url, version, digests)),
             Entry::Bad(why) => Some(Child::Failed(of_name(why))),
             Entry::NoFile => Some(Child::Skipped("is no file")),
             Entry::Skipped(why) => Some(Child::Skipped(why)),
-            Entry::File(url, _) => {
-                to_look.push((found.len(), url));
-                None
-            }
+            Entry::File(url, told) => match told.size.zip(told.mtime) {
+                Some((size, mtime))
+                    if let Some(version) = Version::told(size, mtime, frame.answered)
+                        && tree.is_exact(&url, &version) =>
+                {
+                    Some(listed(tree, url, version, Vec::new()))
+                }
+                _ => {
+                    to_look.push((found.len(), url));
+                    None
+                }
+            },
         };
         found.push((name, child));
     }
@@ -197,6 +211,14 @@ fn look_ahead(tree: &Served, options: &WalkOptions, frame: &mut Frame) -> VecDeq
     };
     let found = found.into_iter().filter_map(|(name, child)| Some((name, child?)));
     found.filter(|(name, child)| selects(name, child)).collect()
+}
+
+/// A file that its list shows: the first answer for it is compared with that, and nothing is asked before.
+fn listed(tree: &Served, url: Url, version: Version, digests: Vec<Digest>) -> Child {
+    match tree.learn_ranges(&url, version.size, None) {
+        Ok(()) => Child::Listed(url, version, digests),
+        Err(error) => Child::Failed(error),
+    }
 }
 
 /// Names whose looks cost nothing are taken in portions, too.
@@ -229,7 +251,7 @@ fn look_at(tree: &Served, url: &Url) -> Child {
         Ok(looked)
     });
     match looked {
-        Ok(Looked::File { version, .. }) => Child::File(url.clone(), version, Vec::new()),
+        Ok(Looked::File { version, .. }) => Child::File(url.clone(), version),
         Ok(Looked::Directory(url)) => Child::Directory(url, None),
         Err(error) => Child::Failed(error),
     }

@@ -3,6 +3,7 @@
 mod dav;
 mod dav_server;
 mod digests;
+mod lists;
 mod server;
 
 use std::io::ErrorKind;
