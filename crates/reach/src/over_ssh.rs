@@ -7,7 +7,7 @@ use haul_job::{Error, Family, Far, Job};
 use haul_net::dial;
 
 use crate::remote::{Remote, net_family};
-use crate::ssh::{SftpSession, SshTarget};
+use crate::ssh::{SftpSession, SshTarget, is_host_unknown};
 use haul_channel::channel::Events;
 use haul_channel::id;
 use haul_channel::reporter::Watch;
@@ -48,6 +48,11 @@ impl SftpWay {
         SshTarget::of(place, &job.ssh, &job.carriage).map(|target| Self(target.looked_up(surroundings)))
     }
 
+    /// Whether ssh may have a question, and somebody to ask.
+    pub fn may_ask(&self) -> bool {
+        self.0.may_ask
+    }
+
     /// Logs in, or uses the login that was kept. ssh may ask its questions.
     ///
     /// # Errors
@@ -56,12 +61,22 @@ impl SftpWay {
         self.0.start_sftp(greeting, watch)
     }
 
-    /// Logs in once more, on a connection of its own. No question is asked: where ssh has one, this fails.
+    /// Logs in once more, on a connection of its own. No question is asked: where ssh has one, this fails, and ssh's words are not shown.
     ///
     /// # Errors
     /// ssh cannot log in.
     pub fn again(&self, greeting: &[u8], watch: &Watch) -> Result<SftpSession, Error> {
-        self.0.clone().without_kept_login().silently().start_sftp(greeting, watch)
+        self.0.clone().without_kept_login().silently().with_words_held().start_sftp(greeting, watch)
+    }
+
+    /// Starts one more session over the connection of the login that is kept. `None`: there is none, or the host allows no more.
+    pub fn beside(&self, greeting: &[u8], watch: &Watch) -> Option<SftpSession> {
+        self.0.start_sftp_beside(greeting, watch)
+    }
+
+    /// Whether a login failed because the host's key is not known here.
+    pub fn is_host_unknown(error: &Error) -> bool {
+        is_host_unknown(error)
     }
 }
 

@@ -63,6 +63,9 @@ pub const MAX_JOURNAL_BYTES: u64 = 64 << 20;
 /// Somebody else may take the name of a draft between two of our calls. After so many times it counts as an attack.
 pub const MAX_DRAFT_ATTEMPTS: u32 = 8;
 
+/// Removals that are waited for later: of journals of large files, which come seldom.
+pub const MAX_REMOVALS: usize = 64;
+
 /// A draft that nobody wrote for so long is of a dead copy. One that lives ends after a minute of silence; the rest is for clocks that differ, for
 /// copies with a longer `--timeout`, and for machines that sleep over night.
 pub const LEFT_AFTER: Duration = Duration::from_secs(24 * 3600);
@@ -77,8 +80,15 @@ pub const MAX_OURS: usize = 64 << 10;
 /// Names of directories that are still to be looked through for drafts, as in `store` (`SiteBounds`).
 pub const MAX_LEFT_DIRECTORIES_BYTES: usize = 64 << 20;
 
-/// Connections to one server over a long path. One has 2 MiB under way, the window of a channel of OpenSSH: twelve hold 1 Gbit/s at 200 ms.
-pub const MAX_CONNECTIONS: usize = 12;
+/// Connections to one server over a long path, made unasked, as to a web server. Each has 2 MiB under way, the window of a channel of
+/// OpenSSH: fifteen hold 1 Gbit/s at 250 ms, and one is left for questions.
+pub const MAX_CONNECTIONS: usize = 16;
+
+/// Most connections that a user may ask for.
+pub const MAX_ASKED_CONNECTIONS: usize = 64;
+
+/// Beside so many others, the first connection carries no data of large files: a question behind a full window waits for a round trip more.
+pub const QUIET_BESIDE_CONNECTIONS: usize = 4;
 
 /// Connections over a path where one window holds a round trip.
 pub const MAX_NEAR_CONNECTIONS: usize = 4;
@@ -86,8 +96,11 @@ pub const MAX_NEAR_CONNECTIONS: usize = 4;
 /// From here on a path is long: the window of a channel carries 420 Mbit/s at 40 ms.
 pub const LONG_PATH: Duration = Duration::from_millis(40);
 
-/// Logins that are not over yet. sshd drops some from ten on (`MaxStartups` 10:30:100), and others log in, too.
+/// Logins that are not over yet, beside the first. sshd drops some from ten on (`MaxStartups` 10:30:100).
 pub const MAX_DIALS_AT_ONCE: usize = 8;
+
+/// A login takes nine round trips: one that is not over by then crosses a path of 40 ms, or the host is slow.
+pub const LOGIN_OF_LONG_PATH: Duration = Duration::from_millis(300);
 
 /// Another connection is worth its login for so many bytes: at 1 Gbit/s they take 60 ms.
 pub const WORTH_ANOTHER_BYTES: u64 = 8 << 20;

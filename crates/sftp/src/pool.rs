@@ -1,33 +1,26 @@
 //! Several connections to one server. Further ones are dialled once there is work for them: over a long path several at once, as soon as it
-//! is announced, for a login takes seven round trips; else one after the other.
+//! is announced, for a login takes nine round trips; else one after the other.
 //!
 //! A connection that cannot be had is no failure: the copy goes on with those that stand, and no more are dialled.
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::dials::Dials;
 use crate::limits::{
-    LONG_PATH, MAX_CONNECTIONS, MAX_DIALS_AT_ONCE, MAX_NEAR_CONNECTIONS, WORTH_ANOTHER_BYTES, WORTH_ANOTHER_FILES,
+    LONG_PATH, MAX_DIALS_AT_ONCE, MAX_NEAR_CONNECTIONS, QUIET_BESIDE_CONNECTIONS, WORTH_ANOTHER_BYTES,
+    WORTH_ANOTHER_FILES,
 };
-use crate::pipe::Pipe;
-use crate::server::Server;
-
-/// Reaches the server once more. `None`: it cannot be reached again without a question, or not at all.
-pub type Dial = Box<dyn Fn() -> Option<Pipe> + Send + Sync>;
+use crate::server::{Handle, Server};
+use crate::turns::Turns;
 
 /// Several connections to one server.
 pub struct Pool {
-    servers: RwLock<Vec<Arc<Server>>>,
-    dial: Option<Dial>,
-    most: usize,
-    patience: Duration,
-    /// Threads that dial.
-    dialling: AtomicUsize,
-    /// The server refused one, or ssh had a question: nobody dials any more.
-    is_refused: AtomicBool,
+    first: Arc<Server>,
+    further: Option<Arc<Dials>>,
     is_long_path: bool,
     next: AtomicUsize,
     moved_bytes: AtomicU64,
@@ -36,39 +29,64 @@ pub struct Pool {
     announced_bytes: AtomicU64,
     /// Bytes that files hold ahead.
     ahead_bytes: Arc<AtomicUsize>,
+    turns: Arc<Turns>,
 }
 
 impl Pool {
-    /// Begins with one connection. `dial` brings further ones, up to `most` in all.
-    pub fn new(first: Arc<Server>, dial: Option<Dial>, most: usize, patience: Duration) -> Arc<Self> {
+    /// Begins with one connection. `further` brings more.
+    pub fn new(first: Arc<Server>, further: Option<Arc<Dials>>) -> Arc<Self> {
         let is_long_path = first.answered_in().is_some_and(|time| time >= LONG_PATH);
+        if let Some(further) = &further {
+            match is_long_path {
+                true => further.first_is_in(first.features(), usize::MAX, MAX_DIALS_AT_ONCE),
+                false => further.first_is_in(first.features(), MAX_NEAR_CONNECTIONS - 1, 1),
+            }
+        }
         Arc::new(Self {
-            servers: RwLock::new(vec![first]),
-            dial,
-            most: most.clamp(1, if is_long_path { MAX_CONNECTIONS } else { MAX_NEAR_CONNECTIONS }),
-            patience,
-            dialling: AtomicUsize::new(0),
-            is_refused: AtomicBool::new(false),
+            first,
+            further,
             is_long_path,
             announced_bytes: AtomicU64::new(0),
             next: AtomicUsize::new(0),
             moved_bytes: AtomicU64::new(0),
             opened_files: AtomicU64::new(0),
             ahead_bytes: Arc::default(),
+            turns: Arc::new(Turns::new(is_long_path)),
         })
     }
 
     /// The connections that stand; at least the first one, which may be lost.
     pub fn servers(&self) -> Vec<Arc<Server>> {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-        let standing: Vec<_> = servers.iter().filter(|server| !server.is_lost()).cloned().collect();
-        if standing.is_empty() { servers[..1].to_vec() } else { standing }
+        let further = self.further.as_ref().map(|further| further.servers()).unwrap_or_default();
+        if self.first.is_lost() && !further.is_empty() {
+            return further;
+        }
+        [vec![Arc::clone(&self.first)], further].concat()
     }
 
-    /// One connection, each time another one.
+    /// One connection for a question: the one with the fewest bytes under way, each time another one among equals.
     pub fn server(&self) -> Arc<Server> {
-        let servers = self.servers();
-        Arc::clone(&servers[self.next.fetch_add(1, Ordering::Relaxed) % servers.len()])
+        let mut servers = self.servers();
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % servers.len();
+        servers.rotate_left(turn);
+        servers.into_iter().min_by_key(|server| server.bytes_in_flight()).expect("the first one is there")
+    }
+
+    /// The connection for questions about what is written for long: where others carry data, it has none.
+    pub(crate) fn quiet(&self) -> Arc<Server> {
+        if self.first.is_lost() { self.server() } else { Arc::clone(&self.first) }
+    }
+
+    /// Leaves out the handles over the connection of the first login, where enough others carry data: questions go there.
+    pub(crate) fn for_data(&self, mut handles: Vec<Arc<Handle>>) -> Vec<Arc<Handle>> {
+        let is_of_first = |handle: &Arc<Handle>| {
+            let is_beside = || self.further.as_ref().is_some_and(|further| further.is_beside_first(handle.server()));
+            Arc::ptr_eq(handle.server(), &self.first) || is_beside()
+        };
+        if handles.iter().filter(|handle| !is_of_first(handle)).count() >= QUIET_BESIDE_CONNECTIONS {
+            handles.retain(|handle| !is_of_first(handle));
+        }
+        handles
     }
 
     /// Fails once no connection stands.
@@ -79,61 +97,49 @@ impl Pool {
         }
     }
 
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
+    /// How long a further connection waits before its first data.
+    pub(crate) fn until_phase(&self, server: &Server) -> Duration {
+        match self.first.answered_in() {
+            Some(rtt) if self.is_long_path => self.turns.until_phase(server, rtt),
+            _ => Duration::ZERO,
+        }
+    }
+
     pub(crate) fn ahead_bytes(&self) -> &Arc<AtomicUsize> {
         &self.ahead_bytes
     }
 
+    /// How many further connections so many bytes are worth.
+    pub fn worth(bytes: u64) -> usize {
+        usize::try_from(bytes / WORTH_ANOTHER_BYTES).unwrap_or(usize::MAX)
+    }
+
     /// Says that so many bytes of a file are to be moved.
-    pub(crate) fn announce(self: &Arc<Self>, bytes: u64) {
+    pub(crate) fn announce(&self, bytes: u64) {
         let announced = self.announced_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if self.is_long_path {
-            self.grow(announced / WORTH_ANOTHER_BYTES);
+            self.grow(Self::worth(announced));
         }
     }
 
-    pub(crate) fn count_moved(self: &Arc<Self>, bytes: usize) {
+    pub(crate) fn count_moved(&self, bytes: usize) {
         let moved = self.moved_bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
-        self.grow(moved / WORTH_ANOTHER_BYTES);
+        self.grow(Self::worth(moved));
     }
 
-    pub(crate) fn count_opened(self: &Arc<Self>) {
+    pub(crate) fn count_opened(&self) {
         let opened = self.opened_files.fetch_add(1, Ordering::Relaxed) + 1;
-        self.grow(opened / WORTH_ANOTHER_FILES);
+        self.grow(usize::try_from(opened / WORTH_ANOTHER_FILES).unwrap_or(usize::MAX));
     }
 
-    /// Dials, if the work is worth `further` connections beside the first.
-    fn grow(self: &Arc<Self>, further: u64) {
-        if further == 0 || self.dial.is_none() || self.is_refused.load(Ordering::Relaxed) {
-            return;
-        }
-        let at_once = if self.is_long_path { MAX_DIALS_AT_ONCE } else { 1 };
-        let wanted = usize::try_from(further).unwrap_or(usize::MAX).saturating_add(1).min(self.most);
-        loop {
-            let standing = self.servers.read().unwrap_or_else(PoisonError::into_inner).len();
-            let begun = self.dialling.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |dialling| {
-                (dialling < at_once && standing + dialling < wanted).then_some(dialling + 1)
-            });
-            if begun.is_err() {
-                return;
-            }
-            let pool = Arc::downgrade(self);
-            let dial = move || {
-                let Some(pool) = pool.upgrade() else { return };
-                let pipe = pool.dial.as_ref().and_then(|dial| dial());
-                match pipe.and_then(|pipe| Server::meet(pipe, pool.patience).ok()) {
-                    Some(server) => pool.servers.write().unwrap_or_else(PoisonError::into_inner).push(server),
-                    None => pool.is_refused.store(true, Ordering::Relaxed),
-                }
-                pool.dialling.fetch_sub(1, Ordering::AcqRel);
-                // The next ones, beyond those that may be dialled at once.
-                pool.grow(further);
-            };
-            if std::thread::Builder::new().name("sftp-dial".into()).spawn(dial).is_err() {
-                // Without a thread it stays with what stands.
-                self.is_refused.store(true, Ordering::Relaxed);
-                self.dialling.fetch_sub(1, Ordering::AcqRel);
-                return;
-            }
+    /// Dials, if the work is worth `count` connections beside the first.
+    fn grow(&self, count: usize) {
+        if let Some(further) = self.further.as_ref().filter(|_| count > 0) {
+            further.want(count);
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::limits::{
     USUAL_TRANSFER_BYTES,
 };
 use crate::pipe::Pipe;
+use crate::place_in_line::Place;
 
 /// What a server can beyond version 3, and what it takes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,7 @@ pub struct Server {
     connection: Connection,
     features: Features,
     patience: Duration,
+    place: Arc<Place>,
     /// How long the first question took, if there was one: a round trip, and the server's own time.
     answered_in: Option<Duration>,
 }
@@ -56,10 +58,24 @@ impl Server {
     /// # Errors
     /// What answers is no server, or of another version, or nothing answers.
     pub fn meet(pipe: Pipe, patience: Duration) -> Result<Arc<Self>, ConnectError> {
+        Self::meet_again(pipe, patience, || None)
+    }
+
+    /// [`Server::meet`], without the question for limits if the server offers what another one of its host does, as far as that is known
+    /// once it is greeted.
+    pub(crate) fn meet_again(
+        pipe: Pipe,
+        patience: Duration,
+        like: impl FnOnce() -> Option<Features>,
+    ) -> Result<Arc<Self>, ConnectError> {
         let (connection, greeting) = Connection::open(pipe, patience)?;
         let (features, has_limits) = Features::of(&greeting);
-        let mut server = Self { connection, features, patience, answered_in: None };
-        if has_limits {
+        let mut server = Self { connection, features, patience, place: Arc::default(), answered_in: None };
+        let with_limits_of =
+            |like: &Features| Features { read_bytes: like.read_bytes, write_bytes: like.write_bytes, ..features };
+        if let Some(like) = like().filter(|like| *like == with_limits_of(like)) {
+            server.features = like;
+        } else if has_limits {
             let asked = Instant::now();
             let limits = server.ask(&Request::Limits, MAX_SHORT_REPLY_BYTES)?.wait()?;
             server.answered_in = Some(asked.elapsed());
@@ -76,6 +92,10 @@ impl Server {
     /// How long its first answer took. `None`: nothing was asked.
     pub fn answered_in(&self) -> Option<Duration> {
         self.answered_in
+    }
+
+    pub(crate) fn place(&self) -> &Arc<Place> {
+        &self.place
     }
 
     pub(crate) fn bytes_in_flight(&self) -> usize {
@@ -104,6 +124,11 @@ impl Server {
         self.to_status(self.ask(request, MAX_SHORT_REPLY_BYTES)?)
     }
 
+    /// Waits for the status of what was asked for.
+    pub(crate) fn done(&self, ticket: Ticket) -> io::Result<()> {
+        self.to_status(ticket)
+    }
+
     fn to_status(&self, ticket: Ticket) -> io::Result<()> {
         match ticket.wait()? {
             Reply::Status(status) => status.ok(),
@@ -130,6 +155,17 @@ impl Server {
     pub fn lstat(&self, path: &[u8]) -> io::Result<Attributes> {
         check_length(path)?;
         self.attributes(&Request::Lstat { path })
+    }
+
+    /// [`Server::lstat`], to wait for it later by [`Server::looked`].
+    pub(crate) fn ask_lstat(&self, path: &[u8]) -> io::Result<Ticket> {
+        check_length(path)?;
+        self.ask(&Request::Lstat { path }, MAX_SHORT_REPLY_BYTES)
+    }
+
+    /// Waits for attributes that were asked for.
+    pub(crate) fn looked(&self, ticket: Ticket) -> io::Result<Attributes> {
+        self.to_attributes(ticket)
     }
 
     /// The attributes of the entry to which links lead.
@@ -164,6 +200,12 @@ impl Server {
         };
         let asked: Vec<io::Result<Ticket>> = paths.map(ask).collect();
         asked.into_iter().map(|ticket| self.to_status(ticket?)).collect()
+    }
+
+    /// [`Server::remove`], to wait for it later by [`Server::done`].
+    pub(crate) fn ask_remove(&self, path: &[u8]) -> io::Result<Ticket> {
+        check_length(path)?;
+        self.ask(&Request::Remove { path }, MAX_SHORT_REPLY_BYTES)
     }
 
     /// [`Server::remove`], whose outcome nobody waits for.
@@ -240,6 +282,19 @@ impl Server {
         }
     }
 
+    /// Asks for the space at a path, as [`Server::space`] does, and does not wait. `told` must not wait either.
+    pub(crate) fn ask_space(&self, path: &[u8], told: impl FnOnce(Option<Space>) + Send + 'static) -> io::Result<()> {
+        check_length(path)?;
+        if !self.features.statvfs {
+            return Ok(());
+        }
+        let recipient = move |reply| match reply {
+            Ok(Reply::Extended(answer)) => told(space(&answer)),
+            _ => told(None),
+        };
+        self.connection.send(&Request::Statvfs { path }, self.terms(MAX_SHORT_REPLY_BYTES), Box::new(recipient))
+    }
+
     /// Opens a file.
     pub fn open(self: &Arc<Self>, path: &[u8], flags: u32, mode: Option<u32>) -> io::Result<Handle> {
         check_length(path)?;
@@ -272,17 +327,36 @@ impl Handle {
         self.server.attributes(&Request::Fstat { handle: &self.handle })
     }
 
+    /// Asks for the attributes, to take them later by [`Handle::attributes`].
+    pub(crate) fn ask_fstat(&self) -> io::Result<Ticket> {
+        self.server.ask(&Request::Fstat { handle: &self.handle }, MAX_SHORT_REPLY_BYTES)
+    }
+
+    /// Waits for attributes that were asked for.
+    pub(crate) fn attributes(&self, ticket: Ticket) -> io::Result<Attributes> {
+        self.server.to_attributes(ticket)
+    }
+
     /// Sets attributes of the open file.
     pub fn fsetstat(&self, attributes: &Attributes) -> io::Result<()> {
         self.server.status(&Request::Fsetstat { handle: &self.handle, attributes })
     }
 
+    /// [`Handle::fsetstat`], to wait for it later.
+    pub(crate) fn ask_fsetstat(&self, attributes: &Attributes) -> io::Result<Ticket> {
+        self.server.ask(&Request::Fsetstat { handle: &self.handle, attributes }, MAX_SHORT_REPLY_BYTES)
+    }
+
     /// Waits until the file is on the medium; only with the feature.
     pub fn fsync(&self) -> io::Result<()> {
+        self.server.to_status(self.ask_fsync()?)
+    }
+
+    /// [`Handle::fsync`], to wait for it later.
+    pub(crate) fn ask_fsync(&self) -> io::Result<Ticket> {
         let patience = self.server.patience.max(FLUSH_PATIENCE);
         let terms = Terms { patience, ..self.server.terms(MAX_SHORT_REPLY_BYTES) };
-        let ticket = self.server.connection.ask(&Request::Fsync { handle: &self.handle }, terms)?;
-        self.server.to_status(ticket)
+        self.server.connection.ask(&Request::Fsync { handle: &self.handle }, terms)
     }
 
     /// Asks for up to `bytes` bytes, to take them later by [`Handle::data`].
@@ -375,13 +449,33 @@ impl Handle {
 
     /// Writes bytes, and waits for them.
     pub fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        for (number, piece) in data.chunks(self.server.features.write_bytes).enumerate() {
-            let at = offset + (number * self.server.features.write_bytes) as u64;
+        self.ask_writes(data, offset)?.into_iter().try_for_each(|ticket| self.server.to_status(ticket))
+    }
+
+    /// Writes bytes and flushes them, all asked for at once: a server takes requests for one file in their order (draft, 6.1). The
+    /// flush is only with the feature. `written` is called between the two.
+    pub(crate) fn write_and_flush(&self, data: &[u8], offset: u64, written: &mut dyn FnMut()) -> io::Result<()> {
+        let writes = self.ask_writes(data, offset)?;
+        let flush = self.ask_fsync()?;
+        writes.into_iter().try_for_each(|ticket| self.server.to_status(ticket))?;
+        written();
+        self.server.to_status(flush)
+    }
+
+    /// Waits for the status of what was asked for.
+    pub(crate) fn done(&self, ticket: Ticket) -> io::Result<()> {
+        self.server.to_status(ticket)
+    }
+
+    fn ask_writes(&self, data: &[u8], offset: u64) -> io::Result<Vec<Ticket>> {
+        let most = self.server.features.write_bytes;
+        let mut asked = Vec::with_capacity(data.len().div_ceil(most));
+        for (number, piece) in data.chunks(most).enumerate() {
             let (ticket, recipient) = Ticket::new();
-            self.send_data(at, piece, recipient)?;
-            self.server.to_status(ticket)?;
+            self.send_data(offset + (number * most) as u64, piece, recipient)?;
+            asked.push(ticket);
         }
-        Ok(())
+        Ok(asked)
     }
 
     /// Reads a directory to its end. `take` gets each name in the order of the server, and may stop with an error.

@@ -3,13 +3,19 @@
 //! Each further connection opens the file on a thread of its own, for the round trips of an open must not hold up those that work.
 
 use std::io;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::pool::Pool;
 use crate::server::{Handle, Server};
 
 /// The handles of one file.
 #[derive(Debug)]
-pub(crate) struct Handles(Arc<Mutex<State>>);
+pub(crate) struct Handles {
+    shared: Arc<Mutex<State>>,
+    /// Dropping them ends the waits for a first turn.
+    waits: Mutex<Vec<Sender<()>>>,
+}
 
 #[derive(Debug)]
 struct State {
@@ -21,11 +27,12 @@ struct State {
 impl Handles {
     pub(crate) fn new(first: Handle) -> Self {
         let tried = vec![Arc::clone(first.server())];
-        Self(Arc::new(Mutex::new(State { open: vec![Arc::new(first)], tried })))
+        let shared = Arc::new(Mutex::new(State { open: vec![Arc::new(first)], tried }));
+        Self { shared, waits: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Those whose connections stand; the first one, if none does.
@@ -47,30 +54,30 @@ impl Handles {
         handle
     }
 
-    /// Opens the file over those of these connections that do not serve it yet. One that cannot is left out: the others go on.
+    /// Opens the file over those connections that do not serve it yet. One that cannot is left out: the others go on.
     pub(crate) fn spread(
         &self,
-        servers: Vec<Arc<Server>>,
+        pool: &Arc<Pool>,
         open: impl Fn(&Arc<Server>) -> io::Result<Handle> + Send + Clone + 'static,
     ) {
         let mut state = self.lock();
-        for server in servers {
+        for server in pool.servers() {
             if server.is_lost() || state.tried.iter().any(|tried| Arc::ptr_eq(tried, &server)) {
                 continue;
             }
             state.tried.push(Arc::clone(&server));
-            let (open, shared) = (open.clone(), Arc::clone(&self.0));
+            let (open, pool, shared) = (open.clone(), Arc::clone(pool), Arc::clone(&self.shared));
+            let (waits, over) = channel();
+            self.waits.lock().unwrap_or_else(PoisonError::into_inner).push(waits);
             // Without a thread it stays with those that stand.
             let _ = std::thread::Builder::new().name("sftp-open".into()).spawn(move || {
-                if let Ok(handle) = open(&server) {
+                // The file may be closed before the first turn of this connection.
+                if let Ok(handle) = open(&server)
+                    && over.recv_timeout(pool.until_phase(&server)) == Err(RecvTimeoutError::Timeout)
+                {
                     shared.lock().unwrap_or_else(PoisonError::into_inner).open.push(Arc::new(handle));
                 }
             });
         }
     }
-}
-
-/// The handle whose connection has the fewest bytes under way: one that is slow holds up nobody else.
-pub(crate) fn least_loaded(handles: &[Arc<Handle>]) -> Option<&Arc<Handle>> {
-    handles.iter().min_by_key(|handle| handle.server().bytes_in_flight())
 }

@@ -22,7 +22,7 @@ fn reading() -> Reading {
     std::fs::write(path("directory/file"), vec![7; 900_000]).unwrap();
     std::fs::write(path("empty"), "").unwrap();
     std::fs::write(path("small"), "data").unwrap();
-    let (tree, missing) = SftpSource::find(servers::pool(dir.path()), &[b".".to_vec()]).unwrap();
+    let (tree, missing) = SftpSource::find(servers::pool(dir.path(), None), &[b".".to_vec()]).unwrap();
     assert!(missing.is_empty());
     Reading { tree: Arc::new(tree), _held: Box::new(dir) }
 }
@@ -31,7 +31,7 @@ source_conforms! { reading }
 
 fn bench() -> Bench {
     let dir = tempfile::tempdir().unwrap();
-    let pool = servers::pool(dir.path());
+    let pool = servers::pool(dir.path(), None);
     let (target, name) = SftpTarget::open(Arc::clone(&pool), b".", OpenOptions::default(), Box::new(drop)).unwrap();
     assert_eq!(name, None);
     let source =

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use faulty::{Faults, Tree, start, status};
-use haul_sftp::{ConnectError, OpenOptions, Pool, Server, SftpPlace, SftpSource, SftpTarget};
+use haul_sftp::{ConnectError, Dials, OpenOptions, Pool, Refused, Server, SftpPlace, SftpSource, SftpTarget};
 use haul_store::place::{Elsewhere, Grounds, Line, ListOptions, Removal, SiteBounds};
 use haul_store::{Found, FoundEntry, Metadata, SourceTree, StoreError, TargetTree, Time, WalkOptions};
 
@@ -21,7 +21,7 @@ fn meet(tree: &Tree, faults: Faults) -> Result<Arc<Server>, ConnectError> {
 }
 
 fn pool(tree: &Tree, faults: Faults) -> Arc<Pool> {
-    Pool::new(meet(tree, faults).unwrap(), None, 1, PATIENCE)
+    Pool::new(meet(tree, faults).unwrap(), None)
 }
 
 fn source(tree: &Tree, faults: Faults) -> Arc<SftpSource> {
@@ -132,7 +132,7 @@ fn a_server_that_is_cut_at_any_byte_is_an_error_and_no_hang() {
     for cut_after in 0..400 {
         let faults = Faults { cut_after: Some(cut_after), ..Faults::default() };
         let copied = meet(&tree, faults).map_err(|error| error.to_string()).and_then(|server| {
-            let pool = Pool::new(server, None, 1, PATIENCE);
+            let pool = Pool::new(server, None);
             let (source, _) = SftpSource::find(pool, &[b"./".to_vec()]).map_err(|error| error.to_string())?;
             let source = Arc::new(source);
             let (_, failures) = entries(&source);
@@ -188,7 +188,7 @@ fn a_server_that_never_answers_is_given_up() {
     let patience = Duration::from_millis(300);
     let silent = scripted(|asked| (asked.kind == faulty::READ).then(Vec::new));
     let server = Server::meet(start(&tree, silent).0, patience).unwrap();
-    let source = SftpSource::find(Pool::new(server, None, 1, patience), &[b"./".to_vec()]).unwrap().0;
+    let source = SftpSource::find(Pool::new(server, None), &[b"./".to_vec()]).unwrap().0;
     let begun = Instant::now();
     let error = read(&source, "file", 4).unwrap_err().to_string();
     assert!(error.contains("silent"), "{error}");
@@ -285,7 +285,7 @@ fn a_link_that_stands_where_a_directory_should_be_is_not_followed() {
     let outside = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();
     let open = OpenOptions::default();
-    let (target, _) = SftpTarget::open(servers::pool(dir.path()), b".", open, Box::new(drop)).unwrap();
+    let (target, _) = SftpTarget::open(servers::pool(dir.path(), None), b".", open, Box::new(drop)).unwrap();
     for error in [
         target.new_draft(b"link/file", false).unwrap_err(),
         target.make_dir(b"link/sub").unwrap_err(),
@@ -306,7 +306,8 @@ fn a_link_that_stands_where_a_directory_should_be_is_not_followed() {
 #[test]
 fn a_draft_of_somebody_else_is_not_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
-    let open = || SftpTarget::open(servers::pool(dir.path()), b".", OpenOptions::default(), Box::new(drop)).unwrap().0;
+    let open =
+        || SftpTarget::open(servers::pool(dir.path(), None), b".", OpenOptions::default(), Box::new(drop)).unwrap().0;
     let draft = open().new_draft(b"file", false).unwrap();
     draft.write_at(b"data", 0).unwrap();
     draft.flush().unwrap();
@@ -334,7 +335,8 @@ fn a_draft_of_somebody_else_is_not_gone_on_with() {
 fn a_draft_that_a_living_process_writes_is_neither_gone_on_with_nor_replaced() {
     use haul_sys::process_identity::ProcessIdentity;
     let dir = tempfile::tempdir().unwrap();
-    let open = || SftpTarget::open(servers::pool(dir.path()), b".", OpenOptions::default(), Box::new(drop)).unwrap().0;
+    let open =
+        || SftpTarget::open(servers::pool(dir.path(), None), b".", OpenOptions::default(), Box::new(drop)).unwrap().0;
     let draft = open().new_draft(b"file", false).unwrap();
     draft.write_at(b"data", 0).unwrap();
     draft.flush().unwrap();
@@ -397,7 +399,8 @@ fn a_draft_that_a_living_process_writes_is_neither_gone_on_with_nor_replaced() {
 #[test]
 fn a_draft_that_another_copy_has_replaced_is_never_named_for_its_own() {
     let dir = tempfile::tempdir().unwrap();
-    let open = || SftpTarget::open(servers::pool(dir.path()), b".", OpenOptions::default(), Box::new(drop)).unwrap().0;
+    let open =
+        || SftpTarget::open(servers::pool(dir.path(), None), b".", OpenOptions::default(), Box::new(drop)).unwrap().0;
     let (one, other) = (open(), open());
     let first = one.new_draft(b"file", false).unwrap();
     first.write_at(b"first", 0).unwrap();
@@ -416,7 +419,7 @@ fn a_draft_that_another_copy_has_replaced_is_never_named_for_its_own() {
 fn a_draft_whose_name_was_taken_gets_no_final_name() {
     let dir = tempfile::tempdir().unwrap();
     let (target, _) =
-        SftpTarget::open(servers::pool(dir.path()), b".", OpenOptions::default(), Box::new(drop)).unwrap();
+        SftpTarget::open(servers::pool(dir.path(), None), b".", OpenOptions::default(), Box::new(drop)).unwrap();
     let part = dir.path().join(String::from_utf8(haul_store::part_name(b"file")).unwrap());
     let draft = target.new_draft(b"file", false).unwrap();
     draft.write_at(b"data", 0).unwrap();
@@ -438,13 +441,14 @@ fn further_connections_come_when_there_is_work_and_one_that_is_refused_is_the_la
     let dial = move || {
         if for_dial.fetch_add(1, Ordering::SeqCst) > 0 {
             let _ = refused.send(());
-            return None;
+            return Err(Refused::ForGood);
         }
         let mut command = servers::sftp_server();
         command.arg("-d").arg(&path);
-        Some(haul_sftp::Pipe::to_program(command).unwrap())
+        Ok(haul_sftp::Pipe::to_program(command).unwrap())
     };
-    let pool = Pool::new(servers::server(dir.path()), Some(Box::new(dial)), 4, PATIENCE);
+    let further = Dials::new(Box::new(dial), Box::new(|| None), 3, true, PATIENCE);
+    let pool = servers::pool(dir.path(), Some(further));
     let source = SftpSource::find(Arc::clone(&pool), &[b"./".to_vec()]).unwrap().0;
     // Each copy counts, so the third connection is asked for by the second one at the latest.
     assert!(read(&source, "file", data.len()).unwrap() == data);
@@ -478,7 +482,7 @@ fn wildcards_are_expanded_at_the_server_and_sources_do_not_meet() {
     let find = |typed: &[&str]| {
         let typed: Vec<Vec<u8>> = typed.iter().map(|path| path.as_bytes().to_vec()).collect();
         let (source, errors) =
-            SftpSource::find(servers::pool(dir.path()), &typed).map_err(|error| error.to_string())?;
+            SftpSource::find(servers::pool(dir.path(), None), &typed).map_err(|error| error.to_string())?;
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         Ok::<_, String>((entries(&Arc::new(source)).0, errors))
     };

@@ -19,7 +19,7 @@ fn place() -> Place {
     std::fs::write(path("directory/inner"), "more data").unwrap();
     std::fs::write(path("empty"), "").unwrap();
     std::fs::write(path("file"), "data").unwrap();
-    let tree = SftpPlace::new(servers::pool(dir.path()), Box::new(drop));
+    let tree = SftpPlace::new(servers::pool(dir.path(), None), Box::new(drop));
     Place { tree: Arc::new(tree), root: b".".to_vec(), writes: true, _held: Box::new(dir) }
 }
 

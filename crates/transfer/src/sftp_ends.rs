@@ -1,5 +1,8 @@
 //! Opens the ends of a job that lie at a host with SFTP: this process reads and writes them through ssh.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use haul_channel::reporter::Watch;
@@ -11,7 +14,10 @@ use haul_kept::surroundings::Surroundings;
 use haul_reach::over_ssh::SftpWay;
 use haul_reach::ssh::SftpSession;
 use haul_sftp::codec::GREETING;
-use haul_sftp::{ConnectError, MAX_CONNECTIONS, OpenOptions, Pipe, Pool, Server, SftpPlace, SftpSource, SftpTarget};
+use haul_sftp::{
+    ConnectError, Dials, MAX_ASKED_CONNECTIONS, MAX_CONNECTIONS, OpenOptions, Pipe, Pool, Refused, Server, SftpPlace,
+    SftpSource, SftpTarget,
+};
 use haul_store::{PlaceTree, StoreError};
 use haul_wire::control::Drafts;
 
@@ -160,13 +166,25 @@ pub(crate) fn lanes(job: &Job) -> Option<u16> {
 /// one connection at a time: over a long path there are twelve of them.
 const LANES: u16 = 16;
 
-/// Logs in once. Further connections are dialled by themselves, where ssh asks no question.
+/// Logs in. Further connections are dialled by themselves, where ssh asks no question; for a large file they are before the first is there.
 fn connect(place: &Here, job: &Job, surroundings: &Surroundings, watch: &Arc<Watch>) -> Result<Arc<Pool>, Error> {
     watch.tell(&Event::Connecting { place: place.to_string() });
     let far = Place::Here(place.clone()).login().expect("a host of sftp is reached over ssh");
     let way = SftpWay::to(&far, job, surroundings).expect("a place that ssh reaches");
     let patience = job.carriage.timeout;
+    let (again, silent) = (way.clone(), Arc::new(Watch::silent()));
+    let refused = |error: Error| match SftpWay::is_host_unknown(&error) {
+        true => Refused::HostUnknown,
+        false => Refused::ForGood,
+    };
+    let dial = move || again.again(&GREETING, &silent).map(pipe).map_err(refused);
+    let (over_first, silent) = (way.clone(), Arc::new(Watch::silent()));
+    let is_background = job.carriage.service.class == AskedClass::Background;
+    let beside = move || (!is_background).then(|| over_first.beside(&GREETING, &silent))?.map(pipe);
+    let dials = Dials::new(Box::new(dial), Box::new(beside), most_connections(job) - 1, !way.may_ask(), patience);
+    let ahead = dials.ahead(Pool::worth(foreseen_bytes(job)));
     let session = way.first(&GREETING, watch)?;
+    drop(ahead);
     let control = session.control.clone();
     let first = Server::meet(pipe(session), patience).map_err(|error| match error {
         ConnectError::Ended(_) => control.why_ended(),
@@ -178,11 +196,26 @@ fn connect(place: &Here, job: &Job, surroundings: &Surroundings, watch: &Arc<Wat
     for text in server_terms::not_kept(&job.carriage, Dialled::BySsh) {
         watch.tell(&Event::Warning { text });
     }
-    let watch = Arc::new(Watch::silent());
-    let dial = move || way.again(&GREETING, &watch).ok().map(pipe);
-    let most = if job.carriage.service.class == AskedClass::Background { 1 } else { MAX_CONNECTIONS };
-    Ok(Pool::new(first, Some(Box::new(dial)), most, patience))
+    Ok(Pool::new(first, Some(dials)))
 }
+
+/// As many as a path may need, or the user asks for.
+fn most_connections(job: &Job) -> usize {
+    let asked = job.carriage.lanes.map(|lanes| usize::from(lanes).clamp(1, MAX_ASKED_CONNECTIONS));
+    let is_background = job.carriage.service.class == AskedClass::Background;
+    if is_background { 1 } else { asked.unwrap_or(MAX_CONNECTIONS) }
+}
+
+/// The bytes of files of this host that were named, as far as a look at each tells.
+fn foreseen_bytes(job: &Job) -> u64 {
+    let is_new = |source: &&Endpoint| source.place == Place::Here(Here::Disk) && !job.selection.dry_run;
+    let sources = job.sources.iter().filter(is_new).take(MAX_LOOKS);
+    let facts = sources.filter_map(|source| Path::new(OsStr::from_bytes(&source.path)).metadata().ok());
+    facts.filter(|facts| facts.is_file()).map(|facts| facts.len()).sum()
+}
+
+/// Files that are looked at before the login: they take milliseconds.
+const MAX_LOOKS: usize = 1000;
 
 fn pipe(session: SftpSession) -> Pipe {
     let SftpSession { output, input, heard, control } = session;

@@ -31,3 +31,4 @@ pub use lanes::{SshKeeper, SshLanes};
 pub use session::{SshChild, SshSession};
 pub use sftp::{SftpControl, SftpSession};
 pub use target::SshTarget;
+pub(crate) use words::is_host_unknown;

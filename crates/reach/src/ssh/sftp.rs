@@ -97,6 +97,22 @@ impl SshTarget {
         Ok(opened)
     }
 
+    /// Starts one more session over the login that is kept. `None`: none is, or the host allows no further session in it.
+    pub fn start_sftp_beside(&self, greeting: &[u8], watch: &Watch) -> Option<SftpSession> {
+        let Kept::At(kept) = &self.kept else { return None };
+        if !kept.stands() {
+            return None;
+        }
+        let subsystem = vec!["SessionType=subsystem".into()];
+        let mut session = self.spawn_with(subsystem, SUBSYSTEM, Login::Kept(kept)).ok()?;
+        session.send(greeting, self.timeout, watch).ok()?;
+        // Data of the first session may be in front of the answer, for seconds.
+        match session.first_word(self.timeout, watch).ok()? {
+            FirstWord::Came => self.into_sftp(session).ok(),
+            FirstWord::Missing => None,
+        }
+    }
+
     #[expect(clippy::wrong_self_convention, reason = "the session is what is turned")]
     fn into_sftp(&self, mut session: SshSession) -> Result<SftpSession, Error> {
         let Some((input, output, first)) = session.take_pipes() else { unreachable!("taken once") };

@@ -38,7 +38,7 @@ pub struct SshTarget {
     pub family: Option<Family>,
     /// The longest silence after its first word of our protocol.
     pub timeout: Duration,
-    may_ask: bool,
+    pub(crate) may_ask: bool,
     /// A question of ssh reaches somebody, if it has one.
     has_person: bool,
     /// ssh's limit for a connection to be accepted. `None`: the user has set one.
@@ -50,6 +50,8 @@ pub struct SshTarget {
     pub(super) kept: Kept,
     /// Make ssh speak on a connection of ours. None: it dials by itself.
     dialled: Vec<OsString>,
+    /// What ssh says before the login is over is shown when it is, and else not at all.
+    holds_words: bool,
 }
 
 #[derive(Clone)]
@@ -83,6 +85,7 @@ impl SshTarget {
                 is_indirect: false,
                 kept: Kept::No(None),
                 dialled: Vec::new(),
+                holds_words: false,
             }),
             Far::Haul { .. } => None,
         }
@@ -135,6 +138,11 @@ impl SshTarget {
     pub(crate) fn silently(mut self) -> Self {
         self.options.options.push("BatchMode=yes".into());
         self.may_ask = false;
+        self
+    }
+
+    pub(crate) fn with_words_held(mut self) -> Self {
+        self.holds_words = true;
         self
     }
 
@@ -235,7 +243,7 @@ impl SshTarget {
         if !is_kept && !self.has_person {
             question::tell_instead(&mut command);
         }
-        SshSession::start(command, &self.host, silence, is_kept)
+        SshSession::start(command, &self.host, silence, is_kept || self.holds_words)
     }
 
     /// Starts the far side's agent. `arguments` follow `haul agent`. The wait ends with the session of `dial_threads`.

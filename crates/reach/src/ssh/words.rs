@@ -118,12 +118,7 @@ const SSH_SAYS: [(&str, Fault, &str, &str); 12] = [
         "it shows another host key than before",
         "somebody may be in between; ask its operator, then: ssh-keygen -R HOST",
     ),
-    (
-        "Host key verification failed",
-        Fault::Authentication,
-        "its host key is not known here",
-        "log in once with ssh and compare the key",
-    ),
+    (HOST_UNKNOWN, Fault::Authentication, "its host key is not known here", "log in once with ssh and compare the key"),
     (
         "No ED25519 host key is known",
         Fault::Authentication,
@@ -161,6 +156,14 @@ pub(super) fn login_failed(host: &str, said: &Option<String>) -> Error {
         Some(line) => error.because(line),
         None => error,
     }
+}
+
+/// The last words of ssh where a host's key is not known.
+const HOST_UNKNOWN: &str = "Host key verification failed";
+
+/// Whether a login failed because the host's key is not known.
+pub(crate) fn is_host_unknown(error: &Error) -> bool {
+    error.fault == Fault::Authentication && error.cause.as_ref().is_some_and(|words| words.contains(HOST_UNKNOWN))
 }
 
 #[cfg(test)]

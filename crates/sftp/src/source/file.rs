@@ -12,7 +12,8 @@ use crate::entry;
 use crate::limits::{MAX_AHEAD_BYTES, READ_AHEAD_BYTES};
 use crate::pool::Pool;
 use crate::server::{Handle, Server};
-use crate::spread::{Handles, least_loaded};
+use crate::spread::Handles;
+use crate::turns::least_loaded;
 
 /// An open file.
 #[derive(Debug)]
@@ -70,11 +71,11 @@ impl SftpFile {
     fn handles(&self) -> io::Result<Vec<Arc<Handle>>> {
         if self.size() >= SPREAD_FROM_BYTES {
             let (path, opened) = (self.path.clone(), self.opened);
-            self.handles.spread(self.pool.servers(), move |server| open_again(server, &path, &opened));
+            self.handles.spread(&self.pool, move |server| open_again(server, &path, &opened));
         }
         let handles = self.handles.standing();
         match handles.iter().any(|handle| !handle.server().is_lost()) {
-            true => Ok(handles),
+            true => Ok(self.pool.for_data(handles)),
             false => Ok(vec![self.handles.add(open_again(&self.pool.server(), &self.path, &self.opened)?)]),
         }
     }

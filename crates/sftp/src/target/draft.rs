@@ -4,8 +4,10 @@
 //! leads to it -> rename. What was not confirmed is not there: no name is given before.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use haul_store::{FileToWrite, Journal, Metadata, StoreError, journal_name, part_name};
 use rustix::io::Errno;
@@ -13,10 +15,12 @@ use rustix::io::Errno;
 use super::journal::ServerJournal;
 use super::tree::{Matter, Tree, beside, is_missing, lock, random, sibling};
 use super::writes::Writes;
-use crate::codec::{Attributes, READ, WRITE};
+use crate::codec::{Attributes, READ, Reply, Status, WRITE};
+use crate::connection::Ticket;
 use crate::entry;
 use crate::server::{Handle, Server};
-use crate::spread::{Handles, least_loaded};
+use crate::spread::Handles;
+use crate::turns::least_loaded;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -30,8 +34,14 @@ pub(super) struct SftpDraft {
     draft_path: Vec<u8>,
     /// The first one made it.
     handles: Handles,
+    begun: Arc<Mutex<Begun>>,
     writes: Arc<Writes>,
-    size: AtomicU64,
+    /// As far as data was sent.
+    size: Arc<AtomicU64>,
+    /// As far as the server has confirmed it.
+    confirmed: Arc<AtomicU64>,
+    /// As much as it will have, where that was said.
+    reserved: AtomicU64,
     journal: ServerJournal,
     end: Mutex<End>,
 }
@@ -41,6 +51,16 @@ enum End {
     Open,
     Discarded,
     Named,
+}
+
+/// The attributes of the draft before it was written, with which others that its name leads to are compared.
+#[derive(Debug, Default)]
+enum Begun {
+    #[default]
+    Unasked,
+    /// Asked for ahead of the data: behind it, a question waits for seconds.
+    Asked(Ticket),
+    Known(Attributes),
 }
 
 /// A smaller file is written over one connection.
@@ -119,7 +139,10 @@ impl SftpDraft {
             server_path,
             draft_path,
             handles: Handles::new(handle),
-            size: AtomicU64::new(size),
+            begun: Arc::default(),
+            size: Arc::new(AtomicU64::new(size)),
+            confirmed: Arc::default(),
+            reserved: AtomicU64::new(0),
             writes: Arc::default(),
             journal,
             end: Mutex::new(End::Open),
@@ -130,14 +153,31 @@ impl SftpDraft {
         self.handles.first()
     }
 
-    /// A handle to write or read with. A large file is opened over each further connection.
-    fn handle(&self) -> io::Result<Arc<Handle>> {
-        if self.size.load(Ordering::Relaxed) >= SPREAD_FROM_BYTES {
+    /// Handles to write or read with. A large file is opened over each further connection.
+    fn handles(&self) -> Vec<Arc<Handle>> {
+        if self.is_large() {
             let (path, first) = (self.draft_path.clone(), self.first());
-            self.handles.spread(self.tree.pool().servers(), move |server| open_again(server, &path, &first));
+            let (begun, sent, confirmed) =
+                (Arc::clone(&self.begun), Arc::clone(&self.size), Arc::clone(&self.confirmed));
+            let open = move |server: &Arc<Server>| {
+                let handle = server.open(&path, READ | WRITE, None)?;
+                let begun = lock(&begun).attributes(&first)?;
+                let least_bytes = confirmed.load(Ordering::Relaxed);
+                let now = handle.fstat()?;
+                check_same(&begun, &now, least_bytes..=sent.load(Ordering::Relaxed))?;
+                Ok(handle)
+            };
+            self.handles.spread(self.tree.pool(), open);
         }
-        let handles = self.handles.standing();
-        least_loaded(&handles).cloned().ok_or_else(|| io::Error::new(io::ErrorKind::BrokenPipe, GIVEN_UP))
+        self.tree.pool().for_data(self.handles.standing())
+    }
+
+    fn is_large(&self) -> bool {
+        self.size.load(Ordering::Relaxed).max(self.reserved.load(Ordering::Relaxed)) >= SPREAD_FROM_BYTES
+    }
+
+    fn handle(&self) -> io::Result<Arc<Handle>> {
+        least_loaded(&self.handles()).cloned().ok_or_else(|| io::Error::new(io::ErrorKind::BrokenPipe, GIVEN_UP))
     }
 
     fn context<T>(&self, op: &'static str, done: io::Result<T>) -> Result<T> {
@@ -149,14 +189,29 @@ impl SftpDraft {
     }
 
     fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        let handle = self.handle()?;
+        self.size.fetch_max(offset + data.len() as u64, Ordering::Relaxed);
+        let pool = self.tree.pool();
+        let turn = if self.is_large() { Some(pool.turns().take(|| self.handles())) } else { None };
+        let handle = match &turn {
+            Some(turn) => Arc::clone(turn.handle()),
+            None => self.handle()?,
+        };
         let most = handle.server().features().write_bytes;
         for (number, piece) in data.chunks(most).enumerate() {
             let recipient = self.writes.begin().map_err(|error| self.tree.explain_write(error))?;
-            handle.send_data(offset + (number * most) as u64, piece, recipient)?;
+            let at = offset + (number * most) as u64;
+            let (turns, place, sent) = (Arc::clone(pool.turns()), Arc::clone(handle.server().place()), Instant::now());
+            let (confirmed, end) = (Arc::clone(&self.confirmed), at + piece.len() as u64);
+            let answered = move |reply: io::Result<Reply>| {
+                turns.confirmed(&place, sent.elapsed());
+                if matches!(&reply, Ok(Reply::Status(status)) if status.code == Status::OK) {
+                    confirmed.fetch_max(end, Ordering::Relaxed);
+                }
+                recipient(reply);
+            };
+            handle.send_data(at, piece, Box::new(answered))?;
         }
-        self.size.fetch_max(offset + data.len() as u64, Ordering::Relaxed);
-        self.tree.pool().count_moved(data.len());
+        pool.count_moved(data.len());
         Ok(())
     }
 
@@ -176,6 +231,20 @@ impl SftpDraft {
         }
         self.size.store(size, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Sets metadata by `set`, once all is written: a later write would change the time again.
+    fn set(&self, meta: &Metadata, set: &dyn Fn(&Attributes) -> io::Result<()>) -> io::Result<()> {
+        self.confirmed()?;
+        let mode = meta.mode.map_or_else(|| self.usual_mode(meta), Ok)?;
+        let meta = Metadata { mode: Some(mode), ..meta.clone() };
+        let wants_owners = meta.owner.is_some() || meta.group.is_some();
+        let now = if wants_owners {
+            self.first().fstat()?
+        } else {
+            Attributes { mode: Some(NEW_FILE), ..Attributes::default() }
+        };
+        self.tree.apply(&meta, &entry::stat(&self.draft_path, &now)?, set)
     }
 
     /// Without a mode in `meta`: that of a file which stands under its name, and else what the usual umask leaves.
@@ -220,16 +289,37 @@ impl SftpDraft {
     }
 }
 
-/// Opens the draft over a further connection.
-fn open_again(server: &Arc<Server>, path: &[u8], first: &Handle) -> io::Result<Handle> {
-    let handle = server.open(path, READ | WRITE, None)?;
-    let (now, first) = (handle.fstat()?, first.fstat()?);
-    // The name may lead to somebody else's file by now.
-    let is_ours = entry::is_file(&now) && (now.owners, now.mode) == (first.owners, first.mode);
-    if !is_ours || now.mode.is_none_or(|mode| mode & 0o022 != 0) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, REPLACED));
+impl Begun {
+    fn ask(&mut self, first: &Handle) {
+        if matches!(self, Begun::Unasked) {
+            // A lost connection is found by who needs the answer.
+            *self = first.ask_fstat().map_or(Begun::Unasked, Begun::Asked);
+        }
     }
-    Ok(handle)
+
+    fn attributes(&mut self, first: &Handle) -> io::Result<Attributes> {
+        let attributes = match std::mem::take(self) {
+            Begun::Unasked => first.fstat()?,
+            Begun::Asked(ticket) => first.attributes(ticket)?,
+            Begun::Known(attributes) => attributes,
+        };
+        *self = Begun::Known(attributes);
+        Ok(attributes)
+    }
+}
+
+/// Fails if the name of a draft leads to somebody else's file by now. The draft has what the server confirmed, and no more than was sent.
+///
+/// Version 3 has no inodes, so owner, mode, size and time stand for the file. While it is written, size and time only grow.
+fn check_same(begun: &Attributes, now: &Attributes, bytes: RangeInclusive<u64>) -> io::Result<()> {
+    let changed = |attributes: &Attributes| attributes.times.map(|times| times.1);
+    let most_bytes = (*bytes.end()).max(begun.size.unwrap_or(0));
+    let is_same = entry::is_file(now)
+        && now.mode.is_some_and(|mode| mode & 0o022 == 0)
+        && (now.owners, now.mode) == (begun.owners, begun.mode)
+        && now.size.is_none_or(|size| (*bytes.start()..=most_bytes).contains(&size))
+        && changed(now) >= changed(begun);
+    if is_same { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidData, REPLACED)) }
 }
 
 impl FileToWrite for SftpDraft {
@@ -262,7 +352,9 @@ impl FileToWrite for SftpDraft {
 
     fn flush(&self) -> Result<()> {
         let flushed = self.confirmed().and_then(|()| {
-            let handle = self.first();
+            // One over which no data goes answers first, and flushes what came over all.
+            let handles = self.handles.standing();
+            let handle = least_loaded(&handles).cloned().unwrap_or_else(|| self.first());
             if !handle.server().features().fsync {
                 self.tree.tell(Matter::Flushes);
                 return Ok(());
@@ -273,21 +365,24 @@ impl FileToWrite for SftpDraft {
     }
 
     fn set_metadata(&self, meta: &Metadata, _flush: bool) -> Result<()> {
-        // A later write would change the time again.
-        let set = self.confirmed().and_then(|()| {
-            let mode = meta.mode.map_or_else(|| self.usual_mode(meta), Ok)?;
-            let handle = self.first();
-            let meta = Metadata { mode: Some(mode), ..meta.clone() };
-            let wants_owners = meta.owner.is_some() || meta.group.is_some();
-            let now = if wants_owners {
-                handle.fstat()?
-            } else {
-                Attributes { mode: Some(NEW_FILE), ..Attributes::default() }
-            };
-            let now = entry::stat(&self.draft_path, &now)?;
-            self.tree.apply(&meta, &now, &|attributes| handle.fsetstat(attributes))
-        });
-        self.context("set metadata of", set)
+        let handle = self.first();
+        self.context("set metadata of", self.set(meta, &|attributes| handle.fsetstat(attributes)))
+    }
+
+    /// Sets the metadata and flushes, both asked for at once.
+    fn prepare(&self, meta: &Metadata, flush: bool) -> Result<()> {
+        let (handle, flushing) = (self.first(), Mutex::new(None));
+        if !flush || !handle.server().features().fsync {
+            self.set_metadata(meta, flush)?;
+            return self.finish_flush(flush);
+        }
+        let set = |attributes: &Attributes| {
+            let (set, flush) = (handle.ask_fsetstat(attributes)?, handle.ask_fsync()?);
+            handle.done(set).inspect(|()| *lock(&flushing) = Some(flush))
+        };
+        self.context("set metadata of", self.set(meta, &set))?;
+        let Some(flush) = lock(&flushing).take() else { return self.flush() };
+        self.context("flush", handle.done(flush).map_err(|error| self.writes.fail(error)))
     }
 
     fn give_name(&self) -> Result<()> {
@@ -298,7 +393,8 @@ impl FileToWrite for SftpDraft {
         self.context("rename to", self.name())?;
         *end = End::Named;
         self.tree.forget(&self.path);
-        self.context("remove the journal of", self.journal.remove())
+        self.journal.remove_later();
+        Ok(())
     }
 
     fn discard(&self) -> Result<()> {
@@ -318,14 +414,20 @@ impl FileToWrite for SftpDraft {
         &self.journal
     }
 
+    /// Nobody waits for the answer: if there is no room, the next write fails.
     fn reserve(&self, size: u64) -> Result<()> {
-        self.tree.pool().announce(size);
-        match self.tree.server().space(&self.draft_path) {
-            Ok(Some(space)) if space.available_bytes < size => {
-                Err(StoreError::new("make room for", &self.path, Errno::NOSPC))
-            }
-            _ => Ok(()),
+        self.reserved.store(size, Ordering::Relaxed);
+        if self.is_large() {
+            lock(&self.begun).ask(&self.first());
         }
+        self.tree.pool().announce(size);
+        let writes = Arc::clone(&self.writes);
+        let asked = self.tree.server().ask_space(&self.draft_path, move |space| {
+            if space.is_some_and(|space| space.available_bytes < size) {
+                writes.fail(Errno::NOSPC.into());
+            }
+        });
+        self.context("make room for", asked)
     }
 
     fn finish_flush(&self, flush: bool) -> Result<()> {

@@ -117,6 +117,22 @@ impl ServerJournal {
         matches!(*lock(&self.state), State::Open { .. })
     }
 
+    /// Removes the journal of a draft that has its name. Nobody waits for it: without its draft, it is no harm.
+    pub(super) fn remove_later(&self) {
+        if let State::Open { .. } = std::mem::replace(&mut *lock(&self.state), State::Ended) {
+            self.tree.remove_later(&self.server_path);
+        }
+    }
+
+    fn write_and_flush(&self, handle: &Handle, data: &[u8], offset: u64, written: &mut dyn FnMut()) -> io::Result<()> {
+        if handle.server().features().fsync {
+            return handle.write_and_flush(data, offset, written);
+        }
+        handle.write_at(data, offset)?;
+        written();
+        self.flush(handle)
+    }
+
     fn flush(&self, handle: &Handle) -> io::Result<()> {
         match handle.server().features().fsync {
             true => handle.fsync(),
@@ -151,15 +167,22 @@ impl Journal for ServerJournal {
         let number = u128::from(self.id.0) | u128::from(self.id.1) << 64;
         let whole = [&number.to_le_bytes()[..], &own_process(), header].concat();
         if matches!(*state, State::Nothing) {
-            *state = State::Open { handle: self.tree.make_own(&self.tree.server(), &self.server_path)?, bytes: 0 };
+            // The removal of an earlier journal must not meet this one.
+            self.tree.await_removals();
+            *state =
+                State::Open { handle: self.tree.make_own(&self.tree.pool().quiet(), &self.server_path)?, bytes: 0 };
         }
         let State::Open { handle, bytes } = &mut *state else { unreachable!("it was opened") };
         // At every moment it has a valid header, the old or the new one; records of another header are ignored.
-        handle.write_at(&whole, 0)?;
-        if *bytes > whole.len() as u64 {
-            handle.fsetstat(&Attributes { size: Some(whole.len() as u64), ..Attributes::default() })?;
+        let now = whole.len() as u64;
+        if *bytes <= now {
+            self.write_and_flush(handle, &whole, 0, begun)?;
+            *bytes = now;
+            return Ok(());
         }
-        *bytes = whole.len() as u64;
+        handle.write_at(&whole, 0)?;
+        handle.fsetstat(&Attributes { size: Some(now), ..Attributes::default() })?;
+        *bytes = now;
         begun();
         self.flush(handle)
     }
@@ -172,9 +195,9 @@ impl Journal for ServerJournal {
         if bytes.saturating_add(record.len() as u64) > MAX_JOURNAL_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        handle.write_at(record, *bytes)?;
+        self.write_and_flush(handle, record, *bytes, &mut || ())?;
         *bytes += record.len() as u64;
-        self.flush(handle)
+        Ok(())
     }
 
     fn keep(&self, len: u64) -> io::Result<()> {

@@ -32,7 +32,11 @@ type Result<T> = std::result::Result<T, StoreError>;
 
 /// A tree at a server that is written.
 #[derive(Debug)]
-pub struct SftpTarget(Arc<Tree>);
+pub struct SftpTarget {
+    tree: Arc<Tree>,
+    /// One file is copied.
+    is_single: bool,
+}
 
 /// A step in which all that fails fails for one path.
 fn context<T>(op: &'static str, path: &[u8], done: impl FnOnce() -> io::Result<T>) -> Result<T> {
@@ -48,14 +52,14 @@ impl SftpTarget {
     /// It is no directory, or cannot be made.
     pub fn open(pool: Arc<Pool>, typed: &[u8], options: OpenOptions, tell: Tell) -> Result<(Self, Option<Vec<u8>>)> {
         let (tree, name) = open::open(pool, typed, options, tell)?;
-        Ok((Self(tree), name))
+        Ok((Self { tree, is_single: options.single_file }, name))
     }
 
     fn stat_of(&self, place: &[u8]) -> io::Result<Option<Stat>> {
-        let Some(attributes) = self.0.look(place)? else { return Ok(None) };
+        let Some(attributes) = self.tree.look(place)? else { return Ok(None) };
         let mut stat = entry::stat(place, &attributes)?;
         if let Kind::Symlink { target } = &mut stat.kind {
-            *target = self.0.server().readlink(place)?;
+            *target = self.tree.server().readlink(place)?;
         }
         Ok(Some(stat))
     }
@@ -65,30 +69,36 @@ impl SftpTarget {
         if !stands {
             return make(place);
         }
-        let (draft, server) = (beside(place, part_name), self.0.server());
-        if self.0.look(&draft)?.is_some() {
+        let (draft, server) = (beside(place, part_name), self.tree.server());
+        if self.tree.look(&draft)?.is_some() {
             server.remove(&draft)?;
         }
         make(&draft)?;
-        self.0.rename_over(&draft, place).inspect_err(|_| server.remove_some_time(&draft))
+        self.tree.rename_over(&draft, place).inspect_err(|_| server.remove_some_time(&draft))
     }
 }
 
 impl TargetTree for SftpTarget {
     fn abilities(&self) -> Abilities {
-        let hard_links = self.0.server().features().hardlink;
+        let hard_links = self.tree.server().features().hardlink;
         Abilities { time_step_ns: 1_000_000_000, tells_files: false, hard_links, ..Abilities::ALL }
     }
 
     fn stat(&self, path: &[u8]) -> Result<Option<Stat>> {
-        if self.0.is_missing() {
+        if self.tree.is_missing() {
             return context("look at", path, || check_path(path).map(|()| None));
         }
         context("look at", path, || {
-            match self.0.place(path).and_then(|place| match path {
+            match self.tree.place(path).and_then(|place| match path {
                 // The root was typed, and may be a link to a directory.
-                b"" => entry::stat(&place, &self.0.server().stat(&place)?).map(Some),
-                _ => self.stat_of(&place),
+                b"" => entry::stat(&place, &self.tree.server().stat(&place)?).map(Some),
+                _ => {
+                    if self.is_single {
+                        // The next question is whether an earlier copy has left its journal.
+                        self.tree.look_ahead(beside(&place, journal_name));
+                    }
+                    self.stat_of(&place)
+                }
             }) {
                 Err(error) if is_missing(&error) => Ok(None),
                 stat => stat,
@@ -98,31 +108,31 @@ impl TargetTree for SftpTarget {
 
     fn open_file(&self, path: &[u8]) -> Result<SourceFile> {
         context("open", path, || {
-            let place = self.0.place(path)?;
-            match self.0.look(&place)? {
+            let place = self.tree.place(path)?;
+            match self.tree.look(&place)? {
                 Some(there) if entry::is_file(&there) => {}
                 Some(there) if entry::is_link(&there) => return Err(Errno::LOOP.into()),
                 Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
                 None => return Err(Errno::NOENT.into()),
             }
-            Ok(SourceFile::Other(Arc::new(SftpFile::open(self.0.pool(), place)?)))
+            Ok(SourceFile::Other(Arc::new(SftpFile::open(self.tree.pool(), place)?)))
         })
     }
 
     fn make_dir(&self, path: &[u8]) -> Result<bool> {
         context("make directory", path, || {
             check_new_path(path)?;
-            let place = self.0.place(path)?;
+            let place = self.tree.place(path)?;
             if path.is_empty() {
                 return Ok(false);
             }
-            let Err(error) = self.0.server().mkdir(&place, 0o700) else {
-                self.0.is_directory(path);
+            let Err(error) = self.tree.server().mkdir(&place, 0o700) else {
+                self.tree.is_directory(path);
                 return Ok(true);
             };
             match self.stat_of(&place)? {
                 Some(stat) if stat.kind == Kind::Directory => {
-                    self.0.is_directory(path);
+                    self.tree.is_directory(path);
                     Ok(false)
                 }
                 Some(stat) => Err(io::Error::new(io::ErrorKind::NotADirectory, no_directory(&stat.kind))),
@@ -134,23 +144,23 @@ impl TargetTree for SftpTarget {
     fn make_symlink(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<bool> {
         context("make symbolic link", path, || {
             check_new_path(path)?;
-            let place = self.0.place(path)?;
+            let place = self.tree.place(path)?;
             let standing = self.stat_of(&place)?;
             let is_new = match standing.as_ref().map(|stat| &stat.kind) {
                 Some(Kind::Directory) => return Err(Errno::ISDIR.into()),
                 Some(Kind::Symlink { target: now }) => now != target,
                 _ => true,
             };
-            let server = self.0.server();
+            let server = self.tree.server();
             if is_new {
                 self.make_over(&place, standing.is_some(), &|place| server.symlink(target, place))?;
-                self.0.forget(path);
+                self.tree.forget(path);
             }
             let wants_some = meta.mtime.is_some() || meta.owner.is_some() || meta.group.is_some();
             if wants_some && !server.features().lsetstat {
-                self.0.tell(Matter::LinkTimes);
+                self.tree.tell(Matter::LinkTimes);
             } else if wants_some && let Some(now) = self.stat_of(&place)? {
-                self.0.apply(meta, &now, &|attributes| server.lsetstat(&place, attributes))?;
+                self.tree.apply(meta, &now, &|attributes| server.lsetstat(&place, attributes))?;
             }
             Ok(is_new)
         })
@@ -159,24 +169,24 @@ impl TargetTree for SftpTarget {
     fn make_hard_link(&self, path: &[u8], first: &[u8]) -> Result<bool> {
         context("make hard link", path, || {
             check_new_path(path)?;
-            let (server, place, existing) = (self.0.server(), self.0.place(path)?, self.0.place(first)?);
+            let (server, place, existing) = (self.tree.server(), self.tree.place(path)?, self.tree.place(first)?);
             if !server.features().hardlink {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, "this server makes no hard links"));
             }
-            match self.0.look(&existing)? {
+            match self.tree.look(&existing)? {
                 Some(there) if entry::is_file(&there) || entry::is_link(&there) => {}
                 Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidInput, "its first name is no file")),
                 None => return Err(Errno::NOENT.into()),
             }
-            let standing = self.0.look(&place)?;
+            let standing = self.tree.look(&place)?;
             if standing.is_some_and(|there| entry::is_dir(&there) == Some(true)) {
                 return Err(Errno::ISDIR.into());
             }
             self.make_over(&place, standing.is_some(), &|place| server.hardlink(&existing, place))?;
-            self.0.forget(path);
+            self.tree.forget(path);
             // rename(2) leaves both names where they are names of one file. Nothing else tells here that they are.
             let draft = beside(&place, part_name);
-            if standing.is_some() && self.0.look(&draft)?.is_some() {
+            if standing.is_some() && self.tree.look(&draft)?.is_some() {
                 server.remove(&draft)?;
                 return Ok(false);
             }
@@ -186,13 +196,13 @@ impl TargetTree for SftpTarget {
 
     fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<Applied> {
         context("set metadata of", path, || {
-            let (server, place) = (self.0.server(), self.0.place(path)?);
+            let (server, place) = (self.tree.server(), self.tree.place(path)?);
             let looked = if path.is_empty() { server.stat(&place) } else { server.lstat(&place) };
             let now = entry::stat(&place, &looked?)?;
             if !matches!(now.kind, Kind::File | Kind::Directory) {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is neither a file nor a directory"));
             }
-            self.0.apply(meta, &now, &|attributes| server.setstat(&place, attributes))?;
+            self.tree.apply(meta, &now, &|attributes| server.setstat(&place, attributes))?;
             Ok(Applied { changed: true, ..Applied::default() })
         })
     }
@@ -200,8 +210,8 @@ impl TargetTree for SftpTarget {
     /// SFTP cannot flush a directory.
     fn flush_dir(&self, path: &[u8]) -> Result<()> {
         context("flush directory", path, || {
-            let place = self.0.place(path)?;
-            match path.is_empty() || self.0.look(&place)?.is_some() {
+            let place = self.tree.place(path)?;
+            match path.is_empty() || self.tree.look(&place)?.is_some() {
                 true => Ok(()),
                 false => Err(Errno::NOENT.into()),
             }
@@ -210,14 +220,14 @@ impl TargetTree for SftpTarget {
 
     fn flush_file(&self, path: &[u8]) -> Result<()> {
         context("flush", path, || {
-            let (server, place) = (self.0.server(), self.0.place(path)?);
-            match self.0.look(&place)? {
+            let (server, place) = (self.tree.server(), self.tree.place(path)?);
+            match self.tree.look(&place)? {
                 Some(there) if entry::is_file(&there) => {}
                 Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
                 None => return Err(Errno::NOENT.into()),
             }
             if !server.features().fsync {
-                self.0.tell(Matter::Flushes);
+                self.tree.tell(Matter::Flushes);
                 return Ok(());
             }
             server.open(&place, READ, None)?.fsync()
@@ -233,15 +243,15 @@ impl TargetTree for SftpTarget {
             if inplace {
                 return Err(no_writing_in_place());
             }
-            Ok(Draft::Other(Box::new(SftpDraft::make(&self.0, path)?)))
+            Ok(Draft::Other(Box::new(SftpDraft::make(&self.tree, path)?)))
         })
     }
 
     fn resume_draft(&self, path: &[u8], inplace: bool) -> Result<Option<(Draft, Vec<u8>)>> {
-        if inplace || self.0.is_missing() {
+        if inplace || self.tree.is_missing() {
             return Ok(None);
         }
-        context("resume", path, || match check_new_path(path).and_then(|()| SftpDraft::resume(&self.0, path)) {
+        context("resume", path, || match check_new_path(path).and_then(|()| SftpDraft::resume(&self.tree, path)) {
             Err(error) if is_missing(&error) => Ok(None),
             resumed => Ok(resumed?.map(|(draft, journal)| (Draft::Other(Box::new(draft)), journal))),
         })
@@ -255,10 +265,10 @@ impl TargetTree for SftpTarget {
         dry_run: bool,
         deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
-        if self.0.is_missing() {
+        if self.tree.is_missing() {
             return Vec::new();
         }
-        let mut deletion = Deletion { tree: &self.0, spare, dry_run, deleted, errors: Vec::new() };
+        let mut deletion = Deletion { tree: &self.tree, spare, dry_run, deleted, errors: Vec::new() };
         deletion.extraneous(path, has);
         deletion.errors
     }
@@ -270,10 +280,10 @@ impl TargetTree for SftpTarget {
         dry_run: bool,
         deleted: &mut dyn FnMut(Vec<u8>, bool),
     ) -> Vec<StoreError> {
-        if self.0.is_missing() {
+        if self.tree.is_missing() {
             return Vec::new();
         }
-        let mut deletion = Deletion { tree: &self.0, spare, dry_run, deleted, errors: Vec::new() };
+        let mut deletion = Deletion { tree: &self.tree, spare, dry_run, deleted, errors: Vec::new() };
         deletion.entry(path);
         deletion.errors
     }
@@ -289,10 +299,10 @@ impl TargetTree for SftpTarget {
 
     fn remove_left_journal(&self, path: &[u8]) {
         // A journal that cannot be removed does no harm.
-        let _ = self.0.place(path).and_then(|place| {
+        let _ = self.tree.place(path).and_then(|place| {
             let (draft, journal) = (beside(&place, part_name), beside(&place, journal_name));
-            match self.0.look(&journal)?.is_some() && self.0.look(&draft)?.is_none() {
-                true => self.0.server().remove(&journal),
+            match self.tree.look(&journal)?.is_some() && self.tree.look(&draft)?.is_none() {
+                true => self.tree.server().remove(&journal),
                 false => Ok(()),
             }
         });

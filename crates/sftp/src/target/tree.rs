@@ -9,8 +9,9 @@ use haul_store::{Kind, Metadata, Stat, check_path, part_name};
 use rustix::io::Errno;
 
 use crate::codec::{Attributes, CREATE, EXCLUSIVE, READ, WRITE};
+use crate::connection::Ticket;
 use crate::entry;
-use crate::limits::{MAX_DRAFT_ATTEMPTS, MAX_KNOWN_DIRECTORIES};
+use crate::limits::{MAX_DRAFT_ATTEMPTS, MAX_KNOWN_DIRECTORIES, MAX_REMOVALS};
 use crate::paths::{beneath, join, split};
 use crate::pool::Pool;
 use crate::server::{Handle, Server};
@@ -30,6 +31,17 @@ pub(crate) struct Tree {
     /// The latest draft of each path that is being written.
     drafts: Mutex<HashMap<Vec<u8>, u64>>,
     own_user: Mutex<Option<u32>>,
+    /// A look that was begun before it is needed: over a long path, a single file waits for each question.
+    looked_ahead: Mutex<Option<LookedAhead>>,
+    /// Removals that nobody waits for yet.
+    removals: Mutex<Vec<(Arc<Server>, Ticket)>>,
+}
+
+/// A question that is under way.
+struct LookedAhead {
+    server_path: Vec<u8>,
+    server: Arc<Server>,
+    ticket: Ticket,
 }
 
 /// What a person is told once.
@@ -71,6 +83,8 @@ impl Tree {
             directories: Mutex::default(),
             drafts: Mutex::default(),
             own_user: Mutex::default(),
+            looked_ahead: Mutex::default(),
+            removals: Mutex::default(),
         })
     }
 
@@ -133,9 +147,22 @@ impl Tree {
         lock(&self.directories).retain(|directory| !is_at_or_beneath(directory));
     }
 
+    /// Begins a look at an entry.
+    pub(crate) fn look_ahead(&self, server_path: Vec<u8>) {
+        let server = self.server();
+        // Whoever needs it asks again.
+        let Ok(ticket) = server.ask_lstat(&server_path) else { return };
+        *lock(&self.looked_ahead) = Some(LookedAhead { server_path, server, ticket });
+    }
+
     /// The attributes of an entry itself; `None` if it is missing.
     pub(crate) fn look(&self, server_path: &[u8]) -> io::Result<Option<Attributes>> {
-        match self.server().lstat(server_path) {
+        let ahead = lock(&self.looked_ahead).take_if(|ahead| ahead.server_path == server_path);
+        let looked = match ahead {
+            Some(LookedAhead { server, ticket, .. }) => server.looked(ticket),
+            None => self.server().lstat(server_path),
+        };
+        match looked {
             Err(error) if is_missing(&error) => Ok(None),
             looked => looked.map(Some),
         }
@@ -226,6 +253,24 @@ impl Tree {
         let attributes = made.fstat();
         self.server().remove(&path)?;
         attributes
+    }
+
+    /// Removes a file of ours, and does not wait.
+    pub(crate) fn remove_later(&self, server_path: &[u8]) {
+        let mut removals = lock(&self.removals);
+        if removals.len() >= MAX_REMOVALS {
+            let (server, oldest) = removals.remove(0);
+            let _ = server.done(oldest);
+        }
+        let server = self.server();
+        removals.extend(server.ask_remove(server_path).ok().map(|ticket| (server, ticket)));
+    }
+
+    /// Waits for what is being removed.
+    pub(crate) fn await_removals(&self) {
+        let removals = std::mem::take(&mut *lock(&self.removals));
+        // What stays does no harm, and goes with the next copy.
+        removals.into_iter().for_each(|(server, ticket)| drop(server.done(ticket)));
     }
 
     /// A draft of this path begins. Its number tells it from later ones.
@@ -363,6 +408,12 @@ const OWN_MODE: u32 = 0o600;
 
 /// Less room than one write needs counts as none.
 const FULL_BYTES: u64 = 1 << 20;
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.await_removals();
+    }
+}
 
 impl fmt::Debug for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,6 @@
 //! The writes of one draft that the server has not confirmed yet, and the first that failed.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -16,7 +17,9 @@ pub(super) struct Writes {
 
 #[derive(Debug, Default)]
 struct State {
-    open: usize,
+    /// The numbers of those that are not confirmed: as many as the connections have requests under way.
+    open: BTreeSet<u64>,
+    next: u64,
     failure: Option<Failure>,
 }
 
@@ -48,9 +51,11 @@ impl Writes {
         if let Some(failure) = &state.failure {
             return Err(failure.error());
         }
-        state.open += 1;
+        let number = state.next;
+        state.next += 1;
+        state.open.insert(number);
         drop(state);
-        let writes = Begun(Arc::clone(self));
+        let writes = Begun { writes: Arc::clone(self), number };
         Ok(Box::new(move |reply: io::Result<Reply>| {
             writes.end(match reply {
                 Ok(Reply::Status(status)) => status.ok(),
@@ -60,9 +65,18 @@ impl Writes {
         }))
     }
 
-    /// Waits until all are confirmed. After one failure it always fails.
+    /// Waits until all that began before are confirmed: other lanes may go on writing. After one failure it always fails.
     pub(super) fn wait(&self) -> io::Result<()> {
-        let waits = |state: &mut State| state.open > 0;
+        self.wait_for(self.begun())
+    }
+
+    /// How many have begun so far.
+    fn begun(&self) -> u64 {
+        lock(&self.state).next
+    }
+
+    fn wait_for(&self, end: u64) -> io::Result<()> {
+        let waits = |state: &mut State| state.open.first().is_some_and(|first| *first < end);
         let state = self.confirmed.wait_while(lock(&self.state), waits).unwrap_or_else(PoisonError::into_inner);
         state.failure.as_ref().map_or(Ok(()), |failure| Err(failure.error()))
     }
@@ -75,20 +89,23 @@ impl Writes {
 }
 
 /// A write that was counted. If nobody hears of its end, it has failed.
-struct Begun(Arc<Writes>);
+struct Begun {
+    writes: Arc<Writes>,
+    number: u64,
+}
 
 impl Begun {
     fn end(&self, outcome: io::Result<()>) {
         if let Err(error) = outcome {
-            lock(&self.0.state).failure.get_or_insert_with(|| Failure::of(&error));
+            lock(&self.writes.state).failure.get_or_insert_with(|| Failure::of(&error));
         }
     }
 }
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        lock(&self.0.state).open -= 1;
-        self.0.confirmed.notify_all();
+        lock(&self.writes.state).open.remove(&self.number);
+        self.writes.confirmed.notify_all();
     }
 }
 
@@ -111,5 +128,15 @@ mod tests {
             assert_eq!(writes.wait().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         }
         assert!(writes.begin().is_err());
+    }
+
+    #[test]
+    fn who_waits_does_not_wait_for_what_begins_later() {
+        let writes = Arc::new(Writes::default());
+        let earlier = writes.begin().unwrap();
+        let end = writes.begun();
+        let _later = writes.begin().unwrap();
+        earlier(Ok(Reply::Status(Status { code: Status::OK, text: String::new() })));
+        writes.wait_for(end).unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haul_sftp::{Pipe, Pool, Server};
+use haul_sftp::{Dials, Pipe, Pool, Server};
 
 /// Longer than any answer takes on a busy host.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ pub fn server(directory: &Path) -> Arc<Server> {
     Server::meet(Pipe::to_program(command).unwrap(), PATIENCE).unwrap()
 }
 
-/// Two connections.
-pub fn pool(directory: &Path) -> Arc<Pool> {
-    Pool::new(server(directory), None, 1, PATIENCE)
+/// One connection, and those that come of `further`.
+pub fn pool(directory: &Path, further: Option<Arc<Dials>>) -> Arc<Pool> {
+    Pool::new(server(directory), further)
 }
