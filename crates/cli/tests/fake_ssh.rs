@@ -56,8 +56,8 @@ fn lines_of_the_far_side_stay_lines() {
     assert_eq!(output.status.code(), Some(14), "{said:?}");
 }
 
-/// The part of the start script that asks for haul where haul is missing. `TAKE` reads it.
-const ASK: &str = r#"printf 'HAUL-NEED Linux %s\n' "$(uname -m)""#;
+/// The part of the start script that asks for haul where haul is missing. `TAKE` reads it. The size is in the command.
+const ASK: &str = r#"n=${*#*; n=}; n=${n%%;*}; printf 'HAUL-NEED Linux %s\n' "$(uname -m)""#;
 const TAKE: &str = r#"head -c "$n" >/dev/null"#;
 
 /// Longer than any test waits for a host: a program that waits for the host fails its test and does not hang.
@@ -65,7 +65,7 @@ const SILENT: &str = "exec sleep 60";
 
 #[test]
 fn a_host_that_asks_for_our_program_again_is_refused() {
-    let scene = Scene::new(&format!("read -r w n; {ASK}; {TAKE}; {ASK}; {TAKE}"));
+    let scene = Scene::new(&format!("{ASK}; {TAKE}; {ASK}; {TAKE}"));
     let output = scene.cp().output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("asks for our program again"), "{said}");
@@ -75,7 +75,7 @@ fn a_host_that_asks_for_our_program_again_is_refused() {
 #[test]
 fn a_host_that_asks_for_our_program_and_stops_is_given_up() {
     for does in [SILENT.to_owned(), format!("{TAKE}; {SILENT}")] {
-        let scene = Scene::new(&format!("read -r w n; {ASK}; {does}"));
+        let scene = Scene::new(&format!("{ASK}; {does}"));
         let output = scene.cp().args(["--timeout", "1"]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(30), "{does}: {said}");
@@ -103,7 +103,7 @@ fn an_interrupt_ends_the_wait_for_a_host_whatever_it_does() {
     // After half a minute (600 times 50 ms) it gives up and says so.
     let lasts =
         |doing: &str| format!("i=0; while [ $i -lt 600 ]; do {doing} sleep 0.05; i=$((i + 1)); done; : >in-vain");
-    let deaf = format!("read -r w n; {ASK}; {}", lasts(""));
+    let deaf = format!("{ASK}; {}", lasts(""));
     for (does, sign) in [(deaf, "putting haul"), (lasts("printf x;"), "connecting")] {
         let scene = Scene::new(&does);
         let (status, said) = interrupted(&scene, &scene.cp(), sign);
@@ -130,7 +130,7 @@ impl Scene {
 
 #[test]
 fn ssh_is_not_left_behind_at_a_host_that_hangs_after_its_first_word() {
-    let greet = format!("read -r w n; {} agent </dev/null | head -n 1", env!("CARGO_BIN_EXE_haul"));
+    let greet = format!("{} agent </dev/null | head -n 1", env!("CARGO_BIN_EXE_haul"));
     // The next byte is a sign of life: the first message was heard.
     let heard = "head -c 1 >/dev/null; echo it hangs now >&2";
     let scene = Scene::new(&format!("echo $$ >pid; {greet}; {heard}; {SILENT}"));
@@ -142,7 +142,7 @@ fn ssh_is_not_left_behind_at_a_host_that_hangs_after_its_first_word() {
 #[test]
 fn the_ssh_of_the_first_of_two_hosts_is_not_left_behind_when_the_second_cannot_be_reached() {
     // The first host has our program, and does not end when the program does.
-    let first = format!("echo $$ >pid; read -r w n; {} agent; {SILENT}", env!("CARGO_BIN_EXE_haul"));
+    let first = format!("echo $$ >pid; {} agent; {SILENT}", env!("CARGO_BIN_EXE_haul"));
     let scene = Scene::new(&format!("case \"$*\" in *'-- first '*) {first};; esac; exit 255"));
     let output = scene.cp_from_to("first:file", "second:file").output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

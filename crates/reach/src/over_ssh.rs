@@ -7,20 +7,21 @@ use haul_job::{Error, Family, Far, Job};
 use haul_net::dial;
 
 use crate::remote::{Remote, net_family};
-use crate::ssh::{SftpSession, SshTarget, is_host_unknown};
+use crate::ssh::{ProgramsSought, SftpSession, SshTarget, is_host_unknown};
 use haul_channel::channel::Events;
 use haul_channel::id;
 use haul_channel::reporter::Watch;
 use haul_kept::surroundings::Surroundings;
 
 pub(crate) fn connect_ssh(place: &Far, job: &Job, surroundings: &Surroundings, watch: &Watch) -> Result<Remote, Error> {
+    let programs = ProgramsSought::begin(&job.ssh)?;
     let target = SshTarget::of(place, &job.ssh, &job.carriage).expect("an ssh place").looked_up(surroundings);
     let arguments = match job.carriage.port_range {
         Some((first, last)) => format!("--port-range {first}-{last}"),
         None => String::new(),
     };
     let resolver = resolve_meanwhile(&target.host_name, job.carriage.family);
-    let (stream, child) = target.start_agent(&arguments, watch, None)?.into_stream()?;
+    let (stream, child) = target.start_agent(&arguments, programs, watch, None)?.into_stream()?;
     let mut remote = Remote::meet(place, stream, id::random_id()?, Events::new(), watch)?;
     remote.resolver = resolver;
     remote.is_indirect = target.is_indirect;

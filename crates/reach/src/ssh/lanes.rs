@@ -14,6 +14,7 @@ use haul_channel::lane_threads::LaneKeeper;
 use haul_channel::reporter::Watch;
 use haul_kept::hook_words::Outlet;
 
+use super::programs::ProgramsSought;
 use super::session::kill;
 use super::target::SshTarget;
 
@@ -61,7 +62,8 @@ impl SshLanes {
     /// Connects one lane. `silently`: without asking for a password.
     pub fn connect(&self, terms: &LaneTerms, lane: u16, silently: bool) -> Result<Stream, Error> {
         let target = if silently { self.target.clone().silently() } else { self.target.clone() };
-        let session = target.start_agent(&format!("--relay {}", self.port), &self.watch, Some(&terms.dial_threads))?;
+        let (arguments, programs) = (format!("--relay {}", self.port), ProgramsSought::begin(&target.options)?);
+        let session = target.start_agent(&arguments, programs, &self.watch, Some(&terms.dial_threads))?;
         let child = session.child();
         let held = Arc::clone(&child);
         let _watched = terms.dial_threads.on_end(move || kill(&held));

@@ -28,6 +28,7 @@ mod words;
 
 pub use dialled::Dialled;
 pub use lanes::{SshKeeper, SshLanes};
+pub(crate) use programs::ProgramsSought;
 pub use session::{SshChild, SshSession};
 pub use sftp::{SftpControl, SftpSession};
 pub use target::SshTarget;

@@ -11,8 +11,9 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
-use haul_job::{Error, Fault};
+use haul_job::{Error, Fault, SshOptions};
 use haul_sys::own::OTHERS_WRITE;
 use haul_sys::process::effective_user;
 
@@ -21,10 +22,13 @@ pub(super) struct Program {
     pub(super) sha256: String,
 }
 
-pub(super) struct Programs {
+pub(crate) struct Programs {
     ours: Program,
     others: Vec<Other>,
 }
+
+/// The programs, while a thread reads and hashes ours. That takes some 10 ms, in which ssh can tell its settings.
+pub(crate) struct ProgramsSought(Option<JoinHandle<Result<Programs, Error>>>);
 
 /// A program for another machine. It is read again when the far side asks for it.
 struct Other {
@@ -58,8 +62,29 @@ impl Program {
     }
 }
 
+impl ProgramsSought {
+    /// Nothing is sought where the user names the far side's program.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn begin(options: &SshOptions) -> Result<Self, Error> {
+        if options.remote_program.is_some() {
+            return Ok(Self(None));
+        }
+        let thread = std::thread::Builder::new().name("programs".into()).spawn(Programs::find);
+        let thread = thread.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+        Ok(Self(Some(thread)))
+    }
+
+    pub(super) fn found(self) -> Result<Programs, Error> {
+        let Some(thread) = self.0 else { return Programs::find() };
+        // The panic hook has told why.
+        thread.join().unwrap_or_else(|_| Err(Error::new(Fault::Install, "cannot read our own program")))
+    }
+}
+
 impl Programs {
-    pub(super) fn find() -> Result<Self, Error> {
+    fn find() -> Result<Self, Error> {
         let bytes = std::fs::read("/proc/self/exe")
             .map_err(|error| Error::new(Fault::Install, "cannot read our own program").because(error))?;
         let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();

@@ -9,9 +9,9 @@
 # A first byte says that the shell runs. Who asks over a connection that may be dead waits for it, and not for the hash of a program.
 echo;
 
-# The hash and the size of our program come as one line, so that we compute them while ssh connects.
+# The hash and the size of our program. They stand here because ssh delivers our input a round trip later than this script.
 # Programs for other machines may follow, three words each: the machine, the hash, the size.
-read -r w n o;
+w=@HASH@; n=@SIZE@; o="@OTHERS@";
 if [ "$o" ]; then set -- $o; a=$(uname -m);
 while [ $# -ge 3 ]; do if [ "$1" = "$a" ]; then w=$2; n=$3; fi; shift 3; done; fi;
 u=$(id -u); y=; m=; t=; z=;

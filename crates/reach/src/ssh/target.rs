@@ -13,7 +13,7 @@ use haul_wire::banner::{Banner, LOGIN};
 use super::dialled;
 use super::kept_login::KeptLogin;
 use super::packed::packed;
-use super::programs::Programs;
+use super::programs::{Programs, ProgramsSought};
 use super::question;
 use super::resolved::{Resolved, setting};
 use super::script::{quoted, start_script};
@@ -250,73 +250,49 @@ impl SshTarget {
     pub(crate) fn start_agent(
         &self,
         arguments: &str,
+        programs: ProgramsSought,
         watch: &Watch,
         dial_threads: Option<&DialThreads>,
     ) -> Result<SshSession, Error> {
         let tell = |choice: &str, reason: String| {
             watch.tell(&Event::Chose { what: Subject::Login, choice: choice.to_owned(), reason });
         };
+        // ssh delivers our input a round trip later than the command, so all that the far side has to know goes with it.
+        let (script, programs) = match &self.options.remote_program {
+            Some(program) => (agent_of(program, arguments), None),
+            None => {
+                let programs = programs.found()?;
+                (start_script(arguments, &programs.line()), Some(programs))
+            }
+        };
+        let watched = |session: &SshSession| {
+            let child = session.child();
+            dial_threads.map(|dial_threads| dial_threads.on_end(move || kill(&child)))
+        };
         match &self.kept {
             Kept::At(kept) if kept.stands() => {
-                if let Some(session) = self.start_over(kept, arguments, watch, dial_threads)? {
-                    return Ok(session);
+                let mut session = self.spawn(&script, Login::Kept(kept))?;
+                let _watched = watched(&session);
+                if let FirstWord::Came = session.first_word(kept.patience(), watch)? {
+                    if let Some(pace) = session.pace() {
+                        kept.has_answered_after(pace);
+                    }
+                    return self.await_agent(session, programs, watch);
                 }
+                // It is dead, or its far side is slower than before.
                 kept.give_up(&self.host);
                 tell("a new one", "the connection of the last one does not answer any more".to_owned());
             }
             Kept::No(Some(why)) => tell("not kept", why.clone()),
             Kept::At(_) | Kept::No(None) => {}
         }
-        let script = match &self.options.remote_program {
-            Some(program) => agent_of(program, arguments),
-            None => start_script(arguments, None),
-        };
-        let mut session = self.spawn(&script, Login::New(&self.kept))?;
-        let child = session.child();
-        let _watched = dial_threads.map(|dial_threads| dial_threads.on_end(move || kill(&child)));
-        let programs = match self.options.remote_program {
-            Some(_) => None,
-            None => {
-                let programs = Programs::find()?;
-                // ssh's own words explain a failed connection better than the broken pipe.
-                drop(session.send(programs.line().as_bytes(), self.timeout, watch));
-                Some(programs)
-            }
-        };
+        let session = self.spawn(&script, Login::New(&self.kept))?;
+        let _watched = watched(&session);
         let session = self.await_agent(session, programs, watch)?;
         if let (Kept::At(kept), Some(pace)) = (&self.kept, session.pace()) {
             kept.has_answered_after(pace);
         }
         Ok(session)
-    }
-
-    /// Starts the agent over a connection that stands. `None`: it is dead, or its far side is slower than before.
-    fn start_over(
-        &self,
-        kept: &KeptLogin,
-        arguments: &str,
-        watch: &Watch,
-        dial_threads: Option<&DialThreads>,
-    ) -> Result<Option<SshSession>, Error> {
-        // Hashing takes some 10 ms, and a hash that goes with the command saves a round trip.
-        let (script, programs) = match &self.options.remote_program {
-            Some(program) => (agent_of(program, arguments), None),
-            None => {
-                let programs = Programs::find()?;
-                (start_script(arguments, Some(&programs.line())), Some(programs))
-            }
-        };
-        let mut session = self.spawn(&script, Login::Kept(kept))?;
-        let child = session.child();
-        let _watched = dial_threads.map(|dial_threads| dial_threads.on_end(move || kill(&child)));
-        match session.first_word(kept.patience(), watch)? {
-            FirstWord::Missing => return Ok(None),
-            FirstWord::Came => {}
-        }
-        if let Some(pace) = session.pace() {
-            kept.has_answered_after(pace);
-        }
-        self.await_agent(session, programs, watch).map(Some)
     }
 
     fn await_agent(
