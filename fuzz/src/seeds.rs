@@ -316,6 +316,7 @@ fn messages() -> Vec<Control> {
         Control::LaneLost { lane: 3 },
         Control::Summary(ReceiverSummary::default()),
         Control::Bye(sender.clone()),
+        Control::Findings(sender.clone()),
         Control::ProbeSent(ProbeSent { sender, ..ProbeSent::default() }),
         Control::ProbeArrived(ProbeArrived::default()),
         Control::Abort(Abort {

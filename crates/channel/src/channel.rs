@@ -209,6 +209,14 @@ impl Channel {
         self.inside.heard.silence()
     }
 
+    /// Whether the peer was heard a moment ago on the link where this end speaks. What this end says last then arrives, as far as
+    /// anybody can know.
+    pub fn is_well(&self) -> bool {
+        let state = self.inside.lock();
+        let silence = state.links.speaker_silence(Instant::now());
+        !state.is_over() && !state.is_doubted && silence.is_some_and(|silence| silence <= 2 * self.inside.ping_often())
+    }
+
     /// Lets the peer close its end first, as the server side of a session should: the kernel of an end that has shut
     /// down, and is still spoken to, resets the connection and throws away what it has not sent (RFC 9293, 3.10.7.4).
     /// So the last words of this end would be lost.

@@ -47,7 +47,7 @@ fn owned_bytes(message: &Control) -> usize {
         }
         Control::PathNow(path) => size_of_val(&path.subflows[..]),
         Control::Place(word) => word.weight_bytes(),
-        Control::Bye(summary) => sender_bytes(summary),
+        Control::Bye(summary) | Control::Findings(summary) => sender_bytes(summary),
         Control::ProbeSent(sent) => sender_bytes(&sent.sender) + size_of_val(&sent.steady_bytes[..]),
         Control::Addresses(addresses) => size_of_val(&addresses[..]),
         Control::SharedRoot(root) => root.path.len(),

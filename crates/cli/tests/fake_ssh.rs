@@ -151,6 +151,23 @@ fn the_ssh_of_the_first_of_two_hosts_is_not_left_behind_when_the_second_cannot_b
 }
 
 #[test]
+fn the_far_side_of_a_pull_learns_that_it_ended_well() {
+    // As with ssh, one process takes our words from the pipe, here a few bytes at a time, and another one is the far side.
+    let far = format!("({} agent <words; echo $? >status.new; mv status.new status) &", env!("CARGO_BIN_EXE_haul"));
+    let takes = "i=0; while [ $i -lt 5000 ]; do sleep 0.002; dd bs=16 count=1 2>/dev/null; i=$((i + 1)); done >words";
+    let scene = Scene::new(&format!("mkfifo words; {far} {takes}"));
+    let output = scene.cp_from_to("host:file", "copy").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let (status, begun) = (scene.dir.path().join("status"), Instant::now());
+    while !status.exists() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it still runs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(fs::read_to_string(status).unwrap(), "0\n");
+}
+
+#[test]
 fn a_host_over_ssh_is_reached_before_a_daemon_which_waits_a_minute_only() {
     // ssh is refused, and nothing listens at the first port of this host.
     let scene = Scene::new("exit 255");

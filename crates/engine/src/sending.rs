@@ -91,6 +91,11 @@ impl<F: Offered + Clone> Sending<F> {
         self.walk_done = true;
     }
 
+    /// Whether the walk is over.
+    pub fn is_listed(&self) -> bool {
+        self.walk_done
+    }
+
     /// The target has opened a file that movers may write, too. It says so before it says what it wants.
     pub fn share(&mut self, index: u64) -> Result<(), Broken> {
         let open = self.window.get_mut(index).filter(|open| !open.settled && !open.answered);

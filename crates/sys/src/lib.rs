@@ -29,6 +29,7 @@ pub mod outgoing;
 pub mod own;
 #[cfg(any(test, feature = "intercept"))]
 pub mod own_network;
+pub mod pipe;
 pub mod poll;
 pub mod process;
 pub mod process_identity;

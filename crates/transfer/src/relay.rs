@@ -262,6 +262,8 @@ impl Relay<'_> {
                 self.watch.on_path(path);
                 return Ok(());
             }
+            // A receiver at another host waits for the Bye, which this side needs as well.
+            (From::Sender, Control::Findings(_)) => return Ok(()),
             // The other host may dial it.
             (_, Control::Addresses(_)) => {}
             (_, Control::Dialled { .. } | Control::DialFailed { .. }) => {

@@ -232,6 +232,9 @@ pub enum Control {
         /// New connections announce this as their largest segment (RFC 9293, section 3.7.1).
         segment_bytes: u16,
     },
+    /// Sender to receiver, now and then from [`Control::EndOfManifest`] on: what its [`Control::Bye`] would say by now. The sender
+    /// promises that nothing it has yet to say decides how the job ends: a receiver that has everything need not wait for the Bye.
+    Findings(SenderSummary),
 }
 
 /// The first message of an agent.
@@ -517,7 +520,7 @@ impl Control {
             }
             Control::PathLost { path } => within(*path < MAX_PATHS, "path"),
             Control::PathNow(now) => within(now.path < MAX_PATHS && now.mark < CODE_POINTS, "path"),
-            Control::Bye(summary) => within(summary.is_within_limits(), "summary"),
+            Control::Bye(summary) | Control::Findings(summary) => within(summary.is_within_limits(), "summary"),
             Control::ProbeSent(sent) => within(sent.sender.is_within_limits(), "summary"),
             Control::Dial(dial) => within(dial.lanes <= MAX_LANES, "lanes"),
             Control::Start(start) => {

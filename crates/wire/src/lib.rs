@@ -46,4 +46,4 @@ pub use manifest::{Item, ItemKind};
 pub use path::{PathFault, RelPath};
 
 /// The protocol version. Both ends must have the same; our own program is copied to a far side with another one.
-pub const PROTOCOL_VERSION: u32 = 19;
+pub const PROTOCOL_VERSION: u32 = 20;

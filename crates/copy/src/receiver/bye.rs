@@ -1,4 +1,7 @@
 //! A job that went well ends when all is verified and flushed, and the sender says good-bye.
+//!
+//! A receiver at the initiator leaves with its Summary, if the sender has told its findings by then: all that may still come is a version
+//! of a file that is younger than the one that was verified. The far side learns from the Summary that the job went well.
 
 use std::time::Instant;
 
@@ -6,11 +9,11 @@ use haul_job::Error;
 use haul_wire::control::{Control, SenderSummary};
 use haul_wire::limits::MAX_LANES;
 
-use haul_channel::channel::{Events, LaneEvent, SessionEvent};
+use haul_channel::channel::{Channel, Events, LaneEvent, SessionEvent};
 use haul_channel::clock::TICK;
 use haul_channel::convert;
 
-use super::Session;
+use super::{ReceiverJob, Session};
 
 impl Session<'_> {
     /// Returns `None` if there is something to do after all.
@@ -30,8 +33,13 @@ impl Session<'_> {
                 // Nobody may keep a session by never saying good-bye: we go on as if the sender had left.
                 return Ok(Some(SenderSummary::default()));
             }
+            if let Some(findings) = self.findings.take_if(|_| may_leave_first(&self.shared.job, self.channel, events)) {
+                self.leaves_first = true;
+                return Ok(Some(findings));
+            }
             match events.next(TICK) {
                 Some(SessionEvent::Control(Control::Bye(summary))) => return Ok(Some(summary)),
+                Some(SessionEvent::Control(Control::Findings(summary))) => self.findings = Some(summary),
                 Some(SessionEvent::Control(Control::Withdraw(withdraw))) if withdraw.retry.is_some() => {
                     self.on_withdraw(withdraw)?;
                     return Ok(None);
@@ -56,4 +64,12 @@ impl Session<'_> {
             }
         }
     }
+}
+
+/// Whether this side may end the job without the sender's Bye. Two other hosts end it through the initiator; lanes that stay for another job
+/// come to their end first; movers have findings of their own; and removed sources belong to the result. The Summary must not go to
+/// a link that has died without a word: then the Bye tells that another one has brought it.
+fn may_leave_first(job: &ReceiverJob, channel: &Channel, events: &Events) -> bool {
+    let needs_bye = job.far || events.stay() || job.movers.count() > 0 || job.selection.remove_source_files;
+    !needs_bye && channel.is_well()
 }

@@ -173,8 +173,14 @@ fn run_session(
         left_to_owners_told: false,
         cut: None,
         listed: Some(Instant::now()),
+        findings: None,
+        leaves_first: false,
     };
     let sender = session.until_end(&events, keeper, on_other_message);
+    if session.leaves_first {
+        // Their sender learns a round trip later that it may end them.
+        session.lanes.cut_all();
+    }
     if let Err(error) = &sender {
         // Who waits for the sender to read what it was told, waits no longer.
         session.shared.failure.set(error.clone());
@@ -228,6 +234,10 @@ struct Session<'a> {
     cut: Option<Instant>,
     /// When the manifest last went on, or something of it was still to be done; `None` once it has ended.
     listed: Option<Instant>,
+    /// What the sender has found so far.
+    findings: Option<SenderSummary>,
+    /// This side has left without the sender's Bye.
+    leaves_first: bool,
 }
 
 impl Session<'_> {
@@ -382,7 +392,8 @@ impl Session<'_> {
     ) -> Result<(), Error> {
         match message {
             // Names are told by what they do not share with the one before: behind a gap they would be others.
-            Control::Items(_) | Control::EndOfManifest | Control::Withdraw(_) if self.cut.is_some() => {}
+            Control::Items(_) | Control::EndOfManifest | Control::Withdraw(_) | Control::Findings(_)
+                if self.cut.is_some() => {}
             Control::Items(packed) => {
                 self.listed = self.listed.map(|_| Instant::now());
                 for packed in packed {
@@ -409,6 +420,10 @@ impl Session<'_> {
             }
             Control::Notice(notice) => self.watch.on_notice(notice),
             Control::Counted(counted) => self.watch.on_counted(counted),
+            Control::Findings(_) if self.listed.is_some() => {
+                return Err(Error::broke_the_protocol("it has findings before the end of its manifest"));
+            }
+            Control::Findings(summary) => self.findings = Some(summary),
             Control::PathNow(path) => self.watch.on_path(&path),
             Control::PathLost { path } => {
                 self.lanes.cut_path(path);

@@ -69,7 +69,7 @@ pub(super) fn carry(leaving: Leaving, number: u16, shared: &Arc<Shared>) -> io::
         left_bytes: shared.lane_begins(number),
     };
     let result = lane.run(number, job);
-    shared.loads.end(&lane.watch.time());
+    shared.loads.end(number, &lane.watch.time());
     result?;
     let Lane { stream, tags, .. } = lane;
     Ok(job.map(|_| LaneBack { lane: number, stream, tags }))
@@ -154,6 +154,7 @@ impl Lane<'_> {
                         self.warm_up(number)?;
                     }
                     let rests = self.shared.rests(number);
+                    self.shared.loads.pauses(number, self.watch.time());
                     let Some(units) = self.await_units(number)? else {
                         self.wound_up(number);
                         break;

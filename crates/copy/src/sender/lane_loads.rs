@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use haul_wire::control::LaneTime;
 
@@ -14,7 +15,10 @@ pub(super) struct LaneLoads {
     carrying: AtomicU32,
     /// A lane has taken these bytes, and not given them to its connection.
     left_bytes: Mutex<BTreeMap<u16, Arc<AtomicU64>>>,
+    /// The time of lanes that have ended.
     time: Mutex<LaneTime>,
+    /// The time of each other lane until it last had nothing to send, and that moment.
+    so_far: Mutex<BTreeMap<u16, (LaneTime, Instant)>>,
 }
 
 impl LaneLoads {
@@ -26,8 +30,14 @@ impl LaneLoads {
         left
     }
 
-    pub(super) fn end(&self, time: &LaneTime) {
+    /// The lane has nothing to send for now.
+    pub(super) fn pauses(&self, lane: u16, time: LaneTime) {
+        lock(&self.so_far).insert(lane, (time, Instant::now()));
+    }
+
+    pub(super) fn end(&self, lane: u16, time: &LaneTime) {
         self.carrying.fetch_sub(1, Ordering::Relaxed);
+        lock(&self.so_far).remove(&lane);
         stopwatch::add(&mut lock(&self.time), time);
     }
 
@@ -42,5 +52,18 @@ impl LaneLoads {
 
     pub(super) fn time(&self) -> LaneTime {
         *lock(&self.time)
+    }
+
+    /// The time of all lanes, while some still run. A lane that pauses waits for the network until its last receipt, as in
+    /// [`Stopwatch::lap_for_units`](haul_channel::stopwatch::Stopwatch::lap_for_units).
+    pub(super) fn time_so_far(&self, last_receipt: impl Fn(u16) -> Option<Instant>) -> LaneTime {
+        let mut total = self.time();
+        for (lane, (time, paused)) in &*lock(&self.so_far) {
+            let waited =
+                last_receipt(*lane).map_or(Duration::ZERO, |receipt| receipt.saturating_duration_since(*paused));
+            let waited_us = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+            stopwatch::add(&mut total, &LaneTime { network_us: time.network_us.saturating_add(waited_us), ..*time });
+        }
+        total
     }
 }

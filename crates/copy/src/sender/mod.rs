@@ -12,6 +12,7 @@ mod changes;
 mod counting;
 mod deletions;
 pub mod early_look;
+mod findings;
 mod found;
 mod growing;
 mod job;

@@ -25,6 +25,7 @@ use haul_wire::control::{Control, Notice, OutcomeKind, ReceiverSummary, SenderSu
 use crate::rights;
 
 use super::early_look::EarlyLook;
+use super::findings::{Behind, Findings};
 use super::job::SenderJob;
 use super::lane::Leaving;
 use super::resolve::{Resolved, resolve};
@@ -50,6 +51,7 @@ pub(super) struct Session<'a> {
     recorded: Option<Hash>,
     /// The number of this job, if another may follow on the session.
     job_number: Option<u64>,
+    findings: Findings,
 }
 
 impl<'a> Session<'a> {
@@ -90,6 +92,8 @@ impl<'a> Session<'a> {
         };
         let rate = RateLimit::of(job.carriage.rate_bytes_per_s);
         let server = ServerOfSource::of(&*sources, &job.carriage);
+        let (another_job, recorded_hash, has_server) = (events.job().is_some(), recorded.is_some(), server.is_some());
+        let findings = Findings::of(&job, Behind { another_job, recorded: recorded_hash, server: has_server });
         // Before the threads that work on files.
         let notice = give_up_rights(&job, &*sources);
         let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));
@@ -110,6 +114,7 @@ impl<'a> Session<'a> {
             route_told: false,
             recorded,
             job_number: events.job(),
+            findings,
         }
     }
 
@@ -129,7 +134,17 @@ impl<'a> Session<'a> {
             self.limit_rate(bytes_per_s);
         }
         self.tune(keeper);
+        self.tell_findings();
         Ok(())
+    }
+
+    fn tell_findings(&mut self) {
+        let (shared, outbox) = (&self.shared, self.channel.outbox());
+        if outbox.has_room() && self.findings.are_due(Instant::now(), shared.moved(), || shared.is_listed()) {
+            let (path, paths) = self.tuning.summary();
+            let time = shared.loads.time_so_far(|lane| shared.last_receipt(lane));
+            outbox.send(Control::Findings(SenderSummary { time, path, paths, removed: 0 }));
+        }
     }
 
     pub(super) fn limit_rate(&mut self, bytes_per_s: Option<u64>) {

@@ -287,6 +287,11 @@ impl Shared {
         self.outbox.send(Control::EndOfManifest);
     }
 
+    /// Whether the manifest has ended.
+    pub(super) fn is_listed(&self) -> bool {
+        self.lock().items.is_listed()
+    }
+
     /// The target said what it wants of a file.
     pub(super) fn want(&self, index: u64, wanted: &Wanted) -> Result<(), Error> {
         let mut state = self.lock();

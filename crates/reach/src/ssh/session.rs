@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use haul_job::{Error, Fault};
 use haul_net::{Pipes, Stream};
+use haul_sys::pipe;
 use haul_sys::poll::{self, Interest};
 use haul_wire::banner::{Banner, BannerScanner};
 
@@ -287,12 +288,19 @@ impl SshSession {
         Ok((Stream::plain(self.into_pipes()?), child))
     }
 
-    /// Ending the pipes kills ssh.
+    /// Ending the pipes kills ssh, once it has sent our last words.
     pub(super) fn into_pipes(mut self) -> Result<Pipes, Error> {
         let (Some(input), Some(output)) = (self.input.take(), self.output.take()) else { unreachable!("taken once") };
         let child = Arc::clone(&self.child);
-        Pipes::new(output, input, Some(Box::new(move || kill(&child))))
-            .map_err(|error| Error::new(Fault::Ssh, "cannot use the pipes of ssh").because(error))
+        let cannot = |error: io::Error| Error::new(Fault::Ssh, "cannot use the pipes of ssh").because(error);
+        let words = Mutex::new(Some(input.as_fd().try_clone_to_owned().map_err(cannot)?));
+        let end = move || {
+            if let Some(words) = lock(&words).take() {
+                await_last_words(words.as_fd(), &child);
+            }
+            kill(&child);
+        };
+        Pipes::new(output, input, Some(Box::new(end))).map_err(cannot)
     }
 }
 
@@ -368,6 +376,20 @@ fn poll_until(pipe: BorrowedFd<'_>, interest: Interest, limit: Duration) -> bool
     // The read or write that follows finds any error of poll.
     poll::wait(&[(pipe, interest)], Some(limit)).map_or(true, |ready| ready[0])
 }
+
+/// Waits until ssh has sent what stands in its pipe.
+fn await_last_words(pipe: BorrowedFd<'_>, child: &Mutex<Child>) {
+    let (process, end) = (lock(child).id(), Instant::now() + LAST_WORDS_WAIT);
+    while !pipe::is_taken(pipe, process) && Instant::now() < end {
+        std::thread::sleep(LAST_WORDS_LOOK);
+    }
+}
+
+/// ssh takes a message from its pipe within a tenth of a millisecond, if its host and its connection have room. A hung connection is not
+/// waited for: the far side then learns that we are gone, and nothing that was copied depends on it.
+const LAST_WORDS_WAIT: Duration = Duration::from_millis(200);
+
+const LAST_WORDS_LOOK: Duration = Duration::from_micros(100);
 
 pub(super) fn kill(child: &Mutex<Child>) {
     let _ = lock(child).kill();

@@ -19,6 +19,8 @@ use haul_kept::hook_words::Outlet;
 use super::*;
 
 #[cfg(test)]
+mod findings;
+#[cfg(test)]
 mod lending;
 #[cfg(test)]
 mod moving;

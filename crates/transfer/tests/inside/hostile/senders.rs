@@ -22,6 +22,8 @@ use super::*;
 #[cfg(test)]
 mod busy;
 #[cfg(test)]
+mod findings;
+#[cfg(test)]
 mod links;
 #[cfg(test)]
 mod movers;
