@@ -17,6 +17,21 @@ fn a_small_file_over_a_long_path_takes_four_round_trips() {
     assert!((4.0..4.5).contains(&round_trips), "{round_trips} round trips\n{run}");
 }
 
+/// From the daemon: TCP; TLS; the job, and the file in answer; the file is asked for, and its data comes. The far side learns from the last word
+/// that all is here, and nobody waits for its answer.
+#[test]
+fn a_small_file_is_pulled_over_a_long_path_in_four_round_trips() {
+    needs!(Boxed);
+    let dir = scratch();
+    let (from, to) = (dir.path().join("file"), dir.path().join("copy"));
+    plant::file(&from, 10_000, 1);
+    let path = Boxed { rate: "100Mbit", rtt: "600ms", ..Boxed::default() };
+    let run = path.pull(&[], &from, &to).expect(code::OK);
+    let report = run.clone().report();
+    let round_trips = report["elapsed_s"].as_f64().unwrap_or_default() / 0.6;
+    assert!((4.0..4.5).contains(&round_trips), "{round_trips} round trips\n{run}");
+}
+
 /// Over ssh, within a minute of another copy: the session and the command in it; the job and the greeting of our program; TCP; TLS. Then
 /// data leaves. What our program over there needs to know of itself goes with the command.
 #[test]
