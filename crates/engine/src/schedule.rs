@@ -159,6 +159,11 @@ impl Scheduler {
         self.queue.iter().chain(&self.shared).flat_map(units)
     }
 
+    /// The files of which something waits. One that has to go again in parts counts several times.
+    pub fn files_waiting(&self) -> usize {
+        self.queue.len() + self.shared.len()
+    }
+
     /// Whether nothing waits in the queue.
     pub fn is_drained(&self) -> bool {
         self.queue.is_empty() && self.shared.is_empty()

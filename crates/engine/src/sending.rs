@@ -149,8 +149,21 @@ impl<F: Offered + Clone> Sending<F> {
 
     /// Units for a lane, at most so many; one chunk of a large file is enough.
     pub fn take(&mut self, lane: u16, to: To, most: usize) -> Vec<(Unit, F)> {
-        let mut units = Vec::new();
-        while units.len() < most {
+        self.take_until(lane, to, |units, _| units >= most)
+    }
+
+    /// [`Sending::take`] for one of `lanes` that take from the same queue: what waits is divided among them, unless it is so little that its
+    /// data makes no turn of its own. The first answers of a tree of small files come a round trip before the others. A connection
+    /// that gets none of them grows no window meanwhile, and at the end the last files would be with a few connections.
+    pub fn take_share(&mut self, lane: u16, to: To, lanes: u32, most: usize) -> Vec<(Unit, F)> {
+        let lanes = usize::try_from(lanes).unwrap_or(usize::MAX).max(1);
+        let share = self.scheduler.files_waiting().div_ceil(lanes);
+        self.take_until(lane, to, |units, bytes| units >= most || (units >= share && bytes >= TURN_BYTES))
+    }
+
+    fn take_until(&mut self, lane: u16, to: To, is_enough: impl Fn(usize, u64) -> bool) -> Vec<(Unit, F)> {
+        let (mut units, mut bytes) = (Vec::new(), 0u64);
+        while !is_enough(units.len(), bytes) {
             let Some(unit) = self.scheduler.take(lane, to) else { break };
             // An item that was settled meanwhile needs no data.
             let Some(file) = self.window.get(unit.index).and_then(|open| open.file.clone()) else {
@@ -158,6 +171,7 @@ impl<F: Offered + Clone> Sending<F> {
                 continue;
             };
             let large = !file.layout().is_whole();
+            bytes = bytes.saturating_add(file.layout().size());
             units.push((unit, file));
             if large {
                 break;
@@ -363,6 +377,9 @@ impl<F: Offered + Clone> Sending<F> {
     }
 }
 
+/// Less data than this is one write of a lane: 44 segments, which four first windows hold.
+const TURN_BYTES: u64 = 64_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -399,6 +416,28 @@ mod tests {
         sending.want(fresh, &Wanted::All).unwrap();
         sending.take(1, To::Leader, 1);
         assert!(sending.is_all_taken());
+    }
+
+    #[test]
+    fn small_files_that_wait_are_divided_among_the_lanes_and_tiny_ones_go_together() {
+        let waiting = |files: usize, bytes| {
+            let mut sending = Sending::default();
+            for _ in 0..files {
+                let index = sending.push(Some(File(bytes)), 1);
+                sending.want(index, &Wanted::All).unwrap();
+            }
+            sending
+        };
+        let shares = |files, bytes, lanes| {
+            let mut sending = waiting(files, bytes);
+            let mut takes = || sending.take_share(0, To::Leader, lanes, 16).len();
+            [takes(), takes()]
+        };
+        assert_eq!(shares(400, 64_000, 64), [7, 7], "25 lanes would have all of them");
+        assert_eq!(shares(40, 64_000, 64), [1, 1]);
+        assert_eq!(shares(2000, 64_000, 8), [16, 16]);
+        assert_eq!(shares(40, 1000, 64), [16, 16], "they are one write");
+        assert_eq!(shares(1, 1000, 0), [1, 0]);
     }
 
     #[test]

@@ -491,7 +491,7 @@ impl Shared {
         if state.finished || state.resting.contains(&lane) {
             return None;
         }
-        let units = state.items.take(lane, to, UNITS_AT_ONCE);
+        let units = state.items.take_share(lane, to, lanes, UNITS_AT_ONCE);
         self.ask_for_more(&mut state, units.is_empty());
         if state.all_taken.is_none() && state.items.is_all_taken() {
             state.all_taken = Some(Instant::now());
