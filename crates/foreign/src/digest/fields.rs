@@ -81,8 +81,8 @@ fn of_owncloud(word: &str) -> Option<Digest> {
     of_hex(kind(name)?, value.trim())
 }
 
-/// Digits of a sum. Adler-32 may lack its leading zeros.
-pub(crate) fn of_hex(kind: SumKind, digits: &str) -> Option<Digest> {
+/// A sum that was written in hexadecimal digits. Adler-32 may lack its leading zeros. `None`: it is none of this kind.
+pub fn of_hex(kind: SumKind, digits: &str) -> Option<Digest> {
     let wanted = 2 * bytes_of(kind);
     let missing = wanted.checked_sub(digits.len())?;
     let may_be_short = kind == SumKind::Adler32 && !digits.is_empty();

@@ -6,7 +6,9 @@ use md5::{Digest as _, Md5};
 use simd_adler32::Adler32;
 
 /// Takes content from its first byte to its last.
-pub(crate) enum Hasher {
+pub struct Hasher(Kind);
+
+enum Kind {
     Adler32(Adler32),
     Md5(Md5),
     Sha(digest::Context),
@@ -19,29 +21,32 @@ impl std::fmt::Debug for Hasher {
 }
 
 impl Hasher {
-    pub(crate) fn new(kind: SumKind) -> Hasher {
-        match kind {
-            SumKind::Adler32 => Hasher::Adler32(Adler32::new()),
-            SumKind::Md5 => Hasher::Md5(Md5::new()),
-            SumKind::Sha1 => Hasher::Sha(digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY)),
-            SumKind::Sha256 => Hasher::Sha(digest::Context::new(&digest::SHA256)),
-            SumKind::Sha512 => Hasher::Sha(digest::Context::new(&digest::SHA512)),
+    /// Computes a sum of this kind.
+    pub fn new(kind: SumKind) -> Hasher {
+        Hasher(match kind {
+            SumKind::Adler32 => Kind::Adler32(Adler32::new()),
+            SumKind::Md5 => Kind::Md5(Md5::new()),
+            SumKind::Sha1 => Kind::Sha(digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY)),
+            SumKind::Sha256 => Kind::Sha(digest::Context::new(&digest::SHA256)),
+            SumKind::Sha512 => Kind::Sha(digest::Context::new(&digest::SHA512)),
+        })
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, data: &[u8]) {
+        match &mut self.0 {
+            Kind::Adler32(hasher) => hasher.write(data),
+            Kind::Md5(hasher) => hasher.update(data),
+            Kind::Sha(hasher) => hasher.update(data),
         }
     }
 
-    pub(crate) fn update(&mut self, data: &[u8]) {
-        match self {
-            Hasher::Adler32(hasher) => hasher.write(data),
-            Hasher::Md5(hasher) => hasher.update(data),
-            Hasher::Sha(hasher) => hasher.update(data),
-        }
-    }
-
-    pub(crate) fn finish(self) -> Vec<u8> {
-        match self {
-            Hasher::Adler32(hasher) => hasher.finish().to_be_bytes().to_vec(),
-            Hasher::Md5(hasher) => hasher.finalize().to_vec(),
-            Hasher::Sha(hasher) => hasher.finish().as_ref().to_vec(),
+    /// The sum of all bytes.
+    pub fn finish(self) -> Vec<u8> {
+        match self.0 {
+            Kind::Adler32(hasher) => hasher.finish().to_be_bytes().to_vec(),
+            Kind::Md5(hasher) => hasher.finalize().to_vec(),
+            Kind::Sha(hasher) => hasher.finish().as_ref().to_vec(),
         }
     }
 }

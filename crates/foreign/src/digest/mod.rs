@@ -7,15 +7,16 @@ use haul_store::SumKind;
 
 /// The sum that a server gives of the whole content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Digest {
-    pub(crate) kind: SumKind,
+pub struct Digest {
+    /// Its kind.
+    pub kind: SumKind,
     /// As many bytes as a sum of this kind has.
-    pub(crate) value: Vec<u8>,
+    pub value: Vec<u8>,
 }
 
 impl Digest {
     /// `None`: no sum of this kind has so many bytes.
-    pub(crate) fn new(kind: SumKind, value: Vec<u8>) -> Option<Digest> {
+    pub fn new(kind: SumKind, value: Vec<u8>) -> Option<Digest> {
         (value.len() == bytes_of(kind)).then_some(Digest { kind, value })
     }
 }

@@ -70,6 +70,19 @@ impl Credentials {
         }
     }
 
+    /// The login at a server that always asks for one: that of the URL, with the password of `.netrc` if the URL has none; otherwise
+    /// that of `.netrc`.
+    pub fn login_at(&self, host: &str) -> Option<Login> {
+        let of_netrc = || login_of(&read(self.netrc.as_deref()?)?, host);
+        match &self.login {
+            Some(typed) if typed.password.is_empty() => {
+                Some(of_netrc().filter(|kept| kept.user == typed.user).unwrap_or_else(|| typed.clone()))
+            }
+            Some(typed) => Some(typed.clone()),
+            None => of_netrc(),
+        }
+    }
+
     /// The value of `Authorization` for a request to `origin`. `typed` is the origin of the URL that the user typed. A server that
     /// `asks` has answered 401 or 403 before.
     pub(crate) fn of(&self, origin: &Origin, typed: &Origin, asks: bool) -> Option<HeaderValue> {

@@ -8,5 +8,5 @@ pub(crate) mod limits;
 pub(crate) mod outgoing;
 pub(crate) mod pool;
 pub(crate) mod reach;
-mod trust;
+pub(crate) mod trust;
 pub(crate) mod url;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use haul_net::dial::Cancel;
 use haul_net::policy::NEAR_RTT_US;
@@ -24,9 +25,9 @@ pub struct Reach {
     pub wanted: Wanted,
 }
 
-/// The connections of a client.
+/// The connections of a client, as the kernel sees them.
 #[derive(Debug)]
-pub(crate) struct Sockets {
+pub struct Sockets {
     cancel: Option<Cancel>,
     state: Mutex<State>,
 }
@@ -61,7 +62,7 @@ struct Reading {
 
 /// A connection is counted as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Counted(Arc<Sockets>, u64);
+pub struct Counted(Arc<Sockets>, u64);
 
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -81,7 +82,8 @@ pub(crate) struct Dialled {
 }
 
 impl Sockets {
-    pub(crate) fn new() -> Arc<Sockets> {
+    /// None yet.
+    pub fn new() -> Arc<Sockets> {
         // Without it dials end by themselves, by their deadline.
         Arc::new(Sockets { cancel: Cancel::new().ok(), state: Mutex::default() })
     }
@@ -91,22 +93,31 @@ impl Sockets {
     }
 
     /// Connects to an origin.
-    pub(crate) fn dial(
-        self: &Arc<Self>,
-        origin: &Origin,
-        reach: &Reach,
-        silence: std::time::Duration,
-    ) -> io::Result<Dialled> {
+    pub(crate) fn dial(self: &Arc<Self>, origin: &Origin, reach: &Reach, silence: Duration) -> io::Result<Dialled> {
         let addresses = haul_net::resolve(&origin.host, origin.port, reach.family).map_err(io::Error::other)?;
-        let deadline = CONNECT_DEADLINE.min(silence);
-        let policies = &reach.wanted.policies;
-        let socket = haul_net::dial(&addresses, deadline, policies, &reach.way, self.cancel.as_ref());
-        let socket = socket.map_err(|error| io::Error::new(ErrorKind::NotConnected, error.to_string()))?;
-        reach.wanted.apply(&socket, NEAR_RTT_US);
-        let counted = self.count(socket.try_clone()?);
+        let (socket, counted) = self.connect(&addresses, reach, silence)?;
         let rtt_us = counted.rtt_us();
         socket.set_nonblocking(true)?;
         Ok(Dialled { socket, counted, rtt_us })
+    }
+
+    /// Connects to the first of these addresses that answers. The socket blocks.
+    ///
+    /// # Errors
+    /// None of them answers in time, or the way that was asked for does not lead there.
+    pub fn connect(
+        self: &Arc<Self>,
+        addresses: &[SocketAddr],
+        reach: &Reach,
+        silence: Duration,
+    ) -> io::Result<(TcpStream, Counted)> {
+        let deadline = CONNECT_DEADLINE.min(silence);
+        let policies = &reach.wanted.policies;
+        let socket = haul_net::dial(addresses, deadline, policies, &reach.way, self.cancel.as_ref());
+        let socket = socket.map_err(|error| io::Error::new(ErrorKind::NotConnected, error.to_string()))?;
+        reach.wanted.apply(&socket, NEAR_RTT_US);
+        let counted = self.count(socket.try_clone()?);
+        Ok((socket, counted))
     }
 
     fn count(self: &Arc<Self>, socket: TcpStream) -> Counted {
@@ -121,14 +132,14 @@ impl Sockets {
     }
 
     /// Ends dials that are under way, now and later.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         if let Some(cancel) = &self.cancel {
             cancel.cancel();
         }
     }
 
     /// Reads all connections.
-    pub(crate) fn now(&self) -> ConnectionsNow {
+    pub fn now(&self) -> ConnectionsNow {
         let mut state = self.lock();
         let mut now = state.gone.clone();
         for seen in state.open.values_mut() {
@@ -145,7 +156,8 @@ impl Sockets {
 }
 
 impl Counted {
-    fn rtt_us(&self) -> u32 {
+    /// The round trip of its handshake; 0 if the kernel tells none.
+    pub fn rtt_us(&self) -> u32 {
         self.0.lock().open.get(&self.1).map_or(0, |seen| seen.last.rtt_us)
     }
 }

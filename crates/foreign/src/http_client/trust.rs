@@ -7,10 +7,23 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion,
+};
 
-/// The settings of TLS.
+/// The settings of TLS for HTTP.
 pub(crate) fn config() -> Result<Arc<ClientConfig>, String> {
+    let mut config = trusting(rustls::DEFAULT_VERSIONS)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// The settings of TLS for any protocol, of these versions.
+///
+/// # Errors
+/// This host has no certificates of authorities.
+pub fn trusting(versions: &[&'static SupportedProtocolVersion]) -> Result<ClientConfig, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (taken, _) = roots.add_parsable_certificates(found.certs.iter().cloned());
@@ -24,11 +37,9 @@ pub(crate) fn config() -> Result<Arc<ClientConfig>, String> {
     let by_authority = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
     let verifier = Verifier { by_authority: by_authority.map_err(|error| error.to_string())?, itself: found.certs };
     let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .map_err(|error| error.to_string())?;
-    let mut config = config.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(config.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
 /// webpki, and beside it the certificates that servers made for themselves: `openssl req -x509` makes them as authorities, and webpki

@@ -20,8 +20,9 @@ use crate::digest::hasher::{Hasher, joined_adler32};
 
 /// Sums of all files of a source.
 #[derive(Debug, Default)]
-pub(crate) struct Sums {
-    pub(crate) counter: SumCounter,
+pub struct Sums {
+    /// The files that were compared.
+    pub counter: SumCounter,
     /// Questions for a sum that brought none, in a row.
     fruitless: AtomicU32,
 }
@@ -31,7 +32,7 @@ const FRUITLESS: u32 = 3;
 
 impl Sums {
     /// Whether it is worth asking for the sum of a file.
-    pub(crate) fn are_asked_for(&self) -> bool {
+    pub fn are_asked_for(&self) -> bool {
         self.fruitless.load(Ordering::Relaxed) < FRUITLESS
     }
 
@@ -47,7 +48,7 @@ impl Sums {
 type Ask = dyn Fn() -> io::Result<Vec<Digest>> + Send + Sync;
 
 /// The sum of one file that is open.
-pub(crate) struct FileSum {
+pub struct FileSum {
     sums: Arc<Sums>,
     ask: Box<Ask>,
     state: Mutex<State>,
@@ -58,6 +59,8 @@ pub(crate) struct FileSum {
 #[derive(Default)]
 struct State {
     digests: Vec<Digest>,
+    /// The kind of those that the server is going to tell.
+    foreseen: Option<SumKind>,
     /// The server was asked.
     is_asked: bool,
     /// Parts that were read and do not touch each other: where each ends, and its Adler-32.
@@ -76,8 +79,15 @@ impl fmt::Debug for FileSum {
 }
 
 impl FileSum {
+    /// The server tells sums of this kind. So one reader computes it while it reads, before the server has told its own.
+    #[must_use]
+    pub fn of_kind(self, kind: SumKind) -> FileSum {
+        self.lock().foreseen = Some(kind);
+        self
+    }
+
     /// A file of which these digests are known.
-    pub(crate) fn new(
+    pub fn new(
         sums: Arc<Sums>,
         digests: Vec<Digest>,
         ask: impl Fn() -> io::Result<Vec<Digest>> + Send + Sync + 'static,
@@ -105,7 +115,10 @@ impl FileSum {
 
     /// Takes a block that was read. `has_one_reader`: blocks come in order. Fails if the file is complete by it, and has another sum
     /// than the server says: the block may not count then.
-    pub(crate) fn took(&self, data: &[u8], offset: u64, size: u64, has_one_reader: bool) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// See above.
+    pub fn took(&self, data: &[u8], offset: u64, size: u64, has_one_reader: bool) -> io::Result<()> {
         if data.is_empty() || self.is_closed.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -155,7 +168,7 @@ impl State {
     /// Blocks that follow each other from the first byte on go into the sum that the server gives.
     fn goes_on(&mut self, data: &[u8], offset: u64) {
         if offset == 0 {
-            let kind = best(&self.digests).filter(|kind| *kind != SumKind::Adler32);
+            let kind = best(&self.digests).or(self.foreseen).filter(|kind| *kind != SumKind::Adler32);
             self.in_order = kind.map(|kind| (kind, Hasher::new(kind), 0));
         }
         if let Some((_, hasher, at)) = &mut self.in_order

@@ -4,7 +4,7 @@ pub(crate) mod bodies;
 mod collection;
 pub(crate) mod connections;
 pub(crate) mod file;
-mod file_sum;
+pub(crate) mod file_sum;
 pub(crate) mod index_page;
 pub(crate) mod limits;
 mod look;
