@@ -97,6 +97,8 @@ pub enum Here {
     },
     /// Files and directories of a web server. A target only with WebDAV; the path is that of the URL, with its query.
     Web(WebServer),
+    /// A tree at a server of FTP. The path begins where the server starts, unless a slash stands in front.
+    Ftp(FtpServer),
     /// Objects of a store that speaks S3. The path is a key, or a beginning of keys; empty: the whole bucket.
     S3 {
         /// The name of the bucket.
@@ -120,6 +122,26 @@ pub struct WebServer {
     pub port: u16,
     /// The login that was typed in the URL.
     pub login: Option<WebLogin>,
+}
+
+/// A server of FTP, and who we are to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FtpServer {
+    /// `ftps`: nothing goes in clear, not even if the server offers no TLS.
+    pub is_tls: bool,
+    /// A name or an address, without brackets, in lower case.
+    pub host: String,
+    /// The port, also where it is the usual one.
+    pub port: u16,
+    /// The login that was typed in the URL.
+    pub login: Option<WebLogin>,
+}
+
+impl FtpServer {
+    /// The port of `ftp`, and that of `ftps`, where TLS begins with the first byte.
+    pub fn usual_port(is_tls: bool) -> u16 {
+        if is_tls { 990 } else { 21 }
+    }
 }
 
 /// A user's name and password. They are never printed.
@@ -346,7 +368,7 @@ impl Here {
         match self {
             Self::Disk | Self::Zero { .. } | Self::Stripes { .. } | Self::Null => Proof::BothEnds,
             Self::Sftp { .. } => Proof::AsRead,
-            Self::Web(_) | Self::S3 { .. } => Proof::AsSent,
+            Self::Web(_) | Self::Ftp(_) | Self::S3 { .. } => Proof::AsSent,
         }
     }
 }
@@ -390,6 +412,7 @@ impl fmt::Display for Here {
                 port.iter().try_for_each(|port| write!(f, ":{port}"))
             }
             Self::Web(server) => server.fmt(f),
+            Self::Ftp(server) => server.fmt(f),
             Self::S3 { bucket } => write!(f, "s3://{bucket}"),
             Self::Null => f.write_str("null:"),
         }
@@ -406,6 +429,17 @@ impl fmt::Display for WebServer {
         };
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         match self.port == usual_port {
+            true => write!(f, "{scheme}://{host}"),
+            false => write!(f, "{scheme}://{host}:{}", self.port),
+        }
+    }
+}
+
+impl fmt::Display for FtpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "ftps" } else { "ftp" };
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        match self.port == Self::usual_port(self.is_tls) {
             true => write!(f, "{scheme}://{host}"),
             false => write!(f, "{scheme}://{host}:{}", self.port),
         }

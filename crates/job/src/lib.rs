@@ -35,6 +35,6 @@ pub use haul_wire::summary::{
 pub use item::{Changed, EntryType, ItemTold, LeftOut};
 pub use job::{
     AccountRule, Accounts, AskedClass, AskedPath, AskedPaths, Backup, Carriage, Cipher, Drafts, Endpoint, Entries,
-    Family, Far, FilterRule, Here, Job, ModeChange, OfReference, Place, References, Selection, Service, ServiceClass,
-    SshOptions, Transport, WebLogin, WebServer, Wish, Wishes,
+    Family, Far, FilterRule, FtpServer, Here, Job, ModeChange, OfReference, Place, References, Selection, Service,
+    ServiceClass, SshOptions, Transport, WebLogin, WebServer, Wish, Wishes,
 };

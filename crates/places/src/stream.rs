@@ -51,6 +51,7 @@ pub fn write(
             | Here::Stripes { .. }
             | Here::Sftp { .. }
             | Here::Web(_)
+            | Here::Ftp(_)
             | Here::S3 { .. }
             | Here::Null),
         ) => Err(Error::new(Fault::Usage, format!("a stream cannot be written to {made_up}"))),

@@ -6,13 +6,13 @@ use std::sync::{Arc, Once};
 use haul_job::{Error, Event, Far, Fault, Here, Job, Observer, Place, Proof, Report};
 use haul_wire::limits::MAX_MOVERS;
 
-use crate::dav_ends;
 use crate::ends::{check_made_up, check_some_source, was_hashed};
 use crate::far_movers::{left_out, warn_of_one_host};
 use crate::here::here;
 use crate::joined::{Joined, Side};
 use crate::order::Order;
 use crate::relay;
+use crate::{dav_ends, ftp_ends};
 use crate::{s3_ends, sftp_ends};
 use haul_channel::foreseen::Foreseen;
 use haul_channel::reporter::{self, Ends, Watch};
@@ -69,6 +69,7 @@ pub fn carry_out(
     warn_of_one_host(job, watch);
     watch.cut_by(job.target.place.cut());
     let job = &*dav_ends::adjusted(job);
+    let job = &*ftp_ends::adjusted(job);
     let (source, target) = (&job.sources[0].place, &job.target.place);
     // A recording has a known hash, to which a file that stands at the target is compared.
     let hash_kept = wants_manifest || was_hashed(job);
@@ -79,7 +80,9 @@ pub fn carry_out(
     let report = watch.report(&ends, asked, job.selection.dry_run).expect("somebody watches");
     let proof = match (source, report.proof) {
         // A haul at the target proves no more of what a web server has, or a store that keeps no sum.
-        (Place::Here(server @ (Here::Web(_) | Here::S3 { .. })), Proof::BothEnds) => server.proof_of_reading(),
+        (Place::Here(server @ (Here::Web(_) | Here::Ftp(_) | Here::S3 { .. })), Proof::BothEnds) => {
+            server.proof_of_reading()
+        }
         (_, proof) => proof,
     };
     Ok(Report { proof, ..report })
@@ -99,6 +102,7 @@ pub fn check(job: &Job) -> Result<(), Error> {
     sftp_ends::check(job)?;
     dav_ends::check(job)?;
     s3_ends::check(job)?;
+    ftp_ends::check(job)?;
     if source.is_here() && !target.is_here() { check_some_source(job) } else { Ok(()) }
 }
 
@@ -154,7 +158,9 @@ pub fn early_look(job: &Job, surroundings: &Surroundings, side: Side) -> Option<
     }
     match job.sources.first()?.place {
         Place::Here(Here::Zero { bytes }) => Some(EarlyLook::of_bytes(bytes)),
-        Place::Here(Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::S3 { .. } | Here::Null)
+        Place::Here(
+            Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Ftp(_) | Here::S3 { .. } | Here::Null,
+        )
         | Place::Far(_) => None,
         Place::Here(Here::Disk) => EarlyLook::begin(job, surroundings.home.clone()),
     }

@@ -76,8 +76,9 @@ pub(crate) fn target(
     surroundings: &Surroundings,
     watch: &Arc<Watch>,
 ) -> Result<Target, Error> {
-    let is_server =
-        |end: &Endpoint| matches!(end.place, Place::Here(Here::Web(_) | Here::S3 { .. } | Here::Sftp { .. }));
+    let is_server = |end: &Endpoint| {
+        matches!(end.place, Place::Here(Here::Web(_) | Here::Ftp(_) | Here::S3 { .. } | Here::Sftp { .. }))
+    };
     if job.sources.iter().any(is_server) {
         let text = "the data passes through this host: one server sends to no other".to_owned();
         watch.tell(&Event::Warning { text });

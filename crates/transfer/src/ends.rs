@@ -18,7 +18,7 @@ use haul_foreign::Opened;
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 
-use crate::{dav_ends, s3_ends, sftp_ends};
+use crate::{dav_ends, ftp_ends, s3_ends, sftp_ends};
 
 use crate::web;
 
@@ -39,7 +39,8 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
                 "davs://host/path is one, where the server speaks WebDAV; haul serve takes files at haul://host/path",
             );
         }
-        Place::Here(Here::Disk | Here::Sftp { .. } | Here::Web(_) | Here::S3 { .. } | Here::Null) | Place::Far(_) => {}
+        Place::Here(Here::Disk | Here::Sftp { .. } | Here::Web(_) | Here::Ftp(_) | Here::S3 { .. } | Here::Null)
+        | Place::Far(_) => {}
     }
     for source in &job.sources {
         match source.place {
@@ -58,7 +59,12 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
             }
             Place::Here(Here::Web(_)) => check_web(job)?,
             Place::Here(
-                Here::Disk | Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::S3 { .. },
+                Here::Disk
+                | Here::Zero { .. }
+                | Here::Stripes { .. }
+                | Here::Sftp { .. }
+                | Here::Ftp(_)
+                | Here::S3 { .. },
             )
             | Place::Far(_) => {}
         }
@@ -95,7 +101,13 @@ pub(crate) fn check_some_source(job: &Job) -> Result<(), Error> {
             .err()
             .filter(|error| error.kind() == io::ErrorKind::NotFound),
         Place::Here(
-            Here::Zero { .. } | Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::S3 { .. } | Here::Null,
+            Here::Zero { .. }
+            | Here::Stripes { .. }
+            | Here::Sftp { .. }
+            | Here::Web(_)
+            | Here::Ftp(_)
+            | Here::S3 { .. }
+            | Here::Null,
         )
         | Place::Far(_) => None,
     };
@@ -136,6 +148,7 @@ pub(crate) fn sources_here(job: &Job, surroundings: &Surroundings, watch: &Arc<W
             let Opened { tree, warning } = web::open(server, &job.source_paths(), job, surroundings, watch)?;
             Sources::Open(OpenSource { warning, ..OpenSource::of(tree) })
         }
+        Place::Here(Here::Ftp(server)) => ftp_ends::sources(server, job, surroundings, watch)?,
         Place::Here(Here::S3 { bucket }) => s3_ends::sources(bucket, job, surroundings, watch)?,
         Place::Here(Here::Null) => unreachable!("check_made_up refuses null: as a source"),
         Place::Far(far) => unreachable!("{far} opens its sources itself"),
@@ -148,6 +161,7 @@ pub(crate) fn target_here(job: &Job, surroundings: &Surroundings, watch: &Arc<Wa
         Place::Here(Here::Null) => Target::Open(Arc::new(Nowhere)),
         Place::Here(sftp @ Here::Sftp { .. }) => sftp_ends::target(sftp, job, surroundings, watch)?,
         Place::Here(Here::Web(server)) => dav_ends::target(server, job, surroundings, watch)?,
+        Place::Here(Here::Ftp(server)) => ftp_ends::target(server, job, surroundings, watch)?,
         Place::Here(Here::S3 { bucket }) => s3_ends::target(bucket, job, surroundings, watch)?,
         Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. })) => {
             unreachable!("check_made_up refuses {made_up} as a target")

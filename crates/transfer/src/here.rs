@@ -11,6 +11,7 @@ use haul_wire::control::Control;
 
 use crate::dav_ends;
 use crate::ends::{sources_here, target_here};
+use crate::ftp_ends;
 use crate::order::Order;
 use crate::s3_ends;
 use crate::sftp_ends;
@@ -41,7 +42,9 @@ pub fn here(order: Order<'_>) -> Result<Ends, Error> {
 /// Names the server, where one end is none of this host.
 fn beside_server(job: &Job, ends: Ends) -> Ends {
     let server = |end: &Endpoint| match &end.place {
-        Place::Here(place @ (Here::Web(_) | Here::S3 { .. } | Here::Sftp { .. })) => Some(place.to_string()),
+        Place::Here(place @ (Here::Web(_) | Here::Ftp(_) | Here::S3 { .. } | Here::Sftp { .. })) => {
+            Some(place.to_string())
+        }
         Place::Here(Here::Disk | Here::Zero { .. } | Here::Stripes { .. } | Here::Null) | Place::Far(_) => None,
     };
     let host = |place: String| Host { place, ..Host::default() };
@@ -65,7 +68,7 @@ fn lanes(job: &Job, sender: &SenderJob) -> u16 {
     };
     let usual = of_server.into_iter().chain(sftp_ends::lanes(job)).chain(s3_ends::lanes(job)).max();
     // Where each lane has a file under way, the target says how many there are.
-    let wanted = asked.or_else(|| dav_ends::lanes(job)).or(usual);
+    let wanted = asked.or_else(|| dav_ends::lanes(job)).or_else(|| ftp_ends::lanes(job)).or(usual);
     haul_engine::plan::near_lanes(wanted, host_facts::cpus()).lanes
 }
 
@@ -85,7 +88,9 @@ fn refuse_into_itself(job: &Job) -> Result<(), Error> {
     for source in &job.sources {
         match source.place {
             Place::Here(Here::Disk | Here::Stripes { .. }) => {}
-            Place::Here(Here::Zero { .. } | Here::Sftp { .. } | Here::Web(_) | Here::S3 { .. } | Here::Null)
+            Place::Here(
+                Here::Zero { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Ftp(_) | Here::S3 { .. } | Here::Null,
+            )
             | Place::Far(_) => continue,
         }
         let typed = path_of(&source.path);

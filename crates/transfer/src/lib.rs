@@ -5,7 +5,8 @@
 //!   session      several jobs between the same two ends
 //!   joined       a session with one remote       far_movers  further hosts of the far end
 //!   here         both ends on this host           sftp_ends   ends at hosts where only sftp runs
-//!   web          ends on web servers              server_terms   what of a job's wishes such ends cannot keep
+//!   web          ends on web servers              ftp_ends    ends at servers of FTP
+//!   server_terms what of a job's wishes such ends cannot keep
 //!   place_ends   ends where no haul runs, for ls, rm, hash and their like
 //!   relay        a job between two other hosts
 //!   serving      the far side of a session       agent   the far side over standard input and output
@@ -25,6 +26,7 @@ mod far_jobs;
 mod far_limits;
 mod far_movers;
 mod far_role;
+mod ftp_ends;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod here;

@@ -9,7 +9,7 @@ use haul_places::{Request, Ways};
 use haul_store::PlaceTree;
 use haul_wire::place::Verb;
 
-use crate::{s3_ends, sftp_ends, web};
+use crate::{ftp_ends, s3_ends, sftp_ends, web};
 
 /// How this user reaches places of all kinds.
 pub fn ways(surroundings: &Surroundings) -> Ways {
@@ -34,6 +34,13 @@ fn open(
                 refused(format!("{server} is a web server, and tells no space"), "haul du sums up the sizes of files")
             }
             _ => web::place(server, &request.job(), surroundings),
+        },
+        Here::Ftp(server) => match request.question.verb {
+            Verb::Write | Verb::Clean { .. } => {
+                refused(format!("{server}: this command does not speak FTP"), "haul cp copies files there")
+            }
+            Verb::Space => refused(format!("{server} tells no space"), "haul du sums up the sizes of files"),
+            _ => ftp_ends::place(server, &request.job(), surroundings, watch),
         },
         Here::S3 { bucket } => match request.question.verb {
             Verb::Space => {

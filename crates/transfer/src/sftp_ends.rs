@@ -22,6 +22,7 @@ use haul_store::{PlaceTree, StoreError};
 use haul_wire::control::Drafts;
 
 use crate::dav_ends;
+use crate::ftp_ends;
 use crate::server_terms::{self, Dialled};
 
 /// Refuses what a copy from or to such a host cannot keep its promise of.
@@ -122,7 +123,10 @@ impl OpenTarget for Opening {
 /// What the success of a job between these ends proves.
 pub(crate) fn proof(job: &Job) -> Proof {
     let is_sftp = |end: &Endpoint| matches!(end.place, Place::Here(Here::Sftp { .. }));
-    match (job.sources.iter().any(is_sftp), is_sftp(&job.target) || dav_ends::is_target(job)) {
+    match (
+        job.sources.iter().any(is_sftp),
+        is_sftp(&job.target) || dav_ends::is_target(job) || ftp_ends::is_target(job),
+    ) {
         (_, true) => Proof::Confirmed,
         (true, false) => Proof::AsRead,
         (false, false) => Proof::BothEnds,

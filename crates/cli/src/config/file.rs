@@ -228,7 +228,7 @@ impl Reading<'_> {
             Place::Here(Here::Zero { .. } | Here::Stripes { .. } | Here::Web(_) | Here::Null) => {
                 Err(self.wrong(at, format!("{key} has no paths below it")))
             }
-            Place::Here(Here::Disk | Here::Sftp { .. } | Here::S3 { .. }) | Place::Far(_) => {
+            Place::Here(Here::Disk | Here::Sftp { .. } | Here::Ftp(_) | Here::S3 { .. }) | Place::Far(_) => {
                 Ok(End { written: written.to_owned(), means: NamedEnd { first, others }, line: self.line(at) })
             }
         }
@@ -294,7 +294,7 @@ pub mod tests {
             ("[ends]\nnull = \"h:x\"\n", "c.toml:2: 'null' cannot be the name of an end"),
             ("[ends]\nt = \"data\"\n", "c.toml:2: t is no place that all directories share"),
             ("[ends]\nt = \"null:\"\n", "c.toml:2: t has no paths below it"),
-            ("[ends]\nt = \"ftp://h/x\"\n", "c.toml:2: t means no place"),
+            ("[ends]\nt = \"gopher://h/x\"\n", "c.toml:2: t means no place"),
             ("[host.a]\nports = 3\n", "c.toml:2: there is no setting 'ports'"),
         ];
         for (text, expected) in table {

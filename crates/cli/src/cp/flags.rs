@@ -25,7 +25,7 @@ use crate::flags::values::{CipherName, send_route, whole, write_route};
 #[command(disable_help_flag = true, override_usage = "haul cp [OPTIONS] SRC... DST\n       haul cp [OPTIONS] --batch FILE", after_long_help = cp_long_help(), args_override_self = true)]
 #[command(before_help = first_six(), after_help = CP_SHORT_HELP)]
 pub struct Cp {
-    /// Sources, then the target: PATH, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH, haul://HOST[:PORT]/PATH, sftp://[USER@]HOST/PATH, s3://BUCKET/KEY, - (a stream)
+    /// Sources, then the target: PATH, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH, haul://HOST[:PORT]/PATH, sftp://[USER@]HOST/PATH, ftp://[USER@]HOST/PATH, s3://BUCKET/KEY, - (a stream)
     // job.rs checks the count: `-h` alone must reach the help, and the message can name both sources and target.
     #[arg(value_name = "SRC... DST", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<OsString>,

@@ -39,6 +39,8 @@ NAMES
   https://host/path and http://host/dir/ are files and directories of a web
   server, to copy from. davs://host/path and dav://host/path are those of a
   server with WebDAV, to copy from and to.
+  ftp://[user@]host/path is a tree at a server of FTP and starts where the
+  server does, ftp://host//path at its root; ftps:// sends nothing in clear.
   host1,host2:path and haul://host1,host2/path are one end on several hosts with
   the same files: data goes over all of them at once.
   zero:10G is a file of so many zeros to copy from. null: verifies the data here

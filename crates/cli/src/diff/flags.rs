@@ -58,9 +58,9 @@ It changes nothing. A and B are compared as 'haul cp -r A/ B' would do it:
 'new' is only in A, 'extra' only in B, 'changed' says in what: kind, size,
 time, contents, target of a link; with -p and -a permissions, owner, group. Each
 may be a path of this machine, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH,
-haul://HOST[:PORT]/PATH, sftp://[USER@]HOST[:PORT]/PATH or a URL of a web
-server. What such a server does not tell is not compared, and is named. With -c
-it sends all contents, and they are hashed here.
+haul://HOST[:PORT]/PATH, sftp://[USER@]HOST[:PORT]/PATH, ftp://[USER@]HOST/PATH
+or a URL of a web server. What such a server does not tell is not compared, and
+is named. With -c it sends all contents, and they are hashed here.
 
 EXIT STATUS (as of diff)
   0  all is the same

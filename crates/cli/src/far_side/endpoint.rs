@@ -7,7 +7,7 @@
 //! haul://host[:port]/path            a daemon; relative to the directory it offers to the key
 //! stripes:INDEX                      a striped recording to copy from as one file, here; INDEX is what haul record --stripe-dir left
 //! https://[user[:password]@]host[:port]/path, http://...      files and directories of a web server, to copy from
-//! davs://[user[:password]@]host[:port]/path, dav://...        the same of a server with WebDAV, to copy to, too
+//! davs://..., dav://...              the same of a server with WebDAV; ftp://..., ftps://...: a tree at a server of FTP
 //! s3://bucket/key                    objects of a store; the key is taken as it is written
 //! zero:SIZE, null:                   a file of zeros to copy from, and nowhere to copy to; both here
 //! NAME:path                          NAME is an end of config.toml; path is beneath it
@@ -196,8 +196,8 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
         return Ok(Endpoint { place: made_up.into(), path: Vec::new() });
     }
     if let Some((scheme, rest)) = split_scheme(bytes) {
-        if let Some(scheme) = web_url::of_scheme(scheme) {
-            return web_url::parse(scheme, rest).map_err(|(cause, hint)| refused(bytes, cause, hint));
+        if let Some(parsed) = web_url::parse_any(scheme, rest) {
+            return parsed.map_err(|(cause, hint)| refused(bytes, cause, hint));
         }
         return match scheme {
             b"ssh" | b"scp" => ssh_uri(bytes, rest),
@@ -207,7 +207,7 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
             other => Err(refused(
                 bytes,
                 &format!("haul does not speak {}://", printable(other)),
-                "use host:path, ssh://host/path, sftp://host/path, haul://host/path, s3://bucket/key or https://host/path; for a local name put ./ in front",
+                "use host:path, ssh://host/path, sftp://host/path, haul://host/path, ftp://host/path, s3://bucket/key or https://host/path; for a local name put ./ in front",
             )),
         };
     }
@@ -446,7 +446,7 @@ pub fn text(endpoint: &Endpoint) -> Vec<u8> {
         Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Null)) => {
             made_up.to_string().into_bytes()
         }
-        Place::Here(server @ (Here::Sftp { .. } | Here::S3 { .. })) => format!("{server}/").into_bytes(),
+        Place::Here(server @ (Here::Sftp { .. } | Here::Ftp(_) | Here::S3 { .. })) => format!("{server}/").into_bytes(),
         Place::Far(Far::Ssh { user, host, port }) => {
             let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
             let user = user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();

@@ -1,22 +1,30 @@
 //! Addresses of web servers as people type them: `https://[user[:password]@]host[:port]/path[?query]`, and the same with `http`, `dav` and
-//! `davs`.
+//! `davs`; and those of FTP, `ftp://` and `ftps://`, whose paths are names of files and have no query.
 //!
 //! A password, and a query, which may be a signature, are never shown.
 
-use haul_job::{Endpoint, Here, WebLogin, WebServer};
+use haul_job::{Endpoint, FtpServer, Here, WebLogin, WebServer};
 
 /// Why an address is refused, and what to type instead.
 pub type Refused = (&'static str, &'static str);
 
+/// Parses an address with a scheme of the web or of FTP.
+pub fn parse_any(scheme: &[u8], rest: &[u8]) -> Option<Result<Endpoint, Refused>> {
+    match of_ftp(scheme) {
+        Some(is_tls) => Some(parse_ftp(is_tls, rest)),
+        None => Some(parse(of_scheme(scheme)?, rest)),
+    }
+}
+
 /// What a scheme says of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scheme {
+struct Scheme {
     is_tls: bool,
     is_dav: bool,
 }
 
 /// Whether this scheme is one of a web server.
-pub fn of_scheme(scheme: &[u8]) -> Option<Scheme> {
+fn of_scheme(scheme: &[u8]) -> Option<Scheme> {
     let (is_tls, is_dav) = match scheme.to_ascii_lowercase().as_slice() {
         b"http" => (false, false),
         b"https" => (true, false),
@@ -28,28 +36,72 @@ pub fn of_scheme(scheme: &[u8]) -> Option<Scheme> {
 }
 
 /// Parses what stands behind `https://`.
-pub fn parse(Scheme { is_tls, is_dav }: Scheme, rest: &[u8]) -> Result<Endpoint, Refused> {
+fn parse(Scheme { is_tls, is_dav }: Scheme, rest: &[u8]) -> Result<Endpoint, Refused> {
     let end = end_of_authority(rest);
     let (authority, path) = rest.split_at(end);
-    let (login, address) = match authority.iter().rposition(|byte| *byte == b'@') {
-        Some(at) => (Some(login(&authority[..at])?), &authority[at + 1..]),
-        None => (None, authority),
-    };
-    let (host, port) = split_port(address)?;
+    let (login, host, port) = split_login(authority)?;
     let port = port.unwrap_or(if is_tls { 443 } else { 80 });
     let path = if path.starts_with(b"/") { path.to_vec() } else { [b"/", path].concat() };
     let server = WebServer { is_tls, is_dav, host: host.to_ascii_lowercase(), port, login };
     Ok(Endpoint { place: Here::Web(server).into(), path })
 }
 
+/// Whether this scheme is one of FTP, and with TLS.
+fn of_ftp(scheme: &[u8]) -> Option<bool> {
+    match scheme.to_ascii_lowercase().as_slice() {
+        b"ftp" => Some(false),
+        b"ftps" => Some(true),
+        _ => None,
+    }
+}
+
+/// Parses what stands behind `ftp://`. The path begins where the server starts; with a second slash, or `%2F`, at its top (RFC 1738,
+/// 3.2.2).
+fn parse_ftp(is_tls: bool, rest: &[u8]) -> Result<Endpoint, Refused> {
+    let (authority, path) = rest.split_at(rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len()));
+    let (login, host, port) = split_login(authority)?;
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    let path = match path.len().checked_sub(TYPE_BYTES).map(|at| path.split_at(at)) {
+        Some((path, b";type=i" | b";type=I")) => path,
+        Some((_, b";type=a" | b";type=A" | b";type=d" | b";type=D")) => {
+            return Err(("files are copied as they are", "leave ;type= out"));
+        }
+        _ => path,
+    };
+    let path = unescaped(path);
+    if path.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+        return Err(("FTP cannot say a name with a line break or a NUL byte in it", "rename it at the server"));
+    }
+    let port = port.unwrap_or(FtpServer::usual_port(is_tls));
+    let server = FtpServer { is_tls, host: host.to_ascii_lowercase(), port, login };
+    Ok(Endpoint { place: Here::Ftp(server).into(), path })
+}
+
+/// `;type=i`
+const TYPE_BYTES: usize = 7;
+
+/// Splits `[user[:password]@]host[:port]`.
+fn split_login(authority: &[u8]) -> Result<(Option<WebLogin>, &str, Option<u16>), Refused> {
+    let (login, address) = match authority.iter().rposition(|byte| *byte == b'@') {
+        Some(at) => (Some(login(&authority[..at])?), &authority[at + 1..]),
+        None => (None, authority),
+    };
+    let (host, port) = split_port(address)?;
+    Ok((login, host, port))
+}
+
 /// An address as it may be shown: without what stands in front of an `@`, and without its query.
 pub fn shown(typed: &[u8]) -> Option<Vec<u8>> {
     let at = typed.windows(3).position(|three| three == b"://")?;
-    of_scheme(&typed[..at])?;
+    let is_ftp = of_ftp(&typed[..at]).is_some();
+    if !is_ftp {
+        of_scheme(&typed[..at])?;
+    }
     let (scheme, rest) = typed.split_at(at + 3);
     let (authority, path) = rest.split_at(end_of_authority(rest));
     let address = authority.rsplit(|byte| *byte == b'@').next().unwrap_or_default();
-    Some([scheme, address, &without_query(path)].concat())
+    let path = if is_ftp { path.to_vec() } else { without_query(path) };
+    Some([scheme, address, &path].concat())
 }
 
 /// A path of a web server as it may be shown.
@@ -206,10 +258,32 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_ftp() {
+        for (is_tls, rest, expected) in [
+            (false, "host/a%20b?x;y", "ftp://host [a b?x;y]"),
+            (false, "host", "ftp://host []"),
+            (false, "me:s%40c@HOST:2121//etc/x", "ftp://host:2121 [/etc/x]"),
+            (false, "host/%2Fetc/;type=i", "ftp://host [/etc/]"),
+            (true, "host/x", "ftps://host [x]"),
+            (true, "[::1]:21/x", "ftps://[::1]:21 [x]"),
+            (false, "host/x;type=a", "refused: files are copied as they are"),
+            (false, "host/x%0d%0aDELE%20y", "refused: FTP cannot say a name with a line break or a NUL byte in it"),
+            (false, "/x", "refused: the host is no name or address"),
+        ] {
+            let shown = match parse_ftp(is_tls, rest.as_bytes()) {
+                Ok(Endpoint { place, path }) => format!("{place} [{}]", String::from_utf8_lossy(&path)),
+                Err((why, _)) => format!("refused: {why}"),
+            };
+            assert_eq!(shown, expected, "{rest}");
+        }
+    }
+
+    #[test]
     fn nothing_secret_is_shown() {
         let shown = |typed: &str| shown(typed.as_bytes()).map(|text| String::from_utf8(text).unwrap());
         assert_eq!(shown("https://me:secret@host/x?sig=1#y").as_deref(), Some("https://host/x?..."));
         assert_eq!(shown("HTTP://a@b@host").as_deref(), Some("HTTP://host"));
+        assert_eq!(shown("ftp://me:secret@host/x?y").as_deref(), Some("ftp://host/x?y"));
         assert_eq!(shown("ssh://me@host/x"), None);
     }
 }

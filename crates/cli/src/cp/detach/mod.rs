@@ -88,7 +88,11 @@ fn started(typed: &Cp, filters: &[Filter]) -> Result<ExitCode, Error> {
 
 /// Makes the record and starts the process. Where no service can be started, it is a session.
 fn start(records: &Records, job: &Job, asked_rate: &Timetable) -> Result<(Record, Keeper), Error> {
-    let has_login = |end: &Endpoint| matches!(&end.place, Place::Here(Here::Web(server)) if server.login.is_some());
+    let has_login = |end: &Endpoint| match &end.place {
+        Place::Here(Here::Web(server)) => server.login.is_some(),
+        Place::Here(Here::Ftp(server)) => server.login.is_some(),
+        _ => false,
+    };
     if has_login(&job.sources[0]) || has_login(&job.target) {
         return Err(Error::new(Fault::Usage, "a detached copy takes no login from a URL")
             .because("everybody on this host could read it among the arguments of its process")

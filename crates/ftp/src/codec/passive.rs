@@ -1,0 +1,51 @@
+//! The port of a data connection, as the replies to EPSV and PASV tell it.
+//!
+//! The address that PASV tells is never used: the data comes from the host of the control connection. So no server leads us to another
+//! host, and one behind a NAT that tells its inner address is reached all the same.
+
+/// `229 text (|||PORT|)` (RFC 2428): any character may stand for the bar.
+pub(crate) fn extended(text: &[u8]) -> Option<u16> {
+    let begin = text.iter().position(|byte| *byte == b'(')? + 1;
+    let inside = &text[begin..begin + text[begin..].iter().position(|byte| *byte == b')')?];
+    let (bar, rest) = inside.split_first()?;
+    let rest = rest.strip_prefix(&[*bar, *bar])?;
+    let digits = rest.strip_suffix(&[*bar])?;
+    port(digits)
+}
+
+/// `227 text h1,h2,h3,h4,p1,p2 text`, mostly in brackets.
+pub(crate) fn usual(text: &[u8]) -> Option<u16> {
+    let is_of_number = |byte: &u8| byte.is_ascii_digit() || *byte == b',';
+    let numbers =
+        text.split(|byte| !is_of_number(byte)).find(|part| part.iter().filter(|byte| **byte == b',').count() == 5)?;
+    let numbers: Option<Vec<u8>> =
+        numbers.split(|byte| *byte == b',').map(|part| std::str::from_utf8(part).ok()?.parse().ok()).collect();
+    match numbers?[..] {
+        [_, _, _, _, high, low] => Some(u16::from_be_bytes([high, low])).filter(|port| *port > 0),
+        _ => None,
+    }
+}
+
+fn port(digits: &[u8]) -> Option<u16> {
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok().filter(|port| *port > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_of_both_forms() {
+        assert_eq!(extended(b"Entering Extended Passive Mode (|||6446|)"), Some(6446));
+        assert_eq!(extended(b"ok (!!!1!)"), Some(1));
+        for bad in [&b"(|||0|)"[..], b"(|||65536|)", b"(|||x|)", b"(||6446|)", b"|||6446|", b"(|||+1|)", b"(", b"()"] {
+            assert_eq!(extended(bad), None, "{bad:?}");
+        }
+        assert_eq!(usual(b"Entering Passive Mode (10,0,0,1,4,1)."), Some(1025));
+        assert_eq!(usual(b"=127,0,0,1,0,21"), Some(21));
+        for bad in [&b"(1,2,3,4,0,0)"[..], b"(1,2,3,4,256,1)", b"(1,2,3,4,5)", b"", b"(1,2,3,4,,1)"] {
+            assert_eq!(usual(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! One control connection: commands go out, replies come back in their order.
+//!
+//! ```text
+//! ask, ask_all                     questions; several are under way at the same time, where the server bears it
+//! begin_transfer -> Data           EPSV or PASV, a connection to the same host, then REST and RETR, STOR, MLSD or LIST
+//!   end_transfer                   the reply that ends it: only with that one all of the data is there
+//! ```
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use haul_foreign::{Counted, Reach, Sockets};
+
+use crate::codec::command::Command;
+use crate::codec::passive;
+use crate::codec::reply::{Replies, Reply};
+use crate::limits::{MAX_TRIES, QUESTIONS_AT_ONCE, READ_BYTES};
+use crate::refusal::refusal;
+use crate::wire::{Tls, Wire};
+
+/// What control connections to one server share.
+#[derive(Debug)]
+pub(crate) struct Habits {
+    /// EPSV is understood.
+    extended_passive: AtomicBool,
+    /// Several commands may be under way.
+    several_at_once: AtomicBool,
+    pub(crate) reach: Reach,
+    pub(crate) silence: Duration,
+    /// Data connections.
+    pub(crate) data: Arc<Sockets>,
+}
+
+impl Habits {
+    /// Whether several commands may be under way, as far as is known.
+    pub(crate) fn takes_several(&self) -> bool {
+        self.several_at_once.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn new(reach: Reach, silence: Duration) -> Habits {
+        let (extended_passive, several_at_once) = (AtomicBool::new(true), AtomicBool::new(true));
+        Habits { extended_passive, several_at_once, reach, silence, data: Sockets::new() }
+    }
+}
+
+/// A control connection.
+#[derive(Debug)]
+pub(crate) struct Control {
+    wire: Wire,
+    replies: Replies,
+    habits: Arc<Habits>,
+    peer: SocketAddr,
+    _counted: Counted,
+    /// TLS of the data connections.
+    data_tls: Option<Tls>,
+    /// Replies to transfers that were given up, which are still to come.
+    owed: u32,
+    /// Nothing can be asked any more.
+    is_broken: bool,
+}
+
+/// A data connection.
+#[derive(Debug)]
+pub(crate) struct Data {
+    pub(crate) wire: Wire,
+    _counted: Counted,
+}
+
+/// The reply that begins a transfer.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    Here,
+    /// The server does not begin where it was asked to: this transfer is of the whole file.
+    FromTheStart,
+}
+
+impl Control {
+    pub(crate) fn new(wire: Wire, habits: &Arc<Habits>, counted: Counted) -> io::Result<Control> {
+        let peer = wire.peer()?;
+        let habits = Arc::clone(habits);
+        Ok(Control {
+            wire,
+            replies: Replies::default(),
+            habits,
+            peer,
+            _counted: counted,
+            data_tls: None,
+            owed: 0,
+            is_broken: false,
+        })
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// The server has not closed it while nobody asked.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.is_broken && (self.owed > 0 || (self.replies.is_empty() && self.wire.is_quiet()))
+    }
+
+    /// From now on TLS. What came before in clear could be of somebody on the way.
+    pub(crate) fn secure(mut self, tls: &Tls) -> io::Result<Control> {
+        if !self.replies.is_empty() {
+            return Err(io::Error::new(ErrorKind::InvalidData, "the server sent something in clear before TLS began"));
+        }
+        self.wire = self.wire.secured(tls)?;
+        Ok(self)
+    }
+
+    pub(crate) fn data_tls(&mut self, tls: Option<Tls>) {
+        self.data_tls = tls;
+    }
+
+    /// The next reply. A server that closes the connection says 421.
+    pub(crate) fn reply(&mut self) -> io::Result<Reply> {
+        let reply = self.read_reply();
+        self.is_broken |= reply.as_ref().map_or(true, |reply| reply.code == 421);
+        reply
+    }
+
+    fn read_reply(&mut self) -> io::Result<Reply> {
+        let mut block = [0; READ_BYTES];
+        loop {
+            if let Some(reply) = self.replies.take()? {
+                return Ok(reply);
+            }
+            match self.wire.read(&mut block)? {
+                0 => {
+                    return Err(io::Error::new(
+                        ErrorKind::ConnectionAborted,
+                        "the server closed the control connection",
+                    ));
+                }
+                count => self.replies.push(&block[..count]),
+            }
+        }
+    }
+
+    /// The reply that ends a command: preliminary ones are passed over, a few of them.
+    pub(crate) fn final_reply(&mut self) -> io::Result<Reply> {
+        for _ in 0..MAX_PRELIMINARY {
+            let reply = self.reply()?;
+            if !reply.is_preliminary() {
+                return Ok(reply);
+            }
+        }
+        self.is_broken = true;
+        Err(io::Error::new(ErrorKind::InvalidData, "the server announces replies without an end"))
+    }
+
+    fn send(&mut self, commands: &[Command]) -> io::Result<()> {
+        let bytes = zeroize::Zeroizing::new(
+            commands.iter().flat_map(|command| command.bytes().iter().copied()).collect::<Vec<u8>>(),
+        );
+        let sent = self.wire.write_all(&bytes).and_then(|()| self.wire.flush());
+        self.is_broken |= sent.is_err();
+        sent
+    }
+
+    /// Reads the replies to transfers that were given up.
+    pub(crate) fn settle(&mut self) -> io::Result<()> {
+        while self.owed > 0 {
+            self.final_reply()?;
+            self.owed -= 1;
+        }
+        if !self.replies.is_empty() {
+            // A reply to nothing would be taken for that of the next command.
+            self.is_broken = true;
+            return Err(io::Error::new(
+                ErrorKind::ConnectionAborted,
+                "the server said something that nobody asked for",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Asks, and waits for the reply.
+    pub(crate) fn ask(&mut self, command: Command) -> io::Result<Reply> {
+        self.settle()?;
+        self.send(&[command])?;
+        self.final_reply()
+    }
+
+    /// Asks several times. The replies come in the order of the questions.
+    pub(crate) fn ask_all(&mut self, commands: &[Command]) -> io::Result<Vec<Reply>> {
+        self.settle()?;
+        let mut replies = Vec::with_capacity(commands.len());
+        let at_once = if self.habits.takes_several() { QUESTIONS_AT_ONCE } else { 1 };
+        for some in commands.chunks(at_once) {
+            self.send(some)?;
+            for _ in some {
+                let reply = self.final_reply().inspect_err(|_| {
+                    // Some servers throw away what came with a command: they are asked again, one by one.
+                    if some.len() > 1 {
+                        self.habits.several_at_once.store(false, Ordering::Relaxed);
+                    }
+                })?;
+                replies.push(reply);
+            }
+        }
+        Ok(replies)
+    }
+
+    /// The port at which the server waits for a data connection.
+    fn passive(&mut self) -> io::Result<u16> {
+        if self.habits.extended_passive.load(Ordering::Relaxed) {
+            let reply = self.ask(Command::plain("EPSV"))?;
+            if reply.code == 229 {
+                return passive::extended(reply.text()).ok_or_else(|| no_port(&reply));
+            }
+            if self.peer.ip().to_canonical().is_ipv6() || !reply.is_unknown() {
+                return Err(refusal(&reply));
+            }
+            self.habits.extended_passive.store(false, Ordering::Relaxed);
+        }
+        let reply = self.ask(Command::plain("PASV"))?;
+        match reply.code {
+            227 => passive::usual(reply.text()).ok_or_else(|| no_port(&reply)),
+            _ => Err(refusal(&reply)),
+        }
+    }
+
+    /// Opens a data connection. The data comes from the host of the control connection, and from no other.
+    fn connect_data(&mut self) -> io::Result<Data> {
+        self.settle()?;
+        let mut tries = 0;
+        loop {
+            let port = self.passive()?;
+            let address = SocketAddr::new(self.peer.ip(), port);
+            let Habits { reach, silence, data, .. } = &*self.habits;
+            match data.connect(&[address], reach, *silence) {
+                Ok((socket, counted)) => {
+                    let mut wire = Wire::new(socket, *silence)?;
+                    if let Some(tls) = &self.data_tls {
+                        wire = wire.secured(tls)?;
+                    }
+                    return Ok(Data { wire, _counted: counted });
+                }
+                // The port that EPSV tells may be closed where a firewall follows PASV alone.
+                Err(error) => {
+                    tries += 1;
+                    if tries >= MAX_DATA_TRIES {
+                        let why = format!("the server's data connection cannot be reached: {error}");
+                        return Err(io::Error::new(ErrorKind::NotConnected, why));
+                    }
+                    if self.peer.ip().to_canonical().is_ipv4() {
+                        self.habits.extended_passive.store(false, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins a transfer to here: from `offset` on, if it is more than 0.
+    pub(crate) fn begin_download(&mut self, command: Command, offset: u64) -> io::Result<(Data, Begun)> {
+        let data = self.connect_data()?;
+        let rest = (offset > 0).then(|| Command::new("REST", offset.to_string().as_bytes())).transpose()?;
+        let mut begun = Begun::Here;
+        match rest {
+            Some(rest) if self.habits.takes_several() => {
+                self.send(&[rest, command])?;
+                if !self.reply()?.wants_more() {
+                    begun = Begun::FromTheStart;
+                }
+            }
+            Some(rest) => {
+                if !self.ask(rest)?.wants_more() {
+                    begun = Begun::FromTheStart;
+                }
+                self.send(&[command])?;
+            }
+            None => self.send(&[command])?,
+        }
+        let reply = self.reply()?;
+        match reply.code {
+            125 | 150 => Ok((data, begun)),
+            _ if reply.is_preliminary() => {
+                self.is_broken = true;
+                Err(refusal(&reply))
+            }
+            _ => Err(refusal(&reply)),
+        }
+    }
+
+    /// Begins a transfer to the server. It is not waited for its word: what refuses the transfer closes the data connection, and the end
+    /// tells why.
+    pub(crate) fn begin_upload(&mut self, command: Command) -> io::Result<Data> {
+        let data = self.connect_data()?;
+        self.send(&[command])?;
+        Ok(data)
+    }
+
+    /// Ends a transfer: the server has sent, or taken, all of it.
+    pub(crate) fn end_transfer(&mut self) -> io::Result<()> {
+        let reply = self.final_reply()?;
+        if reply.is_success() { Ok(()) } else { Err(refusal(&reply)) }
+    }
+
+    /// A transfer was given up by closing its data connection: its reply comes some time.
+    pub(crate) fn owe(&mut self) {
+        self.owed += 1;
+    }
+
+    pub(crate) fn be_patient(&self, silence: Duration) -> io::Result<()> {
+        self.wire.be_patient(silence)
+    }
+
+    pub(crate) fn be_as_patient_as_usual(&self) -> io::Result<()> {
+        self.wire.be_patient(self.habits.silence)
+    }
+
+    /// Says goodbye, without waiting.
+    pub(crate) fn quit(mut self) {
+        if !self.is_broken {
+            let _ = self.send(&[Command::plain("QUIT")]);
+        }
+    }
+}
+
+/// Real servers send one preliminary reply, those with performance markers some more.
+const MAX_PRELIMINARY: u32 = 64;
+
+/// Ports of one transfer that are tried.
+const MAX_DATA_TRIES: u32 = MAX_TRIES / 2;
+
+fn no_port(reply: &Reply) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("the server tells no port for the data: {}", reply.shown()))
+}

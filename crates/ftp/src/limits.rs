@@ -1,0 +1,88 @@
+//! Every limit of this crate, with its reason.
+
+use std::time::Duration;
+
+/// A line of a reply or a list. The longest honest ones hold a path and its facts, and no path has more than 4 KiB.
+pub const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// A reply with all its lines. A banner or a list of features has a few KiB.
+pub const MAX_REPLY_BYTES: usize = 1 << 20;
+
+/// A command. vsftpd and proftpd take 4,096 bytes.
+pub(crate) const MAX_COMMAND_BYTES: usize = 4096;
+
+/// The part of a reply that a message shows.
+pub(crate) const MAX_SHOWN_BYTES: usize = 200;
+
+/// Bytes that are read of a control connection at once.
+pub(crate) const READ_BYTES: usize = 4 << 10;
+
+/// Questions under way on one control connection. 16 with paths of 4 KiB, and their replies, fit into the buffers of any two hosts, so that
+/// both never wait for each other.
+pub(crate) const QUESTIONS_AT_ONCE: usize = 16;
+
+/// Names of one directory with their facts, as in `sftp` and in `store` for a disk of this host.
+pub(crate) const MAX_LISTING_BYTES: usize = 1 << 30;
+
+/// Directories within directories. No path of a peer has more components, and a link at the server that leads upwards ends here.
+pub(crate) const MAX_DEPTH: usize = 64;
+
+/// Times that are asked for ahead of the entry that is handed out, over one connection.
+pub(crate) const LOOKS_AHEAD: usize = 64;
+
+/// A file of which the walk, or the last question, told size and time within this time is not asked for again.
+pub(crate) const CONFIRM_AFTER: Duration = Duration::from_secs(5);
+
+/// Idle control connections are kept for so long: a login takes four round trips. vsftpd and proftpd close them after 300 s and more,
+/// pure-ftpd after 15 minutes.
+pub(crate) const IDLE_KEPT: Duration = Duration::from_secs(60);
+
+/// Tries for one read of a file, or for one connection, that fail without progress. With the pauses below that is 15 s of a server that does
+/// not answer.
+pub(crate) const MAX_TRIES: u32 = 6;
+
+/// The pause before the second try. Each further pause is twice as long.
+pub const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// A read that nobody goes on with for this time gives its connection to another one, where the server allows no more connections.
+pub(crate) const READING_RESTS: Duration = Duration::from_secs(1);
+
+/// Whoever waits for a connection waits as long as others bring something within this time.
+pub(crate) const TURN_PATIENCE: Duration = Duration::from_secs(40);
+
+/// One more connection is tried this long after the server refused one: servers count a connection for a moment after its end.
+pub(crate) const ONE_MORE_AFTER: Duration = Duration::from_secs(3);
+
+/// Most control connections that are dialled before it is known how large the file is, the first one with them.
+pub(crate) const DIALLED_AHEAD: usize = 16;
+
+/// On a shorter path, the windows that a round trip holds are too small for their bursts to matter (as for the web).
+pub(crate) const SPREAD_FROM_US: u32 = 20_000;
+
+/// A chunk of this size is the least that travels alone (`MIN_CHUNK_BYTES` of the protocol).
+pub(crate) const WORTH_PARTS_BYTES: u64 = 1 << 20;
+
+/// A jump ends one transfer and begins another: EPSV, a connection and RETR are three round trips, and the new connection starts slowly.
+/// That is four times what it costs at a web server, where it is a round trip.
+pub(crate) const JUMP_BYTES_PER_US: u64 = 72;
+
+/// A server is asked for the sum of a file of at most this size: it reads it at 200 MB/s within 40 s, and answers nothing meanwhile.
+pub(crate) const MAX_SUMMED_BYTES: u64 = 8 << 30;
+
+/// The wait for such a sum.
+pub(crate) const SUM_PATIENCE: Duration = Duration::from_secs(45);
+
+/// Directories of the target whose lists are kept. A session has entries of few directories open at a time.
+pub(crate) const MAX_KEPT_LISTINGS: usize = 8;
+
+/// Entries of a directory that is kept, at most: about 20 MB. Names of a larger one are asked for one by one.
+pub(crate) const MAX_KEPT_ENTRIES: usize = 100_000;
+
+/// A file of at most this size is gathered before it goes up, and goes up again if the server has closed a connection that rested.
+pub(crate) const GATHERED_BYTES: u64 = 1 << 20;
+
+/// Blocks of a long file come in their order, but a lane may take over where another one still writes.
+pub(crate) const ORDER_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Zeros that are written at once.
+pub(crate) const ZEROS_BYTES: usize = 64 << 10;

@@ -1,0 +1,231 @@
+//! A file at a server, read by transfers that each begin at a place of it.
+//!
+//! ```text
+//! read at a place -> the transfer that stands there, or a new one from there on (REST, RETR)
+//!                 -> bytes, and the transfer waits for the next read behind them
+//!                 -> at the end of the file: the server has said that all of it was sent (226)
+//! ```
+//! Size and time that were found first are compared with those of now, so that data of two versions is never mixed.
+
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use haul_foreign::FileSum;
+use haul_store::{FileToRead, ServerSum, Stat};
+
+use super::served::Served;
+use crate::codec::listing::{EntryType, Facts};
+use crate::entry;
+use crate::limits::{CONFIRM_AFTER, MAX_SUMMED_BYTES, MAX_TRIES, TURN_PATIENCE, WORTH_PARTS_BYTES};
+use crate::refusal::{invalid, missing};
+use crate::transfer::Download;
+
+/// A file, open for reading.
+#[derive(Debug)]
+pub(crate) struct FtpFile {
+    served: Arc<Served>,
+    number: u64,
+    path: Vec<u8>,
+    /// The version that was found first.
+    facts: Facts,
+    size: u64,
+    /// When the server last told this version, or has sent all of it by one transfer.
+    confirmed: Mutex<Option<Instant>>,
+    sum: Arc<FileSum>,
+}
+
+static FILES: AtomicU64 = AtomicU64::new(0);
+
+impl FtpFile {
+    /// Opens a regular file. One that the walk has seen is not asked for again.
+    pub(crate) fn open(served: &Arc<Served>, path: Vec<u8>) -> io::Result<FtpFile> {
+        let noted = served.notes.of(&path);
+        let is_noted = noted.is_some();
+        let facts = match noted {
+            Some(facts) => facts,
+            None => served.server.look(&path)?.ok_or_else(missing)?,
+        };
+        let size = match (&facts.kind, facts.size) {
+            (EntryType::File, Some(size)) => size,
+            (EntryType::File, None) => return Err(invalid("the server does not say how long it is")),
+            _ => return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file")),
+        };
+        // A file that one transfer brings is of one version, however long ago it was listed.
+        let is_fresh = !is_noted || size <= WORTH_PARTS_BYTES;
+        let ask = {
+            let (served, path) = (Arc::clone(served), path.clone());
+            move || Ok(served.server.sum(&path)?.into_iter().collect())
+        };
+        let sum = FileSum::new(Arc::clone(&served.sums), Vec::new(), ask);
+        let sum = match served.server.sum_kind() {
+            Some(kind) => sum.of_kind(kind),
+            None => sum,
+        };
+        Ok(FtpFile {
+            served: Arc::clone(served),
+            number: FILES.fetch_add(1, Ordering::Relaxed),
+            sum: Arc::new(sum),
+            path,
+            facts,
+            size,
+            confirmed: Mutex::new(is_fresh.then(Instant::now)),
+        })
+    }
+
+    fn confirmed(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_sum(&self) -> bool {
+        self.size <= MAX_SUMMED_BYTES && self.served.server.sum_kind().is_some()
+    }
+
+    fn open_at(&self, at: u64) -> io::Result<Download> {
+        let sends_parts = at == 0 || self.served.sends_parts(&self.path, self.size)?;
+        if self.size > WORTH_PARTS_BYTES || at > 0 {
+            // The name may lead to another version by now: the next look tells.
+            *self.confirmed() = None;
+        }
+        let mut download = self.served.server.download(&self.path, if sends_parts { at } else { 0 })?;
+        // A server without REST sends all of it: what stands before is read and left.
+        let mut block = vec![0; if download.at < at { SKIPPED_AT_ONCE } else { 0 }];
+        while download.at < at {
+            let most = usize::try_from(at - download.at).unwrap_or(usize::MAX).min(block.len());
+            if download.read(&mut block[..most])? == 0 {
+                return Err(stale());
+            }
+        }
+        Ok(download)
+    }
+
+    fn read_from(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let wanted = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
+        let (mut done, mut cuts, since) = (0, 0, Instant::now());
+        let pool = &self.served.server.pool;
+        while done < wanted {
+            let at = offset + done as u64;
+            let mut brought = 0;
+            let read = (|| {
+                let mut download = match pool.resume(self.number, at) {
+                    Some(download) => download,
+                    None => {
+                        pool.leave();
+                        self.open_at(at)?
+                    }
+                };
+                while done + brought < wanted {
+                    match download.read(&mut buffer[done + brought..wanted])? {
+                        // The server has said that this is all.
+                        0 => return Err(stale()),
+                        count => brought += count,
+                    }
+                }
+                match download.at < self.size {
+                    true => pool.park(self.number, download.at, download),
+                    false => self.end(download)?,
+                }
+                Ok(())
+            })();
+            match read {
+                Ok(()) => done += brought,
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => {
+                    // Bytes in front of a cut are right: TCP keeps their order, and the version is compared.
+                    let has_end = offset + (done + brought) as u64 == self.size;
+                    done += if has_end { 0 } else { brought };
+                    cuts = if brought > 0 && !has_end { 1 } else { cuts + 1 };
+                    if cuts >= MAX_TRIES || (brought == 0 && since.elapsed() > TURN_PATIENCE) {
+                        return Err(error);
+                    }
+                    pool.pause(pool.backoff(cuts));
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// The last byte is there. The file ends here only if the server says so, in both ways.
+    fn end(&self, mut download: Download) -> io::Result<()> {
+        let began_at_start = download.began_at == 0;
+        if download.read(&mut [0])? > 0 {
+            return Err(stale());
+        }
+        if began_at_start {
+            *self.confirmed() = Some(Instant::now());
+        }
+        Ok(())
+    }
+}
+
+/// Such an error is the same the next time.
+fn is_final(error: &io::Error) -> bool {
+    error.raw_os_error().is_some()
+        || matches!(
+            error.kind(),
+            ErrorKind::InvalidData
+                | ErrorKind::InvalidInput
+                | ErrorKind::NotFound
+                | ErrorKind::Other
+                | ErrorKind::PermissionDenied
+                | ErrorKind::StaleNetworkFileHandle
+                | ErrorKind::Unsupported
+        )
+}
+
+impl FileToRead for FtpFile {
+    fn stat(&self) -> io::Result<Stat> {
+        let begun = self.served.server.begun;
+        let stat = entry::stat(&self.path, &self.facts, begun);
+        {
+            let mut confirmed = self.confirmed();
+            if confirmed.is_some_and(|confirmed| confirmed.elapsed() < CONFIRM_AFTER) {
+                return Ok(stat);
+            }
+            // One reader asks for all.
+            *confirmed = Some(Instant::now());
+        }
+        let now = self.served.server.look_at_files(std::slice::from_ref(&self.path)).inspect_err(|_| {
+            *self.confirmed() = None;
+        })?;
+        let now = match now.into_iter().next().flatten() {
+            Some(now) => now,
+            // It told the size by its list alone.
+            None if self.served.server.has_no_sizes() => return Ok(stat),
+            None => return Err(missing()),
+        };
+        let is_exact = self.facts.modified.is_some_and(|modified| modified.is_exact);
+        let now =
+            Facts { mode: self.facts.mode, modified: if is_exact { now.modified } else { self.facts.modified }, ..now };
+        Ok(entry::stat(&self.path, &now, begun))
+    }
+
+    fn server_sum(&self) -> Option<Arc<dyn ServerSum>> {
+        self.has_sum().then(|| Arc::clone(&self.sum) as Arc<dyn ServerSum>)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let count = self.read_from(buffer, offset)?;
+        if self.has_sum() {
+            self.sum.took(&buffer[..count], offset, self.size, self.size <= WORTH_PARTS_BYTES)?;
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for FtpFile {
+    fn drop(&mut self) {
+        self.served.server.pool.close(self.number);
+    }
+}
+
+/// The server has another version than the one that was begun with, or has told a wrong size.
+fn stale() -> io::Error {
+    io::Error::new(
+        ErrorKind::StaleNetworkFileHandle,
+        "the server sent more or less of it than its size: it changed while it was read, or the server is wrong about the size",
+    )
+}
+
+const SKIPPED_AT_ONCE: usize = 256 << 10;

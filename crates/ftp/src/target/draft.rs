@@ -1,0 +1,478 @@
+//! A file being written at a server: an upload under a temporary name beside its own, then a rename.
+//!
+//! ```text
+//! short file: blocks gather -> STOR               long file: blocks go up as they come, in their order
+//!   -> 226 -> size, and sum where the server tells one, compared; time -> RNFR, RNTO onto the name
+//! ```
+
+use std::io::{self, ErrorKind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use haul_foreign::Hasher;
+use haul_store::{FileToRead as _, FileToWrite, Journal, Metadata, StoreError, Time, part_name};
+
+use super::tree::{Tree, split};
+use crate::codec::listing::{EntryType, Facts, Modified};
+use crate::limits::{GATHERED_BYTES, MAX_SUMMED_BYTES, ORDER_PATIENCE, ZEROS_BYTES};
+use crate::paths::sibling;
+use crate::refusal::{invalid, is_missing};
+use crate::server::{Server, Times, facts_of_file};
+use crate::source::FtpFile;
+use crate::transfer::Upload;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// A file being written at a server.
+#[derive(Debug)]
+pub(super) struct FtpDraft {
+    tree: Arc<Tree>,
+    path: Vec<u8>,
+    /// The final name, at the server.
+    place: Vec<u8>,
+    /// The temporary one; in place it is the final name.
+    draft_place: Vec<u8>,
+    size: Option<u64>,
+    mtime: Option<Time>,
+    number: (u64, u64),
+    state: Mutex<State>,
+    went_on: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    body: Body,
+    /// Bytes so far.
+    at: u64,
+    /// The sum of them that the server can tell, too.
+    hasher: Option<Hasher>,
+    /// The first error is that of everything behind it.
+    failed: Option<(ErrorKind, String)>,
+    is_discarded: bool,
+    mtime: Option<Time>,
+    mode: Option<u32>,
+    /// The file as it is read back.
+    read_back: Option<Arc<FtpFile>>,
+}
+
+#[derive(Debug)]
+enum Body {
+    Gathered(Vec<u8>),
+    GoingUp(Box<Upload>),
+    /// The server has all of it.
+    Complete,
+    /// It has its name.
+    Named,
+    Broken,
+}
+
+impl FtpDraft {
+    pub(super) fn new(
+        tree: &Arc<Tree>,
+        path: &[u8],
+        mtime: Option<Time>,
+        size: Option<u64>,
+        inplace: bool,
+    ) -> io::Result<FtpDraft> {
+        if inplace && !tree.in_place {
+            return Err(no_writing_in_place());
+        }
+        let place = tree.place(path)?;
+        let draft_place = if inplace { place.clone() } else { draft_of(&place) };
+        // The name must be one that a command can say, before anything comes.
+        tree.server.command("STOR", &place)?;
+        if !inplace {
+            sweep(tree, path, &place)?;
+        }
+        Ok(FtpDraft {
+            tree: Arc::clone(tree),
+            path: path.to_vec(),
+            place,
+            draft_place,
+            size,
+            mtime,
+            number: random()?,
+            state: Mutex::new(State {
+                body: Body::Gathered(Vec::new()),
+                at: 0,
+                hasher: tree.server.sum_kind().map(Hasher::new),
+                failed: None,
+                is_discarded: false,
+                mtime,
+                mode: None,
+                read_back: None,
+            }),
+            went_on: Condvar::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn context<T>(&self, op: &'static str, done: impl FnOnce() -> io::Result<T>) -> Result<T> {
+        done().map_err(|error| StoreError::new(op, &self.path, error))
+    }
+
+    fn begin(&self) -> io::Result<Upload> {
+        self.tree.server.upload(&self.draft_place)
+    }
+
+    fn write(&self, state: &mut State, data: &[u8]) -> io::Result<()> {
+        let end = state.at + data.len() as u64;
+        if self.size.is_some_and(|size| end > size) {
+            return Err(invalid("more comes of it than was announced"));
+        }
+        if let Body::Gathered(gathered) = &mut state.body {
+            if self.size.unwrap_or(end) <= GATHERED_BYTES {
+                gathered.extend_from_slice(data);
+                return Ok(());
+            }
+            let mut upload = self.begin()?;
+            upload.write(gathered)?;
+            state.body = Body::GoingUp(Box::new(upload));
+        }
+        match &mut state.body {
+            Body::GoingUp(upload) => {
+                self.tree.server.pool.moved();
+                upload.write(data)
+            }
+            Body::Gathered(_) | Body::Complete | Body::Named | Body::Broken => Err(over()),
+        }
+    }
+
+    fn append(&self, state: &mut State, data: &[u8]) -> io::Result<()> {
+        check(state)?;
+        if let Err(error) = self.write(state, data) {
+            state.failed = Some((error.kind(), error.to_string()));
+            state.body = Body::Broken;
+            return Err(error);
+        }
+        if let Some(hasher) = &mut state.hasher {
+            hasher.update(data);
+        }
+        state.at += data.len() as u64;
+        self.went_on.notify_all();
+        Ok(())
+    }
+
+    /// Ends the upload, once: the server says that it has all of it.
+    fn complete(&self, state: &mut State) -> io::Result<()> {
+        check(state)?;
+        let sent = match std::mem::replace(&mut state.body, Body::Broken) {
+            Body::Complete => Ok(()),
+            _ if self.size.is_some_and(|size| state.at != size) => Err(invalid("it is not complete")),
+            Body::Gathered(gathered) => self.put(&gathered),
+            Body::GoingUp(mut upload) => upload.finish(),
+            Body::Named | Body::Broken => Err(over()),
+        };
+        sent.inspect_err(|error| state.failed = Some((error.kind(), error.to_string())))?;
+        state.body = Body::Complete;
+        Ok(())
+    }
+
+    /// A connection that has rested may be closed by now: then all of it goes up once more.
+    fn put(&self, gathered: &[u8]) -> io::Result<()> {
+        let mut tries = 0;
+        loop {
+            let mut upload = self.begin()?;
+            let sent = upload.write(gathered).and_then(|()| upload.finish());
+            match sent {
+                Err(_) if upload.line.is_broken() && upload.line.has_rested && tries < MAX_PUTS => tries += 1,
+                sent => return sent,
+            }
+        }
+    }
+
+    /// Compares what the server shows with what was sent, sets the time, and gives the name: two round trips.
+    fn settle(&self, state: &mut State) -> io::Result<Facts> {
+        let server = &self.tree.server;
+        if let Some(mode) = state.mode {
+            server.set_mode(&self.draft_place, mode)?;
+        }
+        let shown = match state.mtime {
+            Some(mtime) => set_time(server, &self.draft_place, mtime)?,
+            None => server.look_at_files(std::slice::from_ref(&self.draft_place))?.into_iter().next().flatten(),
+        };
+        // The server has said that it has it. One without SIZE shows it in its list alone.
+        let shown = match shown {
+            None if server.has_no_sizes() => self.look_in_list()?,
+            shown => shown,
+        };
+        let shown = shown.ok_or_else(|| invalid("the server has confirmed it, and does not have it"))?;
+        match shown.size {
+            Some(size) if size == state.at => {}
+            size => {
+                let has = size.map_or("no size".to_owned(), |size| format!("{size} bytes"));
+                return Err(invalid(format!("the server has {has} of it, not {} bytes", state.at)));
+            }
+        }
+        if let Some(hasher) = state.hasher.take().filter(|_| state.at <= MAX_SUMMED_BYTES)
+            && let Some(digest) = server.sum(&self.draft_place)?
+            && server.sum_kind() == Some(digest.kind)
+            && digest.value != hasher.finish()
+        {
+            let kind = digest.kind.name();
+            return Err(invalid(format!("the server has another {kind} of it than it was sent")));
+        }
+        Ok(shown)
+    }
+
+    fn look_in_list(&self) -> io::Result<Option<Facts>> {
+        self.tree.listings.forget(split(&self.path).0);
+        let name = split(&self.draft_place).1.to_vec();
+        let directory = split(&self.path).0;
+        let path = if directory.is_empty() { name } else { [directory, b"/", &name].concat() };
+        self.tree.look(&path)
+    }
+}
+
+fn check(state: &State) -> io::Result<()> {
+    match (&state.failed, state.is_discarded) {
+        (Some((kind, why)), _) => Err(io::Error::new(*kind, why.clone())),
+        (None, true) => Err(over()),
+        (None, false) => Ok(()),
+    }
+}
+
+/// Sets the time of a file, and looks at it. The first time it is found out which command the server has for that.
+pub(super) fn set_time(server: &Server, place: &[u8], mtime: Time) -> io::Result<Option<Facts>> {
+    for _ in 0..TIME_COMMANDS {
+        let command = server.time_command(place, mtime)?;
+        let (size, modified) = (server.command("SIZE", place)?, server.command("MDTM", place)?);
+        let (shown, is_taken) = server.ask(|line| {
+            let mut commands: Vec<_> = command.iter().map(|(_, command)| command.clone()).collect();
+            commands.extend([size.clone(), modified.clone()]);
+            let replies = line.ask_all(&commands)?;
+            let (set, looked) = replies.split_at(replies.len() - 2);
+            let is_taken = set.first().is_none_or(|reply| reply.is_success());
+            if looked[0].is_unknown() {
+                server.note_no_sizes();
+            }
+            Ok((facts_of_file(looked), is_taken))
+        })?;
+        let Some((how, _)) = command else { return Ok(shown) };
+        match &shown {
+            Some(facts) if is_taken && has_time(facts, mtime) => {
+                server.sets_times(how);
+                return Ok(shown);
+            }
+            // A server without SIZE shows no time here.
+            None => return Ok(None),
+            Some(_) if how == Times::Mfmt => server.sets_times_by(Times::Mdtm),
+            Some(_) => {
+                server.sets_times(Times::Lost);
+                return Ok(shown);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// MFMT, MDTM and none.
+const TIME_COMMANDS: u32 = 3;
+
+/// Whether the facts have this time, to the second.
+pub(super) fn has_time(facts: &Facts, mtime: Time) -> bool {
+    facts.modified.is_some_and(|Modified { time, .. }| time.s == mtime.s)
+}
+
+/// Removes the temporary file that an earlier run left. Somebody else's link at its place would lead elsewhere.
+pub(super) fn sweep(tree: &Tree, path: &[u8], place: &[u8]) -> io::Result<bool> {
+    let (directory, name) = split(path);
+    let draft_name = part_name(name);
+    let draft = if directory.is_empty() { draft_name } else { [directory, b"/", &draft_name].concat() };
+    match tree.look(&draft) {
+        Ok(Some(Facts { kind: EntryType::Directory, .. })) => {
+            Err(invalid("a directory has the name of its temporary file"))
+        }
+        Ok(Some(_)) => {
+            tree.server.remove_file(&draft_of(place))?;
+            tree.note(&draft, None);
+            Ok(true)
+        }
+        Ok(None) => Ok(false),
+        Err(error) if is_missing(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn draft_of(place: &[u8]) -> Vec<u8> {
+    sibling(place, &part_name(crate::paths::split(place).1))
+}
+
+impl FileToWrite for FtpDraft {
+    fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    fn id(&self) -> (u64, u64) {
+        self.number
+    }
+
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.context("write", || {
+            let waits = |state: &mut State| state.failed.is_none() && !state.is_discarded && state.at < offset;
+            let waited = self.went_on.wait_timeout_while(self.lock(), ORDER_PATIENCE, waits);
+            let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            check(&state)?;
+            match state.at == offset {
+                true => self.append(&mut state, data),
+                false => Err(io::Error::new(ErrorKind::InvalidInput, NOT_IN_ORDER)),
+            }
+        })
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        self.context("read back", || {
+            let file = {
+                let mut state = self.lock();
+                self.complete(&mut state)?;
+                if state.read_back.is_none() {
+                    let file = FtpFile::open(&self.tree.served, self.draft_place.clone())?;
+                    state.read_back = Some(Arc::new(file));
+                }
+                state.read_back.clone().expect("it was opened")
+            };
+            file.read_at(buffer, offset)
+        })
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(self.lock().at)
+    }
+
+    fn set_size(&self, size: u64) -> Result<()> {
+        self.context("set the size of", || {
+            let mut state = self.lock();
+            let zeros = vec![0; ZEROS_BYTES];
+            while state.at < size {
+                let most = usize::try_from(size - state.at).unwrap_or(usize::MAX).min(zeros.len());
+                self.append(&mut state, &zeros[..most])?;
+            }
+            if state.at > size { Err(io::Error::new(ErrorKind::InvalidInput, NOT_IN_ORDER)) } else { Ok(()) }
+        })
+    }
+
+    /// Room for it is not made before its end is written.
+    fn extend(&self, _size: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// A server has no flush: what it has confirmed counts. It confirms nothing before the end.
+    fn flush(&self) -> Result<()> {
+        self.context("write", || {
+            let mut state = self.lock();
+            match self.size == Some(state.at) {
+                true => self.complete(&mut state),
+                false => check(&state),
+            }
+        })
+    }
+
+    fn set_metadata(&self, meta: &Metadata, _flush: bool) -> Result<()> {
+        self.context("write", || {
+            let mut state = self.lock();
+            self.complete(&mut state)?;
+            state.mtime = meta.mtime.or(self.mtime);
+            state.mode = meta.mode;
+            Ok(())
+        })
+    }
+
+    fn give_name(&self) -> Result<()> {
+        self.context("finish", || {
+            let mut state = self.lock();
+            self.complete(&mut state)?;
+            state.read_back = None;
+            let shown = self.settle(&mut state)?;
+            if self.draft_place != self.place {
+                self.tree.rename_over(&self.draft_place, &self.place)?;
+            }
+            state.body = Body::Named;
+            self.tree.note(&self.path, Some(shown));
+            Ok(())
+        })
+    }
+
+    fn discard(&self) -> Result<()> {
+        let has_something = {
+            let mut state = self.lock();
+            state.is_discarded = true;
+            state.read_back = None;
+            let body = std::mem::replace(&mut state.body, Body::Broken);
+            self.went_on.notify_all();
+            match body {
+                Body::Named => {
+                    state.body = Body::Named;
+                    false
+                }
+                Body::GoingUp(_) | Body::Complete => true,
+                // What failed may have left its beginning.
+                Body::Broken => state.at > 0,
+                Body::Gathered(_) => false,
+            }
+        };
+        if !has_something || self.draft_place == self.place {
+            return Ok(());
+        }
+        self.context("remove the unfinished", || match self.tree.server.remove_file(&self.draft_place) {
+            Err(_) if matches!(self.tree.server.look(&self.draft_place), Ok(None)) => Ok(()),
+            removed => removed,
+        })
+    }
+
+    fn journal(&self) -> &dyn Journal {
+        self
+    }
+}
+
+impl Drop for FtpDraft {
+    /// No later run goes on with it.
+    fn drop(&mut self) {
+        let is_named = matches!(self.lock().body, Body::Named);
+        if !is_named && !self.lock().is_discarded {
+            let _ = self.discard();
+        }
+    }
+}
+
+/// No later run goes on with an upload.
+impl Journal for FtpDraft {
+    fn begin(&self, _header: &[u8], begun: &mut dyn FnMut()) -> io::Result<()> {
+        check(&self.lock())?;
+        begun();
+        Ok(())
+    }
+
+    fn append(&self, _record: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn keep(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(super) fn no_writing_in_place() -> io::Error {
+    io::Error::new(ErrorKind::Unsupported, "nothing was to be written in place: half a file would show")
+}
+
+fn random() -> io::Result<(u64, u64)> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    let number = u128::from_le_bytes(bytes);
+    Ok((number as u64, (number >> 64) as u64))
+}
+
+fn over() -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, "it was given up")
+}
+
+/// Connections that have rested, and were closed meanwhile.
+const MAX_PUTS: u32 = 16;
+
+const NOT_IN_ORDER: &str = "its data came again, and what goes up cannot be taken back: copy it once more";

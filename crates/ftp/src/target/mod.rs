@@ -1,0 +1,242 @@
+//! A tree at a server, as a target.
+
+mod deletion;
+mod draft;
+mod listings;
+pub(crate) mod open;
+pub(crate) mod tree;
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use haul_store::{
+    Abilities, Applied, Draft, DraftPlan, Kind, Metadata, SourceFile, SourceNames, Stat, StoreError, TargetTree, Time,
+    check_new_path, check_path, no_directory,
+};
+use rustix::io::Errno;
+
+use crate::account::Settings;
+use crate::codec::listing::{EntryType, Facts};
+use crate::entry;
+use crate::refusal::missing;
+use crate::server::{Server, Times};
+use crate::source::FtpFile;
+use deletion::Deletion;
+use draft::FtpDraft;
+use open::OpenOptions;
+use tree::{Tree, split};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// A server whose target is opened once it is known what comes.
+#[derive(Debug)]
+pub struct FtpServer(Arc<Server>);
+
+/// A tree at a server that is written.
+#[derive(Debug)]
+pub struct FtpTarget(Arc<Tree>);
+
+impl FtpServer {
+    /// The server is asked nothing yet.
+    pub fn new(settings: Settings) -> FtpServer {
+        FtpServer(Server::new(settings))
+    }
+
+    /// Opens the target of a job by cp's rule. The path is the tree if it is an existing directory, ends in a slash, or will hold more than
+    /// one file. Otherwise it is the new name of the single file: the name is returned, and its parent is the tree.
+    ///
+    /// # Errors
+    /// It is no directory, or cannot be made.
+    pub fn open(&self, typed: &[u8], options: OpenOptions) -> Result<(FtpTarget, Option<Vec<u8>>)> {
+        let (tree, name) = open::open(&self.0, typed, options)?;
+        Ok((FtpTarget(tree), name))
+    }
+}
+
+/// A step in which all that fails fails for one path.
+fn context<T>(op: &'static str, path: &[u8], done: impl FnOnce() -> io::Result<T>) -> Result<T> {
+    done().map_err(|error| StoreError::new(op, path, error))
+}
+
+impl FtpTarget {
+    fn stat_of(&self, path: &[u8]) -> io::Result<Option<Stat>> {
+        if self.0.is_missing() {
+            return check_path(path).map(|()| None);
+        }
+        let Some(facts) = self.0.look(path)? else { return Ok(None) };
+        Ok(Some(entry::stat(path, &facts, self.0.begun())))
+    }
+
+    fn draft(&self, path: &[u8], mtime: Option<Time>, size: Option<u64>, inplace: bool) -> Result<Draft> {
+        context("write", path, || {
+            check_new_path(path)?;
+            if path.is_empty() {
+                return Err(Errno::ISDIR.into());
+            }
+            Ok(Draft::Other(Box::new(FtpDraft::new(&self.0, path, mtime, size, inplace)?)))
+        })
+    }
+}
+
+impl TargetTree for FtpTarget {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            random_writes: false,
+            times: self.0.server.times() != Times::Lost,
+            time_step_ns: 1_000_000_000,
+            tells_files: false,
+            symbolic_links: false,
+            hard_links: false,
+            holes: false,
+            ..Abilities::ALL
+        }
+    }
+
+    fn stat(&self, path: &[u8]) -> Result<Option<Stat>> {
+        context("look at", path, || self.stat_of(path))
+    }
+
+    fn open_file(&self, path: &[u8]) -> Result<SourceFile> {
+        context("open", path, || {
+            let place = self.0.place(path)?;
+            match self.0.look(path)?.map(|facts| facts.kind) {
+                Some(EntryType::File) => {}
+                Some(EntryType::Link(_)) => return Err(Errno::LOOP.into()),
+                Some(_) => return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file")),
+                None => return Err(missing()),
+            }
+            Ok(SourceFile::Other(Arc::new(FtpFile::open(&self.0.served, place)?)))
+        })
+    }
+
+    fn make_dir(&self, path: &[u8]) -> Result<bool> {
+        context("make directory", path, || {
+            check_new_path(path)?;
+            if path.is_empty() {
+                return Ok(false);
+            }
+            let stands = |stat: Stat| match stat.kind {
+                Kind::Directory => Ok(false),
+                kind => Err(io::Error::new(ErrorKind::NotADirectory, no_directory(&kind))),
+            };
+            if let Some(stat) = self.stat_of(path)? {
+                return stands(stat);
+            }
+            let (directory, name) = split(path);
+            let Err(error) = self.0.server.make_directory(&self.0.place(path)?) else {
+                self.0.listings.begin(path, directory, name);
+                return Ok(true);
+            };
+            // Somebody else may have made it.
+            self.0.listings.forget(directory);
+            match self.stat_of(path)? {
+                Some(stat) => stands(stat),
+                None => Err(error),
+            }
+        })
+    }
+
+    fn make_symlink(&self, path: &[u8], _target: &[u8], _meta: &Metadata) -> Result<bool> {
+        context("make symbolic link", path, || Err(io::Error::new(ErrorKind::Unsupported, "FTP makes no links")))
+    }
+
+    fn make_hard_link(&self, path: &[u8], _first: &[u8]) -> Result<bool> {
+        context("make hard link", path, || Err(io::Error::new(ErrorKind::Unsupported, "FTP makes no links")))
+    }
+
+    /// Directories keep no times: few servers set them.
+    fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<Applied> {
+        context("set metadata of", path, || {
+            let facts = self.0.look(path)?.ok_or_else(missing)?;
+            let place = self.0.place(path)?;
+            let mut applied = Applied::default();
+            if let Some(mode) = meta.mode {
+                self.0.server.set_mode(&place, mode)?;
+                applied.changed = true;
+            }
+            if let Some(mtime) = meta.mtime.filter(|_| facts.kind == EntryType::File) {
+                let now = draft::set_time(&self.0.server, &place, mtime)?;
+                applied.changed |= now.as_ref().is_some_and(|now| draft::has_time(now, mtime));
+                self.0.note(path, now.or(Some(facts)));
+            }
+            Ok(applied)
+        })
+    }
+
+    /// A server has no flush: what it has confirmed counts.
+    fn flush_dir(&self, path: &[u8]) -> Result<()> {
+        context("flush directory", path, || match path.is_empty() || self.0.look(path)?.is_some() {
+            true => check_path(path),
+            false => Err(missing()),
+        })
+    }
+
+    fn flush_file(&self, path: &[u8]) -> Result<()> {
+        context("flush", path, || match self.0.look(path)? {
+            Some(Facts { kind: EntryType::File, .. }) => Ok(()),
+            Some(_) => Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file")),
+            None => Err(missing()),
+        })
+    }
+
+    fn new_draft(&self, path: &[u8], inplace: bool) -> Result<Draft> {
+        self.draft(path, None, None, inplace)
+    }
+
+    fn new_draft_of(&self, path: &[u8], plan: &DraftPlan) -> Result<Draft> {
+        self.draft(path, Some(plan.mtime), Some(plan.size), plan.inplace)
+    }
+
+    fn resume_draft(&self, _path: &[u8], _inplace: bool) -> Result<Option<(Draft, Vec<u8>)>> {
+        Ok(None)
+    }
+
+    fn delete_extraneous(
+        &self,
+        path: &[u8],
+        has: &SourceNames,
+        spare: &dyn Fn(&[u8], bool) -> bool,
+        dry_run: bool,
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
+    ) -> Vec<StoreError> {
+        if self.0.is_missing() {
+            return Vec::new();
+        }
+        let mut deletion = Deletion { tree: &self.0, spare, dry_run, deleted, errors: Vec::new() };
+        deletion.extraneous(path, has);
+        deletion.errors
+    }
+
+    fn delete_entry(
+        &self,
+        path: &[u8],
+        spare: &dyn Fn(&[u8], bool) -> bool,
+        dry_run: bool,
+        deleted: &mut dyn FnMut(Vec<u8>, bool),
+    ) -> Vec<StoreError> {
+        if self.0.is_missing() {
+            return Vec::new();
+        }
+        let mut deletion = Deletion { tree: &self.0, spare, dry_run, deleted, errors: Vec::new() };
+        deletion.entry(path);
+        deletion.errors
+    }
+
+    fn mark_unfinished(
+        &self,
+        path: &[u8],
+        _header: &dyn Fn(Option<(u64, u64)>) -> Vec<u8>,
+        _flush: bool,
+    ) -> Result<()> {
+        // A server keeps no mark. With --inplace it was said that half a file may show.
+        match self.0.in_place {
+            true => Ok(()),
+            false => context("mark as unfinished", path, || Err(draft::no_writing_in_place())),
+        }
+    }
+
+    fn sweep_draft_of(&self, path: &[u8]) -> bool {
+        let swept = self.0.place(path).and_then(|place| draft::sweep(&self.0, path, &place));
+        swept.unwrap_or(false)
+    }
+}

@@ -1,0 +1,199 @@
+//! Opens the ends of a job that lie at a server of FTP: this process reads and writes them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use haul_channel::reporter::Watch;
+use haul_copy::receiver::{OpenTarget, OpenedTarget, Target};
+use haul_copy::sender::{OpenSource, Sources};
+use haul_engine::path::servers::{self, AUTO_CONNECTIONS_MAX, USUAL_CONNECTIONS};
+use haul_foreign::{Credentials, Login};
+use haul_ftp::{FIRST_PAUSE, FtpPlace, FtpServer as Server, FtpSource, OpenOptions, OpenedSource, Security, Settings};
+use haul_job::{
+    AskedClass, Drafts, Endpoint, Error, Event, Fault, FtpServer, Here, Job, Place, Selection, Wish, Wishes,
+};
+use haul_kept::faults;
+use haul_kept::surroundings::Surroundings;
+use haul_store::{PlaceTree, StoreError};
+
+use crate::server_terms::{self, Dialled};
+use crate::web;
+
+/// The lanes to a server, where nobody asks for a number: each has one file under way, and a short file waits for six answers of the
+/// server.
+const LANES: u16 = 16;
+
+fn is_ftp(end: &Endpoint) -> bool {
+    matches!(end.place, Place::Here(Here::Ftp(_)))
+}
+
+/// Whether the target is one.
+pub(crate) fn is_target(job: &Job) -> bool {
+    is_ftp(&job.target)
+}
+
+/// The usual number of lanes, if the target is one.
+pub(crate) fn lanes(job: &Job) -> Option<u16> {
+    let is_background = job.carriage.service.class == AskedClass::Background;
+    is_target(job).then_some(if is_background { 1 } else { LANES })
+}
+
+/// Refuses what a copy from or to such a server cannot keep its promise of.
+pub(crate) fn check(job: &Job) -> Result<(), Error> {
+    let (source, target) = (job.sources.iter().any(is_ftp), is_target(job));
+    let Selection { follow_links, xattrs, acls, one_file_system, keep_dirlinks, append, hard_links, .. } =
+        job.selection;
+    let has_merge_files = job.selection.rules.iter().any(|rule| rule.merge.is_some());
+    let refused: [(bool, &str); 13] = [
+        (source && follow_links, "-L follows no links over FTP"),
+        (source && job.files_from.is_some(), "a list of files does not work over FTP"),
+        ((source || target) && has_merge_files, "files of rules in directories (dir-merge) are not read over FTP"),
+        (source && one_file_system, "-x sees no file systems over FTP"),
+        ((source || target) && xattrs, "FTP carries no extended attributes"),
+        ((source || target) && acls, "FTP carries no ACLs"),
+        (target && hard_links, "FTP makes no links, so -H cannot keep them"),
+        (target && keep_dirlinks, "-K follows no links over FTP"),
+        (target && append, "--append-verify does not work over FTP"),
+        (target && job.selection.backup.is_some(), "no backups are kept over FTP"),
+        (target && job.selection.references.is_some(), "--link-dest and its like do not work over FTP"),
+        (target && job.selection.drafts != Drafts::default(), "unfinished files stand beside the files over FTP"),
+        ((source || target) && !job.movers.is_empty(), "several hosts of one end all need haul"),
+    ];
+    match refused.iter().find(|(is_asked, _)| *is_asked) {
+        Some((_, why)) => Err(Error::new(Fault::Usage, *why).try_this("leave it out")),
+        None => Ok(()),
+    }
+}
+
+/// The job as such a target can take it: files whole and in order, without what no server keeps.
+pub(crate) fn adjusted(job: &Job) -> Cow<'_, Job> {
+    if !is_target(job) {
+        return Cow::Borrowed(job);
+    }
+    let mut job = job.clone();
+    job.carriage.in_order = true;
+    let selection = &mut job.selection;
+    // Few servers set modes, so they are set where that was asked for.
+    let permissions = match selection.wishes.permissions {
+        Wish::InWords => Wish::InWords,
+        Wish::Usual | Wish::No => Wish::No,
+    };
+    selection.wishes = Wishes { permissions, directory_times: Wish::No, ..selection.wishes };
+    (selection.owner, selection.group, selection.sparse) = (false, false, false);
+    (selection.whole_file, selection.no_resume) = (true, true);
+    Cow::Owned(job)
+}
+
+/// How this server is reached.
+fn settings(
+    server: &FtpServer,
+    connections: u16,
+    job: &Job,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+) -> Result<Settings, Error> {
+    let login =
+        server.login.as_ref().map(|login| Login { user: login.user.clone(), password: login.password.clone().into() });
+    let security = match (server.is_tls, job.carriage.clear) {
+        // The port of FTP itself: there TLS is asked for.
+        (true, _) if server.port == FtpServer::usual_port(false) => Security::Explicit,
+        (true, _) => Security::Implicit,
+        (false, true) => Security::Clear,
+        (false, false) => Security::IfOffered,
+    };
+    let watch = Arc::clone(watch);
+    Ok(Settings {
+        host: server.host.clone(),
+        port: server.port,
+        security,
+        encrypts_data: !job.carriage.clear,
+        credentials: Credentials::of_environment(login),
+        reach: web::reach(job, surroundings)?,
+        // A server that is silent is asked again before the copy gives up.
+        silence: job.carriage.timeout / 3,
+        first_pause: FIRST_PAUSE,
+        connections: connections.into(),
+        begins_with: servers::at_start,
+        tell: Box::new(move |text| watch.tell(&Event::Warning { text })),
+    })
+}
+
+/// Finds the sources at the server.
+pub(crate) fn sources(
+    server: &FtpServer,
+    job: &Job,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+) -> Result<Sources, Error> {
+    for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
+        watch.tell(&Event::Warning { text });
+    }
+    let connections = job.carriage.lanes.unwrap_or(AUTO_CONNECTIONS_MAX);
+    let settings = settings(server, connections, job, surroundings, watch)?;
+    let OpenedSource { tree, warning } =
+        FtpSource::open(settings, &job.source_paths()).map_err(|error| fault(&error))?;
+    Ok(Sources::Open(OpenSource { warning, ..OpenSource::of(tree) }))
+}
+
+/// The tree is opened once it is known what comes.
+pub(crate) fn target(
+    server: &FtpServer,
+    job: &Job,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+) -> Result<Target, Error> {
+    let is_server = |end: &Endpoint| {
+        matches!(end.place, Place::Here(Here::Web(_) | Here::Ftp(_) | Here::S3 { .. } | Here::Sftp { .. }))
+    };
+    if job.sources.iter().any(is_server) {
+        let text = "the data passes through this host: one server sends to no other".to_owned();
+        watch.tell(&Event::Warning { text });
+    } else {
+        // A source that is a server, too, has said it.
+        for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
+            watch.tell(&Event::Warning { text });
+        }
+    }
+    let connections = job.carriage.lanes.or_else(|| lanes(job)).unwrap_or(LANES);
+    // A server may take its time between the last byte and its answer.
+    let settings =
+        Settings { silence: job.carriage.timeout, ..settings(server, connections, job, surroundings, watch)? };
+    Ok(Target::Other(Box::new(Opening { server: Server::new(settings), typed: job.target.path.clone() })))
+}
+
+/// Reaches the server for a question about its trees.
+pub(crate) fn place(
+    server: &FtpServer,
+    job: &Job,
+    surroundings: &Surroundings,
+    watch: &Arc<Watch>,
+) -> Result<Arc<dyn PlaceTree>, Error> {
+    let connections = job.carriage.lanes.unwrap_or(USUAL_CONNECTIONS);
+    Ok(Arc::new(FtpPlace::new(settings(server, connections, job, surroundings, watch)?)))
+}
+
+/// A target whose server is known.
+struct Opening {
+    server: Server,
+    typed: Vec<u8>,
+}
+
+impl OpenTarget for Opening {
+    fn open(&self, selection: &Selection, single_file: bool) -> Result<OpenedTarget, StoreError> {
+        let Selection { make_target, dry_run, inplace, .. } = *selection;
+        let options = OpenOptions { single_file, make: make_target, dry_run, in_place: inplace };
+        let (tree, name) = self.server.open(&self.typed, options)?;
+        Ok((Arc::new(tree), name))
+    }
+
+    fn typed(&self) -> &[u8] {
+        &self.typed
+    }
+}
+
+fn fault(error: &StoreError) -> Error {
+    match error.is_of_no_file() {
+        true => Error { fault: Fault::Missing, ..faults::store_error(error) },
+        false => web::fault(error),
+    }
+}
