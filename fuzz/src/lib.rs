@@ -226,6 +226,35 @@ pub fn filter(bytes: &[u8]) {
     }
 }
 
+/// What a server of FTP says, in reads of any length: replies, and each line as one of a list.
+pub fn ftp(bytes: &[u8]) {
+    use haul_ftp::codec::{listing, reply::Replies};
+    let Some((step, bytes)) = bytes.split_first() else { return };
+    let (mut replies, mut kept) = (Replies::default(), 0);
+    'reads: for piece in bytes.chunks(usize::from(*step).max(1)) {
+        replies.push(piece);
+        loop {
+            match replies.take() {
+                Ok(Some(reply)) => {
+                    assert!((100..600).contains(&reply.code) && !reply.lines.is_empty());
+                    kept += reply.lines.iter().map(Vec::len).sum::<usize>();
+                }
+                Ok(None) => break,
+                Err(_) => break 'reads,
+            }
+        }
+    }
+    assert!(kept <= bytes.len(), "nothing is kept that did not come");
+    let now = haul_store::Time { s: 1_795_867_200, ns: 0 };
+    for line in bytes.split(|byte| *byte == b'\n') {
+        for entry in [listing::facts(line), listing::line(line, now)].into_iter().flatten() {
+            assert!(
+                !entry.name.is_empty() && line.ends_with(&entry.name) || line.windows(4).any(|part| part == b" -> ")
+            );
+        }
+    }
+}
+
 /// Packets of an SFTP server, each without its length and behind the length in two bytes: the greeting first, then answers.
 pub fn sftp(bytes: &[u8]) {
     use haul_sftp::codec::{Reply, decode, decode_greeting};
@@ -312,7 +341,7 @@ pub fn receiver(bytes: &[u8]) {
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, by name.
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: [Target; 24] = [
     ("authorized_keys", authorized_keys),
     ("bag", bag),
     ("banner", banner),
@@ -332,6 +361,7 @@ pub const TARGETS: [Target; 23] = [
     ("receiver", receiver),
     ("records", records),
     ("saved_settings", saved_settings),
+    ("ftp", ftp),
     ("sftp", sftp),
     ("stripes", stripes),
     ("web", web),

@@ -69,6 +69,12 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "saved_settings" => {
             texts(&["\"net.ipv4.tcp_rmem\" = \"4096 131072 6291456\"\n\"net.core.default_qdisc\" = \"fq_codel\"\n"])
         }
+        "ftp" => texts(&[
+            "\x10220 hello\r\n211-Features:\r\n MLST size*;\r\n211 End\r\n",
+            "\x40type=file;size=12;modify=20261128110700;UNIX.mode=0644; a b\r\ntype=OS.unix=slink:/x; l\r\n",
+            "\x40-rw-r--r--    1 0        0              12 Nov 28 11:07 name\r\nlrwxrwxrwx 1 me us 1 Jan  1  2020 a -> b\r\n",
+            "\x4011-28-26  11:07AM       <DIR>          a b\r\n11-28-2026  12:07PM                 1234 x\r\n",
+        ]),
         "sftp" => vec![sftp_answers()],
         "stripes" => texts(&[concat!(
             r#"{"format":"haul-stripes","version":1,"name":"scan.vdif","bytes":100,"complete":true,"blake3":"HASH","#,
