@@ -38,6 +38,24 @@ if ! command -v wsgidav >/dev/null && command -v pip3 >/dev/null && ((EUID == 0)
     echo "installing for the tests: wsgidav"
     pip3 install -q --break-system-packages wsgidav==4.4.0 cheroot==11.1.2 || true
 fi
+# Debian has one server of FTP at a time, and vsftpd is it. proftpd stands beside it, unpacked.
+if ! command -v proftpd >/dev/null && command -v apt-get >/dev/null && ((EUID == 0)); then
+    echo "installing for the tests: proftpd"
+    unpacked=/usr/local/lib/proftpd
+    (
+        mkdir -p "$unpacked" && cd "$unpacked"
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+            libhiredis0.14 libmemcached11 libmemcachedutil2 libpcre2-posix3
+        apt-get download proftpd-core proftpd-mod-crypto
+        for package in ./*.deb; do dpkg-deb -x "$package" . && rm "$package"; done
+        ln -sf "$unpacked/usr/sbin/proftpd" /usr/local/sbin/proftpd
+    ) >/dev/null || true
+fi
+# A server of FTP with MLSD and times, by its own library.
+if ! python3 -c 'import pyftpdlib' >/dev/null 2>&1 && command -v pip3 >/dev/null && ((EUID == 0)); then
+    echo "installing for the tests: pyftpdlib"
+    pip3 install -q --break-system-packages pyftpdlib==2.2.0 || true
+fi
 missing=()
 for entry in "${wanted[@]}"; do
     command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")

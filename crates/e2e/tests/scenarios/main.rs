@@ -20,6 +20,7 @@ mod faults;
 mod filters;
 mod foreign_places;
 mod forms;
+mod ftp;
 mod goes_on;
 mod growing;
 mod host_to_host;

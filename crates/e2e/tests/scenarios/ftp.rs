@@ -1,0 +1,283 @@
+//! Copies from and to servers of FTP of other people: vsftpd without MLSD, proftpd with TLS and sums, pyftpdlib.
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+
+use haul_e2e::{Facets, Run, Running, assert_same, code, needs, plant, scratch};
+
+/// A server of the files below `home`, and a place to copy to.
+struct Ftp {
+    dir: tempfile::TempDir,
+    _server: Running,
+    port: u16,
+    /// What stands in front of the host in a URL.
+    login: &'static str,
+    /// The scheme with TLS.
+    scheme: &'static str,
+}
+
+/// Beside vsftpd, for Debian installs one server of FTP at a time.
+const PROFTPD_MODULES: &str = "/usr/local/lib/proftpd/usr/lib/proftpd";
+const MOD_TLS: &str = "/usr/local/lib/proftpd/usr/lib/proftpd/mod_tls.so";
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    listener.local_addr().expect("it is bound").port()
+}
+
+impl Ftp {
+    fn begin(login: &'static str, scheme: &'static str, start: impl FnOnce(&Path, u16) -> Run) -> Ftp {
+        let dir = scratch();
+        // vsftpd refuses a top that its user may write to, so the files stand below it.
+        for name in ["home", "home/www", "from", "to", "tmp", "empty"] {
+            fs::create_dir(dir.path().join(name)).expect("own directory");
+        }
+        // Sessions are of another user.
+        plant::set_mode(&dir.path().join("home/www"), 0o777);
+        plant::set_mode(dir.path(), 0o755);
+        let port = free_port();
+        let mut server = start(dir.path(), port).start();
+        server.when("it listens", |_| TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Ftp { dir, _server: server, port, login, scheme }
+    }
+
+    /// The user `games` stands for anybody: every Debian has it, and its home is there.
+    fn vsftpd(more: &'static str, scheme: &'static str) -> Ftp {
+        Self::begin("", scheme, |dir, port| {
+            let root = dir.display();
+            if !more.is_empty() {
+                certificate(dir);
+            }
+            let config = format!(
+                "listen=YES\nlisten_address=127.0.0.1\nlisten_port={port}\nbackground=NO\nanonymous_enable=YES\nno_anon_password=YES\n\
+                 anon_root={root}/home\nwrite_enable=YES\nanon_upload_enable=YES\nanon_mkdir_write_enable=YES\n\
+                 anon_other_write_enable=YES\nanon_world_readable_only=NO\nanon_umask=022\nftp_username=games\n\
+                 secure_chroot_dir={root}/empty\nseccomp_sandbox=NO\nxferlog_enable=NO\n{}",
+                more.replace("DIR", &root.to_string())
+            );
+            fs::write(dir.join("vsftpd.conf"), config).expect("own file");
+            Run::new("vsftpd").arg(dir.join("vsftpd.conf"))
+        })
+    }
+
+    fn vsftpd_plain() -> Ftp {
+        Self::vsftpd("", "ftp")
+    }
+
+    /// TLS from the first byte on, and each data connection has to continue its session.
+    fn vsftpd_tls() -> Ftp {
+        const TLS: &str = "ssl_enable=YES\nimplicit_ssl=YES\nallow_anon_ssl=YES\nforce_anon_logins_ssl=YES\nforce_anon_data_ssl=YES\n\
+                           ssl_tlsv1=YES\nssl_ciphers=HIGH\nrequire_ssl_reuse=YES\nrsa_cert_file=DIR/cert.pem\nrsa_private_key_file=DIR/key.pem\n";
+        Self::vsftpd(TLS, "ftps")
+    }
+
+    /// A login with a password, for which haul asks for TLS, and sums.
+    fn proftpd() -> Ftp {
+        Self::begin("me:s%65cret@", "ftp", |dir, port| {
+            let root = dir.display();
+            certificate(dir);
+            let hash = Run::new("openssl").args(["passwd", "-6", "secret"]).run().expect(code::OK).stdout_text();
+            let users = format!("me:{}:5:60::{root}/home:/bin/sh\n", hash.trim());
+            fs::write(dir.join("users"), users).expect("own file");
+            plant::set_mode(&dir.join("users"), 0o600);
+            let config = format!(
+                "ServerType standalone\nPort {port}\nDefaultAddress 127.0.0.1\nSocketBindTight on\nUseIPv6 off\nUser games\nGroup games\n\
+                 PidFile {root}/tmp/pid\nScoreboardFile {root}/tmp/score\nSystemLog {root}/tmp/log\nTransferLog none\nWtmpLog off\n\
+                 DelayEngine off\nModulePath {PROFTPD_MODULES}\nLoadModule mod_digest.c\nLoadModule mod_tls.c\nAuthUserFile {root}/users\n\
+                 AuthOrder mod_auth_file.c\nRequireValidShell off\nAllowOverwrite on\nAllowStoreRestart on\nDefaultRoot ~\nTLSEngine on\n\
+                 TLSRSACertificateFile {root}/cert.pem\nTLSRSACertificateKeyFile {root}/key.pem\nDigestEngine on\n"
+            );
+            fs::write(dir.join("proftpd.conf"), config).expect("own file");
+            Run::new("proftpd").arg("-n").arg("-c").arg(dir.join("proftpd.conf"))
+        })
+    }
+
+    fn pyftpdlib() -> Ftp {
+        Self::begin("", "ftp", |dir, port| {
+            let port = port.to_string();
+            Run::new("python3")
+                .args(["-m", "pyftpdlib", "-i", "127.0.0.1", "-w", "-p", &port, "-d"])
+                .arg(dir.join("home"))
+        })
+    }
+
+    fn www(&self) -> PathBuf {
+        self.dir.path().join("home/www")
+    }
+
+    fn from(&self) -> PathBuf {
+        self.dir.path().join("from")
+    }
+
+    fn to(&self) -> PathBuf {
+        self.dir.path().join("to")
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}://{}127.0.0.1:{}/www/{path}", self.scheme, self.login, self.port)
+    }
+
+    fn haul(&self) -> Run {
+        let run = Run::new(haul_e2e::binary::find().expect("asked for with needs!"));
+        run.env("HOME", self.dir.path().join("home"))
+            .env("XDG_CACHE_HOME", OsString::from(self.dir.path().join("cache")))
+            .env("SSL_CERT_FILE", self.dir.path().join("cert.pem"))
+    }
+
+    /// Copies the contents of `from` up.
+    fn up(&self) -> Run {
+        self.haul().args(["cp", "--json"]).arg(format!("{}/", self.from().display())).arg(self.url("tree/"))
+    }
+
+    /// Copies them back.
+    fn down(&self) -> Run {
+        self.haul().args(["cp", "--json"]).arg(self.url("tree/")).arg(self.to())
+    }
+
+    /// The names that haul gives unfinished files.
+    fn drafts(&self) -> usize {
+        let names = fs::read_dir(self.www().join("tree")).expect("it is there");
+        names
+            .filter(|name| name.as_ref().expect("it is listed").file_name().to_string_lossy().starts_with(".haul-"))
+            .count()
+    }
+}
+
+/// A certificate that the server made for itself.
+fn certificate(dir: &Path) {
+    Run::new("openssl")
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1", "-keyout"])
+        .arg(dir.join("key.pem"))
+        .arg("-out")
+        .arg(dir.join("cert.pem"))
+        .run()
+        .expect(code::OK);
+}
+
+const ODD_NAMES: [&str; 11] = [
+    "a b",
+    " leading",
+    "100%",
+    "#hash",
+    "quest?ion",
+    "\u{e4}\u{f6}",
+    "a -> b",
+    "-dash",
+    "'quote\"<>",
+    "back\\slash",
+    "[star*]",
+];
+
+fn fill(tree: &Path) {
+    plant::many(&tree.join("many"), 200, 300, 1);
+    plant::file(&tree.join("sub/deep/large"), 20_000_000, 2);
+    plant::file(&tree.join("sub/empty"), 0, 3);
+    plant::text(&tree.join(".hidden"), "words");
+    fs::create_dir_all(tree.join("sub/none")).expect("own directory");
+    for name in ODD_NAMES {
+        plant::text(&tree.join("odd").join(name), name);
+    }
+    plant::set_mtime(&tree.join("sub/empty"), 1_000_000_000, 0);
+}
+
+#[test]
+fn a_tree_goes_up_to_every_server_and_comes_back_as_it_was() {
+    needs!(Root, Haul, Tool("vsftpd"), Tool("proftpd"), File(MOD_TLS), Tool("openssl"), Tool("python3"));
+    for ftp in [Ftp::vsftpd_plain(), Ftp::vsftpd_tls(), Ftp::proftpd(), Ftp::pyftpdlib()] {
+        fill(&ftp.from());
+        let up = ftp.up().run().expect(code::OK);
+        assert!(up.stdout_text().contains("\"proof\":\"confirmed\""), "{up}");
+        assert_eq!(ftp.drafts(), 0);
+        ftp.down().run().expect(code::OK);
+        assert_same(&ftp.from(), &ftp.to(), Facets::CONTENTS);
+        assert_eq!(ftp.up().run().expect(code::OK).count("files_moved"), 0, "it keeps times");
+        assert_eq!(ftp.down().run().expect(code::OK).count("files_moved"), 0);
+        // A new file under the name of an old one, one that goes, and nothing else.
+        plant::text(&ftp.from().join("odd/a b"), "another");
+        fs::remove_file(ftp.from().join("odd/100%")).expect("own file");
+        fs::remove_dir_all(ftp.from().join("sub/deep")).expect("own directory");
+        let again = ftp.up().arg("--delete").run().expect(code::OK);
+        assert_eq!((again.count("files_moved"), again.count("deleted")), (1, 3), "{again}");
+        ftp.down().arg("--delete").run().expect(code::OK);
+        assert_same(&ftp.from(), &ftp.to(), Facets::CONTENTS);
+    }
+}
+
+#[test]
+fn files_have_the_sum_that_their_server_gives() {
+    needs!(Root, Haul, Tool("proftpd"), File(MOD_TLS), Tool("openssl"));
+    let ftp = Ftp::proftpd();
+    plant::file(&ftp.www().join("large"), 50_000_000, 1);
+    plant::file(&ftp.www().join("small"), 70_000, 2);
+    for name in ["large", "small"] {
+        plant::set_mode(&ftp.www().join(name), 0o644);
+    }
+    let run = ftp.haul().arg("cp").args([ftp.url("large"), ftp.url("small")]).arg(ftp.to()).run().expect(code::OK);
+    assert!(run.stdout_text().contains("verified SHA-1 by the server"), "{run}");
+    assert_same(&ftp.www(), &ftp.to(), Facets::CONTENTS);
+}
+
+#[test]
+fn a_copy_that_was_killed_leaves_nothing_under_a_final_name_and_goes_on() {
+    needs!(Root, Haul, Tool("vsftpd"));
+    let ftp = Ftp::vsftpd_plain();
+    plant::file(&ftp.from().join("large"), 60_000_000, 1);
+    fs::create_dir(ftp.www().join("tree")).expect("own directory");
+    plant::set_mode(&ftp.www().join("tree"), 0o777);
+    let mut copy = ftp.up().args(["--rate", "30MB"]).start();
+    copy.when_moved(20_000_000);
+    copy.kill();
+    assert!(!ftp.www().join("tree/large").exists());
+    assert_eq!(ftp.up().run().expect(code::OK).count("files_moved"), 1);
+    assert_eq!(ftp.drafts(), 0, "the second run took the name of the first");
+    let mut copy = ftp.down().args(["--rate", "30MB"]).start();
+    copy.when_moved(30_000_000);
+    copy.kill();
+    assert!(!ftp.to().join("large").exists());
+    let again = ftp.down().run().expect(code::OK);
+    assert!(again.count("bytes_read_again") >= 5_000_000, "it goes on inside the file: {again}");
+    assert_same(&ftp.from(), &ftp.to(), Facets::CONTENTS);
+}
+
+#[test]
+fn a_server_that_allows_few_connections_is_read_over_those() {
+    needs!(Root, Haul, Tool("vsftpd"));
+    let ftp = Ftp::vsftpd("max_per_ip=2\n", "ftp");
+    plant::file(&ftp.www().join("large"), 100_000_000, 1);
+    plant::many(&ftp.www().join("many"), 100, 300, 2);
+    ftp.haul().arg("cp").arg(ftp.url("")).arg(ftp.to()).run().expect(code::OK);
+    assert_same(&ftp.www(), &ftp.to(), Facets::CONTENTS);
+}
+
+#[test]
+fn what_ftp_has_not_is_refused_or_fails_by_itself() {
+    needs!(Root, Haul, Tool("vsftpd"));
+    let ftp = Ftp::vsftpd_plain();
+    plant::text(&ftp.from().join("file"), "words");
+    plant::text(&ftp.from().join("line\nbreak"), "words");
+    std::os::unix::fs::symlink("file", ftp.from().join("link")).expect("own directory");
+    let run = ftp.up().run().expect(code::PARTIAL);
+    assert_eq!((run.count("files_moved"), run.count("failed")), (1, 2), "{run}");
+    for flag in ["-H", "-X", "-A", "--append-verify", "--backup"] {
+        ftp.up().arg(flag).run().expect(code::USAGE);
+    }
+    ftp.haul().arg("cp").arg(ftp.url("missing")).arg(ftp.to()).run().expect(code::PARTIAL);
+}
+
+#[test]
+fn places_of_ftp_are_looked_at_and_changed() {
+    needs!(Root, Haul, Tool("vsftpd"));
+    let ftp = Ftp::vsftpd_plain();
+    plant::text(&ftp.www().join("file"), "words");
+    plant::set_mtime(&ftp.www().join("file"), 1_000_000_000, 0);
+    let listed = ftp.haul().args(["ls", "-l"]).arg(ftp.url("")).run().expect(code::OK);
+    assert!(listed.stdout_text().contains("2001") && listed.stdout_text().contains("file"), "{listed}");
+    assert_eq!(ftp.haul().arg("cat").arg(ftp.url("file")).run().expect(code::OK).stdout_text(), "words");
+    ftp.haul().arg("mkdir").arg(ftp.url("new")).run().expect(code::OK);
+    ftp.haul().arg("hash").arg(ftp.url("file")).run().expect(code::OK);
+    ftp.haul().args(["rm", "-r"]).arg(ftp.url("new")).run().expect(code::OK);
+    assert!(!ftp.www().join("new").exists());
+}
