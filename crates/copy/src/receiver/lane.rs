@@ -8,10 +8,9 @@ mod standing_run;
 use std::io;
 use std::sync::Arc;
 
-use haul_engine::integrity::{self, Hash, LaneTags, Mismatch, Tag, UnitHasher, Verified};
+use haul_engine::integrity::{self, LaneTags, Tag};
 use haul_net::Stream;
-use haul_store::{Draft, StoreError};
-use haul_wire::control::{Control, OutcomeKind, Receipt, Void};
+use haul_wire::control::{Control, Receipt, Void};
 use haul_wire::lane::{
     BLOCK_HEADER_BYTES, BlockHeader, Encoding, RUN_OFFSET_BYTES, TAG_BYTES, TRAILER_BYTES, Trailer, UNIT_HEADER_BYTES,
     UnitHeader, UnitKind,
@@ -19,16 +18,13 @@ use haul_wire::lane::{
 use haul_wire::limits::BLOCK_BYTES;
 
 use haul_channel::stopwatch::{Stopwatch, Waiting};
-use haul_kept::files::zeros::{self, ZEROS};
+use haul_kept::files::zeros::ZEROS;
 
 use haul_channel::channel::LaneBack;
 
-use super::claim::Claimed;
-use super::incoming::Incoming;
+use super::arrival::{Arrival, broken};
 use super::input::Input;
-use super::rename_queue::AwaitingName;
 use super::state::Shared;
-use super::{direct_write_queue, writers};
 
 /// A lane that units will come on.
 pub(super) struct Arriving {
@@ -86,45 +82,6 @@ struct Lane<'a> {
     watch: Stopwatch,
 }
 
-/// Where the data of a unit goes.
-enum Sink {
-    /// A chunk of a large file.
-    Chunk(Arc<Draft>),
-    /// A chunk that others write, past the page cache.
-    Direct(Arc<direct_write_queue::Chunk>),
-    /// A whole file; made at the first data, in place at the first hole, too.
-    Whole(Option<Arc<Draft>>),
-    /// Verified and let go.
-    Null,
-    /// Nobody wants it (any more).
-    Nowhere,
-}
-
-/// One unit on its way.
-struct Arrival {
-    incoming: Arc<Incoming>,
-    header: UnitHeader,
-    hasher: UnitHasher,
-    sink: Sink,
-    offset: u64,
-    end: u64,
-    data_bytes: u64,
-    /// What was read of the standing file.
-    matched_bytes: u64,
-    /// A block did not match its tag: no more data of this unit is written, and its chunk has to come again.
-    forged: bool,
-    /// What the leader of the sending end has read of the chunk, where another host brings it.
-    proof: Option<Hash>,
-    /// Where a hole belongs may stand something else.
-    punch: bool,
-    /// What was really written of it: where a hole is kept nothing is.
-    written_bytes: u64,
-    /// The right to write the chunk.
-    claim: Arc<Claimed>,
-    /// The first error of the target; the rest of the unit is drained.
-    failed: Option<StoreError>,
-}
-
 impl Lane<'_> {
     /// True: it ended with its job, and not for good.
     fn run(&mut self, job: Option<u64>) -> io::Result<bool> {
@@ -167,7 +124,7 @@ impl Lane<'_> {
     }
 
     fn unit(&mut self, header: UnitHeader) -> io::Result<()> {
-        let Some(mut arrival) = self.arrival(header)? else { return self.drain() };
+        let Some(mut arrival) = Arrival::of(header, self.number, self.shared)? else { return self.drain() };
         let trailer = match self.until_trailer(&mut arrival) {
             Ok(trailer) => trailer,
             Err(error) => {
@@ -179,7 +136,7 @@ impl Lane<'_> {
             }
         };
         self.watch.lap(Waiting::Network);
-        let finished = self.finish(arrival, trailer);
+        let finished = arrival.finish(trailer, self.shared);
         // Starting the write-back waits while the queue of a slow disk is full.
         self.watch.lap(Waiting::Storage);
         finished
@@ -197,7 +154,7 @@ impl Lane<'_> {
 
     /// A chunk that is a hole, and whose hash nobody computes.
     fn hole_unit(&mut self, header: UnitHeader) -> io::Result<()> {
-        let Some(mut arrival) = self.arrival(header)? else { return self.drain() };
+        let Some(mut arrival) = Arrival::of(header, self.number, self.shared)? else { return self.drain() };
         let layout = arrival.incoming.layout;
         let hole =
             integrity::hole(&layout, header.chunk).ok_or_else(|| broken("a hole where its hash is not known"))?;
@@ -218,7 +175,7 @@ impl Lane<'_> {
         }
         match &arrival.failed {
             Some(error) => self.shared.fail(&arrival.incoming, error),
-            None => self.deliver(arrival, hole),
+            None => arrival.deliver(hole, self.shared),
         }
         self.watch.lap(Waiting::Storage);
         Ok(())
@@ -236,73 +193,6 @@ impl Lane<'_> {
             self.shared.settle(header.index, result.with_hash(hash));
         }
         Ok(())
-    }
-
-    /// Finds the file that a unit belongs to. A peer that sends what does not fit the manifest is refused.
-    fn arrival(&mut self, header: UnitHeader) -> io::Result<Option<Arrival>> {
-        let Some(incoming) = self.shared.incoming(header.index) else { return Ok(None) };
-        if incoming.kept.is_some() {
-            return Err(broken("data of a file that is kept"));
-        }
-        let layout = incoming.layout;
-        let (offset, length) = layout.range(header.chunk).ok_or_else(|| broken("no such chunk"))?;
-        if layout.is_whole() != (header.kind == UnitKind::Whole) {
-            return Err(broken("wrong kind of unit"));
-        }
-        let proof = match self.shared.is_by_mover(self.number) && incoming.wants(header.chunk) {
-            true => Some(self.shared.await_proof(&incoming, header.chunk, self.number)?),
-            false => None,
-        };
-        let mut failed = None;
-        // First: what the lane before did with the chunk is over then.
-        let claim = Arc::new(self.shared.disk.storage.during(|| Claimed::take(&incoming, header.chunk, self.number)));
-        let sink = if !incoming.wants(header.chunk) {
-            Sink::Nowhere
-        } else if self.shared.to.discards() {
-            Sink::Null
-        } else if layout.is_whole() {
-            Sink::Whole(incoming.whole_part_made())
-        } else {
-            match incoming.part(self.shared.to.tree()) {
-                Ok(None) => Sink::Nowhere,
-                Ok(Some(part)) => match self.shared.goes_past_cache(&incoming, &part) {
-                    Ok(true) => {
-                        Sink::Direct(direct_write_queue::Chunk::new(Arc::clone(&incoming), part, Arc::clone(&claim)))
-                    }
-                    Ok(false) => Sink::Chunk(part),
-                    Err(error) => {
-                        failed = Some(error);
-                        Sink::Nowhere
-                    }
-                },
-                Err(error) => {
-                    failed = Some(error);
-                    Sink::Nowhere
-                }
-            }
-        };
-        let mut punch = incoming.inplace || incoming.is_stale();
-        punch |= match &sink {
-            Sink::Chunk(part) => part.is_allocated(),
-            Sink::Direct(chunk) => chunk.part.is_allocated(),
-            Sink::Whole(_) | Sink::Null | Sink::Nowhere => false,
-        };
-        Ok(Some(Arrival {
-            hasher: UnitHasher::new(&layout, header.chunk),
-            end: offset + length,
-            incoming,
-            header,
-            sink,
-            offset,
-            data_bytes: 0,
-            matched_bytes: 0,
-            written_bytes: 0,
-            forged: false,
-            proof,
-            punch,
-            claim,
-            failed,
-        }))
     }
 
     fn block(&mut self, block: BlockHeader, arrival: &mut Arrival) -> io::Result<()> {
@@ -367,107 +257,6 @@ impl Lane<'_> {
         arrival.make_hole(length as u64, self.shared);
         arrival.offset += length as u64;
         Ok(())
-    }
-
-    fn finish(&mut self, arrival: Arrival, trailer: Trailer) -> io::Result<()> {
-        // The control channel says what became of the file, and what to do with what arrived.
-        let Trailer::Complete(claimed) = trailer else { return Ok(()) };
-        if let Some(error) = &arrival.failed {
-            self.shared.fail(&arrival.incoming, error);
-            return Ok(());
-        }
-        if arrival.offset != arrival.end && !arrival.forged {
-            return Err(broken("a unit is shorter than its chunk"));
-        }
-        let chunk = arrival.header.chunk;
-        let verified = match arrival.forged {
-            true => Err(Mismatch),
-            false => integrity::verify(chunk, arrival.hasher.finish(), claimed),
-        };
-        if let Some(proof) = arrival.proof {
-            if verified.map(|verified| verified.hash()) != Ok(proof) {
-                return Err(self.shared.accuse(self.number, "it sends other data than the leading host has read"));
-            }
-            Shared::was_confirmed(&arrival.incoming, chunk);
-        }
-        match verified {
-            Ok(verified) => self.deliver(arrival, verified),
-            Err(_) if arrival.incoming.spoilt() => {
-                self.shared.outbox.send(Control::Again { index: arrival.header.index, chunk });
-            }
-            Err(_) => self.shared.unverified(&arrival.incoming),
-        }
-        Ok(())
-    }
-
-    /// Enters what was written and is verified, and tells of it.
-    fn deliver(&mut self, arrival: Arrival, verified: Verified) {
-        let chunk = verified.chunk();
-        // Bytes that the medium had lost were counted when they came first.
-        let (data_bytes, matched_bytes) = match arrival.incoming.was_lost(chunk) {
-            true => (0, 0),
-            false => (arrival.data_bytes, arrival.matched_bytes),
-        };
-        if let Some(standing) = &arrival.incoming.standing {
-            standing.enter(arrival.data_bytes, arrival.matched_bytes);
-        }
-        let receipt = Receipt { index: arrival.header.index, chunk, data_bytes, matched_bytes };
-        match arrival.sink {
-            Sink::Nowhere => {}
-            Sink::Null => {
-                let incoming = arrival.incoming;
-                let tell = || self.shared.receipt(receipt);
-                let discard = || incoming.discard(verified, arrival.data_bytes, tell);
-                if let Some(blake3) = arrival.claim.while_held(discard).flatten() {
-                    self.shared.settle(incoming.index, OutcomeKind::Copied { blake3 });
-                }
-            }
-            Sink::Chunk(part) => {
-                let incoming = arrival.incoming;
-                // Where nothing was written the call still costs: ext4 begins a transaction while anything of the file is dirty.
-                if let Some((start, length)) = incoming.layout.range(chunk).filter(|_| arrival.written_bytes > 0) {
-                    part.start_writeback(start, length);
-                }
-                let written_bytes = arrival.written_bytes;
-                self.shared.deliver_chunk(&incoming, &arrival.claim, verified, receipt, written_bytes);
-            }
-            Sink::Direct(chunk) => {
-                writers::deliver(self.shared, &chunk, chunk.verified(verified, receipt, arrival.written_bytes))
-            }
-            Sink::Whole(part) => {
-                let incoming = arrival.incoming;
-                let part = match part {
-                    Some(part) => Ok(Some(part)),
-                    // Empty, or one hole in a new file.
-                    None => incoming.whole_part(self.shared.to.tree()),
-                };
-                let sized = part.and_then(|part| {
-                    let Some(part) = part else { return Ok(None) };
-                    // The last write did not reach the end when the file ends in a hole, or was longer before.
-                    let rewritten = incoming.inplace || incoming.is_stale();
-                    if arrival.written_bytes < incoming.identity.size || rewritten {
-                        part.set_size(incoming.identity.size)?;
-                    }
-                    // In place the metadata comes after a flush of the data.
-                    if !incoming.inplace {
-                        part.set_metadata(&self.shared.metadata(&incoming.item), false)?;
-                    }
-                    Ok(Some(part))
-                });
-                match sized {
-                    // It was given up, or came a second time, after the end of its first lane: the other is in time.
-                    Ok(None) => {}
-                    Ok(Some(part)) => {
-                        let arrived = || incoming.claim_arrival(|| self.shared.receipt(receipt));
-                        if arrival.claim.while_held(arrived) == Some(true) {
-                            let awaiting_name = AwaitingName { incoming, part, blake3: verified.hash() };
-                            self.shared.rename_queue.add(awaiting_name, self.shared.job.selection.flush);
-                        }
-                    }
-                    Err(error) => self.shared.fail(&incoming, &error),
-                }
-            }
-        }
     }
 
     /// Reads past a unit that is not awaited any more.
@@ -536,120 +325,6 @@ impl Lane<'_> {
     }
 }
 
-impl Arrival {
-    fn room_for(&self, length: usize) -> io::Result<()> {
-        if length as u64 > self.end - self.offset {
-            return Err(broken("a unit is longer than its chunk"));
-        }
-        Ok(())
-    }
-
-    /// Zeros of at most a block where holes are not wanted.
-    fn make_hole(&mut self, length: u64, shared: &Arc<Shared>) {
-        if !shared.job.selection.sparse {
-            return self.write(&ZEROS[..usize::try_from(length).expect("at most a block")], shared);
-        }
-        if self.punch {
-            self.punch_hole(length, shared);
-        }
-        self.extend();
-    }
-
-    /// Sets the size of the file before a hole is left out. A chunk may be read again by its range before the file is complete. And
-    /// XFS fills the holes of a file that grows from write to write.
-    fn extend(&mut self) {
-        let part = match &self.sink {
-            Sink::Chunk(part) | Sink::Whole(Some(part)) => part,
-            Sink::Direct(chunk) => &chunk.part,
-            Sink::Whole(None) | Sink::Null | Sink::Nowhere => return,
-        };
-        if self.failed.is_none() {
-            self.failed = part.extend(self.incoming.identity.size).err();
-        }
-    }
-
-    /// Writes what is not zeros, and leaves holes of the rest.
-    fn write_with_holes(&mut self, data: &[u8], shared: &Arc<Shared>) {
-        let begun = self.offset;
-        let grain = match &self.sink {
-            _ if self.failed.is_some() => return,
-            _ if !shared.job.selection.sparse => return self.write(data, shared),
-            Sink::Null | Sink::Nowhere => return,
-            Sink::Chunk(part) | Sink::Whole(Some(part)) => part.hole_bytes(),
-            // Past the page cache each write begins at a block of any disk.
-            Sink::Direct(_) => PAST_CACHE_GRAIN_BYTES,
-            Sink::Whole(None) => {
-                let (sink, incoming) = (&mut self.sink, &self.incoming);
-                match self.claim.while_held(|| whole_part(sink, incoming, shared)) {
-                    Some(Ok(Some(part))) => part.hole_bytes(),
-                    Some(Err(error)) => return self.failed = Some(error),
-                    Some(Ok(None)) | None => return,
-                }
-            }
-        };
-        self.extend();
-        for (is_hole, run) in zeros::runs(data, grain) {
-            match is_hole {
-                true => self.make_hole(run.len() as u64, shared),
-                false => self.write(run, shared),
-            }
-            self.offset += run.len() as u64;
-        }
-        self.offset = begun;
-    }
-
-    fn write(&mut self, data: &[u8], shared: &Arc<Shared>) {
-        if self.failed.is_some() {
-            return;
-        }
-        self.written_bytes += data.len() as u64;
-        if let Sink::Direct(chunk) = &self.sink {
-            match writers::write(shared, chunk, data, self.offset) {
-                Ok(true) => {}
-                // The session is over.
-                Ok(false) => self.sink = Sink::Nowhere,
-                Err(error) => self.failed = Some(StoreError::new("write", &self.incoming.path, error)),
-            }
-            return;
-        }
-        let (sink, incoming, offset) = (&mut self.sink, &self.incoming, self.offset);
-        let result = self.claim.while_held(|| match sink {
-            Sink::Null | Sink::Nowhere | Sink::Direct(_) => Ok(()),
-            Sink::Chunk(part) | Sink::Whole(Some(part)) => shared.disk.storage.during(|| part.write_at(data, offset)),
-            Sink::Whole(None) => match whole_part(sink, incoming, shared)? {
-                Some(part) => shared.disk.storage.during(|| part.write_at(data, offset)),
-                None => Ok(()),
-            },
-        });
-        self.failed = result.and_then(Result::err);
-    }
-
-    fn punch_hole(&mut self, length: u64, shared: &Shared) {
-        if self.failed.is_some() {
-            return;
-        }
-        let (sink, incoming, offset) = (&mut self.sink, &self.incoming, self.offset);
-        let result = self.claim.while_held(|| match sink {
-            Sink::Chunk(part) | Sink::Whole(Some(part)) => part.punch(offset, length),
-            Sink::Direct(chunk) => chunk.part.punch(offset, length),
-            // In place the hole may come first, and where it belongs stands what was there before.
-            Sink::Whole(None) if incoming.inplace => match whole_part(sink, incoming, shared)? {
-                Some(part) => part.punch(offset, length),
-                None => Ok(()),
-            },
-            Sink::Whole(None) | Sink::Null | Sink::Nowhere => Ok(()),
-        });
-        self.failed = result.and_then(Result::err);
-    }
-}
-
-/// The part of a whole file, from now on where its data goes; `None` when nobody wants it any more.
-fn whole_part(sink: &mut Sink, incoming: &Incoming, shared: &Shared) -> Result<Option<Arc<Draft>>, StoreError> {
-    let part = incoming.whole_part(shared.to.tree())?;
-    *sink = part.clone().map_or(Sink::Nowhere, |part| Sink::Whole(Some(part)));
-    Ok(part)
-}
-
 fn prove(expected: Tag, input: &mut Input) -> io::Result<()> {
     let tag: [u8; TAG_BYTES] = input.array()?;
     if expected.is(tag) { Ok(()) } else { Err(broken("it was changed on its way")) }
@@ -666,11 +341,4 @@ pub(super) fn decompress<'a>(
     };
     let length = decompressor.decompress_to_buffer(packed, block.as_mut_slice())?;
     Ok(&block[..length])
-}
-
-/// A page: the memory of a direct write begins at one.
-const PAST_CACHE_GRAIN_BYTES: usize = 4096;
-
-fn broken(why: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why)
 }

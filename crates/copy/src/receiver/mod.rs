@@ -12,6 +12,7 @@
 
 mod abilities;
 mod account_rules;
+mod arrival;
 mod begin;
 mod bye;
 mod claim;

@@ -7,7 +7,8 @@ use haul_channel::stopwatch::Waiting;
 use haul_wire::lane::RUN_OFFSET_BYTES;
 use haul_wire::limits::BLOCK_BYTES;
 
-use super::{Arrival, Lane, broken};
+use super::Lane;
+use crate::receiver::arrival::{Arrival, broken};
 
 impl Lane<'_> {
     /// The sender knows that the run stands at the target. It is read there, and then counts as if it had come.
