@@ -334,6 +334,9 @@ pub enum Proof {
     /// Programs of ours at both ends: what was read there is what stands here.
     #[default]
     BothEnds,
+    /// One program, between two paths of its host: what was read was hashed once, in the buffer from which it was written. What is
+    /// read back is compared with that hash.
+    InOneBuffer,
     /// Only this host: the source's server of sftp gave the data, and it stands at the target as it was given.
     AsRead,
     /// Only this host: a web server, or a store that keeps no sum of it, sent the data, and it stands at the target as it was sent. With
@@ -354,6 +357,7 @@ impl Proof {
     pub fn name(self) -> &'static str {
         match self {
             Self::BothEnds => "both_ends",
+            Self::InOneBuffer => "in_one_buffer",
             Self::AsRead => "as_read",
             Self::AsSent => "as_sent",
             Self::Confirmed => "confirmed",

@@ -69,6 +69,11 @@ impl LocalFile {
         file::read_full_at(self.as_fd(), buffer, offset)
     }
 
+    /// Reads `wanted` bytes at `offset`, and what comes in the same call of the bytes behind them.
+    pub fn read_with_rest(&self, buffer: &mut [u8], wanted: usize, offset: u64) -> io::Result<usize> {
+        file::read_at_least(self.as_fd(), buffer, wanted, offset)
+    }
+
     /// See [`FileToRead::next_data`](crate::FileToRead::next_data).
     pub fn next_data(&self, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
         if self.is_full {

@@ -13,8 +13,15 @@ use rustix::io::Errno;
 
 /// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
 pub fn read_full_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let wanted = buffer.len();
+    read_at_least(file, buffer, wanted, offset)
+}
+
+/// Reads `wanted` bytes from `offset` on, and what comes with them into the rest of `buffer`; fewer bytes mean the end of the
+/// file.
+pub fn read_at_least(file: BorrowedFd<'_>, buffer: &mut [u8], wanted: usize, offset: u64) -> io::Result<usize> {
     let mut done = 0;
-    while done < buffer.len() {
+    while done < wanted {
         match rustix::io::pread(file, &mut buffer[done..], offset + done as u64) {
             Ok(0) => break,
             Ok(len) => done += len,

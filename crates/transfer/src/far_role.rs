@@ -126,6 +126,7 @@ pub(crate) fn run_role(
             let (expand_globs, remembers, far) = (true, None, true);
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
             let job = SenderJob {
+                hand_over: None,
                 sources,
                 listed,
                 confine,
@@ -170,6 +171,7 @@ pub(crate) fn run_role(
             // Pieces of what stands here would tell a peer what it may not read.
             let selection = Selection { whole_file: selection.whole_file || grant.unreadable, ..selection };
             let job = ReceiverJob {
+                hand_over: None,
                 sums: None,
                 target,
                 confine,

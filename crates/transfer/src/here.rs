@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_job::{Endpoint, Error, Fault, Here, Host, Job, LanePath, Place};
+use haul_job::{Endpoint, Error, Fault, Here, Host, Job, LanePath, Place, Proof};
 use haul_net::Stream;
 use haul_wire::control::Control;
 
@@ -20,6 +20,7 @@ use haul_channel::lane_threads::NoKeeper;
 use haul_channel::reporter::{Ends, Watch};
 use haul_channel::role_context::RoleContext;
 use haul_channel::{convert, host_facts};
+use haul_copy::hand_over::HandOver;
 use haul_copy::receiver::{self, Bounds, ReceiverJob};
 use haul_copy::sender::early_look::EarlyLook;
 use haul_copy::sender::{self, OpenSource, SenderJob, Sources};
@@ -28,6 +29,27 @@ use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 use haul_striping::movers::Movers;
 
+/// The lanes of a copy on one host.
+pub struct LanePairs {
+    /// Each as its sending and its receiving end.
+    pairs: Vec<(Stream, Stream)>,
+    hand_over: Option<Arc<HandOver>>,
+}
+
+impl LanePairs {
+    /// Lanes that hand data over in one buffer, past their connections.
+    pub fn handing_over(pairs: Vec<(Stream, Stream)>) -> Self {
+        let lanes = u16::try_from(pairs.len()).unwrap_or(u16::MAX);
+        Self { pairs, hand_over: Some(Arc::new(HandOver::new(lanes))) }
+    }
+}
+
+impl From<Vec<(Stream, Stream)>> for LanePairs {
+    fn from(pairs: Vec<(Stream, Stream)>) -> Self {
+        Self { pairs, hand_over: None }
+    }
+}
+
 /// Carries out a job whose two sides are on this machine.
 pub fn here(order: Order<'_>) -> Result<Ends, Error> {
     let Order { job, surroundings, watch, hash_kept } = order;
@@ -35,8 +57,17 @@ pub fn here(order: Order<'_>) -> Result<Ends, Error> {
     let (sender, receiver) = roles(job, surroundings, watch, hash_kept, Bounds::default())?;
     let pairs: std::io::Result<Vec<_>> = (0..lanes(job, &sender)).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
-    let ends = carry(sender, receiver, [watch, &Arc::new(Watch::silent())], pairs)?;
-    Ok(beside_server(job, Ends { proof: sftp_ends::proof(job), ..ends }))
+    let (lanes, proof) = match is_between_disks(job) {
+        true => (LanePairs::handing_over(pairs), Proof::InOneBuffer),
+        false => (pairs.into(), sftp_ends::proof(job)),
+    };
+    let ends = carry(sender, receiver, [watch, &Arc::new(Watch::silent())], lanes)?;
+    Ok(beside_server(job, Ends { proof, ..ends }))
+}
+
+/// Whether both ends are files of this host. A server is better read while the target writes, on two threads.
+fn is_between_disks(job: &Job) -> bool {
+    job.sources.iter().chain([&job.target]).all(|end| end.place == Place::Here(Here::Disk))
 }
 
 /// Names the server, where one end is none of this host.
@@ -143,14 +174,14 @@ fn is_itself(typed: &Path, path: &Path, target: &Path, typed_target: &Path) -> b
     place.canonicalize().is_ok_and(|place| place == path)
 }
 
-/// Each lane is given as its sending and its receiving end, and the sender's watch comes first.
+/// The sender's watch comes first.
 pub fn here_watched(
     early: Option<EarlyLook>,
     job: &Job,
     surroundings: &Surroundings,
     watches: [&Arc<Watch>; 2],
     hash_kept: bool,
-    lanes: Vec<(Stream, Stream)>,
+    lanes: impl Into<LanePairs>,
     bounds: Bounds,
 ) -> Result<Ends, Error> {
     let (sender, receiver) = roles(job, surroundings, watches[0], hash_kept, bounds)?;
@@ -172,6 +203,7 @@ pub fn roles(
     let carriage = convert::carriage(job, &[]);
     let sources = sources_here(job, surroundings, watch)?.shared_with_receiver();
     let receiver = ReceiverJob {
+        hand_over: None,
         sums: sources.sums(),
         far: false,
         target: target_here(job, surroundings, watch)?,
@@ -186,6 +218,7 @@ pub fn roles(
         surroundings: surroundings.clone(),
     };
     let sender = SenderJob {
+        hand_over: None,
         movers: Movers::default(),
         is_mover: false,
         far: false,
@@ -211,8 +244,11 @@ pub fn carry(
     sender_job: SenderJob,
     receiver_job: ReceiverJob,
     [sender_watch, receiver_watch]: [&Arc<Watch>; 2],
-    lanes: Vec<(Stream, Stream)>,
+    lanes: impl Into<LanePairs>,
 ) -> Result<Ends, Error> {
+    let LanePairs { pairs, hand_over } = lanes.into();
+    let sender_job = SenderJob { hand_over: hand_over.clone(), ..sender_job };
+    let receiver_job = ReceiverJob { hand_over, ..receiver_job };
     let failed = |error: std::io::Error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error);
     let (sender_end, receiver_end) = Stream::plain_pair().map_err(failed)?;
     let (sender_events, receiver_events) = (Events::new(), Events::new());
@@ -223,7 +259,7 @@ pub fn carry(
     std::thread::Builder::new()
         .name("lanes".into())
         .spawn(move || {
-            for (lane, (out, into)) in (0..).zip(lanes) {
+            for (lane, (out, into)) in (0..).zip(pairs) {
                 let _ = for_sender.send(SessionEvent::Lane(LaneEvent::Up(out, lane)));
                 let _ = for_receiver.send(SessionEvent::Lane(LaneEvent::Up(into, lane)));
             }

@@ -219,6 +219,7 @@ impl Joined {
                 let hooks = permits.hooks().filter(|_| carriage.service != wire::Service::default());
                 let hooks = hooks.and_then(|_| Hooks::begin(surroundings));
                 let job = SenderJob {
+                    hand_over: None,
                     sources,
                     listed: job.files_from.clone(),
                     confine: None,
@@ -240,6 +241,7 @@ impl Joined {
             EndHere::Target(target) => AskedFor::of(job).map(Some).and_then(|asked_for| {
                 let listed = convert::listed(job.files_from.as_deref());
                 let job = ReceiverJob {
+                    hand_over: None,
                     sums: None,
                     target,
                     confine: None,

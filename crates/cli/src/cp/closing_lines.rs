@@ -201,6 +201,8 @@ fn verification(report: &Report) -> Option<String> {
     // One file: what `b3sum` prints. The hash of a list of files says nothing to a person; `haul why` and JSON have it.
     let how = match report.proof {
         Proof::BothEnds => on_disk(report),
+        Proof::InOneBuffer if report.bytes_reread > 0 => on_disk(report),
+        Proof::InOneBuffer => " as read".to_owned(),
         Proof::AsRead => format!("{} {}", on_disk(report), as_read(report.proof).unwrap_or_default()),
         Proof::Confirmed if report.bytes_reread > 0 => ", read back".to_owned(),
         // The server hashes nothing: only what is read back is proved.
@@ -476,6 +478,8 @@ pub mod tests {
         let over_sftp = |proof, bytes_reread| Report { proof, bytes_reread, ..report() };
         let says = |report: Report, words: &str| assert!(closing_line(&report).contains(words), "{words}");
         says(over_sftp(Proof::AsRead, 0), "all verified as read over sftp, ");
+        says(over_sftp(Proof::InOneBuffer, 0), ", all verified as read, ");
+        says(over_sftp(Proof::InOneBuffer, 5), ", all verified on disk, ");
         says(over_sftp(Proof::Confirmed, 0), ", size only: the server confirmed each write");
         assert!(!closing_line(&over_sftp(Proof::Confirmed, 0)).contains("verified"));
         says(over_sftp(Proof::Confirmed, 5), "all verified, read back, ");

@@ -5,7 +5,7 @@ use haul_job::Proof;
 /// How data was read that no haul at its end has hashed. `None`: a haul has, or nobody has read it.
 pub fn as_read(proof: Proof) -> Option<&'static str> {
     match proof {
-        Proof::BothEnds | Proof::Confirmed | Proof::ByStore | Proof::BySize => None,
+        Proof::BothEnds | Proof::InOneBuffer | Proof::Confirmed | Proof::ByStore | Proof::BySize => None,
         Proof::AsRead => Some("as read over sftp"),
         Proof::AsSent => Some("as sent by the server"),
         Proof::AsStored => Some("with the CRC64NVME that the store keeps"),

@@ -3,14 +3,14 @@
 //! ```text
 //! header -> the file that it belongs to, the right to write -> data: write -> trailer: compare -> receipt
 //! ```
-//! The lane brings the data: it comes over a connection ([`super::lane`]).
+//! The lane brings the data, over a connection ([`super::lane`]) or in the buffer of a sender in the same process ([`super::handed`]).
 
 use std::io;
 use std::sync::Arc;
 
 use haul_engine::integrity::{self, Hash, Mismatch, UnitHasher, Verified};
 use haul_store::{Draft, StoreError};
-use haul_wire::control::{Control, OutcomeKind, Receipt};
+use haul_wire::control::{Control, OutcomeKind, Receipt, Void};
 use haul_wire::lane::{Trailer, UnitHeader, UnitKind};
 
 use haul_kept::files::zeros::{self, ZEROS};
@@ -45,7 +45,7 @@ pub(super) struct Arrival {
     sink: Sink,
     pub(super) offset: u64,
     pub(super) end: u64,
-    pub(super) data_bytes: u64,
+    data_bytes: u64,
     /// What was read of the standing file.
     pub(super) matched_bytes: u64,
     /// A block did not match its tag: no more data of this unit is written, and its chunk has to come again.
@@ -57,7 +57,7 @@ pub(super) struct Arrival {
     /// What was really written of it: where a hole is kept nothing is.
     written_bytes: u64,
     /// The right to write the chunk.
-    pub(super) claim: Arc<Claimed>,
+    claim: Arc<Claimed>,
     /// The first error of the target; the rest of the unit is drained.
     pub(super) failed: Option<StoreError>,
 }
@@ -163,6 +163,20 @@ impl Arrival {
         Ok(())
     }
 
+    /// The sender has read all of the unit, into the buffer from which it was written.
+    pub(super) fn complete_in_one_buffer(self, shared: &Arc<Shared>) -> io::Result<()> {
+        if let Some(error) = &self.failed {
+            shared.fail(&self.incoming, error);
+            return Ok(());
+        }
+        if self.offset != self.end {
+            return Err(broken("a unit is shorter than its chunk"));
+        }
+        let verified = integrity::in_one_buffer(self.header.chunk, &self.hasher);
+        self.deliver(verified, shared);
+        Ok(())
+    }
+
     /// Enters what was written and is verified, and tells of it.
     pub(super) fn deliver(self, verified: Verified, shared: &Arc<Shared>) {
         let chunk = verified.chunk();
@@ -231,6 +245,41 @@ impl Arrival {
                 }
             }
         }
+    }
+
+    /// The lane ends within the unit: what lanes brought of its chunk before does not count either, unless another lane brings it.
+    pub(super) fn tell_void(&self, shared: &Shared) {
+        let UnitHeader { index, chunk, .. } = self.header;
+        for lane in self.claim.voids() {
+            shared.tell_sender_on(lane, Control::Void(Void { index, chunk, lane }));
+        }
+    }
+
+    /// Hashes and writes the next data of the unit.
+    pub(super) fn take(&mut self, data: &[u8], mixed: bool, shared: &Arc<Shared>) -> io::Result<()> {
+        self.room_for(data.len())?;
+        self.hasher.update(data);
+        self.put(data, mixed, shared);
+        Ok(())
+    }
+
+    /// Writes data that was hashed. `mixed`: some of it may be a hole.
+    pub(super) fn put(&mut self, data: &[u8], mixed: bool, shared: &Arc<Shared>) {
+        match mixed {
+            true => self.write_with_holes(data, shared),
+            false => self.write(data, shared),
+        }
+        self.offset += data.len() as u64;
+        self.data_bytes += data.len() as u64;
+    }
+
+    /// The unit goes on with a hole of at most a block.
+    pub(super) fn take_hole(&mut self, length: usize, shared: &Arc<Shared>) -> io::Result<()> {
+        self.room_for(length)?;
+        self.hasher.update(&ZEROS[..length]);
+        self.make_hole(length as u64, shared);
+        self.offset += length as u64;
+        Ok(())
     }
 
     pub(super) fn room_for(&self, length: usize) -> io::Result<()> {

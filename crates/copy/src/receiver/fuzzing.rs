@@ -90,6 +90,7 @@ impl Peer {
         let options = TargetOptions { make: true, single_file, dry_run: selection.dry_run, ..TargetOptions::default() };
         let (tree, rename_to) = LocalTree::open(&path, &options).expect("the directory is ours");
         let job = ReceiverJob {
+            hand_over: None,
             sums: None,
             target: Target::Path(path),
             confine: None,

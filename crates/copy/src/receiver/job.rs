@@ -12,6 +12,7 @@ use haul_striping::movers::Movers;
 use haul_wire::control as wire;
 
 use crate::asked_for::AskedFor;
+use crate::hand_over::HandOver;
 use crate::sums::SumsToCompare;
 
 /// Where a receiver puts what arrives.
@@ -61,6 +62,8 @@ pub struct ReceiverJob {
     pub bounds: Bounds,
     /// The sender in the same process enters sums here that finished drafts have to have.
     pub sums: Option<Arc<SumsToCompare>>,
+    /// The sender in the same process hands its data over here.
+    pub hand_over: Option<Arc<HandOver>>,
     /// Further hosts of the far end that send, which this side has reached.
     pub movers: Movers,
     /// Where its user keeps things.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use haul_engine::integrity::{self, LaneTags, Tag};
 use haul_net::Stream;
-use haul_wire::control::{Control, Receipt, Void};
+use haul_wire::control::Receipt;
 use haul_wire::lane::{
     BLOCK_HEADER_BYTES, BlockHeader, Encoding, RUN_OFFSET_BYTES, TAG_BYTES, TRAILER_BYTES, Trailer, UNIT_HEADER_BYTES,
     UnitHeader, UnitKind,
@@ -23,6 +23,7 @@ use haul_kept::files::zeros::ZEROS;
 use haul_channel::channel::LaneBack;
 
 use super::arrival::{Arrival, broken};
+use super::handed::HandedLane;
 use super::input::Input;
 use super::state::Shared;
 
@@ -54,10 +55,14 @@ pub(super) fn carry(arriving: Arriving, number: u16, shared: &Arc<Shared>) -> io
         standing: None,
         watch: Stopwatch::start(),
     };
+    // What a sender in this process does not hand over comes on the connection.
+    let handed = shared.job.hand_over.as_ref();
+    let opened = handed.and_then(|handed| handed.open(number, Box::new(HandedLane::new(number, shared))));
     let result = lane.run(job).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData if shared.is_by_mover(number) => shared.accuse(number, &error.to_string()),
         _ => error,
     });
+    drop(opened);
     // What arrived whole and verified is kept, whatever became of the connection.
     shared.rename_queue.hurry();
     shared.tally.add_time(&lane.watch.take());
@@ -89,7 +94,7 @@ impl Lane<'_> {
             if !self.input.has_input() {
                 self.shared.rename_queue.hurry();
             }
-            self.await_room();
+            self.shared.await_room(&mut self.watch);
             let header = self.header()?;
             self.watch.lap_next_unit(matches!(header.kind, UnitKind::End | UnitKind::JobEnd));
             // A disk that hangs with a chunk must not keep small files from their names.
@@ -113,25 +118,12 @@ impl Lane<'_> {
         }
     }
 
-    /// Waits while so much has arrived that is not safe that a death would cost more than an interval.
-    fn await_room(&mut self) {
-        if self.shared.disk.exposure.is_full() || self.shared.rename_queue.is_full() {
-            self.shared.rename_queue.hurry();
-            self.shared.disk.exposure.await_room();
-            self.shared.rename_queue.await_room();
-            self.watch.lap(Waiting::Storage);
-        }
-    }
-
     fn unit(&mut self, header: UnitHeader) -> io::Result<()> {
         let Some(mut arrival) = Arrival::of(header, self.number, self.shared)? else { return self.drain() };
         let trailer = match self.until_trailer(&mut arrival) {
             Ok(trailer) => trailer,
             Err(error) => {
-                let UnitHeader { index, chunk, .. } = header;
-                for lane in arrival.claim.voids() {
-                    self.shared.tell_sender_on(lane, Control::Void(Void { index, chunk, lane }));
-                }
+                arrival.tell_void(self.shared);
                 return Err(error);
             }
         };
@@ -201,7 +193,7 @@ impl Lane<'_> {
         }
         let wire_bytes = block.bytes as usize;
         match block.encoding {
-            Encoding::Zeros => return self.hole(wire_bytes, arrival),
+            Encoding::Zeros => return arrival.take_hole(wire_bytes, self.shared),
             Encoding::Standing => return self.standing_run(wire_bytes, arrival),
             Encoding::Plain | Encoding::Zstd | Encoding::PlainWithHoles | Encoding::ZstdWithHoles => {}
         }
@@ -240,22 +232,10 @@ impl Lane<'_> {
             self.shared.tally.add_arrived(u64::from(block.bytes));
             return Ok(());
         }
-        match block.encoding {
-            Encoding::PlainWithHoles | Encoding::ZstdWithHoles => arrival.write_with_holes(data, self.shared),
-            Encoding::Plain | Encoding::Zstd | Encoding::Zeros | Encoding::Standing => arrival.write(data, self.shared),
-        }
-        arrival.offset += data.len() as u64;
-        arrival.data_bytes += data.len() as u64;
+        let mixed = matches!(block.encoding, Encoding::PlainWithHoles | Encoding::ZstdWithHoles);
+        arrival.put(data, mixed, self.shared);
         self.shared.tally.add_arrived(data.len() as u64);
         self.watch.lap(Waiting::Storage);
-        Ok(())
-    }
-
-    fn hole(&mut self, length: usize, arrival: &mut Arrival) -> io::Result<()> {
-        arrival.room_for(length)?;
-        arrival.hasher.update(&ZEROS[..length]);
-        arrival.make_hole(length as u64, self.shared);
-        arrival.offset += length as u64;
         Ok(())
     }
 

@@ -33,6 +33,7 @@ mod flushing;
 mod from_reference;
 #[cfg(feature = "testing")]
 pub mod fuzzing;
+mod handed;
 mod in_order;
 mod incoming;
 mod input;

@@ -26,6 +26,7 @@ use haul_channel::convert;
 use haul_channel::disk_watch::Storage;
 use haul_channel::failure::Failure;
 use haul_channel::reporter::Watch;
+use haul_channel::stopwatch::{Stopwatch, Waiting};
 use haul_kept::faults;
 use haul_kept::known_routes::KnownRoutes;
 use haul_kept::sync::lock;
@@ -237,6 +238,16 @@ impl Shared {
             self.failure.set(error);
         }
         self.outbox.receipt(receipt);
+    }
+
+    /// Waits while so much has arrived that is not safe that a death would cost more than an interval.
+    pub(super) fn await_room(&self, watch: &mut Stopwatch) {
+        if self.disk.exposure.is_full() || self.rename_queue.is_full() {
+            self.rename_queue.hurry();
+            self.disk.exposure.await_room();
+            self.rename_queue.await_room();
+            watch.lap(Waiting::Storage);
+        }
     }
 
     /// Enters a chunk that was written and is verified, and tells of it.

@@ -40,8 +40,14 @@ impl Growing {
     ///
     /// Bytes behind the announced end are looked for first: then an honest file system tells of a file that has grown.
     pub(super) fn check(&self, file: &SourceItem, open: &SourceFile) -> Result<(), Stop> {
+        self.check_read(file, open, None)
+    }
+
+    /// [`Growing::check`], where the last read may have shown whether bytes stand behind the announced end.
+    pub(super) fn check_read(&self, file: &SourceItem, open: &SourceFile, reads_on: Option<bool>) -> Result<(), Stop> {
         let listed = &file.identity;
-        let is_longer = open.reads_on_at(listed.size).map_err(|error| cannot_read(listed.size, &error))?;
+        let look = || open.reads_on_at(listed.size).map_err(|error| cannot_read(listed.size, &error));
+        let is_longer = reads_on.map_or_else(look, Ok)?;
         let stat = open.stat().map_err(|error| Stop::Source(error.to_string(), FailureKind::Io))?;
         match convert::identity(&stat) {
             now if now == *listed && is_longer => Err(Stop::Source(longer_than(listed.size), FailureKind::Io)),

@@ -11,6 +11,7 @@ use haul_store::{FileList, SourceTree, StoreError};
 use haul_striping::movers::Movers;
 use haul_wire::control as wire;
 
+use crate::hand_over::HandOver;
 use crate::sums::SumsToCompare;
 
 use super::early_look::EarlyLook;
@@ -80,6 +81,8 @@ pub struct SenderJob {
     pub direct_from_bytes: u64,
     /// The hashes that were made before there were lanes.
     pub early: Option<EarlyLook>,
+    /// The receiver in the same process takes its data here.
+    pub hand_over: Option<Arc<HandOver>>,
     /// Further hosts of the far end, which this side has reached.
     pub movers: Movers,
     /// The sender runs for a peer, and gives up what lies outside of its sources.

@@ -5,6 +5,8 @@
 //! While the target has not answered yet, a lane of a far path sends padding once: its congestion window grows meanwhile.
 //! A lane that fails ends; the scheduler gives its units without receipt to the others.
 
+mod handed;
+
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -150,6 +152,7 @@ impl Lane<'_> {
                 Some(units) => units,
                 None => {
                     self.send()?;
+                    self.rest();
                     if std::mem::take(&mut is_new) {
                         self.warm_up(number)?;
                     }
@@ -261,7 +264,13 @@ impl Lane<'_> {
             _ if file.layout.is_whole() => UnitKind::Whole,
             _ => UnitKind::Chunk,
         };
-        self.append_header(UnitHeader { kind, index: file.index, chunk: unit.chunk });
+        let header = UnitHeader { kind, index: file.index, chunk: unit.chunk };
+        if let Ok(content @ (Content::Dense | Content::Mixed)) = content
+            && self.hands_over(unit, file, &open)
+        {
+            return self.hand_over(header, file, &open, content);
+        }
+        self.append_header(header);
         let sent = content.and_then(|content| match content {
             Content::Hole => shared.reading.growing.check(file, &open).map(|()| NO_HASH),
             Content::Dense | Content::Mixed => {
@@ -416,11 +425,7 @@ impl Lane<'_> {
                 self.ahead.skip(open, offset, size as u64);
                 self.append_block_header(block_header(size, Encoding::Zeros));
             } else {
-                // The client, the job and the stream each take the bytes from their own limit, so none may be left out.
-                let waited = self.spend(size as u64)?;
-                if self.shared.pace(size as u64) | self.stream.keep_to_rate(size as u64) | waited {
-                    self.watch.lap(Waiting::Rate);
-                }
+                self.keep_to_rates(size as u64)?;
                 match (open.local_fd(), self.pump.take()) {
                     (Some(fd), Some(pump)) => self.routed_block(pump, fd, offset, size, block, hasher)?,
                     _ => self.data_block(unit, open, offset, size, block, hasher)?,
@@ -532,6 +537,15 @@ impl Lane<'_> {
             self.shared.failure.set(error);
             lane_error
         })
+    }
+
+    /// The client, the job and the stream each take the bytes from their own limit, so none may be left out.
+    fn keep_to_rates(&mut self, bytes: u64) -> io::Result<()> {
+        let waited = self.spend(bytes)?;
+        if self.shared.pace(bytes) | self.stream.keep_to_rate(bytes) | waited {
+            self.watch.lap(Waiting::Rate);
+        }
+        Ok(())
     }
 
     /// A daemon charges its client. One that may move no more ends the session.

@@ -311,7 +311,7 @@ impl Observer for Lister {
 fn run(bench: &Bench, job: &Job, lanes: u16) -> Report {
     let lister = Arc::<Lister>::default();
     let watch = Arc::new(Watch::new(Arc::clone(&lister) as Arc<dyn Observer>));
-    let lanes = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
+    let lanes: Vec<_> = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
     let ends = scenarios::here_over(job, &watch, true, lanes, checkpoints_every(2_000_000)).unwrap();
     let found: HashMap<PathBuf, String> = files(&bench.to()).into_iter().collect();
     for (path, content) in lister.0.lock().unwrap().iter() {

@@ -135,6 +135,7 @@ fn run_side(
             let (confine, expand_globs, remembers) = (None, false, None);
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
             let job = SenderJob {
+                hand_over: None,
                 movers: Default::default(),
                 is_mover: false,
                 sources,
@@ -168,6 +169,7 @@ fn run_side(
             let (confine, asked_for) = (None, None);
             let bounds = Bounds { checkpoint_bytes: CHECKPOINT_BYTES, ..Bounds::default() };
             let job = ReceiverJob {
+                hand_over: None,
                 sums: None,
                 target,
                 confine,

@@ -89,7 +89,7 @@ fn copy(job: &Job, lanes: u16, from_bytes: u64) -> (Report, Vec<Event>) {
 
 fn run(job: &Job, lanes: u16, from_bytes: u64, observer: Arc<dyn Observer>) -> Result<Report, Error> {
     let watch = Arc::new(Watch::new(observer));
-    let lanes = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
+    let lanes: Vec<_> = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
     let bounds = Bounds { past_cache_from_bytes: from_bytes, ..Bounds::default() };
     let ends = scenarios::here_over(job, &watch, false, lanes, bounds)?;
     Ok(watch.report(&ends, Default::default(), false).unwrap())

@@ -9,6 +9,7 @@ mod bad_source;
 mod changing;
 mod clear_lanes;
 mod cut_short;
+mod hand_over;
 mod holes;
 mod hostile;
 mod kernel_scenarios;

@@ -57,7 +57,7 @@ fn checked(bench: &Bench, job: &Job, way: Way) -> (Report, Vec<String>, Vec<(Str
         Way::Push => [&watch, &silent],
         Way::Pull => [&silent, &watch],
     };
-    let lanes = (0..2).map(|_| Stream::plain_pair().unwrap()).collect();
+    let lanes: Vec<_> = (0..2).map(|_| Stream::plain_pair().unwrap()).collect();
     let ends = here::here_watched(
         None,
         job,

@@ -21,7 +21,7 @@ use haul_job::{
 use haul_kept::surroundings::Surroundings;
 use haul_net::{Identity, Stream};
 use haul_pump::SendRoute;
-use haul_transfer::here;
+use haul_transfer::here::{self, LanePairs};
 use proptest::prelude::*;
 
 /// A temporary directory with a source tree.
@@ -146,7 +146,7 @@ impl Bench {
 
     fn copy_over(&self, lanes: &[Lane]) -> Result<Report, Error> {
         let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
-        let lanes = lanes.iter().map(|lane| lane.pair()).collect();
+        let lanes: Vec<_> = lanes.iter().map(|lane| lane.pair()).collect();
         let ends = here_over(&self.job(), &watch, false, lanes, checkpoints_every(CHECKPOINT_BYTES))?;
         Ok(watch.report(&ends, Default::default(), false).unwrap())
     }
@@ -182,12 +182,11 @@ impl IntoBounds for u64 {
     }
 }
 
-/// Each lane is given as its sending and its receiving end.
 pub fn here_over(
     job: &Job,
     watch: &Arc<Watch>,
     hash_kept: bool,
-    lanes: Vec<(Stream, Stream)>,
+    lanes: impl Into<LanePairs>,
     bounds: Bounds,
 ) -> Result<Ends, Error> {
     here_after(None, job, watch, hash_kept, lanes, bounds)
@@ -198,7 +197,7 @@ pub fn here_after(
     job: &Job,
     watch: &Arc<Watch>,
     hash_kept: bool,
-    lanes: Vec<(Stream, Stream)>,
+    lanes: impl Into<LanePairs>,
     bounds: Bounds,
 ) -> Result<Ends, Error> {
     here::here_watched(
@@ -218,8 +217,8 @@ pub fn run_here(job: &Job, lanes: u16, bounds: impl IntoBounds) -> Result<Report
 
 pub fn run_watched(job: &Job, lanes: u16, bounds: impl IntoBounds, witness: &Arc<Witness>) -> Result<Report, Error> {
     let watch = Arc::new(Watch::new(Arc::clone(witness) as Arc<dyn Observer>));
-    let lanes = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
-    let ends = here_over(job, &watch, false, lanes, bounds.into_bounds())?;
+    let lanes: Vec<_> = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
+    let ends = here_over(job, &watch, false, LanePairs::handing_over(lanes), bounds.into_bounds())?;
     Ok(watch.report(&ends, Default::default(), false).unwrap())
 }
 

@@ -15,6 +15,7 @@ use haul_kept::surroundings::Surroundings;
 
 pub(crate) fn job_into(directory: &std::path::Path) -> ReceiverJob {
     ReceiverJob {
+        hand_over: None,
         sums: None,
         target: Target::Path(directory.as_os_str().as_encoded_bytes().to_vec()),
         confine: None,

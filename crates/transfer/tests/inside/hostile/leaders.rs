@@ -34,6 +34,7 @@ impl WithLeader {
         let mut path = dir.path().join("tree").into_os_string().into_encoded_bytes();
         path.push(b'/');
         let job = SenderJob {
+            hand_over: None,
             movers: Default::default(),
             is_mover: true,
             far: false,

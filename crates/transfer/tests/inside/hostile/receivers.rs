@@ -93,6 +93,7 @@ impl Source {
         let mut path = dir.path().to_owned().into_os_string().into_encoded_bytes();
         path.push(b'/');
         let mut job = SenderJob {
+            hand_over: None,
             movers: Default::default(),
             is_mover: false,
             far: false,

@@ -62,6 +62,7 @@ impl Target {
         }
         std::fs::write(dir.path().join("outside/secret"), "precious").unwrap();
         let mut job = ReceiverJob {
+            hand_over: None,
             sums: None,
             far: false,
             target: receiver::Target::Path(dir.path().join("to").into_os_string().into_encoded_bytes()),
@@ -448,6 +449,7 @@ fn a_sender_that_never_listens_is_not_written_for_without_end() {
         let dir = tempfile::tempdir().unwrap();
         let end = std::thread::spawn(move || {
             let job = ReceiverJob {
+                hand_over: None,
                 sums: None,
                 far: false,
                 target: receiver::Target::Path(dir.path().to_owned().into_os_string().into_encoded_bytes()),

@@ -48,6 +48,7 @@ impl Reading {
             events.sender().try_send(SessionEvent::Lane(LaneEvent::Up(their_lane, 0))).unwrap();
             sender.send(watch_this_thread(&[Call::Read])).unwrap();
             let job = ReceiverJob {
+                hand_over: None,
                 sums: None,
                 far: false,
                 target: receiver::Target::Path(target.into_os_string().into_encoded_bytes()),
@@ -240,6 +241,7 @@ fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
     let target = dir.path().to_owned().into_os_string().into_encoded_bytes();
     let end = std::thread::spawn(move || {
         let job = ReceiverJob {
+            hand_over: None,
             sums: None,
             far: false,
             target: receiver::Target::Path(target),
