@@ -21,12 +21,13 @@ pub fn flush_tells_errors() -> bool {
 }
 
 /// Whether [`flush`] is known to do for each file of this file system what the file's own flush does, journal and disk
-/// cache included. Network file systems, overlays and FUSE differ.
+/// cache included. Network file systems, overlays and FUSE differ. None of these keeps an error of a file for its close: their
+/// tables of calls have no `flush`.
 pub fn flush_is_whole(file: BorrowedFd<'_>) -> bool {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file)).map(|told| told.f_type);
     // The type of `f_type` differs between architectures; the numbers have 32 bits.
     #[allow(clippy::unnecessary_cast)]
-    kind.is_ok_and(|kind| JOURNALED.contains(&(kind as u32)))
+    kind.is_ok_and(|kind| FLUSHED_AS_A_WHOLE.contains(&(kind as u32)))
 }
 
 /// Whether an inode has the same number each time that it is read in. FAT, FUSE, overlays and some network file systems
@@ -40,8 +41,8 @@ pub fn keeps_inode_numbers(file: impl AsFd) -> bool {
 /// FAT, exFAT, FUSE, SMB in two versions, 9P, overlayfs (statfs(2), linux/magic.h).
 const NUMBERED_ANEW: [u32; 7] = [0x4d44, 0x2011_bab0, 0x6573_5546, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x794c_7630];
 
-/// ext4 (`EXT4_SUPER_MAGIC`), XFS and btrfs (statfs(2)).
-const JOURNALED: [u32; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
+/// ext4 (`EXT4_SUPER_MAGIC`), XFS, btrfs, and those in memory, where a flush has nothing to do: tmpfs and ramfs (statfs(2)).
+const FLUSHED_AS_A_WHOLE: [u32; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x8584_58f6];
 
 /// Whether this file system lies on a disk of this host, or in its memory. Others, such as NFS, FUSE or unknown ones,
 /// may ask a server for each call, and a dead server never answers.
