@@ -14,6 +14,7 @@ mod finished_directory;
 mod follow;
 mod left_to_owners;
 mod links;
+mod made_directories;
 mod nodes;
 mod options;
 mod replace;
@@ -48,6 +49,7 @@ pub(crate) use self::draft_place::{DraftPlace, Drafts};
 pub(crate) use self::final_name::take_name;
 use self::finished_directory::FinishedDirectory;
 pub use self::left_to_owners::LeftToOwners;
+use self::made_directories::MadeDirectories;
 pub use self::options::TargetOptions;
 pub(crate) use self::settings::Settings;
 
@@ -111,11 +113,15 @@ impl LocalTree {
         }
         if into_directory {
             let root = open_or_make(&typed, &expanded, options).context("make target directory", path)?;
-            return Ok((tree(root, &expanded), None));
+            let tree = tree(root.dir, &expanded);
+            if root.is_made {
+                tree.settings.made.note(b"");
+            }
+            return Ok((tree, None));
         }
         let (parent, name) = parent_and_name(&expanded);
         check_new_path(name).context("write", path)?;
-        let root = open_or_make(&typed, parent, options).context("open target directory", parent)?;
+        let root = open_or_make(&typed, parent, options).context("open target directory", parent)?.dir;
         if let Some(root) = &root
             && Stat::of_name(root.as_fd(), name).is_ok_and(|there| there.kind == Kind::Special)
         {
@@ -143,6 +149,7 @@ impl LocalTree {
             backups: OnceLock::new(),
             drafts: OnceLock::new(),
             delayed: OnceLock::new(),
+            made: MadeDirectories::default(),
         };
         let (display, confine, parents) = (display.to_vec(), options.confine.clone(), Parents::new(kernel_files));
         let dirlinks = Dirlinks::new(options.keep_dirlinks);
@@ -166,7 +173,7 @@ impl LocalTree {
             }
             _ => [&self.display, &b"/"[..], path].concat(),
         };
-        let root = open_or_make(&typed, &path, options)?;
+        let root = open_or_make(&typed, &path, options)?.dir;
         Ok(LocalTree::new(root, &path, options))
     }
 
@@ -276,6 +283,7 @@ impl LocalTree {
             self.within_parent(path, |dir, name| match rustix::fs::mkdirat(dir, name, Mode::RWXU) {
                 Ok(()) => {
                     self.settings.placed().note(&Stat::of_name(dir.as_fd(), name)?, path);
+                    self.settings.made.note(path);
                     Ok(true)
                 }
                 Err(Errno::EXIST) => {
@@ -460,6 +468,7 @@ impl LocalTree {
 
     /// Forgets a directory that is gone, so that nothing is written into its remains.
     pub(crate) fn forget(&self, path: &[u8]) {
+        self.settings.made.forget(path);
         if let Ok(base) = self.base(path) {
             self.parents.forget(base.number, base.rest);
         }
@@ -484,17 +493,24 @@ fn is_no_directory(error: &io::Error) -> bool {
     [Errno::NOENT, Errno::NOTDIR, Errno::STALE].iter().any(|code| error.raw_os_error() == Some(code.raw_os_error()))
 }
 
-/// Opens a typed directory, and makes missing ones if asked for; `None` if it is missing in a dry run.
-fn open_or_make(typed: &Typed, path: &[u8], options: &TargetOptions) -> io::Result<Option<OwnedFd>> {
+struct Root {
+    /// `None`: the directory is missing, in a dry run.
+    dir: Option<OwnedFd>,
+    is_made: bool,
+}
+
+/// Opens a typed directory, and makes missing ones if asked for.
+fn open_or_make(typed: &Typed, path: &[u8], options: &TargetOptions) -> io::Result<Root> {
+    let mut is_made = false;
     let missing = match typed.open(path, ROOT_FLAGS) {
-        Ok(root) => return Ok(Some(root)),
+        Ok(root) => return Ok(Root { dir: Some(root), is_made }),
         Err(error) => error,
     };
     if !is_missing(&missing) {
         return Err(missing);
     }
     if options.dry_run {
-        return Ok(None);
+        return Ok(Root { dir: None, is_made });
     }
     if !options.make {
         return Err(missing);
@@ -504,23 +520,28 @@ fn open_or_make(typed: &Typed, path: &[u8], options: &TargetOptions) -> io::Resu
         let prefix = &path[..end];
         let (parent, name) = parent_and_name(prefix);
         if matches!(name, b"" | b"." | b"..") {
+            is_made &= name != b"..";
             continue;
         }
         match typed.open(prefix, ROOT_FLAGS) {
             Err(error) if is_missing(&error) => {}
             opened => {
                 opened?;
+                is_made = false;
                 continue;
             }
         }
         let parent = typed.open(parent, ROOT_FLAGS)?;
         match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) => file::flush_directory(parent.as_fd())?,
-            Err(Errno::EXIST) => {}
+            Ok(()) => {
+                file::flush_directory(parent.as_fd())?;
+                is_made = true;
+            }
+            Err(Errno::EXIST) => is_made = false,
             Err(error) => return Err(error.into()),
         }
     }
-    typed.open(path, ROOT_FLAGS).map(Some)
+    typed.open(path, ROOT_FLAGS).map(|root| Root { dir: Some(root), is_made })
 }
 
 /// A path descriptor needs no right to read the directory, so drop boxes work.

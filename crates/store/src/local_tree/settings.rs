@@ -14,6 +14,7 @@ use crate::placed::{Placed, TWIN};
 use super::backup::Backups;
 use super::draft_place::{DraftPlace, Drafts};
 use super::left_to_owners::LeftToOwners;
+use super::made_directories::MadeDirectories;
 use super::waiting::Waiting;
 
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Settings {
     pub drafts: OnceLock<Drafts>,
     /// The files that wait for their names, if names are given at the end.
     pub delayed: OnceLock<Waiting>,
+    /// The directories in which nobody has left a journal.
+    pub made: MadeDirectories,
 }
 
 impl Settings {

@@ -10,6 +10,7 @@ use super::{Part, given_up};
 use crate::ends::journal::Journal as _;
 use crate::error::{Context, Result};
 use crate::journal_file::JournalFile;
+use crate::name::split;
 
 impl Part {
     /// See [`FileToWrite::journal_start`](crate::FileToWrite::journal_start). The journal of a discarded part would belong to no part, or to another part.
@@ -22,6 +23,7 @@ impl Part {
         if *discarded {
             return Err(given_up());
         }
+        self.settings.made.forget(split(&self.file.path).0);
         // `discard` may run once the journal exists; it waits for the journal and removes it after the flush.
         let mut discarded = Some(discarded);
         self.journal().begin(header, &mut || discarded = None)?;

@@ -84,6 +84,8 @@ impl LocalTree {
     }
 
     fn part_in(&self, drafts: Option<&Drafts>, path: &[u8], inplace: bool) -> Result<Part> {
+        // A call for each small file.
+        let may_have_journal = drafts.is_some() || !self.settings.made.has(split(path).0);
         let made = check_new_path(path).and_then(|()| {
             self.within_parent(path, |dir, name| {
                 let DraftPlace { dir: drafts, part, journal } = Drafts::place(drafts, dir, name, true)?;
@@ -101,7 +103,7 @@ impl LocalTree {
                     let journal = || JournalFile::new(dir.clone(), name, self.settings.user, None, true);
                     return Ok(Part::new(self, file, has_journal.then(journal)));
                 }
-                let had_journal = unlink_if_there(&file.drafts, &file.journal_name)?;
+                let had_journal = may_have_journal && unlink_if_there(&file.drafts, &file.journal_name)?;
                 let part = Part::new(self, file, None);
                 // The journal of an earlier part describes content that this part lacks. Some file systems (btrfs)
                 // flush a file without earlier changes of names, so a power cut could bring the journal back beside new
@@ -122,6 +124,7 @@ impl LocalTree {
         header: impl Fn(Option<(u64, u64)>) -> Vec<u8>,
         flush: bool,
     ) -> Result<()> {
+        self.settings.made.forget(split(path).0);
         let marked = check_new_path(path).and_then(|()| {
             self.within_parent(path, |dir, name| {
                 let standing = Stat::of_name(dir.as_fd(), name).ok();
