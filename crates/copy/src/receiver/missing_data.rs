@@ -15,6 +15,9 @@ pub(super) fn chunks(part: &Draft, layout: &ChunkLayout, stored: &[u32]) -> Resu
     if stored.iter().all(|bytes| *bytes == 0) {
         return Ok(Vec::new());
     }
+    if part.local().is_some_and(|part| part.is_surely_full(layout.size())) {
+        return Ok(Vec::new());
+    }
     let size = part.size()?.min(layout.size());
     let mut found = vec![0u64; stored.len()];
     let (mut at, mut pieces) = (0, 0);
