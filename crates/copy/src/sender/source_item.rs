@@ -149,5 +149,5 @@ impl Lendable for SourceItem {
     }
 }
 
-/// From here on a look for holes costs nothing beside the data, also over a network's file system.
-const HOLES_FROM_BYTES: u64 = 64 << 10;
+/// From here on a look for holes, two system calls, costs less than a hundredth of copying the data. At 64 KiB it was a fortieth.
+const HOLES_FROM_BYTES: u64 = 256 << 10;
