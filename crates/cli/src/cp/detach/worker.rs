@@ -24,6 +24,8 @@ pub struct Worker {
 
 struct State {
     copy: Copy,
+    /// Whoever reads the end in the record takes the log for complete.
+    ended: Option<Ended>,
     outlook: Outlook,
     started: Instant,
     written: Option<Instant>,
@@ -41,7 +43,8 @@ impl Worker {
         record.print_to_log().map_err(failed)?;
         let copy = Copy { pid: Some(std::process::id()), ..copy };
         record.write(&copy).map_err(failed)?;
-        let state = State { copy, outlook: Outlook::default().with(foreknown), started: Instant::now(), written: None };
+        let outlook = Outlook::default().with(foreknown);
+        let state = State { copy, ended: None, outlook, started: Instant::now(), written: None };
         Ok(Self { record, state: Mutex::new(state), _lock: lock })
     }
 
@@ -121,12 +124,15 @@ impl Worker {
             },
         };
         let result = failure::name_of_code(code).to_owned();
-        state.copy.ended.get_or_insert(Ended { at_s: now_s(), exit_code: code, result, summary });
+        state.ended.get_or_insert(Ended { at_s: now_s(), exit_code: code, result, summary });
     }
 
     /// Writes the record for the last time, when the log is complete.
     pub fn close(&self) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ended) = state.ended.take() {
+            state.copy.ended = Some(ended);
+        }
         let _ = self.record.write(&state.copy);
     }
 }
