@@ -97,17 +97,18 @@ pub fn too_slow_for_more(lanes: &[LaneReading], waiting_bytes: u64, unit_bytes: 
 pub fn better_given_up(lanes: &[LaneReading], left_bytes: &[u64]) -> Vec<bool> {
     let unit_bytes = left_bytes.iter().copied().max().unwrap_or(0).max(MIN_CHUNK_BYTES);
     let quick_us = first_quarter(lanes.iter().map(|lane| sending_us(lane, unit_bytes)));
-    // A lane that lost much has a round-trip time of its own: what it waited for is in it.
-    let rtt_us = first_quarter(lanes.iter().map(|lane| u128::from(lane.rtt_us)));
+    // A lane that lost much has a round-trip time of its own: what it waited for is in it. Acknowledgements that the far host delays are no reason.
+    let others_us = first_quarter(lanes.iter().map(|lane| u128::from(lane.rtt_us)));
+    let rtt_us = |lane: &LaneReading| u128::from(lane.rtt_us).min(others_us + u128::from(TCP_RTO_MIN_US));
     // Until the others know, and a round trip until it has arrived.
-    let another_us = quick_us + 2 * rtt_us;
+    let another_us = |lane: &LaneReading| quick_us + 2 * rtt_us(lane);
     let waits_us = |lane: &LaneReading| if unacknowledged_bytes(lane) > 0 { u128::from(lane.silent_us) } else { 0 };
-    let timed_out = |lane: &LaneReading| waits_us(lane) > another_us + u128::from(TCP_RTO_MIN_US);
+    let timed_out = |lane: &LaneReading| waits_us(lane) > another_us(lane) + u128::from(TCP_RTO_MIN_US);
     let all_wait = lanes.iter().all(|lane| timed_out(lane) || unacknowledged_bytes(lane) == 0);
     let is_slow = |(lane, left): (&LaneReading, &u64)| {
         // A loss that a timeout repairs takes as long again as it has taken, and longer (RFC 6298, section 5.5).
         let is_stuck = timed_out(lane) && !all_wait;
-        let is_behind = *left > 0 && sending_us(lane, *left) > WORTH_GIVING_UP * another_us;
+        let is_behind = *left > 0 && sending_us(lane, *left) > WORTH_GIVING_UP * another_us(lane);
         (is_behind || is_stuck) && !is_held_by_target(lane)
     };
     lanes.iter().zip(left_bytes).map(is_slow).collect()
@@ -301,6 +302,13 @@ mod tests {
         );
         assert_eq!(given_up(&[waits(1_500_000), waits(1_500_000), done]), [false; 3], "all wait");
         assert_eq!(given_up(&[waits(1_500_000)]), [false], "there is no other");
+        let delayed = LaneReading { rtt_us: 20_000, ..lane(50_000_000, 1) };
+        let near = LaneReading { rtt_us: 50, ..lane(50_000_000, 1) };
+        assert_eq!(
+            better_given_up(&[near, delayed], &[1_000_000; 2]),
+            [false; 2],
+            "the far host waits with its acknowledgements"
+        );
         let inflated = LaneReading { rtt_us: 4_000_000, in_slow_start: false, ..lane(160_000, 1) };
         let wide = lane(1_000_000, 1);
         assert_eq!(better_given_up(&[wide, wide, inflated, wide], &[0, 0, 500_000, 0]), [false, false, true, false]);
