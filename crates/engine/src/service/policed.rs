@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   all lanes are marked: packets are lost, and no queue stands   -> the mark is taken off for a moment
-//!     they were lost, and the lanes keep to a limit since a while -> the same
+//!     they were lost, and the lanes found a limit a while ago     -> the same
 //!     losses stay                                                 -> the path loses packets, whatever their mark
 //!     losses end, and more gets through                           -> policed: the mark harms, and goes
 //!     losses end, and no more gets through                        -> policed: others want the rest, and the mark stays
@@ -27,7 +27,7 @@ pub struct Policed {
     trials: u8,
     /// What was lost last, whatever stood in queues.
     lost: Option<Window>,
-    /// Since when the lanes keep to a limit.
+    /// When the lanes first kept to a limit. They may look for another one meanwhile.
     kept_since_us: Option<u64>,
 }
 
@@ -73,9 +73,6 @@ impl Policed {
     /// True once: it is known now.
     pub fn watch_marked(&mut self, at_us: u64, lanes: &[LaneReading], keeps_to_limit: bool) -> bool {
         let now = Totals::of(lanes);
-        if !keeps_to_limit && !self.is_trial() {
-            self.kept_since_us = None;
-        }
         match self.state {
             State::New => self.watch(at_us, now, 0),
             State::Watches { since_us, windows } => {
@@ -185,9 +182,9 @@ impl Policed {
             return false;
         }
         let lost = u128::from(without.lost_bytes);
-        // A path that lets through twice as much may lose some of it in a queue.
+        // A path that lets through twice as much may lose some of it in a queue of its own.
         let is_much_more = without.rate() / 2 > with_mark.rate();
-        let is_policed = lost * FEWER_LOSSES <= would_lose || (is_much_more && lost * 2 <= would_lose);
+        let is_policed = lost * FEWER_LOSSES <= would_lose || (is_much_more && lost <= would_lose);
         if !says_enough || !is_policed {
             self.again(at_us, now);
             return false;
