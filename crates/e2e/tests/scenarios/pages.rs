@@ -12,7 +12,7 @@ use haul_e2e::typist::Typist;
 use haul_e2e::{Lab, code, eventually, needs, plant};
 
 /// What no test types, and why.
-const NOT_TYPED: [(&str, &str); 8] = [
+const NOT_TYPED: [(&str, &str); 10] = [
     ("make demo", "it builds the program that is tested here"),
     ("make test", "it runs this test"),
     ("haul cp https://host/", "no host here has a certificate that others trust; web_source has a server of its own"),
@@ -21,6 +21,8 @@ const NOT_TYPED: [(&str, &str); 8] = [
     ("haul cp data/ davs://host/", "the same"),
     ("haul cp DATA s3://", "no store is here; store has one of its own"),
     ("haul cp s3://", "the same"),
+    ("haul cp ftp://host/", "no server of FTP is here; ftp has its own"),
+    ("haul cp data/ ftps://host/", "the same"),
 ];
 
 /// What is typed with other words, because nobody has the data, the memory or the time: on the page, here.

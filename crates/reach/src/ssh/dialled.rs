@@ -11,7 +11,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, Instant};
@@ -38,10 +38,10 @@ pub struct Dialled {
     pub keepalive: bool,
 }
 
-/// The options that make ssh take a connection of ours. None, if ssh shall dial by itself.
-pub(super) fn options(resolved: &Resolved, timeout: Option<Duration>) -> Vec<OsString> {
-    let Some((program, dialled)) = own_program().zip(Dialled::of(resolved, timeout)) else { return Vec::new() };
-    let Dialled { host, port, family, timeout, keepalive } = dialled;
+/// The options that make ssh take a connection of ours, and where that leads. `None`, if ssh shall dial by itself.
+pub(super) fn options(resolved: &Resolved, timeout: Option<Duration>) -> Option<(Vec<OsString>, Dialled)> {
+    let (program, dialled) = own_program().zip(Dialled::of(resolved, timeout))?;
+    let Dialled { host, port, family, timeout, keepalive } = &dialled;
     let mut command = format!("ProxyCommand={program} dial");
     match family {
         Some(Family::V4) => command.push_str(" -4"),
@@ -51,11 +51,11 @@ pub(super) fn options(resolved: &Resolved, timeout: Option<Duration>) -> Vec<OsS
     if let Some(timeout) = timeout {
         command.push_str(&format!(" --timeout-s {}", timeout.as_secs().max(1)));
     }
-    if keepalive {
+    if *keepalive {
         command.push_str(" --keepalive");
     }
     command.push_str(&format!(" -- {host} {port}"));
-    vec![command.into(), "ProxyUseFdpass=yes".into()]
+    Some((vec![command.into(), "ProxyUseFdpass=yes".into()], dialled))
 }
 
 impl Dialled {
@@ -92,16 +92,33 @@ impl Dialled {
     /// # Errors
     /// What ssh would have said.
     pub fn hand_to_ssh(&self) -> Result<(), String> {
-        let Self { host, port, .. } = self;
-        let addresses = resolve(host, *port, self.family).map_err(|error| {
-            let is_for_now = error.to_string().contains(NO_ANSWER_NOW);
-            format!("ssh: Could not resolve hostname {host}: {}", if is_for_now { NO_ANSWER_NOW } else { UNKNOWN })
-        })?;
+        let addresses = self.resolved()?;
         let handed = self.connect(&addresses).and_then(|stream| hand_over(Output.as_fd(), stream.as_fd()));
-        handed.map_err(|error| format!("ssh: connect to host {host} port {port}: {}", words(&error)))
+        handed.map_err(|error| self.not_connected(&error))
     }
 
-    fn connect(&self, addresses: &[std::net::SocketAddr]) -> io::Result<TcpStream> {
+    fn resolved(&self) -> Result<Vec<SocketAddr>, String> {
+        let host = &self.host;
+        resolve(host, self.port, self.family).map_err(|error| {
+            let is_for_now = error.to_string().contains(NO_ANSWER_NOW);
+            format!("ssh: Could not resolve hostname {host}: {}", if is_for_now { NO_ANSWER_NOW } else { UNKNOWN })
+        })
+    }
+
+    fn not_connected(&self, error: &io::Error) -> String {
+        format!("ssh: connect to host {} port {}: {}", self.host, self.port, words(error))
+    }
+
+    /// Tries again, and returns what ssh would have said. Where a login is kept, ssh throws away what its proxy command says.
+    pub(super) fn why_not(&self) -> Option<String> {
+        let again = Self { timeout: Some(self.timeout.unwrap_or(AGAIN_MOST).min(AGAIN_MOST)), ..self.clone() };
+        let connected = again
+            .resolved()
+            .and_then(|addresses| again.connect(&addresses).map(drop).map_err(|error| again.not_connected(&error)));
+        connected.err()
+    }
+
+    fn connect(&self, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
         let end = self.timeout.map(|timeout| Instant::now() + timeout);
         let mut why = io::Error::from(io::ErrorKind::TimedOut);
         for address in addresses {
@@ -124,6 +141,9 @@ impl Dialled {
         Err(why)
     }
 }
+
+/// Who did not answer the first time does not answer now.
+const AGAIN_MOST: Duration = Duration::from_secs(2);
 
 /// The text of the C library, as ssh has it.
 fn words(error: &io::Error) -> String {

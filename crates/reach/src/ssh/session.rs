@@ -12,6 +12,7 @@ use haul_sys::pipe;
 use haul_sys::poll::{self, Interest};
 use haul_wire::banner::{Banner, BannerScanner};
 
+use super::dialled::Dialled;
 use super::words::{EXIT_WAIT, Words, last_line, login_failed};
 use haul_channel::reporter::Watch;
 use haul_channel::stalls::Progress;
@@ -26,6 +27,8 @@ pub struct SshSession {
     first: Option<u8>,
     words: Arc<Words>,
     host: String,
+    /// The place that haul dials for ssh.
+    dialled: Option<Dialled>,
     silence: Silence,
     /// The time from the end of the login to the next byte.
     pace: Option<Duration>,
@@ -90,7 +93,18 @@ impl SshSession {
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let words = Words::listen(child.stderr.take(), silently);
         let (child, host) = (Arc::new(Mutex::new(child)), host.to_owned());
-        Ok(Self { child, input, output, first: None, words, host, silence, pace: None })
+        Ok(Self { child, input, output, first: None, words, host, dialled: None, silence, pace: None })
+    }
+
+    /// haul dials for ssh.
+    pub(super) fn dials(mut self, dialled: Option<Dialled>) -> Self {
+        self.dialled = dialled;
+        self
+    }
+
+    /// Why ssh could not log in, in its words.
+    fn refusal(&self) -> Option<String> {
+        self.words.last().or_else(|| self.dialled.as_ref()?.why_not())
     }
 
     pub(super) fn child(&self) -> Arc<Mutex<Child>> {
@@ -200,7 +214,7 @@ impl SshSession {
             }
         }
         match wait(&self.child, EXIT_WAIT).and_then(|status| status.code()) {
-            Some(255) => Err(login_failed(&self.host, &self.words.last())),
+            Some(255) => Err(login_failed(&self.host, &self.refusal())),
             _ => Ok(()),
         }
     }
@@ -239,7 +253,7 @@ impl SshSession {
         let status = wait(&self.child, EXIT_WAIT).and_then(|status| status.code());
         let said = self.words.last();
         match status {
-            Some(255) => login_failed(host, &said),
+            Some(255) => login_failed(host, &self.refusal()),
             Some(127) => Error::new(Fault::Install, format!("no such program on {host}"))
                 .try_this("correct --haul-path, or leave it out: haul then brings its own program"),
             Some(code) => {

@@ -10,7 +10,7 @@ use haul_job::{Carriage, Error, Event, Family, Far, Fault, SshOptions, Subject};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::{Banner, LOGIN};
 
-use super::dialled;
+use super::dialled::{self, Dialled};
 use super::kept_login::KeptLogin;
 use super::packed::packed;
 use super::programs::{Programs, ProgramsSought};
@@ -49,7 +49,7 @@ pub struct SshTarget {
     pub(crate) is_indirect: bool,
     pub(super) kept: Kept,
     /// Make ssh speak on a connection of ours. None: it dials by itself.
-    dialled: Vec<OsString>,
+    dialled: Option<(Vec<OsString>, Dialled)>,
     /// What ssh says before the login is over is shown when it is, and else not at all.
     holds_words: bool,
 }
@@ -84,7 +84,7 @@ impl SshTarget {
                 host_name: host.clone(),
                 is_indirect: false,
                 kept: Kept::No(None),
-                dialled: Vec::new(),
+                dialled: None,
                 holds_words: false,
             }),
             Far::Haul { .. } => None,
@@ -231,7 +231,7 @@ impl SshTarget {
                     ours.extend(kept.to_log_in());
                 }
                 ours.extend([OsString::from("PermitLocalCommand=yes"), format!("LocalCommand=echo {LOGIN}").into()]);
-                ours.extend(self.dialled.iter().cloned());
+                ours.extend(self.dialled.iter().flat_map(|(options, _)| options.iter().cloned()));
                 if let Some(limit) = self.connect_timeout {
                     ours.push(format!("ConnectTimeout={}", limit.as_secs().max(1)).into());
                 }
@@ -243,7 +243,9 @@ impl SshTarget {
         if !is_kept && !self.has_person {
             question::tell_instead(&mut command);
         }
-        SshSession::start(command, &self.host, silence, is_kept || self.holds_words)
+        let session = SshSession::start(command, &self.host, silence, is_kept || self.holds_words)?;
+        let dialled = self.dialled.as_ref().filter(|_| !is_kept);
+        Ok(session.dials(dialled.map(|(_, dialled)| dialled.clone())))
     }
 
     /// Starts the far side's agent. `arguments` follow `haul agent`. The wait ends with the session of `dial_threads`.
