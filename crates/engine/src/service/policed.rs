@@ -25,7 +25,7 @@ pub struct Policed {
     state: State,
     before: Totals,
     trials: u8,
-    /// What was lost last, whatever stood in queues.
+    /// The fastest window in which packets were lost, whatever stood in queues.
     lost: Option<Window>,
     /// When the lanes first kept to a limit. They may look for another one meanwhile.
     kept_since_us: Option<u64>,
@@ -137,12 +137,12 @@ impl Policed {
             return;
         }
         let Some(window) = now.since(self.before, span_us) else { return self.watch(at_us, now, 0) };
-        if window.loses(LOST_PART) {
+        if window.loses(LOST_PART) && self.lost.is_none_or(|lost| window.rate() >= lost.rate()) {
             self.lost = Some(window);
         }
         if let (Some(kept_since_us), Some(lost)) = (self.kept_since_us, self.lost) {
             let is_due = at_us.saturating_sub(kept_since_us) >= KEPT_US && self.trials < TRIALS;
-            return if is_due { self.try_without(at_us, window.losing_as(lost)) } else { self.watch(at_us, now, 0) };
+            return if is_due { self.try_without(at_us, lost) } else { self.watch(at_us, now, 0) };
         }
         if !window.loses(LOST_PART) || queue_stands(lanes) {
             return self.watch(at_us, now, 0);
@@ -250,13 +250,6 @@ impl Window {
     /// At least this part of what arrived was lost.
     fn loses(self, part: u64) -> bool {
         self.lost_bytes > 0 && self.lost_bytes >= self.arrived_bytes / part
-    }
-
-    /// As much arrived, and the share of it was lost that was lost in `other`.
-    fn losing_as(self, other: Self) -> Self {
-        let lost =
-            u128::from(self.arrived_bytes) * u128::from(other.lost_bytes) / u128::from(other.arrived_bytes.max(1));
-        Self { lost_bytes: u64::try_from(lost).unwrap_or(u64::MAX), ..self }
     }
 
     fn rate(self) -> u64 {
