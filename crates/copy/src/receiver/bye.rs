@@ -67,9 +67,14 @@ impl Session<'_> {
     }
 }
 
-/// Whether this side may end the job without the sender's Bye. Two other hosts end it through the initiator; lanes that stay for another job
-/// come to their end first; movers have findings of their own; and removed sources belong to the result, as do the marked bytes of a copy
-/// that asks for a class, and what a rate limit held. The Summary must not go to a link that has died without a word: then the Bye tells that another one has brought it.
+/// Whether this side may end the job without the sender's Bye. Some jobs need it:
+///
+/// - Two other hosts end theirs through the initiator.
+/// - Lanes that stay for another job come to their end first.
+/// - Movers have findings of their own.
+/// - Removed sources belong to the result. So do the bytes that a class has marked, and the time that a rate limit held.
+///
+/// A link may have died without a word, and the Summary with it. The Bye then tells that another link has brought it.
 fn may_leave_first(job: &ReceiverJob, channel: &Channel, events: &Events) -> bool {
     let asks = job.carriage.service != Service::default() || job.carriage.rate_bytes_per_s.is_some();
     let needs_bye = job.far || events.stay() || job.movers.count() > 0 || job.selection.remove_source_files || asks;

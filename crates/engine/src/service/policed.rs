@@ -305,7 +305,7 @@ const TRIALS: u8 = 2;
 /// a second of what passes with it.
 const KEPT_US: u64 = 4_000_000;
 
-/// Twice what rates differ by while others come and go.
+/// Who gets half of it without the mark stands behind others: rates differ by less from second to second.
 const FAR_LESS_PERCENT: u64 = 50;
 
 /// Beyond what rates differ by from second to second.
