@@ -30,6 +30,8 @@ pub enum Need {
     Fuse,
     /// As `Boxed`, with the kernel of the package user-mode-linux.
     GuestKernel,
+    /// A store that speaks S3: versitygw or moto.
+    ObjectStore,
     /// systemd that looks after the services of a user.
     UserManager,
 }
@@ -46,6 +48,10 @@ impl Need {
             Need::File(path) => Some(format!("needs {path}; scripts/setup-test.sh installs it")),
             Need::Haul if crate::binary::find().is_some() => None,
             Need::Haul => Some("needs the built program: run `make build`, or name it in HAUL_BIN".into()),
+            Need::ObjectStore => {
+                let is_there = ["versitygw", "moto_server"].into_iter().any(|name| tool(name).is_some());
+                (!is_there).then(|| "needs versitygw or moto_server; scripts/setup-test.sh installs one".into())
+            }
             Need::Namespaces => Need::Root
                 .missing()
                 .or_else(|| Need::Tool("ip").missing())

@@ -20,11 +20,6 @@ struct Store {
 const KEY: &str = "key";
 const SECRET: &str = "secret";
 
-fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
-}
-
 /// Asks for the bucket, as an administrator would. The sum is that of no body.
 fn curl(words: &[&str], port: u16, query: &str) -> Run {
     const NOTHING: &str = "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -34,7 +29,7 @@ fn curl(words: &[&str], port: u16, query: &str) -> Run {
 
 impl Store {
     fn start() -> Store {
-        let (dir, compares) = (scratch(), is_installed("versitygw"));
+        let (dir, compares) = (scratch(), haul_e2e::needs::tool("versitygw").is_some());
         for name in ["store", "from", "to"] {
             fs::create_dir(dir.path().join(name)).expect("own directory");
         }
@@ -92,16 +87,9 @@ impl Store {
     }
 }
 
-fn has_store() -> bool {
-    is_installed("versitygw") || is_installed("moto_server")
-}
-
 #[test]
 fn a_tree_comes_back_from_a_store_as_it_went_there() {
-    needs!(Haul, Tool("curl"));
-    if !has_store() {
-        return eprintln!("skipped: it needs versitygw or moto_server");
-    }
+    needs!(Haul, Tool("curl"), ObjectStore);
     let store = Store::start();
     let tree = store.at("from/tree");
     plant::many(&tree.join("many"), 200, 300, 1);
@@ -144,7 +132,7 @@ fn a_tree_comes_back_from_a_store_as_it_went_there() {
 
 #[test]
 fn rclone_finds_nothing_to_do_behind_an_upload() {
-    needs!(Haul, Tool("curl"), Tool("rclone"), Tool("versitygw"));
+    needs!(Haul, Tool("curl"), Tool("rclone"), ObjectStore);
     let store = Store::start();
     let tree = store.at("from/tree");
     plant::many(&tree.join("many"), 20, 300, 1);
@@ -160,7 +148,7 @@ fn rclone_finds_nothing_to_do_behind_an_upload() {
 
 #[test]
 fn an_upload_that_was_killed_goes_on_inside_the_file() {
-    needs!(Haul, Tool("curl"), Tool("versitygw"));
+    needs!(Haul, Tool("curl"), ObjectStore);
     const SIZE: u64 = 160 << 20;
     const PART: u64 = 8 << 20;
     let store = Store::start();
@@ -185,10 +173,7 @@ fn an_upload_that_was_killed_goes_on_inside_the_file() {
 
 #[test]
 fn a_tree_in_a_store_is_looked_at_compared_moved_and_removed() {
-    needs!(Haul, Tool("curl"));
-    if !has_store() {
-        return eprintln!("skipped: it needs versitygw or moto_server");
-    }
+    needs!(Haul, Tool("curl"), ObjectStore);
     let store = Store::start();
     let tree = store.at("from/tree");
     plant::many(&tree.join("many"), 200, 300, 1);
@@ -231,10 +216,7 @@ fn a_tree_in_a_store_is_looked_at_compared_moved_and_removed() {
 
 #[test]
 fn clean_shows_and_ends_what_a_killed_upload_left() {
-    needs!(Haul, Tool("curl"));
-    if !has_store() {
-        return eprintln!("skipped: it needs versitygw or moto_server");
-    }
+    needs!(Haul, Tool("curl"), ObjectStore);
     let store = Store::start();
     let file = store.at("from/file");
     plant::file(&file, 64 << 20, 1);

@@ -171,6 +171,9 @@ pub(super) struct ListedPart {
     pub(super) crc64: Option<String>,
 }
 
+/// What moto 5.2 calls its `ListPartsResult`.
+const MOTOS_LIST: &str = "ListPartsResponse";
+
 /// The parts that the store has of an upload; `None`: there is no such upload any more.
 pub(super) fn list_parts(store: &Store, key: &[u8], id: &str) -> io::Result<Option<BTreeMap<u32, ListedPart>>> {
     let (mut found, mut marker) = (BTreeMap::new(), String::new());
@@ -189,12 +192,12 @@ pub(super) fn list_parts(store: &Store, key: &[u8], id: &str) -> io::Result<Opti
         let (mut number, mut part) = (None, ListedPart { size: 0, tag: String::new(), crc64: None });
         let (mut last, mut is_truncated) = (0, false);
         xml::read(&body, |path, text| match path {
-            ["ListPartsResult", "IsTruncated"] => is_truncated = text == "true",
-            ["ListPartsResult", "Part", "PartNumber"] => number = text.trim().parse::<u32>().ok(),
-            ["ListPartsResult", "Part", "Size"] => part.size = text.trim().parse().unwrap_or(0),
-            ["ListPartsResult", "Part", "ETag"] => part.tag = text.to_owned(),
-            ["ListPartsResult", "Part", "ChecksumCRC64NVME"] => part.crc64 = Some(text.to_owned()),
-            ["ListPartsResult", "Part"] => {
+            ["ListPartsResult" | MOTOS_LIST, "IsTruncated"] => is_truncated = text == "true",
+            ["ListPartsResult" | MOTOS_LIST, "Part", "PartNumber"] => number = text.trim().parse::<u32>().ok(),
+            ["ListPartsResult" | MOTOS_LIST, "Part", "Size"] => part.size = text.trim().parse().unwrap_or(0),
+            ["ListPartsResult" | MOTOS_LIST, "Part", "ETag"] => part.tag = text.to_owned(),
+            ["ListPartsResult" | MOTOS_LIST, "Part", "ChecksumCRC64NVME"] => part.crc64 = Some(text.to_owned()),
+            ["ListPartsResult" | MOTOS_LIST, "Part"] => {
                 let done = std::mem::replace(&mut part, ListedPart { size: 0, tag: String::new(), crc64: None });
                 if let Some(number) = number.take().filter(|number| (1..=MAX_PARTS).contains(number)) {
                     last = last.max(number);
