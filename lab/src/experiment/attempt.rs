@@ -20,6 +20,7 @@ use super::process::{End, Process};
 use super::rival::{Check, RivalSpec, ServerSpec};
 use super::rivals::Rivals;
 use super::sample::Sample;
+use super::sent_again::SegmentCounters;
 use super::server::{Place, Server, free_port};
 use super::spec::{ExperimentSpec, ToolSpec};
 use super::template::Scope;
@@ -85,6 +86,7 @@ impl Attempt<'_> {
             rate_mbit_per_s: None,
             others_mbit_per_s: None,
             marked_mb: None,
+            sent_again: None,
             class_changes: Vec::new(),
             cpu_client_s: None,
             cpu_server_s: None,
@@ -183,6 +185,8 @@ impl Attempt<'_> {
             (None, _) => None,
         };
         let others = self.testbed.bytes_of_others();
+        let segments = self.testbed.counters(&self.spec.from).and_then(|counters| SegmentCounters::beside(&counters));
+        let before = segments.as_ref().and_then(SegmentCounters::read);
         let started = Instant::now();
         self.testbed.begin().map_err(failed)?;
         let mut process = Process::start(self.testbed, host, command).map_err(failed)?;
@@ -192,6 +196,8 @@ impl Attempt<'_> {
         sample.others_mbit_per_s = others
             .zip(self.testbed.bytes_of_others())
             .map(|(before, now)| now.saturating_sub(before) as f64 * 8.0 / 1e6 / seconds.max(1e-9));
+        let after = segments.as_ref().and_then(SegmentCounters::read);
+        sample.sent_again = before.zip(after).and_then(|(before, after)| after.share_since(before));
         if let Some(watch) = watch {
             sample.intervals = watch.finish().map_err(unread)?;
         }

@@ -20,6 +20,7 @@ mod rivals;
 mod run;
 mod sample;
 mod scalar;
+mod sent_again;
 mod server;
 mod spec;
 mod summary;

@@ -38,6 +38,9 @@ pub struct Sample {
     /// The bytes that the tool reports as sent with a mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marked_mb: Option<f64>,
+    /// The share of the source host's segments that were sent again; `None` if its kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_again: Option<f64>,
     /// The tool's changes of its service class, as it reports them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_changes: Vec<ClassChange>,

@@ -50,6 +50,9 @@ pub struct Row {
     /// Mbit/s of the TCP connections of others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others_mbit_per_s: Option<Spread>,
+    /// Percent of the source host's segments that were sent again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_again_percent: Option<Spread>,
     /// MB that went with a mark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marked_mb: Option<Spread>,
@@ -184,6 +187,10 @@ impl Summary {
         if has_others {
             head.push("others Mbit/s".into());
         }
+        let has_sent_again = self.rows.iter().any(|row| row.sent_again_percent.is_some());
+        if has_sent_again {
+            head.push("again %".into());
+        }
         let has_marked = self.rows.iter().any(|row| row.marked_mb.is_some());
         if has_marked {
             head.push("marked MB".into());
@@ -203,6 +210,9 @@ impl Summary {
             }
             if has_others {
                 cells.push(row.others_mbit_per_s.map_or("-".into(), spread));
+            }
+            if has_sent_again {
+                cells.push(row.sent_again_percent.map_or("-".into(), spread));
             }
             if has_marked {
                 cells.push(row.marked_mb.map_or("-".into(), spread));
@@ -250,6 +260,7 @@ impl Row {
             last_quarter: course(&|course| course.last_quarter),
             longest_pause_s: spread(&|sample| longest_pause_s(&sample.intervals)),
             others_mbit_per_s: spread(&|sample| sample.others_mbit_per_s),
+            sent_again_percent: spread(&|sample| sample.sent_again.map(|share| share * 100.0)),
             marked_mb: spread(&|sample| sample.marked_mb),
             intervals: middle.map_or_else(Vec::new, |sample| sample.intervals.clone()),
             class_changes: middle.map_or_else(Vec::new, |sample| sample.class_changes.clone()),
