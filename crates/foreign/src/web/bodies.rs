@@ -3,6 +3,7 @@
 //! A reading thread has at most one: where it reads elsewhere, its body is dropped, and its connection with it.
 
 use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Instant;
@@ -16,6 +17,7 @@ use crate::web::limits::{BODY_RESTS, ONE_MORE_AFTER, TURN_PATIENCE};
 pub(crate) struct Bodies {
     state: Mutex<State>,
     freed: Condvar,
+    compares_finer_times: AtomicBool,
 }
 
 struct State {
@@ -69,7 +71,11 @@ impl Bodies {
         let (wanted, now) = (allowed.max(1), Instant::now());
         let state =
             State { waiting: Vec::new(), open: 0, allowed: wanted, wanted, refusals: 0, changed: now, moved: now };
-        Arc::new(Bodies { state: Mutex::new(state), freed: Condvar::new() })
+        Arc::new(Bodies {
+            state: Mutex::new(state),
+            freed: Condvar::new(),
+            compares_finer_times: AtomicBool::new(false),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -157,6 +163,17 @@ impl Bodies {
             let patience = BODY_RESTS.saturating_sub(rests.unwrap_or_default());
             state = self.freed.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// The server refuses `If-Unmodified-Since` with the time that it tells itself: it compares parts of a second, which no date of HTTP
+    /// has. versitygw does so with files that were not written through it, which have no tag either.
+    pub(crate) fn compares_finer_times(&self) -> bool {
+        self.compares_finer_times.load(Ordering::Relaxed)
+    }
+
+    /// The server was found to do so.
+    pub(crate) fn found_finer_times(&self) {
+        self.compares_finer_times.store(true, Ordering::Relaxed);
     }
 
     /// Whether there are other bodies than the one that is about to be opened.

@@ -15,6 +15,7 @@ use std::thread::ThreadId;
 use std::time::Instant;
 
 use haul_store::{Access, FileToRead, ServerSum, Stat, Time};
+use http::header::IF_UNMODIFIED_SINCE;
 use http::{Method, StatusCode, response};
 
 use crate::digest::Digest;
@@ -164,6 +165,10 @@ impl RemoteFile {
             // Servers without ranges have none in small files either, and a file that is read whole needs none.
             let range = (at > 0 || (end.is_some() && end != size)).then_some((at, end));
             let condition = version.as_ref().and_then(Version::condition);
+            // Each answer is compared with the pinned version, so that no condition is needed.
+            let condition =
+                condition.filter(|(name, _)| *name != IF_UNMODIFIED_SINCE || !self.bodies.compares_finer_times());
+            let is_of_time = condition.as_ref().is_some_and(|(name, _)| *name == IF_UNMODIFIED_SINCE);
             let takes_busy = self.bodies.has_others();
             let is_short = self.noted_size.is_some_and(|size| size <= SUMMED_AT_ONCE_BYTES);
             let wants_digest = is_short && self.sum.as_ref().is_some_and(|sum| sum.is_unknown());
@@ -181,6 +186,14 @@ impl RemoteFile {
             match answer.head.status {
                 StatusCode::OK | StatusCode::PARTIAL_CONTENT => {
                     return self.begin(at, answer, place, wants_digest);
+                }
+                StatusCode::PRECONDITION_FAILED if is_of_time => {
+                    drop((answer, place));
+                    let pinned = version.ok_or_else(stale)?;
+                    if !pinned.is_like(&self.look()?) {
+                        return Err(stale());
+                    }
+                    self.bodies.found_finer_times();
                 }
                 StatusCode::PRECONDITION_FAILED => return Err(stale()),
                 StatusCode::RANGE_NOT_SATISFIABLE => {

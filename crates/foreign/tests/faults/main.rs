@@ -88,6 +88,39 @@ fn reads_that_go_on_are_one_request_and_a_jump_is_another() {
 }
 
 #[test]
+fn a_server_that_compares_parts_of_a_second_with_its_own_date_is_read_all_the_same() {
+    let is_new = Arc::new(AtomicBool::new(false));
+    let changed = Arc::clone(&is_new);
+    let server = Server::start(move |request| {
+        let date = if changed.load(Ordering::Relaxed) {
+            "Mon, 07 Nov 1994 08:49:37 GMT"
+        } else {
+            "Sun, 06 Nov 1994 08:49:37 GMT"
+        };
+        match request.field("if-unmodified-since") {
+            Some(_) => status("412 Precondition Failed", &[]),
+            None => {
+                let whole = file(request, &data(1000), "");
+                Reply {
+                    head: whole.head.replace("ETag: \r\n", "").replace("Sun, 06 Nov 1994 08:49:37 GMT", date),
+                    ..whole
+                }
+            }
+        }
+    });
+    let file = opened(&tree(&server, "/f").unwrap());
+    let mut buffer = [0; 100];
+    for offset in [0, 500, 100] {
+        assert_eq!(file.read_at(&mut buffer, offset).unwrap(), 100);
+        assert!(buffer[..] == data(1000)[offset as usize..][..100], "{offset}");
+    }
+    let refused = server.seen().iter().filter(|seen| seen.field("if-unmodified-since").is_some()).count();
+    assert_eq!(refused, 1, "it is found once");
+    is_new.store(true, Ordering::Relaxed);
+    assert_eq!(file.read_at(&mut buffer, 700).unwrap_err().kind(), ErrorKind::StaleNetworkFileHandle);
+}
+
+#[test]
 fn a_run_is_one_request_that_names_its_end_and_its_connection_carries_the_next_one() {
     let data = data(1 << 20);
     let expected = data.clone();
