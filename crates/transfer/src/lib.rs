@@ -31,6 +31,7 @@ mod ftp_ends;
 pub mod fuzzing;
 pub mod here;
 mod hook_keeper;
+mod into_itself;
 pub mod joined;
 pub mod order;
 mod place_ends;

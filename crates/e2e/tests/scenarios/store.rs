@@ -249,4 +249,8 @@ fn what_a_store_cannot_keep_is_refused_in_a_sentence() {
     refused(&["--verify", "disk", "/etc/hostname", "s3://bucket/"], "CRC64NVME");
     refused(&["--remove-source-files", "s3://bucket/key", "/tmp/"], "nothing is removed");
     refused(&["s3:///key", "/tmp/"], "no bucket");
+    for at in ["s3://bucket", "sftp://nowhere/~", "dav://nowhere", "ftp://nowhere"] {
+        let (source, within) = (format!("{at}/d"), format!("{at}/d/e"));
+        refused(&["-r", &source, &within], "into itself");
+    }
 }
