@@ -161,6 +161,17 @@ fn a_report_that_cannot_be_kept_is_no_matter_of_the_copy() {
 }
 
 #[test]
+fn a_service_whose_home_is_no_directory_copies_and_has_nothing_kept() {
+    let scene = Scene::new();
+    for (words, says) in [(&["cp", "-r", "tree", "copy"][..], "copied"), (&["why"], "haul cp")] {
+        let run = scene.command(words).env("HOME", "/dev/null").env_remove("XDG_STATE_HOME").output().unwrap();
+        let said = text(&run.stdout) + &text(&run.stderr);
+        assert!(said.contains(says) && !said.contains("Not a directory"), "{words:?}: {said}");
+    }
+    assert_eq!(fs::read(scene.path().join("copy/tree/a")).unwrap().len(), 3 << 20);
+}
+
+#[test]
 fn live_adds_a_line_a_second() {
     let scene = Scene::new();
     // 3 MiB at 1.5 MB/s: two seconds.

@@ -30,11 +30,20 @@ use crate::whole_file::{self, WholeFile};
 /// Opens a file for reading.
 ///
 /// # Errors
-/// The system's, or [`NotOurs`]. A missing file is [`io::ErrorKind::NotFound`], whoever owns its directory.
+/// The system's, or [`NotOurs`]. A missing file is [`io::ErrorKind::NotFound`], whoever owns its directory, and also where something else
+/// stands in the place of a directory: the home of a service may be `/dev/null`.
 pub fn open(path: &Path, weight: Weight) -> io::Result<File> {
     let (mut walk, components) = Walk::from_root(path)?;
     walk.judges_directories = weight != Weight::NamedSecret;
-    walk.file(components, OFlags::RDONLY, weight)
+    walk.file(components, OFlags::RDONLY, weight).map_err(missing)
+}
+
+/// Nothing lies beneath what is no directory.
+fn missing(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotADirectory => Errno::NOENT.into(),
+        _ => error,
+    }
 }
 
 /// Opens a file that is obeyed, to read it and to write behind its content. A missing file is made, for us alone. The
@@ -106,7 +115,7 @@ impl OwnDirectory {
     /// # Errors
     /// As [`open`].
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::walk_to(path, None)
+        Self::walk_to(path, None).map_err(missing)
     }
 
     /// Opens a directory, and makes it and those above it where they are missing, for us alone.
@@ -427,7 +436,7 @@ mod tests {
         for (name, kind) in [
             ("shared", io::ErrorKind::IsADirectory),
             ("none", io::ErrorKind::NotFound),
-            ("file/x", io::ErrorKind::NotADirectory),
+            ("file/x", io::ErrorKind::NotFound),
         ] {
             assert_eq!(open(&place.at(name), Weight::Obeyed).unwrap_err().kind(), kind, "{name}");
         }
