@@ -7,7 +7,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 word=${1:-}
-rows=$(grep -E '^\| [0-9]+\.' docs/proof/findings.md | grep -iF -- "$word") ||
+# A row is a point of the list, with the lines that go on with it.
+rows=$(awk '/^- \*\*[0-9]/ { if (row) print row; row = $0; next } /^  / && row { row = row $0; next } { if (row) print row; row = "" }
+    END { if (row) print row }' docs/proof/findings.md | grep -iF -- "$word") ||
     { echo "docs/proof/findings.md has no row with \"$word\"" >&2; exit 1; }
 tests=$(grep -oE '`[a-z0-9]+/[a-z0-9_]+`' <<<"$rows" | tr -d '`' | sort -u)
 programs=${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release
