@@ -135,7 +135,6 @@ impl Drop for Traffic {
     }
 }
 
-/// A stream of datagrams.
 struct Datagrams {
     target: SocketAddr,
     /// The rate of IP packets.

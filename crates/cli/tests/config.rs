@@ -40,7 +40,6 @@ impl Scene {
         String::from_utf8(output.stdout).unwrap().replace(self.dir.path().to_str().unwrap(), "~")
     }
 
-    /// The arguments that ssh was called with.
     fn ssh_arguments(&self) -> String {
         fs::read_to_string(self.dir.path().join("arguments")).unwrap()
     }

@@ -29,7 +29,6 @@ pub enum Form {
     Json,
 }
 
-/// The client of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Client {
     /// The name in the list, or else the key.

@@ -152,7 +152,6 @@ struct Task {
     is_read: bool,
     /// The places that the copy has named, in words.
     places: String,
-    /// The first of them.
     first: String,
 }
 

@@ -15,7 +15,6 @@ use crate::zeros::{self, BLOCK_BYTES};
 pub struct FileHasher {
     /// Subtrees to the left of the block that is being filled, largest first.
     left: Vec<Hash>,
-    /// Blocks in them.
     blocks: u64,
     block: Block,
 }

@@ -50,7 +50,6 @@ struct Open<F> {
     settled: bool,
     /// The item took the place of one that changed.
     is_retry: bool,
-    /// The bytes that the target confirmed.
     confirmed_bytes: u64,
 }
 

@@ -56,7 +56,6 @@ fn day(chance: &mut Chance, seconds: usize) -> Vec<Moment> {
 }
 
 struct Outcome {
-    /// When it was done, in seconds.
     done_s: Option<usize>,
     marked: f64,
     /// When it was first said that it cannot be met.

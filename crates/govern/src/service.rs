@@ -50,7 +50,6 @@ struct OfPath {
     granted: Granted,
     /// The moment until which its time with priority is counted.
     counted_us: u64,
-    /// Marked bytes of lanes that are gone.
     gone_marked_bytes: u64,
     lane_bounds: BTreeMap<u16, u64>,
 }

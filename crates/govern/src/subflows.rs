@@ -13,7 +13,6 @@ use haul_channel::convert;
 /// The subflows of one path; empty without MPTCP.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Subflows {
-    /// The sums of lanes that are gone.
     gone: Sums,
     /// The acknowledged bytes of the last report.
     told: BTreeMap<Ends, u64>,

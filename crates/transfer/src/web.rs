@@ -37,7 +37,6 @@ pub(crate) fn open(
     haul_foreign::open(&urls, settings, lists(server)).map_err(|error| fault(&error))
 }
 
-/// How this server is reached.
 pub(crate) fn settings(server: &WebServer, connections: u16, silence: Duration, reach: Reach) -> Settings {
     let login =
         server.login.as_ref().map(|login| Login { user: login.user.clone(), password: login.password.clone().into() });
@@ -48,7 +47,6 @@ fn lists(server: &WebServer) -> Lists {
     if server.is_dav { Lists::Dav } else { Lists::Pages }
 }
 
-/// The URL of a path.
 pub(crate) fn url(server: &WebServer, path: &[u8]) -> Result<Url, Error> {
     let origin = Origin { is_tls: server.is_tls, host: server.host.clone(), port: server.port };
     Url::new(origin, path).ok_or_else(|| {

@@ -19,7 +19,6 @@ pub struct Comparison {
     whole: bool,
 }
 
-/// One lab.
 #[derive(Debug, Serialize)]
 struct ComparedLab {
     /// Which engines.

@@ -30,7 +30,6 @@ struct Due<T> {
     item: T,
 }
 
-/// A packet that arrives.
 pub(super) struct Arrival<T> {
     pub at: Nanos,
     pub item: T,

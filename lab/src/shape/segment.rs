@@ -47,7 +47,6 @@ pub struct Segment<P> {
     counters: Counters,
 }
 
-/// A station on the medium.
 #[derive(Clone, Debug)]
 struct Station<P> {
     /// The frame that it tries to send; the others wait behind it.

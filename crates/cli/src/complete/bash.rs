@@ -73,7 +73,6 @@ fn with_backslashes(text: &str, is_special: impl Fn(char) -> bool) -> String {
     text.chars().flat_map(|c| is_special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-/// A line in words.
 #[derive(Debug)]
 struct Words {
     words: Vec<OsString>,

@@ -64,7 +64,6 @@ fn excludes(command: &Command, one: &Arg, other: &Arg) -> bool {
     declared(one, other) || declared(other, one) || PAIRS.contains(&(a, b)) || PAIRS.contains(&(b, a))
 }
 
-/// The flags that were typed.
 pub fn typed_flags<'c>(command: &'c Command, matches: &ArgMatches) -> Vec<&'c Arg> {
     let is_typed = |arg: &&Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
     command.get_arguments().filter(is_typed).collect()

@@ -226,7 +226,6 @@ struct Watcher {
     rate: RateNow,
 }
 
-/// The progress of one try.
 #[derive(Clone, Copy, Default)]
 struct ThisTry {
     reached: bool,

@@ -103,7 +103,6 @@ fn paths(typed: &Cp) -> Cow<'_, [OsString]> {
 
 const BATCH: &str = "--batch";
 
-/// The file of `--batch`.
 pub fn read_batch(file: &OsStr) -> Result<Vec<u8>, Error> {
     Lists { from0: false, stdin_taken_by: None }.read(BATCH, file)
 }

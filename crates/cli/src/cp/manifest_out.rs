@@ -80,7 +80,6 @@ impl ManifestOut {
         Ok(())
     }
 
-    /// Adds one file.
     pub fn add(&self, line: &ManifestLine) {
         self.is_new.store(false, Ordering::Relaxed);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -17,7 +17,6 @@ pub enum Patience {
     Forever,
 }
 
-/// How one try went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Try {
     /// The far side was there: totals came.
@@ -36,7 +35,6 @@ pub struct Retries {
     lost_since: Option<Duration>,
 }
 
-/// The next try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
     pub pause: Duration,

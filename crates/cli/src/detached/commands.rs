@@ -16,7 +16,6 @@ use crate::text::failure;
 use crate::text::figures::{ago, bits, counted};
 use crate::text::printable::printable;
 
-/// `haul status`
 pub fn status(typed: &Status) -> ExitCode {
     let shown = every(&typed.ids).map(|copies| {
         if typed.json {
@@ -29,7 +28,6 @@ pub fn status(typed: &Status) -> ExitCode {
     told(shown, typed.json)
 }
 
-/// `haul log`
 pub fn log(typed: &Log) -> ExitCode {
     let logged = one(typed.id).and_then(|(record, _)| {
         let read = match typed.follow {
@@ -49,7 +47,6 @@ pub fn log(typed: &Log) -> ExitCode {
     told(logged, false)
 }
 
-/// `haul wait`
 pub fn wait(typed: &Wait) -> ExitCode {
     match waited(typed) {
         Ok(code) => ExitCode::from(code),
@@ -86,7 +83,6 @@ pub fn is_over(record: &Record) -> bool {
     record.read().map_or(true, |copy| seen(record, copy).state.is_over())
 }
 
-/// `haul stop`
 pub fn stop(typed: &Stop) -> ExitCode {
     told(stopped(typed.id), false)
 }

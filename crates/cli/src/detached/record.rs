@@ -23,7 +23,6 @@ use crate::json::values::Named;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Copy {
-    /// [`SCHEMA`].
     pub schema: u32,
     pub id: u32,
     pub version: String,
@@ -71,7 +70,6 @@ pub struct Now {
     pub line: String,
 }
 
-/// How a copy ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     /// Seconds since 1970.

@@ -179,7 +179,6 @@ fn share_port(hosts: &mut [Vec<u8>]) {
     }
 }
 
-/// Parses an endpoint as typed.
 pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
     let bytes = typed.as_bytes();
     if bytes.is_empty() {

@@ -29,7 +29,6 @@ use crate::process::output;
 use crate::text::failure;
 use crate::text::printable::printable;
 
-/// `haul completions SHELL`
 pub fn completions(shell: clap_complete::Shell, mut definitions: clap::Command) -> ExitCode {
     match complete::script(shell) {
         Some(script) => output::say(script),
@@ -84,7 +83,6 @@ mod tests {
     use crate::commands::Typed;
     use crate::pages::blocks::LITERAL_WIDTH;
 
-    /// The names of all pages.
     fn names() -> Vec<String> {
         pages(Typed::command()).unwrap().into_iter().map(|(name, _)| name).collect()
     }
@@ -95,7 +93,6 @@ mod tests {
         String::from_utf8(page).unwrap()
     }
 
-    /// The headings of a page.
     fn sections(page: &str) -> Vec<&str> {
         page.lines().filter_map(|line| Some(line.strip_prefix(".SH ")?.trim_matches('"'))).collect()
     }

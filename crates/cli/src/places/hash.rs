@@ -50,7 +50,6 @@ or of the web hashes nothing: it sends every byte, and a note says so.
 'haul hash -m DIR' writes what 'haul cp -r --manifest-out FILE DIR/ TARGET'
 writes, and 'haul verify FILE DIR' reads it.";
 
-/// Prints the hashes.
 pub fn run(typed: &Hash) -> ExitCode {
     let algorithm = Algorithm::from(typed.algorithm);
     if typed.manifest {

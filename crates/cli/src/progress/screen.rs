@@ -32,7 +32,6 @@ pub struct Manner {
     pub stats: bool,
     /// A dry run: "would copy" instead of "copied".
     pub dry_run: bool,
-    /// How progress is shown.
     pub show: Show,
     /// A line each second about the copy.
     pub live: bool,
@@ -40,7 +39,6 @@ pub struct Manner {
     pub aside: bool,
 }
 
-/// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Show {
     /// Not at all.

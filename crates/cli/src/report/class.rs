@@ -11,7 +11,6 @@ use crate::text::figures::{bits, bytes};
 pub struct ClassLine {
     /// `background`, `normal` or `priority`: of most lanes, at the end.
     pub class: String,
-    /// Bytes that went with a mark.
     pub marked_bytes: u64,
     /// The number of times that priority was asked for.
     pub class_raises: u32,
@@ -24,7 +23,6 @@ pub struct ClassLine {
     pub mark_arrived: Option<u8>,
 }
 
-/// The service class changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct ClassChangeLine {

@@ -8,7 +8,6 @@ use haul_transfer::probe::{Found, Way};
 use crate::text::figures::{bits, bytes, counted, duration, latency, parts, percent, rate};
 use crate::text::printable::printable;
 
-/// A remedy in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemedyText {
     /// The remedy in one or two sentences.

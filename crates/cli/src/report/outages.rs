@@ -24,7 +24,6 @@ pub struct OutageLines {
     pub outage_times_more: u32,
 }
 
-/// One outage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct OutageLine {

@@ -88,7 +88,6 @@ pub struct SubflowLine {
     pub resent_ppm: u32,
 }
 
-/// The subflows of one path.
 pub fn of_subflows(subflows: &[Subflow]) -> Vec<SubflowLine> {
     let of = |subflow: &Subflow| SubflowLine {
         local: IpAddr::from(subflow.local).to_string(),
@@ -101,7 +100,6 @@ pub fn of_subflows(subflows: &[Subflow]) -> Vec<SubflowLine> {
     subflows.iter().map(of).collect()
 }
 
-/// The paths of a copy.
 pub fn of_each_path(report: &Report) -> Vec<OnePathLine> {
     let moving = report.last_byte.unwrap_or(report.elapsed).saturating_sub(report.first_byte.unwrap_or_default());
     let mut paths =

@@ -103,7 +103,6 @@ pub fn text(error: &Error) -> String {
     labelled("error: ", error, hint(error))
 }
 
-/// Writes an error on one line.
 pub fn in_a_line(error: &Error) -> String {
     match &error.cause {
         Some(cause) => format!("{}: {cause}", error.what),

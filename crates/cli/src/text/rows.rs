@@ -181,7 +181,6 @@ const UNITS: [&str; 22] = [
 /// The usual terminal, half of a wide screen, a letter on paper, a mail.
 pub const WIDTH: usize = 80;
 
-/// The column of the labels.
 pub const LABEL_WIDTH: usize = 20;
 
 const GAP: &str = "  ";

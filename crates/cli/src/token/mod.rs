@@ -20,7 +20,6 @@ use crate::text::failure;
 use crate::text::printable::printable;
 use crate::token::flags::{Action, TokenArgs};
 
-/// Prints the token.
 pub fn run(typed: &TokenArgs) -> ExitCode {
     match token(typed) {
         Ok(text) => {

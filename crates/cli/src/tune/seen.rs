@@ -8,14 +8,12 @@ use crate::tune::flags::Tune;
 /// The request, the facts of the host, and the advice.
 pub struct Seen {
     pub wanted: Wanted,
-    /// The source of the rate.
     pub rate_from: RateFrom,
     pub rtt_typed: bool,
     pub host: Host,
     pub advice: Advice,
 }
 
-/// The source of the rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RateFrom {
     /// `--rate`

@@ -39,7 +39,6 @@ enum Sink {
 pub(super) struct Arrival {
     pub(super) incoming: Arc<Incoming>,
     pub(super) header: UnitHeader,
-    /// The lane that brings it.
     lane: u16,
     pub(super) hasher: UnitHasher,
     sink: Sink,

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::Stage;
 
-/// The lines of an event.
 fn of<'a>(lines: &'a [Value], event: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["event"] == event).collect()
 }

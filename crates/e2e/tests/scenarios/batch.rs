@@ -7,7 +7,6 @@ use haul_e2e::{Facets, Lab, Outcome, assert_same, at, code, contents_of, eventua
 
 use crate::daemon::Daemon;
 
-/// Plants three trees in a directory.
 fn plant_three(dir: &Path) -> [PathBuf; 3] {
     [1, 2, 3].map(|number| {
         let tree = dir.join(format!("tree {number}"));

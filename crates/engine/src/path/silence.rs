@@ -5,7 +5,6 @@
 
 use super::sample::Step;
 
-/// Watches for silence.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Silence {
     silent_us: u64,

@@ -7,7 +7,6 @@ use super::reading::{Allowance, Reading};
 use super::said::Said;
 use super::{AskedClass, ServiceClass};
 
-/// The class that a job asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked(AskedClass);
 

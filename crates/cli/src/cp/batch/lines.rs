@@ -8,7 +8,6 @@ use haul_job::{Error, Fault};
 
 use crate::text::printable::printable;
 
-/// The line of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchLine {
     /// Counted from 1, with empty lines and comments.
