@@ -49,8 +49,8 @@ fn a_rate_that_was_asked_for_is_the_limit_both_ways() {
     let lab = Lab::pair();
     let (here, there) = (lab.data("home").join("file"), lab.data("alpha").join("file"));
     plant::file(&here, 30 << 20, 1);
-    // A busy disk would make the flush the limit.
-    let limited = || lab.cp().args(["--rate", "20MB", "--no-flush"]);
+    // A busy disk would make the flush the limit, and a login on a busy host takes two seconds.
+    let limited = || lab.cp().args(["--rate", "10MB", "--no-flush"]);
     let pushed = limited().arg(&here).arg(at("alpha", &there)).run().expect(code::OK);
     let report = kept_as_said(&lab, &pushed);
     assert_eq!(report["limit"], "rate limit", "{pushed}");
