@@ -56,6 +56,20 @@ fn lines_of_the_far_side_stay_lines() {
     assert_eq!(output.status.code(), Some(14), "{said:?}");
 }
 
+#[test]
+fn a_list_on_a_host_that_refuses_the_login_ends_as_any_other_question_to_it() {
+    let scene = Scene::new("echo 'me@host: Permission denied (publickey).' >&2; exit 255");
+    let words = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        command.args(words).args(["-S", SSH]).current_dir(scene.dir.path()).env("HOME", scene.dir.path());
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (asked, listed) = (words(&["ls", "host:"]), words(&["verify", "host:list", "."]));
+    assert_eq!((listed.0, &listed.1), (asked.0, &asked.1));
+    assert_eq!(listed.0, Some(5), "{}", listed.1);
+}
+
 /// The part of the start script that asks for haul where haul is missing. `TAKE` reads it. The size is in the command.
 const ASK: &str = r#"n=${*#*; n=}; n=${n%%;*}; printf 'HAUL-NEED Linux %s\n' "$(uname -m)""#;
 const TAKE: &str = r#"head -c "$n" >/dev/null"#;

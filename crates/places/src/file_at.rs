@@ -38,7 +38,7 @@ impl FileAt {
                 if sent.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };
             if let Err(error) = ask(&request, &ways, observer, &mut take) {
-                let _ = sender.send(Err(io::Error::other(words(&error))));
+                let _ = sender.send(Err(io::Error::other(error)));
             }
         };
         let started = std::thread::Builder::new().name("list".into()).spawn(read);
@@ -61,9 +61,10 @@ impl Read for FileAt {
     }
 }
 
-fn words(error: &Error) -> String {
-    match &error.cause {
-        Some(cause) => format!("{}: {cause}", error.what),
-        None => error.what.clone(),
+/// Names what failed in a read of a [`FileAt`]: the place could not be asked, or the file not be read, in the words of `of_file`.
+pub(crate) fn told(error: io::Error, of_file: impl FnOnce() -> String) -> Error {
+    match error.downcast::<Error>() {
+        Ok(error) => error,
+        Err(error) => Error::new(Fault::FileIo, of_file()).because(error),
     }
 }

@@ -6,6 +6,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use crate::file_at;
 use haul_job::{Error, Fault};
 use haul_store::TypedFile;
 use haul_wire::RelPath;
@@ -109,7 +110,7 @@ fn trailer_ahead(file: &mut File, metadata: &std::fs::Metadata) -> Result<Option
 
 fn unusable(name: &str, error: ReadError) -> Error {
     match error {
-        ReadError::Io(error) => Error::new(Fault::FileIo, format!("cannot read the list {name}")).because(error),
+        ReadError::Io(error) => file_at::told(error, || format!("cannot read the list {name}")),
         other => bad_list(name, other),
     }
 }

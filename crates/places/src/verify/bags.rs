@@ -12,7 +12,7 @@ use super::check::Check;
 use super::context::Context;
 use super::extra::join;
 use crate::asking::ask;
-use crate::file_at::FileAt;
+use crate::file_at::{self, FileAt};
 use crate::hearer::Piece;
 use crate::lists::{List, bad_list};
 use haul_kept::files::bag::{self, BagManifest};
@@ -120,6 +120,6 @@ fn small_file(context: &Context<'_>, name: &str) -> Result<Vec<u8>, Error> {
     match read {
         Ok(_) if text.len() as u64 > most => Err(bad_list(name, "it is too long")),
         Ok(_) => Ok(text),
-        Err(error) => Err(Error::new(Fault::FileIo, format!("cannot read {name}")).because(error)),
+        Err(error) => Err(file_at::told(error, || format!("cannot read {name}"))),
     }
 }
