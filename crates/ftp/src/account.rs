@@ -1,13 +1,16 @@
 //! Who we are to a server, and how we log in.
 //!
 //! ```text
-//! connect -> (TLS) -> greeting -> AUTH TLS -> USER, PASS -> PBSZ 0, PROT P -> TYPE I, and the first time FEAT and PWD
+//! connect -> (TLS) -> AUTH TLS -> all at once: USER, PASS, PBSZ 0, PROT P, TYPE I; far away EPSV for the first transfer
+//!                                 the first time also PWD, the look at the path that was typed, and FEAT
 //! ```
+//! The greeting is read with the first reply: to wait for it would be a round trip. A server that does not bear that is dialled once more,
+//! and gets one command at a time.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use haul_foreign::{BeginsWith, Credentials, Login, Reach, Sockets, trusting};
@@ -18,6 +21,7 @@ use crate::codec::command::Command;
 use crate::codec::features::Features;
 use crate::codec::reply::Reply;
 use crate::control::{Control, Habits};
+use crate::limits::SPREAD_FROM_US;
 use crate::refusal::{invalid, refusal};
 use crate::wire::{Tls, Wire};
 
@@ -81,6 +85,18 @@ pub(crate) struct Account {
     /// The smallest round trip of a handshake so far; 0 before the first one.
     rtt_us: AtomicU32,
     known: OnceLock<Known>,
+    /// The path that is looked at first, and then what the server told of it.
+    first_look: Mutex<FirstLook>,
+    has_told_of_clear: AtomicBool,
+}
+
+/// A path that is looked at together with the first login.
+#[derive(Debug, Default)]
+enum FirstLook {
+    #[default]
+    None,
+    Wanted(Vec<u8>),
+    Told(Vec<u8>, Vec<Reply>),
 }
 
 /// What the first login has told.
@@ -108,7 +124,39 @@ impl Account {
             needs_new_tls: AtomicBool::new(false),
             rtt_us: AtomicU32::new(0),
             known: OnceLock::new(),
+            first_look: Mutex::default(),
+            has_told_of_clear: AtomicBool::new(false),
         }
+    }
+
+    /// The path that is looked at first: MLST, SIZE and MDTM for it go along with the first login. It is no directory by its spelling.
+    pub(crate) fn looks_first_at(&self, path: &[u8]) {
+        *self.first_look.lock().unwrap_or_else(PoisonError::into_inner) = FirstLook::Wanted(path.to_vec());
+    }
+
+    /// What the server has answered to MLST, SIZE and MDTM of a path with the login. It is given out once.
+    pub(crate) fn first_look(&self, path: &[u8]) -> Option<Vec<Reply>> {
+        let mut look = self.first_look.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::take(&mut *look) {
+            FirstLook::Told(told, replies) if told == path => Some(replies),
+            other => {
+                *look = other;
+                None
+            }
+        }
+    }
+
+    /// The questions of the first look, for one login.
+    fn take_first_look(&self) -> io::Result<Option<(Vec<u8>, [Command; 3])>> {
+        let mut look = self.first_look.lock().unwrap_or_else(PoisonError::into_inner);
+        let FirstLook::Wanted(path) = std::mem::take(&mut *look) else { return Ok(None) };
+        let questions = [Command::new("MLST", &path)?, Command::new("SIZE", &path)?, Command::new("MDTM", &path)?];
+        Ok(Some((path, questions)))
+    }
+
+    /// A round trip is so long that what is asked ahead saves time.
+    pub(crate) fn is_far(&self) -> bool {
+        self.rtt_us() >= SPREAD_FROM_US
     }
 
     /// The smallest round trip of any control connection so far; 0 before the first one.
@@ -145,25 +193,46 @@ impl Account {
         Tls::new(config, &self.settings.host)
     }
 
-    /// Makes a control connection that is logged in.
-    pub(crate) fn dial(&self) -> io::Result<Control> {
+    /// Makes a control connection that is logged in. `met` is called as soon as the round trip of the path is known.
+    pub(crate) fn dial(&self, met: &dyn Fn()) -> io::Result<Control> {
+        self.dial_by(Part::First { met })
+    }
+
+    /// Makes one that nobody waits for yet. It asks for nothing that the first one tells of.
+    pub(crate) fn dial_ahead(&self) -> io::Result<Control> {
+        self.dial_by(Part::Further)
+    }
+
+    fn dial_by(&self, part: Part<'_>) -> io::Result<Control> {
         let takes_several = self.habits.takes_several();
-        match self.dial_once() {
+        match self.dial_once(part) {
             // It was just found out that the server takes one command at a time.
-            Err(_) if takes_several && !self.habits.takes_several() => self.dial_once(),
+            Err(_) if takes_several && !self.habits.takes_several() => self.dial_once(part),
             Err(error) if wants_new_tls(&error) && !self.needs_new_tls.swap(true, Ordering::Relaxed) => {
-                self.dial_once()
+                self.dial_once(part)
             }
             dialled => dialled,
         }
     }
 
-    fn dial_once(&self) -> io::Result<Control> {
-        let Settings { host, port, security, reach, silence, encrypts_data, .. } = &self.settings;
+    /// Says to a connection that is logged in what was not known at its login.
+    pub(crate) fn welcomes(&self, control: &mut Control) -> io::Result<()> {
+        if !control.says_utf8 && self.known.get().is_some_and(|known| known.features.utf8) {
+            control.say(Command::new("OPTS", b"UTF8 ON")?)?;
+            control.says_utf8 = true;
+        }
+        Ok(())
+    }
+
+    fn dial_once(&self, part: Part<'_>) -> io::Result<Control> {
+        let Settings { host, port, security, reach, silence, .. } = &self.settings;
         let addresses = resolve(host, *port, reach.family).map_err(io::Error::other)?;
         let (socket, counted) = self.control.connect(&addresses, reach, *silence)?;
         let rtts_us = [self.rtt_us(), counted.rtt_us()];
         self.rtt_us.store(rtts_us.into_iter().filter(|us| *us > 0).min().unwrap_or(0), Ordering::Relaxed);
+        if let Part::First { met } = part {
+            met();
+        }
         let mut wire = Wire::new(socket, *silence)?;
         let mut tls = None;
         if *security == Security::Implicit {
@@ -172,10 +241,16 @@ impl Account {
             tls = Some(of_this);
         }
         let mut control = Control::new(wire, &self.habits, counted)?;
-        let greeting = control.final_reply()?;
-        if !greeting.is_success() {
-            return Err(self.refused(&greeting));
+        let prepared = self.prepare(&mut control, part, tls);
+        match (prepared, control.refused()) {
+            (Err(_), Some(greeting)) => Err(self.refused(greeting)),
+            (prepared, _) => prepared.map(|()| control),
         }
+    }
+
+    /// TLS and the login.
+    fn prepare(&self, control: &mut Control, part: Part<'_>, mut tls: Option<Tls>) -> io::Result<()> {
+        let Settings { security, encrypts_data, .. } = &self.settings;
         let login = self.login();
         let is_secret = !login.password.is_empty() && login.user != "anonymous" && login.user != "ftp";
         let wants_tls = match security {
@@ -187,59 +262,32 @@ impl Account {
             let reply = control.ask(Command::new("AUTH", b"TLS")?)?;
             if reply.code == 234 {
                 let of_this = self.tls()?;
-                control = control.secure(&of_this)?;
+                control.secure(&of_this)?;
                 tls = Some(of_this);
             } else if *security == Security::Explicit || self.known.get().is_some() {
                 let why = format!("the server does not offer TLS ({}): ftp:// asks it for none", reply.shown());
                 return Err(io::Error::new(ErrorKind::PermissionDenied, why));
             } else if control.is_broken() {
                 return Err(self.refused(&reply));
-            } else {
+            } else if !self.has_told_of_clear.swap(true, Ordering::Relaxed) {
                 (self.settings.tell)("this server offers no TLS: name, password and data go in clear".to_owned());
             }
         }
         let secured = [Command::new("PBSZ", b"0")?, Command::new("PROT", if *encrypts_data { b"P" } else { b"C" })?];
         let with_tls: &[Command] = if tls.is_some() { &secured } else { &[] };
-        match self.known.get() {
-            Some(known) => self.log_in_again(&mut control, &login, with_tls, known)?,
-            None => self.log_in(&mut control, &login, with_tls, tls.is_some())?,
-        }
+        self.log_in(control, &login, with_tls, tls.is_some(), part)?;
         control.data_tls(tls.filter(|_| *encrypts_data));
-        Ok(control)
+        self.welcomes(control)
     }
 
-    fn log_in(&self, control: &mut Control, login: &Login, with_tls: &[Command], has_tls: bool) -> io::Result<()> {
-        let reply = control.ask(Command::new("USER", login.user.as_bytes())?)?;
-        let reply = match reply.code {
-            331 => control.ask(Command::new("PASS", login.password.as_bytes())?)?,
-            _ => reply,
-        };
-        if !reply.is_success() {
-            return Err(self.refused(&reply));
-        }
-        for (command, reply) in with_tls.iter().zip(control.ask_all(with_tls)?) {
-            check_protection(command, &reply)?;
-        }
-        let replies = control.ask_all(&[Command::plain("FEAT"), Command::plain("PWD"), Command::new("TYPE", b"I")?])?;
-        let [features, home, binary] = &replies[..] else { return Err(invalid("an answer is missing")) };
-        check_binary(binary)?;
-        let features = Features::of(features);
-        if features.utf8 {
-            control.ask(Command::new("OPTS", b"UTF8 ON")?)?;
-        }
-        let home = directory_of(home).filter(|home| home.starts_with(b"/")).unwrap_or_default();
-        // Two logins at once find the same.
-        let _ = self.known.set(Known { features, home, has_tls });
-        Ok(())
-    }
-
-    /// All at once: what the server wants is known.
-    fn log_in_again(
+    /// All at once, as far as the server bears that. FEAT comes last: a server that writes it line by line fills its first window with it.
+    fn log_in(
         &self,
         control: &mut Control,
         login: &Login,
         with_tls: &[Command],
-        known: &Known,
+        has_tls: bool,
+        part: Part<'_>,
     ) -> io::Result<()> {
         let mut commands = vec![
             Command::new("USER", login.user.as_bytes())?,
@@ -247,16 +295,50 @@ impl Account {
             Command::new("TYPE", b"I")?,
         ];
         commands.extend_from_slice(with_tls);
-        if known.features.utf8 {
-            commands.push(Command::new("OPTS", b"UTF8 ON")?);
+        let after_login = commands.len();
+        let asks_port = self.is_far() && control.may_ask_ahead();
+        if asks_port {
+            commands.push(Command::plain("EPSV"));
         }
-        let replies = control.ask_all(&commands)?;
-        let [user, password, binary, rest @ ..] = &replies[..] else { return Err(invalid("an answer is missing")) };
-        if !user.is_success() && !password.is_success() {
-            return Err(self.refused(if user.wants_more() { password } else { user }));
+        let after_port = commands.len();
+        let is_first = self.known.get().is_none() && matches!(part, Part::First { .. });
+        let look = if is_first { self.take_first_look()? } else { None };
+        if is_first {
+            commands.push(Command::plain("PWD"));
+            commands.extend(look.iter().flat_map(|(_, questions)| questions.iter().cloned()));
+            commands.push(Command::plain("FEAT"));
         }
+        let (replies, cut) = control.ask_some(&commands);
+        // A server that refuses a login may close the connection.
+        if let [user, rest @ ..] = &replies[..]
+            && !user.is_success()
+            && rest.first().map_or(!user.wants_more(), |password| !password.is_success())
+        {
+            return Err(self.refused(rest.first().filter(|_| user.wants_more()).unwrap_or(user)));
+        }
+        if let Some(error) = cut {
+            if let Some((path, _)) = look {
+                self.looks_first_at(&path);
+            }
+            return Err(error);
+        }
+        let [_, _, binary, rest @ ..] = &replies[..] else { return Err(invalid("an answer is missing")) };
         check_binary(binary)?;
-        with_tls.iter().zip(rest).try_for_each(|(command, reply)| check_protection(command, reply))
+        with_tls.iter().zip(rest).try_for_each(|(command, reply)| check_protection(command, reply))?;
+        if asks_port {
+            control.note_port(&replies[after_login]);
+        }
+        if let [home, looked @ .., features] = &replies[after_port..] {
+            let features = Features::of(features);
+            let home = directory_of(home).filter(|home| home.starts_with(b"/")).unwrap_or_default();
+            // Two logins at once find the same.
+            let _ = self.known.set(Known { features, home, has_tls });
+            if let Some((path, _)) = look {
+                let mut first_look = self.first_look.lock().unwrap_or_else(PoisonError::into_inner);
+                *first_look = FirstLook::Told(path, looked.to_vec());
+            }
+        }
+        Ok(())
     }
 
     /// The error of a login.
@@ -281,6 +363,15 @@ impl Account {
             _ => refusal(reply),
         }
     }
+}
+
+/// What a new connection is for.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    /// Somebody waits for it, and whatever is not known yet is asked over it. `met` is called as soon as the round trip of the path is known.
+    First { met: &'a dyn Fn() },
+    /// It is dialled ahead.
+    Further,
 }
 
 /// TLS 1.2 comes first: each data connection continues the session of its control connection (proftpd and vsftpd take no other), and a session

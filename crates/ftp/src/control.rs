@@ -4,20 +4,22 @@
 //! ask, ask_all                     questions; several are under way at the same time, where the server bears it
 //! begin_transfer -> Data           EPSV or PASV, a connection to the same host, then REST and RETR, STOR, MLSD or LIST
 //!   end_transfer                   the reply that ends it: only with that one all of the data is there
+//! ask_ahead                        EPSV for the next transfer, whose answer is read when that one begins
 //! ```
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_foreign::{Counted, Reach, Sockets};
 
 use crate::codec::command::Command;
 use crate::codec::passive;
 use crate::codec::reply::{Replies, Reply};
-use crate::limits::{MAX_TRIES, QUESTIONS_AT_ONCE, READ_BYTES};
+use crate::limits::{MAX_TRIES, PORT_KEPT, QUESTION_BYTES_AT_ONCE, QUESTIONS_AT_ONCE, READ_BYTES};
 use crate::refusal::refusal;
 use crate::wire::{Tls, Wire};
 
@@ -28,6 +30,8 @@ pub(crate) struct Habits {
     extended_passive: AtomicBool,
     /// Several commands may be under way.
     several_at_once: AtomicBool,
+    /// The port of the next transfer is asked for before it is needed.
+    asks_ahead: AtomicBool,
     pub(crate) reach: Reach,
     pub(crate) silence: Duration,
     /// Data connections.
@@ -41,8 +45,8 @@ impl Habits {
     }
 
     pub(crate) fn new(reach: Reach, silence: Duration) -> Habits {
-        let (extended_passive, several_at_once) = (AtomicBool::new(true), AtomicBool::new(true));
-        Habits { extended_passive, several_at_once, reach, silence, data: Sockets::new() }
+        let [extended_passive, several_at_once, asks_ahead] = [true; 3].map(AtomicBool::new);
+        Habits { extended_passive, several_at_once, asks_ahead, reach, silence, data: Sockets::new() }
     }
 }
 
@@ -56,8 +60,14 @@ pub(crate) struct Control {
     _counted: Counted,
     /// TLS of the data connections.
     data_tls: Option<Tls>,
-    /// Replies to transfers that were given up, which are still to come.
-    owed: u32,
+    /// Replies that are still to come, in their order.
+    owed: VecDeque<Owed>,
+    /// The server waits here for the next data connection, since then.
+    port: Option<(u16, Instant)>,
+    /// The greeting of a server that serves nobody.
+    refused: Option<Reply>,
+    /// The server was told that names are UTF-8.
+    pub(crate) says_utf8: bool,
     /// Nothing can be asked any more.
     is_broken: bool,
 }
@@ -67,6 +77,19 @@ pub(crate) struct Control {
 pub(crate) struct Data {
     pub(crate) wire: Wire,
     _counted: Counted,
+}
+
+/// A reply that is still to come, to something that nobody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owed {
+    /// The first word of the server.
+    Greeting,
+    /// To a transfer that was given up.
+    Transfer,
+    /// To EPSV.
+    Port,
+    /// To a command whose reply does not matter.
+    Any,
 }
 
 /// The reply that begins a transfer.
@@ -88,7 +111,10 @@ impl Control {
             peer,
             _counted: counted,
             data_tls: None,
-            owed: 0,
+            owed: VecDeque::from([Owed::Greeting]),
+            port: None,
+            refused: None,
+            says_utf8: false,
             is_broken: false,
         })
     }
@@ -97,18 +123,27 @@ impl Control {
         self.is_broken
     }
 
+    /// A transfer that was given up has not ended yet.
+    pub(crate) fn owes_end(&self) -> bool {
+        self.owed.contains(&Owed::Transfer)
+    }
+
     /// The server has not closed it while nobody asked.
     pub(crate) fn is_open(&self) -> bool {
-        !self.is_broken && (self.owed > 0 || (self.replies.is_empty() && self.wire.is_quiet()))
+        !self.is_broken && (!self.owed.is_empty() || (self.replies.is_empty() && self.wire.is_quiet()))
     }
 
     /// From now on TLS. What came before in clear could be of somebody on the way.
-    pub(crate) fn secure(mut self, tls: &Tls) -> io::Result<Control> {
+    pub(crate) fn secure(&mut self, tls: &Tls) -> io::Result<()> {
         if !self.replies.is_empty() {
             return Err(io::Error::new(ErrorKind::InvalidData, "the server sent something in clear before TLS began"));
         }
-        self.wire = self.wire.secured(tls)?;
-        Ok(self)
+        self.wire.secure(tls)
+    }
+
+    /// The greeting, where the server serves nobody for now.
+    pub(crate) fn refused(&self) -> Option<&Reply> {
+        self.refused.as_ref()
     }
 
     pub(crate) fn data_tls(&mut self, tls: Option<Tls>) {
@@ -161,12 +196,9 @@ impl Control {
         sent
     }
 
-    /// Reads the replies to transfers that were given up.
+    /// Reads the replies that are owed.
     pub(crate) fn settle(&mut self) -> io::Result<()> {
-        while self.owed > 0 {
-            self.final_reply()?;
-            self.owed -= 1;
-        }
+        self.read_owed()?;
         if !self.replies.is_empty() {
             // A reply to nothing would be taken for that of the next command.
             self.is_broken = true;
@@ -178,35 +210,136 @@ impl Control {
         Ok(())
     }
 
+    /// Before a transfer has ended, some servers refuse commands. Other replies that are owed may come with those to the next commands.
+    pub(crate) fn settle_transfers(&mut self) -> io::Result<()> {
+        match self.owed.contains(&Owed::Transfer) || self.owed.is_empty() || !self.habits.takes_several() {
+            true => self.settle(),
+            false => Ok(()),
+        }
+    }
+
+    fn read_owed(&mut self) -> io::Result<()> {
+        while !self.owed.is_empty() {
+            self.read_one_owed()?;
+        }
+        Ok(())
+    }
+
+    fn read_one_owed(&mut self) -> io::Result<()> {
+        let reply = self.final_reply()?;
+        match self.owed.pop_front() {
+            Some(Owed::Port) => self.note_port(&reply),
+            Some(Owed::Greeting) if !reply.is_success() => {
+                self.is_broken = true;
+                let error = refusal(&reply);
+                self.refused = Some(reply);
+                return Err(error);
+            }
+            Some(Owed::Greeting | Owed::Transfer | Owed::Any) | None => {}
+        }
+        Ok(())
+    }
+
+    /// Notes the answer to EPSV that was asked ahead.
+    pub(crate) fn note_port(&mut self, reply: &Reply) {
+        let port = passive::extended(reply.text()).filter(|_| reply.code == 229);
+        self.port = port.map(|port| (port, Instant::now()));
+        if port.is_none() {
+            // It is asked when a transfer begins, and its answer then counts.
+            self.habits.asks_ahead.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the port of a transfer is asked for before it is needed.
+    pub(crate) fn may_ask_ahead(&self) -> bool {
+        let Habits { extended_passive, asks_ahead, .. } = &*self.habits;
+        extended_passive.load(Ordering::Relaxed) && asks_ahead.load(Ordering::Relaxed) && self.habits.takes_several()
+    }
+
+    /// Asks for the port of the next transfer, where the server bears several commands at once: so that a transfer begins a round trip
+    /// earlier. No transfer is under way any more.
+    pub(crate) fn ask_ahead(&mut self) -> io::Result<()> {
+        if self.may_ask_ahead() && !self.owed.contains(&Owed::Port) {
+            self.port = None;
+            self.send(&[Command::plain("EPSV")])?;
+            self.owed.push_back(Owed::Port);
+        }
+        Ok(())
+    }
+
+    /// Sends a command whose reply does not matter.
+    pub(crate) fn say(&mut self, command: Command) -> io::Result<()> {
+        if !self.habits.takes_several() {
+            return self.ask(command).map(drop);
+        }
+        self.send(&[command])?;
+        self.owed.push_back(Owed::Any);
+        Ok(())
+    }
+
     /// Asks, and waits for the reply.
     pub(crate) fn ask(&mut self, command: Command) -> io::Result<Reply> {
-        self.settle()?;
+        self.settle_transfers()?;
         self.send(&[command])?;
+        self.answer()
+    }
+
+    /// The reply to the last command.
+    pub(crate) fn answer(&mut self) -> io::Result<Reply> {
+        self.read_owed()?;
         self.final_reply()
     }
 
     /// Asks several times. The replies come in the order of the questions.
     pub(crate) fn ask_all(&mut self, commands: &[Command]) -> io::Result<Vec<Reply>> {
-        self.settle()?;
+        let (replies, cut) = self.ask_some(commands);
+        cut.map_or(Ok(replies), Err)
+    }
+
+    /// Asks several times. What the server has answered counts although it then closed the connection.
+    pub(crate) fn ask_some(&mut self, commands: &[Command]) -> (Vec<Reply>, Option<io::Error>) {
         let mut replies = Vec::with_capacity(commands.len());
-        let at_once = if self.habits.takes_several() { QUESTIONS_AT_ONCE } else { 1 };
-        for some in commands.chunks(at_once) {
-            self.send(some)?;
-            for _ in some {
-                let reply = self.final_reply().inspect_err(|_| {
-                    // Some servers throw away what came with a command: they are asked again, one by one.
-                    if some.len() > 1 {
-                        self.habits.several_at_once.store(false, Ordering::Relaxed);
-                    }
-                })?;
+        let cut = self.ask_each(commands, &mut replies).err();
+        (replies, cut)
+    }
+
+    fn ask_each(&mut self, commands: &[Command], replies: &mut Vec<Reply>) -> io::Result<()> {
+        self.settle_transfers()?;
+        let (mut asked, mut bytes_asked) = (0, 0);
+        while replies.len() < commands.len() {
+            let begins_at = asked;
+            let most = if self.habits.takes_several() { QUESTIONS_AT_ONCE } else { 1 };
+            while let Some(command) = commands.get(asked)
+                && asked - replies.len() < most
+                && (asked == replies.len() || bytes_asked + command.bytes().len() <= QUESTION_BYTES_AT_ONCE)
+            {
+                bytes_asked += command.bytes().len();
+                asked += 1;
+            }
+            if asked > begins_at {
+                self.send(&commands[begins_at..asked])?;
+            }
+            let under_way = asked - replies.len();
+            // Half of them are waited for, and then others follow: so that the server always has some, and few packets carry many.
+            for _ in 0..under_way.div_ceil(2) {
+                let answer = self.answer();
+                // Some servers throw away what came with a command: they are asked again, one by one.
+                if answer.is_err() && under_way > 1 && self.refused.is_none() {
+                    self.habits.several_at_once.store(false, Ordering::Relaxed);
+                }
+                let reply = answer?;
+                bytes_asked -= commands[replies.len()].bytes().len();
                 replies.push(reply);
             }
         }
-        Ok(replies)
+        Ok(())
     }
 
     /// The port at which the server waits for a data connection.
     fn passive(&mut self) -> io::Result<u16> {
+        if let Some((port, _)) = self.port.take().filter(|(_, since)| since.elapsed() < PORT_KEPT) {
+            return Ok(port);
+        }
         if self.habits.extended_passive.load(Ordering::Relaxed) {
             let reply = self.ask(Command::plain("EPSV"))?;
             if reply.code == 229 {
@@ -226,7 +359,10 @@ impl Control {
 
     /// Opens a data connection. The data comes from the host of the control connection, and from no other.
     fn connect_data(&mut self) -> io::Result<Data> {
-        self.settle()?;
+        self.settle_transfers()?;
+        while self.owed.contains(&Owed::Port) {
+            self.read_one_owed()?;
+        }
         let mut tries = 0;
         loop {
             let port = self.passive()?;
@@ -263,6 +399,7 @@ impl Control {
         match rest {
             Some(rest) if self.habits.takes_several() => {
                 self.send(&[rest, command])?;
+                self.read_owed()?;
                 if !self.reply()?.wants_more() {
                     begun = Begun::FromTheStart;
                 }
@@ -275,6 +412,7 @@ impl Control {
             }
             None => self.send(&[command])?,
         }
+        self.read_owed()?;
         let reply = self.reply()?;
         match reply.code {
             125 | 150 => Ok((data, begun)),
@@ -295,14 +433,18 @@ impl Control {
     }
 
     /// Ends a transfer: the server has sent, or taken, all of it.
-    pub(crate) fn end_transfer(&mut self) -> io::Result<()> {
+    pub(crate) fn end_transfer(&mut self, asks_ahead: bool) -> io::Result<()> {
+        if asks_ahead {
+            // The server has closed the data connection, so that this comes after the end.
+            self.ask_ahead()?;
+        }
         let reply = self.final_reply()?;
         if reply.is_success() { Ok(()) } else { Err(refusal(&reply)) }
     }
 
     /// A transfer was given up by closing its data connection: its reply comes some time.
     pub(crate) fn owe(&mut self) {
-        self.owed += 1;
+        self.owed.push_back(Owed::Transfer);
     }
 
     pub(crate) fn be_patient(&self, silence: Duration) -> io::Result<()> {

@@ -31,8 +31,8 @@ mod transfer;
 mod wire;
 
 pub use account::{Security, Settings, Tell};
-pub use limits::FIRST_PAUSE;
+pub use limits::{CONNECTIONS_MAX, FIRST_PAUSE};
 pub use place::FtpPlace;
-pub use source::{FtpSource, OpenedSource};
+pub use source::FtpSource;
 pub use target::open::OpenOptions;
 pub use target::{FtpServer, FtpTarget};

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::account::{Account, is_busy};
 use crate::control::Control;
 use crate::limits::{
-    DIALLED_AHEAD, IDLE_KEPT, MAX_TRIES, ONE_MORE_AFTER, READING_RESTS, SPREAD_FROM_US, TURN_PATIENCE,
+    DIALLED_AHEAD, IDLE_KEPT, MAX_TRIES, ONE_MORE_AFTER, READING_RESTS, SPARE, SPREAD_FROM_US, TURN_PATIENCE,
 };
 
 /// Control connections to one server, with transfers `R` that may stand still.
@@ -84,6 +84,13 @@ impl<R: Send + 'static> Deref for Held<R> {
 impl<R: Send + 'static> DerefMut for Held<R> {
     fn deref_mut(&mut self) -> &mut Control {
         self.control.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl<R: Send + 'static> Held<R> {
+    /// A round trip is so long that what is asked ahead saves time.
+    pub(crate) fn is_far(&self) -> bool {
+        self.pool.account.is_far()
     }
 }
 
@@ -215,11 +222,11 @@ impl<R: Send + 'static> Pool<R> {
         loop {
             state.close_old();
             let may_transfer = purpose == Purpose::Question || state.transfers < state.wanted;
-            if may_transfer && let Some((control, _)) = state.resting.pop() {
+            if may_transfer && let Some(control) = state.take_resting() {
                 state.transfers += usize::from(purpose == Purpose::Transfer);
                 drop(state);
                 let mut held = Held { control: Some(control), purpose, has_rested: true, pool: Arc::clone(self) };
-                if held.is_open() && held.settle().is_ok() {
+                if held.is_open() && held.settle_transfers().is_ok() && self.account.welcomes(&mut held).is_ok() {
                     return Ok(held);
                 }
                 held.control = None;
@@ -234,10 +241,9 @@ impl<R: Send + 'static> Pool<R> {
                 state.open += 1;
                 state.transfers += usize::from(purpose == Purpose::Transfer);
                 drop(state);
-                let dialled = self.account.dial();
+                let dialled = self.account.dial(&|| self.dial_ahead());
                 match dialled {
                     Ok(control) => {
-                        self.dial_ahead();
                         return Ok(Held { control: Some(control), purpose, has_rested: false, pool: Arc::clone(self) });
                     }
                     Err(error) => {
@@ -296,13 +302,14 @@ impl<R: Send + 'static> Pool<R> {
         let begins_with = self.account.settings.begins_with;
         let wanted =
             usize::from(begins_with(self.account.rtt_us(), foreseen_bytes)).min(DIALLED_AHEAD).min(state.wanted);
-        let further = wanted.saturating_sub(state.open);
+        let spare = if wanted > 1 { SPARE } else { 0 };
+        let further = (wanted + spare).saturating_sub(state.open);
         state.dialling += further;
         state.open += further;
         drop(state);
         for _ in 0..further {
             let pool = Arc::clone(self);
-            let dial = move || pool.dialled(pool.account.dial());
+            let dial = move || pool.dialled(pool.account.dial_ahead());
             if std::thread::Builder::new().name("ftp-dial".into()).spawn(dial).is_err() {
                 self.dialled(Err(ErrorKind::WouldBlock.into()));
             }
@@ -377,6 +384,13 @@ impl<R> State<R> {
         self.allowed = Some(self.open.max(1));
         self.changed = Instant::now();
         self.refusals = self.refusals.saturating_add(1);
+    }
+
+    /// The one that has rested least. One whose transfer was given up answers a round trip later.
+    fn take_resting(&mut self) -> Option<Control> {
+        let at = self.resting.iter().rposition(|(control, _)| !control.owes_end());
+        let at = at.or_else(|| self.resting.len().checked_sub(1))?;
+        Some(self.resting.remove(at).0)
     }
 
     fn close_old(&mut self) {

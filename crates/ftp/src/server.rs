@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_foreign::{Digest, digest_of_hex};
 use haul_store::{ConnectionsNow, SumKind, Time};
@@ -37,6 +37,8 @@ pub(crate) struct Server {
     has_no_sizes: AtomicBool,
     /// How it sets times, as [`Times`].
     times: AtomicU8,
+    /// It is known how it sets times.
+    times_proved: AtomicBool,
 }
 
 /// A matter of which a person is told once.
@@ -46,6 +48,7 @@ pub(crate) enum Matter {
     Renames,
     Modes,
     InPlace,
+    Parts,
 }
 
 impl Matter {
@@ -61,6 +64,7 @@ impl Matter {
             Matter::InPlace => {
                 "files are written under their final names (--inplace): one that is cut off may show half of its content"
             }
+            Matter::Parts => "this server sends no parts of files (REST): one connection reads from front to back",
         }
     }
 }
@@ -89,7 +93,20 @@ impl Server {
             lists_hidden: AtomicBool::new(true),
             has_no_sizes: AtomicBool::new(false),
             times: AtomicU8::new(Times::Unknown as u8),
+            times_proved: AtomicBool::new(false),
         })
+    }
+
+    /// The server says that it begins at a byte that is asked for. Whether it does is found out.
+    pub(crate) fn promises_parts(&self) -> bool {
+        self.features().restarts
+    }
+
+    /// Says which path is looked at first: the first login takes the questions for it along.
+    pub(crate) fn looks_first_at(&self, path: &[u8]) {
+        if !path.is_empty() && !path.ends_with(b"/") {
+            self.account().looks_first_at(path);
+        }
     }
 
     fn account(&self) -> &Account {
@@ -160,8 +177,16 @@ impl Server {
     /// What stands at a path. Links are followed, as far as the server does.
     pub(crate) fn look(&self, path: &[u8]) -> io::Result<Option<Facts>> {
         let looked = self.ask(|line| {
+            let early = self.account().first_look(path);
+            let [mlst, early_facts] = match early.as_deref() {
+                Some([mlst, facts @ ..]) => [Some(std::slice::from_ref(mlst)), Some(facts)],
+                _ => [None, None],
+            };
             if self.features().lists_facts {
-                let reply = line.ask(self.on("MLST", path)?)?;
+                let reply = match mlst {
+                    Some([reply]) => reply.clone(),
+                    _ => line.ask(self.on("MLST", path)?)?,
+                };
                 match self.facts_of_mlst(&reply) {
                     Ok(Some(Facts { kind: EntryType::Link(_), .. })) => {}
                     Err(_) if reply.is_unknown() => {}
@@ -170,7 +195,10 @@ impl Server {
             }
             let mut has_size = true;
             if !path.is_empty() && !path.ends_with(b"/") {
-                let replies = line.ask_all(&[self.on("SIZE", path)?, self.on("MDTM", path)?])?;
+                let replies = match early_facts {
+                    Some(replies) => replies.to_vec(),
+                    None => line.ask_all(&[self.on("SIZE", path)?, self.on("MDTM", path)?])?,
+                };
                 if let Some(facts) = facts_of_file(&replies) {
                     return Ok(Looked::Told(Some(facts)));
                 }
@@ -348,9 +376,18 @@ impl Server {
 
     /// Begins to read a file at a place.
     pub(crate) fn download(&self, path: &[u8], offset: u64) -> io::Result<Download> {
-        self.with(Purpose::Transfer, |mut line| {
+        let turn = self.pool.turn();
+        self.download_for(Purpose::Transfer, path, offset, turn)
+    }
+
+    /// Begins to read the last bytes of a file, beside the transfers.
+    pub(crate) fn download_end(&self, path: &[u8], offset: u64) -> io::Result<Download> {
+        self.download_for(Purpose::Question, path, offset, Duration::ZERO)
+    }
+
+    fn download_for(&self, purpose: Purpose, path: &[u8], offset: u64, turn: Duration) -> io::Result<Download> {
+        self.with(purpose, |mut line| {
             let begun = self.on("RETR", path).and_then(|command| {
-                let turn = self.pool.turn();
                 self.pool.pause(turn);
                 line.begin_download(command, offset)
             });
@@ -448,7 +485,13 @@ impl Server {
         }
     }
 
+    /// It was found out how the server sets times, or that it sets none.
+    pub(crate) fn sets_times_as_known(&self) -> bool {
+        self.times_proved.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn sets_times(&self, how: Times) {
+        self.times_proved.store(true, Ordering::Relaxed);
         if how == Times::Lost {
             self.tell(Matter::Times);
         }

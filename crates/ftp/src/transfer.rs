@@ -19,11 +19,14 @@ pub(crate) struct Download {
     pub(crate) at: u64,
     /// The server has said how it ended.
     is_over: bool,
+    /// Others like it follow.
+    asks_ahead: bool,
 }
 
 impl Download {
     pub(crate) fn new(data: Data, line: Line, at: u64) -> Download {
-        Download { data: Some(data), line, began_at: at, at, is_over: false }
+        let asks_ahead = line.is_far();
+        Download { data: Some(data), line, began_at: at, at, is_over: false, asks_ahead }
     }
 
     /// The next bytes. None: the server has announced the end, on the data connection and on the control connection. Any other end is a
@@ -37,7 +40,7 @@ impl Download {
         }
         self.data = None;
         self.is_over = true;
-        self.line.end_transfer().map_err(|error| match error.kind() {
+        self.line.end_transfer(self.asks_ahead).map_err(|error| match error.kind() {
             ErrorKind::InvalidData => error,
             _ => io::Error::new(ErrorKind::UnexpectedEof, format!("it was cut: {error}")),
         })?;
@@ -78,12 +81,18 @@ impl Upload {
         let Some(data) = &mut self.data else { return Err(ErrorKind::BrokenPipe.into()) };
         data.wire.finish().map_err(|error| self.explained(error))?;
         self.is_over = true;
-        let ended = self.line.final_reply();
+        let ended = self.line.answer();
         if let Some(mut data) = self.data.take() {
             data.wire.take_tickets();
         }
         let reply = ended?;
-        if reply.is_success() { Ok(()) } else { Err(refusal(&reply)) }
+        if !reply.is_success() {
+            return Err(refusal(&reply));
+        }
+        if self.line.is_far() {
+            self.line.ask_ahead()?;
+        }
+        Ok(())
     }
 
     /// Whoever refuses a transfer closes the data connection, and tells the reason on the other one.
@@ -93,7 +102,7 @@ impl Upload {
             return error;
         }
         self.is_over = true;
-        match self.line.final_reply() {
+        match self.line.answer() {
             Ok(reply) if !reply.is_success() => refusal(&reply),
             _ => error,
         }

@@ -60,6 +60,14 @@ impl Wire {
         Ok(Wire::Tls(Box::new(StreamOwned::new(connection, socket))))
     }
 
+    /// The same, of a connection that has been used in clear.
+    pub(crate) fn secure(&mut self, tls: &Tls) -> io::Result<()> {
+        if let Wire::Clear(socket) = self {
+            *self = Wire::Clear(socket.try_clone()?).secured(tls)?;
+        }
+        Ok(())
+    }
+
     fn socket(&self) -> &TcpStream {
         match self {
             Wire::Clear(socket) => socket,

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use haul_channel::reporter::Watch;
 use haul_copy::receiver::{OpenTarget, OpenedTarget, Target};
 use haul_copy::sender::{OpenSource, Sources};
-use haul_engine::path::servers::{self, AUTO_CONNECTIONS_MAX, USUAL_CONNECTIONS};
+use haul_engine::path::servers::{self, USUAL_CONNECTIONS};
 use haul_foreign::{Credentials, Login};
-use haul_ftp::{FIRST_PAUSE, FtpPlace, FtpServer as Server, FtpSource, OpenOptions, OpenedSource, Security, Settings};
+use haul_ftp::{
+    CONNECTIONS_MAX, FIRST_PAUSE, FtpPlace, FtpServer as Server, FtpSource, OpenOptions, Security, Settings,
+};
 use haul_job::{
     AskedClass, Drafts, Endpoint, Error, Event, Fault, FtpServer, Here, Job, Place, Selection, Wish, Wishes,
 };
@@ -128,11 +130,10 @@ pub(crate) fn sources(
     for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
         watch.tell(&Event::Warning { text });
     }
-    let connections = job.carriage.lanes.unwrap_or(AUTO_CONNECTIONS_MAX);
+    let connections = job.carriage.lanes.unwrap_or(CONNECTIONS_MAX);
     let settings = settings(server, connections, job, surroundings, watch)?;
-    let OpenedSource { tree, warning } =
-        FtpSource::open(settings, &job.source_paths()).map_err(|error| fault(&error))?;
-    Ok(Sources::Open(OpenSource { warning, ..OpenSource::of(tree) }))
+    let tree = FtpSource::open(settings, &job.source_paths()).map_err(|error| fault(&error))?;
+    Ok(Sources::Open(OpenSource::of(tree)))
 }
 
 /// The tree is opened once it is known what comes.

@@ -59,7 +59,9 @@ fn count_of(connections: &dyn Connections, carriage: &Carriage) -> ServerConnect
     // The rate of a server is its own choice. What is left to a reader that yields is to be one of many.
     let is_background = carriage.service.class == AskedClass::Background;
     let asked = carriage.lanes.or(is_background.then_some(1));
-    ServerConnections::new(asked, connections.now().rtt_min_us, connections.foreseen_bytes().unwrap_or(u64::MAX))
+    let bytes = connections.foreseen_bytes().unwrap_or(u64::MAX);
+    let count = ServerConnections::new(asked, connections.now().rtt_min_us, bytes);
+    connections.most().map_or(count.clone(), |most| count.up_to(most))
 }
 
 impl ServerOfSource {

@@ -118,6 +118,12 @@ impl ServerConnections {
         }
     }
 
+    /// With another number of most connections that are made unasked.
+    pub fn up_to(self, most: u16) -> Self {
+        let most = if self.is_fixed { self.most } else { most.max(self.count) };
+        Self { most, ..self }
+    }
+
     /// How many carry data from now on.
     pub fn count(&self) -> u16 {
         self.count

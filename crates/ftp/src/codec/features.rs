@@ -13,6 +13,8 @@ pub(crate) struct Features {
     pub(crate) sets_times: bool,
     pub(crate) utf8: bool,
     pub(crate) tls: bool,
+    /// Transfers begin at a byte that is asked for.
+    pub(crate) restarts: bool,
     /// The command that tells the sum of a file, and its kind.
     pub(crate) sum: Option<(&'static str, SumKind)>,
 }
@@ -41,6 +43,7 @@ impl Features {
                 "MLST" | "MLSD" => features.lists_facts = true,
                 "MFMT" => features.sets_times = true,
                 "UTF8" => features.utf8 = true,
+                "REST" => features.restarts |= rest == "STREAM",
                 "AUTH" => features.tls |= rest.split([' ', ';', ',']).any(|kind| kind == "TLS"),
                 // The star marks the sum that is told unless another one is asked for.
                 "HASH" => {
@@ -85,7 +88,7 @@ mod tests {
             " UTF8",
             "End",
         ]);
-        assert_eq!(vsftpd, Features { utf8: true, tls: true, ..Features::default() });
+        assert_eq!(vsftpd, Features { utf8: true, tls: true, restarts: true, ..Features::default() });
         let proftpd = of(&[
             " AUTH TLS",
             " MFMT",

@@ -22,8 +22,8 @@ pub(crate) use served::Served;
 use crate::account::Settings;
 use crate::codec::listing::{EntryType, Facts};
 use crate::entry;
-use crate::limits::WORTH_PARTS_BYTES;
-use crate::paths::{join, means_contents};
+use crate::limits::{CONNECTIONS_MAX, WORTH_PARTS_BYTES};
+use crate::paths::{join, means_contents, without_slash};
 use crate::server::Server;
 use root::{Root, find};
 use walk::Walk;
@@ -35,42 +35,32 @@ pub struct FtpSource {
     roots: Arc<[Root]>,
 }
 
-/// A source that was opened, and what is to be told of it.
-pub struct OpenedSource {
-    /// The tree.
-    pub tree: Arc<dyn SourceTree>,
-    /// A word for the user.
-    pub warning: Option<String>,
-}
-
 impl FtpSource {
     /// Finds the typed paths. A path without a slash in front begins where the server starts, mostly at the home.
     ///
     /// # Errors
     /// The server cannot be reached, or has no such entry; two paths have the same name; the contents of a directory were named beside
     /// another source.
-    pub fn open(settings: Settings, typed: &[Vec<u8>]) -> Result<OpenedSource, StoreError> {
+    pub fn open(settings: Settings, typed: &[Vec<u8>]) -> Result<Arc<dyn SourceTree>, StoreError> {
         let served = Served::new(Server::new(settings));
         if let [path] = typed
             && !means_contents(path)
         {
             served.server.pool.foresees(u64::MAX);
+            served.server.looks_first_at(without_slash(path));
         }
         let mut roots: Vec<Root> = Vec::new();
         for path in typed {
             let found = find(&served.server, path, typed.len() > 1, &roots);
             roots.push(found.map_err(|error| StoreError::new("open", path, error))?);
         }
-        let mut warning = None;
         if let [Root { path, facts: Facts { kind: EntryType::File, size: Some(size), .. }, .. }] = &roots[..]
             && *size > WORTH_PARTS_BYTES
-            && !served.sends_parts(path, *size).map_err(|error| StoreError::new("open", path, error))?
         {
-            warning =
-                Some("this server sends no parts of files (REST): one connection reads from front to back".to_owned());
+            served.try_parts(path, *size).map_err(|error| StoreError::new("open", path, error))?;
         }
         let tree = Arc::new(FtpSource { served, roots: roots.into() });
-        Ok(OpenedSource { tree, warning })
+        Ok(tree)
     }
 
     fn path_of(&self, source: u32, source_path: &[u8]) -> io::Result<Vec<u8>> {
@@ -148,6 +138,11 @@ impl Connections for ServerConnections {
 
     fn foreseen_bytes(&self) -> Option<u64> {
         self.foreseen_bytes
+    }
+
+    /// Small files are worth more connections than a large one: each waits for five answers of the server.
+    fn most(&self) -> Option<u16> {
+        self.foreseen_bytes.is_none().then_some(CONNECTIONS_MAX)
     }
 
     fn allow(&self, count: u16) {

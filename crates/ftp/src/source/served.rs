@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use haul_foreign::Sums;
 use haul_store::Access;
 
 use crate::codec::listing::Facts;
 use crate::limits::JUMP_BYTES_PER_US;
-use crate::server::Server;
+use crate::server::{Matter, Server};
 
 /// Files of one server that are read.
 #[derive(Debug)]
@@ -24,8 +24,18 @@ pub(crate) struct Served {
 /// Whether the server begins at a byte that is asked for. It is tried once.
 #[derive(Debug, Default)]
 struct Parts {
-    is_tried: Mutex<bool>,
+    verdict: Mutex<Verdict>,
+    reached: Condvar,
     are_missing: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Verdict {
+    #[default]
+    Untried,
+    /// A thread tries it.
+    Trying,
+    Reached,
 }
 
 impl Served {
@@ -33,35 +43,62 @@ impl Served {
         Arc::new(Served { server, sums: Arc::default(), notes: Notes::default(), parts: Parts::default() })
     }
 
+    /// Finds out whether the server sends parts, with a file of this size. A server that promises it is believed until that is known, so that
+    /// nobody waits; but no data that begins inside a file counts before (see [`Served::sends_parts`]). The answer is told.
+    pub(super) fn try_parts(self: &Arc<Self>, path: &[u8], size: u64) -> io::Result<()> {
+        let is_tried = *self.parts.verdict.lock().unwrap_or_else(PoisonError::into_inner) != Verdict::Untried;
+        if is_tried {
+            return Ok(());
+        }
+        if !self.server.promises_parts() {
+            return self.sends_parts(path, size).map(drop);
+        }
+        let (served, path) = (Arc::clone(self), path.to_vec());
+        let tries = move || drop(served.sends_parts(&path, size));
+        // Where there is no thread, whoever needs it tries it.
+        drop(std::thread::Builder::new().name("ftp-parts".into()).spawn(tries));
+        Ok(())
+    }
+
     /// Finds out whether the server begins where it is asked to, before any of what it sends counts: a server that takes REST, and begins at
     /// the start all the same, would give wrong data. The last byte of a file tells.
     pub(crate) fn sends_parts(&self, path: &[u8], size: u64) -> io::Result<bool> {
-        let mut is_tried = self.parts.is_tried.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*is_tried && size >= 2 {
-            let begun = self.server.download(path, size - 1);
-            let mut download = match begun {
-                // A server may refuse RETR after a REST that it does not know.
-                Err(error) if error.kind() == ErrorKind::Unsupported => {
-                    self.parts.are_missing.store(true, Ordering::Relaxed);
-                    *is_tried = true;
-                    return Ok(false);
-                }
-                begun => begun?,
-            };
-            let mut sends = download.at == size - 1;
-            if sends {
-                let mut block = [0; 16];
-                let (mut count, mut read) = (0, 1);
-                while read > 0 && count <= 1 {
-                    read = download.read(&mut block)?;
-                    count += read;
-                }
-                sends = count == 1;
+        let verdict = self.parts.verdict.lock().unwrap_or_else(PoisonError::into_inner);
+        // Each step of a try has its deadline.
+        let trying = |verdict: &mut Verdict| *verdict == Verdict::Trying;
+        let mut verdict = self.parts.reached.wait_while(verdict, trying).unwrap_or_else(PoisonError::into_inner);
+        if *verdict == Verdict::Untried && size >= 2 {
+            *verdict = Verdict::Trying;
+            drop(verdict);
+            let sends = self.sends_last_byte(path, size);
+            let mut verdict = self.parts.verdict.lock().unwrap_or_else(PoisonError::into_inner);
+            *verdict = if sends.is_ok() { Verdict::Reached } else { Verdict::Untried };
+            self.parts.are_missing.store(matches!(sends, Ok(false)), Ordering::Relaxed);
+            drop(verdict);
+            self.parts.reached.notify_all();
+            if !sends? {
+                self.server.tell(Matter::Parts);
             }
-            self.parts.are_missing.store(!sends, Ordering::Relaxed);
-            *is_tried = true;
         }
         Ok(!self.parts.are_missing.load(Ordering::Relaxed))
+    }
+
+    fn sends_last_byte(&self, path: &[u8], size: u64) -> io::Result<bool> {
+        let mut download = match self.server.download_end(path, size - 1) {
+            // A server may refuse RETR after a REST that it does not know.
+            Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(false),
+            begun => begun?,
+        };
+        if download.at != size - 1 {
+            return Ok(false);
+        }
+        let mut block = [0; 16];
+        let (mut count, mut read) = (0, 1);
+        while read > 0 && count <= 1 {
+            read = download.read(&mut block)?;
+            count += read;
+        }
+        Ok(count == 1)
     }
 
     pub(super) fn access(&self) -> Access {

@@ -106,7 +106,7 @@ impl Walk {
                     return self.fail("copy", path, io::Error::new(ErrorKind::InvalidData, NO_LENGTH));
                 };
                 if size > WORTH_PARTS_BYTES
-                    && let Err(error) = self.served.sends_parts(&server_path, size)
+                    && let Err(error) = self.served.try_parts(&server_path, size)
                 {
                     return self.fail("open", path, error);
                 }

@@ -12,6 +12,7 @@ use haul_foreign::Hasher;
 use haul_store::{FileToRead as _, FileToWrite, Journal, Metadata, StoreError, Time, part_name};
 
 use super::tree::{Tree, split};
+use crate::codec::command::Command;
 use crate::codec::listing::{EntryType, Facts, Modified};
 use crate::limits::{GATHERED_BYTES, MAX_SUMMED_BYTES, ORDER_PATIENCE, ZEROS_BYTES};
 use crate::paths::sibling;
@@ -183,15 +184,22 @@ impl FtpDraft {
         }
     }
 
-    /// Compares what the server shows with what was sent, sets the time, and gives the name: two round trips.
-    fn settle(&self, state: &mut State) -> io::Result<Facts> {
+    /// Compares what the server shows with what was sent, and sets the time. Returns what it shows, and whether the file has its name: mostly
+    /// all of it takes two round trips over one connection, of which the second one is the name.
+    fn settle(&self, state: &mut State) -> io::Result<(Facts, bool)> {
         let server = &self.tree.server;
         if let Some(mode) = state.mode {
             server.set_mode(&self.draft_place, mode)?;
         }
-        let shown = match state.mtime {
-            Some(mtime) => set_time(server, &self.draft_place, mtime)?,
-            None => server.look_at_files(std::slice::from_ref(&self.draft_place))?.into_iter().next().flatten(),
+        let (shown, is_named) = match state.mtime {
+            Some(mtime) => match self.set_time_and_name(state, mtime)? {
+                Some(shown) => (Some(shown), true),
+                None => (set_time(server, &self.draft_place, mtime)?, false),
+            },
+            None => {
+                let mut shown = server.look_at_files(std::slice::from_ref(&self.draft_place))?;
+                (shown.pop().flatten(), false)
+            }
         };
         // The server has said that it has it. One without SIZE shows it in its list alone.
         let shown = match shown {
@@ -199,13 +207,7 @@ impl FtpDraft {
             shown => shown,
         };
         let shown = shown.ok_or_else(|| invalid("the server has confirmed it, and does not have it"))?;
-        match shown.size {
-            Some(size) if size == state.at => {}
-            size => {
-                let has = size.map_or("no size".to_owned(), |size| format!("{size} bytes"));
-                return Err(invalid(format!("the server has {has} of it, not {} bytes", state.at)));
-            }
-        }
+        check_size(&shown, state.at)?;
         if let Some(hasher) = state.hasher.take().filter(|_| state.at <= MAX_SUMMED_BYTES)
             && let Some(digest) = server.sum(&self.draft_place)?
             && server.sum_kind() == Some(digest.kind)
@@ -214,7 +216,39 @@ impl FtpDraft {
             let kind = digest.kind.name();
             return Err(invalid(format!("the server has another {kind} of it than it was sent")));
         }
-        Ok(shown)
+        Ok((shown, is_named))
+    }
+
+    /// Its size and its time are all that is looked at, and it is known how the server sets times.
+    fn may_name_at_once(&self, state: &State) -> bool {
+        let server = &self.tree.server;
+        state.hasher.is_none() && self.draft_place != self.place && server.sets_times_as_known()
+    }
+
+    /// RNFR goes along with the look, and RNTO follows when the look has shown the whole size and the time. `None`: it has no name yet.
+    fn set_time_and_name(&self, state: &State, mtime: Time) -> io::Result<Option<Facts>> {
+        if !self.may_name_at_once(state) {
+            return Ok(None);
+        }
+        let server = &self.tree.server;
+        let sets_time = server.time_command(&self.draft_place, mtime)?;
+        let keeps_times = sets_time.is_some();
+        let mut commands: Vec<Command> = sets_time.into_iter().map(|(_, command)| command).collect();
+        for verb in ["SIZE", "MDTM", "RNFR"] {
+            commands.push(server.command(verb, &self.draft_place)?);
+        }
+        let onto = server.command("RNTO", &self.place)?;
+        server.ask(|line| {
+            let replies = line.ask_all(&commands)?;
+            let [.., size, modified, from] = &replies[..] else { return Err(invalid("an answer is missing")) };
+            let shown = facts_of_file(&[size.clone(), modified.clone()]);
+            let is_whole =
+                |shown: &Facts| check_size(shown, state.at).is_ok() && (!keeps_times || has_time(shown, mtime));
+            match shown.filter(is_whole) {
+                Some(shown) if from.wants_more() && line.ask(onto.clone())?.is_success() => Ok(Some(shown)),
+                _ => Ok(None),
+            }
+        })
     }
 
     fn look_in_list(&self) -> io::Result<Option<Facts>> {
@@ -223,6 +257,17 @@ impl FtpDraft {
         let directory = split(&self.path).0;
         let path = if directory.is_empty() { name } else { [directory, b"/", &name].concat() };
         self.tree.look(&path)
+    }
+}
+
+/// The server shows the file with as many bytes as were sent.
+fn check_size(shown: &Facts, sent: u64) -> io::Result<()> {
+    match shown.size {
+        Some(size) if size == sent => Ok(()),
+        size => {
+            let has = size.map_or("no size".to_owned(), |size| format!("{size} bytes"));
+            Err(invalid(format!("the server has {has} of it, not {sent} bytes")))
+        }
     }
 }
 
@@ -384,8 +429,8 @@ impl FileToWrite for FtpDraft {
             let mut state = self.lock();
             self.complete(&mut state)?;
             state.read_back = None;
-            let shown = self.settle(&mut state)?;
-            if self.draft_place != self.place {
+            let (shown, is_named) = self.settle(&mut state)?;
+            if self.draft_place != self.place && !is_named {
                 self.tree.rename_over(&self.draft_place, &self.place)?;
             }
             state.body = Body::Named;

@@ -12,7 +12,7 @@ fn reading() -> Reading {
         &[("/directory/", b""), ("/directory/file", &[7; 900_000]), ("/empty", b""), ("/small", b"data")],
         Faults::default(),
     );
-    Reading { tree: FtpSource::open(server.settings(), &[b"/".to_vec()]).unwrap().tree, _held: Box::new(server) }
+    Reading { tree: FtpSource::open(server.settings(), &[b"/".to_vec()]).unwrap(), _held: Box::new(server) }
 }
 
 source_conforms! { reading }
@@ -22,7 +22,7 @@ fn bench() -> Bench {
     let (target, name) = FtpServer::new(server.settings()).open(b"", OpenOptions::default()).unwrap();
     assert_eq!(name, None);
     let here = Arc::clone(&server);
-    let source = move || -> Arc<dyn SourceTree> { FtpSource::open(here.settings(), &[b"/".to_vec()]).unwrap().tree };
+    let source = move || -> Arc<dyn SourceTree> { FtpSource::open(here.settings(), &[b"/".to_vec()]).unwrap() };
     Bench { target: Arc::new(target), source: Box::new(source), _held: Box::new(server) }
 }
 

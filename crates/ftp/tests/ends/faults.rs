@@ -19,12 +19,12 @@ fn data(size: usize) -> Vec<u8> {
 
 const LONG: usize = 3 << 20;
 
-fn opened(server: &Server, path: &str) -> Result<(Arc<dyn SourceTree>, Option<String>), StoreError> {
-    FtpSource::open(server.settings(), &[path.into()]).map(|opened| (opened.tree, opened.warning))
+fn opened(server: &Server, path: &str) -> Result<Arc<dyn SourceTree>, StoreError> {
+    FtpSource::open(server.settings(), &[path.into()])
 }
 
 fn source(server: &Server, path: &str) -> Arc<dyn SourceTree> {
-    opened(server, path).unwrap().0
+    opened(server, path).unwrap()
 }
 
 fn target(server: &Server) -> FtpTarget {
@@ -89,7 +89,7 @@ fn a_tree_is_found_whatever_form_its_lists_have() {
     ] {
         let server = Server::start(entries, faults.clone());
         let settings = Settings { silence: Duration::from_millis(300), ..server.settings() };
-        let tree = FtpSource::open(settings, &[b"d".to_vec()]).unwrap().tree;
+        let tree = FtpSource::open(settings, &[b"d".to_vec()]).unwrap();
         assert_eq!(
             found(&tree),
             ["d/", "d/a b 2 784111777", "d/sub/", "d/sub/x 1 784111777", "end d/sub true", "end d true"],
@@ -190,17 +190,21 @@ fn a_file_that_is_shorter_or_longer_than_its_size_fails() {
 
 #[test]
 fn a_server_that_does_not_begin_where_it_is_asked_to_is_read_from_front_to_back() {
-    for faults in
-        [Faults { ignores_rest: true, ..Faults::default() }, Faults { has_no_rest: true, ..Faults::default() }]
-    {
+    for faults in [
+        Faults { ignores_rest: true, ..Faults::default() },
+        Faults { has_no_rest: true, ..Faults::default() },
+        Faults { ignores_rest: true, promises_rest: true, ..Faults::default() },
+    ] {
         let server = Server::start(&[("/f", &data(LONG))], faults.clone());
-        let (tree, warning) = opened(&server, "f").unwrap();
-        assert!(warning.unwrap().contains("REST") && tree.access() == Access::Sequential, "{faults:?}");
+        let (tells, told) = std::sync::mpsc::channel();
+        let tell = Box::new(move |text| tells.send(text).unwrap());
+        let tree = FtpSource::open(Settings { tell, ..server.settings() }, &[b"f".to_vec()]).unwrap();
         let file = tree.open(0, b"f").unwrap();
-        assert!(whole(&file, LONG, 256 << 10).unwrap() == data(LONG), "{faults:?}");
         let mut block = vec![0; 1000];
         file.read_at(&mut block, 2 << 20).unwrap();
         assert!(block == data(LONG)[2 << 20..(2 << 20) + 1000], "what stands before is read and left");
+        assert!(told.recv().unwrap().contains("REST") && tree.access() == Access::Sequential, "{faults:?}");
+        assert!(whole(&file, LONG, 256 << 10).unwrap() == data(LONG), "{faults:?}");
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Faults {
     pub lists_dos: bool,
     /// Takes REST, and begins at the start.
     pub ignores_rest: bool,
+    /// Says that it knows REST.
+    pub promises_rest: bool,
     /// Knows no REST.
     pub has_no_rest: bool,
     /// Cuts each file after so many bytes, and says 226.
@@ -257,6 +259,9 @@ impl<'a> Session<'a> {
                 if !faults.lists_only {
                     self.say(" MLST type*;size*;modify*;")?;
                     self.say(" MFMT")?;
+                }
+                if faults.promises_rest {
+                    self.say(" REST STREAM")?;
                 }
                 if faults.sum.is_some() {
                     self.say(" XSHA256")?;

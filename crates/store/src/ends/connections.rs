@@ -13,6 +13,11 @@ pub trait Connections: Debug + Send + Sync {
         None
     }
 
+    /// Most connections that are made unasked, where it is another number than to most servers.
+    fn most(&self) -> Option<u16> {
+        None
+    }
+
     /// Lets so many carry data at once, from now on. The server may allow fewer.
     fn allow(&self, count: u16);
 }
