@@ -91,8 +91,8 @@ impl Places {
                 let left: u64 = queue.iter().take(LOOKED_AT).map(|(_, range)| u64::from(range.count)).sum();
                 let share = left.div_ceil(u64::from(lanes.max(1)));
                 let run = left * SHARE_OF_RUN.0 / SHARE_OF_RUN.1 / u64::from(lanes.max(1));
-                // A lane that leaves less than a jump costs takes its share whole.
-                let run = if share - run < u64::from(worth) { share } else { run };
+                // A lane that leaves less than half of what a jump costs takes its share whole.
+                let run = if share - run < u64::from(worth / 2) { share } else { run };
                 let run = u32::try_from(run).unwrap_or(u32::MAX).max(shortest);
                 // A rest that is shorter than a run goes with it.
                 if range.count - range.count.min(run) < shortest { range.count } else { run }

@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -21,7 +22,6 @@ use crate::codec::command::Command;
 use crate::codec::features::Features;
 use crate::codec::reply::Reply;
 use crate::control::{Control, Habits};
-use crate::limits::SPREAD_FROM_US;
 use crate::refusal::{invalid, refusal};
 use crate::wire::{Tls, Wire};
 
@@ -61,10 +61,14 @@ pub struct Settings {
     pub first_pause: Duration,
     /// Most transfers at once.
     pub connections: usize,
+    /// From this round trip on the port of the next transfer is asked for ahead.
+    pub far_from_us: u32,
     /// How many transfers a read begins with.
     pub begins_with: BeginsWith,
     /// Gets what a person should know of the server.
     pub tell: Tell,
+    /// A directory of this host for journals of uploads. `None`: an upload that breaks off begins anew.
+    pub journals: Option<PathBuf>,
 }
 
 impl fmt::Debug for Settings {
@@ -156,7 +160,7 @@ impl Account {
 
     /// A round trip is so long that what is asked ahead saves time.
     pub(crate) fn is_far(&self) -> bool {
-        self.rtt_us() >= SPREAD_FROM_US
+        self.rtt_us() >= self.settings.far_from_us
     }
 
     /// The smallest round trip of any control connection so far; 0 before the first one.
@@ -185,6 +189,11 @@ impl Account {
         self.settings.credentials.login_at(&self.settings.host).unwrap_or_else(anonymous)
     }
 
+    /// Who we are to the server.
+    pub(crate) fn user(&self) -> String {
+        self.login().user
+    }
+
     fn tls(&self) -> io::Result<Tls> {
         let needs_new = self.needs_new_tls.load(Ordering::Relaxed);
         let versions = if needs_new { DEFAULT_VERSIONS } else { OLD_VERSIONS };
@@ -193,7 +202,7 @@ impl Account {
         Tls::new(config, &self.settings.host)
     }
 
-    /// Makes a control connection that is logged in. `met` is called as soon as the round trip of the path is known.
+    /// Makes a control connection that is logged in. `met` is called as soon as further ones may be dialled.
     pub(crate) fn dial(&self, met: &dyn Fn()) -> io::Result<Control> {
         self.dial_by(Part::First { met })
     }
@@ -230,9 +239,6 @@ impl Account {
         let (socket, counted) = self.control.connect(&addresses, reach, *silence)?;
         let rtts_us = [self.rtt_us(), counted.rtt_us()];
         self.rtt_us.store(rtts_us.into_iter().filter(|us| *us > 0).min().unwrap_or(0), Ordering::Relaxed);
-        if let Part::First { met } = part {
-            met();
-        }
         let mut wire = Wire::new(socket, *silence)?;
         let mut tls = None;
         if *security == Security::Implicit {
@@ -241,21 +247,33 @@ impl Account {
             tls = Some(of_this);
         }
         let mut control = Control::new(wire, &self.habits, counted)?;
-        let prepared = self.prepare(&mut control, part, tls);
-        match (prepared, control.refused()) {
-            (Err(_), Some(greeting)) => Err(self.refused(greeting)),
-            (prepared, _) => prepared.map(|()| control),
+        let login = self.login();
+        let is_secret = is_secret(&login);
+        if let Part::First { met } = part
+            && !is_secret
+        {
+            met();
         }
+        let prepared = self.prepare(&mut control, &login, part, tls);
+        match (prepared, control.refused()) {
+            (Err(_), Some(greeting)) => return Err(self.refused(greeting)),
+            (prepared, _) => prepared?,
+        }
+        // A server that refuses a password must not see it sixteen times.
+        if let Part::First { met } = part
+            && is_secret
+        {
+            met();
+        }
+        Ok(control)
     }
 
     /// TLS and the login.
-    fn prepare(&self, control: &mut Control, part: Part<'_>, mut tls: Option<Tls>) -> io::Result<()> {
+    fn prepare(&self, control: &mut Control, login: &Login, part: Part<'_>, mut tls: Option<Tls>) -> io::Result<()> {
         let Settings { security, encrypts_data, .. } = &self.settings;
-        let login = self.login();
-        let is_secret = !login.password.is_empty() && login.user != "anonymous" && login.user != "ftp";
         let wants_tls = match security {
             Security::Explicit => true,
-            Security::IfOffered => self.known.get().map_or(is_secret, |known| known.has_tls),
+            Security::IfOffered => self.known.get().map_or(is_secret(login), |known| known.has_tls),
             Security::Implicit | Security::Clear => false,
         };
         if wants_tls {
@@ -275,7 +293,7 @@ impl Account {
         }
         let secured = [Command::new("PBSZ", b"0")?, Command::new("PROT", if *encrypts_data { b"P" } else { b"C" })?];
         let with_tls: &[Command] = if tls.is_some() { &secured } else { &[] };
-        self.log_in(control, &login, with_tls, tls.is_some(), part)?;
+        self.log_in(control, login, with_tls, tls.is_some(), part)?;
         control.data_tls(tls.filter(|_| *encrypts_data));
         self.welcomes(control)
     }
@@ -365,10 +383,14 @@ impl Account {
     }
 }
 
+fn is_secret(login: &Login) -> bool {
+    !login.password.is_empty() && login.user != "anonymous" && login.user != "ftp"
+}
+
 /// What a new connection is for.
 #[derive(Clone, Copy)]
 enum Part<'a> {
-    /// Somebody waits for it, and whatever is not known yet is asked over it. `met` is called as soon as the round trip of the path is known.
+    /// Somebody waits for it, and whatever is not known yet is asked over it. `met` is called as soon as further ones may be dialled.
     First { met: &'a dyn Fn() },
     /// It is dialled ahead.
     Further,

@@ -247,6 +247,9 @@ impl Control {
         if port.is_none() {
             // It is asked when a transfer begins, and its answer then counts.
             self.habits.asks_ahead.store(false, Ordering::Relaxed);
+            if reply.is_unknown() && self.peer.ip().to_canonical().is_ipv4() {
+                self.habits.extended_passive.store(false, Ordering::Relaxed);
+            }
         }
     }
 
@@ -365,6 +368,7 @@ impl Control {
         }
         let mut tries = 0;
         loop {
+            let was_asked_ahead = self.port.is_some();
             let port = self.passive()?;
             let address = SocketAddr::new(self.peer.ip(), port);
             let Habits { reach, silence, data, .. } = &*self.habits;
@@ -376,6 +380,8 @@ impl Control {
                     }
                     return Ok(Data { wire, _counted: counted });
                 }
+                // A port that was asked for ahead may be closed by now.
+                Err(_) if was_asked_ahead => {}
                 // The port that EPSV tells may be closed where a firewall follows PASV alone.
                 Err(error) => {
                     tries += 1;
@@ -424,10 +430,16 @@ impl Control {
         }
     }
 
-    /// Begins a transfer to the server. It is not waited for its word: what refuses the transfer closes the data connection, and the end
-    /// tells why.
-    pub(crate) fn begin_upload(&mut self, command: Command) -> io::Result<Data> {
+    /// Begins a transfer to the server, from `offset` on. It is not waited for its word: what refuses the transfer closes the data
+    /// connection, and the end tells why. Only REST has to be taken before: without it the server would empty the file.
+    pub(crate) fn begin_upload(&mut self, command: Command, offset: u64) -> io::Result<Data> {
         let data = self.connect_data()?;
+        if offset > 0 {
+            let reply = self.ask(Command::new("REST", offset.to_string().as_bytes())?)?;
+            if !reply.wants_more() {
+                return Err(refusal(&reply));
+            }
+        }
         self.send(&[command])?;
         Ok(data)
     }

@@ -29,6 +29,12 @@ pub(crate) const PORT_KEPT: Duration = Duration::from_secs(20);
 /// Names of one directory with their facts, as in `sftp` and in `store` for a disk of this host.
 pub(crate) const MAX_LISTING_BYTES: usize = 1 << 30;
 
+/// Names of one directory that are sorted in memory: 60,000 of them. More go to a file without a name, in sorted runs.
+pub(crate) const RUN_BYTES: usize = 8 << 20;
+
+/// Bytes of a run that are read at once. A directory of [`MAX_LISTING_BYTES`] has 128 runs.
+pub(crate) const RUN_READ_BYTES: usize = 64 << 10;
+
 /// Directories within directories. No path of a peer has more components, and a link at the server that leads upwards ends here.
 pub(crate) const MAX_DEPTH: usize = 64;
 
@@ -49,6 +55,9 @@ pub(crate) const MAX_TRIES: u32 = 6;
 /// The pause before the second try. Each further pause is twice as long.
 pub const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
+/// Whoever waits with a connection in hand looks so often whether the server allows another one.
+pub(crate) const LIMITS_LOOKED_AT: Duration = Duration::from_millis(250);
+
 /// A read that nobody goes on with for this time gives its connection to another one, where the server allows no more connections.
 pub(crate) const READING_RESTS: Duration = Duration::from_secs(1);
 
@@ -67,6 +76,9 @@ pub(crate) const DIALLED_AHEAD: usize = 16;
 /// Connections that are dialled ahead beside those of transfers: for questions about a file that is read, and for the transfer behind the one
 /// that was just given up. A login on the way costs three round trips.
 pub(crate) const SPARE: usize = 2;
+
+/// On a shorter path, a port that is asked for ahead saves nothing that anybody would notice, and a server may have few ports.
+pub const FAR_FROM_US: u32 = 20_000;
 
 /// On a shorter path, the windows that a round trip holds are too small for their bursts to matter (as for the web).
 pub(crate) const SPREAD_FROM_US: u32 = 20_000;
@@ -98,3 +110,21 @@ pub(crate) const ORDER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Zeros that are written at once.
 pub(crate) const ZEROS_BYTES: usize = 64 << 10;
+
+/// A draft that nobody has written for so long is of a dead copy, as in `sftp`.
+pub(crate) const LEFT_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The pause between two looks at such a draft. A living copy gives it its name within a few round trips after it has set its time.
+pub(crate) const LEFT_LOOKED_AGAIN: Duration = Duration::from_secs(3);
+
+/// Drafts of one directory that are looked at, as in `sftp`.
+pub(crate) const MAX_OURS: usize = 64 << 10;
+
+/// Names of directories that are still to be looked through, as in `sftp`.
+pub(crate) const MAX_LEFT_DIRECTORIES_BYTES: usize = 64 << 20;
+
+/// Paths that the wildcards of one command stand for, as in `sftp`: about half a kilobyte each.
+pub(crate) const MAX_SOURCES: usize = 100_000;
+
+/// Names that the wildcards of one path are compared with, as in `sftp`.
+pub(crate) const MAX_NAMES_COMPARED: usize = 8_000_000;

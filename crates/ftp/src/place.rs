@@ -5,17 +5,19 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use haul_store::place::EntryFacts;
-use haul_store::{EachListed, Listed, PlaceTree, SourceFile, check_path};
+use haul_store::{EachLeft, EachListed, Listed, PlaceTree, SourceFile, check_path};
 use rustix::io::Errno;
 
 use crate::account::Settings;
-use crate::codec::listing::{EntryType, Facts};
+use crate::codec::listing::{Entry, EntryType, Facts};
 use crate::entry;
+use crate::leftovers::leftovers;
 use crate::paths::{is_name, join, split, without_slash};
 use crate::refusal::{invalid, missing};
 use crate::server::Server;
 use crate::source::{FtpFile, Served};
 use crate::target::tree::rename_over;
+use crate::wildcards;
 
 /// A tree at a server, for `haul ls`, `cat`, `rm` and their like. Paths are as typed: they begin where the server starts, mostly at the home.
 #[derive(Debug)]
@@ -69,7 +71,7 @@ impl PlaceTree for FtpPlace {
     }
 
     fn facts(&self, path: &[u8], follow: bool) -> io::Result<EntryFacts> {
-        Ok(entry::for_person(&self.look(path, follow)?))
+        Ok(entry::for_person(&with_size_of_file(self.look(path, follow)?)))
     }
 
     fn list(&self, path: &[u8], _follow: bool, facts: bool, each: EachListed<'_>) -> io::Result<ControlFlow<()>> {
@@ -113,6 +115,23 @@ impl PlaceTree for FtpPlace {
         }
     }
 
+    fn list_sizes(&self, path: &[u8], each: EachListed<'_>) -> io::Result<ControlFlow<()>> {
+        let mut flow = ControlFlow::Continue(());
+        let listed = self.server().list(without_slash(path), &mut |Entry { name, facts }| {
+            let facts = entry::for_person(&with_size_of_file(facts));
+            flow = match is_name(&name) {
+                true => each(&name, Ok(Listed::Facts(Box::new(facts)))),
+                false => each(&name, Err(invalid("no file can have its name"))),
+            };
+            // No server has this error.
+            if flow.is_break() { Err(ErrorKind::Interrupted.into()) } else { Ok(()) }
+        });
+        match listed {
+            Err(error) if flow.is_continue() => Err(error),
+            _ => Ok(flow),
+        }
+    }
+
     fn open(&self, path: &[u8]) -> io::Result<SourceFile> {
         self.open_at(path)
     }
@@ -151,6 +170,20 @@ impl PlaceTree for FtpPlace {
     fn remove_directory(&self, path: &[u8]) -> io::Result<()> {
         self.server().remove_directory(without_slash(path))
     }
+
+    fn matches(&self, typed: &[u8]) -> Option<io::Result<Vec<Vec<u8>>>> {
+        let matches = wildcards::expand(self.server(), typed)?;
+        Some(matches.map(|matches| matches.into_iter().map(|(path, _)| path).collect()))
+    }
+
+    fn leftovers(&self, directory: &[u8], remove: bool, each: EachLeft<'_>) -> io::Result<ControlFlow<()>> {
+        leftovers(self.server(), without_slash(directory), remove, each)
+    }
+}
+
+/// What some servers tell of directories is their size on the disk of the server.
+fn with_size_of_file(facts: Facts) -> Facts {
+    Facts { size: facts.size.filter(|_| facts.kind == EntryType::File), ..facts }
 }
 
 /// Files whose exact times are asked for at once.

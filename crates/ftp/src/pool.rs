@@ -174,6 +174,12 @@ impl<R: Send + 'static> Pool<R> {
         (state.allowed.unwrap_or(state.wanted).min(state.wanted), state.refusals)
     }
 
+    /// The server allows no more connections than there are.
+    pub(crate) fn is_limited(&self) -> bool {
+        let state = self.lock();
+        state.allowed.is_some_and(|allowed| state.open >= allowed)
+    }
+
     /// Waits for so long.
     pub(crate) fn pause(&self, length: Duration) {
         if length > Duration::ZERO {

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -322,10 +323,15 @@ impl Server {
         self.list_by(path, &mut |line| enter(line).map(|()| command.take()), &of_line, each).map(drop)
     }
 
+    /// Logs in, if nobody has yet.
+    pub(crate) fn reach(&self) -> io::Result<()> {
+        self.pool.take(Purpose::Question).map(drop)
+    }
+
     fn features_after_login(&self) -> io::Result<Features> {
         if self.account().home().is_empty() && self.features() == Features::default() {
             // The first login tells.
-            drop(self.pool.take(Purpose::Question)?);
+            self.reach()?;
         }
         Ok(self.features())
     }
@@ -399,15 +405,43 @@ impl Server {
         })
     }
 
-    /// Begins to write a file.
-    pub(crate) fn upload(&self, path: &[u8]) -> io::Result<Upload> {
+    /// Begins to write a file, from a byte on.
+    pub(crate) fn upload(&self, path: &[u8], offset: u64) -> io::Result<Upload> {
         self.with(Purpose::Transfer, |mut line| {
-            let begun = self.on("STOR", path).and_then(|command| line.begin_upload(command));
+            let begun = self.on("STOR", path).and_then(|command| line.begin_upload(command, offset));
             match begun {
                 Ok(data) => (Ok(Upload::new(data, line)), None),
                 Err(error) => (Err(error), Some(line)),
             }
         })
+    }
+
+    /// Finds out whether the server writes at the end of a file of this size, and leaves what stands before: nothing is written there, and
+    /// the file must have this size afterwards.
+    pub(crate) fn writes_at(&self, path: &[u8], size: u64) -> io::Result<bool> {
+        let written = self.upload(path, size).and_then(|mut upload| upload.finish());
+        match written {
+            Ok(()) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Other | ErrorKind::Unsupported | ErrorKind::PermissionDenied) =>
+            {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        }
+        let shown = self.look_at_files(&[path.to_vec()])?.pop().flatten();
+        Ok(shown.and_then(|facts| facts.size) == Some(size))
+    }
+
+    /// Where journals of uploads are kept.
+    pub(crate) fn journals(&self) -> Option<&Path> {
+        self.account().settings.journals.as_deref()
+    }
+
+    /// A path at this server, as no other server has it.
+    pub(crate) fn named(&self, path: &[u8]) -> Vec<u8> {
+        let Settings { host, port, .. } = &self.account().settings;
+        [format!("ftp://{}@{host}:{port}/", self.account().user()).as_bytes(), &self.absolute(path)].concat()
     }
 
     /// The sum that the server tells of a file, where it tells one.

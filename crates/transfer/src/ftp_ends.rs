@@ -9,20 +9,24 @@ use haul_copy::sender::{OpenSource, Sources};
 use haul_engine::path::servers::{self, USUAL_CONNECTIONS};
 use haul_foreign::{Credentials, Login};
 use haul_ftp::{
-    CONNECTIONS_MAX, FIRST_PAUSE, FtpPlace, FtpServer as Server, FtpSource, OpenOptions, Security, Settings,
+    CONNECTIONS_MAX, FAR_FROM_US, FIRST_PAUSE, FtpPlace, FtpServer as Server, FtpSource, OpenOptions, Security,
+    Settings,
 };
 use haul_job::{
     AskedClass, Drafts, Endpoint, Error, Event, Fault, FtpServer, Here, Job, Place, Selection, Wish, Wishes,
 };
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
+use haul_places::Request;
 use haul_store::{PlaceTree, StoreError};
+use haul_wire::place::Verb;
 
+use crate::s3_ends;
 use crate::server_terms::{self, Dialled};
 use crate::web;
 
-/// The lanes to a server, where nobody asks for a number: each has one file under way, and a short file waits for six answers of the
-/// server.
+/// The lanes to a near server, where nobody asks for a number: each has one file under way. To a far one there are as many as it lets in,
+/// because a short file waits for six answers of the server.
 const LANES: u16 = 16;
 
 fn is_ftp(end: &Endpoint) -> bool {
@@ -32,12 +36,6 @@ fn is_ftp(end: &Endpoint) -> bool {
 /// Whether the target is one.
 pub(crate) fn is_target(job: &Job) -> bool {
     is_ftp(&job.target)
-}
-
-/// The usual number of lanes, if the target is one.
-pub(crate) fn lanes(job: &Job) -> Option<u16> {
-    let is_background = job.carriage.service.class == AskedClass::Background;
-    is_target(job).then_some(if is_background { 1 } else { LANES })
 }
 
 /// Refuses what a copy from or to such a server cannot keep its promise of.
@@ -82,7 +80,8 @@ pub(crate) fn adjusted(job: &Job) -> Cow<'_, Job> {
     };
     selection.wishes = Wishes { permissions, directory_times: Wish::No, ..selection.wishes };
     (selection.owner, selection.group, selection.sparse) = (false, false, false);
-    (selection.whole_file, selection.no_resume) = (true, true);
+    // What is read back as a whole goes up as a whole.
+    (selection.whole_file, selection.no_resume) = (true, selection.no_resume || selection.verify_disk);
     Cow::Owned(job)
 }
 
@@ -115,8 +114,10 @@ fn settings(
         silence: job.carriage.timeout / 3,
         first_pause: FIRST_PAUSE,
         connections: connections.into(),
+        far_from_us: FAR_FROM_US,
         begins_with: servers::at_start,
         tell: Box::new(move |text| watch.tell(&Event::Warning { text })),
+        journals: None,
     })
 }
 
@@ -155,28 +156,46 @@ pub(crate) fn target(
             watch.tell(&Event::Warning { text });
         }
     }
-    let connections = job.carriage.lanes.or_else(|| lanes(job)).unwrap_or(LANES);
+    let is_background = job.carriage.service.class == AskedClass::Background;
+    let asked = job.carriage.lanes.or(is_background.then_some(1));
+    let connections = asked.unwrap_or(CONNECTIONS_MAX);
     // A server may take its time between the last byte and its answer.
-    let settings =
-        Settings { silence: job.carriage.timeout, ..settings(server, connections, job, surroundings, watch)? };
-    Ok(Target::Other(Box::new(Opening { server: Server::new(settings), typed: job.target.path.clone() })))
+    let settings = settings(server, connections, job, surroundings, watch)?;
+    let journals = s3_ends::journals(surroundings, watch);
+    let settings = Settings { silence: job.carriage.timeout, journals, ..settings };
+    let server = Server::new(settings);
+    let typed = job.target.path.clone();
+    let rtt_us = server.reach().map_err(|error| fault(&StoreError::new("use as target", &typed, error)))?;
+    let lanes = match asked {
+        Some(asked) => asked,
+        None if servers::is_long(rtt_us) => CONNECTIONS_MAX,
+        None => LANES,
+    };
+    Ok(Target::Other(Box::new(Opening { server, typed, lanes })))
 }
 
 /// Reaches the server for a question about its trees.
 pub(crate) fn place(
     server: &FtpServer,
-    job: &Job,
+    request: &Request,
     surroundings: &Surroundings,
     watch: &Arc<Watch>,
 ) -> Result<Arc<dyn PlaceTree>, Error> {
+    let job = request.job();
     let connections = job.carriage.lanes.unwrap_or(USUAL_CONNECTIONS);
-    Ok(Arc::new(FtpPlace::new(settings(server, connections, job, surroundings, watch)?)))
+    // A draft goes with its journal.
+    let journals = match request.question.verb {
+        Verb::Clean { .. } => s3_ends::journals(surroundings, watch),
+        _ => None,
+    };
+    Ok(Arc::new(FtpPlace::new(Settings { journals, ..settings(server, connections, &job, surroundings, watch)? })))
 }
 
 /// A target whose server is known.
 struct Opening {
     server: Server,
     typed: Vec<u8>,
+    lanes: u16,
 }
 
 impl OpenTarget for Opening {
@@ -189,6 +208,10 @@ impl OpenTarget for Opening {
 
     fn typed(&self) -> &[u8] {
         &self.typed
+    }
+
+    fn lanes(&self) -> Option<u16> {
+        Some(self.lanes)
     }
 }
 

@@ -8,7 +8,6 @@ use haul_wire::control::Control;
 
 use crate::dav_ends;
 use crate::ends::{sources_here, target_here};
-use crate::ftp_ends;
 use crate::into_itself;
 use crate::order::Order;
 use crate::s3_ends;
@@ -19,7 +18,7 @@ use haul_channel::reporter::{Ends, Watch};
 use haul_channel::role_context::RoleContext;
 use haul_channel::{convert, host_facts};
 use haul_copy::hand_over::HandOver;
-use haul_copy::receiver::{self, Bounds, ReceiverJob};
+use haul_copy::receiver::{self, Bounds, ReceiverJob, Target};
 use haul_copy::sender::early_look::EarlyLook;
 use haul_copy::sender::{self, OpenSource, SenderJob, Sources};
 use haul_kept::class_policy::Permits;
@@ -53,7 +52,7 @@ pub fn here(order: Order<'_>) -> Result<Ends, Error> {
     let Order { job, surroundings, watch, hash_kept } = order;
     into_itself::refuse(job)?;
     let (sender, receiver) = roles(job, surroundings, watch, hash_kept, Bounds::default())?;
-    let pairs: std::io::Result<Vec<_>> = (0..lanes(job, &sender)).map(|_| Stream::plain_pair()).collect();
+    let pairs: std::io::Result<Vec<_>> = (0..lanes(job, &sender, &receiver)).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
     let (lanes, proof) = match is_between_disks(job) {
         true => (LanePairs::handing_over(pairs), Proof::InOneBuffer),
@@ -89,7 +88,7 @@ fn beside_server(job: &Job, ends: Ends) -> Ends {
 }
 
 /// How many lanes there are, once it is known what is read from where. A server's path says how many of them carry data.
-fn lanes(job: &Job, sender: &SenderJob) -> u16 {
+fn lanes(job: &Job, sender: &SenderJob, receiver: &ReceiverJob) -> u16 {
     let asked = job.carriage.lanes;
     let of_server = match &sender.sources {
         Sources::Open(OpenSource { tree, .. }) => sender::lanes_for(&**tree, &sender.carriage),
@@ -97,7 +96,11 @@ fn lanes(job: &Job, sender: &SenderJob) -> u16 {
     };
     let usual = of_server.into_iter().chain(sftp_ends::lanes(job)).chain(s3_ends::lanes(job)).max();
     // Where each lane has a file under way, the target says how many there are.
-    let wanted = asked.or_else(|| dav_ends::lanes(job)).or_else(|| ftp_ends::lanes(job)).or(usual);
+    let of_target = match &receiver.target {
+        Target::Other(target) => target.lanes(),
+        Target::Path(_) | Target::Open(_) => None,
+    };
+    let wanted = asked.or_else(|| dav_ends::lanes(job)).or(of_target).or(usual);
     haul_engine::plan::near_lanes(wanted, host_facts::cpus()).lanes
 }
 

@@ -143,7 +143,7 @@ fn tell_what_is_not_kept(job: &Job, watch: &Watch) {
 }
 
 /// The directory of journals, if nobody else can have planted what is in it.
-fn journals(surroundings: &Surroundings, watch: &Arc<Watch>) -> Option<PathBuf> {
+pub(crate) fn journals(surroundings: &Surroundings, watch: &Arc<Watch>) -> Option<PathBuf> {
     let state = surroundings.state.as_deref()?;
     let directory = state.join("uploads");
     let made = OwnDirectory::make(&directory);

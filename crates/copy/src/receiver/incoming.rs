@@ -194,8 +194,14 @@ impl Incoming {
     pub(super) fn resume(&mut self, part: Draft, journal: &[u8], trusted: bool, is_over: &dyn Fn() -> bool) -> bool {
         // An end that cannot give back what it holds of a draft proves it by a sum of its own.
         let is_proved = |chunk: u32| self.layout.range(chunk).and_then(|(start, length)| part.proves(start, length));
+        let mut last_proved = None;
         let stands = |chunk: u32, hash: &Hash| match is_proved(chunk) {
-            Some(stands) => stands,
+            Some(stands) => {
+                if stands {
+                    last_proved = Some((chunk, *hash));
+                }
+                stands
+            }
             None => {
                 !self.inplace || (!is_over() && hash::chunk(&part, &self.layout, chunk, is_over).as_ref() == Some(hash))
             }
@@ -204,6 +210,13 @@ impl Incoming {
         let now_us = now_us(self.opened);
         let resumed = Arriving::resume(self.identity, self.layout, part.id(), bytes, journal, stands, now_us);
         let Some(Resumed { mut file, keep_bytes }) = resumed else { return false };
+        // One chunk tells a draft of other data, for example of another host.
+        if let Some((chunk, hash)) = last_proved
+            && part.gives_back()
+            && (is_over() || hash::chunk(&part, &self.layout, chunk, is_over) != Some(hash))
+        {
+            return false;
+        }
         match part.proves(0, 0) {
             Some(_) => file.is_safe_at_once(),
             None if !self.inplace && !trusted => file.read_all_again(),
@@ -473,6 +486,12 @@ impl Incoming {
             Some(large) => lock(large).lost.contains_key(&chunk),
             None => lock(&self.whole).lost > 0,
         }
+    }
+
+    /// Whether what is written at its end is safe at once.
+    pub(super) fn is_safe_at_once(&self) -> bool {
+        let part = self.large().and_then(|large| lock(large).part.clone());
+        part.is_some_and(|part| part.proves(0, 0).is_some())
     }
 
     /// Whether all of a large file is there, and no journal of it.

@@ -35,6 +35,11 @@ pub trait OpenTarget: Send + Sync {
 
     /// The path as it was typed, for messages.
     fn typed(&self) -> &[u8];
+
+    /// How many files go there at once, where nobody asks for a number, and the end knows one.
+    fn lanes(&self) -> Option<u16> {
+        None
+    }
 }
 
 /// A tree, and the new name of the single file in it.

@@ -63,11 +63,11 @@ pub(super) fn do_task(shared: &Arc<Shared>, task: Task) {
 }
 
 fn checkpoint(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
-    // What goes up in order cannot be gone on with, and is safe only as a whole.
-    if shared.job.carriage.in_order && !incoming.is_short() {
+    let reads_back = shared.verifies_disk();
+    // What goes up in order is safe only as a whole, unless the end lets a later run go on. It is read back as a whole.
+    if shared.job.carriage.in_order && !incoming.is_short() && (reads_back || !incoming.is_safe_at_once()) {
         return;
     }
-    let reads_back = shared.verifies_disk();
     let made = shared.disk.storage.during(|| match reads_back {
         true => incoming.checkpoint_to_read_back(&shared.disk.exposure),
         false => incoming.checkpoint(&shared.disk.exposure),

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use haul_e2e::memory::PeakWatch;
 use haul_e2e::{Facets, Run, Running, assert_same, code, needs, plant, scratch};
 
 /// A server of the files below `home`, and a place to copy to.
@@ -221,24 +223,47 @@ fn files_have_the_sum_that_their_server_gives() {
 }
 
 #[test]
-fn a_copy_that_was_killed_leaves_nothing_under_a_final_name_and_goes_on() {
+fn a_copy_that_was_killed_leaves_nothing_under_a_final_name_and_goes_on_inside_the_file() {
+    needs!(Root, Haul, Tool("vsftpd"), Tool("proftpd"), File(MOD_TLS), Tool("openssl"), Tool("python3"));
+    for ftp in [Ftp::vsftpd_plain(), Ftp::vsftpd_tls(), Ftp::proftpd(), Ftp::pyftpdlib()] {
+        plant::file(&ftp.from().join("large"), 60_000_000, 1);
+        fs::create_dir(ftp.www().join("tree")).expect("own directory");
+        plant::set_mode(&ftp.www().join("tree"), 0o777);
+        let mut copy = ftp.up().args(["--rate", "30MB"]).start();
+        copy.when_moved(30_000_000);
+        copy.kill();
+        assert!(!ftp.www().join("tree/large").exists());
+        let again = ftp.up().run().expect(code::OK);
+        assert_eq!((again.count("files_moved"), ftp.drafts()), (1, 0), "{again}");
+        assert!(again.count("bytes_moved") < 45_000_000, "it goes on behind what the server has: {again}");
+        let mut copy = ftp.down().args(["--rate", "30MB"]).start();
+        copy.when_moved(30_000_000);
+        copy.kill();
+        assert!(!ftp.to().join("large").exists());
+        let again = ftp.down().run().expect(code::OK);
+        assert!(again.count("bytes_read_again") >= 5_000_000, "it goes on inside the file: {again}");
+        assert_same(&ftp.from(), &ftp.to(), Facets::CONTENTS);
+    }
+}
+
+#[test]
+fn a_draft_of_other_data_is_not_gone_on_with() {
     needs!(Root, Haul, Tool("vsftpd"));
     let ftp = Ftp::vsftpd_plain();
     plant::file(&ftp.from().join("large"), 60_000_000, 1);
     fs::create_dir(ftp.www().join("tree")).expect("own directory");
     plant::set_mode(&ftp.www().join("tree"), 0o777);
     let mut copy = ftp.up().args(["--rate", "30MB"]).start();
-    copy.when_moved(20_000_000);
-    copy.kill();
-    assert!(!ftp.www().join("tree/large").exists());
-    assert_eq!(ftp.up().run().expect(code::OK).count("files_moved"), 1);
-    assert_eq!(ftp.drafts(), 0, "the second run took the name of the first");
-    let mut copy = ftp.down().args(["--rate", "30MB"]).start();
     copy.when_moved(30_000_000);
     copy.kill();
-    assert!(!ftp.to().join("large").exists());
-    let again = ftp.down().run().expect(code::OK);
-    assert!(again.count("bytes_read_again") >= 5_000_000, "it goes on inside the file: {again}");
+    let draft =
+        fs::read_dir(ftp.www().join("tree")).expect("it is there").next().expect("a draft").expect("listed").path();
+    // Another host has begun to send something else there.
+    plant::file(&ftp.from().join("../other"), fs::metadata(&draft).expect("it is there").len(), 9);
+    fs::copy(ftp.from().join("../other"), &draft).expect("own file");
+    let again = ftp.up().run().expect(code::OK);
+    assert!(again.count("bytes_moved") == 60_000_000, "{again}");
+    ftp.down().run().expect(code::OK);
     assert_same(&ftp.from(), &ftp.to(), Facets::CONTENTS);
 }
 
@@ -268,16 +293,111 @@ fn what_ftp_has_not_is_refused_or_fails_by_itself() {
 }
 
 #[test]
+fn wildcards_are_expanded_at_the_server() {
+    needs!(Root, Haul, Tool("vsftpd"), Tool("proftpd"), File(MOD_TLS), Tool("openssl"), Tool("python3"));
+    for ftp in [Ftp::vsftpd_plain(), Ftp::proftpd(), Ftp::pyftpdlib()] {
+        for name in ["run1/a.vdif", "run1/b.vdif", "run1/c.txt", "run2/d.vdif", "other/e.vdif"] {
+            plant::text(&ftp.www().join(name), name);
+        }
+        let run = ftp.haul().args(["cp", "--json"]).arg(ftp.url("run*/*.vdif")).arg(ftp.to()).run().expect(code::OK);
+        assert_eq!(run.count("files_moved"), 3, "{run}");
+        assert!(ftp.to().join("a.vdif").exists() && ftp.to().join("d.vdif").exists());
+        ftp.haul().arg("cp").arg(ftp.url("run9*")).arg(ftp.to()).run().expect(code::PARTIAL);
+        let listed = ftp.haul().args(["ls", "-d"]).arg(ftp.url("run?")).run().expect(code::OK).stdout_text();
+        assert!(listed.contains("run1") && listed.contains("run2") && !listed.contains("other"), "{listed}");
+    }
+}
+
+#[test]
 fn places_of_ftp_are_looked_at_and_changed() {
-    needs!(Root, Haul, Tool("vsftpd"));
-    let ftp = Ftp::vsftpd_plain();
-    plant::text(&ftp.www().join("file"), "words");
-    plant::set_mtime(&ftp.www().join("file"), 1_000_000_000, 0);
-    let listed = ftp.haul().args(["ls", "-l"]).arg(ftp.url("")).run().expect(code::OK);
-    assert!(listed.stdout_text().contains("2001") && listed.stdout_text().contains("file"), "{listed}");
-    assert_eq!(ftp.haul().arg("cat").arg(ftp.url("file")).run().expect(code::OK).stdout_text(), "words");
-    ftp.haul().arg("mkdir").arg(ftp.url("new")).run().expect(code::OK);
-    ftp.haul().arg("hash").arg(ftp.url("file")).run().expect(code::OK);
-    ftp.haul().args(["rm", "-r"]).arg(ftp.url("new")).run().expect(code::OK);
-    assert!(!ftp.www().join("new").exists());
+    needs!(Root, Haul, Tool("vsftpd"), Tool("proftpd"), File(MOD_TLS), Tool("openssl"), Tool("python3"));
+    for ftp in [Ftp::vsftpd_plain(), Ftp::vsftpd_tls(), Ftp::proftpd(), Ftp::pyftpdlib()] {
+        plant::text(&ftp.www().join("file"), "words");
+        plant::set_mtime(&ftp.www().join("file"), 1_000_000_000, 0);
+        for at in 0..20 {
+            plant::file(&ftp.www().join(format!("dir/sub/{at}")), 300, at);
+        }
+        plant::text(&ftp.www().join("dir/.hidden"), "words");
+        for path in ["file", "dir", "dir/sub"] {
+            plant::set_mode(&ftp.www().join(path), if path == "file" { 0o644 } else { 0o777 });
+        }
+        let on =
+            |command: &str, flags: &[&str], path: &str| ftp.haul().arg(command).args(flags).arg(ftp.url(path)).run();
+        let listed = on("ls", &["-l"], "").expect(code::OK);
+        assert!(listed.stdout_text().contains("2001") && listed.stdout_text().contains("file"), "{listed}");
+        assert_eq!(on("cat", &[], "file").expect(code::OK).stdout_text(), "words");
+        let sizes = on("du", &["-bs"], "dir").expect(code::OK);
+        assert!(sizes.stdout_text().starts_with("6005\t"), "20 files and a hidden one: {sizes}");
+        assert!(on("stat", &[], "file").expect(code::OK).stdout_text().contains("Size: 5"));
+        let list = ftp.to().join("list");
+        fs::write(&list, on("hash", &["-m"], "dir").expect(code::OK).stdout).expect("own file");
+        ftp.haul().arg("verify").arg(&list).arg(ftp.url("dir")).run().expect(code::OK);
+        let same = ftp.haul().args(["diff", "-c"]).arg(ftp.www().join("dir")).arg(ftp.url("dir")).run();
+        same.expect(code::OK);
+        plant::text(&ftp.www().join("dir/sub/new"), "more");
+        let bad =
+            ftp.haul().args(["verify", "--extra"]).arg(&list).arg(ftp.url("dir")).run().expect(code::VERIFICATION);
+        bad.says(&["extra: sub/new"]);
+        on("mkdir", &[], "new").expect(code::OK);
+        ftp.haul().arg("mv").args([ftp.url("dir/sub/new"), ftp.url("new/moved")]).run().expect(code::OK);
+        assert_eq!(on("cat", &[], "new/moved").expect(code::OK).stdout_text(), "more");
+        on("rm", &["-r"], "new").expect(code::OK);
+        assert!(!ftp.www().join("new").exists());
+        on("df", &[], "").expect(code::USAGE);
+    }
+}
+
+#[test]
+fn clean_removes_old_drafts_and_no_others() {
+    needs!(Root, Haul, Tool("vsftpd"), Tool("proftpd"), File(MOD_TLS), Tool("openssl"), Tool("python3"));
+    for ftp in [Ftp::vsftpd_plain(), Ftp::proftpd(), Ftp::pyftpdlib()] {
+        plant::file(&ftp.from().join("large"), 60_000_000, 1);
+        fs::create_dir(ftp.www().join("tree")).expect("own directory");
+        plant::set_mode(&ftp.www().join("tree"), 0o777);
+        plant::text(&ftp.www().join("tree/file"), "words");
+        let mut copy = ftp.up().args(["--rate", "30MB"]).start();
+        copy.when_moved(20_000_000);
+        copy.kill();
+        let clean = |flags: &[&str]| ftp.haul().arg("clean").args(flags).arg(ftp.url("")).run().expect(code::OK);
+        assert_eq!(clean(&["-f"]).stdout_text(), "", "it is of today");
+        let names = fs::read_dir(ftp.www().join("tree")).expect("it is there");
+        let paths = names.map(|name| name.expect("it is listed").path());
+        let draft = paths.into_iter().find(|path| path.to_string_lossy().contains(".haul-")).expect("the draft");
+        plant::set_mtime(&draft, 1_000_000_000, 0);
+        plant::set_mtime(&ftp.www().join("tree/file"), 1_000_000_000, 0);
+        assert!(clean(&[]).stdout_text().contains(".haul-") && draft.exists());
+        assert!(clean(&["-f"]).stdout_text().contains(".haul-") && !draft.exists());
+        assert!(ftp.www().join("tree/file").exists());
+        assert_eq!(ftp.up().run().expect(code::OK).count("bytes_moved"), 60_000_000);
+    }
+}
+
+#[test]
+fn a_million_names_by_mlsd_need_no_more_memory_than_a_bound() {
+    needs!(Haul, Tool("python3"));
+    let dir = scratch();
+    let script = dir.path().join("server.py");
+    fs::write(&script, include_str!("million_names_ftp.py")).expect("own directory");
+    let mut server = Run::new("python3").arg(&script).limit(Duration::from_secs(600)).start();
+    server.when("it tells its port", |server| server.stdout_so_far().ends_with(b"\n"));
+    let port = String::from_utf8(server.stdout_so_far()).expect("a number").trim().to_owned();
+    let url = format!("ftp://127.0.0.1:{port}/d/");
+    let empty = dir.path().join("empty");
+    fs::create_dir(&empty).expect("own directory");
+    // The program and its buffers, with a run of sorted names of 8 MiB; `ls` sorts up to 64 MiB (`SiteBounds`).
+    for (command, flags, target, most_bytes) in [
+        ("cp", &["--dry-run", "-q"][..], Some(&empty), 128 << 20),
+        ("ls", &[], None, 100 << 20),
+        ("du", &["-b"], None, 40 << 20),
+    ] {
+        let haul = Run::new(haul_e2e::binary::find().expect("asked for with needs!"));
+        let run = haul.arg(command).args(flags).arg(&url).args(target).env("HOME", dir.path());
+        let running = run.limit(Duration::from_secs(300)).start();
+        let pid = running.id();
+        let peak = PeakWatch::start(move || vec![pid]);
+        let run = running.wait().expect(code::OK);
+        let peak = peak.largest().expect("it was seen");
+        assert!(command != "ls" || run.stdout.iter().filter(|byte| **byte == b'\n').count() == 1_000_000);
+        assert!(peak < most_bytes, "{command} {flags:?}: {} MiB", peak >> 20);
+    }
 }

@@ -28,9 +28,14 @@ const LONG_RTT_US: u32 = 80_000;
 /// A connection that brings less is not worth its handshake.
 const WORTH_A_CONNECTION_BYTES: u64 = 4 << 20;
 
+/// The path is so long that small files are worth more connections than [`AUTO_CONNECTIONS_MAX`], where a server takes them.
+pub fn is_long(rtt_us: u32) -> bool {
+    rtt_us >= LONG_RTT_US
+}
+
 /// How many connections a job of so many bytes begins with. `u64::MAX`: as many bytes as there may be.
 pub fn at_start(rtt_us: u32, bytes: u64) -> u16 {
-    let by_path = if rtt_us >= LONG_RTT_US { AUTO_CONNECTIONS_MAX } else { USUAL_CONNECTIONS };
+    let by_path = if is_long(rtt_us) { AUTO_CONNECTIONS_MAX } else { USUAL_CONNECTIONS };
     let by_size = u16::try_from(bytes / WORTH_A_CONNECTION_BYTES).unwrap_or(u16::MAX);
     by_path.min(by_size.max(1))
 }

@@ -84,7 +84,7 @@ impl FtpFile {
 
     fn open_at(&self, at: u64) -> io::Result<Download> {
         let server = &self.served.server;
-        let is_believed = at == 0 || server.promises_parts();
+        let is_believed = at == 0 || (server.promises_parts() && !server.pool.is_limited());
         let begins_at = if is_believed || self.served.sends_parts(&self.path, self.size)? { at } else { 0 };
         if self.size > WORTH_PARTS_BYTES || at > 0 {
             // The name may lead to another version by now: the next look tells.
@@ -92,9 +92,12 @@ impl FtpFile {
         }
         let mut download = server.download(&self.path, begins_at)?;
         // The transfer is on its way while this is found out.
-        if begins_at > 0 && !self.served.sends_parts(&self.path, self.size)? {
+        let awaited = if begins_at > 0 { self.served.awaits_parts() } else { Some(true) };
+        if awaited != Some(true) {
+            // Where the server allows no other connection, this one finds it out.
             drop(download);
-            download = server.download(&self.path, 0)?;
+            let sends_parts = self.served.sends_parts(&self.path, self.size)?;
+            download = server.download(&self.path, if sends_parts { at } else { 0 })?;
         }
         // A server without REST sends all of it: what stands before is read and left.
         let mut block = vec![0; if download.at < at { SKIPPED_AT_ONCE } else { 0 }];

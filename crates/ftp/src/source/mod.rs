@@ -4,6 +4,7 @@ mod file;
 mod names;
 mod root;
 mod served;
+mod sorted_names;
 mod walk;
 
 use std::io::{self, ErrorKind};
@@ -25,7 +26,7 @@ use crate::entry;
 use crate::limits::{CONNECTIONS_MAX, WORTH_PARTS_BYTES};
 use crate::paths::{join, means_contents, without_slash};
 use crate::server::Server;
-use root::{Root, find};
+use root::{Root, Roots, find};
 use walk::Walk;
 
 /// The sources of a job at one server.
@@ -49,11 +50,12 @@ impl FtpSource {
             served.server.pool.foresees(u64::MAX);
             served.server.looks_first_at(without_slash(path));
         }
-        let mut roots: Vec<Root> = Vec::new();
+        let mut roots = Roots::default();
         for path in typed {
-            let found = find(&served.server, path, typed.len() > 1, &roots);
-            roots.push(found.map_err(|error| StoreError::new("open", path, error))?);
+            let found = find(&served.server, path, typed.len() > 1, &mut roots);
+            found.map_err(|error| StoreError::new("open", path, error))?;
         }
+        let roots = roots.all;
         if let [Root { path, facts: Facts { kind: EntryType::File, size: Some(size), .. }, .. }] = &roots[..]
             && *size > WORTH_PARTS_BYTES
         {

@@ -13,7 +13,19 @@ pub(crate) struct Names {
     /// In their order, each once.
     pub(crate) entries: Vec<Entry>,
     /// Names that no file can have.
-    pub(crate) refused: Vec<Vec<u8>>,
+    pub(crate) refused: Refused,
+}
+
+/// Names that no file can have, the first of them.
+#[derive(Debug, Default)]
+pub(crate) struct Refused(pub(crate) Vec<Vec<u8>>);
+
+impl Refused {
+    pub(crate) fn add(&mut self, name: Vec<u8>) {
+        if self.0.len() < MAX_REFUSED {
+            self.0.push(name);
+        }
+    }
 }
 
 impl Names {
@@ -30,8 +42,7 @@ impl Names {
             }
             match is_name(&entry.name) {
                 true => names.entries.push(entry),
-                false if names.refused.len() < MAX_REFUSED => names.refused.push(entry.name),
-                false => {}
+                false => names.refused.add(entry.name),
             }
             Ok(())
         })?;

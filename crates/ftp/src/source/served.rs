@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_foreign::Sums;
 use haul_store::Access;
 
 use crate::codec::listing::Facts;
-use crate::limits::JUMP_BYTES_PER_US;
+use crate::limits::{JUMP_BYTES_PER_US, LIMITS_LOOKED_AT};
 use crate::server::{Matter, Server};
 
 /// Files of one server that are read.
@@ -38,6 +38,17 @@ enum Verdict {
     Reached,
 }
 
+impl Parts {
+    fn lock(&self) -> MutexGuard<'_, Verdict> {
+        self.verdict.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reach(&self, verdict: Verdict) {
+        *self.lock() = verdict;
+        self.reached.notify_all();
+    }
+}
+
 impl Served {
     pub(crate) fn new(server: Arc<Server>) -> Arc<Served> {
         Arc::new(Served { server, sums: Arc::default(), notes: Notes::default(), parts: Parts::default() })
@@ -46,41 +57,59 @@ impl Served {
     /// Finds out whether the server sends parts, with a file of this size. A server that promises it is believed until that is known, so that
     /// nobody waits; but no data that begins inside a file counts before (see [`Served::sends_parts`]). The answer is told.
     pub(super) fn try_parts(self: &Arc<Self>, path: &[u8], size: u64) -> io::Result<()> {
-        let is_tried = *self.parts.verdict.lock().unwrap_or_else(PoisonError::into_inner) != Verdict::Untried;
-        if is_tried {
-            return Ok(());
-        }
         if !self.server.promises_parts() {
             return self.sends_parts(path, size).map(drop);
         }
+        {
+            let mut verdict = self.parts.lock();
+            if *verdict != Verdict::Untried || size < 2 {
+                return Ok(());
+            }
+            *verdict = Verdict::Trying;
+        }
         let (served, path) = (Arc::clone(self), path.to_vec());
-        let tries = move || drop(served.sends_parts(&path, size));
-        // Where there is no thread, whoever needs it tries it.
-        drop(std::thread::Builder::new().name("ftp-parts".into()).spawn(tries));
+        // Another error shows again, in words, where parts are needed.
+        let tries = move || drop(served.find_out(&path, size));
+        if std::thread::Builder::new().name("ftp-parts".into()).spawn(tries).is_err() {
+            self.parts.reach(Verdict::Untried);
+        }
         Ok(())
+    }
+
+    /// Waits for the answer of a thread that tries it, as long as others may have a connection. `None`: this one has to be given up first.
+    pub(super) fn awaits_parts(&self) -> Option<bool> {
+        let mut verdict = self.parts.lock();
+        while *verdict == Verdict::Trying && !self.server.pool.is_limited() {
+            let waited = self.parts.reached.wait_timeout(verdict, LIMITS_LOOKED_AT);
+            verdict = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        (*verdict == Verdict::Reached).then(|| !self.parts.are_missing.load(Ordering::Relaxed))
     }
 
     /// Finds out whether the server begins where it is asked to, before any of what it sends counts: a server that takes REST, and begins at
     /// the start all the same, would give wrong data. The last byte of a file tells.
     pub(crate) fn sends_parts(&self, path: &[u8], size: u64) -> io::Result<bool> {
-        let verdict = self.parts.verdict.lock().unwrap_or_else(PoisonError::into_inner);
+        let verdict = self.parts.lock();
         // Each step of a try has its deadline.
         let trying = |verdict: &mut Verdict| *verdict == Verdict::Trying;
         let mut verdict = self.parts.reached.wait_while(verdict, trying).unwrap_or_else(PoisonError::into_inner);
         if *verdict == Verdict::Untried && size >= 2 {
             *verdict = Verdict::Trying;
             drop(verdict);
-            let sends = self.sends_last_byte(path, size);
-            let mut verdict = self.parts.verdict.lock().unwrap_or_else(PoisonError::into_inner);
-            *verdict = if sends.is_ok() { Verdict::Reached } else { Verdict::Untried };
-            self.parts.are_missing.store(matches!(sends, Ok(false)), Ordering::Relaxed);
-            drop(verdict);
-            self.parts.reached.notify_all();
-            if !sends? {
-                self.server.tell(Matter::Parts);
-            }
+            return self.find_out(path, size);
         }
         Ok(!self.parts.are_missing.load(Ordering::Relaxed))
+    }
+
+    /// The one thread that tries it.
+    fn find_out(&self, path: &[u8], size: u64) -> io::Result<bool> {
+        let sends = self.sends_last_byte(path, size);
+        self.parts.are_missing.store(matches!(sends, Ok(false)), Ordering::Relaxed);
+        self.parts.reach(if sends.is_ok() { Verdict::Reached } else { Verdict::Untried });
+        if matches!(sends, Ok(false)) {
+            self.server.tell(Matter::Parts);
+        }
+        sends
     }
 
     fn sends_last_byte(&self, path: &[u8], size: u64) -> io::Result<bool> {

@@ -12,12 +12,12 @@ use haul_store::{
     CALLED_LIKE_A_PART, EntryKind, Filter, Found, FoundEntry, Hidden, ItemSource, StoreError, WalkOptions, printable,
 };
 
-use super::names::Names;
 use super::root::Root;
 use super::served::Served;
+use super::sorted_names::SortedNames;
 use crate::codec::listing::{Entry, EntryType, Facts};
 use crate::entry;
-use crate::limits::{LOOKS_AHEAD, MAX_DEPTH, WORTH_PARTS_BYTES};
+use crate::limits::{LOOKS_AHEAD, MAX_DEPTH, RUN_BYTES, WORTH_PARTS_BYTES};
 use crate::paths::{is_of_haul, join};
 
 pub(crate) struct Walk {
@@ -37,7 +37,7 @@ struct Frame {
     path: Vec<u8>,
     /// At the server.
     server_path: Vec<u8>,
-    names: std::vec::IntoIter<Entry>,
+    names: SortedNames,
     looked: VecDeque<(Vec<u8>, io::Result<Facts>)>,
     complete: bool,
 }
@@ -78,7 +78,17 @@ impl Walk {
         if let Some(frame) = self.stack.last_mut()
             && frame.looked.is_empty()
         {
-            frame.looked = look_ahead(&self.served, &self.filter, self.lists_only, frame);
+            match look_ahead(&self.served, &self.filter, self.lists_only, frame) {
+                Ok(looked) => frame.looked = looked,
+                Err(error) => {
+                    // The runs of sorted names cannot be read.
+                    frame.complete = false;
+                    frame.names = SortedNames::default();
+                    let error = StoreError::new("list", &frame.path, error);
+                    let path = frame.path.clone();
+                    return self.pending.push_back(Found::Failed { path, error, hides: Hidden::Anything });
+                }
+            }
         }
         let Some(frame) = self.stack.last_mut() else { return };
         let Some((name, facts)) = frame.looked.pop_front() else {
@@ -146,18 +156,18 @@ impl Walk {
             return self.pending.push_back(Found::DirEnd { path, complete: false });
         }
         let listed = match self.stack.len() < MAX_DEPTH {
-            true => Names::read(&self.served.server, &server_path),
+            true => SortedNames::read(&self.served.server, &server_path, RUN_BYTES),
             false => Err(io::Error::new(ErrorKind::QuotaExceeded, "directories are nested too deep")),
         };
-        let (names, mut complete) = match listed {
+        let (mut names, mut complete) = match listed {
             Ok(names) => (names, true),
             Err(error) => {
                 let error = StoreError::new("list", &path, error);
                 self.pending.push_back(Found::Failed { path: path.clone(), error, hides: Hidden::Anything });
-                (Names::default(), false)
+                (SortedNames::default(), false)
             }
         };
-        for name in &names.refused {
+        for name in &std::mem::take(&mut names.refused).0 {
             complete = false;
             // The name itself must not become a path.
             let path = join(&path, printable(name).replace('/', "\\x2f").as_bytes());
@@ -165,7 +175,7 @@ impl Walk {
             let error = StoreError::new("copy", &path, why);
             self.pending.push_back(Found::Failed { path, error, hides: Hidden::Anything });
         }
-        let (names, looked) = (names.entries.into_iter(), VecDeque::new());
+        let looked = VecDeque::new();
         self.stack.push(Frame { source, path, server_path, names, looked, complete });
     }
 
@@ -189,10 +199,10 @@ fn look_ahead(
     filter: &Filter,
     lists_only: bool,
     frame: &mut Frame,
-) -> VecDeque<(Vec<u8>, io::Result<Facts>)> {
+) -> io::Result<VecDeque<(Vec<u8>, io::Result<Facts>)>> {
     let (mut taken, mut to_look) = (Vec::new(), Vec::new());
     while to_look.len() < LOOKS_AHEAD && taken.len() < NAMES_AHEAD {
-        let Some(Entry { name, facts }) = frame.names.next() else { break };
+        let Some(Entry { name, facts }) = frame.names.next()? else { break };
         let is_directory = facts.kind == EntryType::Directory;
         if !filter.selects(&join(&frame.path, &name), is_directory) || (lists_only && !is_directory) {
             continue;
@@ -223,7 +233,7 @@ fn look_ahead(
             }
         }
     }
-    taken.into()
+    Ok(taken.into())
 }
 
 /// Names that need no look are taken in portions, too.

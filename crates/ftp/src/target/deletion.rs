@@ -66,7 +66,7 @@ impl Deletion<'_> {
     fn list(&mut self, path: &[u8]) -> Option<Names> {
         match self.tree.place(path).and_then(|place| Names::read(&self.tree.server, &place)) {
             Ok(names) => {
-                for name in &names.refused {
+                for name in &names.refused.0 {
                     let why = io::Error::new(ErrorKind::InvalidData, "the server lists a name that no file can have");
                     self.errors.push(StoreError::new("delete", name, why));
                 }
@@ -92,7 +92,7 @@ impl Deletion<'_> {
                 return false;
             }
             let Some(names) = self.list(path) else { return false };
-            let mut is_empty = names.refused.is_empty();
+            let mut is_empty = names.refused.0.is_empty();
             for entry in names.entries {
                 let is_directory = entry.facts.kind == EntryType::Directory;
                 is_empty &= self.remove_all(&join(path, &entry.name), is_directory, depth + 1);

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! short file: blocks gather -> STOR               long file: blocks go up as they come, in their order
-//!   -> 226 -> size, and sum where the server tells one, compared; time -> RNFR, RNTO onto the name
+//!   -> 226 -> sum compared where the server tells one; time set, size compared -> RNFR, RNTO onto the name
 //! ```
+//! A long file that broke off is gone on with by REST and STOR, where the server was found to write at the byte that is asked for: what it
+//! has counts as far as the journal on this host says that it was sent.
 
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use haul_foreign::Hasher;
 use haul_store::{FileToRead as _, FileToWrite, Journal, Metadata, StoreError, Time, part_name};
 
+use super::journal::UploadJournal;
 use super::tree::{Tree, split};
 use crate::codec::command::Command;
 use crate::codec::listing::{EntryType, Facts, Modified};
@@ -35,6 +38,7 @@ pub(super) struct FtpDraft {
     size: Option<u64>,
     mtime: Option<Time>,
     number: (u64, u64),
+    journal: UploadJournal,
     state: Mutex<State>,
     went_on: Condvar,
 }
@@ -58,6 +62,8 @@ struct State {
 #[derive(Debug)]
 enum Body {
     Gathered(Vec<u8>),
+    /// The server has so many bytes from an earlier run. Those in front of [`State::at`] count.
+    Left(u64),
     GoingUp(Box<Upload>),
     /// The server has all of it.
     Complete,
@@ -81,21 +87,44 @@ impl FtpDraft {
         let draft_place = if inplace { place.clone() } else { draft_of(&place) };
         // The name must be one that a command can say, before anything comes.
         tree.server.command("STOR", &place)?;
+        let number = random()?;
+        let journal = match (&tree.server.journals(), size) {
+            (Some(directory), Some(size)) if size > GATHERED_BYTES && !inplace && tree.server.promises_parts() => {
+                UploadJournal::new(directory, &tree.server.named(&draft_place), number, size)?
+            }
+            _ => UploadJournal::none(),
+        };
         if !inplace {
+            journal.take_over()?;
             sweep(tree, path, &place)?;
         }
-        Ok(FtpDraft {
+        let body = Body::Gathered(Vec::new());
+        Ok(FtpDraft::with(tree, path, [place, draft_place], (size, mtime), (number, journal), body))
+    }
+
+    fn with(
+        tree: &Arc<Tree>,
+        path: &[u8],
+        [place, draft_place]: [Vec<u8>; 2],
+        (size, mtime): (Option<u64>, Option<Time>),
+        (number, journal): ((u64, u64), UploadJournal),
+        body: Body,
+    ) -> FtpDraft {
+        let is_new = matches!(body, Body::Gathered(_));
+        FtpDraft {
             tree: Arc::clone(tree),
             path: path.to_vec(),
             place,
             draft_place,
             size,
             mtime,
-            number: random()?,
+            number,
+            journal,
             state: Mutex::new(State {
-                body: Body::Gathered(Vec::new()),
+                body,
                 at: 0,
-                hasher: tree.server.sum_kind().map(Hasher::new),
+                // The sum of what an earlier run sent is not known.
+                hasher: tree.server.sum_kind().filter(|_| is_new).map(Hasher::new),
                 failed: None,
                 is_discarded: false,
                 mtime,
@@ -103,7 +132,32 @@ impl FtpDraft {
                 read_back: None,
             }),
             went_on: Condvar::new(),
-        })
+        }
+    }
+
+    /// Goes on with an upload that an earlier run left, where the server writes at the byte that is asked for. Returns the receiver's
+    /// journal, too.
+    pub(super) fn resume(tree: &Arc<Tree>, path: &[u8]) -> io::Result<Option<(FtpDraft, Vec<u8>)>> {
+        let Some(directory) = tree.server.journals() else { return Ok(None) };
+        let place = tree.place(path)?;
+        let draft_place = draft_of(&place);
+        let left = UploadJournal::left(directory, &tree.server.named(&draft_place))?;
+        let Some((journal, left)) = left else { return Ok(None) };
+        // A link at its place would lead elsewhere.
+        let has_draft = matches!(tree.look(&draft_beside(path))?, Some(Facts { kind: EntryType::File, .. }));
+        let shown = match has_draft {
+            true => tree.server.look_at_files(std::slice::from_ref(&draft_place))?.pop().flatten(),
+            false => None,
+        };
+        // A longer one is of something else. What is asked for behind its end would leave its end.
+        let has = shown.and_then(|facts| facts.size).filter(|has| (1..=left.size).contains(has));
+        let Some(has) = has else { return Ok(None) };
+        if !tree.server.writes_at(&draft_place, has)? {
+            return Ok(None);
+        }
+        let facts = (Some(left.size), None);
+        let draft = FtpDraft::with(tree, path, [place, draft_place], facts, (left.number, journal), Body::Left(has));
+        Ok(Some((draft, left.receiver)))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -114,8 +168,8 @@ impl FtpDraft {
         done().map_err(|error| StoreError::new(op, &self.path, error))
     }
 
-    fn begin(&self) -> io::Result<Upload> {
-        self.tree.server.upload(&self.draft_place)
+    fn begin(&self, at: u64) -> io::Result<Upload> {
+        self.tree.server.upload(&self.draft_place, at)
     }
 
     fn write(&self, state: &mut State, data: &[u8]) -> io::Result<()> {
@@ -128,16 +182,21 @@ impl FtpDraft {
                 gathered.extend_from_slice(data);
                 return Ok(());
             }
-            let mut upload = self.begin()?;
+            let mut upload = self.begin(0)?;
             upload.write(gathered)?;
             state.body = Body::GoingUp(Box::new(upload));
+        }
+        if let Body::Left(_) = &state.body {
+            // Some servers let nobody write while somebody reads.
+            state.read_back = None;
+            state.body = Body::GoingUp(Box::new(self.begin(state.at)?));
         }
         match &mut state.body {
             Body::GoingUp(upload) => {
                 self.tree.server.pool.moved();
                 upload.write(data)
             }
-            Body::Gathered(_) | Body::Complete | Body::Named | Body::Broken => Err(over()),
+            Body::Gathered(_) | Body::Left(_) | Body::Complete | Body::Named | Body::Broken => Err(over()),
         }
     }
 
@@ -164,6 +223,8 @@ impl FtpDraft {
             _ if self.size.is_some_and(|size| state.at != size) => Err(invalid("it is not complete")),
             Body::Gathered(gathered) => self.put(&gathered),
             Body::GoingUp(mut upload) => upload.finish(),
+            Body::Left(has) if has == state.at => Ok(()),
+            Body::Left(_) => Err(invalid("it is not complete")),
             Body::Named | Body::Broken => Err(over()),
         };
         sent.inspect_err(|error| state.failed = Some((error.kind(), error.to_string())))?;
@@ -175,7 +236,7 @@ impl FtpDraft {
     fn put(&self, gathered: &[u8]) -> io::Result<()> {
         let mut tries = 0;
         loop {
-            let mut upload = self.begin()?;
+            let mut upload = self.begin(0)?;
             let sent = upload.write(gathered).and_then(|()| upload.finish());
             match sent {
                 Err(_) if upload.line.is_broken() && upload.line.has_rested && tries < MAX_PUTS => tries += 1,
@@ -188,6 +249,15 @@ impl FtpDraft {
     /// all of it takes two round trips over one connection, of which the second one is the name.
     fn settle(&self, state: &mut State) -> io::Result<(Facts, bool)> {
         let server = &self.tree.server;
+        // Before its time is set: a draft that is as old as its source gets its name at once.
+        if let Some(hasher) = state.hasher.take().filter(|_| state.at <= MAX_SUMMED_BYTES)
+            && let Some(digest) = server.sum(&self.draft_place)?
+            && server.sum_kind() == Some(digest.kind)
+            && digest.value != hasher.finish()
+        {
+            let kind = digest.kind.name();
+            return Err(invalid(format!("the server has another {kind} of it than it was sent")));
+        }
         if let Some(mode) = state.mode {
             server.set_mode(&self.draft_place, mode)?;
         }
@@ -208,26 +278,18 @@ impl FtpDraft {
         };
         let shown = shown.ok_or_else(|| invalid("the server has confirmed it, and does not have it"))?;
         check_size(&shown, state.at)?;
-        if let Some(hasher) = state.hasher.take().filter(|_| state.at <= MAX_SUMMED_BYTES)
-            && let Some(digest) = server.sum(&self.draft_place)?
-            && server.sum_kind() == Some(digest.kind)
-            && digest.value != hasher.finish()
-        {
-            let kind = digest.kind.name();
-            return Err(invalid(format!("the server has another {kind} of it than it was sent")));
-        }
         Ok((shown, is_named))
     }
 
-    /// Its size and its time are all that is looked at, and it is known how the server sets times.
-    fn may_name_at_once(&self, state: &State) -> bool {
+    /// It is known how the server sets times.
+    fn may_name_at_once(&self) -> bool {
         let server = &self.tree.server;
-        state.hasher.is_none() && self.draft_place != self.place && server.sets_times_as_known()
+        self.draft_place != self.place && server.sets_times_as_known()
     }
 
     /// RNFR goes along with the look, and RNTO follows when the look has shown the whole size and the time. `None`: it has no name yet.
     fn set_time_and_name(&self, state: &State, mtime: Time) -> io::Result<Option<Facts>> {
-        if !self.may_name_at_once(state) {
+        if !self.may_name_at_once() {
             return Ok(None);
         }
         let server = &self.tree.server;
@@ -323,9 +385,7 @@ pub(super) fn has_time(facts: &Facts, mtime: Time) -> bool {
 
 /// Removes the temporary file that an earlier run left. Somebody else's link at its place would lead elsewhere.
 pub(super) fn sweep(tree: &Tree, path: &[u8], place: &[u8]) -> io::Result<bool> {
-    let (directory, name) = split(path);
-    let draft_name = part_name(name);
-    let draft = if directory.is_empty() { draft_name } else { [directory, b"/", &draft_name].concat() };
+    let draft = draft_beside(path);
     match tree.look(&draft) {
         Ok(Some(Facts { kind: EntryType::Directory, .. })) => {
             Err(invalid("a directory has the name of its temporary file"))
@@ -339,6 +399,13 @@ pub(super) fn sweep(tree: &Tree, path: &[u8], place: &[u8]) -> io::Result<bool> 
         Err(error) if is_missing(&error) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// The path of the temporary file in the tree.
+fn draft_beside(path: &[u8]) -> Vec<u8> {
+    let (directory, name) = split(path);
+    let draft_name = part_name(name);
+    if directory.is_empty() { draft_name } else { [directory, b"/", &draft_name].concat() }
 }
 
 fn draft_of(place: &[u8]) -> Vec<u8> {
@@ -371,7 +438,9 @@ impl FileToWrite for FtpDraft {
         self.context("read back", || {
             let file = {
                 let mut state = self.lock();
-                self.complete(&mut state)?;
+                if !matches!(state.body, Body::Left(_)) {
+                    self.complete(&mut state)?;
+                }
                 if state.read_back.is_none() {
                     let file = FtpFile::open(&self.tree.served, self.draft_place.clone())?;
                     state.read_back = Some(Arc::new(file));
@@ -382,8 +451,27 @@ impl FileToWrite for FtpDraft {
         })
     }
 
+    /// What the server has of an earlier run is proved in the order of the journal, without a gap: a server keeps the beginning.
+    fn proves(&self, offset: u64, length: u64) -> Option<bool> {
+        if !self.journal.is_kept() {
+            return None;
+        }
+        let mut state = self.lock();
+        let has = if let Body::Left(has) = &state.body { *has } else { 0 };
+        let stands = offset == state.at && offset.saturating_add(length) <= has;
+        if stands {
+            state.at += length;
+        }
+        Some(stands)
+    }
+
+    fn gives_back(&self) -> bool {
+        matches!(self.lock().body, Body::Left(_))
+    }
+
     fn size(&self) -> Result<u64> {
-        Ok(self.lock().at)
+        let state = self.lock();
+        Ok(if let Body::Left(has) = &state.body { *has } else { state.at })
     }
 
     fn set_size(&self, size: u64) -> Result<()> {
@@ -429,12 +517,19 @@ impl FileToWrite for FtpDraft {
             let mut state = self.lock();
             self.complete(&mut state)?;
             state.read_back = None;
-            let (shown, is_named) = self.settle(&mut state)?;
+            let (shown, is_named) = self.settle(&mut state).inspect_err(|error| {
+                // The server has something else than was sent: a later run must not take it for right.
+                if error.kind() == ErrorKind::InvalidData {
+                    let _ = self.journal.remove();
+                }
+            })?;
             if self.draft_place != self.place && !is_named {
                 self.tree.rename_over(&self.draft_place, &self.place)?;
             }
             state.body = Body::Named;
             self.tree.note(&self.path, Some(shown));
+            // One that stays tells of a draft that is gone.
+            let _ = self.journal.remove();
             Ok(())
         })
     }
@@ -451,12 +546,13 @@ impl FileToWrite for FtpDraft {
                     state.body = Body::Named;
                     false
                 }
-                Body::GoingUp(_) | Body::Complete => true,
+                Body::GoingUp(_) | Body::Left(_) | Body::Complete => true,
                 // What failed may have left its beginning.
                 Body::Broken => state.at > 0,
                 Body::Gathered(_) => false,
             }
         };
+        let _ = self.journal.remove();
         if !has_something || self.draft_place == self.place {
             return Ok(());
         }
@@ -471,34 +567,32 @@ impl FileToWrite for FtpDraft {
     }
 }
 
-impl Drop for FtpDraft {
-    /// No later run goes on with it.
-    fn drop(&mut self) {
-        let is_named = matches!(self.lock().body, Body::Named);
-        if !is_named && !self.lock().is_discarded {
-            let _ = self.discard();
-        }
-    }
-}
-
-/// No later run goes on with an upload.
 impl Journal for FtpDraft {
-    fn begin(&self, _header: &[u8], begun: &mut dyn FnMut()) -> io::Result<()> {
+    fn begin(&self, header: &[u8], begun: &mut dyn FnMut()) -> io::Result<()> {
         check(&self.lock())?;
-        begun();
-        Ok(())
+        self.journal.begin(header, begun)
     }
 
-    fn append(&self, _record: &[u8]) -> io::Result<()> {
-        Ok(())
+    fn append(&self, record: &[u8]) -> io::Result<()> {
+        self.journal.append(record)
     }
 
-    fn keep(&self, _len: u64) -> io::Result<()> {
-        Ok(())
+    fn keep(&self, len: u64) -> io::Result<()> {
+        self.journal.keep(len)
     }
 
     fn remove(&self) -> io::Result<()> {
-        Ok(())
+        self.journal.remove()
+    }
+}
+
+impl Drop for FtpDraft {
+    /// A later run goes on with one that has a journal.
+    fn drop(&mut self) {
+        let is_named = matches!(self.lock().body, Body::Named);
+        if !is_named && !self.lock().is_discarded && !self.journal.is_begun() {
+            let _ = self.discard();
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod deletion;
 mod draft;
+mod journal;
 mod listings;
 pub(crate) mod open;
 pub(crate) mod tree;
@@ -40,6 +41,15 @@ impl FtpServer {
     /// The server is asked nothing yet.
     pub fn new(settings: Settings) -> FtpServer {
         FtpServer(Server::new(settings))
+    }
+
+    /// Logs in, and returns the round trip of the path in microseconds.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or does not let us in.
+    pub fn reach(&self) -> io::Result<u32> {
+        self.0.reach()?;
+        Ok(self.0.rtt_us())
     }
 
     /// Opens the target of a job by cp's rule. The path is the tree if it is an existing directory, ends in a slash, or will hold more than
@@ -187,8 +197,14 @@ impl TargetTree for FtpTarget {
         self.draft(path, Some(plan.mtime), Some(plan.size), plan.inplace)
     }
 
-    fn resume_draft(&self, _path: &[u8], _inplace: bool) -> Result<Option<(Draft, Vec<u8>)>> {
-        Ok(None)
+    fn resume_draft(&self, path: &[u8], inplace: bool) -> Result<Option<(Draft, Vec<u8>)>> {
+        if inplace {
+            return Ok(None);
+        }
+        context("resume", path, || {
+            let resumed = FtpDraft::resume(&self.0, path)?;
+            Ok(resumed.map(|(draft, journal)| (Draft::Other(Box::new(draft)), journal)))
+        })
     }
 
     fn delete_extraneous(

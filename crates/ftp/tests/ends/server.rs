@@ -19,6 +19,10 @@ pub struct Faults {
     pub lists_dos: bool,
     /// Takes REST, and begins at the start.
     pub ignores_rest: bool,
+    /// Takes REST, and empties the file all the same when one goes up.
+    pub empties_after_rest: bool,
+    /// Takes no REST when a file goes up, as proftpd does.
+    pub refuses_to_go_on: bool,
     /// Says that it knows REST.
     pub promises_rest: bool,
     /// Knows no REST.
@@ -39,6 +43,8 @@ pub struct Faults {
     pub most_connections: usize,
     /// Refuses the surplus with 530 after the login, as proftpd does.
     pub refuses_at_login: bool,
+    /// Has no port free, so many times.
+    pub has_no_port: usize,
     /// Tells this address in PASV, and knows no EPSV.
     pub passive_elsewhere: bool,
     /// Renames onto nothing.
@@ -137,8 +143,11 @@ impl Server {
             silence: Duration::from_secs(20),
             first_pause: Duration::from_millis(1),
             connections: 4,
+            // Beside the programs' scenarios, whose servers are near.
+            far_from_us: 0,
             begins_with: |_, _| 4,
             tell: Box::new(|_| ()),
+            journals: None,
         }
     }
 
@@ -271,6 +280,7 @@ impl<'a> Session<'a> {
             "PWD" => self.say("257 \"/\" here"),
             "TYPE" | "NOOP" => self.say("200 ok"),
             "EPSV" if faults.passive_elsewhere => self.say("500 what?"),
+            "EPSV" if self.once(|faults| &mut faults.has_no_port) => self.say("425 no port"),
             "EPSV" => {
                 let port = self.listen()?;
                 self.say(&format!("229 ok (|||{port}|)"))
@@ -447,10 +457,21 @@ impl<'a> Session<'a> {
     }
 
     fn take(&mut self, path: &str, faults: &Faults) -> Done {
+        let from = std::mem::take(&mut self.rest);
+        if from > 0 && faults.refuses_to_go_on {
+            return self.say("451 restart not permitted");
+        }
         let mut data = self.data()?;
         self.say("150 now")?;
         let mut content = Vec::new();
         let whole = data.read_to_end(&mut content);
+        if from > 0 && !faults.empties_after_rest {
+            let mut standing = self.node(path).and_then(|node| node.content).unwrap_or_default();
+            let end = from + content.len();
+            standing.resize(standing.len().max(end), 0);
+            standing[from..end].copy_from_slice(&content);
+            content = standing;
+        }
         content.truncate(content.len() - faults.loses.min(content.len()));
         if self.once(|faults| &mut faults.forgets_226) {
             return Err(std::io::ErrorKind::Other.into());

@@ -165,6 +165,12 @@ pub trait FileToWrite: Debug + Send + Sync {
         None
     }
 
+    /// Whether the range that was proved last can be read, before anything is written: what [`FileToWrite::proves`] says is then tried with
+    /// its content.
+    fn gives_back(&self) -> bool {
+        false
+    }
+
     /// The current size.
     fn size(&self) -> Result<u64>;
 
