@@ -51,12 +51,18 @@ impl FileToRead for SummedFile {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let read = self.file.read_at(buffer, offset)?;
+        let longer = {
+            let mut seen = self.seen();
+            seen.is_read |= read > 0;
+            if seen.is_compared || self.crc64.is_none() { None } else { seen.ranges.take(offset, read as u64) }
+        };
+        let (Some(of_store), Some(mut longer)) = (&self.crc64, longer) else { return Ok(read) };
+        // Lanes read at once, so none waits for the sum of another.
+        longer.add(&buffer[..read]);
         let mut seen = self.seen();
-        seen.is_read |= read > 0;
-        let Some(crc64) = self.crc64.as_ref().filter(|_| !seen.is_compared) else { return Ok(read) };
-        seen.ranges.enter(offset, &buffer[..read]);
+        seen.ranges.put(longer);
         let Some(sum) = seen.ranges.of_whole(self.size) else { return Ok(read) };
-        if text(sum) != *crc64 {
+        if text(sum) != *of_store {
             return Err(invalid("what was read has another CRC64NVME than the store keeps of it".to_owned()));
         }
         seen.is_compared = true;
