@@ -1,6 +1,7 @@
 //! The address of a resource: an origin, and a path with a query beneath it (RFC 3986).
 
 use std::fmt;
+use std::net::IpAddr;
 
 use percent_encoding::{percent_decode, percent_encode};
 
@@ -21,6 +22,11 @@ impl Origin {
     /// The port that a URL of this scheme need not name.
     pub fn usual_port(is_tls: bool) -> u16 {
         if is_tls { 443 } else { 80 }
+    }
+
+    /// Whether it is an address of this host. A name would be what a resolver says.
+    pub(crate) fn is_loopback(&self) -> bool {
+        self.host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
     }
 
     /// Host and port as the `Host` field and a URL have them.
