@@ -17,7 +17,7 @@ use haul_wire::place::Told;
 use super::answering::answer;
 use super::hearer::{Hearer, Piece};
 use super::request::{Answered, Request};
-use super::ways::Ways;
+use super::ways::{AGAIN, Ways};
 
 /// Pieces that wait for the caller: with data, 64 KiB each.
 const PIECES_AHEAD: usize = 64;
@@ -88,7 +88,7 @@ fn work(
 
 /// The end cannot be reached any more.
 pub(crate) fn lost_end(error: &StoreError) -> Error {
-    Error::new(Fault::Network, error.to_string()).try_this("run the same command again")
+    Error::new(Fault::Network, error.to_string()).try_this(AGAIN)
 }
 
 struct Sending<'a> {

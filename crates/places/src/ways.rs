@@ -60,9 +60,20 @@ impl Ways {
     pub(crate) fn open(&self, end: &Here, request: &Request, watch: &Arc<Watch>) -> Result<Arc<dyn PlaceTree>, Error> {
         // Such an end is reached like the place itself.
         let request = Request { place: end.clone().into(), ..request.clone() };
-        (self.open_end)(end, &request, &self.surroundings, watch)
+        (self.open_end)(end, &request, &self.surroundings, watch).map_err(of_question)
     }
 }
+
+/// A copy goes on where it stopped; a question begins anew.
+fn of_question(error: Error) -> Error {
+    match error.fault {
+        Fault::Network | Fault::Timeout if error.hint.is_none() => error.try_this(AGAIN),
+        _ => error,
+    }
+}
+
+/// What to try after a question that had no answer.
+pub(crate) const AGAIN: &str = "run the same command again";
 
 fn over_sftp(far: &Far) -> Option<Here> {
     match far {
