@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use crate::ends::journal::Journal;
 use crate::error::refusal;
 use crate::limits::MAX_JOURNAL_BYTES;
 use crate::meta::Stat;
-use crate::name::journal_name;
+use crate::name::{is_journal_name, journal_name};
 use crate::own_file::{begin_journal, is_still_there, lock, open_journal, open_own, unlink_if_there};
 
 /// A journal under a name in an open directory.
@@ -39,6 +40,16 @@ impl JournalFile {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = Arc::new(rustix::io::retry_on_intr(|| rustix::fs::open(directory, flags, Mode::empty()))?);
         Ok(Self::new(directory, journal_name(draft), process::effective_user(), None, true))
+    }
+
+    /// The journals in such a directory, at most so many. Nothing is known of what each of them is for.
+    pub fn all_in_directory(directory: &Path, most: usize) -> io::Result<Vec<Self>> {
+        let names = std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.file_name().into_vec()));
+        let names = names.filter(|name| name.as_ref().map_or(true, |name| is_journal_name(name))).take(most);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = Arc::new(rustix::io::retry_on_intr(|| rustix::fs::open(directory, flags, Mode::empty()))?);
+        let user = process::effective_user();
+        names.map(|name| Ok(Self::new(Arc::clone(&directory), name?, user, None, true))).collect()
     }
 
     /// Reads the journal that an earlier run left, and holds it. `None`: there is none, or somebody else may have made it. A process

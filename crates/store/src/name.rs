@@ -36,6 +36,11 @@ pub fn parse_haul_name(name: &[u8]) -> Option<u128> {
     exact.then(|| u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()).flatten()
 }
 
+/// Whether a name is that of a journal.
+pub(crate) fn is_journal_name(name: &[u8]) -> bool {
+    name.ends_with(JOURNAL_SUFFIX.as_bytes()) && parse_haul_name(name).is_some()
+}
+
 /// Whether haul gives this name to something unfinished: a part, its journal, a directory for them, or a file that gets
 /// its name when it is whole (`.NAME.haul-PROCESS`).
 pub(crate) fn is_draft_name(name: &[u8]) -> bool {

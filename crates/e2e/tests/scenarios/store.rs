@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
 use haul_e2e::{Facets, Run, Running, assert_same, code, needs, plant, scratch};
@@ -156,14 +156,17 @@ fn an_upload_that_was_killed_goes_on_inside_the_file() {
     plant::file(&file, SIZE, 1);
     plant::set_mtime(&file, 1_000_000_000, 0);
     let cp = |more: &[&str]| store.cp().args(["--json", "--lanes", "2"]).args(more).arg(&file).arg("s3://bucket/");
-    let mut copy = cp(&["--rate", "80MB"]).start();
-    copy.when_moved(100 << 20);
-    copy.kill();
-    assert_eq!(store.journals(), 1);
+    // Each time it is killed when that much more has moved.
+    for moved in [20 << 20, 50 << 20, 30 << 20] {
+        let mut copy = cp(&["--rate", "80MB"]).start();
+        copy.when_moved(moved);
+        copy.kill();
+        assert_eq!(store.journals(), 1);
+    }
     let again = cp(&[]).run().expect(code::OK);
-    // What is sent again is what was under way: two parts, and what was told meanwhile.
+    // What is sent again after a kill is what was under way: two parts, and what was told meanwhile.
     let moved = again.count("bytes_moved");
-    assert!(moved <= SIZE - (100 << 20) + 2 * PART + (16 << 20), "{moved}");
+    assert!(moved <= SIZE - (100 << 20) + 3 * (2 * PART + (16 << 20)), "{moved}");
     assert_eq!(store.journals(), 0);
     store.cp().arg("s3://bucket/file").arg(store.at("to")).run().expect(code::OK);
     assert!(fs::read(&file).expect("it is there") == fs::read(store.at("to/file")).expect("it is there"));
@@ -234,6 +237,36 @@ fn clean_shows_and_ends_what_a_killed_upload_left() {
     assert!(left.starts_with("left\t") && left.contains("s3://bucket/d/file"), "{left}");
     assert!(clean(&["-f"]).run().expect(code::OK).stdout_text().starts_with("removed\t"));
     assert!(!store.uploads().contains("<Upload>") && store.journals() == 0);
+}
+
+#[test]
+fn a_journal_whose_upload_is_gone_goes_with_clean_and_with_the_next_copy() {
+    needs!(Haul, Tool("curl"), ObjectStore);
+    let store = Store::start();
+    let file = store.at("from/file");
+    plant::file(&file, 64 << 20, 1);
+    let cp = |more: &[&str]| store.cp().args(["--json", "--lanes", "2"]).args(more).arg(&file).arg("s3://bucket/d/");
+    let mut copy = cp(&["--rate", "40MB"]).start();
+    copy.when_moved(20 << 20);
+    copy.kill();
+    let uploads = store.at("home/.local/state/haul/uploads");
+    let journal = fs::read_dir(&uploads).expect("it is there").next().expect("a journal").expect("it is there").path();
+    let kept = fs::read(&journal).expect("it is there");
+    // Somebody else has ended the upload: the journal knows nothing of it.
+    let clean = |words: &[&str]| store.haul(&["clean"]).args(words.iter().copied()).arg("s3://bucket/d");
+    let put_back = || {
+        fs::write(&journal, &kept).expect("own directory");
+        fs::set_permissions(&journal, fs::Permissions::from_mode(0o600)).expect("own file");
+    };
+    clean(&["-f"]).run().expect(code::OK);
+    put_back();
+    assert!(clean(&[]).run().expect(code::OK).stdout_text().starts_with("left\t"));
+    assert!(clean(&["-f"]).run().expect(code::OK).stdout_text().starts_with("removed\t"));
+    assert_eq!(store.journals(), 0);
+    cp(&[]).run().expect(code::OK);
+    put_back();
+    assert_eq!(cp(&[]).run().expect(code::OK).count("bytes_moved"), 0);
+    assert_eq!(store.journals(), 0);
 }
 
 #[test]

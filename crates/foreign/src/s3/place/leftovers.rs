@@ -4,6 +4,7 @@
 //!   a journal of this user on this host, that no process holds   left by a copy that died
 //!   a journal that a process holds                               of a copy that lives: never touched
 //!   no journal                                                   somebody else's: only if its age was asked for
+//!   a journal of an upload that the store does not have          goes: its object was written in another way
 //! ```
 
 use std::io;
@@ -20,22 +21,44 @@ impl S3Place {
     /// Gives each upload to `each` that was left behind beneath a directory, or at a key; ended if `remove`.
     pub(super) fn each_left(&self, directory: &[u8], remove: bool, each: EachLeft<'_>) -> io::Result<ControlFlow<()>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        uploads::each_open(self.store(), directory, &mut |upload| {
-            let beneath = &upload.key[directory.len()..];
-            let beneath = match (directory.is_empty() || directory.ends_with(b"/"), beneath) {
-                (true, beneath) => beneath,
-                (false, [b'/', beneath @ ..]) => beneath,
-                (false, []) => &[],
-                // A longer name that begins in the same way.
-                (false, _) => return ControlFlow::Continue(()),
-            };
-            let left = self.left(&upload, now, remove);
-            match left.transpose() {
+        let mut tell = |beneath: &[u8], left| match beneath.is_empty() {
+            true => each(b"", left),
+            false => each(&shown_beneath(beneath), left),
+        };
+        let listed = uploads::each_open(self.store(), directory, &mut |upload| {
+            let Some(beneath) = beneath(directory, &upload.key) else { return ControlFlow::Continue(()) };
+            match self.left(&upload, now, remove).transpose() {
                 None => ControlFlow::Continue(()),
-                Some(left) if beneath.is_empty() => each(b"", left),
-                Some(left) => each(&shown_beneath(beneath), left),
+                Some(left) => tell(beneath, left),
             }
-        })
+        })?;
+        let Some(journals) = self.settings.journals.as_deref().filter(|_| listed.is_continue()) else {
+            return Ok(listed);
+        };
+        for journal in UploadJournal::all(journals)? {
+            // One that cannot be read is of no upload that is known.
+            let Ok(Found::Left(left)) = journal.look_at_any() else { continue };
+            let key = left.upload.object.strip_prefix(&self.store().object_name(b"")[..]);
+            let Some((key, beneath)) = key.and_then(|key| Some((key, beneath(directory, key)?))) else { continue };
+            let gone = self.remove_if_gone(&journal, key, &left.upload.id, remove);
+            if let Some(gone) = gone.transpose()
+                && tell(beneath, gone).is_break()
+            {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Removes the journal of an upload that the store does not have any more: it holds no bytes.
+    fn remove_if_gone(&self, journal: &UploadJournal, key: &[u8], id: &str, remove: bool) -> io::Result<Option<u64>> {
+        if uploads::list_parts(self.store(), key, id)?.is_some() {
+            return Ok(None);
+        }
+        if remove {
+            journal.remove()?;
+        }
+        Ok(Some(0))
     }
 
     /// The bytes that an upload holds, if it was left behind.
@@ -66,5 +89,17 @@ impl S3Place {
     fn is_old(&self, upload: &Open, now: Duration) -> bool {
         let Some((after, begun)) = self.settings.others_after.zip(upload.begun) else { return false };
         u64::try_from(begun.s).is_ok_and(|begun| begun.saturating_add(after.as_secs()) <= now.as_secs())
+    }
+}
+
+/// The key as seen from a directory, or the empty one at a key itself. `None`: it lies elsewhere.
+fn beneath<'a>(directory: &[u8], key: &'a [u8]) -> Option<&'a [u8]> {
+    let beneath = key.strip_prefix(directory)?;
+    match (directory.is_empty() || directory.ends_with(b"/"), beneath) {
+        (true, beneath) => Some(beneath),
+        (false, [b'/', beneath @ ..]) => Some(beneath),
+        (false, []) => Some(&[]),
+        // A longer name that begins in the same way.
+        (false, _) => None,
     }
 }

@@ -77,18 +77,32 @@ impl UploadJournal {
         Ok(UploadJournal { file, state: Mutex::default() })
     }
 
+    /// The journals of a directory, whatever they are of.
+    pub(in crate::s3) fn all(directory: &Path) -> io::Result<Vec<UploadJournal>> {
+        let files = JournalFile::all_in_directory(directory, MAX_JOURNALS)?;
+        Ok(files.into_iter().map(|file| UploadJournal { file: Some(file), state: Mutex::default() }).collect())
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads what an earlier run left. What is no journal of this object is nothing; one that another process holds is an error.
     pub(in crate::s3) fn left(&self, object: &[u8]) -> io::Result<Option<Left>> {
-        self.read(object, JournalFile::resume)
+        Ok(self.read(JournalFile::resume)?.filter(|left| left.upload.object == object))
     }
 
     /// Reads what an earlier run left, and waits for no process that holds it. The journal is held from then on.
     pub(in crate::s3) fn look(&self, object: &[u8]) -> io::Result<Found> {
-        match self.read(object, JournalFile::resume_at_once) {
+        Ok(match self.look_at_any()? {
+            Found::Left(left) if left.upload.object != object => Found::Nothing,
+            found => found,
+        })
+    }
+
+    /// The same of a journal of any object.
+    pub(in crate::s3) fn look_at_any(&self) -> io::Result<Found> {
+        match self.read(JournalFile::resume_at_once) {
             Ok(Some(left)) => Ok(Found::Left(left)),
             Ok(None) => Ok(Found::Nothing),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Found::Written),
@@ -96,10 +110,10 @@ impl UploadJournal {
         }
     }
 
-    fn read(&self, object: &[u8], resume: fn(&JournalFile) -> io::Result<Option<Vec<u8>>>) -> io::Result<Option<Left>> {
+    fn read(&self, resume: fn(&JournalFile) -> io::Result<Option<Vec<u8>>>) -> io::Result<Option<Left>> {
         let Some(file) = &self.file else { return Ok(None) };
         let Some(bytes) = resume(file)? else { return Ok(None) };
-        Ok(decode(&bytes).filter(|left| left.upload.object == object))
+        Ok(decode(&bytes))
     }
 
     /// Goes on with these parts.
@@ -185,6 +199,9 @@ impl Journal for UploadJournal {
         self.file.as_ref().map_or(Ok(()), JournalFile::remove)
     }
 }
+
+/// Journals of one host that are looked at. A copy has one for each large file under way, and rarely dies.
+const MAX_JOURNALS: usize = 64 << 10;
 
 const MAGIC: &[u8] = b"haul-s3-upload 1\n";
 const UPLOAD: u8 = b'U';

@@ -340,6 +340,13 @@ impl TargetTree for S3Target {
         })
     }
 
+    /// The object is as it shall be, so nobody goes on with an upload of it that an earlier copy left.
+    fn remove_left_journal(&self, path: &[u8]) {
+        if let Err(error) = multipart::end_left_upload(&self.tree, path) {
+            self.tree.warn(format!("an upload that an earlier copy left stays in the store: {error}"));
+        }
+    }
+
     fn delete_extraneous(
         &self,
         path: &[u8],

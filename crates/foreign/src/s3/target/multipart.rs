@@ -21,7 +21,7 @@ use crate::http_client::outgoing::Content;
 use crate::s3::limits::{HELD_PART_BYTES, MAX_OBJECT_BYTES, MAX_PART_BYTES, MAX_PARTS, SURE_OBJECT_BYTES};
 use crate::s3::store::{Request, etag};
 use crate::s3::sums::{crc64, is_one, joined, text as sum_text};
-use crate::s3::target::journal::{Part, Upload, UploadJournal};
+use crate::s3::target::journal::{Found, Part, Upload, UploadJournal};
 use crate::s3::target::sent_part::{Place, SentPart};
 use crate::s3::target::standing::Seen;
 use crate::s3::target::tree::{Tree, changed_meanwhile};
@@ -64,6 +64,17 @@ impl Filling {
             Filling::Sent(part) => part.at(),
         }
     }
+}
+
+/// Ends the upload of an object that an earlier run left, if no process goes on with it.
+pub(super) fn end_left_upload(tree: &Tree, path: &[u8]) -> io::Result<()> {
+    let Some(journals) = tree.settings.journals.as_deref() else { return Ok(()) };
+    let key = tree.key(path)?;
+    let object = tree.store.object_name(&key);
+    let journal = UploadJournal::new(Some(journals), &object)?;
+    let Found::Left(left) = journal.look(&object)? else { return Ok(()) };
+    abort(&tree.store, &key, &left.upload.id)?;
+    journal.remove()
 }
 
 impl MultipartDraft {
