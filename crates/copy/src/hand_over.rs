@@ -7,10 +7,11 @@
 //! take it, and its end is the end of the lane.
 
 use std::io;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use haul_kept::sync::lock;
+use haul_store::Connections;
 use haul_wire::lane::UnitHeader;
 
 /// The receiver's half of a lane, as the sender's half calls it.
@@ -38,7 +39,11 @@ pub(crate) trait TakesUnits: Send {
 }
 
 /// The lanes of one job between two roles in this process.
-pub struct HandOver(Box<[Place]>);
+pub struct HandOver {
+    places: Box<[Place]>,
+    /// Of a target that is served by another host, once it is open.
+    target_connections: OnceLock<Arc<dyn Connections>>,
+}
 
 struct Place {
     state: Mutex<State>,
@@ -60,12 +65,25 @@ impl HandOver {
     /// For lanes with the numbers below `lanes`.
     pub fn new(lanes: u16) -> Self {
         let place = |_| Place { state: Mutex::new(State::Awaited), opened: Condvar::new() };
-        Self((0..lanes).map(place).collect())
+        Self { places: (0..lanes).map(place).collect(), target_connections: OnceLock::new() }
+    }
+
+    /// The receiver has opened its target, which is written over these connections.
+    pub(crate) fn target_is_open(&self, connections: Option<Arc<dyn Connections>>) {
+        if let Some(connections) = connections {
+            // A target is opened once.
+            let _ = self.target_connections.set(connections);
+        }
+    }
+
+    /// The connections over which the target is written, once they are known.
+    pub(crate) fn target_connections(&self) -> Option<Arc<dyn Connections>> {
+        self.target_connections.get().cloned()
     }
 
     /// The receiver begins its half of a lane, which ends when the result is dropped. `None`: the lane has its connection alone.
     pub(crate) fn open(&self, lane: u16, half: Box<dyn TakesUnits>) -> Option<Opened<'_>> {
-        let place = self.0.get(usize::from(lane))?;
+        let place = self.places.get(usize::from(lane))?;
         *lock(&place.state) = State::Open(half);
         place.opened.notify_all();
         Some(Opened(place))
@@ -73,7 +91,7 @@ impl HandOver {
 
     /// Whether the sender can hand over on this lane. The first call may wait for the receiver.
     pub(crate) fn is_open(&self, lane: u16) -> bool {
-        let Some(place) = self.0.get(usize::from(lane)) else { return false };
+        let Some(place) = self.places.get(usize::from(lane)) else { return false };
         let waits = |state: &mut State| matches!(state, State::Awaited);
         let waited = place.opened.wait_timeout_while(lock(&place.state), OPENS_WITHIN, waits);
         matches!(*waited.unwrap_or_else(PoisonError::into_inner).0, State::Open(_))
@@ -82,7 +100,7 @@ impl HandOver {
     /// The sender hands something over. The receiver cannot end its half meanwhile.
     pub(crate) fn give<T>(&self, lane: u16, give: impl FnOnce(&mut dyn TakesUnits) -> T) -> io::Result<T> {
         let ended = || io::Error::new(io::ErrorKind::ConnectionReset, "the receiving side has ended the lane");
-        let mut state = lock(&self.0.get(usize::from(lane)).ok_or_else(ended)?.state);
+        let mut state = lock(&self.places.get(usize::from(lane)).ok_or_else(ended)?.state);
         match &mut *state {
             State::Open(half) => Ok(give(&mut **half)),
             State::Awaited | State::Ended => Err(ended()),

@@ -5,29 +5,27 @@ use std::sync::Arc;
 
 use haul_channel::reporter::Watch;
 use haul_copy::receiver::{OpenTarget, OpenedTarget, Target};
+use haul_engine::path::servers;
 use haul_foreign::{DavServer, OpenOptions};
 use haul_job::{
     AskedClass, Drafts, Endpoint, Error, Event, Fault, Here, Job, Place, Selection, WebServer, Wish, Wishes,
 };
+use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 use haul_store::StoreError;
 
 use crate::server_terms::{self, Dialled};
 use crate::web;
 
-/// The lanes to a server, where nobody asks for a number: each has one file under way, and a short file waits for two or three answers of
-/// the server. 16 lanes bring 2,000 files of 64 kB over 228 ms in 82 s.
-const LANES: u16 = 16;
-
 /// Whether the target is one.
 pub(crate) fn is_target(job: &Job) -> bool {
     matches!(&job.target.place, Place::Here(Here::Web(server)) if server.is_dav)
 }
 
-/// The usual number of lanes, if the target is one.
-pub(crate) fn lanes(job: &Job) -> Option<u16> {
+/// The number of lanes, each of which has one file under way, where it does not depend on the path.
+fn asked_lanes(job: &Job) -> Option<u16> {
     let is_background = job.carriage.service.class == AskedClass::Background;
-    is_target(job).then_some(if is_background { 1 } else { LANES })
+    job.carriage.lanes.or(is_background.then_some(1))
 }
 
 /// Refuses what such a target cannot keep its promise of.
@@ -89,17 +87,24 @@ pub(crate) fn target(
             watch.tell(&Event::Warning { text });
         }
     }
-    let lanes = job.carriage.lanes.unwrap_or(LANES);
+    let asked = asked_lanes(job);
+    let most = asked.unwrap_or(servers::short_files_at_once(u32::MAX));
     // A server may take its time between the last byte and its answer.
-    let settings = web::settings(server, lanes, job.carriage.timeout, web::reach(job, surroundings)?);
+    let settings = web::settings(server, most, job.carriage.timeout, web::reach(job, surroundings)?);
     let url = web::url(server, &job.target.path)?;
     let server = DavServer::new(url, settings);
-    Ok(Target::Other(Box::new(Opening { server, typed: job.target.path.clone(), watch: Arc::clone(watch) })))
+    let lanes = match asked {
+        Some(asked) => asked,
+        None => servers::short_files_at_once(server.rtt_us().map_err(|error| faults::store_error(&error))?),
+    };
+    let (typed, watch) = (job.target.path.clone(), Arc::clone(watch));
+    Ok(Target::Other(Box::new(Opening { server, lanes, typed, watch })))
 }
 
 /// A target whose server is known.
 struct Opening {
     server: DavServer,
+    lanes: u16,
     typed: Vec<u8>,
     watch: Arc<Watch>,
 }
@@ -107,7 +112,8 @@ struct Opening {
 impl OpenTarget for Opening {
     fn open(&self, selection: &Selection, single_file: bool) -> Result<OpenedTarget, StoreError> {
         let Selection { make_target, dry_run, inplace, .. } = *selection;
-        let options = OpenOptions { single_file, make: make_target, dry_run, in_place: inplace };
+        let at_once = self.lanes.into();
+        let options = OpenOptions { single_file, make: make_target, dry_run, in_place: inplace, at_once };
         let watch = Arc::clone(&self.watch);
         let tell = Box::new(move |text| watch.tell(&Event::Warning { text }));
         let (tree, name) = self.server.open(options, tell)?;
@@ -116,5 +122,9 @@ impl OpenTarget for Opening {
 
     fn typed(&self) -> &[u8] {
         &self.typed
+    }
+
+    fn lanes(&self) -> Option<u16> {
+        Some(self.lanes)
     }
 }

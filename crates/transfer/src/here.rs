@@ -6,7 +6,6 @@ use haul_job::{Endpoint, Error, Fault, Here, Host, Job, LanePath, Place, Proof};
 use haul_net::Stream;
 use haul_wire::control::Control;
 
-use crate::dav_ends;
 use crate::ends::{sources_here, target_here};
 use crate::into_itself;
 use crate::order::Order;
@@ -54,15 +53,16 @@ pub fn here(order: Order<'_>) -> Result<Ends, Error> {
     let (sender, receiver) = roles(job, surroundings, watch, hash_kept, Bounds::default())?;
     let pairs: std::io::Result<Vec<_>> = (0..lanes(job, &sender, &receiver)).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
-    let (lanes, proof) = match is_between_disks(job) {
-        true => (LanePairs::handing_over(pairs), Proof::InOneBuffer),
-        false => (pairs.into(), sftp_ends::proof(job)),
+    let proof = if is_between_disks(job) { Proof::InOneBuffer } else { sftp_ends::proof(job) };
+    let lanes = match is_between_disks(job) || s3_ends::hands_over(job) {
+        true => LanePairs::handing_over(pairs),
+        false => pairs.into(),
     };
     let ends = carry(sender, receiver, [watch, &Arc::new(Watch::silent())], lanes)?;
     Ok(beside_server(job, Ends { proof, ..ends }))
 }
 
-/// Whether both ends are files of this host. A server is better read while the target writes, on two threads.
+/// Whether both ends are files of this host.
 fn is_between_disks(job: &Job) -> bool {
     job.sources.iter().chain([&job.target]).all(|end| end.place == Place::Here(Here::Disk))
 }
@@ -100,7 +100,7 @@ fn lanes(job: &Job, sender: &SenderJob, receiver: &ReceiverJob) -> u16 {
         Target::Other(target) => target.lanes(),
         Target::Path(_) | Target::Open(_) => None,
     };
-    let wanted = asked.or_else(|| dav_ends::lanes(job)).or(of_target).or(usual);
+    let wanted = asked.or(of_target).or(usual);
     haul_engine::plan::near_lanes(wanted, host_facts::cpus()).lanes
 }
 

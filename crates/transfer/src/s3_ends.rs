@@ -23,16 +23,27 @@ use haul_wire::place::Verb;
 use crate::server_terms::{self, Dialled};
 use crate::web;
 
-/// Lanes of a copy from or to a store, where nobody asks for a number: Amazon's own tools use 10 requests at once.
+/// Requests to a store at once, where nobody asks for a number and no tuner finds out: Amazon's own tools use 10.
 const LANES: u16 = 8;
 
 fn is_store(end: &Endpoint) -> bool {
     matches!(end.place, Place::Here(Here::S3 { .. }))
 }
 
-/// The usual number of lanes, if one end is a store.
+/// The usual number of lanes, if one end is a store. Those to a store rest as long as the path asks for fewer.
 pub(crate) fn lanes(job: &Job) -> Option<u16> {
-    job.sources.iter().chain([&job.target]).any(is_store).then_some(LANES)
+    match (is_store(&job.target), job.sources.iter().any(is_store)) {
+        (true, _) if hands_over(job) => Some(AUTO_CONNECTIONS_MAX),
+        (false, false) => None,
+        _ => Some(LANES),
+    }
+}
+
+/// Whether lanes hand their data over in one buffer: a store has as many connections at work as keep both processors of a small host
+/// busy. Where a server may be read over a single connection, the target better writes meanwhile, on a thread of its own.
+pub(crate) fn hands_over(job: &Job) -> bool {
+    let ends = || job.sources.iter().chain([&job.target]);
+    ends().any(is_store) && ends().all(|end| is_store(end) || end.place == Place::Here(Here::Disk))
 }
 
 /// Refuses what a copy from or to a store cannot keep its promise of.
@@ -108,7 +119,8 @@ pub(crate) fn target(
         settings: Box::new({
             let job = job.clone();
             let reach = web::reach(&job, surroundings)?;
-            move || settings(&job, reach.clone())
+            let most = job.carriage.lanes.unwrap_or(AUTO_CONNECTIONS_MAX).into();
+            move || Settings { begins_with: servers::at_start, connections: most, ..settings(&job, reach.clone()) }
         }),
         environment: environment(surroundings),
         journals: journals(surroundings, watch),

@@ -43,6 +43,9 @@ pub(super) fn open_target(
             let (tree, rename_to) = opened?;
             let root = tell_name(rename_to.as_deref(), other.typed(), channel, watch)?;
             suit(&tree, &mut job)?;
+            if let Some(hand_over) = &job.hand_over {
+                hand_over.target_is_open(tree.connections());
+            }
             return shared(tree, rename_to, root, job);
         }
     };

@@ -25,10 +25,8 @@ use super::rename_queue::{AwaitingName, RenameQueue};
 use super::reread::{self, READ_BYTES};
 use super::state::Shared;
 
-/// Threads wait for the disk more than they work: on a file server each flush is a round trip.
-const THREADS: usize = 16;
-
-/// A journal commits for several files at once, so each thread flushes so many at once, each by itself.
+/// A journal commits for several files at once, so each thread flushes so many at once, each by itself. At another end nothing is committed
+/// together: there the threads share what waits.
 const EACH_FILES: usize = 64;
 
 pub(super) struct RenameThreads(Vec<JoinHandle<()>>);
@@ -36,7 +34,7 @@ pub(super) struct RenameThreads(Vec<JoinHandle<()>>);
 impl RenameThreads {
     /// Where nothing is made, none is started.
     pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
-        let count = if shared.to.makes_files() { THREADS } else { 0 };
+        let count = if shared.to.makes_files() { shared.to.tree().names_at_once() } else { 0 };
         let start = |_| {
             let shared = Arc::clone(shared);
             std::thread::Builder::new().name("name".into()).spawn(move || run(&shared))
@@ -119,7 +117,12 @@ fn next_flushed(shared: &Shared) -> Option<Batch<'_>> {
         rename_queue.rest_after(begun.elapsed());
         return Some(batch);
     }
-    let rest = batch.awaiting_name.split_off(batch.awaiting_name.len().min(EACH_FILES));
+    let waiting = batch.awaiting_name.len();
+    let each = match shared.to.tree().local() {
+        Some(_) => EACH_FILES,
+        None => waiting.div_ceil(shared.to.tree().names_at_once().max(1)).clamp(1, EACH_FILES),
+    };
+    let rest = batch.awaiting_name.split_off(waiting.min(each));
     batch.files -= rest.len();
     batch.bytes -= rest.iter().map(|awaiting_name| awaiting_name.incoming.identity.size).sum::<u64>();
     rename_queue.put_back(rest);

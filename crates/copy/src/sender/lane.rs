@@ -266,7 +266,7 @@ impl Lane<'_> {
         };
         let header = UnitHeader { kind, index: file.index, chunk: unit.chunk };
         if let Ok(content @ (Content::Dense | Content::Mixed)) = content
-            && self.hands_over(unit, file, &open)
+            && self.hands_over(unit, file)
         {
             return self.hand_over(header, file, &open, content);
         }

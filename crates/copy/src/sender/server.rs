@@ -1,4 +1,4 @@
-//! The server of a source that is no haul: how many connections to it carry data, and what is told of the path to it.
+//! The server of an end that is no haul: how many connections to it carry data, and what is told of the path to it.
 //!
 //! ```text
 //!   connections (store) -> reading -> how many (engine) -> allowed, and as many lanes on this host get units
@@ -13,7 +13,6 @@ use haul_channel::convert;
 use haul_channel::lane_addresses::LaneAddresses;
 use haul_engine::path::servers::{ServerConnections, ServerHeld, ServerSample};
 use haul_job::Subject;
-use haul_net::Stream;
 use haul_store::{Connections, ConnectionsNow, SourceTree};
 use haul_wire::control::{AskedClass, Carriage, Notice};
 use haul_wire::summary::{HeldBy, LaneTime, OnePath, PathNow, PathState, PathSummary};
@@ -23,11 +22,13 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// The server of a source.
-pub(super) struct ServerOfSource {
+/// The server of a source, or of a target whose receiver is in this process.
+pub(super) struct ServerOfEnd {
     connections: Arc<dyn Connections>,
     count: ServerConnections,
-    /// Lanes whose other end is on this host: each reads over a connection of its own. Lanes to another host follow their own path.
+    /// The receiver tells itself what holds the path to a target.
+    is_target: bool,
+    /// Lanes whose other end is on this host: each has a connection of its own. Lanes to another host follow their own path.
     lanes_here: BTreeSet<u16>,
     had_lanes_here: bool,
     started: Instant,
@@ -56,24 +57,39 @@ pub fn lanes_for(source: &dyn SourceTree, carriage: &Carriage) -> Option<u16> {
 }
 
 fn count_of(connections: &dyn Connections, carriage: &Carriage) -> ServerConnections {
-    // The rate of a server is its own choice. What is left to a reader that yields is to be one of many.
-    let is_background = carriage.service.class == AskedClass::Background;
-    let asked = carriage.lanes.or(is_background.then_some(1));
     let bytes = connections.foreseen_bytes().unwrap_or(u64::MAX);
-    let count = ServerConnections::new(asked, connections.now().rtt_min_us, bytes);
+    let count = ServerConnections::new(asked(carriage), connections.now().rtt_min_us, bytes);
     connections.most().map_or(count.clone(), |most| count.up_to(most))
 }
 
-impl ServerOfSource {
+/// The rate of a server is its own choice. What is left to a copy that yields is to be one of many.
+fn asked(carriage: &Carriage) -> Option<u16> {
+    let is_background = carriage.service.class == AskedClass::Background;
+    carriage.lanes.or(is_background.then_some(1))
+}
+
+impl ServerOfEnd {
     pub(super) fn of(source: &dyn SourceTree, carriage: &Carriage) -> Option<Self> {
         let connections = source.connections()?;
         let count = count_of(&*connections, carriage);
+        Some(Self::with(connections, count, false))
+    }
+
+    /// The target is open, and these lanes lead to it.
+    pub(super) fn of_target(connections: Arc<dyn Connections>, carriage: &Carriage, lanes: &BTreeSet<u16>) -> Self {
+        let count = ServerConnections::writing(asked(carriage), connections.now().rtt_min_us);
+        let server = Self::with(connections, count, true);
+        Self { lanes_here: lanes.clone(), had_lanes_here: !lanes.is_empty(), ..server }
+    }
+
+    fn with(connections: Arc<dyn Connections>, count: ServerConnections, is_target: bool) -> Self {
         connections.allow(count.count());
         let (started, lanes_here) = (Instant::now(), BTreeSet::new());
         let now = ConnectionsNow::default();
-        Some(Self {
+        Self {
             connections,
             count,
+            is_target,
             lanes_here,
             had_lanes_here: false,
             started,
@@ -82,14 +98,13 @@ impl ServerOfSource {
             now,
             carried_most: 0,
             addresses: None,
-        })
+        }
     }
 
-    pub(super) fn lane_up(&mut self, lane: u16, stream: &Stream) {
-        if stream.tcp_info().is_none() {
-            self.lanes_here.insert(lane);
-            self.had_lanes_here = true;
-        }
+    /// A lane has come up whose other end is on this host.
+    pub(super) fn lane_up(&mut self, lane: u16) {
+        self.lanes_here.insert(lane);
+        self.had_lanes_here = true;
     }
 
     pub(super) fn lane_down(&mut self, lane: u16) {
@@ -130,7 +145,7 @@ impl ServerOfSource {
             turn.work_moves = true;
             turn.notices.push(convert::chose(Subject::Lanes, count.to_string(), self.count.reason()));
         }
-        if now.duration_since(self.told_at) >= TELL_EVERY {
+        if !self.is_target && now.duration_since(self.told_at) >= TELL_EVERY {
             self.told_at = now;
             turn.path = Some(self.path_now());
         }
@@ -169,9 +184,9 @@ impl ServerOfSource {
         u32::try_from(u128::from(resent_bytes) * 1_000_000 / u128::from(sent_bytes.max(1))).unwrap_or(u32::MAX)
     }
 
-    /// The path to the server, for the report. `None`: the lanes lead to another host, and their paths are told.
+    /// The path to the server of a source, for the report. `None`: the lanes lead to another host, and their paths are told.
     pub(super) fn summary(&self) -> Option<OnePath> {
-        if !self.had_lanes_here {
+        if self.is_target || !self.had_lanes_here {
             return None;
         }
         let last = self.count.last();
@@ -193,6 +208,11 @@ impl ServerOfSource {
             summary,
             ..OnePath::default()
         })
+    }
+
+    /// Most connections to the server of a target that carried data at once. `None`: the path of a source is told as a whole.
+    pub(super) fn carried_to_target(&self) -> Option<u16> {
+        self.is_target.then_some(self.carried_most)
     }
 
     /// The time of the lanes, of which a wait for the server is a wait for the network: a far path holds them, as far as is known.

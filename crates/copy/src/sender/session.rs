@@ -1,5 +1,6 @@
 //! The loop of a sender: what it hears, what it says, and when it gives up.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ use super::findings::{Behind, Findings};
 use super::job::SenderJob;
 use super::lane::Leaving;
 use super::resolve::{Resolved, resolve};
-use super::server::ServerOfSource;
+use super::server::ServerOfEnd;
 use super::state::Shared;
 use super::{lane, prover, send_route, walk};
 
@@ -41,7 +42,9 @@ pub(super) struct Session<'a> {
     watch: &'a Arc<Watch>,
     clock: Clock,
     pub(super) tuning: Tuning,
-    server: Option<ServerOfSource>,
+    server: Option<ServerOfEnd>,
+    /// The lanes whose other end is on this host.
+    lanes_here: BTreeSet<u16>,
     rate: RateLimit,
     /// The last count of [`Shared::moved`], and when it changed.
     moved: (u64, Instant),
@@ -91,7 +94,7 @@ impl<'a> Session<'a> {
             None => tuning,
         };
         let rate = RateLimit::of(job.carriage.rate_bytes_per_s);
-        let server = ServerOfSource::of(&*sources, &job.carriage);
+        let server = ServerOfEnd::of(&*sources, &job.carriage);
         let (another_job, recorded_hash, has_server) = (events.job().is_some(), recorded.is_some(), server.is_some());
         let findings = Findings::of(&job, Behind { another_job, recorded: recorded_hash, server: has_server });
         // Before the threads that work on files.
@@ -109,6 +112,7 @@ impl<'a> Session<'a> {
             clock,
             tuning,
             server,
+            lanes_here: BTreeSet::new(),
             rate,
             moved: (0, Instant::now()),
             route_told: false,
@@ -190,10 +194,10 @@ impl<'a> Session<'a> {
         self.lanes.start(stream, lane, move |stream| lane::carry(leaving(stream), lane, &shared))
     }
 
-    /// The lanes without units: for the path that they take, or for the server from which they read.
+    /// The lanes without units: for the path that they take, or for the server from or to which they lead.
     fn resting(&self) -> Vec<u16> {
         let mut resting = self.tuning.resting();
-        resting.extend(self.server.iter().flat_map(ServerOfSource::resting));
+        resting.extend(self.server.iter().flat_map(ServerOfEnd::resting));
         resting
     }
 
@@ -212,8 +216,20 @@ impl<'a> Session<'a> {
         self.shared.notice(convert::chose(what, choice, reason));
     }
 
+    /// A target in this process that has a server is open from now on: the lanes follow the path to it.
+    fn follow_target(&mut self) {
+        if self.server.is_none()
+            && let Some(connections) = self.shared.job.hand_over.as_ref().and_then(|shared| shared.target_connections())
+        {
+            let carriage = &self.shared.job.carriage;
+            self.server = Some(ServerOfEnd::of_target(connections, carriage, &self.lanes_here));
+            self.shared.rest(self.resting());
+        }
+    }
+
     /// Lets the lanes follow the path. More lanes are brought by whoever dials.
     fn tune(&mut self, keeper: &mut dyn LaneKeeper) {
+        self.follow_target();
         if let Some(word) = self.channel.one_way() {
             self.tuning.on_one_way(word);
         }
@@ -447,11 +463,12 @@ impl<'a> Session<'a> {
         self.lanes.join();
         let (mut path, mut paths) = self.tuning.summary();
         let mut time = self.shared.loads.time();
-        if let Some(of_server) = self.server.as_ref().and_then(ServerOfSource::summary) {
+        if let Some(of_server) = self.server.as_ref().and_then(ServerOfEnd::summary) {
             path = of_server.summary.clone();
             paths = vec![of_server];
             time = self.server.as_ref().map_or(time, |server| server.time(time));
         }
+        path.lanes = self.server.as_ref().and_then(ServerOfEnd::carried_to_target).unwrap_or(path.lanes);
         if self.job_number.is_some() {
             self.tuning.release();
         }
@@ -478,8 +495,9 @@ impl LaneRole for Session<'_> {
 
     fn lane_up(&mut self, lane: u16, stream: Stream) -> Result<(), Error> {
         self.tuning.lane_up(lane, stream.probe(), LaneAddresses::of(&stream));
-        if let Some(server) = &mut self.server {
-            server.lane_up(lane, &stream);
+        if stream.tcp_info().is_none() {
+            self.lanes_here.insert(lane);
+            self.server.iter_mut().for_each(|server| server.lane_up(lane));
         }
         let job = self.job_number;
         self.start(stream, lane, move |stream| Leaving::new(stream, job))
@@ -496,6 +514,7 @@ impl LaneRole for Session<'_> {
         self.shared.lane_died(end.lane);
         if is_newest {
             self.tuning.lane_down(end.lane);
+            self.lanes_here.remove(&end.lane);
             if let Some(server) = &mut self.server {
                 server.lane_down(end.lane);
             }

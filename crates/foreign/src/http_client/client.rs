@@ -169,6 +169,18 @@ impl Client {
         &self.typed
     }
 
+    /// Makes as many connections to the origin that was typed as so many bytes are worth, beside those that rest there.
+    pub(crate) fn dial_ahead(&self, bytes: u64) {
+        self.pool.dial_more(&self.typed, bytes);
+    }
+
+    /// Connects to the origin that was typed, for the first request, and returns the round-trip time.
+    pub(crate) fn meet(&self) -> io::Result<u32> {
+        let connection = self.pool.take(&self.typed)?;
+        self.pool.keep(&self.typed, connection);
+        Ok(self.pool.rtt_us())
+    }
+
     /// Sends a request, until there is an answer that another try or another URL would not change.
     pub(crate) fn ask(&self, ask: &Ask<'_>) -> io::Result<Answer> {
         let mut url = ask.url.clone();

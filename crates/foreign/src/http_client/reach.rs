@@ -138,6 +138,11 @@ impl Sockets {
         }
     }
 
+    /// How many are open, also those that rest.
+    pub(crate) fn open_count(&self) -> usize {
+        self.lock().open.len()
+    }
+
     /// Reads all connections.
     pub fn now(&self) -> ConnectionsNow {
         let mut state = self.lock();

@@ -34,12 +34,15 @@ pub(super) struct Request<'a> {
     pub(super) fields: Vec<(HeaderName, HeaderValue)>,
     pub(super) content: Content,
     pub(super) repeats: bool,
+    /// A large body, which waits for its turn ([`crate::http_client::pool::Pool::turn`]).
+    pub(super) is_large: bool,
 }
 
 impl<'a> Request<'a> {
     pub(super) fn new(method: Method, key: &'a [u8]) -> Request<'a> {
         let repeats = method.is_idempotent();
-        Request { method, key, query: &[], fields: Vec::new(), content: Content::Nothing, repeats }
+        let (fields, content) = (Vec::new(), Content::Nothing);
+        Request { method, key, query: &[], fields, content, repeats, is_large: false }
     }
 }
 
@@ -170,6 +173,7 @@ impl Store {
             fields: request.fields.clone(),
             content,
             repeats: request.repeats,
+            is_for_body: request.is_large,
             redirects: false,
             since,
             ..Ask::new(request.method.clone(), &url)

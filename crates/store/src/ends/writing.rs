@@ -3,8 +3,10 @@
 use std::fmt::Debug;
 use std::io;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use super::abilities::Abilities;
+use super::connections::Connections;
 use super::journal::Journal;
 use super::reading::SourceFile;
 use crate::error::{Context, Result, StoreError, refusal};
@@ -22,6 +24,16 @@ pub trait TargetTree: Debug + Send + Sync {
     /// The tree, if it lies on this host.
     fn local(&self) -> Option<&LocalTree> {
         None
+    }
+
+    /// The connections over which it is written, where the end is served by another host and data goes as fast as they let it.
+    fn connections(&self) -> Option<Arc<dyn Connections>> {
+        None
+    }
+
+    /// How many files may get their names at once.
+    fn names_at_once(&self) -> usize {
+        NAMES_AT_ONCE
     }
 
     /// The metadata of the entry itself, not through a link; `None` if the entry or a parent is missing.
@@ -121,6 +133,9 @@ pub trait TargetTree: Debug + Send + Sync {
         false
     }
 }
+
+/// Whoever names files waits for the disk more than it works: on a file server each flush is a round trip.
+const NAMES_AT_ONCE: usize = 16;
 
 pub(crate) fn no_writing_in_place() -> io::Error {
     refusal(io::ErrorKind::Unsupported, "this target writes no file in place")

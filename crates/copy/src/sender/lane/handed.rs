@@ -20,12 +20,12 @@ use crate::sender::stop::{Stop, cannot_read, changed};
 use super::{CACHE_LINE_BYTES, Content, Lane, look};
 
 impl Lane<'_> {
-    /// Whether a unit of this file is handed over. The connection takes what is more than data of this host: a chunk of which
-    /// something stands at the target, compressed blocks, and blocks that take a route through the kernel.
-    pub(super) fn hands_over(&self, unit: Unit, file: &SourceItem, open: &SourceFile) -> bool {
+    /// Whether a unit of this file is handed over. The connection takes what is more than data: a chunk of which something stands at
+    /// the target, compressed blocks, and blocks that take a route through the kernel.
+    pub(super) fn hands_over(&self, unit: Unit, file: &SourceItem) -> bool {
         let Some(hand_over) = &self.shared.job.hand_over else { return false };
         let stands = file.standing.get().is_some_and(|standing| standing.serves(unit.chunk));
-        let is_data = self.pump.is_none() && self.compressor.is_none() && !stands && open.local().is_some();
+        let is_data = self.pump.is_none() && self.compressor.is_none() && !stands;
         is_data && hand_over.is_open(self.number)
     }
 
@@ -78,7 +78,7 @@ impl Lane<'_> {
                 self.give(|half| half.hole(size))??;
             } else {
                 self.keep_to_rates(size as u64)?;
-                let is_last = file.layout.is_whole() && offset + size as u64 == end;
+                let is_last = file.layout.is_whole() && offset + size as u64 == end && open.local().is_some();
                 reads_on = self.hand_block_over(unit, open, (offset, size), is_last, block == Content::Mixed)?;
             }
             self.shared.count_move();
@@ -101,10 +101,12 @@ impl Lane<'_> {
         let shared = self.shared;
         // One more byte costs nothing in the same call, and a call of its own later.
         let room = &mut self.buffer[at..at + size + usize::from(is_last)];
-        let read = shared.reading.storage.during(|| match open.local().filter(|_| is_last) {
-            Some(local) => local.read_with_rest(room, size, offset),
+        let read = match open.local() {
+            Some(local) if is_last => shared.reading.storage.during(|| local.read_with_rest(room, size, offset)),
+            Some(_) => shared.reading.storage.during(|| self.ahead.read(unit, open, room, offset)),
+            // Another end has its own limits, and a lane may wait there for its turn while the others read.
             None => self.ahead.read(unit, open, room, offset),
-        });
+        };
         let read = read.map_err(|error| cannot_read(offset, &error))?;
         self.watch.lap(Waiting::Storage);
         if read < size {

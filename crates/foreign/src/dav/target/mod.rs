@@ -49,6 +49,14 @@ impl DavServer {
         DavServer { client: Arc::new(Client::new(url.origin().clone(), settings)), url }
     }
 
+    /// Connects to the server, and returns the round-trip time. The first question goes over that connection.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn rtt_us(&self) -> Result<u32> {
+        context("use as target", self.url.to_string().as_bytes(), || self.client.meet())
+    }
+
     /// Opens the target of a job by cp's rule. The path is the tree if it is an existing directory, ends in a slash, or
     /// will hold more than one file. Otherwise it is the new name of the single file: the name is returned, and its parent
     /// is the tree.
@@ -118,6 +126,10 @@ impl TargetTree for DavTarget {
             holes: false,
             ..Abilities::ALL
         }
+    }
+
+    fn names_at_once(&self) -> usize {
+        self.tree.at_once
     }
 
     fn stat(&self, path: &[u8]) -> Result<Option<Stat>> {

@@ -25,6 +25,8 @@ pub struct OpenOptions {
     pub dry_run: bool,
     /// Files are written under their final names.
     pub in_place: bool,
+    /// So many files get their names at once; the uploads beside them are not counted.
+    pub at_once: usize,
 }
 
 /// Opens the target. The path is the tree if it is an existing directory, ends in a slash, or will hold more than one file.
@@ -65,7 +67,7 @@ pub(super) fn open(
         let why = "the server has no MOVE, so a file that is not complete would show: --inplace writes so all the same";
         return Err(fail("use as target", io::Error::new(ErrorKind::Unsupported, why)));
     }
-    let tree = Tree::new(client, found, tell, begun);
+    let tree = Tree::new(client, found, tell, begun, options.at_once);
     if options.in_place {
         tree.tell(Matter::InPlace);
     }

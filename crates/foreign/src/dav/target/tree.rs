@@ -34,6 +34,7 @@ pub(crate) struct Tree {
     /// How this server keeps times, as [`Times`].
     times: AtomicU8,
     turns: Turns,
+    pub(crate) at_once: usize,
     pub(crate) begun: Time,
     /// Reads files of it.
     pub(crate) served: Served,
@@ -75,10 +76,11 @@ pub(crate) enum Times {
 }
 
 impl Tree {
-    pub(crate) fn new(client: Arc<Client>, root: Option<Url>, tell: Tell, begun: Time) -> Arc<Tree> {
-        // As many as upload files; the uploads themselves do not wait here, or they could wait for each other.
+    /// `at_once` questions are asked at once. The uploads do not wait here, or they could wait for each other.
+    pub(crate) fn new(client: Arc<Client>, root: Option<Url>, tell: Tell, begun: Time, at_once: usize) -> Arc<Tree> {
+        let at_once = at_once.max(1);
         let served = Served::new(Arc::clone(&client), begun, true);
-        let turns = Turns { free: Mutex::new(client.settings.connections.max(1)), freed: Condvar::new() };
+        let turns = Turns { free: Mutex::new(at_once), freed: Condvar::new() };
         Arc::new(Tree {
             client,
             root,
@@ -87,6 +89,7 @@ impl Tree {
             listings: Listings::default(),
             times: AtomicU8::new(Times::Unknown as u8),
             turns,
+            at_once,
             begun,
             served,
         })

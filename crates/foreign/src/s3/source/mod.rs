@@ -60,6 +60,13 @@ pub fn open_objects(
     let fail = |key: &[u8], error: io::Error| StoreError::new("open", &shown(key), error);
     let first = keys.first().map_or(&b""[..], Vec::as_slice);
     let store = Store::open(bucket, environment, settings).map_err(|error| fail(first, error))?;
+    if let [key] = keys
+        && !key.is_empty()
+        && !key.ends_with(b"/")
+    {
+        // Their handshakes take place while the store says what the object is like.
+        store.client.pool.foresees(u64::MAX);
+    }
     let bodies = Bodies::new(store.client.settings.connections);
     let mut bucket =
         Bucket { store: Arc::new(store), bodies, tops: Vec::new(), begun: now(), links, walked: Mutex::default() };
@@ -67,6 +74,7 @@ pub fn open_objects(
         let top = find(&bucket, key, keys.len() > 1).map_err(|error| fail(key, error))?;
         bucket.tops.push(top);
     }
+    dial_for(&bucket);
     let recorded = match &bucket.tops[..] {
         [Top::File { object, .. }] => object.kept.blake3,
         _ => None,
@@ -74,6 +82,15 @@ pub fn open_objects(
     let uncompared = Arc::new(AtomicU64::new(0));
     let tree = Arc::new(Objects { bucket: Arc::new(bucket), uncompared: Arc::clone(&uncompared) });
     Ok(OpenedObjects { tree, recorded, uncompared })
+}
+
+/// Dials as many connections as the objects that were named are worth, where the first request did not: Amazon was asked for the bucket.
+fn dial_for(bucket: &Bucket) {
+    let sizes = bucket.tops.iter().map(|top| match top {
+        Top::File { object, .. } => object.version.size,
+        Top::Directory { .. } | Top::Contents(_) => 0,
+    });
+    bucket.store.client.dial_ahead(sizes.sum());
 }
 
 pub(super) fn now() -> Time {

@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use haul_store::{
-    Abilities, Applied, Draft, DraftPlan, Kind, Metadata, Result, SourceFile, SourceNames, Stat, StoreError,
-    TargetTree, Time, check_path,
+    Abilities, Applied, Connections, ConnectionsNow, Draft, DraftPlan, Kind, Metadata, Result, SourceFile, SourceNames,
+    Stat, StoreError, TargetTree, Time, check_path,
 };
 use http::{HeaderName, HeaderValue, Method};
 
-use crate::http_client::client::{Settings, invalid};
+use crate::http_client::client::{Client, Settings, invalid};
 use crate::http_client::fields::content_length;
 use crate::http_client::outgoing::Content;
 use crate::s3::access::Environment;
@@ -44,6 +44,21 @@ use crate::web::version::Version;
 struct S3Target {
     tree: Arc<Tree>,
     bodies: Arc<Bodies>,
+}
+
+/// The connections of uploads. As many carry data as there are lanes with a part in hand.
+#[derive(Debug)]
+struct UploadConnections(Arc<Client>);
+
+impl Connections for UploadConnections {
+    fn now(&self) -> ConnectionsNow {
+        // A store that is busy asks for a pause, and refuses no connection.
+        ConnectionsNow { server_allows: u16::MAX, ..self.0.pool.now() }
+    }
+
+    fn allow(&self, count: u16) {
+        self.0.pool.spread_over(count);
+    }
 }
 
 /// A tree, and the new name of the single file in it.
@@ -223,6 +238,10 @@ impl TargetTree for S3Target {
             directories: false,
             ..Abilities::ALL
         }
+    }
+
+    fn connections(&self) -> Option<Arc<dyn Connections>> {
+        Some(Arc::new(UploadConnections(Arc::clone(&self.tree.store.client))))
     }
 
     fn stat(&self, path: &[u8]) -> Result<Option<Stat>> {

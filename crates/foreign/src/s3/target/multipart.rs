@@ -96,6 +96,8 @@ impl MultipartDraft {
             // Whoever may write need not have the right to end uploads.
             tree.warn(format!("an upload that an earlier copy left stays in the store: {error}"));
         }
+        // Their handshakes take place while the store begins the upload.
+        tree.store.client.dial_ahead(plan.size);
         let mark = uploads::new_mark()?;
         let id = create(tree, &key, plan, &mark)?;
         let upload = Upload { object, id, mark, size: plan.size, part_bytes: plan.chunk_bytes };
@@ -123,6 +125,7 @@ impl MultipartDraft {
         if left.receiver.is_empty() || !left.upload.part_bytes.is_power_of_two() {
             return Ok(None);
         }
+        tree.store.client.dial_ahead(left.upload.size);
         let Some(listed) = list_parts(&tree.store, &key, &left.upload.id)? else { return Ok(None) };
         let Upload { size, part_bytes, .. } = left.upload;
         left.parts.retain(|number, part| {
@@ -218,7 +221,8 @@ impl MultipartDraft {
                 fields.push((CRC64, value(&sum_text(sum))?));
             }
             let content = Content::Whole(data.clone());
-            let request = Request { query: &query, fields, content, ..Request::new(Method::PUT, &self.key) };
+            let put = Request::new(Method::PUT, &self.key);
+            let request = Request { query: &query, fields, content, is_large: true, ..put };
             match self.tree.store.ask(&request)? {
                 Ok(answer) => {
                     let tag = etag(&answer.head)?;
