@@ -163,7 +163,8 @@ fn a_cut_is_gone_on_behind_and_an_end_without_226_is_a_cut() {
         assert!(whole(&file, LONG, 256 << 10).unwrap() == data(LONG), "{faults:?}");
         server.misbehave(Faults { forgets_226: 1000, ..Faults::default() });
         let text = why(tree.open(0, b"f").unwrap().read_at(&mut vec![0; LONG], 0));
-        assert!(text.contains("closed the control connection"), "{text}");
+        // What was asked ahead may be lost with the connection.
+        assert!(text.contains("it was cut"), "{text}");
     }
 }
 
