@@ -235,7 +235,8 @@ impl Account {
 
     fn dial_once(&self, part: Part<'_>) -> io::Result<Control> {
         let Settings { host, port, security, reach, silence, .. } = &self.settings;
-        let addresses = resolve(host, *port, reach.family).map_err(io::Error::other)?;
+        let addresses =
+            resolve(host, *port, reach.family).map_err(|error| io::Error::new(ErrorKind::HostUnreachable, error))?;
         let (socket, counted) = self.control.connect(&addresses, reach, *silence)?;
         let rtts_us = [self.rtt_us(), counted.rtt_us()];
         self.rtt_us.store(rtts_us.into_iter().filter(|us| *us > 0).min().unwrap_or(0), Ordering::Relaxed);
