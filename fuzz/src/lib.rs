@@ -255,6 +255,20 @@ pub fn ftp(bytes: &[u8]) {
     }
 }
 
+/// Blocks of a server of GridFTP, in reads of any length.
+pub fn grid(bytes: &[u8]) {
+    let Some((step, bytes)) = bytes.split_first() else { return };
+    let (mut from, mut incoming) = (bytes, haul_grid::Incoming::default());
+    let (mut buffer, mut count) = (vec![0; usize::from(*step).max(1)], 0);
+    while let Ok(read @ 1..) = incoming.read(&mut from, &mut buffer) {
+        count += read;
+    }
+    assert!(count <= bytes.len(), "nothing is made up");
+    if incoming.is_over() {
+        assert!(count + haul_grid::HEADER_BYTES <= bytes.len(), "an end was said");
+    }
+}
+
 /// Packets of an SFTP server, each without its length and behind the length in two bytes: the greeting first, then answers.
 pub fn sftp(bytes: &[u8]) {
     use haul_sftp::codec::{Reply, decode, decode_greeting};
@@ -341,7 +355,7 @@ pub fn receiver(bytes: &[u8]) {
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, by name.
-pub const TARGETS: [Target; 24] = [
+pub const TARGETS: [Target; 25] = [
     ("authorized_keys", authorized_keys),
     ("bag", bag),
     ("banner", banner),
@@ -362,6 +376,7 @@ pub const TARGETS: [Target; 24] = [
     ("records", records),
     ("saved_settings", saved_settings),
     ("ftp", ftp),
+    ("grid", grid),
     ("sftp", sftp),
     ("stripes", stripes),
     ("web", web),

@@ -75,6 +75,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             "\x40-rw-r--r--    1 0        0              12 Nov 28 11:07 name\r\nlrwxrwxrwx 1 me us 1 Jan  1  2020 a -> b\r\n",
             "\x4011-28-26  11:07AM       <DIR>          a b\r\n11-28-2026  12:07PM                 1234 x\r\n",
         ]),
+        "grid" => vec![grid_blocks()],
         "sftp" => vec![sftp_answers()],
         "stripes" => texts(&[concat!(
             r#"{"format":"haul-stripes","version":1,"name":"scan.vdif","bytes":100,"complete":true,"blake3":"HASH","#,
@@ -84,6 +85,16 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "web_digests" => vec![haul_web::fuzzing::a_digest().repeat(2)],
         _ => Vec::new(),
     }
+}
+
+/// A transfer as servers send it: two blocks, and the end.
+fn grid_blocks() -> Vec<u8> {
+    let mut bytes = vec![0x20];
+    for (flags, data, offset) in [(0, &b"first"[..], 0), (0, b"second", 5), (0x48, b"", 1)] {
+        bytes.extend(haul_grid::Header { flags, count: data.len() as u64, offset }.encode());
+        bytes.extend(data);
+    }
+    bytes
 }
 
 const NETWORKS: &str = r#"near-ms = 2.5

@@ -28,6 +28,7 @@ pub use dav::target::open::OpenOptions;
 pub use dav::target::tree::Tell;
 pub use dav::target::{DavServer, DavTarget};
 pub use digest::Digest;
+pub use digest::adler32_parts::Adler32Parts;
 pub use digest::fields::of_hex as digest_of_hex;
 pub use digest::hasher::Hasher;
 pub use http_client::client::Settings;

@@ -12,16 +12,18 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_foreign::{BeginsWith, Credentials, Login, Reach, Sockets, trusting};
 use haul_net::resolve;
 use rustls::{AlertDescription, ClientConfig, DEFAULT_VERSIONS, SupportedProtocolVersion};
 
+use crate::block_habits::Grid;
 use crate::codec::command::Command;
 use crate::codec::features::Features;
 use crate::codec::reply::Reply;
 use crate::control::{Control, Habits};
+use crate::pipe::{MakePipe, PipeWire};
 use crate::refusal::{invalid, refusal};
 use crate::wire::{Tls, Wire};
 
@@ -69,6 +71,10 @@ pub struct Settings {
     pub tell: Tell,
     /// A directory of this host for journals of uploads. `None`: an upload that breaks off begins anew.
     pub journals: Option<PathBuf>,
+    /// It is a server of GridFTP, and spoken to as such.
+    pub grid: Option<Grid>,
+    /// Control connections go through pipes, and `host` is where data connections lead.
+    pub pipes: Option<MakePipe>,
 }
 
 impl fmt::Debug for Settings {
@@ -110,6 +116,8 @@ struct Known {
     /// Where paths without a slash in front begin. Empty: the server does not tell.
     home: Vec<u8>,
     has_tls: bool,
+    /// Names lose all bytes but those of ASCII on their way.
+    drops_bytes: bool,
 }
 
 /// The error of a login for which the server has no room: others of ours may be the reason.
@@ -119,7 +127,7 @@ pub(crate) fn is_busy(error: &io::Error) -> bool {
 
 impl Account {
     pub(crate) fn new(settings: Settings) -> Account {
-        let habits = Arc::new(Habits::new(settings.reach.clone(), settings.silence));
+        let habits = Arc::new(Habits::new(settings.reach.clone(), settings.silence, settings.grid.as_ref()));
         Account {
             settings,
             habits,
@@ -184,7 +192,15 @@ impl Account {
         self.known.get().map_or(b"", |known| &known.home)
     }
 
+    /// Names lose all bytes but those of ASCII on their way to the server.
+    pub(crate) fn drops_bytes(&self) -> bool {
+        self.known.get().is_some_and(|known| known.drops_bytes)
+    }
+
     fn login(&self) -> Login {
+        if self.settings.pipes.is_some() {
+            return Login { user: USER_OF_SSH.to_owned(), password: String::new().into() };
+        }
         let anonymous = || Login { user: "anonymous".to_owned(), password: "haul@".to_owned().into() };
         self.settings.credentials.login_at(&self.settings.host).unwrap_or_else(anonymous)
     }
@@ -226,7 +242,11 @@ impl Account {
 
     /// Says to a connection that is logged in what was not known at its login.
     pub(crate) fn welcomes(&self, control: &mut Control) -> io::Result<()> {
-        if !control.says_utf8 && self.known.get().is_some_and(|known| known.features.utf8) {
+        // Globus lists it, and takes no OPTS of it.
+        if self.settings.grid.is_none()
+            && !control.says_utf8
+            && self.known.get().is_some_and(|known| known.features.utf8)
+        {
             control.say(Command::new("OPTS", b"UTF8 ON")?)?;
             control.says_utf8 = true;
         }
@@ -235,11 +255,14 @@ impl Account {
 
     fn dial_once(&self, part: Part<'_>) -> io::Result<Control> {
         let Settings { host, port, security, reach, silence, .. } = &self.settings;
-        let addresses =
-            resolve(host, *port, reach.family).map_err(|error| io::Error::new(ErrorKind::HostUnreachable, error))?;
+        let addresses = resolve(host, *port, reach.family).map_err(io::Error::other)?;
+        if let Some(make) = &self.settings.pipes {
+            let peer = *addresses.first().ok_or_else(|| io::Error::other("the host has no address"))?;
+            let wire = Wire::Pipe(Box::new(PipeWire::new(make()?, peer, *silence)?));
+            return self.meet(Control::new(wire, &self.habits, None)?, part, None);
+        }
         let (socket, counted) = self.control.connect(&addresses, reach, *silence)?;
-        let rtts_us = [self.rtt_us(), counted.rtt_us()];
-        self.rtt_us.store(rtts_us.into_iter().filter(|us| *us > 0).min().unwrap_or(0), Ordering::Relaxed);
+        self.saw_rtt(counted.rtt_us());
         let mut wire = Wire::new(socket, *silence)?;
         let mut tls = None;
         if *security == Security::Implicit {
@@ -247,9 +270,13 @@ impl Account {
             wire = wire.secured(&of_this)?;
             tls = Some(of_this);
         }
-        let mut control = Control::new(wire, &self.habits, counted)?;
-        let login = self.login();
-        let is_secret = is_secret(&login);
+        self.meet(Control::new(wire, &self.habits, Some(counted))?, part, tls)
+    }
+
+    /// The login. Of a server that ssh has started, that of ssh is the login.
+    fn meet(&self, mut control: Control, part: Part<'_>, tls: Option<Tls>) -> io::Result<Control> {
+        let (login, is_piped, begun) = (self.login(), self.settings.pipes.is_some(), Instant::now());
+        let is_secret = is_secret(&login) || is_piped;
         if let Part::First { met } = part
             && !is_secret
         {
@@ -259,6 +286,9 @@ impl Account {
         match (prepared, control.refused()) {
             (Err(_), Some(greeting)) => return Err(self.refused(greeting)),
             (prepared, _) => prepared?,
+        }
+        if is_piped {
+            self.saw_rtt(u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX));
         }
         // A server that refuses a password must not see it sixteen times.
         if let Part::First { met } = part
@@ -299,6 +329,11 @@ impl Account {
         self.welcomes(control)
     }
 
+    fn saw_rtt(&self, rtt_us: u32) {
+        let rtts_us = [self.rtt_us(), rtt_us];
+        self.rtt_us.store(rtts_us.into_iter().filter(|us| *us > 0).min().unwrap_or(0), Ordering::Relaxed);
+    }
+
     /// All at once, as far as the server bears that. FEAT comes last: a server that writes it line by line fills its first window with it.
     fn log_in(
         &self,
@@ -314,6 +349,11 @@ impl Account {
             Command::new("TYPE", b"I")?,
         ];
         commands.extend_from_slice(with_tls);
+        let is_grid = self.settings.grid.is_some();
+        if is_grid {
+            // Servers authenticate data connections unless they are told not to. Those that have no certificates do not know the command.
+            commands.push(Command::new("DCAU", b"N")?);
+        }
         let after_login = commands.len();
         let asks_port = self.is_far() && control.may_ask_ahead();
         if asks_port {
@@ -325,6 +365,9 @@ impl Account {
         if is_first {
             commands.push(Command::plain("PWD"));
             commands.extend(look.iter().flat_map(|(_, questions)| questions.iter().cloned()));
+            if is_grid {
+                commands.extend([Command::new("SITE", b"HELP")?, Command::new("MLST", ODD_NAME)?]);
+            }
             commands.push(Command::plain("FEAT"));
         }
         let (replies, cut) = control.ask_some(&commands);
@@ -348,10 +391,20 @@ impl Account {
             control.note_port(&replies[after_login]);
         }
         if let [home, looked @ .., features] = &replies[after_port..] {
-            let features = Features::of(features);
+            let mut features = Features::of(features);
+            let (mut looked, mut drops_bytes) = (looked, false);
+            if let ([before @ .., help, odd], true) = (looked, is_grid) {
+                (looked, drops_bytes) = (before, odd.is_success());
+                features = features.with_help(help);
+                if is_secret(login) {
+                    (self.settings.tell)(
+                        "GridFTP without certificates: name, password and data go in clear".to_owned(),
+                    );
+                }
+            }
             let home = directory_of(home).filter(|home| home.starts_with(b"/")).unwrap_or_default();
             // Two logins at once find the same.
-            let _ = self.known.set(Known { features, home, has_tls });
+            let _ = self.known.set(Known { features, home, has_tls, drops_bytes });
             if let Some((path, _)) = look {
                 let mut first_look = self.first_look.lock().unwrap_or_else(PoisonError::into_inner);
                 *first_look = FirstLook::Told(path, looked.to_vec());
@@ -383,6 +436,12 @@ impl Account {
         }
     }
 }
+
+/// A name at the top that nothing has. Globus drops its bytes, and then tells of the top itself.
+const ODD_NAME: &[u8] = b"/\x7f\xc3\xa4\x7f";
+
+/// The name that clients of Globus say to a server which ssh has started: it is the account of ssh.
+const USER_OF_SSH: &str = ":globus-mapping:";
 
 fn is_secret(login: &Login) -> bool {
     !login.password.is_empty() && login.user != "anonymous" && login.user != "ftp"

@@ -7,6 +7,8 @@
 //! ask_ahead                        EPSV for the next transfer, whose answer is read when that one begins
 //! ```
 
+mod blocks;
+
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
@@ -16,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use haul_foreign::{Counted, Reach, Sockets};
 
+use crate::block_habits::{BlockHabits, Grid};
 use crate::codec::command::Command;
 use crate::codec::passive;
 use crate::codec::reply::{Replies, Reply};
@@ -36,6 +39,7 @@ pub(crate) struct Habits {
     pub(crate) silence: Duration,
     /// Data connections.
     pub(crate) data: Arc<Sockets>,
+    pub(crate) blocks: BlockHabits,
 }
 
 impl Habits {
@@ -44,9 +48,10 @@ impl Habits {
         self.several_at_once.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn new(reach: Reach, silence: Duration) -> Habits {
+    pub(crate) fn new(reach: Reach, silence: Duration, grid: Option<&Grid>) -> Habits {
         let [extended_passive, several_at_once, asks_ahead] = [true; 3].map(AtomicBool::new);
-        Habits { extended_passive, several_at_once, asks_ahead, reach, silence, data: Sockets::new() }
+        let blocks = BlockHabits::new(grid);
+        Habits { extended_passive, several_at_once, asks_ahead, reach, silence, data: Sockets::new(), blocks }
     }
 }
 
@@ -57,7 +62,7 @@ pub(crate) struct Control {
     replies: Replies,
     habits: Arc<Habits>,
     peer: SocketAddr,
-    _counted: Counted,
+    _counted: Option<Counted>,
     /// TLS of the data connections.
     data_tls: Option<Tls>,
     /// Replies that are still to come, in their order.
@@ -70,6 +75,24 @@ pub(crate) struct Control {
     pub(crate) says_utf8: bool,
     /// Nothing can be asked any more.
     is_broken: bool,
+    /// It is in extended block mode.
+    is_extended: bool,
+    /// The data connection of the last transfer in blocks.
+    kept: Option<Kept>,
+}
+
+/// A data connection that waits for the next transfer in its direction.
+#[derive(Debug)]
+struct Kept {
+    direction: Direction,
+    data: Data,
+}
+
+/// Which way data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Down,
+    Up,
 }
 
 /// A data connection.
@@ -101,7 +124,7 @@ pub(crate) enum Begun {
 }
 
 impl Control {
-    pub(crate) fn new(wire: Wire, habits: &Arc<Habits>, counted: Counted) -> io::Result<Control> {
+    pub(crate) fn new(wire: Wire, habits: &Arc<Habits>, counted: Option<Counted>) -> io::Result<Control> {
         let peer = wire.peer()?;
         let habits = Arc::clone(habits);
         Ok(Control {
@@ -116,6 +139,8 @@ impl Control {
             refused: None,
             says_utf8: false,
             is_broken: false,
+            is_extended: false,
+            kept: None,
         })
     }
 
@@ -255,8 +280,12 @@ impl Control {
 
     /// Whether the port of a transfer is asked for before it is needed.
     pub(crate) fn may_ask_ahead(&self) -> bool {
-        let Habits { extended_passive, asks_ahead, .. } = &*self.habits;
-        extended_passive.load(Ordering::Relaxed) && asks_ahead.load(Ordering::Relaxed) && self.habits.takes_several()
+        let Habits { extended_passive, asks_ahead, blocks, .. } = &*self.habits;
+        // A transfer in blocks mostly needs no further port.
+        !blocks.is_grid
+            && extended_passive.load(Ordering::Relaxed)
+            && asks_ahead.load(Ordering::Relaxed)
+            && self.habits.takes_several()
     }
 
     /// Asks for the port of the next transfer, where the server bears several commands at once: so that a transfer begins a round trip
@@ -365,6 +394,14 @@ impl Control {
         self.settle_transfers()?;
         while self.owed.contains(&Owed::Port) {
             self.read_one_owed()?;
+        }
+        if self.is_extended {
+            self.kept = None;
+            let reply = self.ask(Command::plain("MODE S"))?;
+            if !reply.is_success() {
+                return Err(refusal(&reply));
+            }
+            self.is_extended = false;
         }
         let mut tries = 0;
         loop {

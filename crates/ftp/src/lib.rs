@@ -16,12 +16,15 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod block_habits;
 pub mod codec;
 mod control;
 mod entry;
 mod leftovers;
 mod limits;
+mod markers;
 mod paths;
+mod pipe;
 mod place;
 mod pool;
 mod refusal;
@@ -33,7 +36,9 @@ mod wildcards;
 mod wire;
 
 pub use account::{Security, Settings, Tell};
+pub use block_habits::Grid;
 pub use limits::{CONNECTIONS_MAX, FAR_FROM_US, FIRST_PAUSE};
+pub use pipe::{MakePipe, Pipe};
 pub use place::FtpPlace;
 pub use source::FtpSource;
 pub use target::open::OpenOptions;

@@ -128,3 +128,18 @@ pub(crate) const MAX_SOURCES: usize = 100_000;
 
 /// Names that the wildcards of one path are compared with, as in `sftp`.
 pub(crate) const MAX_NAMES_COMPARED: usize = 8_000_000;
+
+/// The wait for a connection of a server that sends: its way here may be barred. 10 s are two tries of its kernel more than it needs.
+pub(crate) const LISTEN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Connections of other hosts to the port of one transfer.
+pub(crate) const MAX_STRANGERS: u32 = 16;
+
+/// Marks of progress of one transfer: servers send two in 5 s, and some at its beginning and end.
+pub(crate) const MARKERS_AT_ONCE: u64 = 64;
+
+/// See above.
+pub(crate) const MARKERS_PER_S: u64 = 10;
+
+/// An upload waits for its turn as long as this, where all connections of the server are taken.
+pub(crate) const UPLOAD_PATIENCE: Duration = Duration::from_secs(60);

@@ -14,6 +14,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use crate::account::{Account, is_busy};
+use crate::block_habits::Grid;
 use crate::control::Control;
 use crate::limits::{
     DIALLED_AHEAD, IDLE_KEPT, MAX_TRIES, ONE_MORE_AFTER, READING_RESTS, SPARE, SPREAD_FROM_US, TURN_PATIENCE,
@@ -223,17 +224,38 @@ impl<R: Send + 'static> Pool<R> {
 
     /// A control connection. The first one is waited for if the server is busy; later ones are waited for until another thread gives one back.
     pub(crate) fn take(self: &Arc<Self>, purpose: Purpose) -> io::Result<Held<R>> {
+        loop {
+            if let Some(held) = self.take_or(purpose, true)? {
+                return Ok(held);
+            }
+        }
+    }
+
+    /// A control connection for a transfer that may last. `None`: all that the server allows are in use, but for one that is left for
+    /// questions.
+    pub(crate) fn try_take(self: &Arc<Self>) -> io::Result<Option<Held<R>>> {
+        {
+            let state = self.lock();
+            if state.allowed.is_some_and(|allowed| state.transfers > 0 && state.transfers + 1 >= allowed) {
+                return Ok(None);
+            }
+        }
+        self.take_or(Purpose::Transfer, false)
+    }
+
+    /// `None`: the caller did not want to wait.
+    fn take_or(self: &Arc<Self>, purpose: Purpose, waits: bool) -> io::Result<Option<Held<R>>> {
         let mut tries = 0;
         let mut state = self.lock();
         loop {
             state.close_old();
             let may_transfer = purpose == Purpose::Question || state.transfers < state.wanted;
-            if may_transfer && let Some(control) = state.take_resting() {
+            if may_transfer && let Some(control) = state.take_resting(purpose) {
                 state.transfers += usize::from(purpose == Purpose::Transfer);
                 drop(state);
                 let mut held = Held { control: Some(control), purpose, has_rested: true, pool: Arc::clone(self) };
                 if held.is_open() && held.settle_transfers().is_ok() && self.account.welcomes(&mut held).is_ok() {
-                    return Ok(held);
+                    return Ok(Some(held));
                 }
                 held.control = None;
                 drop(held);
@@ -250,7 +272,8 @@ impl<R: Send + 'static> Pool<R> {
                 let dialled = self.account.dial(&|| self.dial_ahead());
                 match dialled {
                     Ok(control) => {
-                        return Ok(Held { control: Some(control), purpose, has_rested: false, pool: Arc::clone(self) });
+                        let pool = Arc::clone(self);
+                        return Ok(Some(Held { control: Some(control), purpose, has_rested: false, pool }));
                     }
                     Err(error) => {
                         state = self.lock();
@@ -273,8 +296,10 @@ impl<R: Send + 'static> Pool<R> {
                         state = self.lock();
                     }
                 }
-            } else {
+            } else if waits {
                 state = self.wait(state)?;
+            } else {
+                return Ok(None);
             }
         }
     }
@@ -315,7 +340,15 @@ impl<R: Send + 'static> Pool<R> {
         drop(state);
         for _ in 0..further {
             let pool = Arc::clone(self);
-            let dial = move || pool.dialled(pool.account.dial_ahead());
+            let dial = move || {
+                let mut dialled = pool.account.dial_ahead();
+                if let (Ok(control), Some(Grid { foreseen_bytes: 1.., .. })) =
+                    (&mut dialled, &pool.account.settings.grid)
+                {
+                    control.prepare_store();
+                }
+                pool.dialled(dialled);
+            };
             if std::thread::Builder::new().name("ftp-dial".into()).spawn(dial).is_err() {
                 self.dialled(Err(ErrorKind::WouldBlock.into()));
             }
@@ -392,9 +425,13 @@ impl<R> State<R> {
         self.refusals = self.refusals.saturating_add(1);
     }
 
-    /// The one that has rested least. One whose transfer was given up answers a round trip later.
-    fn take_resting(&mut self) -> Option<Control> {
-        let at = self.resting.iter().rposition(|(control, _)| !control.owes_end());
+    /// The one that has rested least: for a transfer one with a data connection, for a question one without. One whose transfer was given up
+    /// answers a round trip later.
+    fn take_resting(&mut self, purpose: Purpose) -> Option<Control> {
+        let is_free = |(control, _): &(Control, Instant)| !control.owes_end();
+        let suits = |(control, _): &(Control, Instant)| control.has_kept() == (purpose == Purpose::Transfer);
+        let at = self.resting.iter().rposition(|one| is_free(one) && suits(one));
+        let at = at.or_else(|| self.resting.iter().rposition(is_free));
         let at = at.or_else(|| self.resting.len().checked_sub(1))?;
         Some(self.resting.remove(at).0)
     }

@@ -30,6 +30,22 @@ pub(crate) fn refusal(reply: &Reply) -> io::Error {
     io::Error::new(kind, format!("{what} ({})", reply.shown()))
 }
 
+/// The error of a transfer that did not begin, or did not end well. Globus says 500 to all of them, and the reason in its text.
+pub(crate) fn file_refusal(reply: &Reply) -> io::Error {
+    let text = String::from_utf8_lossy(&reply.lines.join(&b'\n')).to_ascii_lowercase();
+    let (kind, what) = match reply.code {
+        _ if text.contains("no such file") => return missing(),
+        _ if text.contains("permission denied") => (ErrorKind::PermissionDenied, "the server does not allow it"),
+        _ if text.contains("no space left") || text.contains("quota") => {
+            (ErrorKind::StorageFull, "the server has no room left")
+        }
+        // Not that the server cannot do such a thing at all.
+        500..=504 => (ErrorKind::Other, "the server does not do it"),
+        _ => return refusal(reply),
+    };
+    io::Error::new(kind, format!("{what} ({})", reply.shown()))
+}
+
 /// Nothing stands there. Most servers have one code (550) for this and for all else that may be wrong with a path.
 pub(crate) fn missing() -> io::Error {
     Errno::NOENT.into()

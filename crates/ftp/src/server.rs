@@ -15,7 +15,7 @@ use haul_store::{ConnectionsNow, SumKind, Time};
 
 use crate::account::{Account, Settings};
 use crate::codec::command::Command;
-use crate::codec::features::Features;
+use crate::codec::features::{CKSM, Features};
 use crate::codec::listing::{self, Entry, EntryType, Facts, Modified};
 use crate::codec::reply::Reply;
 use crate::codec::time;
@@ -23,8 +23,8 @@ use crate::control::Begun;
 use crate::limits::{MAX_LINE_BYTES, SUM_PATIENCE};
 use crate::paths::{join, split};
 use crate::pool::{Pool, Purpose};
-use crate::refusal::{invalid, is_missing, missing, refusal};
-use crate::transfer::{Download, Line, Upload};
+use crate::refusal::{file_refusal, invalid, is_missing, missing, refusal};
+use crate::transfer::{BlockUpload, Download, Line, Upload};
 
 /// A server.
 #[derive(Debug)]
@@ -50,6 +50,7 @@ pub(crate) enum Matter {
     Modes,
     InPlace,
     Parts,
+    Blocks,
 }
 
 impl Matter {
@@ -62,6 +63,9 @@ impl Matter {
                 "this server does not rename onto a file: each file that is replaced is missing for a moment"
             }
             Matter::Modes => "this server does not set modes (SITE CHMOD): files have those that it gives them",
+            Matter::Blocks => {
+                "the server sends no blocks to this host (a firewall, or its way of sending): it is read as by FTP"
+            }
             Matter::InPlace => {
                 "files are written under their final names (--inplace): one that is cut off may show half of its content"
             }
@@ -110,6 +114,13 @@ impl Server {
         }
     }
 
+    /// Connections for the files of a target are dialled as soon as the path is known.
+    pub(crate) fn dial_ahead(&self) {
+        if let Some(grid) = &self.account().settings.grid {
+            self.pool.foresees(grid.foreseen_bytes);
+        }
+    }
+
     fn account(&self) -> &Account {
         &self.pool.account
     }
@@ -155,6 +166,7 @@ impl Server {
             drop(line);
             let is_new_habit = takes_several != self.account().habits.takes_several();
             match done {
+                Err(error) if error.kind() == ErrorKind::Unsupported => return Err(error),
                 Err(_) if is_lost && (has_rested || is_new_habit) && tries < MAX_RESTED_TRIES => tries += 1,
                 done => return done,
             }
@@ -167,18 +179,31 @@ impl Server {
     }
 
     /// The path as the server takes it from any directory.
-    fn absolute(&self, path: &[u8]) -> Vec<u8> {
+    fn absolute(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        if self.account().drops_bytes() && path.iter().any(|byte| !matches!(byte, b'\t' | b' '..=b'~')) {
+            let why =
+                "this server leaves all letters beyond ASCII out of names, so another file would be meant: rename it";
+            return Err(io::Error::new(ErrorKind::InvalidInput, why));
+        }
+        Ok(self.from_top(path))
+    }
+
+    fn from_top(&self, path: &[u8]) -> Vec<u8> {
         if path.starts_with(b"/") { path.to_vec() } else { join(self.account().home(), path) }
     }
 
     fn on(&self, verb: &'static str, path: &[u8]) -> io::Result<Command> {
-        Command::new(verb, &self.absolute(path))
+        Command::new(verb, &self.absolute(path)?)
     }
 
     /// What stands at a path. Links are followed, as far as the server does.
     pub(crate) fn look(&self, path: &[u8]) -> io::Result<Option<Facts>> {
         let looked = self.ask(|line| {
             let early = self.account().first_look(path);
+            if early.is_some() {
+                // It was asked for before it was known what the server does to names.
+                self.absolute(path)?;
+            }
             let [mlst, early_facts] = match early.as_deref() {
                 Some([mlst, facts @ ..]) => [Some(std::slice::from_ref(mlst)), Some(facts)],
                 _ => [None, None],
@@ -205,7 +230,7 @@ impl Server {
                 }
                 has_size = !replies[0].is_unknown();
             }
-            let here = self.absolute(path);
+            let here = self.absolute(path)?;
             // Where the server does not tell its home, nobody leaves it.
             let entered =
                 if here.is_empty() { line.ask(Command::plain("PWD"))? } else { line.ask(Command::new("CWD", &here)?)? };
@@ -298,7 +323,7 @@ impl Server {
                 .map(drop);
         }
         let enter = |line: &mut Line| -> io::Result<()> {
-            let here = self.absolute(path);
+            let here = self.absolute(path)?;
             if here.is_empty() {
                 return Ok(());
             }
@@ -405,6 +430,77 @@ impl Server {
         })
     }
 
+    /// Files are asked for in blocks, as far as the server sends them.
+    pub(crate) fn sends_blocks(&self) -> bool {
+        self.account().habits.blocks.asks_for_them() && self.features().sends_parts
+    }
+
+    /// No further file is asked for in blocks.
+    pub(crate) fn give_up_blocks(&self) {
+        if self.account().habits.blocks.give_up() {
+            self.tell(Matter::Blocks);
+        }
+    }
+
+    /// Begins to read a part of a file in blocks: all of it, if there is no `end`.
+    pub(crate) fn fetch(&self, path: &[u8], at: u64, end: Option<u64>) -> io::Result<Download> {
+        self.with(Purpose::Transfer, |mut line| {
+            let command = match end {
+                Some(end) => self.on_part("ERET", &format!("P {at} {}", end.saturating_sub(at)), path),
+                None => self.on("RETR", path),
+            };
+            let begun = command.and_then(|command| {
+                // Only new connections begin with bursts.
+                let turn = if line.has_kept() { Duration::ZERO } else { self.pool.turn() };
+                self.pool.pause(turn);
+                line.fetch(command)
+            });
+            match begun {
+                Ok(data) => (Ok(Download::in_blocks(data, line, at, end)), None),
+                Err(error) => (Err(error), Some(line)),
+            }
+        })
+    }
+
+    /// The server takes parts of files, each at its place.
+    pub(crate) fn takes_parts(&self) -> bool {
+        self.account().settings.grid.is_some() && self.features().takes_parts
+    }
+
+    pub(crate) fn is_grid(&self) -> bool {
+        self.account().settings.grid.is_some()
+    }
+
+    /// Begins to write a file in blocks. `None`: all connections that the server allows are in use.
+    pub(crate) fn try_store(&self, path: &[u8]) -> io::Result<Option<BlockUpload>> {
+        let command = self.on_part("ESTO", "A 0", path)?;
+        let Some(mut line) = self.pool.try_take()? else { return Ok(None) };
+        match line.store(command) {
+            Ok(data) => Ok(Some(BlockUpload::new(data, line))),
+            // The next one is dialled anew.
+            Err(_) if line.is_broken() && line.has_rested => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes all of a short file in blocks.
+    pub(crate) fn put(&self, path: &[u8], content: &[u8]) -> io::Result<()> {
+        let command = self.on("STOR", path)?;
+        self.with(Purpose::Transfer, |mut line| {
+            let mut upload = match line.store(command.clone()) {
+                Ok(data) => BlockUpload::new(data, line),
+                Err(error) => return (Err(error), Some(line)),
+            };
+            let put = upload.write(content, 0).and_then(|()| upload.end()).and_then(|()| upload.confirm());
+            (put, Some(upload.into_line()))
+        })
+    }
+
+    /// A command on a part of a file.
+    fn on_part(&self, verb: &'static str, part: &str, path: &[u8]) -> io::Result<Command> {
+        Command::new(verb, &[part.as_bytes(), b" ", &self.absolute(path)?].concat())
+    }
+
     /// Begins to write a file, from a byte on.
     pub(crate) fn upload(&self, path: &[u8], offset: u64) -> io::Result<Upload> {
         self.with(Purpose::Transfer, |mut line| {
@@ -441,7 +537,7 @@ impl Server {
     /// A path at this server, as no other server has it.
     pub(crate) fn named(&self, path: &[u8]) -> Vec<u8> {
         let Settings { host, port, .. } = &self.account().settings;
-        [format!("ftp://{}@{host}:{port}/", self.account().user()).as_bytes(), &self.absolute(path)].concat()
+        [format!("ftp://{}@{host}:{port}/", self.account().user()).as_bytes(), &self.from_top(path)].concat()
     }
 
     /// The sum that the server tells of a file, where it tells one.
@@ -449,13 +545,35 @@ impl Server {
         let Some((verb, kind)) = self.features().sum else { return Ok(None) };
         self.ask(|line| {
             line.be_patient(SUM_PATIENCE)?;
-            let reply = line.ask(self.on(verb, path)?)?;
+            let command = match verb {
+                CKSM => self.on_part(verb, WHOLE_FILE, path)?,
+                _ => self.on(verb, path)?,
+            };
+            let reply = line.ask(command)?;
             line.be_as_patient_as_usual()?;
             if !reply.is_success() {
                 return Ok(None);
             }
-            let text = String::from_utf8_lossy(reply.text()).into_owned();
-            Ok(text.split_whitespace().find_map(|word| digest_of_hex(kind, word)))
+            Ok(digest_of(kind, &reply))
+        })
+    }
+
+    /// Sets the time of a file by the command that is known to do so, and looks at the file and its sum: a round trip for all.
+    pub(crate) fn finish(&self, path: &[u8], mtime: Option<Time>, sums: bool) -> io::Result<Finished> {
+        self.ask(|line| {
+            let time = mtime.map(|mtime| self.time_command(path, mtime)).transpose()?.flatten();
+            let mut commands: Vec<Command> = time.into_iter().map(|(_, command)| command).collect();
+            let before = commands.len();
+            commands.extend([self.on("SIZE", path)?, self.on("MDTM", path)?]);
+            if sums {
+                commands.push(self.on_part(CKSM, WHOLE_FILE, path)?);
+            }
+            line.be_patient(SUM_PATIENCE)?;
+            let replies = line.ask_all(&commands)?;
+            line.be_as_patient_as_usual()?;
+            let sum = replies.get(before + 2).filter(|reply| reply.is_success());
+            let facts = facts_of_file(&replies[before..before + 2]);
+            Ok(Finished { facts, sum: sum.and_then(|reply| digest_of(SumKind::Adler32, reply)) })
         })
     }
 
@@ -486,18 +604,25 @@ impl Server {
     /// Renames. What the server does with a file that stands there is its choice.
     pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         self.ask(|line| {
-            let reply = line.ask(self.on("RNFR", from)?)?;
+            let [from, to] = [self.on("RNFR", from)?, self.on("RNTO", to)?];
+            if self.is_grid() {
+                // Behind a refused RNFR, RNTO is refused, too.
+                let replies = line.ask_all(&[from, to])?;
+                let refused = replies.iter().find(|reply| !reply.is_success() && !reply.wants_more());
+                return refused.map_or(Ok(()), |reply| Err(file_refusal(reply)));
+            }
+            let reply = line.ask(from)?;
             if !reply.wants_more() {
                 return Err(refusal(&reply));
             }
-            let reply = line.ask(self.on("RNTO", to)?)?;
+            let reply = line.ask(to)?;
             if reply.is_success() { Ok(()) } else { Err(refusal(&reply)) }
         })
     }
 
     pub(crate) fn set_mode(&self, path: &[u8], mode: u32) -> io::Result<()> {
         self.ask(|line| {
-            let argument = [format!("CHMOD {:o} ", mode & 0o7777).as_bytes(), &self.absolute(path)].concat();
+            let argument = [format!("CHMOD {:o} ", mode & 0o7777).as_bytes(), &self.absolute(path)?].concat();
             let reply = line.ask(Command::new("SITE", &argument)?)?;
             match reply.is_success() {
                 true => Ok(()),
@@ -550,7 +675,7 @@ impl Server {
             Times::Unknown | Times::Lost => return Ok(None),
         };
         let Some(text) = time::text(mtime) else { return Ok(None) };
-        let argument = [text.as_bytes(), b" ", &self.absolute(path)].concat();
+        let argument = [text.as_bytes(), b" ", &self.absolute(path)?].concat();
         Ok(Some((how, Command::new(verb, &argument)?)))
     }
 
@@ -566,12 +691,22 @@ impl Drop for Server {
     }
 }
 
+/// What the server tells of a file that was written.
+pub(crate) struct Finished {
+    pub(crate) facts: Option<Facts>,
+    /// Its sum, where the server tells one.
+    pub(crate) sum: Option<Digest>,
+}
+
 /// What the server tells of one path.
 enum Looked {
     Told(Option<Facts>),
     /// It knows no SIZE.
     NeedsList,
 }
+
+/// The sum that CKSM is asked for: from the first byte to the last.
+const WHOLE_FILE: &str = "ADLER32 0 -1";
 
 /// Connections that have rested, and were closed meanwhile.
 const MAX_RESTED_TRIES: u32 = 16;
@@ -583,6 +718,11 @@ pub(crate) fn facts_of_file(replies: &[Reply]) -> Option<Facts> {
     let [size, modified] = replies else { return None };
     let size = (size.code == 213).then(|| std::str::from_utf8(size.text()).ok()?.trim().parse().ok()).flatten()?;
     Some(Facts { kind: EntryType::File, size: Some(size), modified: modified_of(modified), mode: None })
+}
+
+fn digest_of(kind: SumKind, reply: &Reply) -> Option<Digest> {
+    let text = String::from_utf8_lossy(reply.text()).into_owned();
+    text.split_whitespace().find_map(|word| digest_of_hex(kind, word))
 }
 
 /// What MDTM told.

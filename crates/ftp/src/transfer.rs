@@ -1,10 +1,14 @@
 //! Files on their way: a data connection with its control connection.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::time::Instant;
 
-use crate::control::Data;
+use haul_grid::{Incoming, write_block, write_end};
+
+use crate::control::{Data, Direction};
+use crate::markers::Markers;
 use crate::pool::Held;
-use crate::refusal::refusal;
+use crate::refusal::{invalid, refusal};
 
 /// A control connection to a server that files come from and go to.
 pub(crate) type Line = Held<Download>;
@@ -21,26 +25,63 @@ pub(crate) struct Download {
     is_over: bool,
     /// Others like it follow.
     asks_ahead: bool,
+    /// It comes in blocks.
+    incoming: Option<Incoming>,
+    /// The byte behind the last one that was asked for. `None`: the end of the file.
+    pub(crate) end: Option<u64>,
 }
 
 impl Download {
     pub(crate) fn new(data: Data, line: Line, at: u64) -> Download {
         let asks_ahead = line.is_far();
-        Download { data: Some(data), line, began_at: at, at, is_over: false, asks_ahead }
+        Download { data: Some(data), line, began_at: at, at, is_over: false, asks_ahead, incoming: None, end: None }
+    }
+
+    /// A part of a file in blocks.
+    pub(crate) fn in_blocks(data: Data, line: Line, at: u64, end: Option<u64>) -> Download {
+        let mut download = Download::new(data, line, at);
+        (download.incoming, download.end) = (Some(Incoming::default()), end);
+        download
+    }
+
+    pub(crate) fn is_in_blocks(&self) -> bool {
+        self.incoming.is_some()
     }
 
     /// The next bytes. None: the server has announced the end, on the data connection and on the control connection. Any other end is a
     /// cut.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(data) = &mut self.data else { return Ok(0) };
-        let count = data.wire.read(buffer)?;
+        let read = match &mut self.incoming {
+            Some(incoming) => incoming.read(&mut data.wire, buffer),
+            None => data.wire.read(buffer),
+        };
+        let count = read.inspect_err(|error| {
+            if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::Unsupported) {
+                self.line.break_off();
+            }
+        })?;
         if count > 0 || buffer.is_empty() {
             self.at += count as u64;
+            if self.end.is_some_and(|end| self.at > end) {
+                self.line.break_off();
+                return Err(invalid("the server sent more of it than it was asked for"));
+            }
             return Ok(count);
         }
-        self.data = None;
+        let data = self.data.take();
         self.is_over = true;
-        self.line.end_transfer(self.asks_ahead).map_err(|error| match error.kind() {
+        let ended = match &self.incoming {
+            None => {
+                drop(data);
+                self.line.end_transfer(self.asks_ahead)
+            }
+            Some(incoming) => {
+                let mut markers = Markers::new(Instant::now());
+                self.line.end_blocks(data, Direction::Down, incoming.is_kept(), &mut markers)
+            }
+        };
+        ended.map_err(|error| match error.kind() {
             ErrorKind::InvalidData => error,
             _ => io::Error::new(ErrorKind::UnexpectedEof, format!("it was cut: {error}")),
         })?;
@@ -115,5 +156,103 @@ impl Drop for Upload {
             self.data = None;
             self.line.owe();
         }
+    }
+}
+
+/// Blocks of a file on their way to the server, each with its place.
+#[derive(Debug)]
+pub(crate) struct BlockUpload {
+    data: Option<Data>,
+    line: Option<Line>,
+    markers: Markers,
+    /// Bytes so far.
+    pub(crate) sent: u64,
+}
+
+impl BlockUpload {
+    pub(crate) fn new(data: Data, line: Line) -> BlockUpload {
+        BlockUpload { data: Some(data), line: Some(line), markers: Markers::new(Instant::now()), sent: 0 }
+    }
+
+    fn parts(&mut self) -> io::Result<(&mut Data, &mut Line, &mut Markers)> {
+        match (&mut self.data, &mut self.line) {
+            (Some(data), Some(line)) => Ok((data, line, &mut self.markers)),
+            _ => Err(ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Nothing has gone over a connection that had rested: the server may have closed it meanwhile.
+    pub(crate) fn may_be_closed(&self) -> bool {
+        self.sent == 0 && self.line.as_ref().is_some_and(|line| line.has_rested)
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let (data, line, markers) = self.parts()?;
+        let written = write_block(&mut data.wire, bytes, offset);
+        let heard = written.is_ok().then(|| line.hear(markers));
+        match (written, heard) {
+            (Err(error), _) => Err(self.explained(error)),
+            (Ok(()), Some(Err(error))) => {
+                self.data = None;
+                Err(error)
+            }
+            (Ok(()), _) => {
+                self.sent += bytes.len() as u64;
+                Ok(())
+            }
+        }
+    }
+
+    /// Says that this was all.
+    pub(crate) fn end(&mut self) -> io::Result<()> {
+        let (data, ..) = self.parts()?;
+        let ended = write_end(&mut data.wire);
+        ended.map_err(|error| self.explained(error))
+    }
+
+    /// Waits until the server says that it has all of it, once [`BlockUpload::end`] was said.
+    pub(crate) fn confirm(&mut self) -> io::Result<()> {
+        let data = self.data.take();
+        match &mut self.line {
+            Some(line) if data.is_some() => line.end_blocks(data, Direction::Up, true, &mut self.markers),
+            _ => Err(ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Whoever refuses a transfer may close the data connection, and tells the reason on the other one.
+    fn explained(&mut self, error: io::Error) -> io::Error {
+        self.data = None;
+        let Some(line) = &mut self.line else { return error };
+        if error.kind() == ErrorKind::TimedOut {
+            line.owe();
+            return error;
+        }
+        match line.end_blocks(None, Direction::Up, false, &mut self.markers) {
+            Err(why) if !line.is_broken() => why,
+            Err(_) => error,
+            // It has confirmed what it cannot have.
+            Ok(()) => {
+                line.break_off();
+                error
+            }
+        }
+    }
+
+    /// The control connection. A transfer that was not confirmed is given up.
+    pub(crate) fn into_line(mut self) -> Line {
+        self.give_up();
+        self.line.take().expect("it is there until now")
+    }
+
+    fn give_up(&mut self) {
+        if let (Some(_), Some(line)) = (self.data.take(), &mut self.line) {
+            line.owe();
+        }
+    }
+}
+
+impl Drop for BlockUpload {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }

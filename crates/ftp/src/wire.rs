@@ -2,7 +2,7 @@
 //!
 //! The end of a TLS connection counts only when the server has announced it (`close_notify`): rustls makes an error of any other.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,8 @@ use std::time::Duration;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use crate::pipe::PipeWire;
 
 /// TLS of one control connection and of the data connections that belong to it.
 ///
@@ -42,6 +44,7 @@ const SESSIONS: usize = 1;
 #[derive(Debug)]
 pub(crate) enum Wire {
     Clear(TcpStream),
+    Pipe(Box<PipeWire>),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
@@ -68,25 +71,48 @@ impl Wire {
         Ok(())
     }
 
-    fn socket(&self) -> &TcpStream {
+    fn socket(&self) -> Result<&TcpStream, &PipeWire> {
         match self {
-            Wire::Clear(socket) => socket,
-            Wire::Tls(stream) => &stream.sock,
+            Wire::Clear(socket) => Ok(socket),
+            Wire::Tls(stream) => Ok(&stream.sock),
+            Wire::Pipe(pipe) => Err(pipe),
         }
     }
 
     pub(crate) fn be_patient(&self, silence: Duration) -> io::Result<()> {
-        self.socket().set_read_timeout(Some(silence))?;
-        self.socket().set_write_timeout(Some(silence))
+        match self.socket() {
+            Ok(socket) => {
+                socket.set_read_timeout(Some(silence))?;
+                socket.set_write_timeout(Some(silence))
+            }
+            Err(pipe) => {
+                pipe.be_patient(silence);
+                Ok(())
+            }
+        }
     }
 
+    /// The host of the server. Data connections lead there, and come from there.
     pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
-        self.socket().peer_addr()
+        self.socket().map_or_else(|pipe| Ok(pipe.peer), TcpStream::peer_addr)
+    }
+
+    /// The address of this host that the server sees.
+    pub(crate) fn local(&self) -> io::Result<SocketAddr> {
+        self.socket().map_or_else(PipeWire::local, TcpStream::local_addr)
+    }
+
+    /// Bytes have come, or the end.
+    pub(crate) fn has_something(&self) -> bool {
+        !self.is_quiet()
     }
 
     /// Nothing has come, and the server has not closed it.
     pub(crate) fn is_quiet(&self) -> bool {
-        let socket = self.socket();
+        let socket = match self.socket() {
+            Ok(socket) => socket,
+            Err(pipe) => return pipe.is_quiet(),
+        };
         if socket.set_nonblocking(true).is_err() {
             return false;
         }
@@ -98,7 +124,9 @@ impl Wire {
     /// Takes in what the server has sent already, of a connection that was only written. With TLS these are the tickets by which the next
     /// data connection continues the session: vsftpd and proftpd take no other.
     pub(crate) fn take_tickets(&mut self) {
-        if matches!(self, Wire::Tls(_)) && self.socket().set_nonblocking(true).is_ok() {
+        if let Wire::Tls(stream) = self
+            && stream.sock.set_nonblocking(true).is_ok()
+        {
             // A server closes the connection before it confirms the upload, so there is little.
             for _ in 0..MAX_TICKET_READS {
                 if !matches!(self.read(&mut [0; 64]), Ok(1..)) {
@@ -121,7 +149,8 @@ impl Wire {
                 stream.conn.write_tls(&mut stream.sock)?;
             }
         }
-        match self.socket().shutdown(Shutdown::Write) {
+        let Ok(socket) = self.socket() else { return Ok(()) };
+        match socket.shutdown(Shutdown::Write) {
             Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
             shut => shut,
         }
@@ -132,6 +161,7 @@ impl Read for Wire {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self {
             Wire::Clear(socket) => socket.read(buffer),
+            Wire::Pipe(pipe) => pipe.read(buffer),
             Wire::Tls(stream) => stream.read(buffer),
         };
         read.map_err(in_words)
@@ -142,7 +172,17 @@ impl Write for Wire {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = match self {
             Wire::Clear(socket) => socket.write(bytes),
+            Wire::Pipe(pipe) => pipe.write(bytes),
             Wire::Tls(stream) => stream.write(bytes),
+        };
+        written.map_err(in_words)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let written = match self {
+            Wire::Clear(socket) => socket.write_vectored(parts),
+            Wire::Pipe(pipe) => pipe.write(parts.iter().find(|part| !part.is_empty()).map_or(&[], |part| part)),
+            Wire::Tls(stream) => stream.write_vectored(parts),
         };
         written.map_err(in_words)
     }
@@ -150,6 +190,7 @@ impl Write for Wire {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Wire::Clear(socket) => socket.flush(),
+            Wire::Pipe(_) => Ok(()),
             Wire::Tls(stream) => stream.flush(),
         }
         .map_err(in_words)

@@ -99,6 +99,15 @@ pub enum Here {
     Web(WebServer),
     /// A tree at a server of FTP. The path begins where the server starts, unless a slash stands in front.
     Ftp(FtpServer),
+    /// A tree at a server of GridFTP whose control connections go through the system's `ssh` program. Its data does not.
+    SshFtp {
+        /// Login name, when given.
+        user: Option<String>,
+        /// Host name or alias; never empty, never starting with a dash.
+        host: String,
+        /// Port from `sshftp://host:port/`; overrides `-P`.
+        port: Option<u16>,
+    },
     /// Objects of a store that speaks S3. The path is a key, or a beginning of keys; empty: the whole bucket.
     S3 {
         /// The name of the bucket.
@@ -129,6 +138,8 @@ pub struct WebServer {
 pub struct FtpServer {
     /// `ftps`: nothing goes in clear, not even if the server offers no TLS.
     pub is_tls: bool,
+    /// `gsiftp`: it speaks GridFTP, without certificates.
+    pub is_grid: bool,
     /// A name or an address, without brackets, in lower case.
     pub host: String,
     /// The port, also where it is the usual one.
@@ -142,6 +153,9 @@ impl FtpServer {
     pub fn usual_port(is_tls: bool) -> u16 {
         if is_tls { 990 } else { 21 }
     }
+
+    /// The port of `gsiftp`.
+    pub const GRID_PORT: u16 = 2811;
 }
 
 /// A user's name and password. They are never printed.
@@ -344,7 +358,7 @@ impl Place {
     /// The place over ssh that this one is reached like; `None`: no login of ssh leads there.
     pub fn login(&self) -> Option<Far> {
         match self {
-            Self::Here(Here::Sftp { user, host, port }) => {
+            Self::Here(Here::Sftp { user, host, port } | Here::SshFtp { user, host, port }) => {
                 Some(Far::Ssh { user: user.clone(), host: host.clone(), port: *port })
             }
             Self::Here(_) => None,
@@ -368,7 +382,7 @@ impl Here {
         match self {
             Self::Disk | Self::Zero { .. } | Self::Stripes { .. } | Self::Null => Proof::BothEnds,
             Self::Sftp { .. } => Proof::AsRead,
-            Self::Web(_) | Self::Ftp(_) | Self::S3 { .. } => Proof::AsSent,
+            Self::Web(_) | Self::Ftp(_) | Self::SshFtp { .. } | Self::S3 { .. } => Proof::AsSent,
         }
     }
 }
@@ -400,8 +414,8 @@ impl fmt::Display for Here {
             Self::Disk => f.write_str("this machine"),
             Self::Zero { bytes } => write!(f, "zero:{bytes}"),
             Self::Stripes { .. } => f.write_str("stripes:"),
-            Self::Sftp { user, host, port } => {
-                f.write_str("sftp://")?;
+            Self::Sftp { user, host, port } | Self::SshFtp { user, host, port } => {
+                f.write_str(if matches!(self, Self::Sftp { .. }) { "sftp://" } else { "sshftp://" })?;
                 user.iter().try_for_each(|user| write!(f, "{user}@"))?;
                 // RFC 3986: an address with colons stands in brackets.
                 if host.contains(':') {
@@ -437,9 +451,13 @@ impl fmt::Display for WebServer {
 
 impl fmt::Display for FtpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_tls { "ftps" } else { "ftp" };
+        let (scheme, usual_port) = match (self.is_grid, self.is_tls) {
+            (true, _) => ("gsiftp", Self::GRID_PORT),
+            (false, true) => ("ftps", Self::usual_port(true)),
+            (false, false) => ("ftp", Self::usual_port(false)),
+        };
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
-        match self.port == Self::usual_port(self.is_tls) {
+        match self.port == usual_port {
             true => write!(f, "{scheme}://{host}"),
             false => write!(f, "{scheme}://{host}:{}", self.port),
         }

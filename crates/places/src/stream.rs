@@ -52,6 +52,7 @@ pub fn write(
             | Here::Sftp { .. }
             | Here::Web(_)
             | Here::Ftp(_)
+            | Here::SshFtp { .. }
             | Here::S3 { .. }
             | Here::Null),
         ) => Err(Error::new(Fault::Usage, format!("a stream cannot be written to {made_up}"))),

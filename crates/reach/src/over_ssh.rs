@@ -7,7 +7,7 @@ use haul_job::{Error, Family, Far, Job};
 use haul_net::dial;
 
 use crate::remote::{Remote, net_family};
-use crate::ssh::{ProgramsSought, SftpSession, SshTarget, is_host_unknown};
+use crate::ssh::{ProgramsSought, SftpSession, SshServer, SshTarget, is_host_unknown};
 use haul_channel::channel::Events;
 use haul_channel::id;
 use haul_channel::reporter::Watch;
@@ -39,14 +39,19 @@ pub fn log_in(job: &Job, surroundings: &Surroundings) -> Result<(), Error> {
     targets.try_for_each(|target| target.looked_up(surroundings).log_in(&Watch::silent()))
 }
 
-/// The way to the sftp server of a host. It may be gone more than once.
+/// The way to a server that ssh starts at a host. It may be gone more than once.
 #[derive(Clone)]
-pub struct SftpWay(SshTarget);
+pub struct SftpWay(SshTarget, SshServer);
 
 impl SftpWay {
     /// Finds out how ssh reaches the host; `place` is reached over ssh.
-    pub fn to(place: &Far, job: &Job, surroundings: &Surroundings) -> Option<Self> {
-        SshTarget::of(place, &job.ssh, &job.carriage).map(|target| Self(target.looked_up(surroundings)))
+    pub fn to(server: SshServer, place: &Far, job: &Job, surroundings: &Surroundings) -> Option<Self> {
+        SshTarget::of(place, &job.ssh, &job.carriage).map(|target| Self(target.looked_up(surroundings), server))
+    }
+
+    /// The name or address that ssh's configuration has for the host.
+    pub fn host_name(&self) -> &str {
+        &self.0.host_name
     }
 
     /// Whether ssh may have a question, and somebody to ask.
@@ -59,7 +64,7 @@ impl SftpWay {
     /// # Errors
     /// ssh cannot log in.
     pub fn first(&self, greeting: &[u8], watch: &Watch) -> Result<SftpSession, Error> {
-        self.0.start_sftp(greeting, watch)
+        self.0.start_server(self.1, greeting, watch)
     }
 
     /// Logs in once more, on a connection of its own. No question is asked: where ssh has one, this fails, and ssh's words are not shown.
@@ -67,12 +72,12 @@ impl SftpWay {
     /// # Errors
     /// ssh cannot log in.
     pub fn again(&self, greeting: &[u8], watch: &Watch) -> Result<SftpSession, Error> {
-        self.0.clone().without_kept_login().silently().with_words_held().start_sftp(greeting, watch)
+        self.0.clone().without_kept_login().silently().with_words_held().start_server(self.1, greeting, watch)
     }
 
     /// Starts one more session over the connection of the login that is kept. `None`: there is none, or the host allows no more.
     pub fn beside(&self, greeting: &[u8], watch: &Watch) -> Option<SftpSession> {
-        self.0.start_sftp_beside(greeting, watch)
+        self.0.start_server_beside(self.1, greeting, watch)
     }
 
     /// Whether a login failed because the host's key is not known here.

@@ -80,9 +80,10 @@ pub fn carry_out(
     let report = watch.report(&ends, asked, job.selection.dry_run).expect("somebody watches");
     let proof = match (source, report.proof) {
         // A haul at the target proves no more of what a web server has, or a store that keeps no sum.
-        (Place::Here(server @ (Here::Web(_) | Here::Ftp(_) | Here::S3 { .. })), Proof::BothEnds) => {
-            server.proof_of_reading()
-        }
+        (
+            Place::Here(server @ (Here::Web(_) | Here::Ftp(_) | Here::SshFtp { .. } | Here::S3 { .. })),
+            Proof::BothEnds,
+        ) => server.proof_of_reading(),
         (_, proof) => proof,
     };
     Ok(Report { proof, ..report })
@@ -159,7 +160,13 @@ pub fn early_look(job: &Job, surroundings: &Surroundings, side: Side) -> Option<
     match job.sources.first()?.place {
         Place::Here(Here::Zero { bytes }) => Some(EarlyLook::of_bytes(bytes)),
         Place::Here(
-            Here::Stripes { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Ftp(_) | Here::S3 { .. } | Here::Null,
+            Here::Stripes { .. }
+            | Here::Sftp { .. }
+            | Here::Web(_)
+            | Here::Ftp(_)
+            | Here::SshFtp { .. }
+            | Here::S3 { .. }
+            | Here::Null,
         )
         | Place::Far(_) => None,
         Place::Here(Here::Disk) => EarlyLook::begin(job, surroundings.home.clone()),

@@ -75,7 +75,10 @@ pub(crate) fn target(
     watch: &Arc<Watch>,
 ) -> Result<Target, Error> {
     let is_server = |end: &Endpoint| {
-        matches!(end.place, Place::Here(Here::Web(_) | Here::Ftp(_) | Here::S3 { .. } | Here::Sftp { .. }))
+        matches!(
+            end.place,
+            Place::Here(Here::Web(_) | Here::Ftp(_) | Here::SshFtp { .. } | Here::S3 { .. } | Here::Sftp { .. })
+        )
     };
     if job.sources.iter().any(is_server) {
         let text = "the data passes through this host: one server sends to no other".to_owned();

@@ -39,7 +39,15 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
                 "davs://host/path is one, where the server speaks WebDAV; haul serve takes files at haul://host/path",
             );
         }
-        Place::Here(Here::Disk | Here::Sftp { .. } | Here::Web(_) | Here::Ftp(_) | Here::S3 { .. } | Here::Null)
+        Place::Here(
+            Here::Disk
+            | Here::Sftp { .. }
+            | Here::Web(_)
+            | Here::Ftp(_)
+            | Here::SshFtp { .. }
+            | Here::S3 { .. }
+            | Here::Null,
+        )
         | Place::Far(_) => {}
     }
     for source in &job.sources {
@@ -64,6 +72,7 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
                 | Here::Stripes { .. }
                 | Here::Sftp { .. }
                 | Here::Ftp(_)
+                | Here::SshFtp { .. }
                 | Here::S3 { .. },
             )
             | Place::Far(_) => {}
@@ -106,6 +115,7 @@ pub(crate) fn check_some_source(job: &Job) -> Result<(), Error> {
             | Here::Sftp { .. }
             | Here::Web(_)
             | Here::Ftp(_)
+            | Here::SshFtp { .. }
             | Here::S3 { .. }
             | Here::Null,
         )
@@ -148,7 +158,9 @@ pub(crate) fn sources_here(job: &Job, surroundings: &Surroundings, watch: &Arc<W
             let Opened { tree, warning } = web::open(server, &job.source_paths(), job, surroundings, watch)?;
             Sources::Open(OpenSource { warning, ..OpenSource::of(tree) })
         }
-        Place::Here(Here::Ftp(server)) => ftp_ends::sources(server, job, surroundings, watch)?,
+        Place::Here(server @ (Here::Ftp(_) | Here::SshFtp { .. })) => {
+            ftp_ends::sources(server, job, surroundings, watch)?
+        }
         Place::Here(Here::S3 { bucket }) => s3_ends::sources(bucket, job, surroundings, watch)?,
         Place::Here(Here::Null) => unreachable!("check_made_up refuses null: as a source"),
         Place::Far(far) => unreachable!("{far} opens its sources itself"),
@@ -161,7 +173,9 @@ pub(crate) fn target_here(job: &Job, surroundings: &Surroundings, watch: &Arc<Wa
         Place::Here(Here::Null) => Target::Open(Arc::new(Nowhere)),
         Place::Here(sftp @ Here::Sftp { .. }) => sftp_ends::target(sftp, job, surroundings, watch)?,
         Place::Here(Here::Web(server)) => dav_ends::target(server, job, surroundings, watch)?,
-        Place::Here(Here::Ftp(server)) => ftp_ends::target(server, job, surroundings, watch)?,
+        Place::Here(server @ (Here::Ftp(_) | Here::SshFtp { .. })) => {
+            ftp_ends::target(server, job, surroundings, watch)?
+        }
         Place::Here(Here::S3 { bucket }) => s3_ends::target(bucket, job, surroundings, watch)?,
         Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. })) => {
             unreachable!("check_made_up refuses {made_up} as a target")

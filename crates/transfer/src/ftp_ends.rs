@@ -21,6 +21,7 @@ use haul_places::Request;
 use haul_store::{PlaceTree, StoreError};
 use haul_wire::place::Verb;
 
+use crate::grid_ends;
 use crate::s3_ends;
 use crate::server_terms::{self, Dialled};
 use crate::web;
@@ -30,7 +31,11 @@ use crate::web;
 const LANES: u16 = 16;
 
 fn is_ftp(end: &Endpoint) -> bool {
-    matches!(end.place, Place::Here(Here::Ftp(_)))
+    matches!(end.place, Place::Here(Here::Ftp(_) | Here::SshFtp { .. }))
+}
+
+fn is_grid(end: &Endpoint) -> bool {
+    matches!(end.place, Place::Here(Here::Ftp(FtpServer { is_grid: true, .. }) | Here::SshFtp { .. }))
 }
 
 /// Whether the target is one.
@@ -44,7 +49,8 @@ pub(crate) fn check(job: &Job) -> Result<(), Error> {
     let Selection { follow_links, xattrs, acls, one_file_system, keep_dirlinks, append, hard_links, .. } =
         job.selection;
     let has_merge_files = job.selection.rules.iter().any(|rule| rule.merge.is_some());
-    let refused: [(bool, &str); 13] = [
+    let refused: [(bool, &str); 14] = [
+        (is_grid(&job.target) && job.selection.inplace, "--inplace does not work over GridFTP"),
         (source && follow_links, "-L follows no links over FTP"),
         (source && job.files_from.is_some(), "a list of files does not work over FTP"),
         ((source || target) && has_merge_files, "files of rules in directories (dir-merge) are not read over FTP"),
@@ -71,7 +77,9 @@ pub(crate) fn adjusted(job: &Job) -> Cow<'_, Job> {
         return Cow::Borrowed(job);
     }
     let mut job = job.clone();
-    job.carriage.in_order = true;
+    // A server of GridFTP takes each block at its place.
+    let is_block_target = is_grid(&job.target);
+    job.carriage.in_order = !is_block_target;
     let selection = &mut job.selection;
     // Few servers set modes, so they are set where that was asked for.
     let permissions = match selection.wishes.permissions {
@@ -81,28 +89,43 @@ pub(crate) fn adjusted(job: &Job) -> Cow<'_, Job> {
     selection.wishes = Wishes { permissions, directory_times: Wish::No, ..selection.wishes };
     (selection.owner, selection.group, selection.sparse) = (false, false, false);
     // What is read back as a whole goes up as a whole.
-    (selection.whole_file, selection.no_resume) = (true, selection.no_resume || selection.verify_disk);
+    (selection.whole_file, selection.no_resume) =
+        (true, is_block_target || selection.no_resume || selection.verify_disk);
     Cow::Owned(job)
 }
 
 /// How this server is reached.
 fn settings(
-    server: &FtpServer,
+    place: &Here,
     connections: u16,
     job: &Job,
     surroundings: &Surroundings,
     watch: &Arc<Watch>,
 ) -> Result<Settings, Error> {
+    let server = match place {
+        Here::Ftp(server) => server,
+        ssh => {
+            let through = grid_ends::through_ssh(ssh, job, surroundings, watch)?;
+            return Ok(Settings {
+                grid: Some(grid_ends::grid(job, job.target.place == Place::Here(ssh.clone()), surroundings)?),
+                pipes: Some(through.make),
+                ..settings(&Here::Ftp(through.server), connections, job, surroundings, watch)?
+            });
+        }
+    };
     let login =
         server.login.as_ref().map(|login| Login { user: login.user.clone(), password: login.password.clone().into() });
     let security = match (server.is_tls, job.carriage.clear) {
         // The port of FTP itself: there TLS is asked for.
         (true, _) if server.port == FtpServer::usual_port(false) => Security::Explicit,
         (true, _) => Security::Implicit,
+        _ if server.is_grid => Security::Clear,
         (false, true) => Security::Clear,
         (false, false) => Security::IfOffered,
     };
     let watch = Arc::clone(watch);
+    let is_target = job.target.place == Place::Here(place.clone());
+    let grid = server.is_grid.then(|| grid_ends::grid(job, is_target, surroundings)).transpose()?;
     Ok(Settings {
         host: server.host.clone(),
         port: server.port,
@@ -118,12 +141,14 @@ fn settings(
         begins_with: servers::at_start,
         tell: Box::new(move |text| watch.tell(&Event::Warning { text })),
         journals: None,
+        grid,
+        pipes: None,
     })
 }
 
 /// Finds the sources at the server.
 pub(crate) fn sources(
-    server: &FtpServer,
+    server: &Here,
     job: &Job,
     surroundings: &Surroundings,
     watch: &Arc<Watch>,
@@ -139,13 +164,16 @@ pub(crate) fn sources(
 
 /// The tree is opened once it is known what comes.
 pub(crate) fn target(
-    server: &FtpServer,
+    server: &Here,
     job: &Job,
     surroundings: &Surroundings,
     watch: &Arc<Watch>,
 ) -> Result<Target, Error> {
     let is_server = |end: &Endpoint| {
-        matches!(end.place, Place::Here(Here::Web(_) | Here::Ftp(_) | Here::S3 { .. } | Here::Sftp { .. }))
+        matches!(
+            end.place,
+            Place::Here(Here::Web(_) | Here::Ftp(_) | Here::SshFtp { .. } | Here::S3 { .. } | Here::Sftp { .. })
+        )
     };
     if job.sources.iter().any(is_server) {
         let text = "the data passes through this host: one server sends to no other".to_owned();
@@ -158,7 +186,7 @@ pub(crate) fn target(
     }
     let is_background = job.carriage.service.class == AskedClass::Background;
     let asked = job.carriage.lanes.or(is_background.then_some(1));
-    let connections = asked.unwrap_or(CONNECTIONS_MAX);
+    let connections = asked.unwrap_or(if is_grid(&job.target) { LANES } else { CONNECTIONS_MAX });
     // A server may take its time between the last byte and its answer.
     let settings = settings(server, connections, job, surroundings, watch)?;
     let journals = s3_ends::journals(surroundings, watch);
@@ -168,7 +196,8 @@ pub(crate) fn target(
     let rtt_us = server.reach().map_err(|error| fault(&StoreError::new("use as target", &typed, error)))?;
     let lanes = match asked {
         Some(asked) => asked,
-        None if servers::is_long(rtt_us) => CONNECTIONS_MAX,
+        // A connection of GridFTP carries one file after the other.
+        None if servers::is_long(rtt_us) && !is_grid(&job.target) => CONNECTIONS_MAX,
         None => LANES,
     };
     Ok(Target::Other(Box::new(Opening { server, typed, lanes })))
@@ -176,7 +205,7 @@ pub(crate) fn target(
 
 /// Reaches the server for a question about its trees.
 pub(crate) fn place(
-    server: &FtpServer,
+    server: &Here,
     request: &Request,
     surroundings: &Surroundings,
     watch: &Arc<Watch>,

@@ -70,9 +70,9 @@ fn is_between_disks(job: &Job) -> bool {
 /// Names the server, where one end is none of this host.
 fn beside_server(job: &Job, ends: Ends) -> Ends {
     let server = |end: &Endpoint| match &end.place {
-        Place::Here(place @ (Here::Web(_) | Here::Ftp(_) | Here::S3 { .. } | Here::Sftp { .. })) => {
-            Some(place.to_string())
-        }
+        Place::Here(
+            place @ (Here::Web(_) | Here::Ftp(_) | Here::SshFtp { .. } | Here::S3 { .. } | Here::Sftp { .. }),
+        ) => Some(place.to_string()),
         Place::Here(Here::Disk | Here::Zero { .. } | Here::Stripes { .. } | Here::Null) | Place::Far(_) => None,
     };
     let host = |place: String| Host { place, ..Host::default() };

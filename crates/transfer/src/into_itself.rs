@@ -48,7 +48,13 @@ fn on_disk(job: &Job) -> Result<(), Error> {
         match source.place {
             Place::Here(Here::Disk | Here::Stripes { .. }) => {}
             Place::Here(
-                Here::Zero { .. } | Here::Sftp { .. } | Here::Web(_) | Here::Ftp(_) | Here::S3 { .. } | Here::Null,
+                Here::Zero { .. }
+                | Here::Sftp { .. }
+                | Here::Web(_)
+                | Here::Ftp(_)
+                | Here::SshFtp { .. }
+                | Here::S3 { .. }
+                | Here::Null,
             )
             | Place::Far(_) => continue,
         }

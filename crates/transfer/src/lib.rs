@@ -6,6 +6,7 @@
 //!   joined       a session with one remote       far_movers  further hosts of the far end
 //!   here         both ends on this host           sftp_ends   ends at hosts where only sftp runs
 //!   web          ends on web servers              ftp_ends    ends at servers of FTP
+//!   grid_ends    of them, those of GridFTP         foreseen    what a copy is going to move
 //!   server_terms what of a job's wishes such ends cannot keep
 //!   place_ends   ends where no haul runs, for ls, rm, hash and their like
 //!   relay        a job between two other hosts
@@ -26,9 +27,11 @@ mod far_jobs;
 mod far_limits;
 mod far_movers;
 mod far_role;
+mod foreseen;
 mod ftp_ends;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod grid_ends;
 pub mod here;
 mod hook_keeper;
 mod into_itself;

@@ -35,10 +35,10 @@ fn open(
             }
             _ => web::place(server, &request.job(), surroundings),
         },
-        Here::Ftp(server) => match request.question.verb {
-            Verb::Write => refused(format!("{server}: this command does not speak FTP"), "haul cp copies files there"),
-            Verb::Space => refused(format!("{server} tells no space"), "haul du sums up the sizes of files"),
-            _ => ftp_ends::place(server, request, surroundings, watch),
+        Here::Ftp(_) | Here::SshFtp { .. } => match request.question.verb {
+            Verb::Write => refused(format!("{end}: this command does not speak FTP"), "haul cp copies files there"),
+            Verb::Space => refused(format!("{end} tells no space"), "haul du sums up the sizes of files"),
+            _ => ftp_ends::place(end, request, surroundings, watch),
         },
         Here::S3 { bucket } => match request.question.verb {
             Verb::Space => {

@@ -1,8 +1,5 @@
 //! Opens the ends of a job that lie at a host with SFTP: this process reads and writes them through ssh.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use haul_channel::reporter::Watch;
@@ -12,7 +9,7 @@ use haul_job::{AskedClass, Endpoint, Error, Event, Far, Fault, Here, Job, Place,
 use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 use haul_reach::over_ssh::SftpWay;
-use haul_reach::ssh::SftpSession;
+use haul_reach::ssh::{SftpSession, SshServer};
 use haul_sftp::codec::GREETING;
 use haul_sftp::{
     ConnectError, Dials, MAX_ASKED_CONNECTIONS, MAX_CONNECTIONS, OpenOptions, Pipe, Pool, Refused, Server, SftpPlace,
@@ -22,6 +19,7 @@ use haul_store::{PlaceTree, StoreError};
 use haul_wire::control::Drafts;
 
 use crate::dav_ends;
+use crate::foreseen;
 use crate::ftp_ends;
 use crate::server_terms::{self, Dialled};
 
@@ -174,7 +172,7 @@ const LANES: u16 = 16;
 fn connect(place: &Here, job: &Job, surroundings: &Surroundings, watch: &Arc<Watch>) -> Result<Arc<Pool>, Error> {
     watch.tell(&Event::Connecting { place: place.to_string() });
     let far = Place::Here(place.clone()).login().expect("a host of sftp is reached over ssh");
-    let way = SftpWay::to(&far, job, surroundings).expect("a place that ssh reaches");
+    let way = SftpWay::to(SshServer::Sftp, &far, job, surroundings).expect("a place that ssh reaches");
     let patience = job.carriage.timeout;
     let (again, silent) = (way.clone(), Arc::new(Watch::silent()));
     let refused = |error: Error| match SftpWay::is_host_unknown(&error) {
@@ -186,7 +184,7 @@ fn connect(place: &Here, job: &Job, surroundings: &Surroundings, watch: &Arc<Wat
     let is_background = job.carriage.service.class == AskedClass::Background;
     let beside = move || (!is_background).then(|| over_first.beside(&GREETING, &silent))?.map(pipe);
     let dials = Dials::new(Box::new(dial), Box::new(beside), most_connections(job) - 1, !way.may_ask(), patience);
-    let ahead = dials.ahead(Pool::worth(foreseen_bytes(job)));
+    let ahead = dials.ahead(Pool::worth(foreseen::bytes(job)));
     let session = way.first(&GREETING, watch)?;
     drop(ahead);
     let control = session.control.clone();
@@ -209,17 +207,6 @@ fn most_connections(job: &Job) -> usize {
     let is_background = job.carriage.service.class == AskedClass::Background;
     if is_background { 1 } else { asked.unwrap_or(MAX_CONNECTIONS) }
 }
-
-/// The bytes of files of this host that were named, as far as a look at each tells.
-fn foreseen_bytes(job: &Job) -> u64 {
-    let is_new = |source: &&Endpoint| source.place == Place::Here(Here::Disk) && !job.selection.dry_run;
-    let sources = job.sources.iter().filter(is_new).take(MAX_LOOKS);
-    let facts = sources.filter_map(|source| Path::new(OsStr::from_bytes(&source.path)).metadata().ok());
-    facts.filter(|facts| facts.is_file()).map(|facts| facts.len()).sum()
-}
-
-/// Files that are looked at before the login: they take milliseconds.
-const MAX_LOOKS: usize = 1000;
 
 fn pipe(session: SftpSession) -> Pipe {
     let SftpSession { output, input, heard, control } = session;

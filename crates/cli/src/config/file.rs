@@ -228,7 +228,8 @@ impl Reading<'_> {
             Place::Here(Here::Zero { .. } | Here::Stripes { .. } | Here::Web(_) | Here::Null) => {
                 Err(self.wrong(at, format!("{key} has no paths below it")))
             }
-            Place::Here(Here::Disk | Here::Sftp { .. } | Here::Ftp(_) | Here::S3 { .. }) | Place::Far(_) => {
+            Place::Here(Here::Disk | Here::Sftp { .. } | Here::Ftp(_) | Here::SshFtp { .. } | Here::S3 { .. })
+            | Place::Far(_) => {
                 Ok(End { written: written.to_owned(), means: NamedEnd { first, others }, line: self.line(at) })
             }
         }

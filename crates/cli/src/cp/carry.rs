@@ -15,7 +15,7 @@ use crate::cp::on_end::OnEnd;
 use crate::cp::rate_now::RateNow;
 use crate::cp::retry::{Next, Patience, Retries, Try};
 use crate::cp::view::{View, direction, manifest_aside};
-use crate::far_side::endpoint;
+use crate::far_side::written;
 use crate::json::{error, values};
 use crate::process::output;
 use crate::process::speaker::{Speaker, Word};
@@ -187,7 +187,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Keeps the report for `haul why`. If this fails, the copy is still a success.
 fn kept_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar) -> Kept {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let named = |endpoint| values::named(&endpoint::text(endpoint));
+    let named = |endpoint| values::named(&written::text(endpoint));
     let kept = Kept {
         schema: values::SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),

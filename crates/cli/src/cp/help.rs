@@ -41,6 +41,8 @@ NAMES
   server with WebDAV, to copy from and to.
   ftp://[user@]host/path is a tree at a server of FTP and starts where the
   server does, ftp://host//path at its root; ftps:// sends nothing in clear.
+  gsiftp://host/path (without certificates) and sshftp://[user@]host/path (a
+  login of ssh) are trees at servers of GridFTP, from the root on.
   host1,host2:path and haul://host1,host2/path are one end on several hosts with
   the same files: data goes over all of them at once.
   zero:10G is a file of so many zeros to copy from. null: verifies the data here

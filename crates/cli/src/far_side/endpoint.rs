@@ -8,6 +8,7 @@
 //! stripes:INDEX                      a striped recording to copy from as one file, here; INDEX is what haul record --stripe-dir left
 //! https://[user[:password]@]host[:port]/path, http://...      files and directories of a web server, to copy from
 //! davs://..., dav://...              the same of a server with WebDAV; ftp://..., ftps://...: a tree at a server of FTP
+//! gsiftp://..., sshftp://...         a tree at a server of GridFTP, by a login of its own or through ssh; paths begin at the top, /~/x at home
 //! s3://bucket/key                    objects of a store; the key is taken as it is written
 //! zero:SIZE, null:                   a file of zeros to copy from, and nowhere to copy to; both here
 //! NAME:path                          NAME is an end of config.toml; path is beneath it
@@ -202,6 +203,7 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
             b"ssh" | b"scp" => ssh_uri(bytes, rest),
             b"haul" => haul_uri(bytes, rest),
             b"sftp" => sftp_uri(bytes, rest),
+            b"sshftp" => sshftp_uri(bytes, rest),
             b"s3" => s3_uri(bytes, rest),
             other => Err(refused(
                 bytes,
@@ -289,6 +291,17 @@ fn sftp_uri(typed: &[u8], rest: &[u8]) -> Result<Endpoint, Error> {
     let Endpoint { place, path } = ssh_uri(typed, rest)?;
     let Place::Far(Far::Ssh { user, host, port }) = place else { unreachable!("ssh_uri makes such a place") };
     Ok(Endpoint { place: Here::Sftp { user, host, port }.into(), path })
+}
+
+fn sshftp_uri(typed: &[u8], rest: &[u8]) -> Result<Endpoint, Error> {
+    let (_, path) = split_authority(rest);
+    let Endpoint { place, .. } = ssh_uri(typed, rest)?;
+    let Place::Far(Far::Ssh { user, host, port }) = place else { unreachable!("ssh_uri makes such a place") };
+    let path = web_url::grid_path(percent_decode(typed, path)?);
+    if path.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+        return Err(refused(typed, "FTP cannot say a name with a line break in it", "rename it at the server"));
+    }
+    Ok(Endpoint { place: Here::SshFtp { user, host, port }.into(), path })
 }
 
 /// A key is taken byte for byte, as other tools take it: a percent sign is one.
@@ -435,31 +448,6 @@ fn percent_decode(typed: &[u8], text: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// The endpoint as scp would write it, for JSON and for messages.
-pub fn text(endpoint: &Endpoint) -> Vec<u8> {
-    let mut text = match &endpoint.place {
-        Place::Here(Here::Disk) => Vec::new(),
-        Place::Here(Here::Web(server)) => {
-            return [server.to_string().as_bytes(), &web_url::without_query(&endpoint.path)].concat();
-        }
-        Place::Here(made_up @ (Here::Zero { .. } | Here::Stripes { .. } | Here::Null)) => {
-            made_up.to_string().into_bytes()
-        }
-        Place::Here(server @ (Here::Sftp { .. } | Here::Ftp(_) | Here::S3 { .. })) => format!("{server}/").into_bytes(),
-        Place::Far(Far::Ssh { user, host, port }) => {
-            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-            let user = user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
-            match port {
-                Some(port) => format!("ssh://{user}{host}:{port}/").into_bytes(),
-                None => format!("{user}{host}:").into_bytes(),
-            }
-        }
-        Place::Far(daemon @ Far::Haul { .. }) => format!("{daemon}/").into_bytes(),
-    };
-    text.extend_from_slice(&endpoint.path);
-    text
-}
-
 fn refused(typed: &[u8], cause: &str, hint: &str) -> Error {
     Error::new(Fault::Usage, format!("cannot use {}", shown(typed))).because(cause).try_this(hint)
 }
@@ -480,6 +468,7 @@ const MAX_HOST_BYTES: usize = 255;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::far_side::written;
 
     fn show(typed: &[u8]) -> String {
         match parse(OsStr::from_bytes(typed)) {
@@ -519,7 +508,7 @@ mod tests {
         ] {
             assert_eq!(show(typed.as_bytes()), shown);
             let end = parse(OsStr::new(typed)).unwrap();
-            assert_eq!(parse(OsStr::from_bytes(&text(&end))).unwrap().place, end.place, "{typed}");
+            assert_eq!(parse(OsStr::from_bytes(&written::text(&end))).unwrap().place, end.place, "{typed}");
         }
         assert!(show(b"sftp:///x").starts_with("refused"));
     }

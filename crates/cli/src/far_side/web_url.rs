@@ -1,5 +1,6 @@
 //! Addresses of web servers as people type them: `https://[user[:password]@]host[:port]/path[?query]`, and the same with `http`, `dav` and
-//! `davs`; and those of FTP, `ftp://` and `ftps://`, whose paths are names of files and have no query.
+//! `davs`; and those of FTP, `ftp://` and `ftps://`, and of GridFTP, `gsiftp://`, whose paths are names of files and have no
+//! query.
 //!
 //! A password, and a query, which may be a signature, are never shown.
 
@@ -11,7 +12,7 @@ pub type Refused = (&'static str, &'static str);
 /// Parses an address with a scheme of the web or of FTP.
 pub fn parse_any(scheme: &[u8], rest: &[u8]) -> Option<Result<Endpoint, Refused>> {
     match of_ftp(scheme) {
-        Some(is_tls) => Some(parse_ftp(is_tls, rest)),
+        Some(kind) => Some(parse_ftp(kind, rest)),
         None => Some(parse(of_scheme(scheme)?, rest)),
     }
 }
@@ -46,21 +47,41 @@ fn parse(Scheme { is_tls, is_dav }: Scheme, rest: &[u8]) -> Result<Endpoint, Ref
     Ok(Endpoint { place: Here::Web(server).into(), path })
 }
 
-/// Whether this scheme is one of FTP, and with TLS.
-fn of_ftp(scheme: &[u8]) -> Option<bool> {
+/// The schemes of FTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FtpKind {
+    Ftp,
+    Ftps,
+    Grid,
+}
+
+/// Whether this scheme is one of FTP.
+fn of_ftp(scheme: &[u8]) -> Option<FtpKind> {
     match scheme.to_ascii_lowercase().as_slice() {
-        b"ftp" => Some(false),
-        b"ftps" => Some(true),
+        b"ftp" => Some(FtpKind::Ftp),
+        b"ftps" => Some(FtpKind::Ftps),
+        b"gsiftp" => Some(FtpKind::Grid),
         _ => None,
+    }
+}
+
+/// The path of an address of GridFTP: it begins at the top, and with `/~/` at the home.
+pub fn grid_path(path: Vec<u8>) -> Vec<u8> {
+    match path.strip_prefix(b"/~") {
+        Some(b"") => Vec::new(),
+        Some([b'/', beneath @ ..]) => beneath.to_vec(),
+        _ if path.starts_with(b"/") => path,
+        _ => [b"/", &path[..]].concat(),
     }
 }
 
 /// Parses what stands behind `ftp://`. The path begins where the server starts; with a second slash, or `%2F`, at its top (RFC 1738,
 /// 3.2.2).
-fn parse_ftp(is_tls: bool, rest: &[u8]) -> Result<Endpoint, Refused> {
+fn parse_ftp(kind: FtpKind, rest: &[u8]) -> Result<Endpoint, Refused> {
     let (authority, path) = rest.split_at(rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len()));
     let (login, host, port) = split_login(authority)?;
-    let path = path.strip_prefix(b"/").unwrap_or(path);
+    let (is_tls, is_grid) = (kind == FtpKind::Ftps, kind == FtpKind::Grid);
+    let path = if is_grid { path } else { path.strip_prefix(b"/").unwrap_or(path) };
     let path = match path.len().checked_sub(TYPE_BYTES).map(|at| path.split_at(at)) {
         Some((path, b";type=i" | b";type=I")) => path,
         Some((_, b";type=a" | b";type=A" | b";type=d" | b";type=D")) => {
@@ -72,8 +93,9 @@ fn parse_ftp(is_tls: bool, rest: &[u8]) -> Result<Endpoint, Refused> {
     if path.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
         return Err(("FTP cannot say a name with a line break or a NUL byte in it", "rename it at the server"));
     }
-    let port = port.unwrap_or(FtpServer::usual_port(is_tls));
-    let server = FtpServer { is_tls, host: host.to_ascii_lowercase(), port, login };
+    let path = if is_grid { grid_path(path) } else { path };
+    let port = port.unwrap_or(if is_grid { FtpServer::GRID_PORT } else { FtpServer::usual_port(is_tls) });
+    let server = FtpServer { is_tls, is_grid, host: host.to_ascii_lowercase(), port, login };
     Ok(Endpoint { place: Here::Ftp(server).into(), path })
 }
 
@@ -259,18 +281,24 @@ mod tests {
 
     #[test]
     fn addresses_of_ftp() {
-        for (is_tls, rest, expected) in [
-            (false, "host/a%20b?x;y", "ftp://host [a b?x;y]"),
-            (false, "host", "ftp://host []"),
-            (false, "me:s%40c@HOST:2121//etc/x", "ftp://host:2121 [/etc/x]"),
-            (false, "host/%2Fetc/;type=i", "ftp://host [/etc/]"),
-            (true, "host/x", "ftps://host [x]"),
-            (true, "[::1]:21/x", "ftps://[::1]:21 [x]"),
-            (false, "host/x;type=a", "refused: files are copied as they are"),
-            (false, "host/x%0d%0aDELE%20y", "refused: FTP cannot say a name with a line break or a NUL byte in it"),
-            (false, "/x", "refused: the host is no name or address"),
+        use FtpKind::{Ftp, Ftps, Grid};
+        for (kind, rest, expected) in [
+            (Ftp, "host/a%20b?x;y", "ftp://host [a b?x;y]"),
+            (Ftp, "host", "ftp://host []"),
+            (Ftp, "me:s%40c@HOST:2121//etc/x", "ftp://host:2121 [/etc/x]"),
+            (Ftp, "host/%2Fetc/;type=i", "ftp://host [/etc/]"),
+            (Ftps, "host/x", "ftps://host [x]"),
+            (Ftps, "[::1]:21/x", "ftps://[::1]:21 [x]"),
+            (Ftp, "host/x;type=a", "refused: files are copied as they are"),
+            (Ftp, "host/x%0d%0aDELE%20y", "refused: FTP cannot say a name with a line break or a NUL byte in it"),
+            (Grid, "host:2811/data/x%20y", "gsiftp://host [/data/x y]"),
+            (Grid, "me@host:2812/~/x", "gsiftp://host:2812 [x]"),
+            (Grid, "host/~/", "gsiftp://host []"),
+            (Grid, "host/~user/x", "gsiftp://host [/~user/x]"),
+            (Grid, "host", "gsiftp://host [/]"),
+            (Ftp, "/x", "refused: the host is no name or address"),
         ] {
-            let shown = match parse_ftp(is_tls, rest.as_bytes()) {
+            let shown = match parse_ftp(kind, rest.as_bytes()) {
                 Ok(Endpoint { place, path }) => format!("{place} [{}]", String::from_utf8_lossy(&path)),
                 Err((why, _)) => format!("refused: {why}"),
             };

@@ -9,11 +9,12 @@ use haul_job::{Endpoint, Error, Here, Place};
 use haul_transfer::Surroundings;
 use haul_transfer::place::{self, Answered, Piece, Question, Request, Told, Verb};
 
-use crate::far_side::endpoint::{self, one_host};
+use crate::far_side::endpoint::one_host;
 use crate::far_side::flags::Reach;
 use crate::far_side::options::ways;
 use crate::far_side::person::{Person, say};
 use crate::far_side::web_url;
+use crate::far_side::written;
 use crate::places::paper::Paper;
 use crate::process::{ending, signals};
 use crate::text::causes::{Causes, more_of, of_message};
@@ -72,7 +73,7 @@ impl Whereabouts {
     pub fn other(&self, path: &[u8]) -> Vec<u8> {
         let place = self.place.clone().unwrap_or(Here::Disk.into());
         let path = if self.is_web() { web_url::escaped(path) } else { path.to_vec() };
-        endpoint::text(&Endpoint { place, path })
+        written::text(&Endpoint { place, path })
     }
 
     /// `None`: this machine.

@@ -22,6 +22,7 @@ mod foreign_places;
 mod forms;
 mod ftp;
 mod goes_on;
+mod grid;
 mod growing;
 mod host_to_host;
 mod hosts;

@@ -12,7 +12,7 @@ use haul_e2e::typist::Typist;
 use haul_e2e::{Lab, code, eventually, needs, plant};
 
 /// What no test types, and why.
-const NOT_TYPED: [(&str, &str); 10] = [
+const NOT_TYPED: [(&str, &str); 11] = [
     ("make demo", "it builds the program that is tested here"),
     ("make test", "it runs this test"),
     ("haul cp https://host/", "no host here has a certificate that others trust; web_source has a server of its own"),
@@ -23,6 +23,7 @@ const NOT_TYPED: [(&str, &str); 10] = [
     ("haul cp s3://", "the same"),
     ("haul cp ftp://host/", "no server of FTP is here; ftp has its own"),
     ("haul cp data/ ftps://host/", "the same"),
+    ("haul cp sshftp://host/", "no server of GridFTP is here; grid has its own"),
 ];
 
 /// What is typed with other words, because nobody has the data, the memory or the time: on the page, here.

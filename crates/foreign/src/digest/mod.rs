@@ -1,5 +1,6 @@
 //! Sums of content that servers give, in the fields of four generations, and the same sums of what was read.
 
+pub(crate) mod adler32_parts;
 pub(crate) mod fields;
 pub(crate) mod hasher;
 

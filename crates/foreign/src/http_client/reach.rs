@@ -94,8 +94,7 @@ impl Sockets {
 
     /// Connects to an origin.
     pub(crate) fn dial(self: &Arc<Self>, origin: &Origin, reach: &Reach, silence: Duration) -> io::Result<Dialled> {
-        let addresses = haul_net::resolve(&origin.host, origin.port, reach.family)
-            .map_err(|error| io::Error::new(ErrorKind::HostUnreachable, error))?;
+        let addresses = haul_net::resolve(&origin.host, origin.port, reach.family).map_err(io::Error::other)?;
         let (socket, counted) = self.connect(&addresses, reach, silence)?;
         let rtt_us = counted.rtt_us();
         socket.set_nonblocking(true)?;
@@ -119,6 +118,15 @@ impl Sockets {
         reach.wanted.apply(&socket, NEAR_RTT_US);
         let counted = self.count(socket.try_clone()?);
         Ok((socket, counted))
+    }
+
+    /// Tunes and counts a connection that the server has made to this host.
+    ///
+    /// # Errors
+    /// There is no further descriptor.
+    pub fn accepted(self: &Arc<Self>, socket: &TcpStream, reach: &Reach) -> io::Result<Counted> {
+        reach.wanted.apply(socket, NEAR_RTT_US);
+        Ok(self.count(socket.try_clone()?))
     }
 
     fn count(self: &Arc<Self>, socket: TcpStream) -> Counted {

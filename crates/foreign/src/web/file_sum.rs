@@ -7,7 +7,6 @@
 //! ```
 //! A server that has given no sum of a file is asked for one when all of the file is there, and no more once it had none for some.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use haul_store::{Result as StoreResult, ServerSum, SumCounter, SumDiffers, SumKind};
 
 use crate::digest::Digest;
-use crate::digest::hasher::{Hasher, joined_adler32};
+use crate::digest::adler32_parts::Adler32Parts;
+use crate::digest::hasher::Hasher;
 
 /// Sums of all files of a source.
 #[derive(Debug, Default)]
@@ -63,8 +63,8 @@ struct State {
     foreseen: Option<SumKind>,
     /// The server was asked.
     is_asked: bool,
-    /// Parts that were read and do not touch each other: where each ends, and its Adler-32.
-    parts: BTreeMap<u64, (u64, u32)>,
+    /// Parts that were read.
+    parts: Adler32Parts,
     /// The sum of what was read in order from the beginning, and how far.
     in_order: Option<(SumKind, Hasher, u64)>,
     /// Something was read twice. The parts say nothing about which of both readings was copied.
@@ -123,7 +123,7 @@ impl FileSum {
             return Ok(());
         }
         // Outside of the lock, as the lanes compute at the same time.
-        let sum = simd_adler32::adler32(&data);
+        let sum = Adler32Parts::sum_of(data);
         let mut state = self.lock();
         if has_one_reader {
             state.goes_on(data, offset);
@@ -181,29 +181,17 @@ impl State {
 
     /// Adds a part. False: it was read before.
     fn add(&mut self, start: u64, bytes: u64, sum: u32) -> bool {
-        let end = start + bytes;
-        let before = self.parts.range(..end).next_back().map(|(start, (end, sum))| (*start, *end, *sum));
-        if self.is_repeated || before.is_some_and(|(_, before_end, _)| before_end > start) {
+        let is_new = !self.is_repeated && self.parts.add(start, bytes, sum);
+        if !is_new {
             self.is_repeated = true;
-            self.parts.clear();
+            self.parts = Adler32Parts::default();
             self.in_order = None;
-            return false;
         }
-        let (mut start, mut end, mut sum) = (start, end, sum);
-        if let Some((before, _, of_before)) = before.filter(|(_, before_end, _)| *before_end == start) {
-            sum = joined_adler32(of_before, sum, end - start);
-            start = before;
-        }
-        if let Some((behind_end, of_behind)) = self.parts.remove(&end) {
-            sum = joined_adler32(sum, of_behind, behind_end - end);
-            end = behind_end;
-        }
-        self.parts.insert(start, (end, sum));
-        true
+        is_new
     }
 
     fn is_whole(&self, size: u64) -> bool {
-        self.parts.get(&0).is_some_and(|(end, _)| *end == size)
+        self.parts.of_first(size).is_some()
     }
 
     /// A sum that the server gives and that was computed over all of the file.
@@ -212,7 +200,7 @@ impl State {
             return Some((kind, hasher.finish()));
         }
         let gives_adler32 = self.digests.iter().any(|digest| digest.kind == SumKind::Adler32);
-        let (_, sum) = self.parts.get(&0).filter(|_| gives_adler32)?;
+        let sum = self.parts.of_first(size).filter(|_| gives_adler32)?;
         Some((SumKind::Adler32, sum.to_be_bytes().to_vec()))
     }
 

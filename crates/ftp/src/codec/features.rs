@@ -15,6 +15,10 @@ pub(crate) struct Features {
     pub(crate) tls: bool,
     /// Transfers begin at a byte that is asked for.
     pub(crate) restarts: bool,
+    /// Parts of files are sent (ERET), and are taken (ESTO).
+    pub(crate) sends_parts: bool,
+    /// See above.
+    pub(crate) takes_parts: bool,
     /// The command that tells the sum of a file, and its kind.
     pub(crate) sum: Option<(&'static str, SumKind)>,
 }
@@ -29,7 +33,17 @@ const SUMS: [(&str, SumKind); 5] = [
     ("XSHA512", SumKind::Sha512),
 ];
 
+/// The sum of GridFTP. Adler-32 is the one that all its servers have, and parts of it that come in any order join.
+pub(crate) const CKSM: &str = "CKSM";
+
 impl Features {
+    /// Globus has CKSM in its help alone.
+    pub(crate) fn with_help(self, reply: &Reply) -> Features {
+        let has_sum =
+            reply.lines.iter().any(|line| line.split(u8::is_ascii_whitespace).any(|word| word == CKSM.as_bytes()));
+        Features { sum: self.sum.or_else(|| has_sum.then_some((CKSM, SumKind::Adler32))), ..self }
+    }
+
     pub(crate) fn of(reply: &Reply) -> Features {
         let mut features = Features::default();
         let mut sums = Vec::new();
@@ -44,6 +58,11 @@ impl Features {
                 "MFMT" => features.sets_times = true,
                 "UTF8" => features.utf8 = true,
                 "REST" => features.restarts |= rest == "STREAM",
+                "ERET" => features.sends_parts = true,
+                "ESTO" => features.takes_parts = true,
+                CKSM if rest.is_empty() || rest.to_ascii_uppercase().contains("ADLER32") => {
+                    features.sum = Some((CKSM, SumKind::Adler32));
+                }
                 "AUTH" => features.tls |= rest.split([' ', ';', ',']).any(|kind| kind == "TLS"),
                 // The star marks the sum that is told unless another one is asked for.
                 "HASH" => {
@@ -101,5 +120,12 @@ mod tests {
         assert!(proftpd.lists_facts && proftpd.sets_times);
         assert_eq!(of(&[" XMD5", " XSHA256"]).sum, Some(("XSHA256", SumKind::Sha256)));
         assert_eq!(of(&[" AUTH SSL"]), Features::default());
+        let help =
+            Reply { code: 214, lines: vec![b"Commands:".to_vec(), b"    RMD     DELE    CKSM    DCSC".to_vec()] };
+        let globus = of(&[" ERET", " ESTO", " MFMT", " MLST Type*;Size*;"]).with_help(&help);
+        assert!(globus.sends_parts && globus.takes_parts);
+        assert_eq!(globus.sum, Some(("CKSM", SumKind::Adler32)));
+        assert_eq!(of(&[" CKSM MD5:10;ADLER32:20"]).sum, Some(("CKSM", SumKind::Adler32)));
+        assert_eq!(of(&[" CKSM MD5:10"]).sum, None);
     }
 }

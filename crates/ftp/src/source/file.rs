@@ -7,9 +7,11 @@
 //! ```
 //! Size and time that were found first are compared with those of now, so that data of two versions is never mixed.
 
+use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::Instant;
 
 use haul_foreign::FileSum;
@@ -34,6 +36,8 @@ pub(crate) struct FtpFile {
     /// When the server last told this version, or has sent all of it by one transfer.
     confirmed: Mutex<Option<Instant>>,
     sum: Arc<FileSum>,
+    /// How far each reader goes on.
+    runs: Mutex<HashMap<ThreadId, (u64, u64)>>,
 }
 
 static FILES: AtomicU64 = AtomicU64::new(0);
@@ -71,6 +75,7 @@ impl FtpFile {
             facts,
             size,
             confirmed: Mutex::new(is_fresh.then(Instant::now)),
+            runs: Mutex::default(),
         })
     }
 
@@ -82,7 +87,28 @@ impl FtpFile {
         self.size <= MAX_SUMMED_BYTES && self.served.server.sum_kind().is_some()
     }
 
+    /// Asks for the bytes from here to the end of this reader's run, in blocks.
+    fn fetch(&self, at: u64) -> io::Result<Download> {
+        let run = {
+            let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+            runs.get(&std::thread::current().id()).copied()
+        };
+        let end = run.filter(|(start, end)| (*start..*end).contains(&at)).map_or(self.size, |(_, end)| end);
+        // What goes to the end of the file from its beginning shows whether it ends there.
+        let is_whole = at == 0 && end >= self.size;
+        self.served.server.fetch(&self.path, at, (!is_whole).then_some(end.min(self.size)))
+    }
+
     fn open_at(&self, at: u64) -> io::Result<Download> {
+        if self.served.server.sends_blocks() {
+            if self.size > WORTH_PARTS_BYTES {
+                *self.confirmed() = None;
+            }
+            match self.fetch(at) {
+                Err(error) if error.kind() == ErrorKind::Unsupported => self.served.server.give_up_blocks(),
+                begun => return begun,
+            }
+        }
         let server = &self.served.server;
         let is_believed = at == 0 || (server.promises_parts() && !server.pool.is_limited());
         let begins_at = if is_believed || self.served.sends_parts(&self.path, self.size)? { at } else { 0 };
@@ -116,7 +142,7 @@ impl FtpFile {
         let pool = &self.served.server.pool;
         while done < wanted {
             let at = offset + done as u64;
-            let mut brought = 0;
+            let (mut brought, mut is_in_blocks) = (0, false);
             let read = (|| {
                 let mut download = match pool.resume(self.number, at) {
                     Some(download) => download,
@@ -125,14 +151,15 @@ impl FtpFile {
                         self.open_at(at)?
                     }
                 };
-                while done + brought < wanted {
+                is_in_blocks = download.is_in_blocks();
+                while done + brought < wanted && download.end != Some(download.at) {
                     match download.read(&mut buffer[done + brought..wanted])? {
                         // The server has said that this is all.
                         0 => return Err(stale()),
                         count => brought += count,
                     }
                 }
-                match download.at < self.size {
+                match download.at < download.end.unwrap_or(self.size) {
                     true => pool.park(self.number, download.at, download),
                     false => self.end(download)?,
                 }
@@ -140,6 +167,11 @@ impl FtpFile {
             })();
             match read {
                 Ok(()) => done += brought,
+                // It sends in a way that was not asked for: from here on it is read as any server of FTP.
+                Err(error) if is_in_blocks && error.kind() == ErrorKind::Unsupported => {
+                    done += brought;
+                    self.served.server.give_up_blocks();
+                }
                 Err(error) if is_final(&error) => return Err(error),
                 Err(error) => {
                     // Bytes in front of a cut are right: TCP keeps their order, and the version is compared.
@@ -158,7 +190,7 @@ impl FtpFile {
 
     /// The last byte is there. The file ends here only if the server says so, in both ways.
     fn end(&self, mut download: Download) -> io::Result<()> {
-        let began_at_start = download.began_at == 0;
+        let began_at_start = download.began_at == 0 && download.end.is_none();
         if download.read(&mut [0])? > 0 {
             return Err(stale());
         }
@@ -209,6 +241,11 @@ impl FileToRead for FtpFile {
         let now =
             Facts { mode: self.facts.mode, modified: if is_exact { now.modified } else { self.facts.modified }, ..now };
         Ok(entry::stat(&self.path, &now, begun))
+    }
+
+    fn reads_on(&self, start: u64, end: u64) {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.insert(std::thread::current().id(), (start, end));
     }
 
     fn server_sum(&self) -> Option<Arc<dyn ServerSum>> {

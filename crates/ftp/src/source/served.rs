@@ -57,6 +57,9 @@ impl Served {
     /// Finds out whether the server sends parts, with a file of this size. A server that promises it is believed until that is known, so that
     /// nobody waits; but no data that begins inside a file counts before (see [`Served::sends_parts`]). The answer is told.
     pub(super) fn try_parts(self: &Arc<Self>, path: &[u8], size: u64) -> io::Result<()> {
+        if self.server.sends_blocks() {
+            return Ok(());
+        }
         if !self.server.promises_parts() {
             return self.sends_parts(path, size).map(drop);
         }
@@ -89,6 +92,10 @@ impl Served {
     /// Finds out whether the server begins where it is asked to, before any of what it sends counts: a server that takes REST, and begins at
     /// the start all the same, would give wrong data. The last byte of a file tells.
     pub(crate) fn sends_parts(&self, path: &[u8], size: u64) -> io::Result<bool> {
+        // Each block says where it belongs.
+        if self.server.sends_blocks() {
+            return Ok(true);
+        }
         let verdict = self.parts.lock();
         // Each step of a try has its deadline.
         let trying = |verdict: &mut Verdict| *verdict == Verdict::Trying;

@@ -408,7 +408,7 @@ fn draft_beside(path: &[u8]) -> Vec<u8> {
     if directory.is_empty() { draft_name } else { [directory, b"/", &draft_name].concat() }
 }
 
-fn draft_of(place: &[u8]) -> Vec<u8> {
+pub(super) fn draft_of(place: &[u8]) -> Vec<u8> {
     sibling(place, &part_name(crate::paths::split(place).1))
 }
 
@@ -600,14 +600,14 @@ pub(super) fn no_writing_in_place() -> io::Error {
     io::Error::new(ErrorKind::Unsupported, "nothing was to be written in place: half a file would show")
 }
 
-fn random() -> io::Result<(u64, u64)> {
+pub(super) fn random() -> io::Result<(u64, u64)> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     let number = u128::from_le_bytes(bytes);
     Ok((number as u64, (number >> 64) as u64))
 }
 
-fn over() -> io::Error {
+pub(super) fn over() -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, "it was given up")
 }
 

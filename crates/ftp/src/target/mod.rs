@@ -1,11 +1,13 @@
 //! A tree at a server, as a target.
 
+mod block_draft;
 mod deletion;
 mod draft;
 mod journal;
 mod listings;
 pub(crate) mod open;
 pub(crate) mod tree;
+mod uploads;
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -22,10 +24,12 @@ use crate::entry;
 use crate::refusal::missing;
 use crate::server::{Server, Times};
 use crate::source::FtpFile;
+use block_draft::BlockDraft;
 use deletion::Deletion;
 use draft::FtpDraft;
 use open::OpenOptions;
 use tree::{Tree, split};
+use uploads::Uploads;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -35,12 +39,14 @@ pub struct FtpServer(Arc<Server>);
 
 /// A tree at a server that is written.
 #[derive(Debug)]
-pub struct FtpTarget(Arc<Tree>);
+pub struct FtpTarget(Arc<Tree>, Arc<Uploads>);
 
 impl FtpServer {
     /// The server is asked nothing yet.
     pub fn new(settings: Settings) -> FtpServer {
-        FtpServer(Server::new(settings))
+        let server = Server::new(settings);
+        server.dial_ahead();
+        FtpServer(server)
     }
 
     /// Logs in, and returns the round trip of the path in microseconds.
@@ -59,7 +65,7 @@ impl FtpServer {
     /// It is no directory, or cannot be made.
     pub fn open(&self, typed: &[u8], options: OpenOptions) -> Result<(FtpTarget, Option<Vec<u8>>)> {
         let (tree, name) = open::open(&self.0, typed, options)?;
-        Ok((FtpTarget(tree), name))
+        Ok((FtpTarget(tree, Arc::default()), name))
     }
 }
 
@@ -83,6 +89,10 @@ impl FtpTarget {
             if path.is_empty() {
                 return Err(Errno::ISDIR.into());
             }
+            if self.0.server.takes_parts() {
+                let draft = BlockDraft::new(&self.0, &self.1, path, mtime, size)?;
+                return Ok(Draft::Other(Box::new(draft)));
+            }
             Ok(Draft::Other(Box::new(FtpDraft::new(&self.0, path, mtime, size, inplace)?)))
         })
     }
@@ -91,7 +101,7 @@ impl FtpTarget {
 impl TargetTree for FtpTarget {
     fn abilities(&self) -> Abilities {
         Abilities {
-            random_writes: false,
+            random_writes: self.0.server.takes_parts(),
             times: self.0.server.times() != Times::Lost,
             time_step_ns: 1_000_000_000,
             tells_files: false,

@@ -38,7 +38,12 @@ pub(super) fn open(
         server.tell(Matter::InPlace);
     }
     let tree = |root| Tree::new(Arc::clone(server), root, options.in_place);
-    match server.look(&path).map_err(|error| fail("use as target", error))?.map(|facts| facts.kind) {
+    let looked = server.look(&path).map_err(|error| fail("use as target", error))?;
+    if server.is_grid() && !server.takes_parts() {
+        let why = "this server takes no parts of files (ESTO): name it with ftp:// in front";
+        return Err(fail("use as target", io::Error::new(ErrorKind::Unsupported, why)));
+    }
+    match looked.map(|facts| facts.kind) {
         Some(EntryType::Directory) => return Ok((tree(Some(path)), None)),
         Some(_) if into_directory => {
             return Err(fail("use as target", io::Error::new(ErrorKind::NotADirectory, NO_DIRECTORY)));

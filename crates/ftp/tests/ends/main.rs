@@ -11,4 +11,6 @@ use haul_store::{
 mod conformance;
 mod conforms;
 mod faults;
+mod grid;
+mod grid_server;
 mod server;

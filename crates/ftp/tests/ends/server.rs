@@ -146,6 +146,8 @@ impl Server {
             // Beside the programs' scenarios, whose servers are near.
             far_from_us: 0,
             begins_with: |_, _| 4,
+            grid: None,
+            pipes: None,
             tell: Box::new(|_| ()),
             journals: None,
         }

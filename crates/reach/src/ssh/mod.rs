@@ -30,6 +30,6 @@ pub use dialled::Dialled;
 pub use lanes::{SshKeeper, SshLanes};
 pub(crate) use programs::ProgramsSought;
 pub use session::{SshChild, SshSession};
-pub use sftp::{SftpControl, SftpSession};
+pub use sftp::{SftpControl, SftpSession, SshServer};
 pub use target::SshTarget;
 pub(crate) use words::is_host_unknown;

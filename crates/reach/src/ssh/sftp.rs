@@ -1,7 +1,9 @@
-//! A session of ssh with the sftp subsystem of the host at its other end, instead of our program.
+//! A session of ssh with a server of another protocol at its other end, instead of our program: the sftp subsystem of the host, or its server
+//! of GridFTP.
 //!
 //! The login is the same as for our program: the same options, the same kept login, the same words.
 
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::{Arc, Mutex};
@@ -58,34 +60,62 @@ impl SftpControl {
     }
 }
 
+/// The server that ssh starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SshServer {
+    /// The subsystem of sshd.
+    Sftp,
+    /// The script that a host has for GridFTP.
+    GridFtp,
+}
+
+impl SshServer {
+    fn command(self) -> (Vec<OsString>, &'static str) {
+        match self {
+            SshServer::Sftp => (vec!["SessionType=subsystem".into()], SUBSYSTEM),
+            SshServer::GridFtp => (Vec::new(), GRID_FTP),
+        }
+    }
+
+    /// The first byte that it says: the length of a packet begins with a zero, and a greeting with 220.
+    fn first_byte(self) -> u8 {
+        match self {
+            SshServer::Sftp => 0,
+            SshServer::GridFtp => b'2',
+        }
+    }
+}
+
 impl SshTarget {
     /// Starts a session with the sftp server of the host, and says `greeting` to it.
     ///
     /// # Errors
     /// ssh cannot log in, in time or at all.
-    pub fn start_sftp(&self, greeting: &[u8], watch: &Watch) -> Result<SftpSession, Error> {
-        let subsystem = || vec!["SessionType=subsystem".into()];
+    pub fn start_server(&self, server: SshServer, greeting: &[u8], watch: &Watch) -> Result<SftpSession, Error> {
+        let (options, command) = server.command();
+        let subsystem = || options.clone();
         if let Kept::At(kept) = &self.kept
             && kept.stands()
         {
-            let mut session = self.spawn_with(subsystem(), SUBSYSTEM, Login::Kept(kept))?;
+            let mut session = self.spawn_with(subsystem(), command, Login::Kept(kept))?;
             drop(session.send(greeting, self.timeout, watch));
             match session.first_word(kept.patience(), watch)? {
                 FirstWord::Came => return self.into_sftp(session),
                 FirstWord::Missing => kept.give_up(&self.host),
             }
         }
-        let mut session = self.spawn_with(subsystem(), SUBSYSTEM, Login::New(&self.kept))?;
+        let mut session = self.spawn_with(subsystem(), command, Login::New(&self.kept))?;
         // ssh's own words explain a failed connection better than the broken pipe.
         drop(session.send(greeting, self.timeout, watch));
-        let (mut scanner, mut first) = (BannerScanner::default(), None);
+        let (mut scanner, mut first, mut begins_line) = (BannerScanner::default(), None, true);
         loop {
             let Some(byte) = session.next_byte(None, watch)? else { return Err(session.ended(&[])) };
-            // The length of a packet begins with a zero, and no word does. Another ssh than OpenSSH may say no word.
-            if byte == 0 {
+            // Another ssh than OpenSSH may say no word of its own.
+            if byte == server.first_byte() && (byte == 0 || begins_line) {
                 first = Some(byte);
                 break;
             }
+            begins_line = byte == b'\n';
             if scanner.push(byte) == Ok(Some(Banner::LoggedIn)) {
                 break;
             }
@@ -98,13 +128,13 @@ impl SshTarget {
     }
 
     /// Starts one more session over the login that is kept. `None`: none is, or the host allows no further session in it.
-    pub fn start_sftp_beside(&self, greeting: &[u8], watch: &Watch) -> Option<SftpSession> {
+    pub fn start_server_beside(&self, server: SshServer, greeting: &[u8], watch: &Watch) -> Option<SftpSession> {
         let Kept::At(kept) = &self.kept else { return None };
         if !kept.stands() {
             return None;
         }
-        let subsystem = vec!["SessionType=subsystem".into()];
-        let mut session = self.spawn_with(subsystem, SUBSYSTEM, Login::Kept(kept)).ok()?;
+        let (options, command) = server.command();
+        let mut session = self.spawn_with(options, command, Login::Kept(kept)).ok()?;
         session.send(greeting, self.timeout, watch).ok()?;
         // Data of the first session may be in front of the answer, for seconds.
         match session.first_word(self.timeout, watch).ok()? {
@@ -123,6 +153,10 @@ impl SshTarget {
 }
 
 const SUBSYSTEM: &str = "sftp";
+
+/// Globus looks for its script at these two places. A host may have the server without either.
+const GRID_FTP: &str = "sh -c 'PATH=$PATH:/usr/sbin; for found in \"$HOME/.globus/sshftp\" /etc/grid-security/sshftp; do \
+    if test -x \"$found\"; then exec \"$found\"; fi; done; exec globus-gridftp-server -ssh'";
 
 /// OpenSSH says "subsystem request failed on channel 0".
 const NO_SUBSYSTEM: &str = "subsystem request failed";

@@ -1,0 +1,389 @@
+//! A file being written at a server of GridFTP: blocks at their places, over several connections, under a temporary name beside its own.
+//!
+//! ```text
+//! short file: blocks gather -> STOR        long file: each thread that writes has a transfer (ESTO) -> blocks, in any order
+//!   -> 226 of each transfer -> size, and Adler-32 where the server tells one, compared; time -> RNFR, RNTO onto the name
+//! ```
+
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use haul_foreign::Adler32Parts;
+use haul_store::{FileToRead as _, FileToWrite, Journal, Metadata, StoreError, SumKind, Time};
+
+use super::draft::{draft_of, over, random, set_time, sweep};
+use super::tree::Tree;
+use super::uploads::{Fate, Uploads};
+use crate::codec::listing::Facts;
+use crate::limits::{GATHERED_BYTES, MAX_SUMMED_BYTES, ZEROS_BYTES};
+use crate::refusal::invalid;
+use crate::server::Times;
+use crate::source::FtpFile;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// A file being written at a server.
+#[derive(Debug)]
+pub(super) struct BlockDraft {
+    tree: Arc<Tree>,
+    uploads: Arc<Uploads>,
+    path: Vec<u8>,
+    /// The final name, at the server.
+    place: Vec<u8>,
+    /// The temporary one.
+    draft_place: Vec<u8>,
+    size: Option<u64>,
+    mtime: Option<Time>,
+    number: (u64, u64),
+    fate: Arc<Fate>,
+    /// The byte behind the last one that was written.
+    end: AtomicU64,
+    state: Mutex<State>,
+    written: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    stage: Stage,
+    /// Threads that write at the moment.
+    writers: usize,
+    /// The parts that were written, and their sums. `None`: some part was written twice.
+    parts: Option<Adler32Parts>,
+    mtime: Option<Time>,
+    mode: Option<u32>,
+    /// The file as it is read back.
+    read_back: Option<Arc<FtpFile>>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// A short file, before any of it was sent.
+    Gathered(Vec<u8>),
+    /// Blocks are on their way.
+    Sending,
+    /// The server has confirmed all that was written.
+    Confirmed,
+    Named,
+    Discarded,
+}
+
+impl BlockDraft {
+    pub(super) fn new(
+        tree: &Arc<Tree>,
+        uploads: &Arc<Uploads>,
+        path: &[u8],
+        mtime: Option<Time>,
+        size: Option<u64>,
+    ) -> io::Result<BlockDraft> {
+        let place = tree.place(path)?;
+        // The name must be one that a command can say, before anything comes.
+        tree.server.command("STOR", &place)?;
+        sweep(tree, path, &place)?;
+        let is_short = size.is_some_and(|size| size <= GATHERED_BYTES);
+        Ok(BlockDraft {
+            tree: Arc::clone(tree),
+            uploads: Arc::clone(uploads),
+            path: path.to_vec(),
+            draft_place: draft_of(&place),
+            place,
+            size,
+            mtime,
+            number: random()?,
+            fate: Arc::default(),
+            end: AtomicU64::new(0),
+            state: Mutex::new(State {
+                stage: if is_short { Stage::Gathered(Vec::new()) } else { Stage::Sending },
+                writers: 0,
+                parts: Some(Adler32Parts::default()),
+                mtime,
+                mode: None,
+                read_back: None,
+            }),
+            written: Condvar::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn context<T>(&self, op: &'static str, done: impl FnOnce() -> io::Result<T>) -> Result<T> {
+        done().map_err(|error| StoreError::new(op, &self.path, error))
+    }
+
+    fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.fate.check()?;
+        let end = offset.checked_add(data.len() as u64).ok_or(ErrorKind::InvalidInput)?;
+        if self.size.is_some_and(|size| end > size) {
+            return Err(invalid("more comes of it than was announced"));
+        }
+        let sum = Adler32Parts::sum_of(data);
+        if !self.begin_write(data, offset, sum)? {
+            return Ok(());
+        }
+        let sent = self.send(data, offset);
+        self.end.fetch_max(end, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.writers -= 1;
+        drop(state);
+        self.written.notify_all();
+        sent.map_err(|error| self.fate.enter(error))
+    }
+
+    /// True: the data has to be sent. What is written a second time waits until the server has what was written first: two connections have
+    /// no order.
+    fn begin_write(&self, data: &[u8], offset: u64, sum: u32) -> io::Result<bool> {
+        let mut state = self.lock();
+        match &mut state.stage {
+            Stage::Gathered(gathered) => {
+                let (start, end) = (usize::try_from(offset), usize::try_from(offset + data.len() as u64));
+                let (Ok(start), Ok(end)) = (start, end) else { return Err(invalid("it is longer than was said")) };
+                if gathered.len() < end {
+                    gathered.resize(end, 0);
+                }
+                gathered[start..end].copy_from_slice(data);
+                self.end.fetch_max(end as u64, Ordering::Relaxed);
+                add(&mut state.parts, data, offset, sum);
+                return Ok(false);
+            }
+            Stage::Sending | Stage::Confirmed => state.stage = Stage::Sending,
+            Stage::Named | Stage::Discarded => return Err(over()),
+        }
+        state.read_back = None;
+        if !add(&mut state.parts, data, offset, sum) {
+            state = self.confirm(state)?;
+        }
+        state.writers += 1;
+        Ok(true)
+    }
+
+    fn send(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let server = &self.tree.server;
+        for _ in 0..MAX_CLOSED {
+            let mut upload = self.uploads.take(server, self.number, &self.draft_place)?;
+            match upload.write(data, offset) {
+                Ok(()) => {
+                    self.uploads.give_back(self.number, &self.fate, upload);
+                    server.pool.moved();
+                    return Ok(());
+                }
+                Err(_) if upload.may_be_closed() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::new(ErrorKind::ConnectionAborted, "the server closes its connections"))
+    }
+
+    /// Waits until the server has confirmed all that was written.
+    fn confirm<'a>(&'a self, mut state: MutexGuard<'a, State>) -> io::Result<MutexGuard<'a, State>> {
+        // Each of them ends: its connection has a limit for silence.
+        while state.writers > 0 {
+            state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.fate.check()?;
+        match std::mem::replace(&mut state.stage, Stage::Sending) {
+            Stage::Gathered(gathered) => {
+                let put = self.tree.server.put(&self.draft_place, &gathered);
+                put.map_err(|error| self.fate.enter(error))?;
+            }
+            Stage::Sending => self.uploads.end(self.number, &self.fate)?,
+            Stage::Confirmed => {}
+            stage @ (Stage::Named | Stage::Discarded) => {
+                state.stage = stage;
+                return Err(over());
+            }
+        }
+        state.stage = Stage::Confirmed;
+        Ok(state)
+    }
+
+    fn complete(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.lock();
+        if let Some(size) = self.size
+            && (self.end.load(Ordering::Relaxed) != size
+                || state.parts.as_ref().is_some_and(|parts| size > 0 && parts.of_first(size).is_none()))
+        {
+            return Err(invalid("it is not complete"));
+        }
+        self.confirm(state)
+    }
+
+    /// Compares what the server shows with what was sent, and sets the time.
+    fn settle(&self, state: &mut State) -> io::Result<Facts> {
+        let server = &self.tree.server;
+        if let Some(mode) = state.mode {
+            server.set_mode(&self.draft_place, mode)?;
+        }
+        // The first file finds out how times are set.
+        if let Some(mtime) = state.mtime.filter(|_| server.times() == Times::Unknown) {
+            set_time(server, &self.draft_place, mtime)?;
+        }
+        let size = self.end.load(Ordering::Relaxed);
+        let sum = state.parts.as_ref().and_then(|parts| parts.of_first(size)).filter(|_| size <= MAX_SUMMED_BYTES);
+        let sum = sum.filter(|_| server.sum_kind() == Some(SumKind::Adler32));
+        let finished = server.finish(&self.draft_place, state.mtime, sum.is_some())?;
+        let shown = finished.facts.ok_or_else(|| invalid("the server has confirmed it, and does not have it"))?;
+        if shown.size != Some(size) {
+            let has = shown.size.map_or("no size".to_owned(), |size| format!("{size} bytes"));
+            return Err(invalid(format!("the server has {has} of it, not {size} bytes")));
+        }
+        if let Some(sum) = sum
+            && let Some(digest) = finished.sum
+            && digest.value != sum.to_be_bytes()
+        {
+            return Err(invalid(format!("the server has another {} of it than it was sent", digest.kind.name())));
+        }
+        Ok(shown)
+    }
+}
+
+/// Enters a part. False: some of it was written before.
+fn add(parts: &mut Option<Adler32Parts>, data: &[u8], offset: u64, sum: u32) -> bool {
+    let is_new = parts.as_mut().is_some_and(|parts| data.is_empty() || parts.add(offset, data.len() as u64, sum));
+    if !is_new {
+        *parts = None;
+    }
+    is_new
+}
+
+impl FileToWrite for BlockDraft {
+    fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    fn id(&self) -> (u64, u64) {
+        self.number
+    }
+
+    /// Returns before the server has confirmed it.
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        self.context("write", || self.write(data, offset))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        self.context("read back", || {
+            let file = {
+                let mut state = self.confirm(self.lock())?;
+                if state.read_back.is_none() {
+                    let file = FtpFile::open(&self.tree.served, self.draft_place.clone())?;
+                    state.read_back = Some(Arc::new(file));
+                }
+                state.read_back.clone().expect("it was opened")
+            };
+            file.read_at(buffer, offset)
+        })
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(self.end.load(Ordering::Relaxed))
+    }
+
+    fn set_size(&self, size: u64) -> Result<()> {
+        self.context("set the size of", || {
+            let zeros = vec![0; ZEROS_BYTES];
+            loop {
+                let end = self.end.load(Ordering::Relaxed);
+                if end >= size {
+                    return if end == size { Ok(()) } else { Err(ErrorKind::InvalidInput.into()) };
+                }
+                let most = usize::try_from(size - end).unwrap_or(usize::MAX).min(zeros.len());
+                self.write(&zeros[..most], end)?;
+            }
+        })
+    }
+
+    /// Room for it is not made before its end is written.
+    fn extend(&self, _size: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// A server has no flush: what it has confirmed counts.
+    fn flush(&self) -> Result<()> {
+        self.context("write", || self.confirm(self.lock()).map(drop))
+    }
+
+    fn set_metadata(&self, meta: &Metadata, _flush: bool) -> Result<()> {
+        self.context("write", || {
+            let mut state = self.complete()?;
+            state.mtime = meta.mtime.or(self.mtime);
+            state.mode = meta.mode;
+            Ok(())
+        })
+    }
+
+    fn give_name(&self) -> Result<()> {
+        self.context("finish", || {
+            let mut state = self.complete()?;
+            state.read_back = None;
+            let shown = self.settle(&mut state)?;
+            self.tree.rename_over(&self.draft_place, &self.place)?;
+            state.stage = Stage::Named;
+            self.tree.note(&self.path, Some(shown));
+            Ok(())
+        })
+    }
+
+    fn discard(&self) -> Result<()> {
+        {
+            let mut state = self.lock();
+            let is_sent = match &state.stage {
+                Stage::Named | Stage::Discarded => return Ok(()),
+                Stage::Gathered(_) => false,
+                Stage::Sending | Stage::Confirmed => true,
+            };
+            state.stage = Stage::Discarded;
+            state.read_back = None;
+            while state.writers > 0 {
+                state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.uploads.drop_all(self.number);
+            if !is_sent {
+                return Ok(());
+            }
+        }
+        self.context("remove the unfinished", || match self.tree.server.remove_file(&self.draft_place) {
+            Err(_) if matches!(self.tree.server.look(&self.draft_place), Ok(None)) => Ok(()),
+            removed => removed,
+        })
+    }
+
+    fn journal(&self) -> &dyn Journal {
+        self
+    }
+}
+
+impl Drop for BlockDraft {
+    /// No later run goes on with it.
+    fn drop(&mut self) {
+        let _ = self.discard();
+    }
+}
+
+/// No later run goes on with an upload.
+impl Journal for BlockDraft {
+    fn begin(&self, _header: &[u8], begun: &mut dyn FnMut()) -> io::Result<()> {
+        self.fate.check()?;
+        match self.lock().stage {
+            Stage::Discarded => return Err(over()),
+            Stage::Gathered(_) | Stage::Sending | Stage::Confirmed | Stage::Named => {}
+        }
+        begun();
+        Ok(())
+    }
+
+    fn append(&self, _record: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn keep(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Connections that have rested, and were closed meanwhile.
+const MAX_CLOSED: u32 = 16;

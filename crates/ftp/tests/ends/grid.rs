@@ -1,0 +1,215 @@
+//! GridFTP against a server that breaks its rules: no wrong file, and a clear word.
+
+use std::sync::Arc;
+
+use haul_ftp::{FtpServer, FtpSource, OpenOptions};
+use haul_store::{DraftPlan, Metadata, SourceFile, SourceTree, TargetTree, Time};
+
+use crate::conformance::{Bench, Reading, conforms, source_conforms};
+use crate::grid_server::{Fault, GridServer};
+
+fn data(size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at * 7 % 251) as u8).collect()
+}
+
+const LONG: usize = (3 << 20) + 17;
+
+fn source(server: &GridServer, path: &str) -> Arc<dyn SourceTree> {
+    FtpSource::open(server.settings(), &[path.as_bytes().to_vec()]).unwrap()
+}
+
+/// Reads from front to back.
+fn whole(file: &SourceFile, size: usize) -> std::io::Result<Vec<u8>> {
+    let mut content = vec![0; size];
+    let mut at = 0;
+    while at < size {
+        let end = size.min(at + (256 << 10));
+        match file.read_at(&mut content[at..end], at as u64)? {
+            0 => break,
+            count => at += count,
+        }
+    }
+    content.truncate(at);
+    Ok(content)
+}
+
+fn plan(size: usize) -> DraftPlan {
+    DraftPlan {
+        inplace: false,
+        size: size as u64,
+        chunk_bytes: 1 << 20,
+        mtime: Time { s: 784_111_777, ns: 0 },
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+    }
+}
+
+/// Writes a file by four threads, the last chunk first.
+fn put(server: &GridServer, path: &str, content: &[u8]) -> Result<(), String> {
+    let (target, _) =
+        FtpServer::new(server.settings()).open(b"/", OpenOptions::default()).map_err(|e| e.to_string())?;
+    let draft = target.new_draft_of(path.as_bytes(), &plan(content.len())).map_err(|error| error.to_string())?;
+    let written: Vec<_> = std::thread::scope(|scope| {
+        let chunks: Vec<_> = content.chunks(300_000).zip(0_u64..).collect();
+        let draft = &draft;
+        let write = |mine: Vec<(&[u8], u64)>| {
+            mine.into_iter().rev().try_for_each(|(bytes, number)| draft.write_at(bytes, number * 300_000))
+        };
+        let threads: Vec<_> = (0..4)
+            .map(|lane| {
+                let mine = chunks.iter().copied().filter(|(_, number)| number % 4 == lane).collect::<Vec<_>>();
+                scope.spawn(move || write(mine))
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let done = written.into_iter().collect::<Result<(), _>>().and_then(|()| draft.commit(&Metadata::default(), true));
+    done.map_err(|error| error.to_string())
+}
+
+fn reading() -> Reading {
+    let server = GridServer::start(&[("/empty", b""), ("/small", b"data"), ("/file", &[7; 900_000])], Fault::None);
+    Reading { tree: source(&server, "/"), _held: Box::new(server) }
+}
+
+mod reads {
+    use super::*;
+
+    source_conforms! { reading }
+}
+
+fn bench() -> Bench {
+    let server = Arc::new(GridServer::start(&[], Fault::None));
+    let (target, _) = FtpServer::new(server.settings()).open(b"/", OpenOptions::default()).unwrap();
+    let here = Arc::clone(&server);
+    let source = move || source(&here, "/");
+    Bench { target: Arc::new(target), source: Box::new(source), _held: Box::new(server) }
+}
+
+conforms! { writing, bench;
+    a_committed_draft_replaces_what_stood_there
+    a_discarded_draft_leaves_no_trace_and_gets_no_name
+    a_new_draft_begins_empty_whatever_an_earlier_one_held
+    what_was_written_is_read_back_from_the_draft
+}
+
+#[test]
+fn a_file_is_read_in_blocks_by_several_over_connections_that_stay() {
+    let server = GridServer::start(&[("/f", &data(LONG)), ("/g", b"short"), ("/e", b"")], Fault::None);
+    let tree = source(&server, "/f");
+    let file = &tree.open(0, b"f").unwrap();
+    std::thread::scope(|scope| {
+        for part in 0..3 {
+            scope.spawn(move || {
+                let (start, end) = (part << 20, if part == 2 { LONG } else { (part + 1) << 20 });
+                file.reads_on(start as u64, end as u64);
+                for at in (start..end).step_by(256 << 10) {
+                    let mut block = vec![0; (256 << 10).min(end - at)];
+                    assert_eq!(file.read_at(&mut block, at as u64).unwrap(), block.len());
+                    assert!(block == data(LONG)[at..at + block.len()]);
+                }
+            });
+        }
+    });
+    assert!(server.count("ERET") == 3 && server.count("REST") == 0, "{:?}", server.seen.lock().unwrap());
+    let (before, tree) = (server.count("PORT"), source(&server, "/"));
+    for _ in 0..10 {
+        assert_eq!(whole(&tree.open(0, b"g").unwrap(), 5).unwrap(), b"short");
+        assert_eq!(whole(&tree.open(0, b"e").unwrap(), 0).unwrap(), b"");
+    }
+    assert!(server.count("PORT") <= before + 1, "a connection carries one file after the other");
+}
+
+#[test]
+fn blocks_that_break_the_rules_give_no_data() {
+    for (fault, word) in [
+        (Fault::TwoEnds, "twice"),
+        (Fault::NoEnd, "closed the data connection"),
+        (Fault::FarBehind, "out of its order"),
+        (Fault::TooMuch, "more or less of it"),
+        (Fault::HugeBlock, "closed the data connection"),
+        (Fault::UnknownFlags, "unknown kind"),
+        (Fault::Markers, "marks of its progress without an end"),
+        (Fault::EndlessLine, "a line longer than 64 KiB"),
+        (Fault::Forgets226, "closed the control connection"),
+    ] {
+        for size in [10, LONG] {
+            let server = GridServer::start(&[("/f", &data(size))], fault);
+            let tree = source(&server, "/f");
+            let read = whole(&tree.open(0, b"f").unwrap(), size);
+            match read {
+                // As by FTP the same server sends what is right.
+                Ok(content) => assert!(fault == Fault::FarBehind && content == data(size), "{fault:?} {size}"),
+                Err(error) => assert!(error.to_string().contains(word), "{fault:?} {size}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_sends_otherwise_than_it_was_asked_to_is_read_as_by_ftp() {
+    for fault in [Fault::NoCount, Fault::TwoConnections, Fault::OutOfOrder, Fault::NoPort, Fault::Unreachable] {
+        let server = GridServer::start(&[("/f", &data(LONG))], fault);
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let hears = Arc::clone(&told);
+        let tell = Box::new(move |text| hears.lock().unwrap().push(text));
+        let settings = haul_ftp::Settings { tell, ..server.settings() };
+        let tree = FtpSource::open(settings, &[b"/f".to_vec()]).unwrap();
+        let content = whole(&tree.open(0, b"f").unwrap(), LONG).unwrap();
+        assert!(content == data(LONG), "{fault:?}");
+        let told = told.lock().unwrap();
+        assert!(told.len() == 1 && told[0].contains("as by FTP"), "{fault:?}: {told:?}");
+    }
+}
+
+#[test]
+fn a_connection_of_another_host_brings_no_data() {
+    let server = GridServer::start(&[("/f", &data(LONG))], Fault::Stranger);
+    let tree = source(&server, "/f");
+    assert!(whole(&tree.open(0, b"f").unwrap(), LONG).unwrap() == data(LONG));
+    assert_eq!(server.count("REST"), 0);
+}
+
+#[test]
+fn files_go_up_in_blocks_of_any_order_and_get_their_names_at_the_end() {
+    for fault in [Fault::None, Fault::ClosesKept] {
+        let server = GridServer::start(&[("/f", b"old")], fault);
+        for (path, size) in [("f", 0), ("f", 10), ("g", 1 << 20), ("long", LONG)] {
+            put(&server, path, &data(size)).unwrap();
+            assert!(server.content(&format!("/{path}")) == Some(data(size)), "{path} {size}");
+        }
+        assert_eq!(server.paths(), ["/f", "/g", "/long"]);
+    }
+}
+
+#[test]
+fn an_upload_that_the_server_loses_or_refuses_gets_no_name() {
+    for (fault, word) in [
+        (Fault::Loses, "the server has "),
+        (Fault::Garbles, "another adler32"),
+        (Fault::Refuses, "no room left"),
+        (Fault::Markers, "marks of its progress without an end"),
+        (Fault::Forgets226, "closed the control connection"),
+    ] {
+        for size in [10, LONG] {
+            let server = GridServer::start(&[("/f", b"old")], fault);
+            let why = put(&server, "f", &data(size)).expect_err(&format!("{fault:?} {size}"));
+            assert!(why.contains(word), "{fault:?} {size}: {why}");
+            assert_eq!(server.content("/f").unwrap(), b"old", "{fault:?} {size}");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_would_lose_letters_on_its_way_is_refused() {
+    let server = GridServer::start(&[("/2", b"two")], Fault::DropsBytes);
+    let why = put(&server, "\u{e4}2", b"another").unwrap_err();
+    assert!(why.contains("beyond ASCII"), "{why}");
+    assert_eq!(server.content("/2").unwrap(), b"two");
+    assert!(FtpSource::open(server.settings(), &["/\u{e4}2".into()]).is_err());
+    put(&server, "3", b"three").unwrap();
+    let keeps = GridServer::start(&[], Fault::None);
+    put(&keeps, "\u{e4}2", b"another").unwrap();
+    assert_eq!(keeps.content("/\u{e4}2").unwrap(), b"another");
+}

@@ -1,0 +1,18 @@
+//! What a copy is going to move, before anything is walked.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use haul_job::{Endpoint, Here, Job, Place};
+
+/// The bytes of files of this host that were named, as far as a look at each tells.
+pub(crate) fn bytes(job: &Job) -> u64 {
+    let is_new = |source: &&Endpoint| source.place == Place::Here(Here::Disk) && !job.selection.dry_run;
+    let sources = job.sources.iter().filter(is_new).take(MAX_LOOKS);
+    let facts = sources.filter_map(|source| Path::new(OsStr::from_bytes(&source.path)).metadata().ok());
+    facts.filter(|facts| facts.is_file()).map(|facts| facts.len()).sum()
+}
+
+/// Files that are looked at before the login: they take milliseconds.
+const MAX_LOOKS: usize = 1000;
