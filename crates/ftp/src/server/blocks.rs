@@ -1,0 +1,116 @@
+//! What is done with a server of GridFTP alone: parts of files in blocks, and the end of an upload in one step.
+
+use std::io;
+use std::time::Duration;
+
+use haul_foreign::Digest;
+use haul_store::{SumKind, Time};
+
+use super::{Matter, Server, WHOLE_FILE, digest_of, facts_of_file};
+use crate::codec::command::Command;
+use crate::codec::features::CKSM;
+use crate::codec::listing::Facts;
+use crate::limits::SUM_PATIENCE;
+use crate::pool::Purpose;
+use crate::transfer::{BlockUpload, Download};
+
+impl Server {
+    /// Connections for the files of a target are dialled as soon as the path is known.
+    pub(crate) fn dial_ahead(&self) {
+        if let Some(grid) = &self.account().settings.grid {
+            self.pool.foresees(grid.foreseen_bytes);
+        }
+    }
+
+    /// Files are asked for in blocks, as far as the server sends them.
+    pub(crate) fn sends_blocks(&self) -> bool {
+        self.account().habits.blocks.asks_for_them() && self.features().sends_parts
+    }
+
+    /// No further file is asked for in blocks.
+    pub(crate) fn give_up_blocks(&self) {
+        if self.account().habits.blocks.give_up() {
+            self.tell(Matter::Blocks);
+        }
+    }
+
+    /// Begins to read a part of a file in blocks: all of it, if there is no `end`.
+    pub(crate) fn fetch(&self, path: &[u8], at: u64, end: Option<u64>) -> io::Result<Download> {
+        self.with(Purpose::Transfer, |mut line| {
+            let command = match end {
+                Some(end) => self.on_part("ERET", &format!("P {at} {}", end.saturating_sub(at)), path),
+                None => self.on("RETR", path),
+            };
+            let begun = command.and_then(|command| {
+                // Only new connections begin with bursts.
+                let turn = if line.has_kept() { Duration::ZERO } else { self.pool.turn() };
+                self.pool.pause(turn);
+                line.fetch(command)
+            });
+            match begun {
+                Ok(data) => (Ok(Download::in_blocks(data, line, at, end)), None),
+                Err(error) => (Err(error), Some(line)),
+            }
+        })
+    }
+
+    /// The server takes parts of files, each at its place.
+    pub(crate) fn takes_parts(&self) -> bool {
+        self.account().settings.grid.is_some() && self.features().takes_parts
+    }
+
+    pub(crate) fn is_grid(&self) -> bool {
+        self.account().settings.grid.is_some()
+    }
+
+    /// Begins to write a file in blocks. `None`: all connections that the server allows are in use.
+    pub(crate) fn try_store(&self, path: &[u8]) -> io::Result<Option<BlockUpload>> {
+        let command = self.on_part("ESTO", "A 0", path)?;
+        let Some(mut line) = self.pool.try_take()? else { return Ok(None) };
+        match line.store(command) {
+            Ok(data) => Ok(Some(BlockUpload::new(data, line))),
+            // The next one is dialled anew.
+            Err(_) if line.is_broken() && line.has_rested => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes all of a short file in blocks.
+    pub(crate) fn put(&self, path: &[u8], content: &[u8]) -> io::Result<()> {
+        let command = self.on("STOR", path)?;
+        self.with(Purpose::Transfer, |mut line| {
+            let mut upload = match line.store(command.clone()) {
+                Ok(data) => BlockUpload::new(data, line),
+                Err(error) => return (Err(error), Some(line)),
+            };
+            let put = upload.write(content, 0).and_then(|()| upload.end()).and_then(|()| upload.confirm());
+            (put, Some(upload.into_line()))
+        })
+    }
+
+    /// Sets the time of a file by the command that is known to do so, and looks at the file and its sum: a round trip for all.
+    pub(crate) fn finish(&self, path: &[u8], mtime: Option<Time>, sums: bool) -> io::Result<Finished> {
+        self.ask(|line| {
+            let time = mtime.map(|mtime| self.time_command(path, mtime)).transpose()?.flatten();
+            let mut commands: Vec<Command> = time.into_iter().map(|(_, command)| command).collect();
+            let before = commands.len();
+            commands.extend([self.on("SIZE", path)?, self.on("MDTM", path)?]);
+            if sums {
+                commands.push(self.on_part(CKSM, WHOLE_FILE, path)?);
+            }
+            line.be_patient(SUM_PATIENCE)?;
+            let replies = line.ask_all(&commands)?;
+            line.be_as_patient_as_usual()?;
+            let sum = replies.get(before + 2).filter(|reply| reply.is_success());
+            let facts = facts_of_file(&replies[before..before + 2]);
+            Ok(Finished { facts, sum: sum.and_then(|reply| digest_of(SumKind::Adler32, reply)) })
+        })
+    }
+}
+
+/// What the server tells of a file that was written.
+pub(crate) struct Finished {
+    pub(crate) facts: Option<Facts>,
+    /// Its sum, where the server tells one.
+    pub(crate) sum: Option<Digest>,
+}
