@@ -50,7 +50,7 @@ pub(super) const LEAST_PART_BYTES: u64 = 5 << 20;
 /// Most parts of an object.
 pub(super) const MAX_PARTS: u32 = 10_000;
 
-/// A part of this size is held in memory until the store has it, one for each lane: 8 lanes hold 512 MiB at most. With 10,000 parts an
+/// A part of this size is held in memory until the store has it, one for each lane: 16 lanes of a far store hold 1 GiB at most. With 10,000 parts an
 /// object then has 640 GiB. Larger parts go to the store while they are written.
 pub(super) const HELD_PART_BYTES: u64 = 64 << 20;
 
