@@ -1,7 +1,7 @@
 //! The BLAKE3 of a file that is read from front to back, and whose holes are not read.
 //!
-//! Blocks of 64 MiB are subtrees of the file's BLAKE3 tree, and so are larger blocks of zeros. A finished block is merged with those before it as soon
-//! as something follows it, so that what is kept is one value for each level of the tree.
+//! Blocks of 64 MiB are subtrees of the file's BLAKE3 tree, and so are larger blocks of zeros. Once something follows a finished block, it is merged
+//! with those before it. So one value is kept for each level of the tree.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

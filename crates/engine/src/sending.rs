@@ -151,8 +151,8 @@ impl<F: Offered + Clone> Sending<F> {
         self.take_until(lane, to, |units, _| units >= most)
     }
 
-    /// [`Sending::take`] for one of `lanes` that take from the same queue: what waits is divided among them, unless it is so little that its
-    /// data makes no turn of its own. The first answers of a tree of small files come a round trip before the others. A connection
+    /// As [`Sending::take`], for one of `lanes` that take from the same queue. What waits is divided among them, but not below what makes a
+    /// turn of its own. The first answers of a tree of small files come a round trip before the others. A connection
     /// that gets none of them grows no window meanwhile, and at the end the last files would be with a few connections.
     pub fn take_share(&mut self, lane: u16, to: To, lanes: u32, most: usize) -> Vec<(Unit, F)> {
         let lanes = usize::try_from(lanes).unwrap_or(usize::MAX).max(1);

@@ -255,7 +255,8 @@ impl Account {
 
     fn dial_once(&self, part: Part<'_>) -> io::Result<Control> {
         let Settings { host, port, security, reach, silence, .. } = &self.settings;
-        let addresses = resolve(host, *port, reach.family).map_err(io::Error::other)?;
+        let addresses =
+            resolve(host, *port, reach.family).map_err(|error| io::Error::new(ErrorKind::HostUnreachable, error))?;
         if let Some(make) = &self.settings.pipes {
             let peer = *addresses.first().ok_or_else(|| io::Error::other("the host has no address"))?;
             let wire = Wire::Pipe(Box::new(PipeWire::new(make()?, peer, *silence)?));

@@ -69,6 +69,9 @@ pub fn store_error_in(error: &StoreError, root: &[u8]) -> Error {
         let hint = "run the same command again to go on: what is there is not sent again";
         return Error::new(Fault::Network, error.seen_from(root)).try_this(hint);
     }
+    if error.is_of_no_server() {
+        return Error::new(Fault::Network, error.seen_from(root));
+    }
     let plain = Error::new(Fault::FileIo, error.seen_from(root));
     if error.is_read_only() {
         return plain.try_this("look at the target's file system; once it takes writes, run the same command again");

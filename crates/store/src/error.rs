@@ -57,6 +57,12 @@ impl StoreError {
         self.source.kind() == io::ErrorKind::BrokenPipe && self.source.raw_os_error().is_none()
     }
 
+    /// The end could not be reached at all. No disk of this host gives this error.
+    pub fn is_of_no_server(&self) -> bool {
+        use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, NotConnected};
+        matches!(self.source.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | NotConnected)
+    }
+
     /// The process may open no more files.
     pub fn is_out_of_files(&self) -> bool {
         self.is_one_of(&[Errno::MFILE, Errno::NFILE])

@@ -25,14 +25,19 @@ fn at_one_server(job: &Job) -> Result<(), Error> {
         let path = path_of(source);
         let is_beneath = path.is_absolute() == target.is_absolute() && target.starts_with(&path);
         if is_beneath && selects(job, source, &path, &target) {
-            return Err(into_itself(&source.path));
+            return Err(into_itself(source));
         }
     }
     Ok(())
 }
 
-fn into_itself(path: &[u8]) -> Error {
-    Error::new(Fault::Usage, format!("cannot copy {} into itself", haul_store::printable(path)))
+fn into_itself(source: &Endpoint) -> Error {
+    // A server's top has no path.
+    let shown = match source.path.is_empty() {
+        true => source.place.to_string(),
+        false => haul_store::printable(&source.path),
+    };
+    Error::new(Fault::Usage, format!("cannot copy {shown} into itself"))
         .try_this("choose a target outside of the source, or leave it out with --exclude")
 }
 
@@ -76,7 +81,7 @@ fn on_disk(job: &Job) -> Result<(), Error> {
                 .because("--remove-source-files would remove what was to be kept")
                 .try_this("choose another target"));
         } else if path.is_dir() && target.starts_with(&path) && selects(job, source, &path, &target.join(&missing)) {
-            return Err(into_itself(&source.path));
+            return Err(into_itself(source));
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! A job that went well ends when all is verified and flushed, and the sender says good-bye.
 //!
-//! A receiver at the initiator leaves with its Summary, if the sender has told its findings by then: all that may still come is a version
-//! of a file that is younger than the one that was verified. The far side learns from the Summary that the job went well.
+//! A receiver at the initiator leaves with its Summary, if the sender has told its findings by then. Only a younger version of a file could
+//! still come, and what is here was verified. The far side learns from the Summary that the job went well.
 
 use std::time::Instant;
 

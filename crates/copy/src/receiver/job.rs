@@ -108,8 +108,7 @@ impl Default for Bounds {
     }
 }
 
-/// Most items of a job that leave nothing here (skipped, failed, ends of nothing), or that stand in no directory of the
-/// manifest. The disk bounds all other items, because a name comes once.
+/// A job may have so many items that leave nothing here (skipped, failed), or that stand in no directory of the manifest. The disk bounds all other items, because a name comes once.
 const MAX_IDLE_ITEMS: u64 = 1 << 24;
 
 /// Files that are remembered because another one stays at the target under their name: 16 MiB.

@@ -286,4 +286,17 @@ fn what_a_store_cannot_keep_is_refused_in_a_sentence() {
         let (source, within) = (format!("{at}/d"), format!("{at}/d/e"));
         refused(&["-r", &source, &within], "into itself");
     }
+    refused(&["-r", "ftp://nowhere/", "ftp://nowhere/d"], "cannot copy ftp://nowhere into itself");
+}
+
+#[test]
+fn a_target_that_nobody_serves_is_a_fault_of_the_network() {
+    needs!(Haul);
+    let home = scratch();
+    for target in ["s3://bucket/", "dav://127.0.0.1:1/", "ftp://127.0.0.1:1/", "dav://gone.invalid/"] {
+        let run = Run::new(haul_e2e::binary::find().expect("asked for with needs!")).env("HOME", home.path());
+        let run = run.env("AWS_ENDPOINT_URL", "http://127.0.0.1:1").env("AWS_ACCESS_KEY_ID", KEY);
+        let run = run.env("AWS_SECRET_ACCESS_KEY", SECRET).env("AWS_REGION", "us-east-1");
+        run.args(["cp", "--retry", "0", "/etc/hostname", target]).run().expect(code::NETWORK);
+    }
 }

@@ -23,9 +23,8 @@ pub const USUAL_CONNECTIONS: u16 = 6;
 /// Whoever writes waits for an answer behind each part, so a near path begins with some more: Amazon's own tools use 10 requests at once.
 const WRITING_AT_LEAST: u16 = 8;
 
-/// From here on a path begins with all of [`AUTO_CONNECTIONS_MAX`]. A connection begins with ten segments and doubles each round trip; to
-/// 1 Gbit/s at 228 ms that takes six connections 8 round trips, and sixteen 6.5, whose windows of 2.9 MB then fill it, where those of six
-/// reach 600 Mbit/s.
+/// From here on a path begins with all of [`AUTO_CONNECTIONS_MAX`]. A connection begins with ten segments and doubles each round trip. Six
+/// connections need 8 round trips to fill 1 Gbit/s at 228 ms, and their windows of 2.9 MB stop at 600 Mbit/s; sixteen need 6.5, and fill it.
 const LONG_RTT_US: u32 = 80_000;
 
 /// A connection that brings less is not worth its handshake.

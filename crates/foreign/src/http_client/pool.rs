@@ -121,8 +121,8 @@ impl Pool {
         self.sockets.end();
     }
 
-    /// Says that a file is about to be read which may have so many bytes. Further connections are dialled as soon as the first one has
-    /// shown that the path is long: their handshakes take place while that one asks what the file is like.
+    /// Says that a file is about to be read which may have so many bytes. Once the first connection has shown that the path is long,
+    /// further ones are dialled. They shake hands while the first one asks what the file is like.
     pub(crate) fn foresees(&self, bytes: u64) {
         self.foreseen_bytes.store(bytes, Ordering::Relaxed);
     }

@@ -94,7 +94,8 @@ impl Sockets {
 
     /// Connects to an origin.
     pub(crate) fn dial(self: &Arc<Self>, origin: &Origin, reach: &Reach, silence: Duration) -> io::Result<Dialled> {
-        let addresses = haul_net::resolve(&origin.host, origin.port, reach.family).map_err(io::Error::other)?;
+        let addresses = haul_net::resolve(&origin.host, origin.port, reach.family)
+            .map_err(|error| io::Error::new(ErrorKind::HostUnreachable, error))?;
         let (socket, counted) = self.connect(&addresses, reach, silence)?;
         let rtt_us = counted.rtt_us();
         socket.set_nonblocking(true)?;
