@@ -1,9 +1,9 @@
-//! A file that arrives in chunks: what of it is verified, when it is made safe, when it is complete, when it is given up.
+//! A file that arrives in chunks: what of it is verified, made safe, complete, or given up.
 //!
 //! ```text
 //!   proofs -> ledger -> checkpoint: flush, begin the journal, append to it -> ... -> complete: its final name
 //! ```
-//! A [`Checkpoint`] says step by step what is to be done at the disk, so that the order is decided here and nowhere else.
+//! A [`Checkpoint`] says step by step what is to be done at the disk: the order is decided only here.
 
 use alloc::vec::Vec;
 
@@ -16,71 +16,68 @@ use crate::journal::{self, HEADER_BYTES, Header, RECORD_BYTES};
 use crate::ledger::{Ledger, Recorded, Unread};
 use crate::plan::ChunkLayout;
 
-/// On a slow path a checkpoint comes after so much time, in microseconds. Files that take less may never have a journal.
+/// Microseconds between checkpoints on a slow path. Quicker files may have no journal.
 const CHECKPOINT_EVERY_US: u64 = 1_000_000;
 
-/// The state of one such file. Time is in microseconds since any fixed start.
+/// One such file. Time is in microseconds since any start.
 #[derive(Debug)]
 pub struct Arriving {
     identity: Identity,
     ledger: Ledger,
-    /// The journal on disk has this header.
     journal: Option<Header>,
-    /// Data bytes that no checkpoint has taken.
     fresh_bytes: u64,
-    /// Data bytes that the final flush has to take: the file is complete.
     last_bytes: u64,
     checkpoint_at_us: u64,
     checkpoint_every_us: u64,
     checkpoint_queued: bool,
-    /// Given up, or finished: whatever still arrives is void.
+    /// Given up or finished: arriving data is void.
     dead: bool,
 }
 
 /// The consequence of a verified chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progressed {
-    /// The file needs further chunks first.
+    /// The file needs further chunks.
     Waiting,
     /// A checkpoint of this file is due.
     Checkpoint,
     /// The file is complete.
     Complete,
-    /// The chunk was there, or the file was given up.
+    /// The chunk was there, or its file given up.
     Void,
 }
 
-/// Whose chunk was lost.
+/// The run that brought a lost chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// An earlier run brought it. It can be lost only once.
+    /// An earlier run, whose chunk is lost only once.
     OfEarlierRun,
     /// The chunk came in this run.
     OfThisRun,
 }
 
-/// The consequence of a proof that a chunk stands there as it was verified.
+/// The consequence of a proof that a chunk stands there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WasRead {
-    /// Why it had to be read; `None` when it had not, or nobody needs to know any more.
+    /// Why it had to be read; `None`: it had not, or nobody asks.
     pub why: Option<Unread>,
     /// The file is complete by that.
     pub completes: bool,
 }
 
-/// A part and its journal that an earlier run left, taken up again.
+/// A part and its journal from an earlier run.
 #[derive(Debug)]
 pub struct Resumed {
     /// The file, with what its journal vouches for.
     pub file: Arriving,
-    /// The good part of the journal. The caller cuts the rest off before it writes to the part: a torn record at the end would hide
-    /// the records that are appended behind it. Only the header is good when the journal claims more than the part holds: once the
-    /// part has grown again, nobody could tell, and the next checkpoint appends what holds.
+    /// The journal's good part. The caller cuts off the rest before it writes to the part: a torn record would hide later ones.
+    /// Only the header is good if the journal claims more than the part holds, which a grown part would hide; the next checkpoint
+    /// appends what holds.
     pub keep_bytes: u64,
 }
 
 impl Arriving {
-    /// A file of which nothing is there.
+    /// Begins a file of which nothing is there.
     pub fn new(identity: Identity, layout: ChunkLayout, now_us: u64) -> Self {
         Self::with(identity, Ledger::new(layout), None, now_us)
     }
@@ -99,8 +96,8 @@ impl Arriving {
         }
     }
 
-    /// Goes on with the part of an earlier run (its device and inode, and its size in bytes), when its journal is about this very file.
-    /// Of each chunk that the journal claims, `stands` says whether it can be believed.
+    /// Goes on with an earlier run's part (device and inode, and size in bytes), if its journal is about this very file. `stands`
+    /// says whether a claimed chunk can be believed.
     pub fn resume(
         identity: Identity,
         layout: ChunkLayout,
@@ -114,7 +111,7 @@ impl Arriving {
         if header.identity != identity || header.chunk_bytes != layout.chunk_bytes() || header.part != part {
             return None;
         }
-        // A disk that lied about a flush before a power cut leaves less than the journal says.
+        // Disks that lie about a flush hold less after a power cut.
         let claimed = records.len();
         let within = |chunk: u32| layout.range(chunk).is_some_and(|(start, length)| start + length <= part_bytes);
         let holds = |(chunk, hash): &(u32, Hash)| within(*chunk) && stands(*chunk, hash);
@@ -126,22 +123,22 @@ impl Arriving {
         Some(Resumed { file, keep_bytes: keep_bytes as u64 })
     }
 
-    /// What was written is safe at once: a checkpoint costs a line in the journal, and comes with each chunk.
+    /// Makes each chunk a checkpoint, for ends where writes are safe at once.
     pub fn is_safe_at_once(&mut self) {
         self.checkpoint_every_us = 0;
     }
 
-    /// The chunks that the source has to send; empty when an earlier run had verified all of them.
+    /// The chunks that the source has to send.
     pub fn missing(&self) -> Vec<ChunkRange> {
         self.ledger.missing_ranges()
     }
 
-    /// Whether data for this chunk is still of use.
+    /// Whether data for this chunk is of use.
     pub fn wants(&self, chunk: u32) -> bool {
         !self.dead && self.ledger.is_missing(chunk)
     }
 
-    /// Whether it was given up, or has its final name.
+    /// Whether it was given up, or finished.
     pub fn is_dead(&self) -> bool {
         self.dead
     }
@@ -151,8 +148,8 @@ impl Arriving {
         self.fresh_bytes
     }
 
-    /// Enters a proof for a chunk of so many bytes of data. Of what counts, `receipt` is told before another lane can complete the
-    /// file, so that its outcome comes after all receipts. Where nothing is kept, nothing is at risk.
+    /// Enters a proof for so many bytes of data. `receipt` is told before another lane can complete the file: its outcome follows
+    /// all receipts.
     pub fn record(
         &mut self,
         verified: Verified,
@@ -179,7 +176,7 @@ impl Arriving {
             self.begin_last_flush(at_risk);
             return Progressed::Complete;
         }
-        // Reading what an earlier run left may take long; what arrived is safe before that.
+        // Reading earlier data may take long; what arrived is safe first.
         let arrived = recorded == Recorded::Arrived;
         let due = arrived || now_us.saturating_sub(self.checkpoint_at_us) >= self.checkpoint_every_us;
         if due && !core::mem::replace(&mut self.checkpoint_queued, true) {
@@ -188,30 +185,28 @@ impl Arriving {
         Progressed::Waiting
     }
 
-    /// The final flush takes what no checkpoint has taken.
     fn begin_last_flush(&mut self, at_risk: &mut AtRisk) {
         let fresh_bytes = core::mem::take(&mut self.fresh_bytes);
         self.last_bytes += fresh_bytes;
         at_risk.begin(fresh_bytes);
     }
 
-    /// Chunks of an earlier run count only once they were read again: anybody may have written to them since.
+    /// Earlier runs' chunks count only once read: anybody may have changed them.
     pub fn read_all_again(&mut self) {
         self.ledger.read_all_again();
     }
 
-    /// Marks chunks that do not look as they were written: they count only once they were read again. Returns those that are there,
-    /// with the hashes they must have.
+    /// Marks suspect chunks: they count only once read. Returns those that are there, with their hashes.
     pub fn doubt(&mut self, chunks: &[u32]) -> Vec<(u32, Hash)> {
         if self.dead { Vec::new() } else { self.ledger.doubt(chunks) }
     }
 
-    /// The chunks to read again before they count, with the hashes they must have.
+    /// Chunks to read, with the hashes they must have.
     pub fn to_be_read(&self) -> Vec<(u32, Hash)> {
         self.ledger.to_be_read()
     }
 
-    /// Enters the proof that a chunk stands there as it was verified.
+    /// Enters the proof that a chunk stands there.
     pub fn was_read(&mut self, verified: Verified, at_risk: &mut AtRisk) -> WasRead {
         let why = if self.dead { None } else { self.ledger.was_read(verified) };
         let completes = why.is_some() && self.ledger.is_complete();
@@ -221,8 +216,7 @@ impl Arriving {
         WasRead { why, completes }
     }
 
-    /// Takes what a checkpoint makes safe: what was verified before its flush begins. `None` when there is nothing. `part` is the
-    /// device and inode of the part.
+    /// Takes what was verified before a checkpoint's flush begins; `None`: nothing. `part` is the part's device and inode.
     pub fn begin_checkpoint(&mut self, part: (u64, u64), now_us: u64, at_risk: &mut AtRisk) -> Option<Checkpoint> {
         self.checkpoint_queued = false;
         self.checkpoint_at_us = now_us;
@@ -237,27 +231,27 @@ impl Arriving {
         Some(Checkpoint { header, begins, chunks: self.ledger.take_unjournaled(), bytes, turn: 0 })
     }
 
-    /// The journal of this checkpoint has begun.
+    /// Enters that the journal has begun.
     pub fn journal_begun(&mut self, checkpoint: &Checkpoint) {
         self.journal = Some(checkpoint.header);
     }
 
-    /// Whether it is complete and no journal was begun.
+    /// Whether it is complete without a journal.
     pub fn is_short(&self) -> bool {
         !self.dead && self.journal.is_none() && self.ledger.missing() == 0
     }
 
-    /// A complete file was flushed as it is: nothing of it is at risk but its name.
+    /// Enters the last flush: only the name is at risk.
     pub fn last_flushed(&mut self, at_risk: &mut AtRisk) {
         at_risk.end(core::mem::take(&mut self.last_bytes));
     }
 
-    /// The verified chunks that were not yet read back from the medium.
+    /// Verified chunks not yet read back.
     pub fn to_be_found(&self) -> Vec<(u32, Hash)> {
         self.ledger.to_be_found()
     }
 
-    /// Enters the proof that the medium gives a chunk back. It completes the file once all of it is there.
+    /// Enters that the medium gives a chunk back. The last one completes the file.
     pub fn found_on_medium(&mut self, verified: Verified) -> WasRead {
         let why = self.ledger.unread(verified.chunk());
         if self.dead || !self.ledger.found_on_medium(verified) {
@@ -266,26 +260,25 @@ impl Arriving {
         WasRead { why, completes: self.ledger.is_on_medium() }
     }
 
-    /// A chunk does not stand there as it was verified: it is missing again. `None` when nobody awaits it any more, or it was missing
-    /// anyway.
+    /// Marks a chunk as missing. `None`: unawaited, or missing before.
     pub fn lose(&mut self, chunk: u32) -> Option<Loss> {
         let unread = self.ledger.unread(chunk);
         let is_lost = !self.dead && self.ledger.lose(chunk);
         is_lost.then_some(if unread == Some(Unread::Earlier) { Loss::OfEarlierRun } else { Loss::OfThisRun })
     }
 
-    /// Header and records of a journal that no longer claims what was lost; `None` where none was begun.
+    /// Header and records without lost chunks; `None`: no journal.
     pub fn journal_anew(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let header = self.journal?;
         Some((header.encode(), journal::encode_records(&header, &self.ledger.journaled())))
     }
 
-    /// The BLAKE3 of the file, when it is complete and was not given up.
+    /// The BLAKE3, if complete and not given up.
     pub fn complete(&self) -> Option<Hash> {
         if self.dead { None } else { self.ledger.file_hash() }
     }
 
-    /// Ends the work on this file: it was given up, or has its final name.
+    /// Ends the work on a file.
     pub fn end(&mut self, at_risk: &mut AtRisk) {
         self.dead = true;
         let fresh_bytes = core::mem::take(&mut self.fresh_bytes);
@@ -294,7 +287,7 @@ impl Arriving {
     }
 }
 
-/// The steps, in this order, after which the journal may claim some chunks: the journal never claims more than the disk holds.
+/// Steps in this order: the journal never claims more than the disk holds.
 #[derive(Debug)]
 pub struct Checkpoint {
     header: Header,
@@ -304,12 +297,12 @@ pub struct Checkpoint {
     turn: u8,
 }
 
-/// One step of a checkpoint. When it fails, the file fails.
+/// One step. If it fails, the file fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Flush the data of the part.
     Flush,
-    /// Begin a journal with this header, and flush it and its directory. Then [`Arriving::journal_begun`] is told.
+    /// Begin a journal with this header, flush it and its directory, tell [`Arriving::journal_begun`].
     BeginJournal(Vec<u8>),
     /// Append these records, and flush them.
     Append(Vec<u8>),
@@ -330,12 +323,12 @@ impl Checkpoint {
         }
     }
 
-    /// The chunks that this checkpoint takes, with their hashes.
+    /// The chunks that it takes, with hashes.
     pub fn chunks(&self) -> &[(u32, Hash)] {
         &self.chunks
     }
 
-    /// Data bytes that are at risk until it is done: [`AtRisk::end`] is told then, or when it failed.
+    /// Data bytes at risk until [`AtRisk::end`] is told.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

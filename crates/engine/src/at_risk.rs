@@ -3,15 +3,12 @@
 //! ```text
 //!   a chunk verifies -> fresh -> (a checkpoint or the final flush takes it) -> settling -> (through) safe
 //! ```
-//! At half an interval of fresh bytes a checkpoint is due; at a whole one, of fresh and settling together, arriving waits. A disk that
-//! keeps up has flushed one half before the other is full, so nobody waits for it.
+//! At half an interval of fresh bytes a checkpoint is due; at a whole one, of fresh and settling together, arriving waits.
 
-/// Verified data of all files together that may not be safe yet. A death costs at most that, and a chunk under way on each
-/// lane. At half of it a checkpoint begins, and lanes fill the other half meanwhile: at 10 Gbit/s the disk has 100 ms for a
-/// flush of 128 MiB. It has written most of them by then.
+/// A death costs at most this, and a chunk under way on each lane. At 10 Gbit/s the disk has 100 ms for a flush of one half.
 pub const CHECKPOINT_BYTES: u64 = 256 << 20;
 
-/// The bytes of all files of a job that are at risk.
+/// The bytes of a job that are at risk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtRisk {
     interval_bytes: u64,
@@ -20,8 +17,7 @@ pub struct AtRisk {
 }
 
 impl AtRisk {
-    /// Begins with no data at risk. At most `interval_bytes`, and what is under way when they are reached, is ever at
-    /// risk.
+    /// Begins with nothing at risk; allows `interval_bytes`, and what is under way then.
     pub fn new(interval_bytes: u64) -> Self {
         Self { interval_bytes: interval_bytes.max(1), fresh_bytes: 0, settling_bytes: 0 }
     }
@@ -31,28 +27,28 @@ impl AtRisk {
         self.fresh_bytes + self.settling_bytes
     }
 
-    /// Whether a checkpoint should begin: of the files with the most fresh bytes, until this is false.
+    /// Whether a checkpoint is due, of the freshest files.
     pub fn is_due(&self) -> bool {
         self.fresh_bytes >= self.interval_bytes.div_ceil(2)
     }
 
-    /// Whether arriving has to wait. Then a checkpoint is due, or half an interval is settling: something is done about it.
+    /// Whether arriving waits: for a checkpoint that is due, or half an interval settling.
     pub fn is_full(&self) -> bool {
         self.bytes() >= self.interval_bytes
     }
 
-    /// A chunk with so many bytes of data verified.
+    /// Enters a verified chunk's bytes of data.
     pub fn enter(&mut self, bytes: u64) {
         self.fresh_bytes += bytes;
     }
 
-    /// A checkpoint or a final flush takes so many fresh bytes.
+    /// Takes fresh bytes for a flush.
     pub fn begin(&mut self, bytes: u64) {
         self.fresh_bytes -= bytes;
         self.settling_bytes += bytes;
     }
 
-    /// Takes bytes out: they are safe, or their file was given up.
+    /// Takes out bytes that are safe or given up.
     pub fn end(&mut self, bytes: u64) {
         self.settling_bytes -= bytes;
     }
@@ -81,7 +77,6 @@ mod tests {
     }
 
     proptest! {
-        /// A lane that waits does so only while a checkpoint runs.
         #[test]
         fn nobody_waits_without_a_reason(interval in 0u64..1000, steps in proptest::collection::vec((0u8..3, 0u64..300), 0..200)) {
             let mut at_risk = AtRisk::new(interval);

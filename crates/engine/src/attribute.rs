@@ -1,8 +1,8 @@
 //! What limited a transfer: the whole time of the lanes, divided by cause, and the time of the job around it.
 //!
-//! A sending lane that waits for its socket does not know why. The receiving lanes do: while they wait for data, the
-//! network is slow; while they write or hash, the target is. So the sender's waiting is divided in the receiver's ratio.
-//! What is then the network's is divided as the sender saw its path ([`PathTime`]); where it saw nothing, it stays one.
+//! A sending lane that waits for its socket does not know why; the receiving lanes do: a slow network makes them wait for data, a
+//! slow target write or hash. So the sender's waiting is divided in their ratio, and the network's part by its view of the path
+//! ([`PathTime`]).
 
 use haul_wire::control::LaneTime;
 use haul_wire::summary::PathTime;
@@ -18,7 +18,7 @@ pub enum Cause {
     Ramp,
     /// The link was full of our data.
     Capacity,
-    /// The link was full, and others used a part of it.
+    /// The link was full, partly of others' data.
     Contention,
     /// The receive window was smaller than the path.
     ReceiveWindow,
@@ -26,13 +26,13 @@ pub enum Cause {
     SendBuffer,
     /// Packets were lost though no queue stood.
     Loss,
-    /// Packets overtook each other, and were taken for lost.
+    /// Packets overtook each other, as if lost.
     Jitter,
     /// Nothing came through the network.
     Outage,
-    /// Round trips: nothing under way could have gone faster.
+    /// Nothing under way could have gone faster.
     Latency,
-    /// The path, with nothing known about why.
+    /// The path, for unknown reasons.
     Network,
     /// Decrypting and hashing at the target.
     TargetCpu,
@@ -40,16 +40,16 @@ pub enum Cause {
     TargetStorage,
     /// Waiting for the rate limit.
     RateLimit,
-    /// Waiting for work: listing, comparing, round trips before data may flow.
+    /// Listing, comparing, round trips before data may flow.
     Work,
-    /// Before there was a lane: login and connecting. Not a part of lane time.
+    /// Login and connecting, before lane time.
     Start,
-    /// After the last byte: flushes and final names. Not a part of lane time.
+    /// Flushes and final names, after lane time.
     Flush,
 }
 
 impl Cause {
-    /// The causes that lane time is divided into, in the order of the data's way.
+    /// The causes of lane time, in the order of the data's way.
     pub const OF_LANE_TIME: [Cause; 16] = [
         Cause::SourceStorage,
         Cause::SourceCpu,
@@ -101,17 +101,17 @@ impl Cause {
     }
 }
 
-/// Fractions of the lane time, by cause; they sum to 1, or are all 0 when no lane ran.
+/// Fractions of the lane time, whose sum is 1 (0 without lanes).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shares([f64; Cause::OF_LANE_TIME.len()]);
 
 impl Shares {
-    /// The share of a cause; 0 of one outside of lane time.
+    /// The share of a cause; 0 outside of lane time.
     pub fn of(&self, cause: Cause) -> f64 {
         self.iter().find(|(other, _)| *other == cause).map_or(0.0, |(_, share)| share)
     }
 
-    /// All of them, in the order of the data's way.
+    /// All of them, in that order.
     pub fn iter(&self) -> impl Iterator<Item = (Cause, f64)> {
         Cause::OF_LANE_TIME.into_iter().zip(self.0)
     }
@@ -136,7 +136,7 @@ impl FromIterator<(Cause, f64)> for Shares {
     }
 }
 
-/// The time of a job around its lanes, in microseconds since its start; `None` where it never came so far.
+/// The job around its lanes, in microseconds since its start; `None`: never reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
     /// The first lane stood.
@@ -149,8 +149,7 @@ pub struct Phases {
     pub elapsed_us: u64,
 }
 
-/// The resource that limited a transfer, and its share: of the lane time, or for [`Cause::Start`] and [`Cause::Flush`] of the whole
-/// job.
+/// The cause, and its share of lane time, or for [`Cause::Start`] and [`Cause::Flush`] of the job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     /// The largest cause.
@@ -171,7 +170,7 @@ pub fn shares(sender: &LaneTime, receiver: &LaneTime, path: &PathTime) -> Shares
     shares.add(Cause::SourceCpu, of(sender.cpu_us));
     shares.add(Cause::RateLimit, of(sender.rate_us));
     shares.add(Cause::Work, of(sender.idle_us));
-    // The receiver's idle time is time between units; it waits for the network then, too.
+    // Between units a receiver waits for the network.
     let busy = receiver.storage_us.saturating_add(receiver.cpu_us).saturating_add(receiver.network_us);
     let of_busy = |us: u64| if busy == 0 { 0.0 } else { us as f64 / busy as f64 };
     let blocked = of(sender.network_us);
@@ -185,8 +184,7 @@ pub fn shares(sender: &LaneTime, receiver: &LaneTime, path: &PathTime) -> Shares
     shares
 }
 
-/// The parts of the network, which sum to 1. While the target is busy with itself, it closes its window: as much of the
-/// time for which the path blames the window is the target's, which has been counted.
+/// The network's parts, with a sum of 1. A busy target closes its window: that time was counted.
 fn of_path(path: &PathTime, target: f64) -> [(Cause, f64); 10] {
     let closed_by_target = (target * path.total_us() as f64) as u64;
     let mut parts = [
@@ -202,26 +200,24 @@ fn of_path(path: &PathTime, target: f64) -> [(Cause, f64); 10] {
         (Cause::Network, 0),
     ];
     if parts.iter().all(|(_, us)| *us == 0) {
-        // Nothing is known of the path.
         parts[9].1 = 1;
     }
     let total: f64 = parts.iter().map(|(_, us)| *us as f64).sum();
     parts.map(|(cause, us)| (cause, us as f64 / total))
 }
 
-/// The cause that held the lanes of one path most while they waited for the network, and its share of that time. `None`: nothing is
-/// known. Waits for anything else belong to the hosts, and not to a path.
+/// The cause that held one path's lanes most while they waited for the network, and its share. `None`: unknown.
 pub fn limit_of_path(path: &PathTime) -> Option<Limit> {
     let known = (path.total_us() > 0).then(|| of_path(path, 0.0))?;
     known.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(cause, share)| Limit { cause, share })
 }
 
-/// Names the largest cause, `None` when no lane ran.
+/// Names the largest cause, `None` without lanes.
 ///
-/// - The start limited the job if it took more than half of it. The same holds for the time after the last byte.
-/// - Each lane waits for work now and then. This wait counts only if it was longer than all else together.
-/// - The final flush belongs to the target's storage. The lanes' waits for that storage are added to it. The larger of the two is named.
-/// - All reasons of the network are added up before they are compared with storage and processors. Then the largest of them is named.
+/// - The start, or the time after the last byte, limited the job if it took more than half.
+/// - Waits for work count only beyond all else together.
+/// - The final flush and waits for the target's storage are added; the larger is named.
+/// - The network's causes together compete with storage and processors; then the largest of them is named.
 pub fn limit(phases: &Phases, shares: &Shares) -> Option<Limit> {
     let all: f64 = shares.iter().map(|(_, share)| share).sum();
     if all == 0.0 {
@@ -248,7 +244,6 @@ pub fn limit(phases: &Phases, shares: &Shares) -> Option<Limit> {
     })
 }
 
-/// The largest cause in the lanes' time, and what it was weighed with.
 struct OfLanes {
     limit: Limit,
     weight: f64,
@@ -285,7 +280,6 @@ mod tests {
         LaneTime { storage_us, cpu_us, network_us, idle_us, rate_us: 0 }
     }
 
-    /// A job whose lanes ran from its start to its end.
     const ALL_LANES: Phases =
         Phases { connected_us: Some(0), first_byte_us: Some(1), last_byte_us: Some(1_000), elapsed_us: 1_000 };
 
@@ -297,8 +291,7 @@ mod tests {
         assert_eq!(limit_of_path(&PathTime::default()), None);
     }
 
-    /// Checks the cause that is named for a sender that waited for its sockets for 80 % of its time and a receiver that
-    /// waited for data.
+    /// The sender waited for 80 % of the time, the receiver for data.
     #[track_caller]
     fn check_path(path: PathTime, cause: Cause, share: f64) {
         let shares = shares(&time(50, 100, 800, 50), &time(0, 0, 900, 0), &path);
@@ -350,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_window_that_a_slow_target_keeps_closed_is_the_targets() {
-        // The target writes for 70 % of the time; the sender sees a closed window then, and a full link in the rest.
+        // The target writes for 70 % of the time: a closed window.
         let path = PathTime { receive_window_us: 700, capacity_us: 300, ..PathTime::default() };
         let shares = shares(&time(0, 0, 1000, 0), &time(700, 0, 300, 0), &path);
         assert!((shares.of(Cause::TargetStorage) - 0.7).abs() < 1e-9, "{shares:?}");
@@ -366,7 +359,7 @@ mod tests {
         assert_eq!((tiny.cause, tiny.share), (Cause::Start, 0.9));
         let flushed = of(Phases { last_byte_us: Some(250), ..ALL_LANES });
         assert_eq!((flushed.cause, flushed.share), (Cause::Flush, 0.75));
-        // Half of it before the lanes were done: less than the network took, more than that with what the lanes waited for the disk.
+        // With waits for the disk, the flush exceeds the network.
         let (half, writes) = (Phases { last_byte_us: Some(600), ..ALL_LANES }, time(500, 0, 500, 0));
         assert_eq!(of(half).cause, Cause::Network);
         let shares = super::shares(&time(0, 0, 800, 0), &writes, &PathTime::default());
@@ -381,7 +374,6 @@ mod tests {
     fn nothing_ran_and_nothing_is_named() {
         let none = shares(&LaneTime::default(), &LaneTime::default(), &PathTime::default());
         assert_eq!(limit(&ALL_LANES, &none), None);
-        // A receiver that says nothing of its time leaves the waiting with the network.
         let silent = shares(&time(0, 0, 10, 0), &LaneTime::default(), &PathTime::default());
         assert_eq!(silent.of(Cause::Network), 1.0);
     }

@@ -10,7 +10,7 @@ pub enum Existing {
     Missing,
     /// A regular file.
     File(Standing),
-    /// A regular file that an earlier run began to write in place and did not finish: nothing to keep, however new it is.
+    /// A file that an earlier run did not finish in place: nothing to keep, however new.
     Unfinished,
     /// A directory.
     Directory(Standing),
@@ -48,7 +48,7 @@ pub struct Rules {
     pub owner: bool,
     /// Group counts as metadata.
     pub group: bool,
-    /// Extended attributes or ACLs are copied: metadata is always applied.
+    /// Copied extended attributes or ACLs: metadata is always applied.
     pub xattrs: bool,
     /// Leave out what does not exist.
     pub existing: bool,
@@ -56,23 +56,23 @@ pub struct Rules {
     pub size_only: bool,
     /// An equal time proves nothing.
     pub ignore_times: bool,
-    /// Leave out files that are larger.
+    /// Leave out larger files.
     pub max_size_bytes: Option<u64>,
-    /// Leave out files that are smaller.
+    /// Leave out smaller files.
     pub min_size_bytes: Option<u64>,
-    /// Leave out files that were modified before this second since 1970.
+    /// Leave out files modified before this second since 1970.
     pub modified_since_s: Option<i64>,
-    /// Leave out files that were modified after this second since 1970.
+    /// Leave out files modified after this second since 1970.
     pub modified_until_s: Option<i64>,
-    /// The source goes once it is there: it must not be what stands at the target.
+    /// Sources are removed: a source must not be the target's file itself.
     pub removes_sources: bool,
-    /// Keep what is as long as the source's file, or longer: files only grow (`--append-verify`).
+    /// Files only grow: keep one not shorter (`--append-verify`).
     pub append: bool,
-    /// Times that differ by so many seconds are equal; less than 0: to the nanosecond (`--modify-window`).
+    /// Times that differ by so many seconds are equal; below 0: to the nanosecond (`--modify-window`).
     pub modify_window_s: Option<i32>,
-    /// Permissions stay as they are at the target.
+    /// Permissions stay at the target.
     pub omits_modes: bool,
-    /// Times stay as they are at the target.
+    /// Times stay at the target.
     pub omits_times: bool,
     /// Times of directories stay, too.
     pub omits_directory_times: bool,
@@ -91,12 +91,12 @@ impl Rules {
         Rules { omits_times: self.omits_link_times, ..*self }
     }
 
-    /// Whether a file may stay that is not like the source's. Then it matters whether it is one that was never finished.
+    /// Whether a different file may stay, unless unfinished.
     pub fn may_keep_others(&self) -> bool {
         self.update || self.ignore_existing || self.append
     }
 
-    /// Whether an entry that stands at the target has the time of the source's.
+    /// Whether it has the source's time.
     pub fn same_time(&self, standing: Time, wanted: Time) -> bool {
         match self.modify_window_s.map(u64::try_from) {
             None => same_time(standing, wanted),
@@ -105,7 +105,7 @@ impl Rules {
         }
     }
 
-    /// Whether a file at the target counts as newer than the source's. As with rsync, one that is older by less than the window does, too.
+    /// Whether the target's file counts as newer: as in rsync, also if older by less than the window.
     fn is_newer(&self, standing: Time, source: Time) -> bool {
         match self.modify_window_s {
             Some(window_s @ 0..) => source.s.saturating_sub(standing.s) < i64::from(window_s),
@@ -121,13 +121,13 @@ pub enum FileDecision {
     Send,
     /// The file is there; nothing to do.
     Keep,
-    /// The data is there; only the metadata has to change.
+    /// The data is there; only the metadata changes.
     Touch,
-    /// Read what is there: equal contents are kept or touched, others sent.
+    /// Equal contents are kept or touched, others sent.
     CompareContents,
     /// A directory stands where the file should go.
     Conflict,
-    /// A rule leaves it out. What stands at the target stays.
+    /// A rule leaves it out, with the target's entry.
     LeaveOut(LeftOut),
 }
 
@@ -140,11 +140,11 @@ pub fn file(identity: &Identity, attributes: &Attributes, existing: &Existing, r
     let standing = match existing {
         Existing::Missing => return FileDecision::Send,
         Existing::Directory(_) => return FileDecision::Conflict,
-        // A link or device is replaced, never followed or written to.
+        // A link or device is replaced, never followed.
         Existing::Other | Existing::Unfinished => return FileDecision::Send,
         Existing::File(standing) => standing,
     };
-    // What is equal may count as kept: then its hash is known, and further names may be made of it.
+    // Further names may be made of a kept file.
     if rules.ignore_existing && is_as_listed(identity, existing) {
         return FileDecision::Keep;
     }
@@ -169,22 +169,21 @@ pub fn file(identity: &Identity, attributes: &Attributes, existing: &Existing, r
     same_data(attributes, standing, rules)
 }
 
-/// What to do with a file that stands there with other data, and is not shorter.
+/// Decides about other data that is not shorter.
 pub fn other_data(rules: &Rules) -> FileDecision {
     if rules.append { FileDecision::LeaveOut(LeftOut::NotShorter) } else { FileDecision::Send }
 }
 
-/// The rule that leaves out what does not exist, or what a link or device stands for.
 fn by_existence(existing: &Existing, rules: &Rules) -> Option<LeftOut> {
     match existing {
         Existing::Missing if rules.existing => Some(LeftOut::Missing),
-        // A directory that stands in the way exists, too.
+        // A directory in the way exists, too.
         Existing::Other | Existing::Directory(_) if rules.ignore_existing => Some(LeftOut::Exists),
         _ => None,
     }
 }
 
-/// The rule that leaves out a file of this size, or one that was modified then.
+/// The rule against this size or age.
 pub fn by_size_and_age(identity: &Identity, rules: &Rules) -> Option<LeftOut> {
     let Identity { size, mtime, .. } = identity;
     if rules.max_size_bytes.is_some_and(|max| *size > max) {
@@ -199,8 +198,7 @@ pub fn by_size_and_age(identity: &Identity, rules: &Rules) -> Option<LeftOut> {
     rules.modified_until_s.is_some_and(|until| mtime.s > until).then_some(LeftOut::TooYoung)
 }
 
-/// In what a file or directory differs from what stands at the target, in the columns of rsync. Size and contents are those of files alone:
-/// `size` is `None` for a directory.
+/// The differences from what stands at the target, in rsync's columns; `size` is `None` for a directory.
 pub fn changes(size: Option<u64>, attributes: &Attributes, existing: &Existing, rules: &Rules) -> Changes {
     let standing = match (existing, size) {
         (Existing::File(standing), Some(_)) | (Existing::Directory(standing), None) => standing,
@@ -216,25 +214,25 @@ pub fn changes(size: Option<u64>, attributes: &Attributes, existing: &Existing, 
         .with(Changes::GROUP, rules.group && ![LEFT, standing.gid].contains(&attributes.gid))
 }
 
-/// Whether what stands there is the source's file, as far as size and time can tell.
+/// Whether it has the source's size and time.
 pub fn is_as_listed(identity: &Identity, existing: &Existing) -> bool {
     matches!(existing, Existing::File(standing)
         if standing.size == identity.size && same_time(standing.mtime, identity.mtime))
 }
 
-/// Whether a file stands there that was changed last at this time.
+/// Whether a file of this time stands there.
 pub fn has_time(existing: &Existing, mtime: Time) -> bool {
     matches!(existing, Existing::File(standing) if same_time(standing.mtime, mtime))
 }
 
-/// The action for a file whose contents are known to be equal.
+/// The action for a file with equal contents.
 pub fn same_data(attributes: &Attributes, standing: &Standing, rules: &Rules) -> FileDecision {
     if metadata_differs(attributes, standing, rules) { FileDecision::Touch } else { FileDecision::Keep }
 }
 
-/// Whether a file's or directory's metadata has to be brought up to date. An owner or group that cannot be set is [`LEFT`].
+/// Whether metadata differs. [`LEFT`] stands for what cannot be set.
 pub fn metadata_differs(attributes: &Attributes, standing: &Standing, rules: &Rules) -> bool {
-    // Unasked, a directory becomes sticky, and no other of these bits changes.
+    // Unasked, only a directory's sticky bit comes.
     let mode = if rules.special_bits { 0o7777 } else { 0o777 | (attributes.mode & 0o1000) };
     rules.xattrs
         || (!rules.omits_modes && attributes.mode & mode != standing.mode & mode)
@@ -243,10 +241,10 @@ pub fn metadata_differs(attributes: &Attributes, standing: &Standing, rules: &Ru
         || (rules.group && ![LEFT, standing.gid].contains(&attributes.gid))
 }
 
-/// In place of a user or group: the entry keeps the one that it has. No account has this number (chown(2)).
+/// The entry keeps its user or group: no account has this number (chown(2)).
 pub const LEFT: u32 = u32::MAX;
 
-/// File systems with a granularity of a second store no nanoseconds; their times are compared to the second.
+/// Compares to the second where the file system stores no nanoseconds.
 pub(crate) fn same_time(standing: Time, wanted: Time) -> bool {
     standing.s == wanted.s && (standing.ns == wanted.ns || standing.ns == 0)
 }
@@ -314,7 +312,6 @@ mod tests {
         check(2, 1_003, 5, Send);
         check(-1, 1_000, 5, Keep);
         check(-1, 1_000, 6, Send);
-        // A file system of seconds, too.
         check(-1, 1_000, 0, Send);
         check(i32::MAX, i64::MIN, 0, Send);
         let update = |window_s, s| {
@@ -339,12 +336,11 @@ mod tests {
         assert_eq!(rule(then), Send);
         let fits = Rules { max_size_bytes: Some(10), min_size_bytes: Some(10), ..Rules::default() };
         assert_eq!(rule(fits), Send);
-        // What stands there is left alone by the size of the source's file, too.
         let large = Rules { max_size_bytes: Some(9), ..Rules::default() };
         assert_eq!(decide(standing(3, AT, 0o644), large), LeaveOut(LeftOut::TooLarge));
         let anew = Rules { ignore_times: true, ..Rules::default() };
         assert_eq!(decide(standing(10, AT, 0o644), anew), Send);
-        // As in rsync, what compares contents or sizes alone has nothing to do with times.
+        // As in rsync, contents or sizes alone ignore times.
         assert_eq!(decide(standing(10, AT, 0o644), Rules { size_only: true, ..anew }), Keep);
         let size_only = Rules { size_only: true, ..Rules::default() };
         assert_eq!(decide(standing(10, Time { s: 1, ns: 0 }, 0o644), size_only), Touch);
@@ -375,7 +371,6 @@ mod tests {
         let time = Changes::default().with(Changes::TIME, true);
         assert_eq!(changes(Some(10), &attributes, &Existing::File(there), &rules), time);
         assert!(changes(None, &attributes, &Existing::Directory(there), &rules).is_empty());
-        // Times still tell which file is sent.
         let no_times = Rules { omits_times: true, ..Rules::default() };
         assert_eq!(decide(Existing::File(there), no_times), FileDecision::Send);
     }

@@ -5,8 +5,8 @@
 //!   much of others is dirty        -> each: a flush of the file system would write all of that first
 //!   else                           -> together, as long as that does not take longer than each by itself would
 //! ```
-//! A flush of each file costs a commit of the file system's journal, or at least a wait for one; one flush of the file system costs one
-//! commit for all. 1,024 files of 8 KiB took 20 ms together and 60 ms each by itself on ext4, 40 and 1,800 on btrfs.
+//! Each flush costs a commit of the file system's journal, or a wait for one. 1,024 files of 8 KiB took 20 ms together and 60 ms
+//! each by itself on ext4, 40 and 1,800 on btrfs.
 
 /// A way to flush a batch of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,27 +17,25 @@ pub enum FlushWay {
     Together,
 }
 
-/// Chooses by what was measured so far in this job.
+/// Chooses by what was measured in this job.
 #[derive(Clone, Debug)]
 pub struct FlushChooser {
     together_from_files: usize,
     dirty_bytes_max: u64,
-    /// The time of a file that was flushed by itself.
     each_us: u64,
-    /// The batches that go by before flushing together is tried again.
     pause: u32,
     next_pause: u32,
     slow: bool,
 }
 
 impl FlushChooser {
-    /// Batches of fewer than `together_from_files` files are flushed file by file, and so are all while the host has more than
-    /// `dirty_bytes_max` to write; see [`DIRTY_BYTES_MAX`].
+    /// Flushes batches below `together_from_files` one by one, and all batches while the host has more than `dirty_bytes_max` to
+    /// write.
     pub fn new(together_from_files: usize, dirty_bytes_max: u64) -> Self {
         Self { together_from_files, dirty_bytes_max, each_us: EACH_US, pause: 0, next_pause: FIRST_PAUSE, slow: false }
     }
 
-    /// How a batch of so many files is flushed. `dirty_bytes`: what the whole host has written and not flushed, where that is known.
+    /// How so many files are flushed. `dirty_bytes`: the host's unflushed writes, if known.
     pub fn choose(&mut self, files: usize, dirty_bytes: Option<u64>) -> FlushWay {
         if files < self.together_from_files {
             return FlushWay::Each;
@@ -69,22 +67,22 @@ impl FlushChooser {
         }
     }
 
-    /// Whether the last flush of the file system took longer than those of its files would have.
+    /// Whether the last flush together was slower.
     pub fn is_slow_together(&self) -> bool {
         self.slow
     }
 }
 
-/// A flush of one file, as long as none was measured: one on a good SSD.
+/// One flush on a good SSD, until one is measured.
 const EACH_US: u64 = 500;
 
-/// A flush that takes no longer than this is not worth another way.
+/// A quicker flush is not worth another way.
 const SHORT_US: u64 = 100_000;
 
-/// More than this is not written by us alone: 256 MiB of a job may be at risk. A disk of 200 MB/s takes less than three seconds for it.
+/// 256 MiB of a job may be at risk: more is others'. At 200 MB/s it takes less than three seconds.
 pub const DIRTY_BYTES_MAX: u64 = 512 << 20;
 
-/// Batches until a slow way is tried again, at first and at most.
+/// Batches until a slow way is tried again.
 const FIRST_PAUSE: u32 = 4;
 const LONGEST_PAUSE: u32 = 256;
 

@@ -1,7 +1,7 @@
 //! The BLAKE3 of a file that is read from front to back, and whose holes are not read.
 //!
-//! Blocks of 64 MiB are subtrees of the file's BLAKE3 tree, and so are larger blocks of zeros. Once something follows a finished block, it is merged
-//! with those before it. So one value is kept for each level of the tree.
+//! Blocks of 64 MiB, and larger ones of zeros, are subtrees of the BLAKE3 tree. A block is merged once something follows: one
+//! value is kept for each level.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,16 +13,16 @@ use crate::zeros::{self, BLOCK_BYTES};
 
 /// Hashes a file as it is read.
 pub struct FileHasher {
-    /// Subtrees to the left of the block that is being filled, largest first.
+    /// Left subtrees, largest first.
     left: Vec<Hash>,
     blocks: u64,
     block: Block,
 }
 
 enum Block {
-    /// A file of data: its hasher, and the bytes that it has seen.
+    /// The hasher, and its bytes so far.
     Data(Box<blake3::Hasher>, u64),
-    /// So many bytes, a power of two and at least a block.
+    /// A power of two, at least a block.
     Zeros(u64),
 }
 
@@ -46,7 +46,7 @@ impl FileHasher {
         }
     }
 
-    /// How many zeros may be taken at once at this offset, at most. [`zeros::block_bytes`] of them cost nothing.
+    /// Most zeros to skip here. [`zeros::block_bytes`] cost nothing.
     pub fn skippable(offset: u64) -> u64 {
         let large = zeros::block_bytes(offset);
         if offset.is_multiple_of(large) { large } else { BLOCK_BYTES }
@@ -68,7 +68,7 @@ impl FileHasher {
         let Some(first) = self.left.first().copied() else {
             let hasher = match self.block {
                 Block::Data(hasher, _) => *hasher,
-                // The table has nothing for what is a whole file.
+                // The table has no whole files.
                 Block::Zeros(length) => zeros::hashed(0, length),
             };
             return *hasher.finalize().as_bytes();
@@ -90,7 +90,7 @@ impl FileHasher {
             Block::Zeros(length) => length / BLOCK_BYTES,
         };
         self.blocks += new;
-        // As many subtrees are complete with this block as the number of blocks can be halved, less those inside of it.
+        // Each halving of their number completes a subtree, less those inside.
         for _ in new.trailing_zeros()..self.blocks.trailing_zeros() {
             let left = self.left.pop().expect("an even number of blocks is a subtree and its neighbour");
             value = hazmat::merge_subtrees_non_root(&left, &value, Mode::Hash);
@@ -101,7 +101,7 @@ impl FileHasher {
         self.block = Block::Data(hasher, 0);
     }
 
-    /// The chaining value of the last block. It is not empty: another begins only for what follows.
+    /// The last block's chaining value; it is never empty.
     fn value(&self) -> Hash {
         match &self.block {
             Block::Data(hasher, _) => hasher.finalize_non_root(),
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        // A case is up to 400 MB of hashing, twice.
+        // A case hashes up to 400 MB, twice.
         #![proptest_config(ProptestConfig::with_cases(24))]
 
         #[test]
@@ -143,7 +143,6 @@ mod tests {
         }
     }
 
-    /// Data at the beginning, and large blocks of zeros: the same as chunk by chunk.
     #[test]
     fn large_blocks_of_zeros_are_merged_as_chunks_are() {
         use crate::integrity::{self, UnitHasher};

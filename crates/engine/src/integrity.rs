@@ -1,9 +1,8 @@
-//! Proof that data arrived as the source read it. Only this module makes a [`Verified`], and the ledger takes nothing
-//! else: "done but unverified" does not compile.
+//! Proof that data arrived as the source read it. Only this module makes a [`Verified`], and the ledger takes nothing else: "done
+//! but unverified" does not compile.
 //!
-//! The hash of a chunk is the chaining value of its subtree in the file's BLAKE3 tree, so that the hashes of the chunks,
-//! computed in any order by any number of lanes, merge into the very hash that `b3sum` prints for the file.
-//! Source: BLAKE3 specification, section 2.1; `blake3::hazmat`.
+//! The hash of a chunk is the chaining value of its subtree in the file's BLAKE3 tree. So chunk hashes, computed in any order by
+//! any number of lanes, merge into the hash that `b3sum` prints. Source: BLAKE3 specification, section 2.1; `blake3::hazmat`.
 
 use blake3::hazmat::{self, HasherExt, Mode};
 use zeroize::Zeroizing;
@@ -13,18 +12,18 @@ use crate::zeros;
 
 pub use crate::hash::Hash;
 
-/// Stands in a ledger and a journal for the hash of a chunk that is a hole: with its neighbours it makes a block that the table of [`zeros`] has.
-/// No data hashes to it, but by a chance of 2^-256.
+/// Stands for a hole's hash, which with its neighbours makes a block in the table of [`zeros`]. Data has it with a chance of
+/// 2^-256.
 const HOLE: Hash = [0; 32];
 
-/// Hashes the data of one unit as it passes.
+/// Hashes one unit as it passes.
 pub struct UnitHasher {
     hasher: blake3::Hasher,
     whole: bool,
 }
 
 impl UnitHasher {
-    /// For one chunk of a file.
+    /// Begins one chunk of a file.
     pub fn new(layout: &ChunkLayout, chunk: u32) -> Self {
         let mut hasher = blake3::Hasher::new();
         if !layout.is_whole() {
@@ -38,22 +37,22 @@ impl UnitHasher {
         self.hasher.update(data);
     }
 
-    /// The hash of what was taken so far. Of all its data it is the unit's hash: the file's BLAKE3 for a whole file, else the chunk's chaining
-    /// value. Asking in between costs a few compressions, less than a hundredth of hashing a block.
+    /// The hash so far. At the end: the file's BLAKE3 for a whole file, else the chunk's chaining value. Asking costs less than 1
+    /// % of hashing a block.
     pub fn finish(&self) -> Hash {
         if self.whole { *self.hasher.finalize().as_bytes() } else { self.hasher.finalize_non_root() }
     }
 }
 
-/// Proves on a clear lane what its sender says of a unit. The proof is keyed BLAKE3, with a key that only the two ends have. There is one
-/// for the header of the unit, one for the header and one for the data of each block, and one for the trailer.
+/// Proves on a clear lane what its sender says: keyed BLAKE3, with a key of the two ends, for each unit's header and trailer, and
+/// each block's header and data.
 ///
-/// Each proof covers the number of its unit and block, so nobody can repeat, drop or move one. The receiver checks a header before it writes
-/// a byte. It checks a length before it waits for the bytes, because a forged length would make it wait for ever. It checks data before the
-/// data reaches a file or a decompressor.
+/// A proof covers the number of its unit and block: nobody can repeat, drop or move one. A header is checked before a byte is
+/// written, a length before its bytes are awaited (a forged one would block for ever), data before a file or a decompressor gets
+/// it.
 ///
-/// Both ends hash the data of a unit anyway. So the tag of a plain block is made of the hash of the unit so far, and no byte is hashed twice. A
-/// compressed block is proved by its bytes on the wire.
+/// Both ends hash a unit anyway, so the tag of a plain block is made of the hash so far. A compressed block's tag covers its
+/// bytes on the wire.
 pub struct LaneTags {
     key: Zeroizing<[u8; 32]>,
     units: u64,
@@ -61,53 +60,53 @@ pub struct LaneTags {
 }
 
 impl LaneTags {
-    /// For a lane from its first unit on.
+    /// Begins a lane at its first unit.
     pub fn new(key: [u8; 32]) -> Self {
         Self { key: Zeroizing::new(key), units: 0, blocks: 0 }
     }
 
-    /// The tag of the header of the next unit.
+    /// The tag of the next unit's header.
     pub fn header(&mut self, header: &[u8]) -> Tag {
         self.units += 1;
         self.blocks = 0;
         self.tag(b"header", header)
     }
 
-    /// The tag of the header of the next block of the unit that was begun last.
+    /// The tag of the next block's header.
     pub fn block(&mut self, header: &[u8]) -> Tag {
         self.blocks += 1;
         self.tag(b"block", header)
     }
 
-    /// The tag of the data of the block that was begun last: `so_far` is the hash of the unit up to its end.
+    /// The tag of this block's data; `so_far` is the unit's hash then.
     pub fn data(&self, so_far: &Hash) -> Tag {
         self.tag(b"data", so_far)
     }
 
-    /// The tag of the block that was begun last, as it is packed on the wire.
+    /// The tag of this block as packed.
     pub fn packed(&self, wire: &[u8]) -> Tag {
         self.tag(b"packed", wire)
     }
 
-    /// The tag of the trailer of the unit that was begun last.
+    /// The tag of this unit's trailer.
     pub fn trailer(&self, trailer: &[u8]) -> Tag {
         self.tag(b"trailer", trailer)
     }
 
     fn tag(&self, what: &[u8], bytes: &[u8]) -> Tag {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
-        // The numbers have a fixed length and the words differ in their first letter: no two inputs read the same.
+        // Fixed-length numbers and different first letters: no two inputs read the same.
         hasher.update(&self.units.to_le_bytes()).update(&self.blocks.to_le_bytes()).update(what).update(bytes);
         Tag(hasher.finalize())
     }
 }
 
-/// A tag. Comparing takes the same time wherever two differ.
+/// A tag, compared in constant time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(blake3::Hash);
 
 impl Tag {
-    /// As it travels.
+    /// The bytes that travel.
     pub fn bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()
     }
@@ -117,13 +116,13 @@ impl Tag {
         self.0 == blake3::Hash::from_bytes(bytes)
     }
 
-    /// Whether this is what stands in these bytes.
+    /// Whether these bytes hold it.
     pub fn is_in(&self, bytes: &[u8]) -> bool {
         bytes.try_into().is_ok_and(|bytes| self.is(bytes))
     }
 }
 
-/// Proof that a chunk's data is what the source read.
+/// Proof of a chunk's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verified {
     chunk: u32,
@@ -146,7 +145,7 @@ impl Verified {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch;
 
-/// Proves a chunk that another host of this end has compared with what its sender claimed, and found equal.
+/// Proves a chunk that another host of this end has compared.
 pub fn by_mover(layout: &ChunkLayout, chunk: u32, hash: Hash) -> Result<Verified, Mismatch> {
     match hash {
         HOLE => hole(layout, chunk).ok_or(Mismatch),
@@ -155,18 +154,17 @@ pub fn by_mover(layout: &ChunkLayout, chunk: u32, hash: Hash) -> Result<Verified
     }
 }
 
-/// Compares what the target computed over the data it received with what the source computed over the data it read.
+/// Compares the target's hash with the source's.
 pub fn verify(chunk: u32, computed: Hash, claimed: Hash) -> Result<Verified, Mismatch> {
     if computed == claimed { Ok(Verified { chunk, hash: computed }) } else { Err(Mismatch) }
 }
 
-/// Proves a unit that was read into one buffer, hashed there, and written from there. There is one hash, and nothing to compare: this
-/// is for two ends in one process.
+/// Proves a unit of two ends in one process: one buffer, one hash.
 pub fn in_one_buffer(chunk: u32, hasher: &UnitHasher) -> Verified {
     Verified { chunk, hash: hasher.finish() }
 }
 
-/// Compares what stands at the target now with what was verified of a chunk before.
+/// Compares the target's data with what was verified.
 pub struct Rereading {
     chunk: u32,
     expected: Hash,
@@ -175,7 +173,7 @@ pub struct Rereading {
 }
 
 impl Rereading {
-    /// For a chunk that had this hash.
+    /// Begins a chunk that had this hash.
     pub fn new(layout: &ChunkLayout, chunk: u32, expected: Hash) -> Self {
         Self { chunk, expected, hasher: UnitHasher::new(layout, chunk), only_zeros: true }
     }
@@ -185,7 +183,7 @@ impl Rereading {
         self.chunk
     }
 
-    /// Whether the chunk came as a hole: where it still is one, nothing need be read.
+    /// Whether the chunk came as a hole, and need not be read as one.
     pub fn expects_hole(&self) -> bool {
         self.expected == HOLE
     }
@@ -193,13 +191,13 @@ impl Rereading {
     /// Takes the next bytes.
     pub fn update(&mut self, data: &[u8]) {
         match self.expects_hole() {
-            // No hash was computed of it then.
+            // No hash was computed then.
             true => self.only_zeros &= data.iter().all(|byte| *byte == 0),
             false => self.hasher.update(data),
         }
     }
 
-    /// The proof, once all of the chunk was taken.
+    /// The proof, once all was taken.
     pub fn finish(self) -> Result<Verified, Mismatch> {
         match self.expects_hole() {
             true if self.only_zeros => Ok(Verified { chunk: self.chunk, hash: HOLE }),
@@ -209,16 +207,15 @@ impl Rereading {
     }
 }
 
-/// A chunk that the source says is a hole needs no more proof than that: the zeros are what was said. `None` where the source has to send a hash,
-/// because ours would have to be computed: see [`zeros::blocks_around`].
+/// Proves a hole. `None` if the source has to send its hash, which no table has: see [`zeros::blocks_around`].
 pub fn hole(layout: &ChunkLayout, chunk: u32) -> Option<Verified> {
     zeros::blocks_around(layout, chunk).map(|_| Verified { chunk, hash: HOLE })
 }
 
-/// The file's BLAKE3 from the hashes of all its chunks, in order. For a whole file that is the one hash itself.
+/// The file's BLAKE3 from its chunks' hashes, in order; of a whole file, its one hash.
 ///
 /// # Panics
-/// When there are more or fewer hashes than the layout has chunks: the caller's ledger is broken.
+/// When there are more or fewer hashes than chunks.
 pub fn file_hash(layout: &ChunkLayout, hashes: &[Hash]) -> Hash {
     assert_eq!(hashes.len(), layout.count() as usize, "one hash for each chunk");
     if layout.is_whole() {
@@ -229,7 +226,6 @@ pub fn file_hash(layout: &ChunkLayout, hashes: &[Hash]) -> Hash {
     *hazmat::merge_subtrees_root(&left.subtree(), &right.subtree(), Mode::Hash).as_bytes()
 }
 
-/// Neighbouring chunks that are a subtree.
 struct Chunks<'a> {
     offset: u64,
     length: u64,
@@ -246,7 +242,7 @@ impl Chunks<'_> {
         (Self { length: left, hashes: left_hashes, ..*self }, right)
     }
 
-    /// The chaining value. Depth is at most 16: there are at most 65,536 chunks.
+    /// Depth is at most 16, for 65,536 chunks.
     fn subtree(&self) -> Hash {
         if self.hashes.iter().all(|hash| *hash == HOLE) {
             return zeros::subtree(self.offset, self.length);
@@ -266,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// Chunks of at least 4 MiB make for large inputs; a few sizes around the edges are enough.
+    /// Chunks have at least 4 MiB.
     #[test]
     fn chunk_hashes_merge_into_the_hash_of_the_file() {
         const MIB: usize = 1 << 20;
@@ -287,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Chunks of 1 MiB of a file of 200 MiB: the hash of the file is that of its bytes, also where only part of a block came as a hole.
+    /// Chunks of 1 MiB of 200 MiB, also with holes in part of a block.
     #[test]
     fn holes_and_data_merge_into_the_hash_of_the_file() {
         const CHUNK: usize = 1 << 20;

@@ -4,10 +4,8 @@
 //!   header   magic (8) | identity of the source (8 x 4 bytes of fields) | chunk size | identity of the part file | crc
 //!   record   chunk (4) | hash (32) | crc over header crc, chunk and hash (4)
 //! ```
-//! A record is appended only after the chunk's data was flushed. A torn or damaged record ends the journal there: what
-//! stands behind it is sent again.
-//!
-//! Of a file that is written in place a header alone says that it is not finished.
+//! A record is appended only after the chunk's data was flushed. A damaged record ends the journal: later chunks are sent again.
+//! A header alone marks a file not finished in place.
 
 use alloc::vec::Vec;
 
@@ -18,7 +16,7 @@ use crate::integrity::Hash;
 
 const MAGIC: [u8; 8] = *b"HAULJNL2";
 
-/// Bytes of an encoded [`Header`]: magic, size, two times, inode, chunk size, device, inode, crc.
+/// Magic, size, two times, inode, chunk size, device, inode, crc.
 pub const HEADER_BYTES: usize = 8 + 8 + 12 + 12 + 8 + 8 + 8 + 8 + 4;
 
 /// Bytes of one record.
@@ -31,11 +29,11 @@ pub struct Header {
     pub identity: Identity,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
-    /// Device and inode of the part file: a journal is worth nothing beside another file. [`NOTHING`] where none was there yet.
+    /// The part's device and inode: a journal is worth nothing beside another. [`NOTHING`]: none was there.
     pub part: (u64, u64),
 }
 
-/// The [`Header::part`] of a file that is about to be made in place.
+/// The [`Header::part`] of a file made in place.
 pub const NOTHING: (u64, u64) = (0, 0);
 
 impl Header {
@@ -76,9 +74,8 @@ impl Header {
     }
 }
 
-/// Whether a file is one that was begun in place and not finished, by the journal beside it, where there is no part: the file's device and
-/// inode, its size in bytes and its time. The last step gives it the size and the time of the source. A damaged journal tells no more than
-/// that there was something to be finished.
+/// Whether a file (device and inode) was not finished in place, by its journal without a part. The last step gives it the
+/// source's size and time. A damaged journal tells only that something was unfinished.
 pub fn is_unfinished(journal: &[u8], file: (u64, u64), size: u64, mtime: Time) -> bool {
     Header::decode(journal).is_none_or(|header| {
         let is_about_it = header.part == file || header.part == NOTHING;
@@ -86,13 +83,13 @@ pub fn is_unfinished(journal: &[u8], file: (u64, u64), size: u64, mtime: Time) -
     })
 }
 
-/// Encodes records for an append, all at once.
+/// Encodes records for one append.
 pub fn encode_records(header: &Header, chunks: &[(u32, Hash)]) -> Vec<u8> {
     let seed = header_crc(&header.encode());
     chunks.iter().flat_map(|(chunk, hash)| record(seed, *chunk, hash)).collect()
 }
 
-/// Reads a journal. `None` when it has no readable header; otherwise all records up to the first damaged one.
+/// All records up to the first damaged one; `None`: no readable header.
 pub fn decode(bytes: &[u8]) -> Option<(Header, Vec<(u32, Hash)>)> {
     let header = Header::decode(bytes)?;
     let seed = header_crc(bytes);
@@ -111,7 +108,7 @@ fn header_crc(header: &[u8]) -> [u8; 4] {
     header[HEADER_BYTES - 4..HEADER_BYTES].try_into().expect("four bytes")
 }
 
-/// The header's check sum is part of each record's, so that records of an older journal do not pass for this one's.
+/// An older journal's records do not pass: the header's check sum is mixed in.
 fn record(seed: [u8; 4], chunk: u32, hash: &Hash) -> [u8; RECORD_BYTES] {
     let mut out = [0; RECORD_BYTES];
     out[..4].copy_from_slice(&chunk.to_le_bytes());
@@ -123,7 +120,7 @@ fn record(seed: [u8; 4], chunk: u32, hash: &Hash) -> [u8; RECORD_BYTES] {
     out
 }
 
-/// Takes fixed-size fields off a slice whose length was checked.
+/// Takes fields off a slice of checked length.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

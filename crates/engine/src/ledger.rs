@@ -10,28 +10,26 @@ use haul_wire::limits::MAX_RANGES;
 use crate::integrity::{self, Hash, Verified};
 use crate::plan::ChunkLayout;
 
-/// The verified chunks of one file, and which of them the journal does not hold yet.
+/// The verified chunks of one file, and which the journal lacks.
 #[derive(Debug)]
 pub struct Ledger {
     layout: ChunkLayout,
-    /// `None`: not verified yet. 33 bytes a chunk, 2.1 MiB for the largest file.
+    /// 33 bytes a chunk, 2.1 MiB for the largest file.
     hashes: Vec<Option<Hash>>,
     missing: u32,
     unjournaled: Vec<u32>,
-    /// Which chunks were read back from the medium and found right; empty where nobody reads them back.
+    /// Chunks read back from the medium; else empty.
     on_medium: Vec<bool>,
-    /// How many those are.
     found: u32,
-    /// Which chunks have to be read at the target before they count, by their number.
     unread: BTreeMap<u32, Unread>,
 }
 
-/// Why a chunk that was verified has to be read again.
+/// Why a chunk has to be read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// An earlier run verified it, and anybody may have written to it since.
+    /// Anybody may have changed an earlier run's chunk.
     Earlier,
-    /// This run verified the chunk, and the file does not look as it was written.
+    /// The file looks different from what was written.
     Doubted,
 }
 
@@ -40,7 +38,7 @@ pub enum Unread {
 pub enum Recorded {
     /// New; chunks are still missing.
     Partial,
-    /// New, and the last one that was missing; but some have to be read again before they count.
+    /// None is missing; some have to be read first.
     Arrived,
     /// New, and the last one.
     Complete,
@@ -49,7 +47,7 @@ pub enum Recorded {
 }
 
 impl Ledger {
-    /// A file of which nothing is there.
+    /// Begins a file of which nothing is there.
     pub fn new(layout: ChunkLayout) -> Self {
         let count = layout.count();
         Self {
@@ -63,8 +61,8 @@ impl Ledger {
         }
     }
 
-    /// A file of which an earlier run's journal vouches for some chunks. Records of chunks that do not exist are ignored.
-    /// `journal_holds`: the journal on disk stays; otherwise it is written anew, and these chunks are entered again.
+    /// Begins with an earlier journal's chunks; unknown ones are ignored. `journal_holds`: it stays; otherwise it is written
+    /// anew.
     pub fn resume(layout: ChunkLayout, journaled: impl IntoIterator<Item = (u32, Hash)>, journal_holds: bool) -> Self {
         let mut ledger = Self::new(layout);
         for (chunk, hash) in journaled {
@@ -86,7 +84,7 @@ impl Ledger {
         &self.layout
     }
 
-    /// Whether this chunk exists and is not verified yet.
+    /// Whether this chunk is not verified yet.
     pub fn is_missing(&self, chunk: u32) -> bool {
         self.hashes.get(chunk as usize).is_some_and(Option::is_none)
     }
@@ -107,13 +105,12 @@ impl Ledger {
         }
     }
 
-    /// Everything that is there counts only once it was read again: an earlier run has left it.
+    /// Makes all chunks count only once read.
     pub fn read_all_again(&mut self) {
         self.unread = self.present().map(|(chunk, _)| (chunk, Unread::Earlier)).collect();
     }
 
-    /// Marks chunks that count only once they were read again. Returns those that are there, with the hashes they must
-    /// have.
+    /// Makes chunks count only once read. Returns those that are there, with their hashes.
     pub fn doubt(&mut self, chunks: &[u32]) -> Vec<(u32, Hash)> {
         let there: Vec<(u32, Hash)> =
             chunks.iter().filter_map(|chunk| Some((*chunk, (*self.hashes.get(*chunk as usize)?)?))).collect();
@@ -123,18 +120,17 @@ impl Ledger {
         there
     }
 
-    /// The chunks still to be read, with the hashes they must have.
+    /// The chunks to be read, with their hashes.
     pub fn to_be_read(&self) -> Vec<(u32, Hash)> {
         self.present().filter(|(chunk, _)| self.unread.contains_key(chunk)).collect()
     }
 
-    /// Why this chunk has to be read before it counts; `None` when it counts.
+    /// Why this chunk must be read; `None`: it counts.
     pub fn unread(&self, chunk: u32) -> Option<Unread> {
         self.unread.get(&chunk).copied()
     }
 
-    /// Enters the proof that a chunk stands there as it was verified. Returns why it had to be read; `None` when it had not, or was lost
-    /// meanwhile.
+    /// Enters that a chunk stands there. Returns why it was read; `None`: without need, or lost.
     pub fn was_read(&mut self, verified: Verified) -> Option<Unread> {
         let chunk = verified.chunk();
         if self.hashes[chunk as usize] != Some(verified.hash()) {
@@ -143,7 +139,7 @@ impl Ledger {
         self.unread.remove(&chunk)
     }
 
-    /// Enters the proof that the medium gives this chunk back. False when it is not verified (any more): it was lost meanwhile.
+    /// Enters that the medium gives it back. False: lost meanwhile.
     pub fn found_on_medium(&mut self, verified: Verified) -> bool {
         let chunk = verified.chunk() as usize;
         if self.hashes[chunk] != Some(verified.hash()) {
@@ -163,18 +159,17 @@ impl Ledger {
         self.on_medium.get(chunk as usize).is_some_and(|found| *found)
     }
 
-    /// Whether nothing is missing, and nothing has to be read before it counts.
+    /// Whether nothing is missing or to be read.
     pub fn is_complete(&self) -> bool {
         self.missing == 0 && self.unread.is_empty()
     }
 
-    /// Whether nothing is missing and the medium gives back all of it.
+    /// Whether the medium gives everything back.
     pub fn is_on_medium(&self) -> bool {
         self.missing == 0 && self.found == self.layout.count()
     }
 
-    /// The medium does not give this chunk back: it is missing again, and a journal that claims it has to be written anew with
-    /// [`Ledger::journaled`]. False when it was missing anyway.
+    /// Marks a chunk as missing: the journal is written anew with [`Ledger::journaled`]. False: it was missing.
     pub fn lose(&mut self, chunk: u32) -> bool {
         let Some(slot) = self.hashes.get_mut(chunk as usize) else { return false };
         if slot.take().is_none() {
@@ -195,12 +190,12 @@ impl Ledger {
         (0u32..).zip(&self.hashes).filter_map(|(chunk, hash)| Some((chunk, (*hash)?)))
     }
 
-    /// The verified chunks that were not yet read back from the medium.
+    /// Verified chunks not yet read back.
     pub fn to_be_found(&self) -> Vec<(u32, Hash)> {
         self.present().filter(|(chunk, _)| !self.was_found(*chunk)).collect()
     }
 
-    /// The chunks that a checkpoint has taken and that still hold.
+    /// The chunks of checkpoints that still hold.
     pub fn journaled(&self) -> Vec<(u32, Hash)> {
         let waiting: BTreeSet<u32> = self.unjournaled.iter().copied().collect();
         self.present().filter(|(chunk, _)| !waiting.contains(chunk)).collect()
@@ -211,7 +206,7 @@ impl Ledger {
         self.missing
     }
 
-    /// The missing chunks in ascending ranges, at most [`MAX_RANGES`]: the gaps between the last ones are then asked for again.
+    /// Missing chunks in ascending ranges, at most [`MAX_RANGES`]: the last gaps come again.
     pub fn missing_ranges(&self) -> Vec<ChunkRange> {
         let mut ranges: Vec<ChunkRange> = Vec::new();
         for (chunk, hash) in (0u32..).zip(&self.hashes) {
@@ -227,7 +222,7 @@ impl Ledger {
         ranges
     }
 
-    /// Takes the chunks that a checkpoint has to enter into the journal once the data is flushed.
+    /// Takes chunks for the journal, after a flush.
     pub fn take_unjournaled(&mut self) -> Vec<(u32, Hash)> {
         let chunks = core::mem::take(&mut self.unjournaled);
         chunks.into_iter().map(|chunk| (chunk, self.hashes[chunk as usize].expect("recorded"))).collect()
@@ -238,7 +233,7 @@ impl Ledger {
         !self.unjournaled.is_empty()
     }
 
-    /// The file's BLAKE3, once it is complete.
+    /// The BLAKE3 of a complete file.
     pub fn file_hash(&self) -> Option<Hash> {
         if !self.unread.is_empty() {
             return None;
@@ -252,7 +247,6 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    /// A file of so many chunks.
     fn layout(chunks: u64) -> ChunkLayout {
         ChunkLayout::of(chunks * haul_wire::limits::MIN_CHUNK_BYTES)
     }
@@ -328,7 +322,6 @@ mod tests {
         assert_eq!(ledger.was_read(proof(0)), Some(Unread::Earlier));
         assert_eq!(ledger.was_read(proof(0)), None);
         assert!(!ledger.is_complete());
-        // The other one is wrong: it is missing again, and what comes is verified as it comes.
         assert!(ledger.lose(2) && ledger.unread(2).is_none());
         assert_eq!(ledger.missing_ranges(), [ChunkRange { first: 2, count: 1 }]);
         assert_eq!(ledger.record(proof(2)), Recorded::Complete);

@@ -4,7 +4,7 @@
 //!   how long the other end is silent, again and again -> Listener -> no data for so long
 //!   that, over all tries of a job                     -> Outages  -> when each outage began, and how long it took
 //! ```
-//! What the sender of a path sees of its own packets is [`crate::path`]'s: one path may be out while others carry.
+//! [`crate::path`] watches a sender's own packets: one path may be out while others carry.
 
 use alloc::vec::Vec;
 
@@ -13,21 +13,21 @@ use alloc::vec::Vec;
 pub struct Listener {
     looked_at_us: Option<u64>,
     silent_us: u64,
-    /// The part of the silence in which this process did not look.
+    /// Silence in which this process did not look.
     deaf_us: u64,
 }
 
 impl Listener {
-    /// Takes a look: the other end has been silent for `silent_us`. Returns how long no data has come, if that is an outage.
+    /// Takes a look after `silent_us` of silence. Returns an outage's time so far.
     ///
-    /// `rtt_us` is the round-trip time of the slowest path, 0 if unknown.
+    /// `rtt_us` is the slowest path's, 0 if unknown.
     pub fn on_look(&mut self, now_us: u64, silent_us: u64, rtt_us: u32) -> Option<u64> {
         if silent_us < self.silent_us {
             self.deaf_us = 0;
         }
         let gap_us = self.looked_at_us.map_or(0, |looked_us| now_us.saturating_sub(looked_us));
         if gap_us > LOOK_US_MAX {
-            // A process that was stopped hears everything late, and nobody else is to blame.
+            // A process that was stopped hears everything late.
             self.deaf_us = self.deaf_us.saturating_add(gap_us);
         }
         (self.looked_at_us, self.silent_us) = (Some(now_us), silent_us);
@@ -40,33 +40,32 @@ impl Listener {
 /// One outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// When it began, by the clock of the caller.
+    /// The beginning, by the caller's clock.
     pub began_us: u64,
-    /// How long it took.
+    /// The time that it took.
     pub us: u64,
 }
 
-/// The outages of a job, over all its tries: the first [`OUTAGES_KEPT`], and how many came after them.
+/// The first [`OUTAGES_KEPT`] outages of all tries, and the number of the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outages {
     /// In their order.
     pub first: Vec<Outage>,
-    /// The number of those that came later.
+    /// The number of later ones.
     pub more: u32,
 }
 
-/// Gathers the outages of a job while it runs. Times are by one clock of the caller.
+/// Gathers a job's outages, by the caller's clock.
 #[derive(Clone, Debug, Default)]
 pub struct Gathering {
     over: Outages,
     now: Option<Outage>,
     was_reached: bool,
-    /// The try broke off, and nothing came since.
     is_lost: bool,
 }
 
 impl Gathering {
-    /// Takes the progress of a session. `no_data_us`: see [`Listener::on_look`].
+    /// Takes progress in. `no_data_us`: see [`Listener::on_look`].
     pub fn on_progress(&mut self, now_us: u64, no_data_us: Option<u64>) {
         self.was_reached = true;
         match (no_data_us, self.now) {
@@ -76,16 +75,16 @@ impl Gathering {
         }
     }
 
-    /// The try broke off, and the job is tried again.
+    /// Enters that a try broke off.
     pub fn on_broke_off(&mut self, now_us: u64) {
-        // Who was never reached is no outage.
+        // An end never reached is no outage.
         if self.was_reached {
             self.now.get_or_insert(Outage { began_us: now_us, us: 0 });
             self.is_lost = true;
         }
     }
 
-    /// The outages until now. One that goes on counts as well.
+    /// The outages until now.
     pub fn until(mut self, now_us: u64) -> Outages {
         self.end(now_us);
         self.over
@@ -107,15 +106,15 @@ impl Gathering {
     }
 }
 
-/// The other end speaks each second: one word was late, and the next one did not come.
+/// The other end speaks each second: one word late, and the next missing.
 const OUTAGE_US_MIN: u64 = 2_000_000;
-/// A word that was lost is sent again after a round trip, and its timeouts double (RFC 6298).
+/// A lost word comes after a round trip, with doubling timeouts (RFC 6298).
 const PAUSE_ROUND_TRIPS: u64 = 4;
-/// Two satellites. After an outage the smoothed round-trip time holds the wait of packets for a while.
+/// Two satellites: after an outage the smoothed time is too long.
 const RTT_US_MAX: u32 = 1_200_000;
-/// Looks come ten times a second. A busy host delays them by less.
+/// Busy hosts delay looks, ten a second, by less.
 const LOOK_US_MAX: u64 = 1_000_000;
-/// More would be a list that nobody reads; 16 bytes each.
+/// A longer list is not read; 16 bytes each.
 pub const OUTAGES_KEPT: usize = 16;
 
 #[cfg(test)]
@@ -124,7 +123,7 @@ mod tests {
 
     const S: u64 = 1_000_000;
 
-    /// The first tenth of a second of a silence at which it is an outage.
+    /// The first tenth of a second that counts.
     fn known_after_s(rtt_us: u32) -> f64 {
         let mut listener = Listener::default();
         let tenth = (1..=200).find(|tenth| listener.on_look(tenth * S / 10, tenth * S / 10, rtt_us).is_some());
@@ -134,7 +133,7 @@ mod tests {
     #[test]
     fn two_seconds_and_four_round_trips_of_silence_are_an_outage() {
         assert_eq!([0, 50_000, 600_000].map(known_after_s), [2.0, 2.2, 4.4]);
-        // Packets that waited for an outage do not hide the next one.
+        // The wait of an outage does not hide the next.
         assert_eq!(known_after_s(20_000_000), 6.8);
     }
 
@@ -152,7 +151,6 @@ mod tests {
     fn a_process_that_was_stopped_does_not_blame_the_other_end() {
         let mut listener = Listener::default();
         listener.on_look(S, 0, 0);
-        // The loop looks before the reader of the channel has run.
         assert_eq!(listener.on_look(601 * S, 600 * S, 0), None);
         assert_eq!(listener.on_look(601 * S + 100_000, 0, 0), None);
         // Stopped within an outage, which goes on.
@@ -165,7 +163,6 @@ mod tests {
         assert_eq!((1..=30).filter_map(|t| listener.on_look(105 * S + t * S / 10, t * S / 10, 0)).last(), Some(3 * S));
     }
 
-    /// An outage from 10 s to `until` of a session that goes on.
     fn out(gathering: &mut Gathering, from_s: u64, until_s: u64) {
         for tenth in from_s * 10..=until_s * 10 {
             let us = (tenth - from_s * 10) * S / 10;

@@ -1,33 +1,33 @@
 //! The rate limit: a token bucket over all lanes of a sender.
 
-/// Tokens are bytes. Time is in microseconds since any fixed start.
+/// Tokens are bytes; time is in microseconds since any start.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     rate_bytes_per_s: u64,
-    /// Bytes that may still go at `at_us`; negative while in debt.
+    /// Negative in debt.
     level_bytes: i64,
     at_us: u64,
 }
 
-/// The bucket holds at most this much time's worth of bytes, so that a pause is not made up for by a burst.
+/// A pause is made up for by a burst of at most this.
 const BURST_US: u64 = 50_000;
 
 impl TokenBucket {
-    /// A bucket for this rate, full.
+    /// Makes a full bucket.
     pub fn new(rate_bytes_per_s: u64, now_us: u64) -> Self {
         let mut bucket = Self { rate_bytes_per_s: rate_bytes_per_s.max(1), level_bytes: 0, at_us: now_us };
         bucket.level_bytes = bucket.burst_bytes();
         bucket
     }
 
-    /// From now on this is the rate. A debt stays.
+    /// Sets the rate. A debt stays.
     pub fn set_rate(&mut self, rate_bytes_per_s: u64, now_us: u64) {
         self.take(0, now_us);
         self.rate_bytes_per_s = rate_bytes_per_s.max(1);
     }
 
-    /// Takes `bytes` and says how many microseconds the caller has to wait before it sends them. Taking may go into debt,
-    /// so that a block larger than the bucket still passes and the mean rate holds.
+    /// Takes `bytes` and returns the microseconds to wait. Debt lets a block pass that is larger than the bucket, at the same
+    /// mean rate.
     pub fn take(&mut self, bytes: u64, now_us: u64) -> u64 {
         let gained = self.bytes_in(now_us.saturating_sub(self.at_us));
         self.level_bytes = self.level_bytes.saturating_add(gained).min(self.burst_bytes());
@@ -49,7 +49,7 @@ impl TokenBucket {
     }
 }
 
-/// The part of a limit that one of several sending hosts has, besides the leader of `movers`: at least a byte, so that none stands still.
+/// One host's part of a limit, besides the leader of `movers`: at least a byte, so that none stands still.
 #[must_use]
 pub const fn share_of_rate(bytes_per_s: u64, movers: u16) -> u64 {
     let share = bytes_per_s / (movers as u64 + 1);

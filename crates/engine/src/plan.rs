@@ -3,8 +3,8 @@
 use haul_wire::control::Cut;
 use haul_wire::limits::MAX_LANES;
 
-/// How one file is cut. Chunks are a power of two long and aligned, so that each is a whole subtree of the file's BLAKE3
-/// tree; only the last may be shorter. Both sides compute the same layout from the size and the target's rule.
+/// How one file is cut. Chunks are an aligned power of two long, and so subtrees of its BLAKE3 tree; only the last may be
+/// shorter. Both sides compute it from size and rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkLayout {
     size: u64,
@@ -12,12 +12,12 @@ pub struct ChunkLayout {
 }
 
 impl ChunkLayout {
-    /// The layout of a file of `size` bytes at a target without a rule of its own.
+    /// The layout without a rule.
     pub fn of(size: u64) -> Self {
         Self::by(Cut::USUAL, size)
     }
 
-    /// The layout of a file of `size` bytes: the smallest chunk that the rule allows and that gives no more chunks than it allows.
+    /// The layout with the smallest chunk that the rule allows and that gives no more chunks than allowed.
     pub fn by(cut: Cut, size: u64) -> Self {
         let least = size.div_ceil(u64::from(cut.most_chunks())).next_power_of_two();
         Self { size, chunk_bytes: least.max(cut.least_chunk_bytes()) }
@@ -39,12 +39,12 @@ impl ChunkLayout {
         u32::try_from(count).expect("the layout keeps it below MAX_CHUNKS_PER_FILE")
     }
 
-    /// A file of one chunk travels whole, with its BLAKE3 root as hash.
+    /// Whether one chunk is all, hashed to its BLAKE3 root.
     pub fn is_whole(&self) -> bool {
         self.count() == 1
     }
 
-    /// Offset and length of a chunk in bytes; `None` when there is no such chunk.
+    /// Offset and length in bytes; `None`: no such chunk.
     pub fn range(&self, chunk: u32) -> Option<(u64, u64)> {
         if chunk >= self.count() {
             return None;
@@ -63,16 +63,15 @@ pub struct LaneAdvice {
     pub reason: &'static str,
 }
 
-/// Below this round-trip time a path is near: one connection fills it and the processors are the limit.
+/// Below it one connection fills a path, and the processors are the limit.
 pub const NEAR_RTT_US: u32 = 2_000;
 
-/// Lanes inside ssh sessions, each of which has a window of 2 MiB: 8 of them fill 1 Gbit/s at 134 ms.
+/// Windows of 2 MiB in ssh: 8 fill 1 Gbit/s at 134 ms.
 pub const SSH_LANES: u16 = 8;
 
-/// Most lanes of a near path.
 const NEAR_LANES_MAX: u16 = 4;
 
-/// How many lanes a near path has between hosts of which the smaller has `cpus` processors.
+/// A near path's lanes; the smaller host has `cpus` processors.
 pub fn near_lanes(asked: Option<u16>, cpus: u16) -> LaneAdvice {
     if let Some(asked) = asked {
         return LaneAdvice { lanes: asked.clamp(1, MAX_LANES), reason: "asked for" };
@@ -123,13 +122,13 @@ mod tests {
     }
 
     proptest! {
-        /// 39 TiB are 10,000 parts of 4 GiB, the largest power of two that stores take.
+        /// 10,000 parts of 4 GiB, the largest power of two that stores take.
         #[test]
         fn an_object_of_any_size_that_is_taken_has_parts_that_stores_take(size in 0u64..=10_000 * (4 << 30)) {
             let layout = ChunkLayout::by(Cut::new(8 << 20, 10_000).unwrap(), size);
             prop_assert!(layout.count() <= 10_000 && layout.chunk_bytes() <= 4 << 30);
             prop_assert!(layout.chunk_bytes() >= 8 << 20 && layout.chunk_bytes().is_power_of_two());
-            // A part is no larger than it has to be.
+            // No part is larger than needed.
             prop_assert!(layout.chunk_bytes() == 8 << 20 || size > 10_000 * (layout.chunk_bytes() / 2));
         }
 
@@ -138,7 +137,6 @@ mod tests {
             let cut = if store { Cut::new(8 << 20, 10_000).unwrap() } else { Cut::USUAL };
             let layout = ChunkLayout::by(cut, size);
             let mut end = 0;
-            // The first, second, and last two chunks tell.
             let last = layout.count() - 1;
             for chunk in [0, 1.min(last), last.saturating_sub(1), last] {
                 let (offset, length) = layout.range(chunk).unwrap();

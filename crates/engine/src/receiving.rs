@@ -10,14 +10,11 @@ use alloc::collections::BTreeSet;
 
 use crate::window::{Overflow, Window};
 
-/// The open items. `D` is a file whose data is on its way, `O` what is done only when everything before it is settled, as the caller
-/// keeps them.
+/// The open items. `D` is a file with data on its way, `O` what waits for all before it.
 #[derive(Debug)]
 pub struct Receiving<D, O> {
     window: Window<Phase<D, O>>,
-    /// The item whose turn has come, and that was given out.
     in_order_at: Option<u64>,
-    /// Items without an outcome that took the place of one that changed.
     retries: BTreeSet<u64>,
     manifest_done: bool,
     wanted: u64,
@@ -28,7 +25,6 @@ enum Phase<D, O> {
     Deciding,
     Data(D),
     InOrder(O),
-    /// Has its outcome; waits for those before it to leave the window.
     Settled,
 }
 
@@ -39,13 +35,12 @@ impl<D, O> Default for Receiving<D, O> {
 }
 
 impl<D, O: Clone> Receiving<D, O> {
-    /// Opens the next item of the manifest and gives its index. Fails when the sender keeps more open than agreed.
+    /// Opens the next item, and gives its index. Fails beyond the agreed number.
     pub fn open(&mut self, weight_bytes: usize) -> Result<u64, Overflow> {
         self.window.push_checked(Phase::Deciding, weight_bytes)
     }
 
-    /// Puts this item, just opened, in the place of `of`: it is that file in its new state, and belongs before all that came after
-    /// that. False: it is too late, `of` has its outcome, and what waited for it may have been done.
+    /// Puts this new item in the place of `of`. False: `of` has its outcome, on which others may rest.
     pub fn takes_place(&mut self, index: u64, of: u64) -> bool {
         let is_in_time = self.data(of).is_some();
         if is_in_time {
@@ -54,7 +49,7 @@ impl<D, O: Clone> Receiving<D, O> {
         is_in_time
     }
 
-    /// Data of this item is asked for.
+    /// Enters that an item's data was asked for.
     pub fn expect(&mut self, index: u64, data: D) {
         self.wanted += 1;
         if let Some(phase) = self.window.get_mut(index) {
@@ -62,14 +57,14 @@ impl<D, O: Clone> Receiving<D, O> {
         }
     }
 
-    /// The item waits for its turn.
+    /// Makes the item wait for its turn.
     pub fn in_order(&mut self, index: u64, what: O) {
         if let Some(phase) = self.window.get_mut(index) {
             *phase = Phase::InOrder(what);
         }
     }
 
-    /// The file that data on a lane belongs to; `None` when it is not awaited (any more). Nobody may speak of its chunks then.
+    /// The file of a lane's data; `None`: not awaited.
     pub fn data(&self, index: u64) -> Option<&D> {
         match self.window.get(index) {
             Some(Phase::Data(data)) => Some(data),
@@ -77,7 +72,7 @@ impl<D, O: Clone> Receiving<D, O> {
         }
     }
 
-    /// The item has its outcome. False when it had one before: the second is void.
+    /// Enters an outcome. False: a second one is void.
     pub fn settle(&mut self, index: u64) -> bool {
         let Some(phase) = self.window.get_mut(index) else { return false };
         match core::mem::replace(phase, Phase::Settled) {
@@ -89,8 +84,8 @@ impl<D, O: Clone> Receiving<D, O> {
         true
     }
 
-    /// Lets settled items go. Returns what waits at the front, once, when its turn has come. It waits for every retry, too: a name that came
-    /// after the end of its directory would change the directory's time, and a hard link made before it would lead to what stood there.
+    /// Lets settled items go. Returns what has its turn, after every retry, too: a later name would change its directory's time,
+    /// an earlier hard link would show old data.
     pub fn next_in_order(&mut self) -> Option<(u64, O)> {
         loop {
             let index = self.window.first_index();
@@ -113,12 +108,12 @@ impl<D, O: Clone> Receiving<D, O> {
         (self.window.first_index()..self.window.next_index()).filter_map(|index| self.data(index))
     }
 
-    /// No items follow but retries.
+    /// Enters that only retries follow.
     pub fn end_of_manifest(&mut self) {
         self.manifest_done = true;
     }
 
-    /// Whether every item has its outcome and none will follow.
+    /// Whether all have outcomes and none follows.
     pub fn is_complete(&self) -> bool {
         self.manifest_done && self.window.is_empty()
     }

@@ -1,5 +1,4 @@
-//! What would help: from the cause that limited a transfer, and from what is known of hosts, path and request, to the very
-//! setting and its number. Words are made where a person reads them.
+//! What would help: from the limiting cause, hosts, path and request to the very setting and its number.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,13 +13,13 @@ use crate::attribute::{Cause, Limit, Phases, Shares};
 pub struct Host {
     /// The host's name as the user knows it.
     pub place: String,
-    /// Processors that haul may use there; 0: it did not tell.
+    /// Processors that haul may use there; 0: unknown.
     pub cpus: u16,
     /// The limits of one connection there.
     pub limits: HostLimits,
 }
 
-/// The wishes of the user, as far as they bear on speed.
+/// The user's wishes about speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Asked {
@@ -29,7 +28,7 @@ pub struct Asked {
     pub compress: bool,
     pub checksum: bool,
     pub no_flush: bool,
-    /// Most that one connection may have under way, in bytes.
+    /// Most under way on one connection, in bytes.
     pub window_bytes: Option<u64>,
 }
 
@@ -59,22 +58,22 @@ pub struct Facts<'a> {
 pub enum LanePath {
     /// Within one machine.
     Here,
-    /// Connections of their own between the hosts.
+    /// Connections between the hosts.
     Direct,
-    /// Connections of their own; the far side made them.
+    /// Connections that the far side made.
     Reversed,
     /// Inside ssh sessions.
     Ssh,
-    /// Through the machine that started a copy between two others.
+    /// Through the machine that started the copy.
     ThroughHere,
-    /// Connections to a server that is no haul, which has the source.
+    /// From a foreign server.
     FromServer,
-    /// Connections to a server that is no haul, which has the target.
+    /// To a foreign server.
     ToServer,
 }
 
 impl LanePath {
-    /// The name that a report has for it.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Here => "this machine",
@@ -87,7 +86,7 @@ impl LanePath {
         }
     }
 
-    /// The end that is a server and no haul.
+    /// The end that is a foreign server.
     pub fn server(self) -> Option<End> {
         match self {
             Self::FromServer => Some(End::Source),
@@ -108,7 +107,7 @@ pub enum End {
 /// A change that would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Let a connection have more under way: `net.ipv4.tcp_rmem` at the target, `net.ipv4.tcp_wmem` at the source.
+    /// Raise the target's `net.ipv4.tcp_rmem`, or the source's `net.ipv4.tcp_wmem`.
     Buffer(Buffer),
     /// Without `--window`, or with a larger one.
     WithoutWindow {
@@ -117,18 +116,18 @@ pub enum Remedy {
     },
     /// `--lanes`
     Lanes {
-        /// The number of lanes.
+        /// The better number.
         lanes: u16,
-        /// There were so many.
+        /// The present number.
         instead_of: u16,
         /// The cause that it is against.
         cause: Cause,
     },
-    /// `--cc`; where the source does not allow it, `net.ipv4.tcp_allowed_congestion_control` first.
+    /// `--cc`; where the source forbids it, `net.ipv4.tcp_allowed_congestion_control` first.
     CongestionControl {
-        /// Which.
+        /// Name of the congestion control.
         name: &'static str,
-        /// The value that the setting needs first; `None`: it is allowed.
+        /// The setting's value first; `None`: allowed already.
         allow: Option<String>,
     },
     /// Find what loses the packets.
@@ -136,19 +135,19 @@ pub enum Remedy {
         /// Bytes sent again of a million.
         resent_ppm: u32,
     },
-    /// Others are on the link; nothing can be tuned.
+    /// Use priority: others are on the link.
     AskForPriority,
     /// `-z`, or a faster link.
     Compress {
-        /// The rate that the link carries; 0: unknown.
+        /// The link's rate; 0: unknown.
         capacity_bytes_per_s: u64,
     },
     /// A faster link: `-z` is in use already.
     FasterLink {
-        /// The rate that the link carries; 0: unknown.
+        /// The link's rate; 0: unknown.
         capacity_bytes_per_s: u64,
     },
-    /// Larger jobs: one command for many sources, one login.
+    /// One command for many sources, one login.
     OneCommand {
         /// The cost that each command pays anew.
         cause: Cause,
@@ -157,9 +156,9 @@ pub enum Remedy {
     WithoutChecksum,
     /// Faster storage.
     FasterStorage {
-        /// Where.
+        /// The slow end.
         at: End,
-        /// The rate that it gave or took while the lanes waited for it.
+        /// The storage's rate while the lanes waited.
         bytes_per_s: u64,
     },
     /// `--no-flush`
@@ -170,9 +169,9 @@ pub enum Remedy {
     WithoutCompression,
     /// More or faster processors.
     FasterProcessors {
-        /// Where.
+        /// The busy end.
         at: End,
-        /// There are so many; 0: unknown.
+        /// Processors there; 0: unknown.
         cpus: u16,
     },
     /// A higher `--rate`, or none.
@@ -188,33 +187,32 @@ pub enum Remedy {
     LookAtPath,
     /// The link passed nothing: look at it.
     LookAtLink {
-        /// How often.
+        /// Number of silences.
         times: u32,
-        /// For how long together.
+        /// Their time together.
         us: u64,
     },
 }
 
-/// A buffer of the kernel that is smaller than the path.
+/// A kernel buffer smaller than the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// Whose: the target's receive buffer or the source's send buffer.
+    /// The target's receive or the source's send buffer.
     pub at: End,
-    /// The bytes that one connection may have under way.
+    /// Bytes that one connection may have under way.
     pub grants_bytes: u64,
-    /// The bytes that fit on the path; `None` when the path was never seen full.
+    /// Bytes on the full path; `None`: never seen.
     pub path_bytes: Option<u64>,
-    /// The rate that the path carries.
+    /// The path's rate.
     pub capacity_bytes_per_s: u64,
-    /// The round-trip time of the path.
+    /// The path's round-trip time.
     pub rtt_us: u32,
-    /// The third value of the setting that would do.
+    /// The sufficient third value of the setting.
     pub setting_bytes: u64,
 }
 
 impl Remedy {
-    /// A setting, or a flag that was not asked for: something one would want to know of. Others take money, other people,
-    /// or the opposite of what was asked.
+    /// True for a setting, or an unasked flag: worth telling. Others take money, people, or the opposite of what was asked.
     pub fn is_a_setting(&self) -> bool {
         match self {
             Remedy::Buffer(_)
@@ -241,10 +239,9 @@ impl Remedy {
     }
 }
 
-/// The changes that would help against the limit, the best first, and then against every other cause that took a quarter of the
-/// time.
+/// The changes that would help, the best first, then against every cause with a quarter of the time.
 pub fn remedies(limit: &Limit, shares: &Shares, facts: &Facts) -> Vec<Remedy> {
-    // Storage that is the limit works all the time, ahead of the lanes or behind them, also while they wait for something else.
+    // Limiting storage works also while the lanes wait for others.
     let mut found = against(limit.cause, 1.0, facts);
     let others = shares.iter().filter(|(cause, share)| *cause != limit.cause && *share >= WORTH_A_WORD);
     for remedy in others.flat_map(|(cause, share)| against(cause, share, facts)) {
@@ -298,7 +295,7 @@ fn against(cause: Cause, share: f64, facts: &Facts) -> Vec<Remedy> {
 }
 
 fn storage(at: End, share: f64, facts: &Facts) -> Vec<Remedy> {
-    // The target goes on writing after the last byte: what the lanes brought in memory has to be flushed.
+    // The target still flushes after the last byte.
     let flush_us = if at == End::Target { facts.flush_us() } else { 0 };
     let busy_us = facts.lanes_us() as f64 * share.clamp(0.01, 1.0) + flush_us as f64;
     let bytes_per_s = (facts.bytes_moved as f64 * 1e6 / busy_us) as u64;
@@ -316,7 +313,7 @@ fn processors(at: End, facts: &Facts) -> Vec<Remedy> {
         End::Target => facts.target.cpus,
     };
     let mut found = Vec::new();
-    // Compressing costs several times what decompressing does.
+    // Compressing costs several times as much as decompressing.
     if facts.asked.compress && at == End::Source {
         found.push(Remedy::WithoutCompression);
     }
@@ -332,7 +329,7 @@ fn processors(at: End, facts: &Facts) -> Vec<Remedy> {
     found
 }
 
-/// What helps where one end is a server of which nothing is known but what it sends or takes. `None`: what helps anywhere.
+/// The help beside a server; `None`: what helps anywhere.
 fn beside_server(cause: Cause, server: End, facts: &Facts) -> Option<Vec<Remedy>> {
     let lanes = facts.path.lanes.max(1);
     let more = Remedy::Lanes { lanes: lanes.saturating_mul(2).min(MAX_LANES), instead_of: lanes, cause };
@@ -341,7 +338,7 @@ fn beside_server(cause: Cause, server: End, facts: &Facts) -> Option<Vec<Remedy>
         // Both roles run at the other end.
         (Cause::SourceCpu, End::Source) => Some(processors(End::Target, facts)),
         (Cause::TargetCpu, End::Target) => Some(processors(End::Source, facts)),
-        // Whether the path is full or the server is, nobody here can tell; and no server takes what is compressed.
+        // A full path looks like a full server, and no server takes compressed data.
         (Cause::Capacity | Cause::Network, _)
         | (Cause::SourceStorage, End::Source)
         | (Cause::TargetStorage | Cause::Flush, End::Target) => Some(Vec::new()),
@@ -349,7 +346,6 @@ fn beside_server(cause: Cause, server: End, facts: &Facts) -> Option<Vec<Remedy>
     }
 }
 
-/// For a window or a buffer that is smaller than the path: raise it, or take more connections, each of which has its own.
 fn window(at: End, cause: Cause, facts: &Facts) -> Vec<Remedy> {
     let path = facts.path;
     let limits = match at {
@@ -360,19 +356,19 @@ fn window(at: End, cause: Cause, facts: &Facts) -> Vec<Remedy> {
         End::Source => limits.tcp_wmem_max_bytes,
         End::Target => limits.tcp_rmem_max_bytes,
     };
-    // What the kernel counts against a buffer includes its own records of each packet: about half is data.
+    // About half of a buffer is data: the kernel counts its own records.
     let grants_bytes = if path.window_bytes > 0 { path.window_bytes } else { granted / MEMORY_PER_BYTE };
     let all_lanes_bytes = grants_bytes.saturating_mul(u64::from(facts.lanes.max(1)));
-    // What the windows let through is no measure of the path.
+    // Windows that are full do not measure the path.
     let path_bytes =
         Some(bandwidth_delay_bytes(path)).filter(|bytes| *bytes > all_lanes_bytes.saturating_add(all_lanes_bytes / 4));
-    // Where the path was never seen full, twice as much is the next thing to try.
+    // Twice as much is the next try.
     let aim_bytes = path_bytes.unwrap_or(all_lanes_bytes.saturating_mul(2));
     let setting_bytes = aim_bytes.saturating_mul(MEMORY_PER_BYTE).min(SETTING_MAX_BYTES).next_power_of_two();
     let mut found = Vec::new();
     let asked_bytes = facts.asked.window_bytes;
     found.extend(asked_bytes.map(|bytes| Remedy::WithoutWindow { bytes }));
-    // Where the host would have granted what was asked for, it is not the host that holds the lanes.
+    // A host that would have granted the request does not hold the lanes.
     let is_of_host = asked_bytes.is_none_or(|bytes| bytes > granted / MEMORY_PER_BYTE);
     if is_of_host && grants_bytes > 0 && setting_bytes > granted {
         let (capacity_bytes_per_s, rtt_us) = (path.capacity_bytes_per_s, path.rtt_min_us);
@@ -389,21 +385,20 @@ fn window(at: End, cause: Cause, facts: &Facts) -> Vec<Remedy> {
     found
 }
 
-/// Packets that are lost, or that are taken for lost because others overtook them.
 fn loss(cause: Cause, facts: &Facts) -> Vec<Remedy> {
     let path = facts.path;
     let mut found = Vec::new();
     if !path.congestion_control.starts_with(LOSS_TOLERANT) {
         let allowed = &facts.source.limits.allowed_congestion_controls;
         let allow = (!allowed.is_empty() && !allowed.iter().any(|name| name == LOSS_TOLERANT)).then(|| {
-            // It becomes a command that somebody types as root: a peer's words have no place in it, only names.
+            // Somebody types this as root: only names of a peer's words get in.
             let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
             let names = allowed.iter().map(String::as_str).filter(|name| name.bytes().all(plain));
             names.chain([LOSS_TOLERANT]).collect::<Vec<_>>().join(" ")
         });
         found.push(Remedy::CongestionControl { name: LOSS_TOLERANT, allow });
     }
-    // A loss slows the connection that it hits: the rate grows with their number (Mathis et al., 1997).
+    // The rate grows with the number of connections (Mathis et al., 1997).
     let missing = path.capacity_bytes_per_s.checked_div(facts.bytes_per_s()).unwrap_or(0).max(1);
     found.extend(more_lanes(u64::from(facts.lanes).saturating_mul(missing.saturating_add(1)), cause, facts));
     if cause == Cause::Loss {
@@ -412,7 +407,7 @@ fn loss(cause: Cause, facts: &Facts) -> Vec<Remedy> {
     found
 }
 
-/// The next power of two: the figures behind it are not finer.
+/// The figures are no finer than powers of two.
 fn more_lanes(wanted: u64, cause: Cause, facts: &Facts) -> Option<Remedy> {
     let lanes = u16::try_from(wanted.min(u64::from(MAX_LANES))).unwrap_or(MAX_LANES).next_power_of_two().min(MAX_LANES);
     (lanes > facts.lanes).then_some(Remedy::Lanes { lanes, instead_of: facts.lanes, cause })
@@ -424,35 +419,32 @@ fn bandwidth_delay_bytes(path: &PathSummary) -> u64 {
 }
 
 impl Facts<'_> {
-    /// The mean rate from the first lane to the last byte.
     fn bytes_per_s(&self) -> u64 {
         let bytes_per_s = u128::from(self.bytes_moved) * 1_000_000 / u128::from(self.lanes_us());
         u64::try_from(bytes_per_s).unwrap_or(u64::MAX)
     }
 
-    /// From the first lane to the last byte.
     fn lanes_us(&self) -> u64 {
         let Phases { connected_us, last_byte_us, elapsed_us, .. } = self.phases;
         last_byte_us.unwrap_or(elapsed_us).saturating_sub(connected_us.unwrap_or(0)).max(1)
     }
 
-    /// From the last byte to the end.
     fn flush_us(&self) -> u64 {
         self.phases.last_byte_us.map_or(0, |last_us| self.phases.elapsed_us.saturating_sub(last_us))
     }
 }
 
-/// A cause with less of the time than the limit gets a remedy of its own when it took this much.
+/// From here a cause beside the limit has its remedy.
 const WORTH_A_WORD: f64 = 0.25;
 
-/// The kernel advertises half of a receive buffer as window (`tcp_adv_win_scale` 1, and the same to begin with since Linux
-/// 6.6), and a send buffer of 4 MiB holds about 2.9 MB of data.
+/// The kernel's window is half of a receive buffer (`tcp_adv_win_scale` 1, and initially since Linux 6.6); 4 MiB of send buffer
+/// hold 2.9 MB.
 const MEMORY_PER_BYTE: u64 = 2;
 
-/// The settings are `int`s: 2 GiB are too much for them.
+/// `int`s are too small for 2 GiB.
 const SETTING_MAX_BYTES: u64 = 1 << 30;
 
-/// A congestion control that does not take a loss for a full link.
+/// bbr takes no loss for a full link.
 const LOSS_TOLERANT: &str = "bbr";
 
 #[cfg(test)]
@@ -461,7 +453,7 @@ mod tests {
 
     use super::*;
 
-    /// 1 Gbit/s at 228 ms: 28.5 MB; a stock host grants 6 MiB of receive buffer and 4 MiB of send buffer.
+    /// 1 Gbit/s at 228 ms hold 28.5 MB; a stock host grants 6 and 4 MiB.
     fn host(cpus: u16) -> Host {
         let limits = HostLimits {
             tcp_rmem_max_bytes: 6 << 20,
@@ -484,7 +476,7 @@ mod tests {
         }
     }
 
-    /// 10 s with lanes, of which the first lane stood after 1 s; 200 MB moved: 20 MB/s.
+    /// The first lane after 1 s of 10 s, 200 MB moved: 20 MB/s.
     fn facts<'a>(source: &'a Host, target: &'a Host, path: &'a PathSummary) -> Facts<'a> {
         let phases = Phases {
             connected_us: Some(1_000_000),
@@ -550,7 +542,7 @@ mod tests {
         let (source, target) = (host(2), host(2));
         let found = window(End::Target, Cause::ReceiveWindow, &facts(&source, &target, &path));
         let Remedy::Buffer(buffer) = &found[0] else { panic!("{found:?}") };
-        // Half of 6 MiB is granted to each of two lanes; twice 6 MiB is aimed at, which takes 24 MiB of memory.
+        // Each of two lanes has half of 6 MiB; twice 6 MiB takes 24 MiB of memory.
         assert_eq!((buffer.grants_bytes, buffer.path_bytes, buffer.setting_bytes), (3 << 20, None, 32 << 20));
         assert_eq!(found[1], Remedy::Lanes { lanes: 8, instead_of: 2, cause: Cause::ReceiveWindow });
     }
@@ -586,7 +578,6 @@ mod tests {
         assert_eq!(found[0], Remedy::CongestionControl { name: "bbr", allow: Some("cubic bbr".into()) });
         let path = PathSummary { congestion_control: "bbr".into(), ..long_path() };
         assert_eq!(loss(Cause::Loss, &facts(&allowed, &target, &path)), [lanes, find]);
-        // Nothing is broken where packets are only late.
         let lanes = Remedy::Lanes { lanes: 16, instead_of: 2, cause: Cause::Jitter };
         assert_eq!(loss(Cause::Jitter, &facts(&allowed, &target, &path)), [lanes]);
     }

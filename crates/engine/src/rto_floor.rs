@@ -1,19 +1,18 @@
 //! Which floor of the retransmission timeout would have been best, from what was observed.
 //!
-//! Linux waits `srtt + max(4 x deviation, floor)` for an acknowledgement (RFC 6298, 2.3). So a timeout of a connection with
-//! a small deviation waits for the floor, and a lower floor saves the difference. A floor below the delay of
-//! acknowledgements sends again what has arrived.
+//! Linux waits `srtt + max(4 x deviation, floor)` (RFC 6298, 2.3). With small deviations a lower floor saves the difference;
+//! below the delay of acknowledgements it repeats what has arrived.
 
-/// The observations of the connections of a network class.
+/// The observations of a network class.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// The floor in effect.
     pub floor_us: u32,
-    /// How late acknowledgements were beyond the shortest round trip: a time, and how many connections had at most that.
+    /// Lateness beyond the shortest round trip, with the connections that had at most that.
     pub lateness: &'a [(u32, u64)],
-    /// Timeouts, by four deviations of the round trip of their connection.
+    /// Timeouts by four deviations of the round trip.
     pub timeouts: &'a [(u32, u64)],
-    /// Segments that had arrived already when they were sent again.
+    /// Segments sent again that had arrived.
     pub spurious: u64,
 }
 
@@ -22,11 +21,11 @@ pub struct Seen<'a> {
 pub struct BestFloor {
     /// The advised floor.
     pub floor_us: u32,
-    /// All timeouts waited so long.
+    /// The wait of all timeouts.
     pub waited_us: u64,
-    /// With this floor they would have waited so long.
+    /// Their wait with this floor.
     pub would_wait_us: u64,
-    /// The time within which 999 of 1,000 connections had to expect an acknowledgement.
+    /// The lateness of 999 in 1,000 connections.
     pub late_us: u32,
     /// The reason of the choice.
     pub why: Why,
@@ -39,7 +38,7 @@ pub enum Why {
     DelayedAcknowledgements,
     /// Acknowledgements were later than that.
     Late,
-    /// With the floor in effect too much was sent again that had arrived.
+    /// Too much was repeated that had arrived.
     Spurious,
 }
 
@@ -47,16 +46,16 @@ pub enum Why {
 pub const CANDIDATES_US: [u32; 9] =
     [10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000];
 
-/// Linux delays an acknowledgement by 40 ms at least, and counts in jiffies of up to 10 ms.
+/// Linux delays acknowledgements by 40 ms at least, in jiffies of up to 10 ms.
 pub const DELAYED_ACK_US: u32 = 50_000;
 
-/// With fewer connections nothing is said.
+/// A smaller number of connections says nothing.
 pub const LEAST_CONNECTIONS: u64 = 20;
 
-/// More spurious retransmissions than a fifth of the timeouts are too many. With fewer timeouts than that many nothing is concluded.
+/// Spurious repeats may be a fifth of the timeouts; fewer timeouts than that many say nothing.
 const SPURIOUS_PART: u64 = 5;
 
-/// The best floor for what was seen. `None`: it was too little.
+/// The best floor; `None`: too little was seen.
 pub fn best(seen: &Seen<'_>) -> Option<BestFloor> {
     let connections: u64 = seen.lateness.iter().map(|(_, count)| count).sum();
     if connections < LEAST_CONNECTIONS {
@@ -83,7 +82,7 @@ pub fn best(seen: &Seen<'_>) -> Option<BestFloor> {
     Some(BestFloor { floor_us, waited_us: waits(seen.floor_us), would_wait_us: waits(floor_us), late_us, why })
 }
 
-/// The time that so many of 1,000 do not exceed.
+/// The value that so many of 1,000 do not exceed.
 pub fn permille(counts: &[(u32, u64)], total: u64, of_1000: u64) -> u32 {
     let wanted = (total * of_1000).div_ceil(1000);
     let mut so_far = 0;

@@ -1,12 +1,11 @@
 //! Which symbolic links stay in the tree that is copied: rsync's rule for `--safe-links`.
 
-/// Whether a link at this path may lead out of the tree. As with rsync, `..` is allowed at the beginning alone, and no more
-/// often than there are directories above the link: what lies beneath other names may be a link itself.
+/// Whether a link may lead out of the tree. As with rsync, `..` stands only at the beginning, once for each directory above:
+/// other names may be links.
 pub fn leads_out(path: &[u8], target: &[u8]) -> bool {
     let directories = path.iter().filter(|byte| **byte == b'/').count();
     let (mut rest, mut ups) = (target, usize::from(target == b".."));
     while let Some(after) = rest.strip_prefix(b"../") {
-        // Several slashes are one.
         let slashes = after.iter().take_while(|byte| **byte == b'/').count();
         rest = &after[slashes..];
         ups += 1;

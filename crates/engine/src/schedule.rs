@@ -1,7 +1,7 @@
 //! Which unit a lane carries next, and what becomes of the units of a lane that dies.
 //!
-//! Wanted -> taken by a lane -> receipt. A unit without receipt goes back to the front of the queue when its lane dies or
-//! its data did not verify: there is no second recovery path.
+//! Wanted -> taken by a lane -> receipt. A unit without receipt goes back to the front of the queue when its lane dies or its
+//! data did not verify: there is no second recovery path.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -10,20 +10,19 @@ use haul_wire::control::ChunkRange;
 
 use crate::spread::{Places, Spread};
 
-/// The work that a lane carries at a time.
+/// A lane's work at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unit {
     /// Manifest index of the file.
     pub index: u64,
-    /// The chunk; 0 for a file that travels whole.
+    /// The chunk; 0 for a whole file.
     pub chunk: u32,
 }
 
-/// Tries for one unit before its file is given up: the first and two more.
+/// Tries for a unit until its file is given up.
 pub const MAX_TRIES: u8 = 3;
 
-/// Chunks of one file that are sent again because the medium does not give them back, at most: a disk with more bad places than that
-/// is no place for the file. A file has at most [`MAX_TRIES`] for each of its chunks.
+/// Most chunks of a file repeated because of its medium: a disk with more bad places is no place for it.
 pub const MAX_REPAIRS: u32 = 1024;
 
 /// Where a lane leads.
@@ -32,16 +31,15 @@ pub enum To {
     /// To the host that settles names.
     #[default]
     Leader,
-    /// To another host of the same end: it writes chunks that nobody has carried yet, of files that the leader has opened.
+    /// To another host of this end: it writes new chunks of files that the leader has opened.
     Mover,
 }
 
 /// The queue of a sender.
 #[derive(Debug, Default)]
 pub struct Scheduler {
-    /// Ranges of chunks, in the order in which they were asked for.
     queue: VecDeque<(u64, ChunkRange)>,
-    /// The same of files that movers may write, too. What goes again is never here.
+    /// Ranges that movers may write, too; never repeats.
     shared: VecDeque<(u64, ChunkRange)>,
     flying: BTreeMap<Unit, u16>,
     tries: BTreeMap<Unit, u8>,
@@ -49,14 +47,14 @@ pub struct Scheduler {
     places: Places,
 }
 
-/// The fate of a unit whose data did not verify.
+/// The fate of an unverified unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// The unit is queued again.
     Queued,
     /// The unit failed [`MAX_TRIES`] times.
     GiveUp,
-    /// The unit was not under way: the peer is confused.
+    /// Not under way: the peer is confused.
     Unknown,
 }
 
@@ -66,17 +64,17 @@ impl Scheduler {
         self.queue.push_back((index, range));
     }
 
-    /// [`Scheduler::want`] for chunks that lanes to movers may carry, too.
+    /// [`Scheduler::want`] for chunks that movers may write, too.
     pub fn share(&mut self, index: u64, range: ChunkRange) {
         self.shared.push_back((index, range));
     }
 
-    /// Says how the chunks of a file are spread over lanes from now on.
+    /// Sets how chunks are spread over lanes.
     pub fn spread(&mut self, spread: Spread) {
         self.spread = spread;
     }
 
-    /// The next unit for this lane. Lanes to the leader first take what nobody else may.
+    /// A lane's next unit. Lanes to the leader first take what only they may.
     pub fn take(&mut self, lane: u16, to: To) -> Option<Unit> {
         let queue = if is_shared(&self.queue, to) { &mut self.shared } else { &mut self.queue };
         let (index, chunk) = self.places.take(lane, queue, self.spread)?;
@@ -85,18 +83,17 @@ impl Scheduler {
         Some(unit)
     }
 
-    /// The end of the run of which this lane has taken a chunk last: the file's index, and the chunk behind the run. `None`: it takes no
-    /// runs, or that chunk was the last of one.
+    /// The end of a lane's run: the file's index, and the next chunk. `None`: no run.
     pub fn run_of(&self, lane: u16) -> Option<(u64, u32)> {
         self.places.run_of(lane, &self.queue).or_else(|| self.places.run_of(lane, &self.shared))
     }
 
-    /// Frees the place of a lane that takes no more.
+    /// Frees a lane's place.
     pub fn leaves(&mut self, lane: u16) {
         self.places.leave(lane);
     }
 
-    /// The next chunks of one file that movers may carry, at most so many, all for this lane.
+    /// Takes chunks of one file for a mover, at most so many.
     pub fn take_run(&mut self, lane: u16, most: u32) -> Option<(u64, ChunkRange)> {
         let (index, range) = self.shared.front_mut()?;
         let run = ChunkRange { first: range.first, count: range.count.min(most) };
@@ -110,7 +107,7 @@ impl Scheduler {
         Some((index, run))
     }
 
-    /// Puts a unit that this lane will not carry after all back to the front. False when the lane did not have it.
+    /// Puts an uncarried unit back in front. False: not this lane's.
     pub fn returned(&mut self, unit: Unit, lane: u16) -> bool {
         let had = self.flying.get(&unit) == Some(&lane);
         if had {
@@ -134,7 +131,7 @@ impl Scheduler {
         if is_shared(&self.queue, to) { &mut self.shared } else { &mut self.queue }
     }
 
-    /// The range of chunks that is taken from next: the file's index, and how many wait.
+    /// The next range: the file's index, and waiting chunks.
     pub fn next_range(&mut self, to: To) -> Option<(u64, u32)> {
         self.queue_for(to).front().map(|(index, range)| (*index, range.count))
     }
@@ -144,13 +141,13 @@ impl Scheduler {
         self.shared.is_empty() && (to == To::Mover || self.queue.is_empty())
     }
 
-    /// Whether nothing waits for this very lane.
+    /// Whether nothing waits for this lane.
     pub fn has_none_for(&self, lane: u16, to: To) -> bool {
         let queue = if is_shared(&self.queue, to) { &self.shared } else { &self.queue };
         !self.places.has_some(lane, queue, self.spread)
     }
 
-    /// The waiting units, in the order in which lanes will take them.
+    /// The waiting units, in the order of taking.
     pub fn waiting(&self) -> impl Iterator<Item = Unit> {
         let units = |(index, range): &(u64, ChunkRange)| {
             let index = *index;
@@ -159,12 +156,12 @@ impl Scheduler {
         self.queue.iter().chain(&self.shared).flat_map(units)
     }
 
-    /// The files of which something waits. One that has to go again in parts counts several times.
+    /// Waiting files; each repeated part counts.
     pub fn files_waiting(&self) -> usize {
         self.queue.len() + self.shared.len()
     }
 
-    /// Whether nothing waits in the queue.
+    /// Whether the queue is empty.
     pub fn is_drained(&self) -> bool {
         self.queue.is_empty() && self.shared.is_empty()
     }
@@ -179,13 +176,13 @@ impl Scheduler {
         self.flying.get(&unit).copied()
     }
 
-    /// A receipt came. False when this unit was not under way.
+    /// Enters a receipt. False: not under way.
     pub fn receipt(&mut self, unit: Unit) -> bool {
         self.tries.remove(&unit);
         self.flying.remove(&unit).is_some()
     }
 
-    /// The data of this unit did not verify.
+    /// Queues an unverified unit, or gives it up.
     pub fn again(&mut self, unit: Unit) -> Retry {
         if self.flying.remove(&unit).is_none() {
             return Retry::Unknown;
@@ -200,13 +197,13 @@ impl Scheduler {
         Retry::Queued
     }
 
-    /// The data of this unit arrived and was lost at the target: it is sent once more. How often is for the caller to bound.
+    /// Queues a unit that the target lost. The caller bounds how often.
     pub fn repair(&mut self, unit: Unit) {
         self.flying.remove(&unit);
         self.put_back(unit);
     }
 
-    /// The lane died: its units without receipt go back to the front. Returns them.
+    /// Puts a dead lane's units in front, and returns them.
     pub fn lane_died(&mut self, lane: u16) -> Vec<Unit> {
         self.places.leave(lane);
         let lost: Vec<Unit> = self.flying.iter().filter(|(_, by)| **by == lane).map(|(unit, _)| *unit).collect();
@@ -224,7 +221,7 @@ impl Scheduler {
         self.settled(index);
     }
 
-    /// The file is complete: receipts for units that are still under way will not come. What is queued of it nobody will carry.
+    /// Forgets a complete file, whose last receipts will not come.
     pub fn settled(&mut self, index: u64) {
         self.places.forget(index);
         let all = Unit { index, chunk: 0 }..=Unit { index, chunk: u32::MAX };
@@ -243,7 +240,6 @@ impl Scheduler {
     }
 }
 
-/// Whether such a lane takes from what movers may carry, too.
 fn is_shared(queue: &VecDeque<(u64, ChunkRange)>, to: To) -> bool {
     to == To::Mover || queue.is_empty()
 }
@@ -359,7 +355,6 @@ mod tests {
     }
 
     proptest! {
-        /// Every unit gets exactly one receipt, and none is lost, whatever lanes die in whatever order.
         #[test]
         fn every_unit_arrives_whatever_lanes_do(files in 1u64..8, events in proptest::collection::vec((0u16..4, 0u8..4), 1..300)) {
             let mut scheduler = Scheduler::default();

@@ -15,7 +15,7 @@ use crate::schedule::{Retry, Scheduler, To, Unit};
 use crate::spread::Spread;
 use crate::window::Window;
 
-/// A file that is offered, as the caller keeps it.
+/// A file as the caller keeps it.
 pub trait Offered {
     /// How it is cut.
     fn layout(&self) -> ChunkLayout;
@@ -31,7 +31,7 @@ impl<F: Offered> Offered for Arc<F> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken(pub &'static str);
 
-/// The open items, and the queue of what is wanted of them.
+/// Open items, and what is wanted of them.
 #[derive(Debug)]
 pub struct Sending<F> {
     window: Window<Open<F>>,
@@ -41,14 +41,11 @@ pub struct Sending<F> {
 
 #[derive(Debug)]
 struct Open<F> {
-    /// `None` for what has no data to send (any more).
+    /// `None`: no data (any more).
     file: Option<F>,
-    /// Movers may write it, too.
     is_shared: bool,
-    /// The target said what it wants of it.
     answered: bool,
     settled: bool,
-    /// The item took the place of one that changed.
     is_retry: bool,
     confirmed_bytes: u64,
 }
@@ -60,12 +57,12 @@ impl<F> Default for Sending<F> {
 }
 
 impl<F: Offered + Clone> Sending<F> {
-    /// Whether an item of this weight may be offered now.
+    /// Whether there is room for this weight.
     pub fn has_room(&self, weight_bytes: usize) -> bool {
         self.window.has_room(weight_bytes)
     }
 
-    /// The index that the next item gets.
+    /// The index of the next item.
     pub fn next_index(&self) -> u64 {
         self.window.next_index()
     }
@@ -75,7 +72,7 @@ impl<F: Offered + Clone> Sending<F> {
         self.offer(file, weight_bytes, false)
     }
 
-    /// Offers an item in its new state (see [`Sending::withdraw`]). It need not wait for room.
+    /// Offers a withdrawn item's new state, room or not.
     pub fn push_retry(&mut self, file: Option<F>, weight_bytes: usize) -> u64 {
         self.offer(file, weight_bytes, true)
     }
@@ -85,7 +82,7 @@ impl<F: Offered + Clone> Sending<F> {
         self.window.push(open, weight_bytes)
     }
 
-    /// The walk is over: nothing follows but retries.
+    /// Enters that only retries follow.
     pub fn walk_done(&mut self) {
         self.walk_done = true;
     }
@@ -95,7 +92,7 @@ impl<F: Offered + Clone> Sending<F> {
         self.walk_done
     }
 
-    /// The target has opened a file that movers may write, too. It says so before it says what it wants.
+    /// Enters a file that movers may write, before its answer.
     pub fn share(&mut self, index: u64) -> Result<(), Broken> {
         let open = self.window.get_mut(index).filter(|open| !open.settled && !open.answered);
         let open = open.ok_or(Broken("it shares an item that is not open, or that it has asked for"))?;
@@ -103,7 +100,7 @@ impl<F: Offered + Clone> Sending<F> {
         Ok(())
     }
 
-    /// The target said what it wants of an item, once: with more answers, the queue would grow without bound. Returns the file.
+    /// Enters an answer, and returns the file. Only one: more would grow the queue without bound.
     pub fn want(&mut self, index: u64, wanted: &Wanted) -> Result<&F, Broken> {
         let open = self.window.get_mut(index).filter(|open| !open.settled);
         let open = open.ok_or(Broken("it asks for an item that is not open"))?;
@@ -131,7 +128,7 @@ impl<F: Offered + Clone> Sending<F> {
         Ok(file)
     }
 
-    /// Says how the chunks of a file are spread over lanes from now on.
+    /// Sets how chunks are spread over lanes.
     pub fn spread(&mut self, spread: Spread) {
         self.scheduler.spread(spread);
     }
@@ -141,19 +138,18 @@ impl<F: Offered + Clone> Sending<F> {
         self.scheduler.run_of(lane)
     }
 
-    /// This lane takes no more until it asks again: others may go on where it was.
+    /// Frees a lane's place until it asks again.
     pub fn leaves(&mut self, lane: u16) {
         self.scheduler.leaves(lane);
     }
 
-    /// Units for a lane, at most so many; one chunk of a large file is enough.
+    /// A lane's units, at most so many; one chunk of a large file.
     pub fn take(&mut self, lane: u16, to: To, most: usize) -> Vec<(Unit, F)> {
         self.take_until(lane, to, |units, _| units >= most)
     }
 
-    /// As [`Sending::take`], for one of `lanes` that take from the same queue. What waits is divided among them, but not below what makes a
-    /// turn of its own. The first answers of a tree of small files come a round trip before the others. A connection
-    /// that gets none of them grows no window meanwhile, and at the end the last files would be with a few connections.
+    /// [`Sending::take`] for one of `lanes`: waiting units are divided, but not below one turn. First answers of small files come
+    /// a round trip early: lanes without one would grow no window, and few lanes have the last files.
     pub fn take_share(&mut self, lane: u16, to: To, lanes: u32, most: usize) -> Vec<(Unit, F)> {
         let lanes = usize::try_from(lanes).unwrap_or(usize::MAX).max(1);
         let share = self.scheduler.files_waiting().div_ceil(lanes);
@@ -164,7 +160,7 @@ impl<F: Offered + Clone> Sending<F> {
         let (mut units, mut bytes) = (Vec::new(), 0u64);
         while !is_enough(units.len(), bytes) {
             let Some(unit) = self.scheduler.take(lane, to) else { break };
-            // An item that was settled meanwhile needs no data.
+            // An item settled meanwhile needs no data.
             let Some(file) = self.window.get(unit.index).and_then(|open| open.file.clone()) else {
                 self.scheduler.receipt(unit);
                 continue;
@@ -179,14 +175,13 @@ impl<F: Offered + Clone> Sending<F> {
         units
     }
 
-    /// The next chunk of this file, for a lane that still sends the one before: it is read meanwhile. `None` if another file comes next.
-    /// `None` also near the end of the file: the last `left` chunks are for the other lanes.
+    /// The file's next chunk, to be read ahead. `None` for another file, and for the last `left` chunks, which other lanes take.
     pub fn take_ahead(&mut self, lane: u16, to: To, index: u64, left: u32) -> Option<(Unit, F)> {
         self.scheduler.next_range(to).filter(|(next, count)| *next == index && *count > left)?;
         self.take(lane, to, 1).pop()
     }
 
-    /// The next chunks of one file that movers may carry (see [`Scheduler::take_run`]).
+    /// Chunks for movers (see [`Scheduler::take_run`]).
     pub fn take_run(&mut self, lane: u16, most: u32) -> Option<(F, ChunkRange)> {
         if most == 0 {
             return None;
@@ -195,13 +190,12 @@ impl<F: Offered + Clone> Sending<F> {
             let (index, run) = self.scheduler.take_run(lane, most)?;
             match self.window.get(index).and_then(|open| open.file.clone()) {
                 Some(file) => return Some((file, run)),
-                // An item that was settled meanwhile needs no data.
                 None => self.scheduler.settled(index),
             }
         }
     }
 
-    /// Takes back a unit that this lane will not carry after all. False when it did not have it.
+    /// Takes an uncarried unit back. False: not this lane's.
     pub fn returned(&mut self, unit: Unit, lane: u16) -> bool {
         self.scheduler.returned(unit, lane)
     }
@@ -216,7 +210,7 @@ impl<F: Offered + Clone> Sending<F> {
         self.scheduler.is_carried(by)
     }
 
-    /// A unit is verified at the target. Returns the lane that carried it, when one did.
+    /// Enters a receipt. Returns the unit's lane.
     pub fn on_receipt(&mut self, unit: Unit) -> Option<u16> {
         let lane = self.scheduler.lane_of(unit);
         if self.scheduler.receipt(unit)
@@ -228,7 +222,7 @@ impl<F: Offered + Clone> Sending<F> {
         lane
     }
 
-    /// The data of a unit did not verify. When it is given up, so is its file.
+    /// Queues an unverified unit, or gives up its file.
     pub fn again(&mut self, unit: Unit) -> Retry {
         let retry = self.scheduler.again(unit);
         if retry == Retry::GiveUp {
@@ -237,7 +231,7 @@ impl<F: Offered + Clone> Sending<F> {
         retry
     }
 
-    /// The file of an item that is open; `None` inside when it was withdrawn.
+    /// The file of an open item; `None` inside: withdrawn.
     pub fn open_file(&self, index: u64) -> Result<Option<&F>, Broken> {
         let open = self.window.get(index).filter(|open| !open.settled);
         open.map(|open| open.file.as_ref()).ok_or(Broken("it wants chunks again of an item that is not open"))
@@ -248,17 +242,17 @@ impl<F: Offered + Clone> Sending<F> {
         self.scheduler.lane_of(unit)
     }
 
-    /// The target has lost the data of a unit after its receipt: it goes once more. How often is for the caller to bound.
+    /// Queues a unit that the target lost. The caller bounds how often.
     pub fn repair(&mut self, unit: Unit) {
         self.scheduler.repair(unit);
     }
 
-    /// A lane died: its units go to the others. True when there were any.
+    /// Gives a dead lane's units to others. True: there were some.
     pub fn lane_died(&mut self, lane: u16) -> bool {
         !self.scheduler.lane_died(lane).is_empty()
     }
 
-    /// A wanted file cannot be sent as announced. False when it was withdrawn already, or is settled.
+    /// Withdraws a file that cannot be sent as announced. False: withdrawn or settled.
     pub fn withdraw(&mut self, index: u64) -> bool {
         match self.window.get_mut(index) {
             None | Some(Open { file: None, .. }) => return false,
@@ -268,16 +262,16 @@ impl<F: Offered + Clone> Sending<F> {
         true
     }
 
-    /// An item has its outcome. Returns how many items are gone by that: so many others have room.
+    /// Enters an outcome. Returns how many items are gone.
     pub fn settle(&mut self, index: u64, failed: bool) -> Result<usize, Broken> {
         let open = self.window.get_mut(index).ok_or(Broken("it settles an item that is not open"))?;
         open.settled = true;
-        // What the caller keeps of it is not needed any more, even while the item waits for others before it.
+        // The caller's file goes, even while the item waits.
         open.file = None;
         if failed {
             self.scheduler.forget(index);
         } else {
-            // A unit that went twice, because its lane died before its receipt came, has no second one.
+            // A unit that went twice, because its lane died early, has no second receipt.
             self.scheduler.settled(index);
         }
         let mut gone = 0;
@@ -293,7 +287,7 @@ impl<F: Offered + Clone> Sending<F> {
         self.scheduler.has_none(to)
     }
 
-    /// Whether nothing waits for this very lane.
+    /// Whether nothing waits for this lane.
     pub fn has_none_for(&self, lane: u16, to: To) -> bool {
         self.scheduler.has_none_for(lane, to)
     }
@@ -303,14 +297,13 @@ impl<F: Offered + Clone> Sending<F> {
         self.scheduler.is_drained()
     }
 
-    /// Whether lanes have taken all that there will ever be, except for what has to go again.
+    /// Whether only repeats are left to take.
     pub fn is_all_taken(&self) -> bool {
-        // Answers come in order, more or less: a file without one is found soon from the back.
+        // Unanswered items are mostly near the back.
         self.walk_done && self.is_drained() && !self.open().rev().any(|open| !open.answered && open.file.is_some())
     }
 
-    /// Bytes of the units that wait for a lane, once nothing can follow but what has to go again. `None` while more may come, or when they are
-    /// `most` or more.
+    /// Each waiting unit's bytes, once only repeats can follow; `None`: more may come, or `most` wait.
     pub fn last_units(&self, most: usize) -> Option<Vec<u64>> {
         if !self.walk_done || self.awaits_answers(0) {
             return None;
@@ -328,13 +321,12 @@ impl<F: Offered + Clone> Sending<F> {
         !self.scheduler.is_drained() || self.scheduler.flying() > 0
     }
 
-    /// Whether the target has something to say: what becomes of an item, or that all is flushed.
+    /// Whether the target must still speak.
     pub fn awaits_word(&self) -> bool {
         self.walk_done || !self.window.is_empty()
     }
 
-    /// The target said that all is done. True when it is; false when what it cannot know yet is open: a retry that was on its way
-    /// while it said so. It will say so again.
+    /// Enters that the target is done. False: a retry was on its way, and the target will say so again.
     pub fn on_summary(&self) -> Result<bool, Broken> {
         if self.walk_done && self.open().all(|open| open.settled || open.is_retry) {
             return Ok(self.window.is_empty());
@@ -352,12 +344,12 @@ impl<F: Offered + Clone> Sending<F> {
         self.scheduler.flying()
     }
 
-    /// Bytes of the largest file whose outcome is awaited.
+    /// The largest file whose outcome is awaited.
     pub fn largest_open_bytes(&self) -> u64 {
         self.open().filter_map(|open| Some(open.file.as_ref()?.layout().size())).max().unwrap_or(0)
     }
 
-    /// Whether the target has yet to say what it wants of files of so many bytes in all.
+    /// Whether answers are awaited for so many bytes.
     pub fn awaits_answers(&self, least_bytes: u64) -> bool {
         let mut bytes = 0u64;
         self.open().filter(|open| !open.answered).filter_map(|open| open.file.as_ref()).any(|file| {
@@ -366,7 +358,7 @@ impl<F: Offered + Clone> Sending<F> {
         })
     }
 
-    /// Bytes that the target confirmed of files whose outcome is awaited: it may have to flush them.
+    /// Confirmed bytes that the target may have to flush.
     pub fn confirmed_open_bytes(&self) -> u64 {
         self.open().filter(|open| open.file.is_some()).map(|open| open.confirmed_bytes).sum()
     }
@@ -376,14 +368,13 @@ impl<F: Offered + Clone> Sending<F> {
     }
 }
 
-/// Less data than this is one write of a lane: 44 segments, which four first windows hold.
+/// One write of a lane: 44 segments, as in four first windows.
 const TURN_BYTES: u64 = 64_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A file of so many bytes.
     #[derive(Clone, Debug)]
     struct File(u64);
 
@@ -446,7 +437,6 @@ mod tests {
         assert_eq!(sending.on_summary(), Err(Broken("it ended with items open")), "it is still listed");
         sending.walk_done();
         assert!(sending.on_summary().is_err(), "it has no outcome");
-        // It changed when a lane was lost; of what the lane had brought the outcome is on its way.
         assert!(sending.withdraw(file) && !sending.withdraw(file));
         let retry = sending.push_retry(Some(File(2)), 1);
         sending.settle(file, false).unwrap();

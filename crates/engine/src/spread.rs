@@ -1,49 +1,44 @@
-//! Which range of the queue a lane takes from, where it matters to the source whether a reader goes on or jumps.
+//! Which range of the queue a lane takes from, where a source is slow for a reader that jumps.
 //!
-//! A place of a web server costs a request, and the request names the end of the run that it brings. So a lane takes a run of chunks at once
-//! and nobody else takes of it while other work waits. Runs get shorter as the work does: all lanes come to their end at about the same
-//! time. A lane that finds nothing else then halves the longest rest, as download managers do. A server without ranges sends a file from
-//! front to back: one lane has it.
+//! A web server's request names the end of its run. So a lane takes a run of chunks, its own while other work waits. Runs get
+//! shorter with the work, so that lanes end together; a lane without work halves the longest rest. Without ranges one lane reads
+//! a whole file.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::cmp::Reverse;
 
 use haul_wire::control::ChunkRange;
 
-/// How the chunks of a file are spread over lanes.
+/// How chunks are spread over lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
-    /// In their order, each to the next lane that has time.
+    /// In order, to the next free lane.
     #[default]
     InTurn,
-    /// In runs: a lane goes on where it was.
+    /// A lane goes on where it was.
     Runs {
         /// The lanes among which the work is divided.
         lanes: u32,
-        /// The rest of another lane is halved if each half has so many chunks: a jump costs as much as these.
+        /// The rest of another lane is halved if each half has so many chunks: what a jump costs.
         worth: u32,
     },
-    /// All of a file to one lane, in their order.
+    /// A whole file to one lane.
     OneLane,
 }
 
-/// Where each lane goes on: the file's index, and the chunk. A range of the queue that begins at the place of a lane is the rest of that
-/// lane's run.
+/// Each lane's next file index and chunk. A range that begins there is its run's rest.
 #[derive(Debug, Default)]
 pub(crate) struct Places(BTreeMap<u16, (u64, u32)>);
 
-/// Ranges that are looked at for one take, of a queue that may have thousands of small files.
+/// A queue may have thousands of small files.
 const LOOKED_AT: usize = 512;
 
-/// A run is 7/8 of a lane's fair share of what is left: each further run costs a round trip in which its connection rests, and what the first
-/// runs leave is enough to even out connections of different speed.
+/// A run's round trip of rest makes long runs worth it; an eighth evens out different speeds.
 const SHARE_OF_RUN: (u64, u64) = (7, 8);
 
-/// The shortest run, unless less waits.
 const SHORTEST_RUN: u32 = 4;
 
 impl Places {
-    /// Takes the next chunk for a lane.
     pub(crate) fn take(
         &mut self,
         lane: u16,
@@ -64,14 +59,14 @@ impl Places {
         }
         match spread {
             Spread::InTurn => {}
-            // What follows behind a run is anybody's.
+            // The place behind a run is anybody's.
             Spread::Runs { .. } if is_over => drop(self.0.remove(&lane)),
             Spread::Runs { .. } | Spread::OneLane => drop(self.0.insert(lane, (taken.0, taken.1.saturating_add(1)))),
         }
         Some(taken)
     }
 
-    /// Cuts a range in two, where this lane does not take all of it. Returns where its part stands.
+    /// Cuts a range in two, if need be. Returns this lane's part.
     fn begin_run(
         &self,
         lane: u16,
@@ -91,10 +86,10 @@ impl Places {
                 let left: u64 = queue.iter().take(LOOKED_AT).map(|(_, range)| u64::from(range.count)).sum();
                 let share = left.div_ceil(u64::from(lanes.max(1)));
                 let run = left * SHARE_OF_RUN.0 / SHARE_OF_RUN.1 / u64::from(lanes.max(1));
-                // A lane that leaves less than half of what a jump costs takes its share whole.
+                // Less than half a jump's cost is not left over.
                 let run = if share - run < u64::from(worth / 2) { share } else { run };
                 let run = u32::try_from(run).unwrap_or(u32::MAX).max(shortest);
-                // A rest that is shorter than a run goes with it.
+                // A short rest goes with the run.
                 if range.count - range.count.min(run) < shortest { range.count } else { run }
             }
         };
@@ -106,7 +101,6 @@ impl Places {
         if is_of_another { at + 1 } else { at }
     }
 
-    /// The end of the run of which a lane has taken a chunk last: the file's index, and the chunk behind the run.
     pub(crate) fn run_of(&self, lane: u16, queue: &VecDeque<(u64, ChunkRange)>) -> Option<(u64, u32)> {
         let place = self.0.get(&lane)?;
         let mut looked = queue.iter().take(LOOKED_AT);
@@ -114,17 +108,14 @@ impl Places {
         Some((*index, range.first.saturating_add(range.count)))
     }
 
-    /// Whether there is something for this lane.
     pub(crate) fn has_some(&self, lane: u16, queue: &VecDeque<(u64, ChunkRange)>, spread: Spread) -> bool {
         self.find(lane, queue, spread).is_some()
     }
 
-    /// The lane does not go on.
     pub(crate) fn leave(&mut self, lane: u16) {
         self.0.remove(&lane);
     }
 
-    /// Nobody goes on with this file.
     pub(crate) fn forget(&mut self, index: u64) {
         self.0.retain(|_, place| place.0 != index);
     }
@@ -151,7 +142,6 @@ impl Places {
         }
     }
 
-    /// Whether another lane is about to go on with this range.
     fn is_of_another(&self, lane: u16, (index, range): (u64, ChunkRange)) -> bool {
         self.0.iter().any(|(other, place)| *other != lane && *place == (index, range.first))
     }

@@ -1,7 +1,6 @@
 //! What happened, told from the two streams of a session: items one way, receipts and outcomes the other.
 //!
-//! Every side that stands beside a person keeps a tally: the sender of a push, the receiver of a pull, and the one in the
-//! middle of a copy between two other hosts, who sees both streams pass.
+//! Every side beside a person keeps one: a push's sender, a pull's receiver, the middle of a copy.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -20,7 +19,7 @@ use crate::window::{Overflow, Window};
 /// Running totals of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Regular files listed (superseded ones not counted twice).
+    /// Regular files listed, superseded ones once.
     pub files_found: u64,
     /// Their bytes.
     pub bytes_found: u64,
@@ -28,56 +27,56 @@ pub struct Totals {
     pub found_all: bool,
     /// Files whose data moved (or would move).
     pub files_moved: u64,
-    /// Files already there, at the target or in a reference tree of it.
+    /// Files already at the target, or in a reference tree.
     pub files_kept: u64,
-    /// The part of these that were made at the target as hard links to files of a reference tree.
+    /// Hard-linked from a reference tree.
     pub files_linked: u64,
-    /// The part of these that were copied at the target from a reference tree.
+    /// Copied at the target from a reference tree.
     pub files_copied_there: u64,
     /// Directories and links made.
     pub others_made: u64,
     /// Entries that failed.
     pub failed: u64,
-    /// The part of these that are regular files.
+    /// Failed regular files.
     pub files_failed: u64,
     /// Their data that did not arrive.
     pub bytes_failed: u64,
-    /// The part of these that vanished at the source.
+    /// Failed entries that vanished at the source.
     pub vanished: u64,
-    /// The part of these that did not verify.
+    /// Failed entries that did not verify.
     pub unverified: u64,
-    /// The part of these that failed for lack of space.
+    /// Failed entries for lack of space.
     pub out_of_space: u64,
     /// Entries left out on purpose.
     pub skipped: u64,
-    /// Entries that a rule of the job leaves out.
+    /// Entries that a rule leaves out.
     pub left_out: u64,
-    /// The part of these that are regular files.
+    /// Left out regular files.
     pub files_left_out: u64,
     /// Their data in bytes.
     pub bytes_left_out: u64,
-    /// Holes of all files: what is neither moved nor kept.
+    /// Holes of all files: neither moved nor kept.
     pub bytes_holes: u64,
     /// Bytes verified at the target in this run.
     pub bytes_moved: u64,
-    /// Data of files already there, and of chunks that an earlier run left.
+    /// Data already there, of files and earlier runs' chunks.
     pub bytes_kept: u64,
-    /// The part of these that stood at the target in files that differed.
+    /// Moved bytes that stood in differing files.
     pub bytes_matched: u64,
-    /// Data verified in this run of files that have no outcome yet. Some of it may be flushed already.
+    /// Verified data of files without an outcome, perhaps flushed.
     pub bytes_unsettled: u64,
 }
 
 /// Something to tell the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Data moved (or would move); verified, under its final name.
+    /// Data moved (or would), verified, under its final name.
     Copied {
         /// Path.
         path: RelPath,
         /// Size in bytes.
         bytes: u64,
-        /// The part of these that stood at the target, in the file that differed.
+        /// Bytes that stood at the target.
         matched_bytes: u64,
     },
     /// Metadata was brought up to date.
@@ -104,13 +103,13 @@ pub enum Told {
         /// Which rule.
         rule: LeftOut,
     },
-    /// An entry that was made, changed or found changed, for whoever wants all that is known of it.
+    /// All about an entry made, changed or found changed.
     Item {
         /// As the source has it.
         item: Item,
         /// The outcome of the item.
         result: OutcomeKind,
-        /// In what it differed before.
+        /// How it differed before.
         changes: Changes,
     },
     /// Could not be copied.
@@ -120,7 +119,7 @@ pub enum Told {
         /// Why.
         why: String,
     },
-    /// In manifest order: a file, or a further name of one, and its hash.
+    /// In manifest order: a file, or a further name, with its hash.
     Hashed {
         /// Path.
         path: RelPath,
@@ -138,7 +137,7 @@ pub enum Told {
 pub enum TallyFault {
     /// Too many open items.
     Overflow,
-    /// An outcome or receipt for an item that is not open.
+    /// No open item has this outcome or receipt.
     NotOpen,
     /// An item has a second outcome.
     Twice,
@@ -147,18 +146,15 @@ pub enum TallyFault {
 #[derive(Debug)]
 struct Open {
     item: Item,
-    /// The data bytes, as far as they are known.
     data_bytes: u64,
     receipted_bytes: u64,
-    /// Counts as kept before its outcome: by the target's answer, or because it matched.
+    /// The answer, or a match, counts before the outcome.
     kept_bytes: u64,
-    /// The part of these that matched.
     matched_bytes: u64,
     settled: bool,
     content: Option<Content>,
 }
 
-/// The content of a file, whatever its names.
 #[derive(Clone, Copy, Debug)]
 struct Content {
     size: u64,
@@ -174,11 +170,11 @@ pub struct Tally {
     counted: Option<Counted>,
     resumed_bytes: u64,
     cut: Cut,
-    /// Files that are there and of which so many further names are not settled, by [`key`] of the first one.
+    /// Settled files with their unsettled further names, by [`key`].
     first_names: BTreeMap<Key, (Content, u32)>,
 }
 
-/// The half of a hash: whatever a peer's paths are, nobody finds two with the same one, and they are all equally long.
+/// Half of a hash: no peer finds two equal paths, and all have one length.
 type Key = [u8; 16];
 
 fn key(path: &RelPath) -> Key {
@@ -187,12 +183,12 @@ fn key(path: &RelPath) -> Key {
     key
 }
 
-/// A walk keeps 2^18 files in mind whose further names it looks for, and of those that it has found as many as are open are not settled. At
-/// about 100 bytes that is 29 MiB. No honest sender comes to more; what a dishonest one sends beyond them is not listed.
+/// A walk looks for further names of 2^18 files, and as many found ones as items are open are unsettled: 29 MiB at 100 bytes. No
+/// honest sender has more; others are not listed.
 const MAX_FIRST_NAMES: usize = (1 << 18) + 2 * MAX_OPEN_ITEMS;
 
 impl Tally {
-    /// Files are cut by this rule.
+    /// Sets the rule by which files are cut.
     pub fn cut_by(&mut self, cut: Cut) {
         self.cut = cut;
     }
@@ -207,12 +203,12 @@ impl Tally {
         self.open.is_empty()
     }
 
-    /// The listing is complete.
+    /// Books the end of the listing.
     pub fn on_end_of_manifest(&mut self) {
         self.totals.found_all = true;
     }
 
-    /// The next item of the manifest.
+    /// Books the next item of the manifest.
     pub fn on_item(&mut self, item: &Item) -> Result<(), TallyFault> {
         let mut data_bytes = 0;
         if let ItemKind::File { identity, hole_bytes, .. } = &item.kind {
@@ -228,7 +224,7 @@ impl Tally {
         Ok(())
     }
 
-    /// A chunk verified.
+    /// Books a verified chunk.
     pub fn on_receipt(&mut self, receipt: &Receipt) -> Result<(), TallyFault> {
         let open = self.open.get_mut(receipt.index).ok_or(TallyFault::NotOpen)?;
         add(&mut open.receipted_bytes, receipt.data_bytes);
@@ -236,7 +232,7 @@ impl Tally {
         if !open.settled {
             add(&mut self.totals.bytes_unsettled, receipt.data_bytes);
         }
-        // A file of a compressing file system looks as if it had holes, and arrives whole.
+        // Compressed files seem to have holes, and arrive whole.
         let more = open.receipted_bytes.saturating_sub(open.data_bytes);
         open.data_bytes += more;
         self.totals.bytes_holes = self.totals.bytes_holes.saturating_sub(more);
@@ -251,15 +247,15 @@ impl Tally {
         Ok(())
     }
 
-    /// Books what the target wants of a file: it has all the rest.
+    /// Books an answer: the target has the rest.
     pub fn on_answer(&mut self, index: u64, wanted: &Wanted) {
-        // Its outcome may have overtaken it.
+        // The outcome may have overtaken the answer.
         let Some(open) = self.open.get_mut(index).filter(|open| !open.settled) else { return };
         self.totals.on_file(open);
         let (ItemKind::File { identity, .. }, Wanted::Chunks(ranges)) = (&open.item.kind, wanted) else { return };
         let layout = ChunkLayout::by(self.cut, identity.size);
         let wanted_bytes = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(bytes_of(&layout, range)));
-        // Holes are spread evenly, as far as anybody knows.
+        // Holes are taken to be spread evenly.
         let kept = u128::from(identity.size.saturating_sub(wanted_bytes)) * u128::from(open.data_bytes);
         let kept = u64::try_from(kept / u128::from(identity.size.max(1))).unwrap_or(u64::MAX);
         let kept = kept.min(open.data_bytes.saturating_sub(open.receipted_bytes));
@@ -268,12 +264,12 @@ impl Tally {
         open.kept_bytes = kept;
     }
 
-    /// Data that earlier runs left, of all answers so far.
+    /// Earlier runs' data, by all answers.
     pub fn resumed_bytes(&self) -> u64 {
         self.resumed_bytes
     }
 
-    /// Books what a count of the sources has found so far.
+    /// Books a count's findings.
     pub fn on_counted(&mut self, counted: Counted) {
         self.counted = Some(counted);
     }
@@ -283,7 +279,7 @@ impl Tally {
         self.totals.left(self.counted.as_ref())
     }
 
-    /// Books the outcome of an item. `tell` gets what the user should know, hashes in manifest order.
+    /// Books an outcome. `tell` gets the news, hashes in manifest order.
     pub fn on_outcome(&mut self, outcome: &Outcome, tell: &mut dyn FnMut(Told)) -> Result<(), TallyFault> {
         let Outcome { index, result, changes } = outcome;
         let open = self.open.get_mut(*index).ok_or(TallyFault::NotOpen)?;
@@ -317,7 +313,7 @@ impl Tally {
                 content
             }
             ItemKind::HardLink { first } | ItemKind::FurtherName { first, .. } => {
-                // It comes to its turn after all that stands before it.
+                // Its turn comes after all before it.
                 let content = further_name(&mut self.first_names, key(first));
                 content.filter(|_| matches!(result, OutcomeKind::Made | OutcomeKind::Nothing))
             }
@@ -396,7 +392,7 @@ impl Tally {
                 }
                 tell(Told::Failed { path: path(), why: why.clone() });
             }
-            // A peer may say so of what is no file.
+            // A peer may say so of other entries.
             OutcomeKind::Superseded if matches!(open.item.kind, ItemKind::File { .. }) => {
                 totals.files_found -= 1;
                 totals.bytes_found = totals.bytes_found.saturating_sub(size);
@@ -413,12 +409,12 @@ impl Tally {
         Ok(())
     }
 
-    /// Something failed beside the items (a deletion).
+    /// Books a failure beside the items (a deletion).
     pub fn on_failure_aside(&mut self) {
         self.totals.failed += 1;
     }
 
-    /// Something was left out beside the items (an attribute).
+    /// Books an omission beside the items (an attribute).
     pub fn on_skip_aside(&mut self) {
         self.totals.skipped += 1;
     }
@@ -433,25 +429,24 @@ impl Tally {
     }
 }
 
-/// The part of a job that is still to come.
+/// The rest of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToCome {
-    /// Regular files of the whole job, as far as is known.
+    /// Regular files of the job, if known.
     pub files: u64,
-    /// Their data in bytes, without holes and without what a rule leaves out.
+    /// Their data in bytes, without holes and omissions.
     pub bytes: u64,
-    /// Files that have no outcome.
+    /// Files without an outcome.
     pub files_left: u64,
-    /// Data that is neither there nor given up.
+    /// Data neither there nor given up.
     pub bytes_left: u64,
-    /// The figures above reckon with what was not seen yet.
+    /// The rest is estimated.
     pub is_rough: bool,
-    /// The share of the sources that was seen then, in millionths; 0: not known.
+    /// Share of the sources seen, in millionths; 0: unknown.
     pub seen_ppm: u32,
 }
 
 impl Totals {
-    /// A further name of a file turns out to be sent for itself.
     fn on_file(&mut self, open: &mut Open) {
         if matches!(open.item.kind, ItemKind::FurtherName { .. })
             && let Some(kind) = open.item.kind.as_file()
@@ -464,7 +459,7 @@ impl Totals {
         }
     }
 
-    /// The remaining part of what is listed; and of what is not, as far as a count of the sources tells.
+    /// The rest of the list, and of a count.
     fn left(&self, counted: Option<&Counted>) -> ToCome {
         let files = self.files_found.saturating_sub(self.files_left_out);
         let bytes = self.bytes_found.saturating_sub(self.bytes_holes).saturating_sub(self.bytes_left_out);
@@ -473,7 +468,7 @@ impl Totals {
         let (mut all_files, mut all_bytes, mut is_rough) = (files, bytes, !self.found_all);
         let mut seen_ppm = 0;
         if let Some(counted) = counted.filter(|_| !self.found_all) {
-            // Of what is left out of the listed part, the count knows nothing.
+            // Omissions of the listed part are unknown to the count.
             all_files = all_files.max(counted.whole(counted.files).saturating_sub(self.files_left_out));
             all_bytes = all_bytes.max(counted.whole(counted.data_bytes).saturating_sub(self.bytes_left_out));
             is_rough = !counted.is_whole();
@@ -495,7 +490,6 @@ fn bytes_of(layout: &ChunkLayout, range: &ChunkRange) -> u64 {
     start(range.first.saturating_add(range.count)).saturating_sub(start(range.first))
 }
 
-/// The hash of a file that is there, where that is known.
 fn hash_of(result: &OutcomeKind) -> Option<Hash> {
     match result {
         OutcomeKind::Copied { blake3 } => Some(*blake3),
@@ -504,7 +498,7 @@ fn hash_of(result: &OutcomeKind) -> Option<Hash> {
     }
 }
 
-/// The content that stands under one more name of a file. After the last one nobody needs to remember it.
+/// The content of one more name; the last one drops it.
 fn further_name(first_names: &mut BTreeMap<Key, (Content, u32)>, first: Key) -> Option<Content> {
     let (content, left) = first_names.get_mut(&first)?;
     let content = *content;
@@ -515,7 +509,7 @@ fn further_name(first_names: &mut BTreeMap<Key, (Content, u32)>, first: Key) -> 
     Some(content)
 }
 
-/// Sizes are what a peer says: three files of 2^63 bytes must not overflow a total.
+/// Saturates: a peer's three files of 2^63 bytes must not overflow a total.
 fn add(total: &mut u64, bytes: u64) {
     *total = total.saturating_add(bytes);
 }

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use haul_wire::limits::{MAX_OPEN_ITEM_BYTES, MAX_OPEN_ITEMS};
 
-/// Open items by manifest index. Items enter at the back and leave at the front.
+/// Items by manifest index, in at the back and out at the front.
 #[derive(Debug)]
 pub struct Window<T> {
     first: u64,
@@ -23,7 +23,7 @@ impl<T> Default for Window<T> {
 }
 
 impl<T> Window<T> {
-    /// Whether an item of this weight may enter now. One item always may, however heavy.
+    /// Whether this weight has room; one item always does.
     pub fn has_room(&self, weight_bytes: usize) -> bool {
         self.items.is_empty()
             || (self.items.len() < MAX_OPEN_ITEMS && self.weight_bytes + weight_bytes <= MAX_OPEN_ITEM_BYTES)
@@ -36,14 +36,13 @@ impl<T> Window<T> {
         self.first + self.items.len() as u64 - 1
     }
 
-    /// [`Window::push`] for items of a peer, who has to keep the same bounds. A retry of each open file may stand above
-    /// them, so the peer has twice the room.
+    /// [`Window::push`] for a peer, with twice the room: each file may have a retry.
     pub fn push_checked(&mut self, item: T, weight_bytes: usize) -> Result<u64, Overflow> {
         let fits = self.items.len() < 2 * MAX_OPEN_ITEMS && self.weight_bytes <= 2 * MAX_OPEN_ITEM_BYTES;
         if fits { Ok(self.push(item, weight_bytes)) } else { Err(Overflow) }
     }
 
-    /// The index that the next item gets.
+    /// The index of the next item.
     pub fn next_index(&self) -> u64 {
         self.first + self.items.len() as u64
     }

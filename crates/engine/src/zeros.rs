@@ -1,12 +1,10 @@
 //! Hashes of holes without hashing them.
 //!
-//! A chaining value of BLAKE3 depends on where in the file its bytes stand, so that zeros have another one at each offset; but there they always
-//! have the same. No rule leads from one to the other: BLAKE3 mixes the number of each KiB into its hash. So a table has to hold what was once
-//! computed, and beyond its end zeros are hashed like data.
+//! BLAKE3 mixes the number of each KiB in, so zeros have another chaining value at each offset, always the same there. A table
+//! holds these; beyond its end zeros are hashed like data.
 //!
-//! The table has a value for each aligned block: of 64 MiB in a file's first TiB, and of 1 GiB from there to its end. The first TiB takes 512 KiB,
-//! each further one 32 KiB. Smaller blocks would find more of a file whose data is scattered, and take more room in proportion; 64 MiB are hashed in
-//! 10 ms, 1 GiB in 170 ms.
+//! The table has aligned blocks of 64 MiB in a file's first TiB (512 KiB), then of 1 GiB (32 KiB a TiB). Smaller ones would find
+//! more holes in scattered data, and take more room; 64 MiB are hashed in 10 ms, 1 GiB in 170 ms.
 //!
 //! `cargo xtask zeros` computes the table anew.
 
@@ -15,16 +13,14 @@ use blake3::hazmat::{self, HasherExt, Mode};
 use crate::hash::Hash;
 use crate::plan::ChunkLayout;
 
-/// What the table has a value for in a file's first TiB.
+/// The table's blocks in a file's first TiB.
 pub const BLOCK_BYTES: u64 = 64 << 20;
 
-/// What it has a value for behind that.
 const LARGE_BLOCK_BYTES: u64 = 1 << 30;
 
-/// Where blocks become large.
 const LARGE_FROM_BYTES: u64 = 1 << 40;
 
-/// Where it ends: as far as it was computed.
+/// The end of the table.
 pub const TABLE_END_BYTES: u64 = LARGE_FROM_BYTES + LARGE_BLOCKS * LARGE_BLOCK_BYTES;
 
 const BLOCKS: u64 = LARGE_FROM_BYTES / BLOCK_BYTES;
@@ -34,23 +30,22 @@ const TABLE: &[u8] = include_bytes!("zeros.bin");
 
 const HASH_BYTES: usize = 32;
 
-/// The length of the block at this offset that the table has a value for.
+/// The table's block length here.
 pub fn block_bytes(offset: u64) -> u64 {
     if offset < LARGE_FROM_BYTES { BLOCK_BYTES } else { LARGE_BLOCK_BYTES }
 }
 
-/// The whole blocks in which a chunk stands, as start and end in bytes: when all of them is a hole, its hash need not be computed. `None` when the
-/// table does not have them, or the file ends before them.
+/// The whole blocks around a chunk, from start to end: as one hole their hash is known. `None` beyond table or file.
 pub fn blocks_around(layout: &ChunkLayout, chunk: u32) -> Option<(u64, u64)> {
     let (offset, length) = layout.range(chunk)?;
-    // Chunks and blocks are powers of two, so no chunk stands on both sides of the first TiB's end.
+    // Both are powers of two: no chunk crosses the first TiB's end.
     let block = block_bytes(offset);
     let start = offset - offset % block;
     let end = offset.checked_add(length)?.checked_next_multiple_of(block)?;
     (!layout.is_whole() && end <= layout.size().min(TABLE_END_BYTES)).then_some((start, end))
 }
 
-/// The chaining value of a subtree of `length` zeros at `offset`, which is not the whole file.
+/// Chaining value of `length` zeros at `offset`, not a whole file.
 pub(crate) fn subtree(offset: u64, length: u64) -> Hash {
     let block = block_bytes(offset);
     if length > block {
@@ -69,7 +64,6 @@ pub(crate) fn subtree(offset: u64, length: u64) -> Hash {
     hashed(offset, length).finalize_non_root()
 }
 
-/// A hasher that has seen `length` zeros at `offset`.
 pub(crate) fn hashed(offset: u64, length: u64) -> blake3::Hasher {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let mut hasher = blake3::Hasher::new();
@@ -123,7 +117,6 @@ mod tests {
         assert_eq!(around(GIB, 1024), None, "there is no such chunk");
         assert_eq!(around(BLOCK_BYTES, 3), Some((0, BLOCK_BYTES)));
         assert_eq!(around(1 << 20, 0), None, "a file of one chunk travels whole");
-        // Chunks of 256 MiB.
         assert_eq!(around(10 << 40, 1), Some((256 << 20, 512 << 20)));
         assert_eq!(around(10 << 40, 4095), Some((LARGE_FROM_BYTES - (256 << 20), LARGE_FROM_BYTES)));
         assert_eq!(around(10 << 40, 4097), Some((LARGE_FROM_BYTES, LARGE_FROM_BYTES + GIB)));

@@ -61,7 +61,7 @@ fn others_that_come_raise_the_class_and_others_that_go_release_it() {
                 Shared { seed, seconds: 60, ..Shared::auto(link).others(0.9, 10.0, 25.0).others(0.9, 40.0, 50.0) }
                     .run();
             let told = format!("{link:?} seed {seed}");
-            // What the others left in their queue has to go first, and the scout hears of it a few round trips later.
+            // The others' queue goes first, and the scout hears of it a few round trips later.
             let late_s = 15e-6 * link.rtt_us as f64;
             within(&format!("raised, {told}"), &auto, auto.changed_s(Priority, 0.0), 10.0, 11.5);
             within(&format!("released, {told}"), &auto, auto.changed_s(Normal, 0.0), 25.0, 28.0 + late_s);
@@ -74,7 +74,7 @@ fn others_that_come_raise_the_class_and_others_that_go_release_it() {
 
 #[test]
 fn a_link_whose_marked_packets_may_fill_it_releases_the_class_too() {
-    // Nothing is left for the scout, so that only a trial tells whether others are there.
+    // Nothing is left for the scout: only a trial tells.
     for seed in 1..=4 {
         let link = Link::new(50.0, 20);
         let shared = Shared { seed, seconds: 30, ..Shared::auto(link).others(0.9, 8.0, 15.0) };
@@ -100,7 +100,7 @@ fn other_copies_that_share_fairly_are_others_too() {
         let cubic_others = vec![(8.0, 20.0); 8];
         let auto = Shared { seed, seconds: 30, cubic_others, ..Shared::auto(Link::new(50.0, 20)) }.run();
         within("raised", &auto, auto.changed_s(Priority, 0.0), 8.0, 10.5);
-        // Who yields comes back slowly, and may be taken for gone once or twice.
+        // Flows that yield come back slowly, and may be taken for gone once or twice.
         assert!(auto.changes.len() <= 6, "it flaps\n{}", auto.told());
         let last = auto.changes.last().map(|(at_s, _)| *at_s);
         within("released", &auto, last, 20.0, 25.0);
@@ -137,13 +137,11 @@ fn with_a_floor_only_as_many_lanes_as_carry_it_are_marked() {
         Shared { lanes: Some(8), floor: Some(Some(floor as u64)), ..Shared::auto(link).others(0.95, 5.0, 99.0) }.run();
     within("raised", &auto, auto.changed_s(Priority, 0.0), 5.0, 6.5);
     assert!(auto.rate(10.0, 30.0) > 0.95 * floor, "{}", auto.told());
-    // What is above the floor goes unmarked.
     assert!(auto.marked_bytes < 1.15 * floor * 25.0, "{}", auto.told());
     let alone = Shared { lanes: Some(8), floor: Some(Some(floor as u64)), ..Shared::auto(link) }.run();
     assert_eq!(alone.marked_bytes, 0.0, "{}", alone.told());
 }
 
-/// 40 MB in units of 4 MB, over eight lanes.
 fn with_an_end(link: Link, seed: u64) -> Shared {
     let seconds = 240;
     Shared { seed, seconds, lanes: Some(8), job: Some((40e6, 4e6)), ..Shared::auto(link) }
@@ -158,7 +156,6 @@ fn the_lane_that_watches_does_not_hold_up_the_end_of_a_job() {
             panic!("seed {seed}: not done\n{}", auto.told())
         };
         assert!(auto_s < 1.06 * priority_s + 1.5, "seed {seed}: {auto_s} s, not {priority_s}\n{}", auto.told());
-        // Others are there until the end.
         assert!(auto.changed_s(Normal, 0.0).is_none(), "seed {seed}\n{}", auto.told());
     }
 }
@@ -175,15 +172,14 @@ fn lanes_that_finish_are_no_sign_of_others() {
         for control in [Control::Cubic, Control::Bbr] {
             for seed in 1..=3 {
                 for (lanes, units) in [(8, 9.0), (8, 12.0), (4, 5.0), (2, 3.0)] {
-                    // Ten seconds of the link.
                     let (seconds, bytes) = (60, link.bytes_per_s * 10.0);
                     let job = Some((bytes, bytes / units));
-                    // Fewer lanes than eight never carry that over the link that loses packets.
+                    // Fewer than eight lanes never carry that with losses.
                     let of_eight = (lanes == 8).then_some((link.bytes_per_s * 0.7) as u64);
                     for floor in [None, of_eight] {
                         let shared = Shared { seed, seconds, control, lanes: Some(lanes), job, ..Shared::auto(link) };
                         let auto = Shared { floor: Some(floor), ..shared }.run();
-                        // While they begin, the rate is below the floor.
+                        // While lanes begin, the rate is below the floor.
                         let late = auto.changed_s(Priority, 5.0);
                         let told = format!("{link:?} {control:?} seed {seed}, {lanes} lanes, {units} units, {floor:?}");
                         assert!(auto.done_s.is_some() && late.is_none(), "{told}\n{}", auto.told());
@@ -196,7 +192,7 @@ fn lanes_that_finish_are_no_sign_of_others() {
 
 #[test]
 fn what_the_mark_had_of_its_own_says_nothing_of_the_path_without_it() {
-    // A circuit that is reserved for marked packets is wider than what all others share.
+    // A circuit for marked packets is wider than what all others share.
     for seed in 1..=4 {
         let link = Link::new(20.0, 20);
         let shared = Shared { seed, seconds: 50, ..Shared::auto(link).others(0.9, 5.0, 20.0) };
@@ -237,7 +233,7 @@ fn random_loss_is_no_sign_of_others() {
     for loss in [0.01, 0.03] {
         for seed in 1..=3 {
             let auto = Shared { seed, seconds: 40, ..Shared::auto(Link::new(50.0, 20).loss(loss)) }.run();
-            // One that is told by nothing else is raised, compared, and given up.
+            // A class raised without other signs is compared and given up.
             assert!(auto.marked_bytes < 0.1 * auto.rate(0.0, 40.0) * 40.0, "loss {loss} seed {seed}\n{}", auto.told());
         }
     }
@@ -259,7 +255,7 @@ fn others_from_the_start_are_noticed_behind_a_longer_queue_too() {
 
 #[test]
 fn others_who_drop_most_of_our_packets_are_noticed_by_the_few_that_a_look_sends() {
-    // Each lane has a window of a few packets, and loses most of them: a look sends fewer than 30.
+    // Lanes with a window of a few packets lose most of them: a look sends fewer than 30.
     for lanes in [2, 8] {
         let raised_s = |seed| {
             let shared = Shared { seed, lanes: Some(lanes), whole_packets: true, ..Shared::auto(published()) };
@@ -267,7 +263,7 @@ fn others_who_drop_most_of_our_packets_are_noticed_by_the_few_that_a_look_sends(
             within(&format!("raised, {lanes} lanes, seed {seed}"), &auto, auto.changed_s(Priority, 0.0), 0.0, 6.0);
             auto.changed_s(Priority, 0.0)
         };
-        // By chance few of these few are lost now and then, and the next look tells.
+        // By chance few are lost now and then, and the next look tells.
         let late = (1..=16).map(raised_s).filter(|at_s| at_s.is_none_or(|at_s| at_s > 1.5)).count();
         assert!(late <= 4, "{lanes} lanes: {late} of 16 were late");
     }

@@ -7,7 +7,6 @@ use background::{Outcome, Setting};
 use simulated::flow::Control;
 use simulated::link::Link;
 
-/// Asserts with the course of the run as the message.
 fn check(outcome: &Outcome, holds: bool, what: &str) {
     assert!(holds, "{what}\n{}", outcome.course());
 }
@@ -54,7 +53,7 @@ fn once_the_others_have_gone_the_path_is_ours_within_seconds() {
     for rtt_ms in RTTS_MS {
         let outcome = Setting { seconds: 50, ..Setting::on(Link::new(100.0, rtt_ms)) }.cubic(10.0, 30.0).run();
         check(&outcome, outcome.ours(24.0, 30.0) < 0.05, "next to nothing beside them");
-        // What they had under way comes through, then ten round trips for a newcomer, and the rise.
+        // Their data under way, ten round trips for a newcomer, and the rise.
         let back_s = 36.0 + 14.0 * rtt_ms as f64 / 1e3;
         check(&outcome, outcome.ours(back_s, 48.0) > 0.93, "all of it when they have gone");
     }
@@ -101,7 +100,6 @@ fn two_of_ours_both_have_a_part() {
 }
 
 proptest::proptest! {
-    /// Whatever the readings say, its advice is within bounds.
     #[test]
     fn any_readings_give_a_rate_and_lanes(
         readings in proptest::collection::vec((0u64..u64::MAX, 0u32..u32::MAX, 0u32..u32::MAX, 0u64..u64::MAX, 0u64..u64::MAX, 0u16..4), 1..200)

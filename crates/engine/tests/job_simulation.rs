@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use jobs::run::{Count, job};
 
-/// Jobs of a usual run of the tests; `HAUL_SEEDS` takes more or fewer, `HAUL_SEED` that one alone, step by step.
+/// `HAUL_SEEDS` takes more or fewer, `HAUL_SEED` one alone, step by step.
 const SEEDS: u64 = 30_000;
 
 #[test]

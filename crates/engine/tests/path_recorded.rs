@@ -5,7 +5,7 @@ use haul_engine::path::{LaneReading, Sample, Tuner, Wishes};
 const LANES: u16 = 64;
 const RTT_US: u32 = 228_000;
 
-/// All lanes in equal parts.
+/// All lanes have equal parts.
 fn sample((at_ms, delivered_kb, in_flight_kb, queue_ms): (u64, u64, u64, u32)) -> Sample {
     let part = |kb: u64| kb * 1000 / u64::from(LANES);
     let lane = |lane| LaneReading {
@@ -27,8 +27,8 @@ fn sample((at_ms, delivered_kb, in_flight_kb, queue_ms): (u64, u64, u64, u32)) -
     Sample { at_us: at_ms * 1000, lanes: (0..LANES).map(lane).collect(), waiting_bytes: u64::MAX }
 }
 
-/// The ramp of 64 lanes on 1 Gbit/s x 228 ms. The link was at work from 1.23 s on, but its queue came and went, as lanes that double send their
-/// windows in the first half of a round trip. Without a bound by 1.43 s it overflowed, and 14 MB went twice.
+/// 64 lanes on 1 Gbit/s x 228 ms: the link was at work from 1.23 s on, but its queue came and went, because doubling lanes send
+/// their windows in the first half of a round trip. Without a bound by 1.43 s it overflowed, and 14 MB went twice.
 #[test]
 fn a_ramp_ends_when_two_samples_bring_the_same() {
     let recorded = [

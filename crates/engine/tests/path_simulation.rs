@@ -10,14 +10,12 @@ use simulated::flow::Control;
 use simulated::link::Link;
 use simulated::run::{Outcome, Setting};
 
-/// Asserts with the course of the run as the message.
 fn check(outcome: &Outcome, holds: bool, what: &str) {
     let advice: String =
         outcome.advice.iter().map(|(at, advice)| format!("{:6.1} s {advice:?}\n", *at as f64 / 1e6)).collect();
     assert!(holds, "{what}\n{}{advice}{:?}", outcome.course(), outcome.tuner.summary());
 }
 
-/// Whether one cause has most of the time.
 fn mostly(outcome: &Outcome, of: impl Fn(&PathTime) -> u64) -> bool {
     let time = outcome.tuner.summary().time;
     of(&time) * 2 > time.total_us()
@@ -72,7 +70,7 @@ fn packets_of_ours_that_meet_make_no_short_copy_over_a_slow_path_slower() {
 #[test]
 fn a_capacity_that_was_first_read_too_high_is_no_sign_of_others() {
     for rtt_ms in [40, 80, 100] {
-        // Six or seven in a sample: 5 % too much, which is all that would be held back.
+        // Six or seven in a sample: 5 % too much, all that would be held back.
         let outcome = Setting { clumps_us: 15_000, ..Setting::on(Link::new(20.0, rtt_ms)).seconds(20) }.run();
         check(&outcome, outcome.rate(0.0, 9.0) > 0.98 * outcome.link.bytes_per_s, "fills the link");
         check(&outcome, outcome.tuner.summary().time.contention_us == 0, "nobody else is there");
@@ -153,7 +151,7 @@ fn a_short_queue_is_no_sign_of_others() {
 
 #[test]
 fn a_full_link_whose_queue_stays_short_is_named() {
-    // So much of each lane waits at the host's own device, of four or eight lanes: 2 ms in all, and 8 ms.
+    // Each of four or eight lanes has this at its own device: 2 ms in all, and 8 ms.
     for (mbit_per_s, rtt_ms, lanes, waiting_bytes) in [(1000.0, 1, 4.0, 64e3), (100.0, 5, 8.0, 12.5e3)] {
         let link = Link::new(mbit_per_s, rtt_ms).queue_ms(20.0);
         let in_flight_most = link.bytes_per_s * rtt_ms as f64 / 1e3 / lanes + waiting_bytes;
@@ -179,7 +177,7 @@ fn what_a_stream_that_yields_to_nobody_leaves_is_the_capacity() {
     setting.constant_bytes_per_s = 2e6;
     let outcome = setting.run();
     check(&outcome, outcome.utilisation() > 0.34, "all of the 9 of 25 Mbit/s that are left");
-    // Whether a queue stands depends on whether it is taken for somebody who competes: then we do not hold back either.
+    // A queue counts only if it is taken for others': then we do not hold back either.
 }
 
 #[test]
@@ -193,7 +191,7 @@ fn noise_on_the_round_trip_times_is_no_queue() {
     }
 }
 
-/// 5 ms of deviation each way were once taken for a queue of 29 ms, and then for others who fill it.
+/// 5 ms of deviation each way once looked like a queue of 29 ms.
 #[test]
 fn packets_that_take_different_times_are_neither_a_queue_nor_others() {
     for (mbit_per_s, rtt_ms, packets_vary_us) in [(200.0, 50, 7_000.0), (200.0, 50, 3_000.0), (100.0, 100, 10_000.0)] {
@@ -223,7 +221,7 @@ fn jitter_is_named_where_what_counts_as_lost_was_only_overtaken() {
     }
 }
 
-/// An address that is looked up, a radio that wakes up: the smoothed round-trip time begins with it, and looks like a queue while it is forgotten.
+/// An address lookup or a waking radio begins the smoothed round-trip time.
 #[test]
 fn a_first_round_trip_that_is_far_longer_than_the_rest_is_no_queue() {
     for (mbit_per_s, rtt_ms, first_rtt_ms) in [(1000.0, 228, 456), (1000.0, 228, 900), (200.0, 50, 1000)] {
@@ -241,7 +239,7 @@ fn a_first_round_trip_that_is_far_longer_than_the_rest_is_no_queue() {
 fn what_a_busy_host_hears_late_is_no_queue() {
     let gigabit = Link::new(1000.0, 100);
     let paths = [Link::new(100.0, 20), gigabit, Link::new(1000.0, 228), Link::new(10_000.0, 100)];
-    // Each lane for itself, and all at once in some of the samples.
+    // Each lane for itself, and all at once in some samples.
     for (jitter_us, stalls) in [(20_000, (0.0, 0)), (0, (0.1, 50_000)), (0, (0.3, 50_000)), (0, (0.6, 20_000))] {
         for (link, seed) in paths.into_iter().flat_map(|link| (1..=8).map(move |seed| (link, seed))) {
             let outcome = Setting { jitter_us, stalls, seed, ..Setting::on(link).tuned() }.seconds(30).run();
@@ -249,7 +247,7 @@ fn what_a_busy_host_hears_late_is_no_queue() {
             check(&outcome, outcome.queueing_ms(0.0) < 30.0, "and queues are seen all the same");
         }
     }
-    // Now and then is often enough where a host is hardly ever free.
+    // A host hardly ever free is still quick enough.
     let slow = |seed| {
         let setting = Setting { stalls: (0.6, 50_000), seed, ..Setting::on(gigabit) }.seconds(30).run();
         setting.rate(0.0, 30.0) / gigabit.bytes_per_s
@@ -350,7 +348,7 @@ fn small_windows_are_met_with_lanes_and_named() {
     check(&outcome, outcome.utilisation() > 0.95 && outcome.lanes() == 64, "64 windows of 256 kB suffice");
 }
 
-/// New lanes took the last units of such a job, and were slower with them than those that were there.
+/// Late lanes took the last units, and were slower with them.
 #[test]
 fn lanes_that_would_come_too_late_are_not_asked_for() {
     let endless = Setting::on(Link::new(1000.0, 228)).windows(256e3, 45e6);
@@ -521,7 +519,6 @@ fn what_was_remembered_gives_the_start() {
     check(&second, warm_s < 0.7 * cold_s, "the second job ramps faster");
 }
 
-/// The next job would begin with it.
 #[test]
 fn nothing_of_a_slow_first_round_trip_is_remembered() {
     for (mbit_per_s, rtt_ms, first_rtt_ms) in [(1000.0, 228, 456), (1000.0, 228, 900), (200.0, 50, 1000)] {
@@ -539,7 +536,6 @@ fn nothing_of_a_slow_first_round_trip_is_remembered() {
     }
 }
 
-/// A job on a path that an earlier one found to carry `before_mbit_per_s`.
 fn second_job(link: Link, before_mbit_per_s: f64) -> Outcome {
     let first = Setting::on(Link::new(before_mbit_per_s, link.rtt_us / 1000)).run();
     Setting::on(link).remembered(first.tuner.remembered().unwrap()).seconds(20).run()
@@ -580,7 +576,6 @@ fn what_was_remembered_is_not_told_as_seen() {
     check(&outcome, outcome.tuner.remembered().is_none(), "and it is no news");
 }
 
-/// One run of the table.
 fn cell(setting: Setting) -> String {
     let outcome = setting.seconds(45).run();
     let reached = outcome.reaches_s(0.9).map_or("-".into(), |s| format!("{s:.1} s"));
@@ -611,7 +606,7 @@ fn a_table_of_paths() {
     for rtt_ms in [20, 100, 228] {
         for mbit_per_s in [20.0, 100.0, 1e3, 1e4, 1e5] {
             for loss in [0.0, 1e-5, 1e-4, 1e-3] {
-                // Little happens on slow paths with little loss, and on those that no host fills.
+                // Little happens on slow paths with little loss, and on paths that no host fills.
                 if loss == 1e-5 && mbit_per_s < 1e3 || loss > 0.0 && mbit_per_s > 1e4 {
                     continue;
                 }
@@ -622,7 +617,6 @@ fn a_table_of_paths() {
             }
         }
     }
-    // Half of the rows in another thread.
     let texts = |rows: &[(String, [Setting; 4])]| {
         let lines = rows.iter().map(|(name, settings)| {
             let cells: Vec<String> = settings.iter().map(|setting| cell(setting.clone())).collect();

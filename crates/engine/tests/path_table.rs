@@ -11,7 +11,7 @@ use simulated::link::{Link, Marks};
 use simulated::run::{Outcome, Setting};
 use simulated::several::{self, Several};
 
-/// Chance differs from run to run: a figure is the mean of these.
+/// Each figure is a mean over these.
 const SEEDS: u64 = 3;
 const SECONDS: u64 = 45;
 
@@ -89,7 +89,8 @@ fn many(setting: Setting, control: Control, flows: u64) -> Setting {
     (0..flows).fold(setting, |setting, _| setting.foreign(control, 0, 999))
 }
 
-/// Seconds until so many seconds of the link have arrived, rate from 15 s on, and theirs; queue in ms: median, and one of twenty is longer; lanes.
+/// Seconds until so many seconds of the link have arrived, rate from 15 s on, and theirs; queue in ms: median, and one of twenty
+/// is longer; lanes.
 fn figures(outcome: &Outcome, late_s: f64) -> Vec<f64> {
     let bytes_per_s = outcome.link.policer.map_or(outcome.link.bytes_per_s, |(rate, _)| rate);
     let took_s = |seconds: f64| {
@@ -136,7 +137,7 @@ fn several_paths() -> Vec<(&'static str, Several)> {
     ]
 }
 
-/// Rate and theirs, in percent of all links, and how often a path came to rest.
+/// Rate and theirs, in percent of all links, and rests.
 fn figures_of_several(outcome: &several::Outcome) -> Vec<f64> {
     let all: f64 = outcome.links.iter().map(|link| link.bytes_per_s).sum();
     let (rate, theirs) = (outcome.rate(0.0, 40.0), outcome.foreign_rate(10.0, 40.0));
@@ -216,7 +217,7 @@ fn jobs_that_ask() -> Vec<(&'static str, Shared)> {
     ]
 }
 
-/// Rate in percent of the link, when first raised and released in seconds, changes, and the marked part in percent.
+/// Rate in percent of the link, first raise and release in seconds, changes, marked part in percent.
 fn figures_of_class(course: &Course, bytes_per_s: f64, seconds: f64) -> Vec<f64> {
     let end_s = course.done_s.unwrap_or(seconds);
     let raised_s = course.changed_s(Priority, 0.0);
@@ -229,7 +230,6 @@ fn figures_of_class(course: &Course, bytes_per_s: f64, seconds: f64) -> Vec<f64>
     ]
 }
 
-/// Prints the means over seeds of all rows, and returns them as a table.
 fn table<T: Sync>(
     title: &str,
     columns: &[&str],
@@ -240,7 +240,6 @@ fn table<T: Sync>(
         let runs: Vec<Vec<f64>> = (1..=SEEDS).map(|seed| of(&row.1, seed)).collect();
         (0..runs[0].len()).map(|at| runs.iter().map(|run| run[at]).sum::<f64>() / SEEDS as f64).collect::<Vec<f64>>()
     };
-    // Half of the rows in another thread.
     let (first, second) = rows.split_at(rows.len() / 2);
     let mut means: Vec<Vec<f64>> = Vec::new();
     std::thread::scope(|scope| {

@@ -3,7 +3,6 @@
 use haul_engine::service::ServiceClass;
 use haul_engine::service::schedule::{News, Progress, Schedule};
 
-/// A number from 0 to 1 for each call.
 struct Chance(u64);
 
 impl Chance {
@@ -33,7 +32,7 @@ struct Moment {
 
 const CAPACITY: f64 = 12.5e6;
 
-/// Others come and go: by day they want more than by night, and no two minutes are equal.
+/// Makes a day: others want more by day than by night, and no two minutes are equal.
 fn day(chance: &mut Chance, seconds: usize) -> Vec<Moment> {
     let (busy, quiet) = (chance.between(0.5, 1.3), chance.between(0.0, 0.4));
     let night_from = chance.between(0.0, 1.0);
@@ -58,7 +57,6 @@ fn day(chance: &mut Chance, seconds: usize) -> Vec<Moment> {
 struct Outcome {
     done_s: Option<usize>,
     marked: f64,
-    /// When it was first said that it cannot be met.
     said_s: Option<usize>,
     changes: usize,
 }
@@ -98,7 +96,7 @@ fn run(day: &[Moment], all: f64, most: ServiceClass) -> Outcome {
     Outcome { done_s: None, marked, said_s, changes }
 }
 
-/// The least that has to be marked, knowing the day: where priority gains most for each byte. `None`: not even all of it would do.
+/// The least that has to be marked, knowing the day: where priority gains most for each byte. `None`: even all would not do.
 fn oracle(day: &[Moment], all: f64) -> Option<f64> {
     let mut missing = all - day.iter().map(|moment| moment.normal).sum::<f64>();
     let mut moments: Vec<&Moment> = day.iter().collect();
@@ -126,7 +124,7 @@ fn a_deadline_is_met_whenever_it_can_be_and_little_more_is_marked_than_must_be()
         let mut chance = Chance::of(seed);
         let hours = chance.between(0.5, 10.0);
         let day = day(&mut chance, (hours * 3600.0) as usize);
-        // Up to 95 % of what the path can give in all of the time.
+        // Up to 95 % of what the path can give.
         let all = day.len() as f64 * chance.between(0.2, 0.92);
         let outcome = run(&day, all, ServiceClass::Priority);
         let marked = oracle(&day, all).unwrap_or(f64::INFINITY);
@@ -165,7 +163,7 @@ fn what_cannot_be_met_is_said_within_ten_seconds() {
     }
 }
 
-/// A path that loses half of what it carries: the job is impossible from then on, and only priority shows that it is not others.
+/// Only priority shows that a path lost half of its capacity, and not to others.
 #[test]
 fn a_path_that_becomes_slower_is_noticed_while_it_matters() {
     let mut day = vec![Moment { background: 0.95, normal: 0.97, priority: 0.98 }; 3_600];
@@ -181,7 +179,6 @@ fn without_leave_for_priority_nothing_is_marked() {
     assert_eq!((outcome.marked, outcome.done_s), (0.0, None));
 }
 
-/// Bytes tell nothing where files are what takes time.
 #[test]
 fn a_job_of_many_small_files_is_measured_by_its_files() {
     let mut schedule = Schedule::new(0, 1_000_000_000);

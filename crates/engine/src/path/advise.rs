@@ -18,33 +18,33 @@ use super::way_back::OneWay;
 use crate::plan::{self, NEAR_RTT_US};
 use crate::service::aware::LANES_MOST;
 
-/// The wishes of the user, the limits of the host, and the findings of an earlier job.
+/// The user's wishes, the host's limits, and an earlier job's findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// Asked for: never changed.
     pub lanes: Option<u16>,
     /// Asked for: never changed.
     pub congestion_control: Option<String>,
-    /// The limit the user set, over all lanes.
+    /// The user's limit, over all lanes.
     pub rate_bytes_per_s: Option<u64>,
-    /// The congestion controls that an ordinary user may choose on the sending host.
+    /// An ordinary user's choices on the sending host.
     pub allowed_congestion_controls: Vec<String>,
-    /// The congestion control that a connection of the sending host has when nothing is chosen.
+    /// The sending host's default.
     pub host_congestion_control: String,
-    /// The least that the job is known to send.
+    /// The least known to be sent.
     pub foreseen_bytes: u64,
-    /// The findings of an earlier job on this path.
+    /// An earlier job's findings.
     pub remembered: Option<Remembered>,
 }
 
-/// The settings that the lanes take from now on.
+/// Settings of the lanes from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// Lanes that carry data; those beyond rest, and stay connected.
+    /// Lanes that carry data; others rest, connected.
     pub lanes: u16,
-    /// Most that all lanes that carry data may send together; `None` lifts the bound.
+    /// Bound of all lanes with data; `None` lifts it.
     pub pacing_bytes_per_s: Option<u64>,
-    /// Congestion control of all lanes; `None`: each keeps what it has.
+    /// Congestion control of all lanes; `None`: each keeps its own.
     pub congestion_control: Option<String>,
     /// Why, for the user.
     pub reasons: Reasons,
@@ -70,26 +70,22 @@ pub struct Tuner {
     estimator: Estimator,
     pacer: Pacer,
     limiter: Limiter,
-    /// What was found without the mark while there is one, and with it while there is none.
+    /// Findings without the mark while there is one, and the reverse.
     limiter_of_others: Limiter,
     lanes: LaneCount,
-    /// In the last sample: those that are there, resting ones too.
     connected: u16,
     held: Held,
-    /// The congestion control of the lanes, as far as we know.
     congestion_control: String,
     congestion_control_reason: &'static str,
-    /// Ours, and not the host's.
     is_switched: bool,
     switches: u8,
     given: Advice,
-    /// No more lanes than these for now.
     lanes_most: Option<u16>,
     marked: Marked,
 }
 
 impl Tuner {
-    /// For a path whose connections took `rtt_us_at_connect` to open, between hosts of which the smaller has `cpus` processors.
+    /// Begins a path whose connections took `rtt_us_at_connect` to open; the smaller host has `cpus` processors.
     pub fn new(wishes: Wishes, rtt_us_at_connect: u32, cpus: u16) -> Self {
         let is_near = rtt_us_at_connect < NEAR_RTT_US;
         let remembered = wishes.remembered.as_ref().filter(|remembered| !is_near && remembered.fits(rtt_us_at_connect));
@@ -161,12 +157,12 @@ impl Tuner {
         self.given.clone()
     }
 
-    /// Takes in how long a word of the far side took to here. The last one may come again.
+    /// Takes in a far word's time, perhaps again.
     pub fn on_one_way(&mut self, at_us: u64, word: OneWay) {
         self.estimator.on_one_way(at_us, word);
     }
 
-    /// Takes a sample in; `Some` when something shall change.
+    /// Takes a sample in; `Some`: a change.
     pub fn on_sample(&mut self, sample: &Sample) -> Option<Advice> {
         self.connected = u16::try_from(sample.lanes.len()).unwrap_or(u16::MAX);
         let step = self.steps.to(sample, self.given.lanes)?;
@@ -194,7 +190,7 @@ impl Tuner {
                 may_change: self.wishes.may_choose_bbr() && self.switches < SWITCHES_MAX,
             };
             if self.marked != Marked::None && self.limiter.bound_bytes_per_s().is_some() {
-                // What passes with the mark is known: the number of lanes changes nothing, and nobody takes what they give up.
+                // The limit of marked packets is known: more or fewer lanes change nothing.
                 self.lanes.look_again();
             } else {
                 self.lanes.on_step(&step, &self.estimator, &self.pacer, control);
@@ -206,26 +202,24 @@ impl Tuner {
         self.changed()
     }
 
-    /// Takes a sample in that tells nothing about the path: somebody else held its lanes, or those of a path that it meets.
+    /// Takes in a sample of lanes that others held, which tells nothing about the path.
     pub(crate) fn on_disturbed_sample(&mut self, sample: &Sample) {
         let Some(step) = self.steps.to(sample, self.given.lanes) else { return };
         self.estimator.on_disturbed_step(&step);
     }
 
-    /// The congestion control of the lanes, as far as we know.
     pub(crate) fn congestion_control(&self) -> &str {
         &self.congestion_control
     }
 
-    /// The part of the limit of the user that this path has from now on, when there are several paths.
     pub(crate) fn limit_rate(&mut self, rate_bytes_per_s: Option<u64>) {
         if core::mem::replace(&mut self.wishes.rate_bytes_per_s, rate_bytes_per_s) != rate_bytes_per_s {
             (self.limiter, self.limiter_of_others) = (Limiter::default(), Limiter::default());
         }
     }
 
-    /// The packets have another class from now on, and so meet other queues: what was found to be the capacity counts no more, and losses of
-    /// before are no reason for bbr. While priority is asked for, the lanes become no more: what is policed looks like a path that loses packets.
+    /// Forgets capacity and losses: another class meets other queues. With priority the lanes become no more: a policed path
+    /// looks lossy.
     pub fn class_changed(&mut self, is_priority: bool) {
         self.pacer = Pacer::new(None);
         self.lanes.look_again();
@@ -238,7 +232,7 @@ impl Tuner {
         self.lanes_most = is_priority.then_some(most);
     }
 
-    /// Which lanes ask for priority now. What passes with the mark holds again when it comes back.
+    /// Sets which lanes ask for priority. What passes with the mark is kept for its return.
     pub fn marked_are(&mut self, marked: Marked) {
         let before = core::mem::replace(&mut self.marked, marked);
         if (before == Marked::None) != (marked == Marked::None) {
@@ -246,7 +240,6 @@ impl Tuner {
         }
     }
 
-    /// The part of the lanes that the user asked for.
     pub(crate) fn ask_for_lanes(&mut self, lanes: u16) {
         let lanes = lanes.clamp(1, MAX_LANES);
         if self.wishes.lanes != Some(lanes) {
@@ -258,7 +251,6 @@ impl Tuner {
         }
     }
 
-    /// Somebody has left the path: what was found to be the capacity counts no more.
     pub(crate) fn look_again(&mut self) {
         if !self.pacer.is_contended() {
             self.pacer = Pacer::new(None);
@@ -266,8 +258,7 @@ impl Tuner {
         }
     }
 
-    /// The congestion control that the lanes have, read back from them when they came and when advice was carried out. What was
-    /// refused once is not asked for again.
+    /// Enters the congestion control read back from the lanes. A refused one is not asked for again.
     pub fn on_granted(&mut self, congestion_control: &str) {
         if self.congestion_control == congestion_control {
             return;
@@ -276,7 +267,7 @@ impl Tuner {
             (self.is_switched, self.switches) = (false, SWITCHES_MAX);
             self.congestion_control_reason = REFUSED_REASON;
         } else if self.wishes.congestion_control.is_none() && self.switches == 0 {
-            // The path to this peer may have one of its own (ip-route(8), congctl), or our policy for near ones.
+            // The route may have one of its own (ip-route(8), congctl), or our policy for near ones.
             self.wishes.host_congestion_control = congestion_control.to_string();
         }
         self.congestion_control = congestion_control.to_string();
@@ -296,7 +287,7 @@ impl Tuner {
             queueing_us: self.held.queueing_us(),
             resent_ppm: u32::try_from(resent).unwrap_or(u32::MAX),
             capacity_bytes_per_s: match now.confidence {
-                // What an earlier job found was not seen in this one.
+                // An earlier job's capacity was not seen in this one.
                 Confidence::Remembered => self.estimator.best_rate_bytes_per_s,
                 Confidence::None | Confidence::AtLeast | Confidence::Measured => now.capacity_bytes_per_s,
             },
@@ -307,18 +298,18 @@ impl Tuner {
             time: self.held.time,
             outages: self.held.outages,
             known: None,
-            // Whoever marks knows.
+            // The caller that marks fills this in.
             service: PathService::default(),
         }
     }
 
-    /// The findings for the next job on this path; `None` while they would be a guess, and for near paths, which need none.
+    /// The findings for the next job; `None` for a guess, and for near paths.
     pub fn remembered(&self) -> Option<Remembered> {
         let now = &self.estimator.now;
         let is_known =
             matches!(now.confidence, Confidence::AtLeast | Confidence::Measured) && now.phase == Phase::Steady;
         let is_of_source = now.confidence == Confidence::AtLeast && self.estimator.best_is_of_source;
-        // A rate that the user set says nothing about the path beyond it.
+        // A user's limit hides the path beyond it.
         let is_of_limit =
             self.wishes.rate_bytes_per_s.is_some_and(|rate| now.capacity_bytes_per_s >= scaled(rate, RATE_REACHED));
         let has_lanes = self.carrying_lanes() > 0;
@@ -333,12 +324,11 @@ impl Tuner {
         )
     }
 
-    /// As many as are advised, or all that there are.
     fn carrying_lanes(&self) -> u16 {
         self.lanes.lanes.min(self.connected)
     }
 
-    /// The connect took long for another reason, such as a busy host: the path is near after all.
+    /// A busy host made the connect slow.
     fn turn_near(&mut self) -> Advice {
         self.is_near = true;
         let (lanes, reason) = match self.wishes.lanes {
@@ -364,7 +354,6 @@ impl Tuner {
         }
     }
 
-    /// The ramp ends when the rate does not grow any more, for whatever reason.
     fn phase_on_step(&mut self, step: &Step) {
         let estimator = &mut self.estimator;
         if estimator.now.phase == Phase::Steady || step.lanes.is_empty() {
@@ -380,8 +369,8 @@ impl Tuner {
         }
     }
 
-    /// bbr does not take a loss for congestion, so it is chosen where losses come without a queue and keep the lanes slow. Where
-    /// others compete it is given back: what it does to them depends on the buffer between.
+    /// Chooses bbr, which ignores losses, where losses without a queue slow the lanes. Beside others it is given back: its harm
+    /// depends on the buffer between.
     fn choose_congestion_control(&mut self) {
         let now = &self.estimator.now;
         if self.wishes.congestion_control.is_some() || self.switches >= SWITCHES_MAX {
@@ -405,7 +394,6 @@ impl Tuner {
         }
     }
 
-    /// The lanes could send more, and neither a queue nor others keep them from it.
     fn may_be_slowed(&self) -> bool {
         let now = &self.estimator.now;
         now.phase == Phase::Steady
@@ -421,7 +409,6 @@ impl Tuner {
         }
     }
 
-    /// The rate shows the limit of the user.
     fn reaches_rate_limit(&self) -> bool {
         let rate = self.estimator.now.rate_bytes_per_s;
         self.wishes.rate_bytes_per_s.is_some_and(|limit| rate >= scaled(limit, RATE_REACHED))
@@ -433,7 +420,6 @@ impl Tuner {
         self.switches += 1;
     }
 
-    /// The parts of the estimate that follow from the state of the loop.
     fn estimate_on_step(&mut self) {
         let now = &mut self.estimator.now;
         now.contended = self.pacer.is_contended() || self.lanes.others_took;
@@ -504,7 +490,7 @@ impl Wishes {
         self.congestion_control.is_none() && self.allowed_congestion_controls.iter().any(|name| name == BBR)
     }
 
-    /// The limit is kept elsewhere, over payload; the bound of the sockets, over more than that, only spreads it evenly.
+    /// Only spreads the data evenly: the limit itself is kept elsewhere, over payload.
     fn rate_bound(&self) -> Option<u64> {
         self.rate_bytes_per_s.map(|rate| scaled(rate, RATE_MARGIN).max(1))
     }
@@ -530,14 +516,12 @@ fn first_lanes(
     }
     let usual = at_start(rtt_us, wishes.foreseen_bytes);
     if let Some(rate) = wishes.rate_bytes_per_s {
-        // Twice what the rate needs when it flows, for a quick start.
         let limited = needed(estimator, rate, false).saturating_mul(2).max(2);
         if limited < usual {
             return (limited, "as many windows as the rate limit needs");
         }
     }
     match remembered {
-        // Many lanes make the ramp short; what is too much rests later.
         Some(remembered) => (at_start_of_known(remembered, rtt_us), "as many as filled this path the last time"),
         None => (usual, "far path: many windows in flight at once, and a quick start"),
     }
@@ -547,18 +531,17 @@ const BBR: &str = "bbr";
 const ASKED_REASON: &str = "asked for";
 /// Two of a million slow cubic down to 420 Mbit/s per lane at 100 ms.
 const LOSS_PPM_MIN: u32 = 2;
-/// There and back, twice: nothing flaps.
+/// Twice there and back: nothing flaps.
 const SWITCHES_MAX: u8 = 4;
-/// Doubled, the rate falls by 17 % (300 Mbit/s x 50 ms, queue of 10 ms, a cubic flow).
+/// Doubled, the rate falls 17 % (300 Mbit/s x 50 ms, queue of 10 ms, a cubic flow).
 const RAMP_US_MIN: u64 = 300_000;
-/// Over two round trips; slow start would give 4.
+/// Slow start gives 4 over two round trips.
 const RAMP_GROWTH: f64 = 1.25;
 const NEAR_REASON: &str = "near path: the processors are the limit";
 const REFUSED_REASON: &str = "the host does not grant another one";
-/// The limit counts payload. Records and headers of packets add some percent.
+/// Records and headers add some percent.
 const RATE_MARGIN: f64 = 1.05;
-/// A rate above this share of the rate limit shows the limit and not the path: pacing, and lanes that repair losses,
-/// fall short of the limit by some percent.
+/// Pacing and repairs fall short of a limit by some percent.
 const RATE_REACHED: f64 = 0.9;
 const LIMITED_REASON: &str = "somebody on the way drops what is faster, or a trial shall tell";
 const SHARE_REASON: &str = "others use the path: little more than half of it";

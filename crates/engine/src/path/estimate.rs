@@ -8,43 +8,41 @@ use super::way_back::{OneWay, WayBack};
 /// The state of the path. Rates are of all lanes together; 0 means unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// Whether the lanes still grow to the speed of the path.
+    /// Whether the lanes still grow.
     pub phase: Phase,
     /// The limit that holds the lanes now.
     pub limit: Limit,
     /// How the capacity was found.
     pub confidence: Confidence,
-    /// Bytes acknowledged per second, over the last round trips.
+    /// Acknowledged over the last round trips.
     pub rate_bytes_per_s: u64,
-    /// The rate that the path carries for us; with [`Confidence::AtLeast`] it may carry more.
+    /// The path's rate; with [`Confidence::AtLeast`] perhaps more.
     pub capacity_bytes_per_s: u64,
     /// Smallest round-trip time seen.
     pub rtt_min_us: u32,
-    /// Smoothed round-trip time now: a quarter of the lanes have a smaller one.
+    /// Smoothed round-trip time: a quarter of the lanes have a smaller one.
     pub rtt_us: u32,
-    /// Time that packets stand in queues now: smoothed round-trip time less the smallest, and less [`Estimate::jitter_us`]. What acknowledgements wait
-    /// on the way back is not in it, where that is known.
+    /// Smoothed round-trip time less the smallest, [`Estimate::jitter_us`], and the known wait of acknowledgements.
     pub queueing_us: u32,
-    /// By so much the usual round-trip time of an empty path is longer than the smallest: its packets take different times.
+    /// An empty path's usual round-trip time less the smallest.
     pub jitter_us: u32,
-    /// Most bytes one lane had under way when its send buffer or the receive window held it; 0 while that never happened.
+    /// Most that a lane had under way while a buffer or window held it, in bytes; 0: never.
     pub window_bytes: u64,
-    /// Lost while no queue stood, of a million bytes sent then.
+    /// Loss without a queue, of a million bytes.
     pub random_loss_ppm: u32,
-    /// Lost while a queue stood, of a million bytes sent then.
+    /// Loss behind a queue, of a million bytes.
     pub congestion_loss_ppm: u32,
-    /// Most of what was sent again had only been overtaken, so that jitter cuts the windows, and not loss.
+    /// Most repeats had only been overtaken: jitter cuts the windows.
     pub overtaken: bool,
     /// Others fill the queue that we left empty.
     pub contended: bool,
-    /// Somebody on the way drops what is faster than a limit, and the lanes keep to it.
+    /// A policer's limit, which the lanes keep to.
     pub is_limited: bool,
-    /// Share of the lanes' busy time that the receive window held them, in parts per thousand, lately.
+    /// Share of recent busy time that the receive window held the lanes, in parts per thousand.
     pub receive_window_permille: u16,
     /// The same for the send buffer.
     pub send_buffer_permille: u16,
-    /// Lately, the share of time in which the lanes had nothing to send, in parts per thousand. The rate is then that of the source, and
-    /// says nothing about the path.
+    /// Recent share of time without data, in parts per thousand: the rate is the source's.
     pub source_permille: u16,
     /// Lanes that were busy lately.
     pub busy_lanes: u16,
@@ -53,7 +51,7 @@ pub struct Estimate {
 /// Whether the lanes still grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// The rate grows to the speed of the path.
+    /// The rate still grows.
     #[default]
     Ramp,
     /// The rate has levelled off.
@@ -64,7 +62,6 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Limit {
-    /// No limit is seen.
     #[default]
     Unknown,
     Capacity,
@@ -74,50 +71,45 @@ pub enum Limit {
     Loss,
     /// Packets overtake each other, and count as lost.
     Jitter,
-    /// The source, the target or the rate limit: lanes wait for data.
+    /// Lanes wait for data: source, target or rate limit.
     Source,
 }
 
-/// How a capacity was found, from the least sure.
+/// How a capacity was found, least sure first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
-    /// Not at all.
+    /// No capacity was found.
     #[default]
     None,
     /// An earlier job found it.
     Remembered,
-    /// The path delivered this much; nothing says that more is impossible.
+    /// The path delivered this much.
     AtLeast,
     /// More was tried, and stood in a queue.
     Measured,
 }
 
-/// Gathers steps into an estimate.
 #[derive(Clone, Debug)]
 pub(super) struct Estimator {
     pub(super) now: Estimate,
     recent: VecDeque<Past>,
-    /// Smallest smoothed round-trip time seen, which is that of an empty path.
     rtt_usual_us: u32,
-    /// Longest queueing delay seen.
     pub(super) queue_peak_us: u32,
-    /// Until then a loss belongs to the queue that stood before.
+    /// Until then a loss belongs to the queue before.
     queue_lingers_until_us: u64,
     random: Losses,
     congestion: Losses,
-    /// Smallest round-trip time that the path had when losses began to count as random; 0 before the first sample.
+    /// Smallest round-trip time when losses began to count as random.
     rtt_min_of_losses_us: u32,
     losses_halved_at_us: u64,
     pub(super) mss_bytes: u32,
     pub(super) best_rate_bytes_per_s: u64,
-    /// The best rate was as much as the source gave.
     pub(super) best_is_of_source: bool,
     pub(super) resent_bytes: u64,
     pub(super) sent_bytes: u64,
     way_back: WayBack,
 }
 
-/// One step, as far as it is remembered.
 #[derive(Clone, Copy, Debug)]
 struct Past {
     us: u64,
@@ -136,7 +128,6 @@ struct Losses {
     sent_bytes: f64,
     resent_bytes: f64,
     in_vain_bytes: f64,
-    /// Steps in which something was lost.
     steps: f64,
 }
 
@@ -192,17 +183,14 @@ impl Estimator {
         }
     }
 
-    /// Takes in how long a word of the far side took to here.
     pub(super) fn on_one_way(&mut self, at_us: u64, word: OneWay) {
         self.way_back.on_word(at_us, word);
     }
 
-    /// By how much the way back has become shorter than it was when we came.
     pub(super) fn way_back_fell_by_us(&self) -> u32 {
         self.way_back.fell_by_us()
     }
 
-    /// Takes one step in.
     pub(super) fn on_step(&mut self, step: &Step) {
         self.round_trips(step);
         self.losses(step);
@@ -210,13 +198,13 @@ impl Estimator {
         self.tally(step);
     }
 
-    /// Takes in a step that tells nothing about the path: only what the lanes do in it counts, and nothing from before it afterwards.
+    /// Takes in a step that tells only what the lanes do; the past counts no more.
     pub(super) fn on_disturbed_step(&mut self, step: &Step) {
         self.recent.clear();
         self.tally(step);
     }
 
-    /// Forgets the losses so far: the packets meet other queues from now on.
+    /// Forgets the losses: packets meet other queues now.
     pub(super) fn forget_losses(&mut self) {
         (self.random, self.congestion) = (Losses::default(), Losses::default());
         self.recent.clear();
@@ -238,15 +226,13 @@ impl Estimator {
         }
     }
 
-    /// Lanes wait for data so often that the rate is the source's. Such a rate can raise the estimate of a path. It cannot lower it
-    /// (draft-cardwell-iccrg-delivery-rate-estimation, application-limited samples). A queue at that time is a burst, or belongs to
-    /// somebody else.
+    /// True if the rate is the source's. Such a rate can raise the estimate of a path, but not lower it
+    /// (draft-cardwell-iccrg-delivery-rate-estimation, application-limited samples). A queue then is a burst, or somebody else's.
     pub(super) fn is_source_limited(&self) -> bool {
         self.now.source_permille > SOURCE_PERMILLE
     }
 
-    /// Losses without a queue keep the lanes slower than they have been. What stands then is not theirs: acknowledgements that a busy
-    /// host delays, or others.
+    /// True if losses without a queue slow the lanes. A queue then is not theirs.
     pub(super) fn is_loss_limited(&self) -> bool {
         let now = &self.now;
         now.phase == Phase::Steady
@@ -254,7 +240,7 @@ impl Estimator {
             && now.rate_bytes_per_s < scaled(self.best_rate_bytes_per_s, SLOWED_BY_LOSS)
     }
 
-    /// The lanes double, or have just done so: in the ramp, and after a bound was lifted.
+    /// True in the ramp, and after a bound was lifted.
     pub(super) fn grows(&self) -> bool {
         let span_us = (2 * u64::from(self.now.rtt_us)).max(RATE_US_MIN);
         let has_grown = match (self.rate(0, span_us), self.rate(span_us, span_us)) {
@@ -264,12 +250,11 @@ impl Estimator {
         self.now.phase == Phase::Ramp || has_grown
     }
 
-    /// Mean rate in bytes per second over `span_us` that ended `ago_us` ago; `None` while less was seen.
+    /// Mean rate over `span_us` that ended `ago_us` ago; `None`: not seen.
     pub(super) fn rate(&self, ago_us: u64, span_us: u64) -> Option<u64> {
         rate_of(&self.recent, ago_us, span_us)
     }
 
-    /// Smallest and largest queueing delay over the last `span_us`.
     pub(super) fn queueing_over(&self, span_us: u64) -> (u32, u32) {
         let mut left = span_us;
         let (mut least, mut most) = (u32::MAX, 0);
@@ -284,12 +269,10 @@ impl Estimator {
         (least.min(most), most)
     }
 
-    /// Bytes sent again over the last `span_us`.
     pub(super) fn resent_bytes_over(&self, span_us: u64) -> u64 {
         self.within(span_us).fold(0, |sum, past| sum.saturating_add(past.resent_bytes))
     }
 
-    /// The bytes that were sent again over the last `span_us`, of a million that arrived or were sent again.
     pub(super) fn resent_ppm_over(&self, span_us: u64) -> u32 {
         let resent = u128::from(self.resent_bytes_over(span_us));
         let delivered = self.within(span_us).fold(0, |sum, past| sum + u128::from(past.delivered_bytes));
@@ -305,7 +288,6 @@ impl Estimator {
         })
     }
 
-    /// Smoothed and smallest round-trip time. While nothing comes back the last one stands.
     fn round_trips(&mut self, step: &Step) {
         let now = &mut self.now;
         if step.rtt_min_us > 0 {
@@ -322,14 +304,14 @@ impl Estimator {
         self.queue_peak_us = self.queue_peak_us.max(now.queueing_us);
     }
 
-    /// A loss is random when no queue stood since a few round trips: repairing what a full queue dropped takes that long.
+    /// A loss is random if no queue stood for a few round trips: repairs take that long.
     fn losses(&mut self, step: &Step) {
         self.sent_bytes = self.sent_bytes.saturating_add(step.sent_bytes);
         self.resent_bytes = self.resent_bytes.saturating_add(step.resent_bytes);
         if step.mss_bytes > 0 {
             self.mss_bytes = step.mss_bytes;
         }
-        // Half of the longest queue seen: some are short. Less than a hundredth of a long round trip is jitter.
+        // Half of the longest queue, because some are short. Less than a hundredth of a long round trip is jitter.
         let least_us = (self.now.rtt_min_us / 100).max(QUEUE_US_MIN / 2);
         let queue_us = (self.now.rtt_min_us / 20).max(QUEUE_US_MIN).min((self.queue_peak_us / 2).max(least_us));
         self.judge_losses_again(queue_us);
@@ -347,13 +329,12 @@ impl Estimator {
         self.now.congestion_loss_ppm = self.congestion.ppm();
         let [random, congestion] = [self.random, self.congestion];
         let resent_bytes = random.resent_bytes + congestion.resent_bytes;
-        // A probe for a tail that was not lost arrives twice, too, where packets keep their order.
+        // An unneeded tail probe arrives twice, too, where packets keep their order.
         self.now.overtaken =
             self.now.jitter_us > QUEUE_US_MIN && (random.in_vain_bytes + congestion.in_vain_bytes) * 2.0 > resent_bytes;
     }
 
-    /// Where others filled the queue before we came, the path never looked empty. Once it has been seen emptier, by more than a queue, what
-    /// was lost before met their queue.
+    /// Drops random losses once the path is seen emptier by a queue: they met that of others.
     fn judge_losses_again(&mut self, queue_us: u32) {
         let before_us = self.rtt_min_of_losses_us;
         if before_us == 0 || self.now.rtt_min_us.saturating_add(queue_us) < before_us {
@@ -362,7 +343,6 @@ impl Estimator {
         }
     }
 
-    /// Learns windows: what a lane had under way when a window held it.
     fn windows(&mut self, step: &Step) {
         let full = step.lanes.iter().filter(|lane| lane.send_buffer_full || lane.receive_window_full);
         let Some(most) = full.map(|lane| lane.in_flight_bytes).max() else { return };
@@ -393,8 +373,7 @@ impl Estimator {
         self.recent.push_back(past);
     }
 
-    /// Busy time of the lanes over the last `span_us`, and of it: held by receive window, send buffer; all time of lanes that carry
-    /// data, and of it: without data.
+    /// Sums over `span_us`: busy, held by receive window, held by send buffer; time with data, waiting for data.
     fn shares_over(&self, span_us: u64) -> [u64; 5] {
         let mut left = span_us;
         let mut sums = [0u64; 5];
@@ -412,10 +391,9 @@ impl Estimator {
     }
 }
 
-/// The part of a round-trip time that is neither the way nor a queue. The smallest of many packets that take different times is far
-/// below the usual. And a smoothed time begins with the first packet, which may have waited for an address or a radio, and forgets
-/// it by an eighth with each further one (RFC 6298). In both cases single packets deviate; a queue delays all of them alike. The
-/// jitter is at most what was seen without a queue.
+/// The part of a round-trip time that is neither way nor queue. The smallest of scattered packets is far below the usual, and a
+/// smoothed time begins with a first packet that may have waited for an address or a radio (forgotten by an eighth with each, RFC
+/// 6298). In both cases single packets deviate; a queue delays all alike.
 fn jitter_us(seen_us: u32, deviation_us: u32) -> u32 {
     deviation_us.saturating_mul(SMALLEST_DEVIATIONS).min(seen_us)
 }
@@ -436,32 +414,28 @@ fn rate_of(recent: &VecDeque<Past>, ago_us: u64, span_us: u64) -> Option<u64> {
     None
 }
 
-/// A share of a time.
 fn permille(us: u64, of_us: u64) -> u16 {
     u16::try_from(us.saturating_mul(1000) / of_us.max(1)).unwrap_or(1000).min(1000)
 }
 
-/// Bytes per second.
 pub(crate) fn per_second(bytes: u64, us: u64) -> u64 {
     u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(us.max(1))).unwrap_or(u64::MAX)
 }
 
-/// Bytes that pass in a time at a rate.
 pub(super) fn bytes_in(rate_bytes_per_s: u64, us: u64) -> u64 {
     u64::try_from(u128::from(rate_bytes_per_s) * u128::from(us) / 1_000_000).unwrap_or(u64::MAX)
 }
 
-/// A rate or size times a factor.
 pub(super) fn scaled(value: u64, factor: f64) -> u64 {
     (value as f64 * factor) as u64
 }
 
-/// Square root by Newton's method: `core` has none. Relative error below 1e-9 for what occurs here.
+/// Newton's method, because `core` has no square root. Relative error below 1e-9 here.
 pub(crate) fn square_root(value: f64) -> f64 {
     if !value.is_finite() || value <= 0.0 {
         return 0.0;
     }
-    // Half the exponent is a start within a factor of two; each turn doubles the digits.
+    // Right within a factor of two; each turn doubles the digits.
     let mut root = f64::from_bits((value.to_bits() >> 1) + (0x3ff << 51));
     for _ in 0..6 {
         root = (root + value / root) / 2.0;
@@ -469,7 +443,7 @@ pub(crate) fn square_root(value: f64) -> f64 {
     root
 }
 
-/// Cube root: each turn divides the error of the exponent by four. Relative error below 1e-4 from 1e-6 to 1e12.
+/// Each turn divides the exponent's error by four. Relative error below 1e-4 from 1e-6 to 1e12.
 pub(super) fn cube_root(value: f64) -> f64 {
     let mut root = 1.0;
     for _ in 0..10 {
@@ -478,29 +452,24 @@ pub(super) fn cube_root(value: f64) -> f64 {
     root
 }
 
-/// The smallest of thousands of packets lies so many of the kernel's mean deviations below the usual one. Four standard deviations are five mean
-/// ones, and the kernel weighs a time that falls by a quarter, so it tells less than half: 2.5 ms, where the smallest was 28 ms below.
-/// Halved, the rate falls by 61 % (200 Mbit/s x 50 ms, 1 of 1000 overtaken).
+/// Mean deviations between the smallest of thousands of packets and the usual: four standard are five mean ones, and the kernel
+/// reads less than half (2.5 ms where the smallest was 28 ms below). Halved, the rate falls 61 % (200 Mbit/s x 50 ms, 1 of 1000
+/// overtaken).
 const SMALLEST_DEVIATIONS: u32 = 12;
-/// Lanes that the network holds have next to nothing of this; a slow source that gives in bursts leaves them without data for half
-/// of the time and more.
+/// Lanes held by the network wait almost never; a source in bursts makes them wait for half of the time.
 pub(crate) const SOURCE_PERMILLE: u16 = 250;
-/// Over two round trips; slow start gives 4, and what grows after a loss less.
+/// Slow start gives 4 over two round trips, regrowth after a loss less.
 const GROWTH: f64 = 1.25;
-/// Share of the best rate below which lanes that lose packets are slow for that.
 const SLOWED_BY_LOSS: f64 = 0.7;
-/// Ring of steps: at 100 ms each, three round trips of 4 s.
+/// At 100 ms each: three round trips of 4 s.
 const STEPS_KEPT: usize = 128;
-/// A rate over less than this says more about bursts than about the path.
-/// Doubled, it takes 5.3 % longer (1 Gbit/s x 100 ms, 500 Mbit/s was known).
+/// Shorter rates show bursts. Doubled, it takes 5.3 % longer (1 Gbit/s x 100 ms, 500 Mbit/s was known).
 const RATE_US_MIN: u64 = 300_000;
-/// Less delay than this is jitter, not a queue.
+/// Delay below this is jitter.
 const QUEUE_US_MIN: u32 = 2_000;
-/// Losses are forgotten by half in this time: 10 Mbit/s send some 8,000 packets in it, enough to see 1 of 1,000.
-/// Halved, the rate falls by 9.2 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
+/// 10 Mbit/s send 8,000 packets in it, enough for 1 loss of 1,000. Halved, the rate falls 9.2 % (jitter).
 const LOSS_HALF_LIFE_US: u64 = 10_000_000;
-/// Losses in fewer steps than this may be chance.
-/// Doubled, others keep 3.7 points less (100 Mbit/s x 50 ms, four cubic flows before us).
+/// Losses in few steps are chance. Doubled, others keep 3.7 points less (four cubic).
 const LOSS_STEPS_MIN: f64 = 2.5;
 /// Ethernet without jumbo frames, with timestamps.
 pub(crate) const MSS_USUAL_BYTES: u32 = 1448;

@@ -6,22 +6,19 @@ use super::estimate::{Estimator, Phase, scaled, square_root};
 use super::pacing::{Levels, Pacer};
 use super::sample::{LaneStep, Step};
 
-/// Sums over the whole transfer.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) time: PathTime,
     pub(super) outages: Outages,
     is_out: bool,
-    /// The part of the time for the capacity in which a queue stood, and nobody knows yet whose it is.
+    /// Time booked to the capacity, whose queue may prove to be others'.
     unsettled_us: u64,
-    /// The part of the time for losses in which they looked like those of a queue, and none stood: others may have kept it full.
+    /// Time booked to losses that looked like a queue's, though none stood.
     unsettled_loss_us: u64,
-    /// The time since the capacity is known and kept to.
     kept_to_us: u64,
     queueing: Histogram,
     second_us: u64,
     second_delivered_bytes: u64,
-    /// Whole seconds after the ramp: number, mean, sum of squared differences (Welford).
     seconds: f64,
     mean: f64,
     squares: f64,
@@ -45,8 +42,7 @@ impl Held {
         }
     }
 
-    /// Takes one step in, after estimator and pacer have. `outage_us`: nothing has come through for so long.
-    /// `passes_bytes_per_s`: somebody on the way drops what is faster.
+    /// Takes one step in, after estimator and pacer. `outage_us`: nothing came through; `passes_bytes_per_s`: a policer's limit.
     pub(super) fn on_step(
         &mut self,
         step: &Step,
@@ -55,7 +51,7 @@ impl Held {
         passes_bytes_per_s: Option<u64>,
         outage_us: Option<u64>,
     ) {
-        // Where all has arrived, the target takes nothing more, and the network is not to blame.
+        // All has arrived: the target takes nothing more.
         let outage_us = outage_us.filter(|_| step.lanes.iter().any(|lane| lane.in_flight_bytes > 0));
         self.on_outage(step, outage_us);
         if step.rtt_us > 0 {
@@ -69,12 +65,10 @@ impl Held {
         self.add_rate(step, estimator);
     }
 
-    /// Median queueing delay over the samples.
     pub(super) fn queueing_us(&self) -> u32 {
         self.queueing.median()
     }
 
-    /// See [`haul_wire::summary::PathSummary::rate_variation_permille`].
     pub(super) fn rate_variation_permille(&self) -> u32 {
         if self.seconds < 3.0 || self.mean <= 0.0 {
             return 0;
@@ -91,8 +85,8 @@ impl Held {
         self.is_out = outage_us.is_some();
     }
 
-    /// Settles whose a queue was. A queue that is not ours is known only after we held back for a while, and it was not ours
-    /// before, either. Once a queue of ours is drained and does not come back, the capacity held us.
+    /// Settles whose a queue was. One that restraint does not shorten was never ours; if ours drains for good, the capacity held
+    /// us.
     fn settle(&mut self, step: &Step, estimator: &Estimator, is_kept_to: bool) {
         self.kept_to_us = if is_kept_to { self.kept_to_us.saturating_add(step.us) } else { 0 };
         if estimator.now.contended {
@@ -106,8 +100,7 @@ impl Held {
         }
     }
 
-    /// Books the step of a lane. The kernel tells how long the receive window held it; the rest goes to the first cause
-    /// that applies.
+    /// Books the receive window's time as the kernel tells, the rest under the first cause that applies.
     fn add(&mut self, lane: &LaneStep, step: &Step, estimator: &Estimator, pacer: &Pacer, bound: Option<u64>) {
         let add = |sum: &mut u64, us: u64| *sum = sum.saturating_add(us);
         let now = &estimator.now;
@@ -123,7 +116,7 @@ impl Held {
         if now.phase == Phase::Ramp && !lane.send_buffer_full && !lane.wants_data {
             add(&mut time.ramp_us, rest_us);
         } else if lane.wants_data && estimator.is_source_limited() {
-            // Not the network's.
+            // The lane waits for data.
         } else if now.contended {
             add(&mut time.contention_us, rest_us);
         } else if pacer.has_standing_queue() || is_paced {
@@ -134,14 +127,14 @@ impl Held {
         } else if lane.send_buffer_full {
             add(&mut time.send_buffer_us, rest_us);
         } else if lane.wants_data {
-            // Not the network's.
+            // The lane waits for data.
         } else if now.random_loss_ppm > 0 {
             add(lost, rest_us);
         } else if pacer.is_full(estimator) || has_short_queue(estimator) {
             add(&mut time.capacity_us, rest_us);
             add(&mut self.unsettled_us, rest_us);
         } else if now.congestion_loss_ppm > 0 {
-            // Jitter stood beside the losses, and no queue stands: a full link would have one.
+            // A full link would have a queue.
             add(lost, rest_us);
             if !now.overtaken {
                 add(&mut self.unsettled_loss_us, rest_us);
@@ -151,7 +144,7 @@ impl Held {
         }
     }
 
-    /// Seconds of the ramp do not count, nor those at the end, when lanes run out of work.
+    /// Leaves out the ramp, and the end, when work runs out.
     fn add_rate(&mut self, step: &Step, estimator: &Estimator) {
         if estimator.now.phase == Phase::Ramp || step.waiting_bytes == 0 {
             (self.second_us, self.second_delivered_bytes) = (0, 0);
@@ -171,13 +164,13 @@ impl Held {
     }
 }
 
-/// Counts of times in buckets that are an eighth of a power of two wide: 6 % off at most, whatever the number of samples.
+/// Buckets an eighth of a power of two wide: 6 % off at most.
 #[derive(Clone, Debug)]
 struct Histogram {
     counts: [u32; BUCKETS],
 }
 
-/// 8 for each power of two of a `u32`.
+/// 8 for each power of two.
 const BUCKETS: usize = 256;
 
 impl Histogram {
@@ -198,7 +191,7 @@ impl Histogram {
         0
     }
 
-    /// Values up to 7 have a bucket each; above, the three bits below the highest tell.
+    /// Up to 7 each value has one; above, the three bits below the highest tell.
     fn bucket(us: u32) -> usize {
         let power = us.max(1).ilog2();
         if power < 3 {
@@ -217,20 +210,20 @@ impl Histogram {
     }
 }
 
-/// A queue may be too short to be held against anybody, because the kernel lets no more of a connection wait at its own device (TCP small
-/// queues, `tcp_limit_output_bytes`), and yet hold the lanes: one that all samples show, and that takes longer than the way itself.
+/// True for a queue in all samples that is longer than the way. The kernel's bound at its own device (TCP small queues,
+/// `tcp_limit_output_bytes`) may keep it too short to be held against anybody.
 fn has_short_queue(estimator: &Estimator) -> bool {
     let levels = Levels::of(estimator);
     !estimator.is_source_limited() && levels.least_us > levels.low_us.min(estimator.now.rtt_min_us.max(QUEUE_US_MIN))
 }
 
-/// A smaller delay is what a busy host adds to a round trip.
+/// Busy hosts add less.
 const QUEUE_US_MIN: u32 = 500;
 
-/// The queue of others comes back within this time: ours is short, and theirs fills it.
+/// Others' queue comes back within this time.
 const SETTLED_US: u64 = 2_000_000;
 
-/// A lane that delivers so much of its share of the bound is held by the bound.
+/// From here a lane is held by its bound.
 const PACED: f64 = 0.85;
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! How many lanes carry data.
 //!
-//! More while windows or losses hold them back and more lanes bring more; fewer once the path is full and fewer suffice.
-//! Each change is a trial: it is judged after the new lanes had time to reach their speed, and taken back when it did harm
-//! or no good.
+//! More while windows or losses hold them back and more bring more; fewer once the path is full and fewer suffice. Each change is
+//! a trial, judged after new lanes had time to reach their speed, and taken back when it did harm or no good.
 
 use super::estimate::{Estimator, Phase, bytes_in, cube_root, scaled, square_root};
 use super::pacing::{DRAIN_LOOK_US, Levels, Pacer};
@@ -10,49 +9,40 @@ use super::remember::Remembered;
 use super::sample::{FIRST_WINDOW_BYTES, Step};
 use crate::plan::NEAR_RTT_US;
 
-/// Most lanes that are used unasked: 128 windows of 2.9 MB fill 10 Gbit/s at 297 ms. As many as a listener shakes hands with at
-/// once for one source; more would come in groups.
+/// 128 windows of 2.9 MB fill 10 Gbit/s at 297 ms, and a listener shakes hands with as many at once for one source.
 pub const AUTO_LANES_MAX: u16 = 128;
 
-/// A long path begins with so many lanes when it is known to hold far more than their first windows. Their handshakes are half of those that
-/// a listener has with one source at once.
+/// Half of a listener's handshakes at once for one source.
 pub const START_LANES_MAX: u16 = 64;
 
-/// A job of so many bytes is worth a quick start: two windows of padding for each of [`START_LANES_MAX`] are a 64th of it, also on a path that turns
-/// out to be slow. On 1 Gbit/s x 228 ms the quick start saves 119 MB a round trip, a twelfth of its time.
+/// Two windows of padding for each of [`START_LANES_MAX`] are a 64th of it, if the path is slow after all. On 1 Gbit/s x 228 ms a
+/// quick start saves 119 MB a round trip.
 pub const QUICK_START_WORTH_BYTES: u64 = 64 * 2 * START_LANES_MAX as u64 * FIRST_WINDOW_BYTES;
 
-/// Decides the number.
 #[derive(Clone, Debug)]
 pub(super) struct LaneCount {
     pub(super) lanes: u16,
     pub(super) reason: &'static str,
-    /// Asked for by the user, or a near path: never changed.
+    /// Set by the user, or a near path.
     fixed: bool,
     trial: Option<Trial>,
-    /// More gained nothing; so long nobody tries again.
+    /// The count beyond which more gained nothing, and until when it holds.
     ceiling: Option<(u16, u64)>,
-    /// The count below which fewer lanes did harm, and when.
     floor: Option<(u16, u64)>,
     next_us: u64,
-    /// The time from which lanes may be given up for others again. Others get room by steps, so that the lanes that stay can
-    /// grow into their share.
+    /// From then on lanes are given up, step by step, so that the rest can grow into their share.
     yield_us: u64,
-    /// Others took what we gave up.
     pub(super) others_took: bool,
     plenty_since_us: Option<u64>,
-    /// The pacer has known a capacity.
     measured_since_us: Option<u64>,
 }
 
-/// The congestion control of the lanes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Control {
-    /// The congestion control takes losses for congestion, like cubic and reno.
+    /// True for cubic and reno.
     pub(super) is_loss_based: bool,
-    /// Another congestion control may be chosen, and is tried before more lanes are.
+    /// We may choose another congestion control, which is tried before more lanes are.
     pub(super) may_change: bool,
-    /// Losses are no reason to send less.
     pub(super) lets_more_be_sent: bool,
 }
 
@@ -64,11 +54,10 @@ struct Trial {
     judge_at_us: u64,
 }
 
-/// Lanes to begin a far path with. A connection begins with ten segments and doubles each round trip, so that the ramp takes the
-/// longer the fewer they are: to 1 Gbit/s at 228 ms 32 lanes take 6 round trips, 8 take 8. Windows as installed hold 46 MB in 16 lanes,
-/// a third of 10 Gbit/s at 100 ms. With 64 a cubic flow of others on 100 Mbit/s x 228 ms kept 23 Mbit/s instead of 49, unless their hellos are
-/// padded: the queue of those tells before there is data how much is free. On 100 ms those alone took the half of a round trip, and a flow of others
-/// kept 10. With 4 on short paths 10 Gbit/s x 20 ms took 0.7 s to fill instead of 0.4, to gain 1 % of a short copy over 20 Mbit/s.
+/// Lanes to begin a far path with. From ten segments, doubling each round trip, 32 lanes take 6 round trips to 1 Gbit/s at 228
+/// ms, 8 take 8. Stock windows hold 46 MB in 16 lanes, a third of 10 Gbit/s at 100 ms. With 64 a cubic flow of others on 100
+/// Mbit/s x 228 ms kept 23 Mbit/s instead of 49, unless their hellos are padded: the padding's queue tells in time how much is
+/// free. With 4, 10 Gbit/s x 20 ms took 0.7 s to fill instead of 0.4.
 pub(super) fn at_start(rtt_us: u32, foreseen_bytes: u64) -> u16 {
     match rtt_us {
         0..40_000 => 8,
@@ -78,9 +67,8 @@ pub(super) fn at_start(rtt_us: u32, foreseen_bytes: u64) -> u16 {
     }
 }
 
-/// [`at_start`] for a path of which an earlier job has found what it holds. It has as many lanes as that job needed, and no more than have
-/// room there for a first window each. A long path that holds eight times those first windows has [`START_LANES_MAX`]: its ramp is a round
-/// trip shorter then.
+/// [`at_start`] for a known path: as many lanes as the earlier job needed, if each has room for a first window. A long path with
+/// eight times that room begins with [`START_LANES_MAX`], for a ramp shorter by a round trip.
 pub(super) fn at_start_of_known(known: &Remembered, rtt_us: u32) -> u16 {
     let first_windows = bytes_in(known.capacity_bytes_per_s, u64::from(rtt_us)) / FIRST_WINDOW_BYTES;
     let first_windows = u16::try_from(first_windows).unwrap_or(u16::MAX).max(FAR_LANES_MIN);
@@ -89,8 +77,7 @@ pub(super) fn at_start_of_known(known: &Remembered, rtt_us: u32) -> u16 {
     usual.min(first_windows).max(known.lanes.min(AUTO_LANES_MAX))
 }
 
-/// Lanes that carry `rate` over the path, with a quarter to spare, and as many as losses ask for; `suffers_loss`: the
-/// congestion control takes losses for congestion.
+/// Lanes that carry `rate` with [`SPARE`], and as many as losses ask for. `suffers_loss`: losses count as congestion.
 pub(super) fn needed(estimator: &Estimator, rate_bytes_per_s: u64, suffers_loss: bool) -> u16 {
     needed_at(estimator, rate_bytes_per_s, estimator.now.rtt_min_us, suffers_loss)
 }
@@ -107,21 +94,20 @@ fn needed_at(estimator: &Estimator, rate_bytes_per_s: u64, rtt_us: u32, suffers_
     u16::try_from(lanes).unwrap_or(u16::MAX).clamp(1, AUTO_LANES_MAX)
 }
 
-/// Lanes whose windows hold so much together.
 fn lanes_for(bytes: u64, window_bytes: u64) -> u16 {
     u16::try_from(bytes.div_ceil(window_bytes.max(1))).unwrap_or(u16::MAX).clamp(1, AUTO_LANES_MAX)
 }
 
-/// Lanes of which each has a window worth the name on a path of this rate. With more of them their packets meet in front of the link,
-/// which looks like a queue that no restraint makes shorter: 8 lanes on 20 Mbit/s x 20 ms, that is of 4 packets each, for 6 ms.
+/// Lanes with a window worth the name at this rate. Packets of more lanes meet before the link, in a queue that no restraint
+/// shortens: 6 ms with 8 lanes of 4 packets on 20 Mbit/s x 20 ms.
 fn holds_lanes(estimator: &Estimator, rate_bytes_per_s: u64) -> u16 {
     let least_bytes = LEAST_SEGMENTS * u64::from(estimator.mss_bytes.max(1));
     let lanes = bytes_in(rate_bytes_per_s, u64::from(estimator.now.rtt_min_us)) / least_bytes;
     u16::try_from(lanes).unwrap_or(AUTO_LANES_MAX)
 }
 
-/// The rate that one lane of cubic reaches under random loss: a mean window of 1.054 (rtt / p)^(3/4) segments (RFC 9438, section
-/// 5.1; rtt in seconds), or that of Reno, 1.22 / sqrt(p), where that is more: cubic is at least as fast.
+/// The rate of a cubic lane under random loss: a mean window of 1.054 (rtt / p)^(3/4) segments (RFC 9438, section 5.1; rtt in
+/// seconds), or Reno's 1.22 / sqrt(p) if more.
 pub(super) fn cubic_bytes_per_s(loss_ppm: u32, rtt_us: u32, mss_bytes: u32) -> u64 {
     let loss = f64::from(loss_ppm.max(1)) / 1e6;
     let rtt_s = f64::from(rtt_us.max(1)) / 1e6;
@@ -147,13 +133,12 @@ impl LaneCount {
         }
     }
 
-    /// Somebody has left the path: verdicts about more or fewer lanes hold no more.
+    /// Drops the verdicts: somebody has left the path.
     pub(super) fn look_again(&mut self) {
         (self.trial, self.ceiling, self.floor) = (None, None, None);
         self.others_took = false;
     }
 
-    /// Takes one step in, after estimator and pacer have.
     pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator, pacer: &Pacer, control: Control) {
         let suffers_loss = control.is_loss_based;
         let now = &estimator.now;
@@ -177,13 +162,12 @@ impl LaneCount {
             return;
         }
         self.next_us = step.at_us.saturating_add((levels.rtt_us).max(DECIDE_US_MIN));
-        // Lanes without work say nothing about the path, and new ones would find none.
+        // Lanes without work say nothing about the path.
         if step.waiting_bytes == 0 || now.source_permille > 500 {
             self.plenty_since_us = None;
             return;
         }
         if pacer.is_contended() {
-            // What more or fewer lanes bring is up to the others.
             self.trial = None;
         }
         if let Some(trial) = self.trial {
@@ -217,24 +201,23 @@ impl LaneCount {
             && now.congestion_loss_ppm > 0
             && now.random_loss_ppm == 0
         {
-            // The link is full, of us or of others, and its queue too short to tell.
+            // The queue is too short to tell of whom it is.
             let most_bytes = if covers_regrowth(estimator) { SHORT_QUEUE_WINDOW_BYTES } else { SLOW_WINDOW_BYTES };
             let by_window = bytes_in(now.rate_bytes_per_s, levels.rtt_us).div_ceil(most_bytes);
             let by_window = u16::try_from(by_window).unwrap_or(AUTO_LANES_MAX).min(AUTO_LANES_MAX);
             let needed = needed_at(estimator, now.rate_bytes_per_s, now.rtt_us, suffers_loss);
             self.settle(at_us, estimator, needed.max(by_window).max(FAR_LANES_MIN));
         } else if levels.least_us > levels.low_us || pacer.is_draining() || now.phase == Phase::Ramp {
-            // The path is full, or will soon be.
         } else if control.is_loss_based && !control.may_change && control.lets_more_be_sent && now.random_loss_ppm > 0 {
-            // Lanes may still be faster than they can stay: more of them must gain on what these will come to.
+            // More lanes must gain on the rate that these will fall to.
             let lane = cubic_bytes_per_s(now.random_loss_ppm, now.rtt_min_us, estimator.mss_bytes);
             let rate = now.rate_bytes_per_s.min(lane.saturating_mul(u64::from(self.lanes)));
             self.grow(step, estimator, rate, "packets are lost without a queue: more lanes, each slowed down less");
         }
     }
 
-    /// A path that holds few packets has few lanes. What is measured at the start may be far too little, when others fill the queue; so
-    /// it must have held for as long as the pacer takes to find that out.
+    /// Gives up lanes on a path that holds few packets, once the capacity has held long enough to find others: a first reading
+    /// may be far too low beside them.
     fn leave_those_that_only_meet(&mut self, at_us: u64, estimator: &Estimator, pacer: &Pacer, suffers_loss: bool) {
         let Some(capacity) = pacer.capacity_bytes_per_s().filter(|_| !pacer.is_remembered()) else {
             self.measured_since_us = None;
@@ -248,19 +231,18 @@ impl LaneCount {
         }
     }
 
-    /// Shares a path with others. With more lanes than one we would take more than one of them; with too few, those that yield to
-    /// nobody would leave us nothing. So the lanes go down, from a crowd that began at once, while we have more than half of what
-    /// we ever had, and up below a third.
+    /// Shares a path. Several lanes take several flows' parts; too few get nothing beside flows that yield to nobody. So lanes go
+    /// down above half of our best rate, and up below a third.
     fn share(&mut self, at_us: u64, estimator: &Estimator) {
         let (rate, best) = (estimator.now.rate_bytes_per_s, estimator.best_rate_bytes_per_s);
         self.plenty_since_us = None;
         if at_us < self.yield_us {
             return;
         }
-        // The windows have to cover the others' queue, too. What is lost in it seems to be lost by chance at times: lanes that make up for that
-        // would only be more than our share.
+        // Windows must cover the others' queue, too. Its losses may look random: lanes that make up for them would be more than
+        // our share.
         let now = &estimator.now;
-        // A send buffer is as large as its lane has needed so far, and grows with it.
+        // A send buffer grows with its lane.
         let window_bytes = now.window_bytes.max(STOCK_WINDOW_BYTES);
         let needed = lanes_for(bytes_in(scaled(rate, SPARE), u64::from(now.rtt_us)), window_bytes);
         let before = self.lanes;
@@ -285,7 +267,6 @@ impl LaneCount {
         }
     }
 
-    /// The path is full: fewer lanes, a quarter at a time, when fewer suffice for long.
     fn settle(&mut self, at_us: u64, estimator: &Estimator, needed: u16) {
         let rate = steady_rate(estimator);
         let floor = self.floor.filter(|(_, until_us)| at_us < *until_us).map_or(1, |(lanes, _)| lanes);
@@ -305,7 +286,7 @@ impl LaneCount {
     fn change(&mut self, at_us: u64, estimator: &Estimator, rate_before: u64, lanes: u16, reason: &'static str) {
         let mut settling_us = settling_us(estimator);
         if lanes < self.lanes && estimator.now.congestion_loss_ppm > 0 && covers_regrowth(estimator) {
-            // The lanes that stay have to grow into the room of the others.
+            // The lanes that stay grow into the room.
             let window_bytes = bytes_in(rate_before, u64::from(estimator.now.rtt_us)) / u64::from(lanes.max(1));
             settling_us = settling_us.max(regrowing_us(window_bytes, estimator.mss_bytes));
         }
@@ -319,8 +300,8 @@ impl LaneCount {
         (self.lanes, self.reason) = (lanes, reason);
     }
 
-    /// Lanes that began faster than losses let them stay still slow down while they are judged. More lanes are right all the same
-    /// where the losses come by chance; where more lanes lose more, someone limits the rate.
+    /// True if lanes that began too fast for the losses still slow down. More lanes are right if losses come by chance; if more
+    /// lanes lose more, someone limits the rate.
     fn is_slowed_by_chance(&self, estimator: &Estimator, trial: Trial, control: Control) -> bool {
         let (now, before_ppm) = (&estimator.now, trial.loss_ppm_before);
         let lane = cubic_bytes_per_s(now.random_loss_ppm, now.rtt_min_us, estimator.mss_bytes);
@@ -339,7 +320,7 @@ impl LaneCount {
             return;
         }
         if !grew && pacer.is_draining() {
-            // Lanes that are held back for a queue say nothing for a while.
+            // Lanes held back for a queue say nothing.
             self.trial = Some(Trial { judge_at_us: at_us.saturating_add(2 * steady_us(estimator)), ..trial });
             return;
         }
@@ -347,19 +328,19 @@ impl LaneCount {
             return;
         }
         self.trial = None;
-        // The lanes had time to grow again each, or only as far as if they were one.
+        // The lanes had time to regrow each, or only as if they were one.
         let regrown = if covers_regrowth(estimator) { u64::from(trial.before.max(1)) } else { 1 };
         let until_us = at_us.saturating_add(VERDICT_US);
         if grew && rate < scaled(trial.rate_before, GAINED) && !self.is_slowed_by_chance(estimator, trial, control) {
             self.ceiling = Some((trial.before, until_us));
             (self.lanes, self.reason) = (trial.before, "more lanes gained nothing");
         } else if grew || rate >= scaled(trial.rate_before, HARMED) {
-            // As it should be.
+            // Fewer lanes suffice.
         } else if pacer.bound_bytes_per_s().is_none()
             && estimator.resent_bytes_over(STILL_LOSES_US) > 0
             && bytes_in(trial.rate_before, u64::from(estimator.now.rtt_us)) / regrown < SLOW_WINDOW_BYTES
         {
-            // It is as full as it was, and windows so small would soon have grown again: somebody took what we gave up.
+            // The link is still full, and such small windows would have regrown by now: somebody took what we gave up.
             self.others_took = true;
         } else {
             self.floor = Some((trial.before, until_us));
@@ -368,10 +349,9 @@ impl LaneCount {
     }
 }
 
-/// The lanes still double, and most have well over half of what the hosts let them have under way. More take two round trips to
-/// come and begin with ten segments, so they are asked for before the windows are full: 16 lanes at 100 ms have 60 % of 2.9 MB
-/// each under way at 2.2 Gbit/s. A send buffer that may still grow holds twice what is under way, and is no limit; hosts with
-/// less than stock windows are met step by step.
+/// True if lanes still double, mostly with well over half of what the hosts allow under way. New lanes take two round trips and
+/// begin with ten segments, so they are asked for early: 16 lanes at 100 ms have 60 % of 2.9 MB each under way at 2.2 Gbit/s. A
+/// send buffer that may grow is no limit.
 fn is_ramp_short_of_lanes(step: &Step, estimator: &Estimator, levels: Levels, lanes: u16) -> bool {
     let now = &estimator.now;
     let reaches = |bytes: u64, window_bytes: u64| window_bytes > 0 && bytes > scaled(window_bytes, RAMP_FULL);
@@ -384,15 +364,14 @@ fn is_ramp_short_of_lanes(step: &Step, estimator: &Estimator, levels: Levels, la
         && filled.count() > usize::from(lanes / 2)
 }
 
-/// True if the waiting data takes longer than new lanes take to reach their speed. Shortly before the end they would only take the
-/// last units, and be slower with them than those that are there: 400 MB over 1 Gbit/s x 228 ms with small windows ended a second
-/// later.
+/// True if the waiting data outlasts the start of new lanes. Later ones carry only the last units, slowly: 400 MB over 1 Gbit/s x
+/// 228 ms with small windows ended a second later.
 fn outlasts_new_lanes(step: &Step, estimator: &Estimator) -> bool {
     step.waiting_bytes > bytes_in(estimator.now.rate_bytes_per_s, settling_us(estimator))
 }
 
-/// The number of first lanes whose windows cover these bytes; all that there can be, when not even all have. Lanes that a bound
-/// holds do not widen their windows (RFC 7661): where others rest they would first take many round trips to.
+/// First lanes whose windows cover these bytes, or all. Bound lanes do not widen their windows (RFC 7661), and would need many
+/// round trips if others rested.
 fn lanes_that_cover(step: &Step, bytes: u64) -> u16 {
     let mut left = bytes;
     let covering = step.lanes.iter().position(|lane| {
@@ -402,7 +381,6 @@ fn lanes_that_cover(step: &Step, bytes: u64) -> u16 {
     covering.and_then(|at| u16::try_from(at + 1).ok()).unwrap_or(AUTO_LANES_MAX)
 }
 
-/// Time over which the rate of lanes that repair losses now and then is a fair one.
 fn steady_us(estimator: &Estimator) -> u64 {
     (4 * u64::from(estimator.now.rtt_us)).max(STEADY_US_MIN)
 }
@@ -411,82 +389,72 @@ fn steady_rate(estimator: &Estimator) -> u64 {
     estimator.rate(0, steady_us(estimator)).unwrap_or(estimator.now.rate_bytes_per_s)
 }
 
-/// The queue is short, and yet long enough to keep the link busy while a few lanes grow back after a loss. Where it is a smaller
-/// part of the round trip only many lanes, which lose at different times, fill the link.
+/// True if the short queue keeps the link busy while a few lanes regrow. Otherwise only many lanes, which lose at different
+/// times, fill the link.
 fn covers_regrowth(estimator: &Estimator) -> bool {
     u64::from(estimator.queue_peak_us) * 8 >= u64::from(estimator.now.rtt_min_us)
 }
 
-/// Time that cubic takes from a loss back to its window, (0.3 W / 0.4)^(1/3) seconds for W segments (RFC 9438, section 4.2), and
-/// half as much to grow beyond.
+/// Cubic's time from a loss back to its window, (0.3 W / 0.4)^(1/3) seconds for W segments (RFC 9438, section 4.2), and half as
+/// much to grow beyond.
 fn regrowing_us(window_bytes: u64, mss_bytes: u32) -> u64 {
     let segments = window_bytes as f64 / f64::from(mss_bytes.max(1));
     (cube_root(0.75 * segments) * 1.5e6) as u64
 }
 
-/// Two round trips until a new lane carries data, then from ten segments to a full window, doubling, and two to measure.
+/// Two round trips to begin, the doublings from ten segments to a full window, and two to measure.
 fn settling_us(estimator: &Estimator) -> u64 {
     let window_bytes = estimator.now.window_bytes.max(STOCK_WINDOW_BYTES);
     let doublings = (window_bytes / (10 * u64::from(estimator.mss_bytes.max(1)))).max(1).ilog2();
     (u64::from(doublings) + 4).saturating_mul(u64::from(estimator.now.rtt_us)).max(SETTLING_US_MIN)
 }
 
-/// On shorter paths the handshakes of more lanes cost more than the round trip that they save.
+/// Nearer, more handshakes cost more than they save.
 pub const QUICK_FROM_US: u32 = 160_000;
-/// The bytes that a stock host lets one connection have under way: 0.7 of `tcp_wmem[2]` = 4 MiB.
-/// Doubled, the rate falls by 21 % (1 Gbit/s x 100 ms, two cubic flows from 10 s).
+/// A stock host's 0.7 of `tcp_wmem[2]` = 4 MiB. Doubled, the rate falls 21 % (two cubic).
 pub(crate) const STOCK_WINDOW_BYTES: u64 = 2_900_000;
-/// After a loss, cubic takes (0.3 W / 0.4)^(1/3) seconds back to a window of W segments (RFC 9438, section 4.2): 8 s from here.
+/// From here cubic takes 8 s to regrow.
 const SLOW_WINDOW_BYTES: u64 = 1_000_000;
-/// Share of a window from which a ramp will soon be held by it.
-/// Twice as far from the whole, the queue is 14 ms longer (1 Gbit/s x 228 ms).
+/// A window filled to this will soon hold the ramp. Twice as far from 1, the queue is 14 ms longer (1 Gbit/s x 228 ms).
 const RAMP_FULL: f64 = 0.6;
-/// A ramp that needs more lanes asks for so many times as many: there is time for one request, not for two.
-/// Doubled, it takes 13 % less time (100 Gbit/s x 60 ms, tuned).
+/// A ramp has time for one request. Doubled, it takes 13 % less time (100 Gbit/s x 60 ms, tuned).
 const RAMP_FACTOR: u16 = 4;
-/// A short queue does not cover more: 7 s from a loss.
-/// Halved, the rate falls by 8.5 % (1 Gbit/s x 100 ms, two cubic flows from 10 s).
+/// A short queue covers no more: 7 s from a loss. Halved, the rate falls 8.5 % (two cubic).
 const SHORT_QUEUE_WINDOW_BYTES: u64 = 750_000;
-/// The spare that keeps windows from being full all the time.
-/// Half as far from the whole, the rate falls by 6.9 % (1 Gbit/s x 100 ms, two cubic flows from 10 s).
+/// Windows are not always full. Half as far from 1, the rate falls 6.9 % (two cubic).
 const SPARE: f64 = 1.25;
-/// A lane sends packets in pairs (tcp_min_tso_segs), and finds a loss by three that follow it (RFC 5681): four pairs.
-/// Doubled, the rate falls by 11 % (200 Mbit/s x 50 ms, 1 of 1000 overtaken).
+/// Four pairs (tcp_min_tso_segs): three packets behind a loss show it (RFC 5681). Doubled, the rate falls 11 % (200 Mbit/s x 50
+/// ms, 1 of 1000 overtaken).
 const LEAST_SEGMENTS: u64 = 8;
-/// The wait of a further two round trips: then the pacer knows whether a queue is ours, and two samples have shown it.
+/// With two round trips the pacer knows whose a queue is, and two samples have shown it.
 const FOUND_OUT_US: u64 = DRAIN_LOOK_US + 200_000;
-/// A far path has at least two lanes: one of them always has data while the other waits for its disk or repairs a loss.
+/// While one waits for its disk or repairs a loss, the other has data.
 const FAR_LANES_MIN: u16 = 2;
-/// Decisions are a round trip apart, at least this.
-/// Doubled, others keep 3.6 points less (100 Mbit/s x 50 ms, four cubic flows before us).
+/// Doubled, others keep 3.6 points less (four cubic).
 const DECIDE_US_MIN: u64 = 300_000;
-/// Doubled, the rate falls by 14 % (10 Gbit/s x 228 ms, tuned).
+/// Doubled, the rate falls 14 % (10 Gbit/s x 228 ms, tuned).
 const SETTLING_US_MIN: u64 = 1_500_000;
-/// The time for which fewer lanes must have sufficed.
-/// Doubled, others keep 5.4 points less (100 Mbit/s x 50 ms, four cubic flows before us).
+/// Doubled, others keep 5.4 points less (four cubic).
 const PLENTY_US: u64 = 3_000_000;
-/// Doubled, the rate falls by 26 % (100 Mbit/s x 50 ms, cubic flows from 5 to 20 and 25 to 35 s).
+/// Doubled, the rate falls 26 % (100 Mbit/s x 50 ms, cubic flows from 5 to 20 and 25 to 35 s).
 const YIELD_US_MIN: u64 = 2_000_000;
-/// Lanes that we insist on where others yield to nobody: a stream at a constant rate, or flows that do not mind losses.
-/// Doubled, others keep 4.9 points less (300 Mbit/s x 80 ms, a bbr flow).
+/// We insist on these beside flows that yield to nobody. Doubled, others keep 4.9 points less (300 Mbit/s x 80 ms, a bbr flow).
 const SHARING_LANES_MAX: u16 = 8;
-/// Share of the best rate from which nobody else can be there.
+/// From this share of the best rate on nobody else can be there.
 const ALONE: f64 = 0.9;
-/// Between two losses of a flow that keeps a short queue full.
+/// A flow in a short full queue loses this often.
 const STILL_LOSES_US: u64 = 6_000_000;
-/// More lanes must bring 5 %; a change of less is chance.
-/// Twice as far from the whole, the rate falls by 15 % (10 Gbit/s x 228 ms, tuned).
+/// A gain below 5 % is chance. Twice as far from 1, the rate falls 15 % (10 Gbit/s x 228 ms, tuned).
 const GAINED: f64 = 1.05;
-/// A gain from which on the next step need not wait for the end of the trial.
+/// A gain after which the next step need not await the trial's end.
 const GAINED_MUCH: f64 = 1.5;
-/// A trial of fewer lanes may cost 3 %: less is chance.
+/// A loss of rate below 3 % is chance.
 const HARMED: f64 = 0.97;
-/// Lanes that do not deliver this share of the capacity (99 % are asked for) are not too many; otherwise each trial would begin
-/// where the last one did harm.
+/// Below this share of the capacity (99 % are asked for) lanes are not too many; else each trial would repeat the last harm.
 const SUFFICES: f64 = 0.96;
-/// Doubled, others keep 2.3 points less (100 Mbit/s x 50 ms, four cubic flows before us).
+/// Doubled, others keep 2.3 points less (four cubic).
 const STEADY_US_MIN: u64 = 1_000_000;
-/// A verdict holds for a minute: paths change.
+/// Paths change within minutes.
 const VERDICT_US: u64 = 60_000_000;
 
 #[cfg(test)]
@@ -511,7 +479,7 @@ mod tests {
 
     #[test]
     fn cubic_under_loss_is_as_slow_as_the_rfc_says() {
-        // RFC 9438, table 3 (C = 0.4, RTT 0.1 s): 187 segments at a loss rate of 1e-4, 6,663 at 1e-6... with 1,000-byte segments.
+        // RFC 9438, table 3 (C = 0.4, RTT 0.1 s): 187 segments at 1e-4, 5,927 at 1e-6, with 1,000-byte segments.
         let segments = |loss_ppm| cubic_bytes_per_s(loss_ppm, 100_000, 1_000) / 10_000;
         assert!((186..=188).contains(&segments(100)), "{}", segments(100));
         assert!((5_900..=6_000).contains(&segments(1)), "{}", segments(1));

@@ -1,4 +1,5 @@
-//! Whether losses without a queue come by chance, or somebody on the way drops what is faster than a limit (RFC 7640, traffic policing).
+//! Whether losses without a queue come by chance, or somebody on the way drops what is faster than a limit (RFC 7640, traffic
+//! policing).
 //!
 //! ```text
 //!   Unasked   much is lost, and no queue stands           -> Trying
@@ -9,8 +10,7 @@
 //!   Limited   now and then a little faster; when something is lost then, as before; when something is lost without that, a little slower
 //!             and again and again                         -> Unasked
 //! ```
-//! More lanes, or bbr, bring nothing through a policer, and lose a fifth of what they send. Packets that ask for priority meet a queue of a few
-//! packets before it, so that theirs are lost whatever stands.
+//! Through a policer more lanes, or bbr, bring nothing, and lose a fifth of what they send.
 
 use super::estimate::{Estimator, scaled};
 use super::pacing::DRAIN_LOOK_US;
@@ -21,21 +21,20 @@ pub(super) struct Limiter {
     state: State,
 }
 
-/// Which lanes that carry data ask for priority. What is expedited may have a rate, and a queue of a few packets (RFC 3246), so that all its
-/// losses may be those of a limit.
+/// Which lanes with data ask for priority. All losses of expedited packets may be a limit's, behind a queue of a few packets (RFC
+/// 3246).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Marked {
     /// None does.
     #[default]
     None,
-    /// As many as need it. One that does not may watch for others.
+    /// As many as need it; another may watch for others.
     ByNeed,
     /// All do.
     All,
 }
 
 impl Marked {
-    /// The losses of which a limit is suspected, of a million bytes sent.
     fn asked_from_ppm(self) -> u32 {
         match self {
             Self::None | Self::All => ASKED_FROM_PPM,
@@ -43,13 +42,13 @@ impl Marked {
         }
     }
 
-    /// Of a million bytes sent; `None`: no loss may be one, or too little was seen.
+    /// Losses of a million bytes; `None`: none may be a limit's, or too little was seen.
     fn ppm(self, estimator: &Estimator) -> Option<u32> {
         match self {
             Self::None => has_no_queue(estimator).then_some(estimator.now.random_loss_ppm),
             Self::ByNeed | Self::All => {
                 let span_us = settles_us(estimator);
-                // What was lost before the mark is repaired in the first round trips with it.
+                // The first round trips repair earlier losses.
                 let has_levelled = estimator.rate(0, span_us + shows_us(estimator)).is_some() && !has_grown(estimator);
                 let is_short = longest_queue_us(estimator) <= EXPEDITED_QUEUE_US_MOST;
                 (has_levelled && is_short).then(|| estimator.resent_ppm_over(span_us))
@@ -65,7 +64,6 @@ enum State {
     Trying {
         bound_bytes_per_s: u64,
         loss_ppm_before: u32,
-        /// What was sent before the bound shows until then.
         from_us: u64,
         until_us: u64,
         count: Count,
@@ -74,13 +72,10 @@ enum State {
         until_us: u64,
     },
     Limited {
-        /// Passes without losses.
         passes_bytes_per_s: u64,
-        /// By which share the bound is raised; 0: not at all.
+        /// The raise of the bound; 0: none.
         raised: f64,
-        /// Raises without a loss, one after the other.
         raises: u8,
-        /// Losses without a raise, one after the other.
         falls: u8,
         from_us: u64,
         until_us: u64,
@@ -88,7 +83,6 @@ enum State {
     },
 }
 
-/// What was delivered and sent again in the time that counts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     delivered_bytes: u64,
@@ -115,7 +109,6 @@ impl Limiter {
         limiter
     }
 
-    /// The bound in force; `None`: none.
     pub(super) fn bound_bytes_per_s(&self) -> Option<u64> {
         match self.state {
             State::Unasked | State::Chance { .. } => None,
@@ -124,7 +117,6 @@ impl Limiter {
         }
     }
 
-    /// The rate that passes, when it was found.
     pub(super) fn passes_bytes_per_s(&self) -> Option<u64> {
         match self.state {
             State::Limited { passes_bytes_per_s, .. } => Some(passes_bytes_per_s),
@@ -132,7 +124,7 @@ impl Limiter {
         }
     }
 
-    /// Whether more may be sent in spite of losses: these are few, or were found to come by chance.
+    /// True if losses are few, or come by chance.
     pub(super) fn lets_more_be_sent(&self, estimator: &Estimator, marked: Marked) -> bool {
         match self.state {
             State::Chance { .. } => true,
@@ -145,8 +137,8 @@ impl Limiter {
         }
     }
 
-    /// Takes one step in, after the estimator has. `marked`: which lanes are, if losses keep them slow. True when a
-    /// limit was found just now: the losses so far were its own.
+    /// Takes one step in, after the estimator. `marked`: which lanes are, if losses slow them. True when a limit was just found,
+    /// whose losses those were.
     pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator, marked: Option<Marked>) -> bool {
         let at_us = step.at_us;
         match &mut self.state {
@@ -188,7 +180,7 @@ impl Limiter {
                 match (raised > 0.0, loses) {
                     (true, true) => self.hold(at_us, estimator, passes, 0, RAISED_AGAIN_US),
                     (false, true) if falls >= FALLS_MAX => self.state = State::Unasked,
-                    // What was held back before a raise, a policer lets through at once.
+                    // A policer passes at once what was held back before.
                     (false, true) => {
                         let less = scaled(passes, 1.0 / (1.0 + RAISE_LEAST));
                         self.hold(at_us, estimator, less, falls + 1, RAISED_AGAIN_US);
@@ -234,7 +226,7 @@ impl Limiter {
     }
 }
 
-/// A policer has none. A queue that is too short to be held against anybody carries more when it is full now and then.
+/// A policer has no queue. A very short one carries more when it is full now and then.
 fn has_no_queue(estimator: &Estimator) -> bool {
     longest_queue_us(estimator) <= (estimator.now.rtt_min_us / 50).max(QUEUE_US_MIN)
 }
@@ -243,7 +235,6 @@ fn longest_queue_us(estimator: &Estimator) -> u32 {
     estimator.queueing_over(QUEUE_WITHIN_US).1
 }
 
-/// The lanes still grow into what the path carries for them.
 fn has_grown(estimator: &Estimator) -> bool {
     let half_us = settles_us(estimator) / 2;
     match (estimator.rate(0, half_us), estimator.rate(half_us, half_us)) {
@@ -252,7 +243,7 @@ fn has_grown(estimator: &Estimator) -> bool {
     }
 }
 
-/// A loss is repaired a round trip after it is seen, which is one after the packet was sent.
+/// A loss shows after a round trip, its repair after another.
 fn shows_us(estimator: &Estimator) -> u64 {
     (2 * u64::from(estimator.now.rtt_us)).max(SHOWS_US_MIN)
 }
@@ -261,36 +252,33 @@ fn settles_us(estimator: &Estimator) -> u64 {
     (3 * u64::from(estimator.now.rtt_us)).max(DRAIN_LOOK_US)
 }
 
-/// Of a million bytes sent. Policers lose 1 % and more of what cubic sends (simulated). Fewer losses are not seen reliably in the time of a trial:
-/// 0.3 % of 100 Mbit/s are 26 packets a second.
+/// Policers drop 1 % and more of cubic (simulated). A trial is too short for less: 0.3 % of 100 Mbit/s are 26 packets a second.
 const ASKED_FROM_PPM: u32 = 3_000;
-/// A scout may lose most of the fiftieth that it sends (`service/aware`).
+/// A scout may lose most of its fiftieth (`service/aware`).
 const ASKED_BESIDE_SCOUT_FROM_PPM: u32 = 30_000;
-/// Three samples.
 const SHOWS_US_MIN: u64 = 300_000;
-/// A busy host delays what comes back by less.
+/// A busy host delays by less.
 const QUEUE_US_MIN: u32 = 2_000;
 const QUEUE_WITHIN_US: u64 = 2_000_000;
-/// A longer queue is one that our own packets fill: its losses are no limit's. Sixteen packets stand for 8 ms before 25 Mbit/s.
+/// Our own packets fill longer queues: sixteen stand for 8 ms before 25 Mbit/s.
 const EXPEDITED_QUEUE_US_MOST: u32 = 15_000;
-/// Rates of lanes that do not grow differ by less.
+/// Steady rates differ by less.
 const LEVELLED: f64 = 1.1;
-/// The share of the rate that is tried.
 const LESS: f64 = 0.95;
-/// Losses by chance stay the same share of what is sent.
+/// Losses by chance stay the same share.
 const FALLS_BY: u32 = 4;
 const RAISE_LEAST: f64 = 0.02;
-/// A policer lets through at once what was not used before, for seconds of a small raise.
+/// A policer passes unused tokens for seconds of a small raise.
 const SMALL_RAISES: u8 = 3;
-/// Where the policer has gone, raises of up to a third find the path again.
+/// Raises of up to a third find a path without its policer.
 const DOUBLINGS_MAX: u8 = 4;
-/// Then the limit is another one by far, or there is none.
+/// After more the limit has changed, or is gone.
 const FALLS_MAX: u8 = 3;
 /// A rate that passes loses less.
 const FEW_PPM: u32 = 3_000;
-/// A few packets may be lost at any time.
+/// Chance may lose a few packets.
 const FEW_BYTES: u64 = 15_000;
-/// A raise that loses for a second costs 0.4 % of what is sent in this time.
+/// A raise that loses for a second costs 0.4 % in it.
 const RAISED_AGAIN_US: u64 = 5_000_000;
 /// Paths change within minutes.
 const VERDICT_US: u64 = 60_000_000;
@@ -299,7 +287,7 @@ const VERDICT_US: u64 = 60_000_000;
 mod tests {
     use super::*;
 
-    /// Ten steps a second over 25 Mbit/s x 10 ms, behind a queue of 8 ms, and a tenth is lost above a limit.
+    /// Ten steps a second over 25 Mbit/s x 10 ms, a queue of 8 ms; a tenth is lost above a limit.
     fn bound_after(seconds: u64, marked: Marked) -> Option<u64> {
         let (mut limiter, mut estimator) = (Limiter::default(), Estimator::new(10_000));
         for at in 1..=seconds * 10 {

@@ -14,36 +14,32 @@
 //!   Contended  no bound             no queue any more, or time to look again    -> Free
 //!   any        the path proves to be shorter than before we came, by a queue    -> Contended
 //! ```
-//! What an earlier job found is held from the start, and left for Free when the path proves to carry more.
+//! A capacity that an earlier job found is held from the start.
 //!
-//! While a queue stands the link is full whatever we do, so that draining costs nothing until the queue is empty. Several
-//! lanes of any congestion control keep a queue; a common bound just below the capacity keeps none.
+//! While a queue stands the link is full whatever we do, so draining costs nothing until the queue is empty. Several lanes of any
+//! congestion control keep a queue; a common bound just below the capacity keeps none.
 //!
-//! What is delivered while the lanes wait for their source is the source's rate: it may raise a capacity, and finds none.
+//! While the lanes wait for their source, the delivered rate is the source's: it may raise a capacity, and finds none.
 
 use super::estimate::{Estimator, Phase, per_second, scaled};
 use super::sample::Step;
 use super::share::SAMPLE_US;
 
-/// Decides the common bound.
 #[derive(Clone, Debug)]
 pub(super) struct Pacer {
     state: State,
-    /// The queue that stands now: since when, and what was delivered.
     standing_us: u64,
     standing_delivered_bytes: u64,
-    /// The link at work: since when its queue has not been empty, and what was delivered.
+    /// Since when the link's queue is not empty.
     busy_us: u64,
     busy_delivered_bytes: u64,
-    /// The rate of the last step, and what was under way at its end.
     last: (u64, u64),
-    /// Times that restraint did not help, since it last did.
+    /// Times that restraint failed in a row.
     suspicion: u8,
     calm_since_us: u64,
-    /// The capacity that was found last, and by which share it changed from one time to the next.
     last_capacity_bytes_per_s: u64,
     variation: f64,
-    /// The smallest round-trip time when we came, or when a queue of others was last found in it.
+    /// The smallest round-trip time when we came, or others' queue last stood in it.
     rtt_min_before_us: Option<u32>,
 }
 
@@ -57,24 +53,20 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Drain {
-    /// A queue that is gone before was none of ours: what we hold back shows after a round trip, and takes its time.
+    /// A queue gone earlier was not ours: restraint shows after a round trip.
     ours_from_us: u64,
-    /// The bound that was in force when the queue was seen; `None`: no bound.
     before: Option<Hold>,
-    /// Read from less than [`THREE_SAMPLES_US`], which may be some percent too much, as much as we would hold back.
+    /// The rate was read over less than [`THREE_SAMPLES_US`]: wrong by up to what we hold back.
     is_rough: bool,
     capacity_bytes_per_s: u64,
     bound_bytes_per_s: u64,
     queueing_us: u32,
-    /// Until then the queue should have become shorter, by as much as we hold back; later it should be gone.
     look_us: u64,
     least_fall_us: u32,
     deadline_us: u64,
-    /// Most that was delivered while the queue stood and the bound was in force: the link at work. Repairs of what was lost
-    /// before may slow the lanes down at times, so that the mean would be too little.
+    /// From here the most that is delivered behind the queue counts. A mean would be too little, because of repairs.
     full_from_us: u64,
     full_bytes_per_s: u64,
-    /// For the time after.
     probe_in_us: u64,
     raise: f64,
 }
@@ -83,17 +75,15 @@ struct Drain {
 struct Hold {
     capacity_bytes_per_s: u64,
     bound_bytes_per_s: u64,
-    /// The bound lies above the capacity until then, to see whether it is one.
     probing: bool,
     next_us: u64,
     raise: f64,
-    /// The capacity is what an earlier job found, and not seen yet.
+    /// An earlier job's capacity, not yet seen.
     remembered: bool,
 }
 
 impl Pacer {
-    /// `remembered_bytes_per_s`: what an earlier job found the path to carry. So much and no more is asked for, so that the start
-    /// makes no queue; once it flows, a little more shows whether that is still the capacity.
+    /// Begins at an earlier job's rate, without a queue; a raise then checks it.
     pub(super) fn new(remembered_bytes_per_s: Option<u64>) -> Self {
         let state = remembered_bytes_per_s.map_or(State::Free, |capacity_bytes_per_s| {
             State::Holding(Hold {
@@ -120,7 +110,6 @@ impl Pacer {
         }
     }
 
-    /// The bound in force; `None`: none.
     pub(super) fn bound_bytes_per_s(&self) -> Option<u64> {
         match &self.state {
             State::Free | State::Contended { .. } => None,
@@ -129,18 +118,16 @@ impl Pacer {
         }
     }
 
-    /// The most that a single lane takes where others fill the queue; `None`: nobody else is known to be there. A flow that had to yield to our first
-    /// lanes takes half a minute to grow back against the one that stays (cubic, 100 Mbit/s x 20 ms, queue of 100 ms: 27 to 67 Mbit/s).
+    /// Most of a single lane beside others; `None`: nobody is known. A flow that yielded to our first lanes needs half a minute
+    /// to regrow against the one that stays (cubic, 100 Mbit/s x 20 ms, queue of 100 ms: 27 to 67 Mbit/s).
     pub(super) fn share_of_one_lane(&self, estimator: &Estimator) -> Option<u64> {
         self.is_contended().then(|| scaled(estimator.best_rate_bytes_per_s, SHARE_OF_ONE_LANE))
     }
 
-    /// The bound is what an earlier job found, and that was not seen yet.
     pub(super) fn is_remembered(&self) -> bool {
         matches!(self.state, State::Holding(Hold { remembered: true, .. }))
     }
 
-    /// The rate that the path carries, when that was measured.
     pub(super) fn capacity_bytes_per_s(&self) -> Option<u64> {
         match &self.state {
             State::Free | State::Contended { .. } => None,
@@ -149,12 +136,10 @@ impl Pacer {
         }
     }
 
-    /// Others fill the queue.
     pub(super) fn is_contended(&self) -> bool {
         matches!(self.state, State::Contended { .. })
     }
 
-    /// The lanes deliver what the link gives, or the bound allows.
     pub(super) fn is_full(&self, estimator: &Estimator) -> bool {
         let reached = |bound: u64| estimator.now.rate_bytes_per_s >= scaled(bound, REACHED);
         match &self.state {
@@ -164,22 +149,19 @@ impl Pacer {
         }
     }
 
-    /// A queue stands, for longer than a burst does.
+    /// True for a queue longer than a burst.
     pub(super) fn has_standing_queue(&self) -> bool {
         self.standing_us >= TWO_SAMPLES_US
     }
 
-    /// A queue is being drained: what the path carries will be known when it is empty.
     pub(super) fn is_draining(&self) -> bool {
         matches!(self.state, State::Draining(_))
     }
 
-    /// The capacity of the path is known, and kept to.
     pub(super) fn holds(&self) -> bool {
         matches!(self.state, State::Holding(Hold { remembered: false, .. }))
     }
 
-    /// Why the bound is what it is.
     pub(super) fn reason(&self) -> &'static str {
         match &self.state {
             State::Free => "no queue stands",
@@ -191,9 +173,8 @@ impl Pacer {
         }
     }
 
-    /// Takes one step in, after the estimator has.
     pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator) {
-        // Without acknowledgements the round-trip time is that of before: no queue can be seen, to stand or to be gone.
+        // Without acknowledgements no queue can be seen.
         if step.delivered_bytes == 0 {
             return;
         }
@@ -211,14 +192,14 @@ impl Pacer {
         self.last = (per_second(step.delivered_bytes, step.us), in_flight_bytes(step));
     }
 
-    /// Whether the path proves to be shorter than it was before we sent anything, by as much as a queue: then others filled it. Where packets take
-    /// different times, the smallest of many is shorter than that of the first few.
+    /// True if the path is shorter, by a queue, than before we came: others filled it. The smallest of many scattered packets is
+    /// shorter than that of a few.
     fn stood_before(&mut self, step: &Step, estimator: &Estimator) -> bool {
         let now = &estimator.now;
         let before_us = *self.rtt_min_before_us.get_or_insert(now.rtt_min_us);
         let queue_us = (before_us / 20).max(STOOD_US_MIN);
         let chance_us = step.rtt_deviation_us.saturating_mul(FALL_DEVIATIONS);
-        // What the way back has become shorter by held up acknowledgements alone.
+        // A longer way back held up acknowledgements alone.
         let fell_us = before_us.saturating_sub(now.rtt_min_us).saturating_sub(estimator.way_back_fell_by_us());
         let is_shorter = now.phase == Phase::Steady && fell_us > queue_us.saturating_add(chance_us);
         if is_shorter {
@@ -227,7 +208,7 @@ impl Pacer {
         is_shorter
     }
 
-    /// All that is done on a near path: how long a queue stands.
+    /// Measures how long a queue stands: all that a near path needs.
     pub(super) fn watch_queue(&mut self, step: &Step, estimator: &Estimator) {
         let levels = Levels::of(estimator);
         if levels.queueing_us > levels.high_us && may_be_ours(estimator) {
@@ -244,15 +225,13 @@ impl Pacer {
         }
     }
 
-    /// The rate that the link delivered while it had a queue, which is all it carries. `None` as long as that was too short to
-    /// tell.
+    /// The link's rate behind a queue; `None`: too short.
     fn link_bytes_per_s(&self) -> Option<u64> {
         (self.busy_us >= THREE_SAMPLES_US).then(|| per_second(self.busy_delivered_bytes, self.busy_us))
     }
 
-    /// While a queue stands the link sends as fast as it can, so what is delivered meanwhile is what it carries, also when the
-    /// lanes still double. Lanes of a far path are paced, so a queue is no burst; while they grow it is believed at once, because a
-    /// round trip later twice as much is under way.
+    /// Looks for a queue, which on a far path is no burst: lanes are paced. While lanes grow it counts at once, because a round
+    /// trip later twice as much is under way.
     fn free(&mut self, step: &Step, estimator: &Estimator, levels: Levels) {
         let is_long = levels.queueing_us > 2 * levels.high_us;
         let least_us = match (estimator.grows(), is_long) {
@@ -269,8 +248,8 @@ impl Pacer {
         self.drain(step.at_us, levels, now.max(standing), (RAISE_FIRST, levels.probe_us()));
     }
 
-    /// The lanes double, and two steps in a row brought the same, behind a queue that came and went: lanes that double send their windows in the
-    /// first half of a round trip. A host that hears late brings little, and then much.
+    /// True if lanes double and two steps brought the same, behind a queue that came and went: they send in the first half of a
+    /// round trip. A late host brings little, then much.
     fn levels_off(&self, step: &Step, estimator: &Estimator, levels: Levels) -> bool {
         let (rate_before, in_flight_before) = self.last;
         let rate = per_second(step.delivered_bytes, step.us);
@@ -314,8 +293,8 @@ impl Pacer {
         let after = (drain.raise, drain.probe_in_us);
         if levels.queueing_us <= levels.low_us {
             if step.at_us < drain.ours_from_us {
-                // It went by itself: a host was busy, or a burst passed. Taken for the link, one late acknowledgement in the ramp would hold
-                // 10 Gbit/s at a hundredth for half a minute.
+                // A busy host, or a burst. Taken for the link, one late acknowledgement in the ramp would hold 10 Gbit/s at a
+                // hundredth for half a minute.
                 self.state = drain.before.map_or(State::Free, State::Holding);
             } else {
                 self.drained(step.at_us, drain);
@@ -329,7 +308,7 @@ impl Pacer {
             return;
         }
         if step.at_us <= drain.full_from_us {
-            // What was on its way when the bound came still arrives, and the longer queue needs more restraint.
+            // Earlier packets still arrive: a longer queue needs more restraint.
             if levels.queueing_us > drain.queueing_us {
                 let full_from_us = drain.full_from_us;
                 self.drain(step.at_us, levels, drain.capacity_bytes_per_s, after);
@@ -345,7 +324,7 @@ impl Pacer {
         let rate = estimator.now.rate_bytes_per_s.max(1);
         let has_fallen = levels.least_us.saturating_add(drain.least_fall_us) <= drain.queueing_us;
         let obeyed = rate >= scaled(drain.bound_bytes_per_s, REACHED);
-        // A link with a queue sends as fast as it can. What we do not get of it others do.
+        // A link with a queue is full: others get what we miss.
         let over_us = (2 * levels.rtt_us).max(DRAIN_LOOK_US);
         let lacks = estimator.rate(0, over_us).is_some_and(|rate| rate < scaled(drain.bound_bytes_per_s, OTHERS_HAVE));
         if step.at_us > drain.look_us
@@ -356,7 +335,7 @@ impl Pacer {
         {
             self.contend(step.at_us);
         } else if step.at_us > drain.look_us && !has_fallen && obeyed {
-            // We held back, and it did not become shorter: it is not ours. Unless what we held back from was too much.
+            // The queue is not ours, unless the rate was read too high.
             match self.link_bytes_per_s().filter(|_| drain.is_rough) {
                 Some(exact) if exact < drain.capacity_bytes_per_s => {
                     drain.is_rough = false;
@@ -412,10 +391,10 @@ impl Pacer {
         let is_probe_queue = looks_like_one(estimator.queueing_over(least_over_us).0);
         if is_probe_queue || self.standing_us > (levels.rtt_us / 2).max(STANDING_STEADY_US_MIN) {
             let standing = per_second(self.standing_delivered_bytes, self.standing_us);
-            // A queue that is just there: the link was full in this step, if not before.
+            // A new queue: the link was full in this step.
             let just_now = per_second(step.delivered_bytes, step.us).max(estimator.now.rate_bytes_per_s);
             let rate = if self.standing_us > 0 { standing } else { just_now };
-            // What was asked for was not too much a moment ago.
+            // The same bound made no queue before.
             if !hold.probing && self.suspect() {
                 self.contend(at_us);
             } else {
@@ -425,7 +404,7 @@ impl Pacer {
             return;
         }
         if looks_like_one(levels.queueing_us) {
-            // A queue, or a sample that a busy host delayed: the next ones tell.
+            // A busy host may have delayed one sample.
             return;
         }
         if hold.remembered {
@@ -439,8 +418,7 @@ impl Pacer {
             self.state = State::Free;
             return;
         }
-        // No queue stands, so the bound may hold the lanes. It binds each of them, and the slower ones leave their part unused: the sum may
-        // stay below it.
+        // Slower lanes leave their part unused: the sum may stay below the bound.
         let rate = estimator.rate(0, levels.probe_us()).unwrap_or(0);
         if hold.probing {
             hold.capacity_bytes_per_s = hold.capacity_bytes_per_s.max(rate);
@@ -451,8 +429,8 @@ impl Pacer {
         self.state = State::Holding(hold);
     }
 
-    /// Lets the rate grow to what an earlier job found, and then raises the bound. If that makes no queue either, the path carries more than
-    /// it did, or never held the earlier job: the ramp goes on without a bound.
+    /// Grows to the earlier job's rate, then raises the bound. Without a queue the path carries more, or never held that job: the
+    /// ramp goes on.
     fn remembering(&mut self, step: &Step, estimator: &Estimator, levels: Levels, mut hold: Hold) {
         let reached = estimator.now.rate_bytes_per_s >= scaled(hold.bound_bytes_per_s, REACHED);
         if hold.next_us == u64::MAX {
@@ -467,7 +445,7 @@ impl Pacer {
         }
     }
 
-    /// Whether restraint failed so often that others must be there.
+    /// Counts a failure of restraint. True: others must be there.
     fn suspect(&mut self) -> bool {
         self.suspicion = self.suspicion.saturating_add(1);
         self.suspicion >= SUSPICION_MAX
@@ -486,8 +464,8 @@ impl Pacer {
     }
 }
 
-/// The time by which a queue still becomes shorter once nothing is held back any more: what is seen of it is a round trip old. It is 0 where
-/// a capacity is not read well enough, or where others may have a part in the queue.
+/// The time by which a queue still shrinks without restraint: it is seen a round trip late. 0 if the capacity is rough, or others
+/// may share it.
 fn falls_yet_us(drain: &Drain, levels: Levels) -> u32 {
     if margin(drain.full_bytes_per_s) > MARGIN_EXACT {
         return 0;
@@ -501,25 +479,22 @@ fn in_flight_bytes(step: &Step) -> u64 {
     step.lanes.iter().fold(0, |sum, lane| sum.saturating_add(lane.in_flight_bytes))
 }
 
-/// The rate to ask for on a path of this capacity.
 fn a_little_below(capacity_bytes_per_s: u64) -> u64 {
     scaled(capacity_bytes_per_s, 1.0 - margin(capacity_bytes_per_s)).max(1)
 }
 
-/// By how much of it a capacity may be wrong.
 fn margin(capacity_bytes_per_s: u64) -> f64 {
     let sample_bytes = capacity_bytes_per_s as f64 * SAMPLE_US as f64 / 1e6;
     (MISREAD_BYTES / sample_bytes.max(1.0)).clamp(MARGIN_LEAST, MARGIN_MOST)
 }
 
-/// Lanes that wait for their source, or that losses keep slow, make no queue that stands.
+/// Lanes that wait for their source, or are slowed by losses, keep no queue.
 fn may_be_ours(estimator: &Estimator) -> bool {
     !estimator.is_source_limited() && !estimator.is_loss_limited()
 }
 
-/// Packets of different lanes meet, whatever the bound: a lane sends them in pairs at least (tcp_min_tso_segs). 8 lanes on 20 Mbit/s x
-/// 20 ms keep 1.3 packets each in the queue, 6 ms, which no restraint makes shorter. As long as the rate is not known the lanes double,
-/// and a queue is theirs.
+/// The wait of packets that meet, whatever the bound: a lane sends pairs (tcp_min_tso_segs). 6 ms with 8 lanes on 20 Mbit/s x 20
+/// ms. At an unknown rate lanes double, and a queue is theirs.
 fn meeting_us(estimator: &Estimator) -> u32 {
     let now = &estimator.now;
     let bytes = scaled(u64::from(now.busy_lanes) * u64::from(estimator.mss_bytes), MEETING_SEGMENTS);
@@ -527,16 +502,14 @@ fn meeting_us(estimator: &Estimator) -> u32 {
     u32::try_from(us).unwrap_or(u32::MAX).min(QUEUE_HIGH_US_MAX)
 }
 
-/// The levels at which a rate or a delay is much, or little, on this path.
+/// The limits of what is much, or little, on this path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Levels {
     pub(super) rtt_us: u64,
     pub(super) queueing_us: u32,
-    /// The least of the last samples: a busy host delays some of them, a queue all.
+    /// The least of some samples: a queue delays all.
     pub(super) least_us: u32,
-    /// Above it a queue stands.
     pub(super) high_us: u32,
-    /// Below it none does.
     pub(super) low_us: u32,
 }
 
@@ -553,7 +526,7 @@ impl Levels {
         }
     }
 
-    /// A raise shows within a round trip, and so does its queue.
+    /// A raise, and its queue, show within it.
     fn probe_us(&self) -> u64 {
         (2 * self.rtt_us).max(PROBE_US_MIN)
     }
@@ -563,94 +536,81 @@ impl Levels {
     }
 }
 
-/// A queue between 10 ms (jitter of a busy host or a radio link is less) and 20 ms (the goal is a median below 25 ms).
-/// Doubled, others keep 14 points less (100 Mbit/s x 20 ms, a cubic flow).
+/// Above the jitter of hosts and radios, for a median below 25 ms. Doubled, others keep 14 points less (100 Mbit/s x 20 ms, a
+/// cubic flow).
 const QUEUE_HIGH_US_MIN: u32 = 10_000;
 /// Doubled, the queue is 28 ms longer (10 Mbit/s x 600 ms).
 const QUEUE_HIGH_US_MAX: u32 = 20_000;
-/// Lanes that repair losses for a while fall short of a bound by less.
+/// Repairs fall short of a bound by less.
 const OTHERS_HAVE: f64 = 0.85;
-/// The share of the best rate that we ever had. With half of it, others who leave at times leave us 4 % less.
+/// With half of our best rate, others who leave at times leave us 4 % less.
 const SHARE_OF_ONE_LANE: f64 = 0.6;
-/// The rate of a radio changes each second, and what is found in one second says nothing about the next. From this variation on no capacity
-/// is held. Held, 5 to 80 Mbit/s x 30 ms is used to 77 to 96 %; not held, to 92 to 97 % (simulated).
+/// A radio's rate changes each second. Held, 5 to 80 Mbit/s x 30 ms is used to 77 to 96 %; not held, to 92 to 97 % (simulated).
 const VARIES: f64 = 0.12;
-/// A queue of others that is shorter leaves us room.
+/// A shorter queue of others leaves us room.
 const STOOD_US_MIN: u32 = 5_000;
-/// The smallest of a million normally distributed times is 2.9 standard deviations below that of 32. A mean deviation is 0.8 of those, and the
-/// kernel's reading of it varies by half. With 4, a delay of 100 ms that varies by 10 ms was taken for contended after 19 s (simulated).
+/// The smallest of a million normal times is 2.9 standard deviations below that of 32; a mean deviation is 0.8 of those, and the
+/// kernel's varies by half. With 4, 100 ms that vary by 10 ms counted as contended after 19 s (simulated).
 const FALL_DEVIATIONS: u32 = 6;
-/// Two samples in a row: one may be a burst. After a large raise the queue grows too fast to wait for three.
-/// Halved, it takes 92 % longer (100 Mbit/s x 100 ms, down from 10 to 13 s).
+/// Two samples: one may be a burst; after a large raise the queue grows too fast for three. Halved, it takes 92 % longer (100
+/// Mbit/s x 100 ms, down from 10 to 13 s).
 const TWO_SAMPLES_US: u64 = 150_000;
-/// The segments of each lane that meet in front of a busy link: 1.3 to 1.5 were seen there with 1, 4 and 8 lanes on 20 Mbit/s x 20
-/// ms, and a pair is the most.
-/// Doubled, others keep 9.9 points less (100 Mbit/s x 50 ms, four cubic flows before us).
+/// At most a pair of each lane meets; 1.3 to 1.5 were seen with 1, 4 and 8 lanes on 20 Mbit/s x 20 ms. Doubled, others keep 9.9
+/// points less (four cubic).
 const MEETING_SEGMENTS: f64 = 2.0;
-/// Five samples: once the ramp is over a queue grows slowly, and a busy host delays what comes back for some of them.
-/// Doubled, the queue is 39 ms longer (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
+/// Five samples: a busy host delays some, and after the ramp queues grow slowly. Doubled, the queue is 39 ms longer (jitter).
 const STANDING_STEADY_US_MIN: u64 = 450_000;
-/// Steps of a link at work differ by less.
+/// A working link varies by less.
 const LEVEL: f64 = 0.03;
-/// Lanes that double have so much more under way after a sample, also over 500 ms.
-/// Twice as far from the whole, the queue is 73 ms longer (50 Mbit/s x 600 ms, loses 1e-4).
+/// Doubling lanes reach this in a sample, also over 500 ms. Twice as far from 1, the queue is 73 ms longer (50 Mbit/s x 600 ms,
+/// loses 1e-4).
 const DOUBLES: f64 = 1.1;
-/// Three samples: the acknowledgements of many lanes come in bursts, and a busy host delays some.
-/// Doubled, the rate falls by 14 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
+/// Three samples: acknowledgements of many lanes come in bursts. Doubled, the rate falls 14 % (jitter).
 const THREE_SAMPLES_US: u64 = 250_000;
-/// The margin below the capacity is the possible error of the capacity, so that a small queue drains. On fast paths the capacity is
-/// right to a thousandth (1 Gbit/s x 228 ms: 941.5 of 941.5 Mbit/s, 10 Gbit/s x 100 ms: 9,415 of 9,415); on slow ones
-/// acknowledgements that come together weigh more.
+/// Below the capacity by its possible error, a small queue drains. Fast paths are read to a thousandth (1 Gbit/s x 228 ms: 941.5
+/// of 941.5 Mbit/s); slow ones less well.
 const MARGIN_LEAST: f64 = 0.001;
-/// 300 Mbit/s and more are read well enough to reckon on when a queue will be gone.
-/// Doubled, the rate falls by 12 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
+/// 300 Mbit/s and more tell well enough when a queue ends. Doubled, the rate falls 12 % (jitter).
 const MARGIN_EXACT: f64 = 0.002;
-/// With less, 20 Mbit/s x 100 ms is taken for contended at times (simulated).
+/// With less, 20 Mbit/s x 100 ms counts as contended at times (simulated).
 const MARGIN_MOST: f64 = 0.005;
-/// Five packets more or less in a sample.
-/// Halved, the rate falls by 11 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
+/// Five packets in a sample. Halved, the rate falls 11 % (jitter).
 const MISREAD_BYTES: f64 = 7_500.0;
-/// Shares while a queue drains; below, an error in the estimate would leave the link empty for a round trip.
-/// Half as far from the whole, the rate grows by 16 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
+/// A smaller share would leave a link empty for a round trip after an error. Half as far from 1, the rate grows 16 % (jitter).
 const DRAIN_LEAST: f64 = 0.80;
-/// Twice as far from the whole, the rate falls by 25 % (1 Gbit/s x 100 ms, two cubic flows from 10 s).
+/// Twice as far from 1, the rate falls 25 % (two cubic).
 const DRAIN_MOST: f64 = 0.95;
-/// The share of its draining time before which a queue of ours cannot be gone.
-/// Doubled, the rate falls by 9.4 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
+/// No queue of ours drains sooner. Doubled, the rate falls 9.4 % (jitter).
 const SOONEST: f64 = 0.4;
-/// A queue drains in about this time, or four round trips.
-/// Doubled, the rate falls by 15 % (1 Gbit/s x 100 ms, two cubic flows from 10 s).
+/// A queue drains in this, or four round trips. Doubled, the rate falls 15 % (two cubic).
 const DRAIN_US_MIN: u64 = 1_000_000;
-/// After two round trips and this time the queue must have become shorter by this share of what we held back.
-/// Doubled, the rate falls by 18 % (1 Gbit/s x 100 ms, two cubic flows from 10 s).
+/// Time for [`DRAIN_LEAST_SHARE`], besides two round trips. Doubled, the rate falls 18 % (two cubic).
 pub(super) const DRAIN_LOOK_US: u64 = 1_000_000;
-/// Doubled, the rate falls by 40 % (1 Gbit/s x 100 ms, two cubic flows from 10 s).
+/// Least part of what we held back by which the queue must be shorter. Doubled, the rate falls 40 % (two cubic).
 const DRAIN_LEAST_SHARE: f64 = 0.3;
-/// Doubled, others keep 2.7 points more (1 Gbit/s x 100 ms, two cubic flows from 10 s).
+/// Doubled, others keep 2.7 points more (two cubic).
 const DRAIN_SLACK_US: u64 = 500_000;
-/// A bound is reached from here: pacing and lanes that repair losses fall short of it by some percent.
-/// Twice as far from the whole, it takes 3.8 % longer (200 Mbit/s x 50 ms, 1 of 1000 overtaken).
+/// Pacing and repairs fall short of a bound by some percent. Twice as far from 1, it takes 3.8 % longer (200 Mbit/s x 50 ms, 1 of
+/// 1000 overtaken).
 const REACHED: f64 = 0.93;
-/// Raises of the bound to see whether the path carries more: the first, and the least (later). They double while they succeed.
+/// The first raise of the bound; raises double while they succeed.
 const RAISE_FIRST: f64 = 0.06;
 /// Doubled, the queue is 37 ms longer (1 Gbit/s x 100 ms, loses 1e-3).
 const RAISE_LEAST: f64 = 0.03;
-/// A raise by this much without a queue shows that the capacity was taken too low.
-/// Halved, the queue is 37 ms longer (1 Gbit/s x 100 ms, loses 1e-3).
+/// A raise by this much without a queue: the capacity was too low. Halved, the queue is 37 ms longer (1 Gbit/s x 100 ms, loses
+/// 1e-3).
 const RAISE_DOUBTS: f64 = 0.12;
-/// A raise lasts two round trips, at least this: long enough for 3 % too much to show as 15 ms of queue.
-/// Doubled, it takes 10 % longer (1 Gbit/s x 100 ms, 500 Mbit/s was known).
+/// A raise of 3 % too much then makes 15 ms of queue. Doubled, it takes 10 % longer (1 Gbit/s x 100 ms, 500 Mbit/s was known).
 const PROBE_US_MIN: u64 = 500_000;
-/// After a raise that failed.
-/// Doubled, the rate falls by 10 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
+/// The wait after a failed raise. Doubled, the rate falls 10 % (jitter).
 const PROBE_AGAIN_US: u64 = 5_000_000;
-/// Restraint that failed this often, with no calm of [`CALM_US`] between, shows that others are there.
-/// Doubled, the rate falls by 18 % (25 Mbit/s x 20 ms, a stream of 16 from 5 to 25 s).
+/// Failures of restraint without [`CALM_US`] between that show others. Doubled, the rate falls 18 % (25 Mbit/s x 20 ms, a stream
+/// of 16 from 5 to 25 s).
 const SUSPICION_MAX: u8 = 3;
-/// Calm of this length forgets failures. Not shown in simulation, whose runs are shorter: over hours, single false alarms would add up.
+/// Calm of this length forgets failures: over hours, single false alarms would add up. Simulated runs are shorter.
 const CALM_US: u64 = 20_000_000;
-/// A look whether others have gone comes after this time.
-/// Doubled, the queue is 15 ms longer (25 Mbit/s x 20 ms, a stream of 16 from 5 to 25 s).
+/// The time until a look whether others have gone. Doubled, the queue is 15 ms longer (25 Mbit/s x 20 ms, a stream of 16 from 5
+/// to 25 s).
 const RETRY_US: u64 = 20_000_000;
-/// Others have gone when nobody has filled the queue for this time.
+/// The time without a queue that shows that others have gone.
 const GONE_US: u64 = 2_000_000;

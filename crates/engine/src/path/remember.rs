@@ -9,16 +9,16 @@ pub struct Remembered {
     pub rtt_min_us: u32,
     /// The rate that the path carried for us.
     pub capacity_bytes_per_s: u64,
-    /// Lanes that carried data when the rate was steady.
+    /// Lanes with data at a steady rate.
     pub lanes: u16,
-    /// Lost while no queue stood, of a million bytes sent then.
+    /// Loss without a queue, of a million bytes.
     pub random_loss_ppm: u32,
     /// Congestion control of the lanes.
     pub congestion_control: String,
 }
 
 impl Remembered {
-    /// Whether this is about a path of this round-trip time: the host may have moved, or the route changed.
+    /// True for a similar round-trip time: the host may have moved, or the route changed.
     pub(super) fn fits(&self, rtt_us: u32) -> bool {
         let (rtt_us, was_us) = (u64::from(rtt_us), u64::from(self.rtt_min_us));
         self.lanes > 0 && self.capacity_bytes_per_s > 0 && rtt_us * 4 >= was_us * 3 && rtt_us * 3 <= was_us * 4

@@ -5,46 +5,46 @@ use alloc::vec::Vec;
 
 use haul_wire::limits::MAX_LANES;
 
-/// One lane at one moment, from `TCP_INFO` on the side that sends data (tcp(7)). Counters run from the start of the connection.
+/// One lane at one moment, from the sender's `TCP_INFO` (tcp(7)). Counters run from the connection's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneReading {
     /// Number of the lane.
     pub lane: u16,
-    /// Smoothed round-trip time (RFC 6298); 0 when nothing was measured.
+    /// Smoothed round-trip time (RFC 6298); 0: not measured.
     pub rtt_us: u32,
-    /// Smallest round-trip time; 0 when nothing was measured.
+    /// Smallest round-trip time; 0: not measured.
     pub rtt_min_us: u32,
-    /// Sent again although it was only late, in bytes.
+    /// Bytes sent again that were only late.
     pub resent_in_vain_bytes: u64,
-    /// Mean deviation of the round-trip time of single packets; 0 when unknown.
+    /// Mean deviation of the round-trip time; 0: unknown.
     pub rtt_deviation_us: u32,
     /// Largest segment sent.
     pub mss_bytes: u32,
     /// Congestion window.
     pub cwnd_bytes: u64,
-    /// The congestion window doubles each round trip (RFC 5681).
+    /// Slow start (RFC 5681).
     pub in_slow_start: bool,
-    /// Bytes the peer has acknowledged: all before them arrived.
+    /// Bytes acknowledged: all before them arrived.
     pub acked_bytes: u64,
-    /// Bytes that arrived, those behind a gap too (`tcpi_delivered`), counted as full segments. Where nothing tells it, the above.
+    /// Arrived, also behind a gap (`tcpi_delivered`), in full segments. Where unknown, `acked_bytes`.
     pub delivered_bytes: u64,
     /// Bytes sent, repeats included.
     pub sent_bytes: u64,
     /// Bytes sent again.
     pub resent_bytes: u64,
-    /// Bytes in the send buffer that were never sent.
+    /// Never sent bytes in the send buffer.
     pub unsent_bytes: u64,
     /// Time with data to send or unacknowledged.
     pub busy_us: u64,
-    /// The part of that time in which the receiver's window stopped the lane.
+    /// Busy time stopped by the receiver's window.
     pub receive_window_limited_us: u64,
-    /// The part of that time in which the send buffer stopped the lane. Stays 0 in cases where the buffer is the limit.
+    /// Busy time stopped by the send buffer; may stay 0 though it is the limit.
     pub send_buffer_limited_us: u64,
-    /// Since data was last sent. A lane that says nothing for long begins again with a small window (RFC 2861).
+    /// Time since sending. A silent lane begins again with a small window (RFC 2861).
     pub silent_us: u64,
-    /// Window the peer offers; 0 when unknown.
+    /// Window the peer offers; 0: unknown.
     pub peer_window_bytes: u64,
-    /// The value of `SO_SNDBUF` in effect; 0 when unknown.
+    /// `SO_SNDBUF` in effect; 0: unknown.
     pub send_buffer_bytes: u64,
 }
 
@@ -53,13 +53,12 @@ pub struct LaneReading {
 pub struct Sample {
     /// When, in microseconds since any fixed start.
     pub at_us: u64,
-    /// The lanes that are connected, resting ones too.
+    /// The connected lanes, resting ones too.
     pub lanes: Vec<LaneReading>,
-    /// Bytes of the units that wait for a lane, 0 when none does; `u64::MAX` when some do and more may come.
+    /// Bytes of waiting units; `u64::MAX`: more may come.
     pub waiting_bytes: u64,
 }
 
-/// The change of one lane between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LaneStep {
     pub(super) delivered_bytes: u64,
@@ -71,44 +70,38 @@ pub(super) struct LaneStep {
     pub(super) in_flight_bytes: u64,
     pub(super) cwnd_bytes: u64,
     pub(super) rtt_us: u32,
-    /// Most the hosts let it have under way now; the kernels let that grow with the congestion window.
+    /// The hosts' limit now, which grows with the congestion window.
     pub(super) window_bytes: u64,
-    /// The receive window held the lane back.
     pub(super) receive_window_full: bool,
-    /// The send buffer held the lane back.
     pub(super) send_buffer_full: bool,
-    /// The lane waits for its user and not for the network: its buffer is empty, and no window is full. A lane that the network
-    /// holds has always something unsent (`TCP_NOTSENT_LOWAT`).
+    /// The buffer is empty, and no window full. A lane that the network holds has something unsent (`TCP_NOTSENT_LOWAT`).
     pub(super) wants_data: bool,
 }
 
-/// The change of all lanes between two samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Step {
     pub(super) at_us: u64,
     pub(super) us: u64,
-    /// Lanes that were busy, in the order of their numbers.
+    /// Busy lanes, in the order of their numbers.
     pub(super) lanes: Vec<LaneStep>,
-    /// Time of all lanes that have carried data and do not rest.
+    /// Time of lanes with data that do not rest.
     pub(super) lanes_us: u64,
-    /// The part of that time without data to send.
     pub(super) starved_us: u64,
     pub(super) delivered_bytes: u64,
     pub(super) sent_bytes: u64,
     pub(super) resent_bytes: u64,
     pub(super) resent_in_vain_bytes: u64,
-    /// Smoothed round-trip time: a quarter of the lanes that delivered have a smaller one. A queue of the link shows in all of them, what a
-    /// host hears late in some. 0 when none delivered.
+    /// Smoothed round-trip time: a quarter of the lanes that delivered have a smaller one. A queue shows in all, a late host in
+    /// some. 0: none delivered.
     pub(super) rtt_us: u32,
-    /// Smallest round-trip time any lane tells; 0 when none does.
+    /// Smallest round-trip time of any lane; 0: unknown.
     pub(super) rtt_min_us: u32,
-    /// Mean deviation of the round-trip times: half of the lanes that delivered have a smaller one.
     pub(super) rtt_deviation_us: u32,
     pub(super) mss_bytes: u32,
     pub(super) waiting_bytes: u64,
 }
 
-/// Takes samples, gives steps. Lanes come, go, and may be dialled again under the same number.
+/// Lanes come, go, and may be dialled again under a number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steps {
     at_us: Option<u64>,
@@ -116,7 +109,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The step to this sample; `None` for the first one, and when time did not pass. Lanes beyond the first `active` rest.
+    /// The step to this sample; `None` without time before. Lanes beyond the first `active` rest.
     pub(super) fn to(&mut self, sample: &Sample, active: u16) -> Option<Step> {
         let lanes = &sample.lanes[..sample.lanes.len().min(usize::from(MAX_LANES))];
         let now: BTreeMap<u16, LaneReading> = lanes.iter().map(|reading| (reading.lane, *reading)).collect();
@@ -157,7 +150,7 @@ impl Steps {
     }
 }
 
-/// `None` for a lane that was not busy. A new connection counts from zero; one whose counters ran backward was dialled again.
+/// `None`: idle. New connections count from zero, also where counters ran backward.
 fn lane_step(last: Option<&LaneReading>, now: &LaneReading, us: u64) -> Option<LaneStep> {
     let went_back = |last: &&LaneReading| last.acked_bytes > now.acked_bytes || last.busy_us > now.busy_us;
     let last = last.filter(|last| !went_back(last)).copied().unwrap_or_default();
@@ -176,8 +169,8 @@ fn lane_step(last: Option<&LaneReading>, now: &LaneReading, us: u64) -> Option<L
     let fills_peer = now.peer_window_bytes > 0 && in_flight_bytes >= now.peer_window_bytes / 100 * FULL_PERCENT;
     let receive_window_us = now.receive_window_limited_us.saturating_sub(last.receive_window_limited_us).min(busy_us);
     let told_other = receive_window_us.saturating_mul(2) > busy_us;
-    // A lane that is paced stops just before the window does it, and the kernel then tells of a fraction only: with bbr and a
-    // window of 155 kB at 80 ms, of 28 %.
+    // A paced lane stops just before the window, and the kernel tells only a fraction: 28 % with bbr and a window of 155 kB at 80
+    // ms.
     let is_smaller_buffer = fills_buffer && buffer_bytes < now.peer_window_bytes;
     let receive_window_full = told_other || (has_cwnd_left && fills_peer && !is_smaller_buffer);
     let send_buffer_full = told_full || (has_cwnd_left && fills_buffer && !told_other);
@@ -201,15 +194,14 @@ fn lane_step(last: Option<&LaneReading>, now: &LaneReading, us: u64) -> Option<L
 /// Ten segments of 1448 bytes (RFC 6928).
 pub(super) const FIRST_WINDOW_BYTES: u64 = 14_480;
 
-/// A lane that has sent more than a handshake has carried data.
+/// A handshake sends no more.
 const HANDSHAKE_BYTES_MAX: u64 = 16_384;
 
-/// The share of a send buffer that is data; the rest is the kernel's own bookkeeping. Measured: a buffer of 4 MiB had 2.9 MB under
-/// way.
-/// Twice as far from the whole, the rate falls by 4.7 % (10 Gbit/s x 228 ms, tuned).
+/// The kernel's own records take the rest: 4 MiB had 2.9 MB under way. Twice as far from the whole, the rate falls 4.7 % (10
+/// Gbit/s x 228 ms, tuned).
 pub(super) const SEND_BUFFER_DATA_PERCENT: u64 = 70;
 
-/// A window counts as full from here: readings fall between a departure and the next acknowledgement.
+/// Readings fall between departures and acknowledgements.
 const FULL_PERCENT: u64 = 85;
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
-//! How many connections carry data between this host and a server that is no haul.
+//! How many connections carry data between this host and a foreign server.
 //!
 //! ```text
 //!   first     round-trip time, size           -> how many to begin with
 //!   sample    bytes that moved so far, ...    -> the rate grows | more are tried | more gained nothing | the server allows fewer
 //! ```
-//! The sender of a download is the far server, so its windows and losses are not seen here. What is seen is whether more connections bring
-//! more. So more are a trial: it is judged after the new ones had time to reach their speed, and taken back when it gained nothing. A
-//! server that refuses a connection is not asked for more for a while.
+//! A far sender's windows and losses are not seen here. So more connections are a trial, taken back when it gained nothing. A
+//! server that refuses one is left alone for a while.
 
 use alloc::collections::VecDeque;
 
@@ -14,45 +13,44 @@ use haul_wire::summary::PathTime;
 
 use crate::plan::NEAR_RTT_US;
 
-/// Most connections that are made unasked: aria2's limit to one server (`-x`), which operators of servers know. A user may ask for more.
+/// aria2's limit to one server (`-x`), which operators know.
 pub const AUTO_CONNECTIONS_MAX: u16 = 16;
 
-/// Connections that a path begins with: as many as browsers open to one host over HTTP/1.1.
+/// As many as browsers open over HTTP/1.1.
 pub const USUAL_CONNECTIONS: u16 = 6;
 
-/// Whoever writes waits for an answer behind each part, so a near path begins with some more: Amazon's own tools use 10 requests at once.
+/// A writer awaits an answer for each part: Amazon's own tools use 10 requests at once.
 const WRITING_AT_LEAST: u16 = 8;
 
-/// From here on a path begins with all of [`AUTO_CONNECTIONS_MAX`]. A connection begins with ten segments and doubles each round trip. Six
-/// connections need 8 round trips to fill 1 Gbit/s at 228 ms, and their windows of 2.9 MB stop at 600 Mbit/s; sixteen need 6.5, and fill it.
+/// From here a path begins with [`AUTO_CONNECTIONS_MAX`]: six need 8 round trips to fill 1 Gbit/s at 228 ms, and their windows of
+/// 2.9 MB stop at 600 Mbit/s; sixteen need 6.5, and fill it.
 const LONG_RTT_US: u32 = 80_000;
 
 /// A connection that brings less is not worth its handshake.
 const WORTH_A_CONNECTION_BYTES: u64 = 4 << 20;
 
-/// The path is so long that small files are worth more connections than [`AUTO_CONNECTIONS_MAX`], where a server takes them.
+/// Whether small files want more than [`AUTO_CONNECTIONS_MAX`].
 pub fn is_long(rtt_us: u32) -> bool {
     rtt_us >= LONG_RTT_US
 }
 
-/// How many connections a job of so many bytes begins with. `u64::MAX`: as many bytes as there may be.
+/// The first connections of a job; `u64::MAX` bytes: unknown.
 pub fn at_start(rtt_us: u32, bytes: u64) -> u16 {
     let by_path = if is_long(rtt_us) { AUTO_CONNECTIONS_MAX } else { USUAL_CONNECTIONS };
     let by_size = u16::try_from(bytes / WORTH_A_CONNECTION_BYTES).unwrap_or(u16::MAX);
     by_path.min(by_size.max(1))
 }
 
-/// How many short files are under way at once to a server over a path of this round-trip time. A connection waits there for two or three
-/// answers behind each file, and moves next to nothing. So a longer path has more of them: as many questions reach the server in a second as
-/// 16 connections ask over 56 ms. 2,000 files of 64 kB took 82 s over 228 ms with 16.
+/// Short files under way at once: each waits for two or three answers. As many questions a second as with 16 over 56 ms; with 16
+/// over 228 ms 2,000 files of 64 kB took 82 s.
 pub fn short_files_at_once(rtt_us: u32) -> u16 {
     u16::try_from(rtt_us / QUESTION_EVERY_US).unwrap_or(u16::MAX).clamp(AUTO_CONNECTIONS_MAX, SHORT_FILES_MAX)
 }
 
-/// See above.
+/// 16 connections ask so often over 56 ms.
 const QUESTION_EVERY_US: u32 = 3_500;
 
-/// Apache's usual limit is 150 connections, that of nginx 512 or more, and naming takes as many connections again.
+/// Apache takes 150 connections, nginx 512 or more, and naming needs as many again.
 const SHORT_FILES_MAX: u16 = 64;
 
 /// One reading of all connections to a server.
@@ -62,13 +60,13 @@ pub struct ServerSample {
     pub at_us: u64,
     /// Bytes that moved so far.
     pub moved_bytes: u64,
-    /// The round-trip time now: a typical one of the connections.
+    /// A typical round-trip time now.
     pub rtt_us: u32,
     /// The smallest so far.
     pub rtt_min_us: u32,
-    /// As many as the server allows, as far as is known.
+    /// The server's known limit.
     pub server_allows: u16,
-    /// Bytes that wait for a connection; `u64::MAX` when more may come.
+    /// Waiting bytes; `u64::MAX`: more may come.
     pub waiting_bytes: u64,
 }
 
@@ -82,9 +80,9 @@ pub enum ServerHeld {
     Ramp,
     /// The server allows no more connections.
     Refused,
-    /// More connections gained nothing: the path is full, or the server is.
+    /// Path or server is full.
     Full,
-    /// All connections that are made unasked carry data, and each is as fast as it gets.
+    /// All unasked connections are at their fastest.
     AllUsed,
 }
 
@@ -99,7 +97,7 @@ pub struct ServerConnections {
     past: VecDeque<(u64, u64)>,
     is_ramp: bool,
     trial: Option<Trial>,
-    /// More gained nothing, or was refused; so long nobody tries again.
+    /// Why no more are tried, and until when.
     ceiling: Option<(ServerHeld, u64)>,
     last: ServerSample,
     best_rate_bytes_per_s: u64,
@@ -114,7 +112,7 @@ struct Trial {
 }
 
 impl ServerConnections {
-    /// For a path of this round-trip time and a job that reads so many bytes.
+    /// Begins a reading job.
     pub fn new(asked: Option<u16>, rtt_us: u32, bytes: u64) -> Self {
         let reason = match rtt_us < NEAR_RTT_US {
             true => "near path: as many as a browser opens",
@@ -123,7 +121,7 @@ impl ServerConnections {
         Self::beginning_with(asked, rtt_us, at_start(rtt_us, bytes), reason)
     }
 
-    /// For a path of this round-trip time and a job that writes, in parts.
+    /// Begins a job that writes in parts.
     pub fn writing(asked: Option<u16>, rtt_us: u32) -> Self {
         let reason = "as many as the round trip asks for, and as stores are usually written over";
         Self::beginning_with(asked, rtt_us, at_start(rtt_us, u64::MAX).max(WRITING_AT_LEAST), reason)
@@ -148,7 +146,7 @@ impl ServerConnections {
         }
     }
 
-    /// With another number of most connections that are made unasked.
+    /// Sets the most connections made unasked.
     pub fn up_to(self, most: u16) -> Self {
         let most = if self.is_fixed { self.most } else { most.max(self.count) };
         Self { most, ..self }
@@ -159,7 +157,7 @@ impl ServerConnections {
         self.count
     }
 
-    /// Most that there may ever be.
+    /// The most that there may be.
     pub fn most(&self) -> u16 {
         if self.is_fixed { self.count } else { self.most }
     }
@@ -169,7 +167,7 @@ impl ServerConnections {
         self.reason
     }
 
-    /// Takes a reading in. True when the number has changed.
+    /// Takes a reading in. True: the number changed.
     pub fn on_sample(&mut self, sample: &ServerSample) -> bool {
         let before = self.count;
         let us = sample.at_us.saturating_sub(self.last.at_us);
@@ -250,7 +248,7 @@ impl ServerConnections {
         *part = part.saturating_add(us);
     }
 
-    /// The time of all connections by what held them.
+    /// The connections' time by cause.
     pub fn time(&self) -> PathTime {
         self.time
     }
@@ -260,7 +258,7 @@ impl ServerConnections {
         self.rate(0, self.span_us()).unwrap_or(0)
     }
 
-    /// The best rate that was seen.
+    /// The best rate seen.
     pub fn best_rate_bytes_per_s(&self) -> u64 {
         self.best_rate_bytes_per_s
     }
@@ -274,12 +272,11 @@ impl ServerConnections {
         (2 * u64::from(self.last.rtt_us.max(self.last.rtt_min_us))).clamp(SPAN_US_MIN, SPAN_US_MAX)
     }
 
-    /// Three round trips until a new connection brings data (TCP, TLS, request), then from ten segments to a full window, doubling.
+    /// Three round trips until data (TCP, TLS, request), then the doublings from ten segments to a full window.
     fn settling_us(&self) -> u64 {
         (12 * u64::from(self.last.rtt_us.max(self.last.rtt_min_us))).max(SETTLING_US_MIN)
     }
 
-    /// The rate over the span that ended so long ago.
     fn rate(&self, ended_us: u64, span_us: u64) -> Option<u64> {
         let end_us = self.last.at_us.checked_sub(ended_us)?;
         let at = |us: u64| self.past.iter().rev().find(|(at_us, _)| *at_us <= us).copied();
@@ -298,19 +295,18 @@ fn bytes_in(rate_bytes_per_s: u64, us: u64) -> u64 {
     u64::try_from(u128::from(rate_bytes_per_s) * u128::from(us) / 1_000_000).unwrap_or(u64::MAX)
 }
 
-/// Readings that are kept: two of the longest spans at ten readings a second.
+/// Two of the longest spans, ten readings a second.
 const PAST_MAX: usize = 128;
-/// Spans over which rates are compared: two round trips, so that the bursts of slow start even out, and at least this.
+/// Rates are compared over two round trips, and this, to even out bursts.
 const SPAN_US_MIN: u64 = 500_000;
-/// See above.
 const SPAN_US_MAX: u64 = 5_000_000;
-/// A rate that grows by less over a span has levelled off. In slow start it doubles with each round trip.
+/// Slow start doubles the rate each round trip.
 const RAMP_GROWTH: f64 = 1.2;
-/// More connections must bring 5 %; a change of less is chance, as with lanes.
+/// A gain below 5 % is chance, as with lanes.
 const GAINED: f64 = 1.05;
 /// As with lanes.
 const SETTLING_US_MIN: u64 = 1_500_000;
-/// A verdict holds for a minute: paths change, and so does the load of a server.
+/// Paths and servers change within minutes.
 const VERDICT_US: u64 = 60_000_000;
 
 #[cfg(test)]
@@ -319,7 +315,6 @@ mod tests {
 
     use super::*;
 
-    /// A server behind a path. Each connection doubles each round trip up to its own limit; the path bounds the sum.
     struct Server {
         rtt_us: u32,
         each_bytes_per_s: u64,
@@ -330,7 +325,6 @@ mod tests {
     const LONG: Server =
         Server { rtt_us: 50_000, each_bytes_per_s: 2_000_000, path_bytes_per_s: u64::MAX, allows: u16::MAX };
 
-    /// Runs for so many seconds of virtual time. The number of connections after each second.
     fn run(connections: &mut ServerConnections, server: &Server, seconds: u64) -> Vec<u16> {
         let (mut moved, mut counts, mut rates) = (0u64, Vec::new(), Vec::new());
         let start = connections.last().at_us;

@@ -8,14 +8,14 @@ use haul_wire::limits::MIN_CHUNK_BYTES;
 use super::estimate::per_second;
 use super::sample::{FIRST_WINDOW_BYTES, LaneReading};
 
-/// What each lane may send, so that together they send as much as the bound allows.
+/// The bound for each lane, so that together they use the bound for all.
 ///
-/// In equal parts, lanes that have only begun would leave most of theirs unused while they grow. So a lane that its window holds
-/// below an equal part takes what it can, and the others share the rest (max-min fairness). Lanes without data take nothing, nor do those
-/// beyond the first `carrying` once they have only to wait for acknowledgements: their part would be unused for a round trip.
+/// With equal parts, young lanes would leave most of theirs unused. So a lane that its window holds below its part takes what it
+/// can, and the others share the rest (max-min fairness). Lanes without data, or beyond the first `carrying` with only
+/// acknowledgements to wait for, take nothing.
 ///
-/// Never less than two segments for each round trip, which is what congestion control goes down to itself (RFC 5681, 3.1): the kernel
-/// keeps the moment computed for the next packet when the bound is lifted, and at a byte per second that would be half an hour away.
+/// The least is two segments for each round trip, as in congestion control (RFC 5681, 3.1). The kernel keeps the moment of the
+/// next packet when the bound is lifted: at a byte per second, half an hour away.
 pub fn bound_per_lane(bound_bytes_per_s: u64, lanes: &[LaneReading], carrying: u16) -> u64 {
     let least = lanes.iter().map(two_segments).max().unwrap_or(1);
     let (carrying, resting) = lanes.split_at(usize::from(carrying).min(lanes.len()));
@@ -24,7 +24,7 @@ pub fn bound_per_lane(bound_bytes_per_s: u64, lanes: &[LaneReading], carrying: u
     equal_parts(bound_bytes_per_s, reach).max(least)
 }
 
-/// What each of the lanes that carry data may send where some have bounds of their own: the others share what these leave of theirs.
+/// The bounds of lanes with data if some have their own: the others share the rest.
 pub fn beside_own_bounds(per_lane_bytes_per_s: u64, own_bytes_per_s: &[Option<u64>]) -> Vec<u64> {
     let own = |bound: &Option<u64>| bound.filter(|bound| *bound < per_lane_bytes_per_s);
     let left =
@@ -34,12 +34,11 @@ pub fn beside_own_bounds(per_lane_bytes_per_s: u64, own_bytes_per_s: &[Option<u6
     own_bytes_per_s.iter().map(|bound| own(bound).unwrap_or(bound.map_or(each, |bound| bound.min(each)))).collect()
 }
 
-/// What each lane may send towards the end, when fewer units wait than there are lanes: in proportion to what it has left, so that all are done at
-/// once. With equal parts the last units would go at the rate of a few lanes each of which its window holds, and the rest of the link stay idle: of
-/// 1 Gbit/s x 228 ms for up to 190 ms.
+/// The bound for each lane when fewer units wait than there are lanes: in proportion to its rest, so that all end at once. With
+/// equal parts a few windows would carry the last units, and the link stay idle: 1 Gbit/s x 228 ms for up to 190 ms.
 ///
-/// `left_bytes` has for each of the `lanes` what it has taken and not sent; `waiting_bytes` the units that no lane has taken. Who is done first will
-/// take the next, so the lanes with the least left are reckoned to have them already.
+/// `left_bytes` has what each lane has taken and not sent; `waiting_bytes` the untaken units, which count for the first lanes to
+/// end.
 pub fn bounds_at_end(
     bound_bytes_per_s: u64,
     lanes: &[LaneReading],
@@ -53,10 +52,10 @@ pub fn bounds_at_end(
     for ((_, left), waiting) in left.iter_mut().zip(waiting_bytes) {
         *left = left.saturating_add(*waiting);
     }
-    // First those that their windows hold furthest below their part; the others share what they leave.
+    // First the lanes furthest below their part; the others share what those leave.
     let slowness = |(lane, left): &(usize, u64)| u128::from(*left) * 1000 / u128::from(reach(&lanes[*lane]).max(1));
     left.sort_by_key(|share| core::cmp::Reverse(slowness(share)));
-    // Those with nothing left send nothing; should one get a unit that has to go again, it is not held up until the next division.
+    // A lane with nothing left may have to repeat a unit.
     let mut bounds = vec![(bound_bytes_per_s / lanes.len().max(1) as u64).max(least); lanes.len()];
     let mut rate_left = bound_bytes_per_s;
     let mut bytes_left: u64 = left.iter().fold(0, |sum, (_, left)| sum.saturating_add(*left));
@@ -70,12 +69,12 @@ pub fn bounds_at_end(
     bounds
 }
 
-/// Which of the lanes get no more units, because the others carry all that waits sooner than these would carry one more.
+/// The lanes that get no more units, because the others carry all that waits sooner than these one more.
 ///
-/// A lane that a full queue hit several times has a window of some segments left, and takes many round trips to grow it: of 128 lanes over
-/// 10 Gbit/s x 100 ms with a queue of 10 ms, fourteen carried 0.5 MB/s each, and the last 1 % of 2 GB took them half of the time.
+/// A lane that a full queue hit several times regrows slowly: of 128 lanes over 10 Gbit/s x 100 ms with a queue of 10 ms,
+/// fourteen carried 0.5 MB/s each, and half of the time went into the last 1 % of 2 GB.
 ///
-/// `waiting_bytes` wait for a lane, which takes `unit_bytes` at once. The fastest quarter is never too slow, so that what waits is carried.
+/// A lane takes `unit_bytes` of `waiting_bytes` at once. The fastest quarter always carries.
 pub fn too_slow_for_more(lanes: &[LaneReading], waiting_bytes: u64, unit_bytes: u64) -> Vec<bool> {
     let rates: Vec<u64> = lanes.iter().map(reach).collect();
     let mut fastest = rates.clone();
@@ -88,25 +87,23 @@ pub fn too_slow_for_more(lanes: &[LaneReading], waiting_bytes: u64, unit_bytes: 
     lanes.iter().zip(&rates).map(is_slow).collect()
 }
 
-/// Which of the lanes are better given up in the last units of a job, because another would carry the whole unit sooner than they carry the rest
-/// of theirs.
+/// The lanes to give up at the end of a job, because another would carry the whole unit sooner than they their rest.
 ///
-/// `left_bytes` has for each of the `lanes` what it has taken and not sent. The fastest quarter stays. A lane whose window is small because the
-/// target does not read stays, too: no other lane makes the target's disk faster. With a slow disk at the end of 60 ms a fifth to a third of
-/// the data went twice.
+/// `left_bytes` has what each lane has taken and not sent. The fastest quarter stays, and lanes whose target does not read: no
+/// other lane makes its disk faster. Otherwise a third of the data went twice to a slow disk behind 60 ms.
 pub fn better_given_up(lanes: &[LaneReading], left_bytes: &[u64]) -> Vec<bool> {
     let unit_bytes = left_bytes.iter().copied().max().unwrap_or(0).max(MIN_CHUNK_BYTES);
     let quick_us = first_quarter(lanes.iter().map(|lane| sending_us(lane, unit_bytes)));
-    // A lane that lost much has a round-trip time of its own: what it waited for is in it. Acknowledgements that the far host delays are no reason.
+    // A lane's own round-trip time holds waits after losses; delayed acknowledgements are no reason.
     let others_us = first_quarter(lanes.iter().map(|lane| u128::from(lane.rtt_us)));
     let rtt_us = |lane: &LaneReading| u128::from(lane.rtt_us).min(others_us + u128::from(TCP_RTO_MIN_US));
-    // Until the others know, and a round trip until it has arrived.
+    // The others must know, and then a round trip.
     let another_us = |lane: &LaneReading| quick_us + 2 * rtt_us(lane);
     let waits_us = |lane: &LaneReading| if unacknowledged_bytes(lane) > 0 { u128::from(lane.silent_us) } else { 0 };
     let timed_out = |lane: &LaneReading| waits_us(lane) > another_us(lane) + u128::from(TCP_RTO_MIN_US);
     let all_wait = lanes.iter().all(|lane| timed_out(lane) || unacknowledged_bytes(lane) == 0);
     let is_slow = |(lane, left): (&LaneReading, &u64)| {
-        // A loss that a timeout repairs takes as long again as it has taken, and longer (RFC 6298, section 5.5).
+        // The next timeout is at least twice as long (RFC 6298, section 5.5).
         let is_stuck = timed_out(lane) && !all_wait;
         let is_behind = *left > 0 && sending_us(lane, *left) > WORTH_GIVING_UP * another_us(lane);
         (is_behind || is_stuck) && !is_held_by_target(lane)
@@ -114,21 +111,18 @@ pub fn better_given_up(lanes: &[LaneReading], left_bytes: &[u64]) -> Vec<bool> {
     lanes.iter().zip(left_bytes).map(is_slow).collect()
 }
 
-/// What a quarter of them is below.
 fn first_quarter(values: impl Iterator<Item = u128>) -> u128 {
     let mut values: Vec<u128> = values.collect();
     values.sort_unstable();
     values.get(values.len() / 4).copied().unwrap_or(0)
 }
 
-/// Sent, and not known to have arrived.
 fn unacknowledged_bytes(lane: &LaneReading) -> u64 {
     lane.sent_bytes.saturating_sub(lane.resent_bytes).saturating_sub(lane.acked_bytes)
 }
 
-/// Until so many bytes are sent. In slow start the window doubles with each round trip. An idle lane goes back to slow start: with its next
-/// packet the kernel halves the window for each timeout that passed, at most down to the first window (RFC 2861). Until then the reading
-/// shows the old window.
+/// The time to send so many bytes; slow start doubles the window each round trip. An idle lane's next packet halves its window
+/// for each timeout that passed, down to the first (RFC 2861); the reading still shows the old one.
 fn sending_us(lane: &LaneReading, bytes: u64) -> u128 {
     let timeouts = u32::try_from(lane.silent_us / (u64::from(lane.rtt_us) + TCP_RTO_MIN_US)).unwrap_or(u32::MAX);
     let rested_bytes = lane.cwnd_bytes.checked_shr(timeouts).unwrap_or(0).max(lane.cwnd_bytes.min(FIRST_WINDOW_BYTES));
@@ -144,7 +138,7 @@ fn sending_us(lane: &LaneReading, bytes: u64) -> u128 {
     sending_us + u128::from(lane.rtt_us) * u128::from(left) / u128::from(window)
 }
 
-/// The receiver's window has stopped it for a good part of the time in which it had something to send.
+/// True if the receiver's window often stopped the lane.
 fn is_held_by_target(lane: &LaneReading) -> bool {
     lane.busy_us > 0 && lane.receive_window_limited_us.saturating_mul(4) >= lane.busy_us
 }
@@ -168,18 +162,17 @@ fn equal_parts(bound_bytes_per_s: u64, mut reach: Vec<u64>) -> u64 {
         left -= reach;
         lanes_left -= 1;
     }
-    // Their windows hold all of them; whoever grows first may.
+    // Windows hold all lanes: the first to grow may.
     bound_bytes_per_s.max(1)
 }
 
-/// True if the lane has data under way. Less than a segment is the rest of what was counted at different moments.
+/// True for data under way. Less than a segment may be an artefact.
 fn has_data(lane: &LaneReading) -> bool {
     let in_flight_bytes = lane.sent_bytes.saturating_sub(lane.resent_bytes).saturating_sub(lane.acked_bytes);
     lane.unsent_bytes > 0 || in_flight_bytes > u64::from(lane.mss_bytes)
 }
 
-/// The rate that a lane's window may let it send before the next sample: slow start doubles each round trip, and paces to twice the
-/// window; later it grows by little, and a lane that is held by it leaves its part to others.
+/// A lane's rate until the next sample: twice the window in slow start, else little more than it.
 fn reach(lane: &LaneReading) -> u64 {
     let rtt_us = u64::from(lane.rtt_us.max(1));
     let doublings = (SAMPLE_US / rtt_us).min(DOUBLINGS_MAX);
@@ -187,18 +180,16 @@ fn reach(lane: &LaneReading) -> u64 {
     per_second(grown_bytes.saturating_mul(1 << doublings), rtt_us)
 }
 
-/// A lane is too slow if it takes this many times as long as all others with all the rest: windows grow meanwhile, and
-/// lanes are not equal.
+/// A slower lane takes this many times as long: windows grow meanwhile.
 const TOO_SLOW: u128 = 2;
-/// The time that the kernel adds to a round trip at least until it takes silence for a loss: `TCP_RTO_MIN` of Linux (RFC 6298).
-/// Doubled, the scenario `a_path_that_blackholes_is_found_in_a_second_and_comes_back` fails.
+/// Linux adds this at least before silence counts as loss (`TCP_RTO_MIN`, RFC 6298). Doubled, the scenario
+/// `a_path_that_blackholes_is_found_in_a_second_and_comes_back` fails.
 pub(crate) const TCP_RTO_MIN_US: u64 = 200_000;
-/// A unit is given up if it takes this many times as long as another lane would take: what is under way goes twice.
+/// The other lane must be this many times as fast: data under way goes twice.
 const WORTH_GIVING_UP: u128 = 2;
-/// Between two samples.
-/// Doubled, the rate falls by 11 % (150 Mbit/s x 60 ms, jitter of 10 ms, 50 Mbit/s from 15 to 25 s).
+/// Doubled, the rate falls 11 % (jitter).
 pub(crate) const SAMPLE_US: u64 = 100_000;
-/// More than these make any window large.
+/// More doublings make any window large.
 const DOUBLINGS_MAX: u64 = 10;
 
 #[cfg(test)]
@@ -256,9 +247,8 @@ mod tests {
     fn at_the_end_all_are_done_at_once() {
         let lanes = vec![lane(1_000_000, 1); 4];
         assert_eq!(bounds_at_end(800, &lanes, &[10, 10, 20, 0], &[]), [200, 200, 400, 200]);
-        // The two that are done first take one more each.
         assert_eq!(bounds_at_end(2900, &lanes, &[10, 30, 10, 40], &[100, 100]), [1100, 300, 1100, 400]);
-        // One of which its window holds 100 kB / 200 ms, and what it leaves.
+        // One window holds 100 kB / 200 ms.
         let narrow = LaneReading { in_slow_start: false, ..lane(80_000, 1) };
         assert_eq!(bounds_at_end(2_500_000, &[narrow, lanes[0]], &[1000, 1000], &[]), [500_000, 2_000_000]);
         assert_eq!(bounds_at_end(800, &lanes, &[0; 4], &[]), [200; 4], "nothing is left");
@@ -269,19 +259,18 @@ mod tests {
         let narrow = LaneReading { in_slow_start: false, ..lane(16_000, 1) };
         let lanes = [lane(1_000_000, 1), lane(1_000_000, 1), narrow, lane(1_000_000, 1)];
         let slow = |waiting_bytes| too_slow_for_more(&lanes, waiting_bytes, 1 << 20);
-        // The three reach 10 MB/s each, and the narrow one takes ten seconds for a unit.
+        // 10 MB/s each; the narrow one takes ten seconds for a unit.
         assert_eq!(slow(u64::MAX), [false; 4]);
         assert_eq!(slow(300_000_000), [false; 4]);
         assert_eq!(slow(100_000_000), [false, false, true, false]);
         assert_eq!(slow(0), [false, false, true, false]);
-        // Whoever there is carries what waits.
         assert_eq!(too_slow_for_more(&[narrow; 4], 1, 1 << 20), [false; 4]);
         assert_eq!(too_slow_for_more(&[], 1, 1), []);
     }
 
     #[test]
     fn a_lane_that_would_hold_up_the_end_is_given_up() {
-        // 0.1 MB/s, and 10 MB/s; another would bring a unit of 1 MiB in half a second.
+        // 0.1 MB/s, and 10 MB/s; another would bring 1 MiB in half a second.
         let narrow = LaneReading { in_slow_start: false, ..lane(16_000, 1) };
         let lanes = [lane(1_000_000, 1), narrow, narrow, lane(1_000_000, 1)];
         assert_eq!(better_given_up(&lanes, &[0, 500_000, 50_000, 100_000]), [false, true, false, false]);
@@ -314,14 +303,13 @@ mod tests {
         assert_eq!(better_given_up(&[wide, wide, inflated, wide], &[0, 0, 500_000, 0]), [false, false, true, false]);
     }
 
-    /// As with a slow disk at the target of a path of 60 ms: all lanes had sent what they had, waited, and got another unit each.
+    /// A slow disk behind 60 ms: all lanes waited empty, and got another unit each.
     #[test]
     fn a_lane_that_begins_again_after_a_rest_is_not_given_up_for_one_that_would_have_to_begin_again_too() {
         let rested = LaneReading { rtt_us: 100_000, in_slow_start: false, silent_us: 2_000_000, ..lane(860_000, 0) };
         let begins = LaneReading { rtt_us: 100_000, ..lane(14_280, 560_000) };
         let lanes = [rested, rested, begins, rested];
         assert_eq!(better_given_up(&lanes, &[0, 0, 1_090_000, 0]), [false; 4]);
-        // One whose window stays small, beside lanes that still have theirs.
         let narrow = LaneReading { in_slow_start: false, ..begins };
         let wide = LaneReading { silent_us: 0, ..rested };
         assert_eq!(better_given_up(&[wide, wide, narrow, wide], &[0, 0, 1_090_000, 0]), [false, false, true, false]);

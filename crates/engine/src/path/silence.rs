@@ -1,7 +1,7 @@
 //! Times in which nothing comes through although there is something to send: a link that is down, a peer that stands still.
 //!
-//! What is read then, and shortly after, tells nothing about the path at work: the last round-trip time stands, packets that waited
-//! arrive late, and all that was lost is sent again.
+//! Readings then, and shortly after, tell nothing about the path: the round-trip time is old, packets are late, and all is sent
+//! again.
 
 use super::sample::Step;
 
@@ -11,7 +11,6 @@ pub(super) struct Silence {
     settling: Option<Settling>,
 }
 
-/// Since something came through again.
 #[derive(Clone, Copy, Debug)]
 struct Settling {
     us: u64,
@@ -20,9 +19,9 @@ struct Settling {
 }
 
 impl Silence {
-    /// Takes one step in; true while it tells nothing about the path.
+    /// Takes one step in; true while it tells nothing.
     ///
-    /// `rtt_us` is the smoothed round-trip time of the time before, `rtt_min_us` the smallest.
+    /// `rtt_us` is the smoothed round-trip time before, `rtt_min_us` the smallest.
     pub(super) fn on_step(&mut self, step: &Step, rtt_us: u32, rtt_min_us: u32) -> bool {
         if step.delivered_bytes > 0 {
             if core::mem::take(&mut self.silent_us) > silent_us_most(rtt_us) {
@@ -39,7 +38,7 @@ impl Silence {
 }
 
 impl Silence {
-    /// The time in which nothing has come through, where it is too long for a pause.
+    /// The time without anything through, beyond a pause.
     pub(super) fn outage_us(&self, rtt_us: u32) -> Option<u64> {
         (self.silent_us >= OUTAGE_US_MIN.max(OUTAGE_ROUND_TRIPS * u64::from(rtt_us))).then_some(self.silent_us)
     }
@@ -55,25 +54,23 @@ impl Settling {
     }
 }
 
-/// Acknowledgements may come in clumps, one for each round trip.
+/// Acknowledgements may come once a round trip.
 fn silent_us_most(rtt_us: u32) -> u64 {
     (2 * u64::from(rtt_us)).max(SILENT_US_MIN)
 }
 
-/// A timeout of the kernel and the next one after it are shorter on most paths (RFC 6298).
+/// Two kernel timeouts are mostly shorter (RFC 6298).
 const OUTAGE_US_MIN: u64 = 1_000_000;
-/// On a path over a satellite a timeout alone takes three.
+/// A timeout alone takes three over a satellite.
 const OUTAGE_ROUND_TRIPS: u64 = 5;
-/// Two samples may miss what a busy host delivers late.
+/// A busy host may miss two samples.
 const SILENT_US_MIN: u64 = 250_000;
-/// Slow start after a timeout takes about so many to fill a path.
+/// Slow start fills a path in so many.
 const SETTLE_ROUND_TRIPS: u64 = 8;
-/// Five samples.
 const SETTLE_US_MIN: u64 = 500_000;
-/// On each lane: the smoothed round-trip time forgets a packet that waited for seconds by an eighth with each sample (RFC 6298), and there
-/// is one for every second segment.
+/// A late packet is forgotten by an eighth with each sample (RFC 6298), one for two segments of a lane.
 const SETTLE_SEGMENTS: u64 = 64;
-/// A path that carries so little is taken as it is.
+/// A slower path is taken as it is.
 const SETTLE_US_MAX: u64 = 10_000_000;
 
 #[cfg(test)]
@@ -88,7 +85,6 @@ mod tests {
         Step { us: 100_000, lanes, delivered_bytes, ..Step::default() }
     }
 
-    /// How many of the steps tell nothing.
     fn untold(steps: impl IntoIterator<Item = Step>, rtt_us: u32) -> usize {
         let mut silence = Silence::default();
         steps.into_iter().filter(|step| silence.on_step(step, rtt_us, rtt_us)).count()

@@ -1,29 +1,25 @@
 //! What stands on the way back: acknowledgements that wait delay nobody's data.
 //!
-//! A round trip has two ways. Where others fill the uplink, or acknowledgements are more than it carries, they wait there, and the round-trip
-//! time grows as if the lanes had made a queue. What the far side says waits in the same place: its time on the way, by two clocks, changes
-//! with the queue there (RFC 6817, section 2.1.1). The way out is not asked: words may pass where data waits, by a mark or a queue of their
-//! own.
+//! If others, or our acknowledgements, fill the uplink, the round-trip time grows as if the lanes had made a queue. The far
+//! side's words wait there, too, and their time by two clocks shows it (RFC 6817, section 2.1.1). On the way out words may have a
+//! mark or a queue of their own.
 
 use alloc::collections::VecDeque;
 
-/// How long a word of the far side took to here, by two clocks whose difference nobody knows: only changes of it mean something.
+/// A far word's time by two clocks: only changes mean something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneWay {
     /// When it was sent, by the far clock.
     pub sent_us: u64,
-    /// Our clock when it arrived, less that time.
+    /// Our clock at its arrival, less that time.
     pub took_us: i64,
 }
 
-/// Gathers the times of words on the way back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WayBack {
     last_sent_us: Option<u64>,
-    /// The least time in the span before, and in this one.
     least_us: [Option<i64>; 2],
     span_began_us: u64,
-    /// The first time: when we came.
     first_us: Option<i64>,
     recent: VecDeque<Heard>,
 }
@@ -31,18 +27,16 @@ pub(super) struct WayBack {
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     at_us: u64,
-    /// Longer than the least.
     late_us: u32,
 }
 
 impl WayBack {
-    /// Takes a time in, which may be the last one again.
     pub(super) fn on_word(&mut self, at_us: u64, word: OneWay) {
         if self.last_sent_us.replace(word.sent_us) == Some(word.sent_us) {
             return;
         }
         self.first_us.get_or_insert(word.took_us);
-        // Quartz clocks drift apart by some 50 us in a second, so that no time is the least for ever.
+        // Quartz clocks drift apart by some 50 us a second.
         if at_us.saturating_sub(self.span_began_us) > SPAN_US {
             (self.least_us, self.span_began_us) = ([self.least_us[1], None], at_us);
         }
@@ -58,7 +52,7 @@ impl WayBack {
         self.least_us.into_iter().flatten().min()
     }
 
-    /// The queue on the way back, if one stands: the longer of the last two readings. 0 if none does, as far as is known.
+    /// The longer of the last two readings; 0: none known.
     pub(super) fn queue_us(&self, at_us: u64, rtt_min_us: u32) -> u32 {
         let least_us = (rtt_min_us / 20).max(BACK_US_MIN);
         let Some(oldest) = self.recent.front().filter(|_| self.recent.len() == WORDS) else { return 0 };
@@ -68,20 +62,19 @@ impl WayBack {
         if stands { last } else { 0 }
     }
 
-    /// By how much the way back has become shorter than it was when we came.
     pub(super) fn fell_by_us(&self) -> u32 {
         let (first, least) = self.first_us.zip(self.least()).unwrap_or_default();
         u32::try_from(first.saturating_sub(least)).unwrap_or(u32::MAX)
     }
 }
 
-/// A queue is believed after this many words in a row: a second of them.
+/// A second of words.
 const WORDS: usize = 4;
-/// Words come four times a second. Where they come that late, nothing is known of now.
+/// Words come four times a second.
 const FRESH_US: u64 = 3_000_000;
-/// A shorter delay is jitter, as for the queue on the way out (`pacing::STOOD_US_MIN`).
+/// A shorter delay is jitter (`pacing::STOOD_US_MIN`).
 const BACK_US_MIN: u32 = 5_000;
-/// In twice this time clocks that differ by 50 millionths drift by 6 ms.
+/// In twice this time clocks drift by 6 ms.
 const SPAN_US: u64 = 60_000_000;
 
 #[cfg(test)]
@@ -90,7 +83,6 @@ mod tests {
 
     use super::*;
 
-    /// A word each 250 ms.
     fn after(times: &[i64]) -> (WayBack, u64) {
         let mut way = WayBack::default();
         let mut at_us = 0;

@@ -4,25 +4,21 @@ use alloc::collections::BTreeMap;
 
 use crate::path::LaneReading;
 
-/// The lanes of one path at the last reading.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrived {
     at_us: Option<u64>,
     delivered_bytes: BTreeMap<u16, u64>,
 }
 
-/// Between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrival {
-    /// 0 for the first reading.
     pub(super) us: u64,
     pub(super) bytes: u64,
-    /// Under way at the second reading.
     pub(super) in_flight_bytes: u64,
 }
 
 impl Arrived {
-    /// Takes a reading in. A new lane counts from zero, and so does one whose counters ran backward: it was dialled again.
+    /// New lanes count from zero, also where counters ran backward.
     pub(super) fn on_reading(&mut self, at_us: u64, lanes: &[LaneReading]) -> Arrival {
         let now: BTreeMap<u16, u64> = lanes.iter().map(|lane| (lane.lane, progress(lane))).collect();
         let last = core::mem::replace(&mut self.delivered_bytes, now);

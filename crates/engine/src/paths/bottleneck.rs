@@ -1,5 +1,5 @@
-//! Whether a path adds capacity. If two paths share a bottleneck, one of them rests: both together carry no more than one, and take the
-//! share of two from the flows of others.
+//! Whether a path adds capacity. If two paths share a bottleneck, one of them rests: both together carry no more than one, and
+//! take the share of two from the flows of others.
 //!
 //! ```text
 //!   suspicion  two paths see one queue
@@ -7,7 +7,9 @@
 //!                                                                         they do not: it is clear for a while
 //!   rest       later it carries data again, and is judged as if it was new
 //! ```
-//! Paths whose queues are empty are left alone, whatever they share: they take nothing from anybody.
+//! Paths whose queues are empty take nothing from anybody, and are left alone.
+//!
+//! The comments of the constants call the simulation "one link of 1000 x 100, the second from 6 s" *one link*.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -23,29 +25,26 @@ pub(super) struct Seen {
     pub(super) bytes: u64,
     pub(super) rtt_us: u32,
     pub(super) queueing_us: u32,
-    /// The path waits for its source, or for the limit of the user.
+    /// Waits for its source, or the user's limit.
     pub(super) starves: bool,
-    /// Lanes that carry data.
     pub(super) lanes: u16,
-    /// The lanes measure the rate of the path and keep to it (bbr). After a pause they would be slow for long.
+    /// The lanes use bbr: after a pause they would be slow for long.
     pub(super) remembers_rate: bool,
 }
 
-/// The action that follows from a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// The lanes of the path get no units.
     Rest(u16),
-    /// The lanes get units again, to see whether the path adds capacity now.
+    /// The lanes get units again, as a test.
     Retry(u16),
 }
 
-/// How a path is held during a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// To so many bytes per second.
+    /// At most so many bytes per second.
     Back(u64),
-    /// The path may take this many bytes per second more than before.
+    /// Up by so many bytes per second.
     Up(u64),
 }
 
@@ -54,15 +53,14 @@ pub(super) enum Held {
 pub struct Verdict {
     /// The path that was held back.
     pub path: u16,
-    /// The rate that the path lost in the trial.
+    /// The rate that the path lost.
     pub freed_bytes_per_s: u64,
     /// The rate that the others gained.
     pub taken_bytes_per_s: u64,
-    /// The others took so much of it that the paths share a bottleneck.
+    /// The others took enough of it.
     pub is_shared: bool,
 }
 
-/// All paths that carry data.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bottlenecks {
     at_us: u64,
@@ -73,21 +71,18 @@ pub(super) struct Bottlenecks {
     pub(super) last_verdict: Option<Verdict>,
 }
 
-/// The recent past of a path.
 #[derive(Clone, Debug)]
 struct History {
     steps: VecDeque<Seen>,
-    /// The path carries data since then.
     since_us: u64,
 }
 
-/// The suspicion against a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Suspect {
-    /// Trials that showed a shared bottleneck, less the trials that showed none. The next trial comes at this time.
+    /// Trials for a shared bottleneck, less those against it.
     score: i8,
     again_us: u64,
-    /// Until then the path counts as one with a bottleneck of its own.
+    /// Until this time the path counts as alone.
     clear_until_us: u64,
 }
 
@@ -99,14 +94,12 @@ struct Trial {
     others_before: u64,
     measures_from_us: u64,
     ends_us: u64,
-    /// Delivered since the measuring began.
     us: u64,
     bytes: u64,
     others_bytes: u64,
 }
 
 impl Bottlenecks {
-    /// Takes a sample of the paths that carry data in.
     pub(super) fn on_sample(&mut self, at_us: u64, seen: &[Seen]) -> Option<Decision> {
         self.at_us = at_us;
         self.remember(seen);
@@ -118,7 +111,7 @@ impl Bottlenecks {
             self.resting.remove(&path);
             let settles_us = self.histories.values().map(History::rtt_us).max().unwrap_or(0) * RAMP_ROUND_TRIPS;
             let suspect = self.suspects.entry(path).or_default();
-            // The path shared a bottleneck before, so one more trial is enough.
+            // After a shared bottleneck one more trial is enough.
             (suspect.score, suspect.again_us) = (TRIALS - 1, at_us.saturating_add(settles_us.max(RAMP_US)));
             return Some(Decision::Retry(path));
         }
@@ -128,13 +121,12 @@ impl Bottlenecks {
         None
     }
 
-    /// How this path is held now, for a trial.
     pub(super) fn held(&self, path: u16) -> Option<Held> {
         let trial = self.trial?;
         Some(if trial.path == path { Held::Back(trial.hold_bytes_per_s) } else { Held::Up(trial.before) })
     }
 
-    /// A path is down, or something else made it carry data again. A trial says nothing any more.
+    /// Drops a trial that says nothing any more.
     pub(super) fn forget(&mut self, path: u16) {
         self.histories.remove(&path);
         self.resting.remove(&path);
@@ -156,14 +148,13 @@ impl Bottlenecks {
         }
     }
 
-    /// Mean rate of all other paths together over so long. `None` if there is no other path, or one of them is younger.
+    /// Rate of the other paths together; `None`: no other, or a young one.
     fn others(&self, path: u16, span_us: u64) -> Option<u64> {
         let mut others = self.histories.iter().filter(|(other, _)| **other != path).peekable();
         others.peek()?;
         others.try_fold(0u64, |sum, (_, history)| Some(sum.saturating_add(history.rate(span_us)?)))
     }
 
-    /// The path that a trial shall hold back.
     fn suspect(&self) -> Option<u16> {
         let again = |(path, suspect): (&u16, &Suspect)| {
             let is_due = suspect.score != 0 && self.at_us >= suspect.again_us && self.may_try();
@@ -187,7 +178,6 @@ impl Bottlenecks {
         self.suspects.get(&path).is_some_and(|suspect| self.at_us < suspect.clear_until_us)
     }
 
-    /// Whether a trial would tell something.
     fn may_try(&self) -> bool {
         let starves = |history: &History| history.steps.iter().rev().take(STARVES_STEPS).any(|seen| seen.starves);
         let is_steady = self.histories.values().all(History::has_same_lanes);
@@ -205,7 +195,7 @@ impl Bottlenecks {
             return;
         };
         let hold_bytes_per_s = if history.remembers_rate() { before / 2 } else { 1 };
-        // First the bytes arrive that are under way. A round trip later the others have taken the place.
+        // First bytes under way arrive; a round trip later others have the place.
         let measures_from_us = self.at_us.saturating_add(history.rtt_us() + rtt_us + SAMPLE_US / 2);
         let ends_us = measures_from_us.saturating_add(MEASURE_US.max(MEASURE_ROUND_TRIPS * rtt_us));
         let (us, bytes, others_bytes) = (0, 0, 0);
@@ -228,7 +218,6 @@ impl Bottlenecks {
             return None;
         }
         self.trial = None;
-        // The rates and delays of the trial are not those of usual work.
         self.histories.values_mut().for_each(|history| history.steps.clear());
         self.judge(trial)
     }
@@ -258,7 +247,6 @@ impl Bottlenecks {
 }
 
 impl History {
-    /// Mean over so long; `None` while it is younger.
     fn rate(&self, span_us: u64) -> Option<u64> {
         let (mut us, mut bytes) = (0u64, 0u64);
         for seen in self.steps.iter().rev() {
@@ -274,13 +262,11 @@ impl History {
         self.steps.back().map_or(0, |seen| u64::from(seen.rtt_us))
     }
 
-    /// The lanes no longer double.
     fn is_settled(&self, at_us: u64) -> bool {
         let look_us = LOOK_US.max(LOOK_ROUND_TRIPS * self.rtt_us());
         at_us.saturating_sub(self.since_us) >= look_us + RAMP_US.max(RAMP_ROUND_TRIPS * self.rtt_us())
     }
 
-    /// A change of the number of lanes changes the rates, too.
     fn has_same_lanes(&self) -> bool {
         let lately = self.steps.iter().rev().take(SAME_LANES_STEPS);
         let lanes = self.steps.back().map(|seen| seen.lanes);
@@ -291,7 +277,6 @@ impl History {
         self.steps.back().is_some_and(|seen| seen.remembers_rate)
     }
 
-    /// Over the last seconds, or ten round trips.
     fn sees_queue_of(&self, other: &History) -> bool {
         let span_us = LOOK_US.max(LOOK_ROUND_TRIPS * self.rtt_us().max(other.rtt_us()));
         let count = usize::try_from(span_us / SAMPLE_US).unwrap_or(STEPS_KEPT).min(STEPS_KEPT);
@@ -303,46 +288,39 @@ impl History {
     }
 }
 
-/// Ring of samples: at 100 ms each, ten round trips of 600 ms.
+/// At 100 ms each: ten round trips of 600 ms.
 const STEPS_KEPT: usize = 64;
-/// Two paths are compared over this time, or so many round trips.
-/// Doubled, the rate falls by 7.1 % (one link of 1000 x 100, the second from 6 s).
+/// Doubled, the rate falls 7.1 % (one link).
 const LOOK_US: u64 = 3_000_000;
-/// A queue changes in some round trips, so long paths are compared over ten.
+/// A queue changes within a few round trips.
 const LOOK_ROUND_TRIPS: u64 = 10;
-/// The ramps of two paths are alike.
-/// Doubled, the scenario `a_foreign_flow_keeps_against_two_paths_what_it_keeps_against_one` fails.
+/// Two ramps look alike. Doubled, the scenario `a_foreign_flow_keeps_against_two_paths_what_it_keeps_against_one` fails.
 const RAMP_US: u64 = 1_000_000;
-/// Slow start takes about so many to fill a path.
+/// Slow start fills a path in so many.
 const RAMP_ROUND_TRIPS: u64 = 8;
-/// If a path waited for its source in one of the last samples, its rate is not its capacity.
+/// A rate is the source's for so long after a wait.
 const STARVES_STEPS: usize = 3;
-/// Samples since the number of lanes changed. The rates settle within a second.
-/// Doubled, the rate falls by 4.4 % (one link of 1000 x 100, the second from 6 s).
+/// Rates settle within a second. Doubled, the rate falls 4.4 % (one link).
 const SAME_LANES_STEPS: usize = 15;
-/// Over a longer round trip a trial would hold a path back for five seconds.
+/// Longer trials would take five seconds.
 const TRIAL_RTT_US_MOST: u64 = 1_000_000;
-/// The rates before a trial.
-/// Doubled, the rate falls by 3.1 % (one link of 1000 x 100, the second from 6 s).
+/// Doubled, the rate falls 3.1 % (one link).
 const BEFORE_US: u64 = 1_000_000;
-/// Rates differ from one round trip to the next: the mean is over four.
+/// Rates differ between round trips.
 const BEFORE_ROUND_TRIPS: u64 = 4;
-/// The rates in a trial.
-/// Doubled, no path rests (one link of 1000 x 100, the second from 6 s).
+/// Doubled, no path rests (one link).
 const MEASURE_US: u64 = 200_000;
-/// Doubled, no path rests (one link of 1000 x 100, the second from 6 s).
+/// Doubled, no path rests (one link).
 const MEASURE_ROUND_TRIPS: u64 = 2;
-/// Share of what a path leaves that the others must take. With one flow of others and two of ours at a bottleneck ours takes half.
+/// Beside one flow of others and two of ours, ours takes half.
 const TAKEN: f64 = 0.25;
 /// A smaller rate counts as none.
 const NOTHING: f64 = 0.05;
-/// Rates change by chance, so that so many more trials must show one thing than the other; and the time between.
-/// Doubled, others keep 4.7 points less (three, of which two meet, and a cubic flow).
+/// Rates change by chance. Doubled, others keep 4.7 points less (three, of which two meet, and a cubic flow).
 const TRIALS: i8 = 2;
-/// Doubled, the rate falls by 3.6 % (one link of 1000 x 100, the second from 6 s).
+/// Doubled, the rate falls 3.6 % (one link).
 const AGAIN_US: u64 = 1_000_000;
-/// A verdict that clears a path holds so long: a trial of 0.4 s each 20 s costs a path 2 %.
+/// A trial of 0.4 s each 20 s costs 2 %.
 const CLEAR_US: u64 = 20_000_000;
-/// A rest lasts so long.
 /// Doubled, the scenario `a_path_that_rests_is_tried_again_and_soon_rests_again` fails.
 const REST_US: u64 = 60_000_000;

@@ -1,10 +1,10 @@
 //! Which further ways between two hosts are worth a try.
 //!
-//! A way is a pair of a local and a remote address. Each further way must bring a new local interface or a new remote subnet. Otherwise it
-//! goes through the same cables. Pairs in one subnet come first, because they need no router.
+//! A way is a pair of a local and a remote address. A further one must bring a new local interface or remote subnet: otherwise it
+//! takes the same cables. Pairs in one subnet come first: they need no router.
 //!
-//! A peer is not trusted with the addresses that it names. We look at few of them, and refuse loopback, link-local, multicast and our own.
-//! So a peer can neither make us scan a network, nor make us connect to services that only this host can reach.
+//! A peer is not trusted with the addresses that it names: few are looked at, and loopback, link-local, multicast and our own are
+//! refused. So it can neither make us scan a network, nor reach services for this host alone.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,11 +16,11 @@ use haul_wire::limits::{MAX_CANDIDATES, MAX_PATHS};
 /// An address of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAddress {
-    /// Name of the interface that has it.
+    /// Name of the interface.
     pub interface: String,
     /// The address.
     pub address: IpAddr,
-    /// Length of the prefix of its subnet.
+    /// Length of its subnet's prefix.
     pub prefix_len: u8,
     /// The interface leads to this host only.
     pub is_loopback: bool,
@@ -29,7 +29,7 @@ pub struct LocalAddress {
 /// A way from one host to the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Name of the interface.
+    /// The interface.
     pub interface: String,
     /// Address at this end.
     pub local: IpAddr,
@@ -40,7 +40,7 @@ pub struct Way {
 /// The ways that the user asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Asked {
-    /// All ways that are of use.
+    /// All useful ways.
     #[default]
     Auto,
     /// One path.
@@ -56,14 +56,14 @@ pub enum AskedPath {
     Interface(String),
     /// From this address.
     Local(IpAddr),
-    /// From one address to another. The peer need not have named it.
+    /// From one address to another, perhaps unnamed by the peer.
     Pair(IpAddr, IpAddr),
 }
 
 /// The facts before any further way is tried.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
-    /// The way that the session has already.
+    /// The way that the session has.
     pub primary: &'a Way,
     /// The addresses of this host.
     pub locals: &'a [LocalAddress],
@@ -71,29 +71,29 @@ pub struct Surroundings<'a> {
     pub remotes: &'a [IpAddr],
 }
 
-/// Ways to try, the best first, and what was refused.
+/// Ways to try, best first, and refusals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Candidates {
     /// At most [`MAX_PATHS`] less one.
     pub ways: Vec<Way>,
-    /// For the log. At most [`MAX_CANDIDATES`], and one more for each path that the user asked for.
+    /// At most [`MAX_CANDIDATES`], and one for each asked path.
     pub refused: Vec<Refusal>,
 }
 
 /// Why something is no candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The peer names loopback, link-local, multicast, or what nobody has.
+    /// Loopback, link-local, multicast, or unassigned.
     NotReachable(IpAddr),
     /// The peer names an address of this host.
     Ours(IpAddr),
     /// The peer names so many; those beyond [`MAX_CANDIDATES`] were not looked at.
     TooMany(usize),
-    /// No interface of this host that leads to others has what the user asked for.
+    /// No interface to others has it.
     NotHere(AskedPath),
-    /// No address of the peer is of its family.
+    /// The peer has none of its family.
     NoRemote(AskedPath),
-    /// There would be more paths than a session has.
+    /// A session has fewer paths.
     BeyondLimit(AskedPath),
 }
 
@@ -120,10 +120,10 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Whether the routes of this host lead from an address of an interface to an address.
+/// Whether a route leads from an interface's address to another.
 pub type Leads<'a> = &'a dyn Fn(&LocalAddress, IpAddr) -> bool;
 
-/// The further ways that are worth a try. A pair of addresses to which no route `leads` is none, unless the user names both.
+/// The further ways worth a try. A pair without a route is none, unless the user names both.
 pub fn candidates(surroundings: Surroundings<'_>, asked: &Asked, leads: Leads<'_>) -> Candidates {
     let mut refused = Vec::new();
     let remotes = match asked {
@@ -148,7 +148,6 @@ pub fn candidates(surroundings: Surroundings<'_>, asked: &Asked, leads: Leads<'_
     Candidates { ways: choice.ways, refused }
 }
 
-/// The addresses of the peer that may be tried.
 fn believable(surroundings: Surroundings<'_>, refused: &mut Vec<Refusal>) -> Vec<IpAddr> {
     if surroundings.remotes.len() > MAX_CANDIDATES {
         refused.push(Refusal::TooMany(surroundings.remotes.len()));
@@ -168,9 +167,7 @@ fn believable(surroundings: Surroundings<'_>, refused: &mut Vec<Refusal>) -> Vec
     remotes
 }
 
-/// The ways so far, the primary first, and what others could be made of.
 struct Choice<'a> {
-    /// An address of the family of the primary way.
     family: IpAddr,
     locals: Vec<LocalAddress>,
     remotes: Vec<IpAddr>,
@@ -183,7 +180,6 @@ impl Choice<'_> {
         self.ways.len() < usize::from(MAX_PATHS)
     }
 
-    /// Adds the best pair of those that suit.
     fn add_best(
         &mut self,
         suits_local: impl Fn(&LocalAddress) -> bool,
@@ -196,7 +192,7 @@ impl Choice<'_> {
         });
         let mut pairs: Vec<(&LocalAddress, IpAddr)> = pairs.collect();
         pairs.sort_by_key(|(local, remote)| self.order(local, *remote));
-        // To ask the kernel takes a system call: no more is asked than is needed.
+        // Each question is a system call.
         let Some((local, remote)) = pairs.into_iter().find(|(local, remote)| (self.leads)(local, *remote)) else {
             return false;
         };
@@ -205,7 +201,6 @@ impl Choice<'_> {
         true
     }
 
-    /// The least is the best. Of equals the first is taken.
     fn order(&self, local: &LocalAddress, remote: IpAddr) -> [bool; 4] {
         [
             !contains(local, remote),
@@ -215,8 +210,7 @@ impl Choice<'_> {
         ]
     }
 
-    /// The pair brings a new local interface or a new remote subnet. IPv4 and IPv6 of a host usually share one cable, and so do two
-    /// addresses in one subnet.
+    /// True for a new interface or subnet. IPv4 and IPv6, or two addresses in one subnet, usually share a cable.
     fn is_new(&self, local: &LocalAddress, remote: IpAddr) -> bool {
         let leads_there = |way: &Way| way.remote == remote || self.share_subnet(way.remote, remote);
         !self.has_interface(&local.interface)
@@ -264,7 +258,7 @@ impl Choice<'_> {
         self.ways.iter().any(|way| way.interface == name)
     }
 
-    /// Our own subnets have known sizes. For others we assume the usual size.
+    /// Foreign subnets are taken for the usual size.
     fn share_subnet(&self, one: IpAddr, other: IpAddr) -> bool {
         let usual = if one.is_ipv4() { 24 } else { 64 };
         let ours = self.locals.iter().find(|local| contains(local, one));
@@ -272,7 +266,7 @@ impl Choice<'_> {
     }
 }
 
-/// Whether this is the address of one host, which may be another than this one: not loopback, link-local, multicast or reserved.
+/// Whether this may be another host: not loopback, link-local, multicast or reserved.
 pub fn is_reachable(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => is_reachable_v4(v4),
@@ -288,7 +282,7 @@ fn is_reachable_v4(address: Ipv4Addr) -> bool {
 
 fn is_reachable_v6(address: Ipv6Addr) -> bool {
     let segments = address.segments();
-    // ::/96 has loopback, the unspecified address, and the old way to write IPv4 addresses (RFC 4291).
+    // ::/96 has loopback, the unspecified address, and old IPv4 forms (RFC 4291).
     segments[..6] != [0; 6] && !address.is_unicast_link_local() && !address.is_multicast()
 }
 
@@ -310,8 +304,7 @@ fn is_same_subnet(one: IpAddr, other: IpAddr, prefix_len: u8) -> bool {
     (one ^ other).checked_shr(host_bits).unwrap_or(0) == 0
 }
 
-/// Addresses of this host that are looked at. A host of containers may have thousands; a way takes all pairs with those of the peer:
-/// 256 x 65.
+/// Hosts of containers may have thousands; a way takes all pairs with the peer's: 256 x 65.
 const LOCALS_MAX: usize = 256;
 
 #[cfg(test)]
@@ -327,7 +320,6 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// From `eth0 10.0.0.5/24`.
     fn local(text: &str) -> LocalAddress {
         let (interface, rest) = text.split_once(' ').unwrap();
         let (address, prefix_len) = rest.split_once('/').unwrap();
@@ -339,7 +331,6 @@ mod tests {
         }
     }
 
-    /// The primary way leads from the first of the local addresses to the first of the remote ones.
     fn found(locals: &[&str], remotes: &[&str], asked: &Asked) -> Candidates {
         let locals: Vec<LocalAddress> = locals.iter().map(|text| local(text)).collect();
         let remotes: Vec<IpAddr> = remotes.iter().map(|text| ip(text)).collect();

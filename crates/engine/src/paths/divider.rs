@@ -3,10 +3,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Divides the rate limit of the user (max-min fairness): equal parts, and what a path cannot use goes to the others.
+/// Divides the user's rate limit equally; what a path cannot use goes to the others (max-min fairness).
 ///
-/// `can_use` has the most that each path can carry; `None` if unknown. A rest that no path can use is divided equally, because a path may
-/// turn out to carry more.
+/// `can_use` has each path's most; `None`: unknown. A rest for no path is divided equally: a path may carry more than is known.
 pub fn divide_rate(rate_bytes_per_s: u64, can_use: &[Option<u64>]) -> Vec<u64> {
     let mut parts = vec![0; can_use.len()];
     let mut order: Vec<(u64, usize)> =
@@ -26,8 +25,7 @@ pub fn divide_rate(rate_bytes_per_s: u64, can_use: &[Option<u64>]) -> Vec<u64> {
     parts
 }
 
-/// Divides the lanes that the user asked for: equal parts, and the first paths have one more each. Each path has at least one, so that
-/// there may be more lanes than were asked for.
+/// Divides the user's lanes equally, the first paths with one more, and each with at least one.
 pub fn divide_lanes(lanes: u16, paths: u16) -> Vec<u16> {
     let paths = paths.max(1);
     (0..paths).map(|path| (lanes / paths + u16::from(path < lanes % paths)).max(1)).collect()

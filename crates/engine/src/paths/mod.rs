@@ -38,14 +38,14 @@ pub use candidates::{
 };
 pub use divider::{divide_lanes, divide_rate};
 
-/// The facts about a path when its first lane is there.
+/// Facts known at a path's first lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
     /// The time that its connections took to open.
     pub rtt_us_at_connect: u32,
-    /// The least that the job is known to send.
+    /// The least known to be sent.
     pub foreseen_bytes: u64,
-    /// The findings of an earlier job on this path.
+    /// An earlier job's findings.
     pub remembered: Option<Remembered>,
 }
 
@@ -63,14 +63,14 @@ pub struct PathsSample {
 /// The consequence of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathEvent {
-    /// The lanes of this path shall do this from now on.
+    /// New advice for a path.
     Advice {
         /// Number of the path.
         path: u16,
         /// For its lanes.
         advice: Advice,
     },
-    /// The lanes of this path get no more units, and stay connected.
+    /// The path's lanes get no more units, and stay connected.
     Rests {
         /// Number of the path.
         path: u16,
@@ -84,8 +84,7 @@ pub enum PathEvent {
         /// For the user.
         reason: &'static str,
     },
-    /// The path is dead: nothing comes through any more. Its lanes shall be cut, so that others carry their units. The path is down
-    /// from now on, as after [`Paths::path_down`].
+    /// The path is down, as after [`Paths::path_down`]. The caller cuts its lanes: others carry their units.
     Dead {
         /// Number of the path.
         path: u16,
@@ -101,21 +100,19 @@ pub struct Paths {
     cpus: u16,
     paths: BTreeMap<u16, Path>,
     bottlenecks: Bottlenecks,
-    /// The part of each path of the rate limit, and when it is divided anew.
     parts: BTreeMap<u16, u64>,
     divides_at_us: u64,
 }
 
 impl Paths {
-    /// For a job with these wishes, between hosts of which the smaller has `cpus` processors. What belongs to a single path
-    /// ([`Wishes::remembered`], [`Wishes::foreseen_bytes`]) comes with [`Paths::path_up`].
+    /// Begins a job; the smaller host has `cpus` processors. [`Wishes::remembered`] and [`Wishes::foreseen_bytes`] come with
+    /// [`Paths::path_up`].
     pub fn new(wishes: Wishes, cpus: u16) -> Self {
         let (paths, bottlenecks, parts) = (BTreeMap::new(), Bottlenecks::default(), BTreeMap::new());
         Self { wishes, cpus, paths, bottlenecks, parts, divides_at_us: 0 }
     }
 
-    /// The first lane of a path is there. Returns what its lanes shall do until the next sample. A path that comes back under its number
-    /// goes on with what was known of it.
+    /// Enters a path's first lane, perhaps again. Returns its advice until the next sample.
     ///
     /// # Panics
     /// If the number is not below [`MAX_PATHS`].
@@ -135,7 +132,7 @@ impl Paths {
         known.told.clone()
     }
 
-    /// The last lane of a path is gone, or its interface is down. Paths that rest carry data again.
+    /// Enters a path's end. Resting paths carry data again.
     pub fn path_down(&mut self, path: u16) -> Vec<PathEvent> {
         let Some(known) = self.paths.get_mut(&path).filter(|known| known.is_up) else { return Vec::new() };
         (known.is_up, known.rests) = (false, false);
@@ -143,20 +140,20 @@ impl Paths {
         self.resume_all("another path is gone")
     }
 
-    /// The number will be used for another way, so nothing of the old path holds any more.
+    /// Forgets a path whose number is reused.
     pub fn forget(&mut self, path: u16) {
         self.paths.remove(&path);
         self.bottlenecks.forget(path);
     }
 
-    /// The congestion control that the lanes of a path have, read back from them.
+    /// Enters the congestion control read back from lanes.
     pub fn on_granted(&mut self, path: u16, congestion_control: &str) {
         if let Some(path) = self.paths.get_mut(&path) {
             path.tuner.on_granted(congestion_control);
         }
     }
 
-    /// Takes in how long a word of the far side took to here. With several paths nobody knows which one it took.
+    /// Takes in a far word's time. Of several paths nobody knows its way.
     pub fn on_one_way(&mut self, at_us: u64, word: OneWay) {
         let mut up = self.paths.values_mut().filter(|path| path.is_up);
         if let (Some(path), None) = (up.next(), up.next()) {
@@ -191,14 +188,14 @@ impl Paths {
         }
     }
 
-    /// Which lanes of a path ask for priority now, also from its beginning: none while a trial takes the mark off.
+    /// Sets which lanes ask for priority: none while a trial takes the mark off.
     pub fn marked_are(&mut self, path: u16, marked: Marked) {
         if let Some(path) = self.paths.get_mut(&path) {
             path.tuner.marked_are(marked);
         }
     }
 
-    /// The settings that the lanes of a path take now.
+    /// The lanes' settings now.
     pub fn advice(&self, path: u16) -> Option<&Advice> {
         self.paths.get(&path).map(|path| &path.told)
     }
@@ -208,17 +205,17 @@ impl Paths {
         self.paths.get(&path).map(|path| path.tuner.estimate())
     }
 
-    /// A path, for the report. Also of one that went down.
+    /// A path for the report, also a lost one.
     pub fn summary(&self, path: u16) -> Option<PathSummary> {
         self.paths.get(&path).map(|path| path.tuner.summary())
     }
 
-    /// The findings about a path for the next job.
+    /// The findings for the next job.
     pub fn remembered(&self, path: u16) -> Option<Remembered> {
         self.paths.get(&path).and_then(|path| path.tuner.remembered())
     }
 
-    /// The limit of the rate from now on.
+    /// Sets the limit of the rate.
     pub fn limit_rate(&mut self, rate_bytes_per_s: Option<u64>) {
         self.wishes.rate_bytes_per_s = rate_bytes_per_s;
         self.parts.clear();
@@ -228,7 +225,7 @@ impl Paths {
         self.divide();
     }
 
-    /// Whether the lanes of this path get no units.
+    /// Whether its lanes get no units.
     pub fn rests(&self, path: u16) -> bool {
         self.paths.get(&path).is_some_and(|path| path.rests)
     }
@@ -243,12 +240,11 @@ impl Paths {
         self.paths.keys().copied()
     }
 
-    /// The result of the last look for a shared bottleneck.
+    /// The last look for a shared bottleneck.
     pub fn last_verdict(&self) -> Option<Verdict> {
         self.bottlenecks.last_verdict
     }
 
-    /// The advice of each path, if it changed.
     fn tell(&mut self, has_new_advice: &[u16]) -> Vec<PathEvent> {
         let lanes_most = self.lanes_most();
         let mut events = Vec::new();
@@ -262,7 +258,6 @@ impl Paths {
         events
     }
 
-    /// Divides what the user asked for among the paths that carry data.
     fn divide(&mut self) {
         let carrying: Vec<u16> =
             self.paths.iter().filter(|(_, path)| path.carries()).map(|(number, _)| *number).collect();
@@ -299,8 +294,7 @@ impl Paths {
         self.parts = parts;
     }
 
-    /// Cuts the paths that are silent while another delivers. If a path is in doubt, the paths that rest carry data again, and so show
-    /// whether it is dead.
+    /// Cuts paths that are silent while another delivers. In doubt, resting ones carry data again as witnesses.
     fn look_for_dead(&mut self) -> Vec<PathEvent> {
         let carrying = || self.paths.iter().filter(|(_, path)| path.carries());
         let dead_beside = |witnesses: &dyn Fn(u16) -> bool| -> Vec<(u16, Death)> {
@@ -311,7 +305,7 @@ impl Paths {
             };
             carrying().filter_map(of).collect()
         };
-        // Who is silent itself is no witness: where all fall silent together, the cause is elsewhere.
+        // Silent paths are no witnesses: the cause may be elsewhere.
         let silent = dead_beside(&|_| true);
         let dead = dead_beside(&|other| silent.iter().all(|(silent, _)| *silent != other));
         let is_doubtful = carrying().any(|(_, path)| path.silence.is_doubtful(path.timing()));
@@ -364,14 +358,12 @@ impl Paths {
         events
     }
 
-    /// Lanes of one path, so that all paths together have no more than a session may have.
     fn lanes_most(&self) -> u16 {
         let paths = u16::try_from(self.up().count()).unwrap_or(MAX_PATHS);
         MAX_LANES / paths.clamp(1, MAX_PATHS)
     }
 }
 
-/// Between two divisions of the rate limit.
 const DIVIDE_EVERY_US: u64 = 1_000_000;
-/// Parts that differ by less than this share (5 %) are the same.
+/// Parts that differ by less than 5 % are the same.
 const SAME_PART: u64 = 20;

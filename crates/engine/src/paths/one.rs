@@ -8,14 +8,13 @@ use super::reading::PathReading;
 use super::silence::{Silence, Timing};
 use crate::path::{Advice, Confidence, LaneReading, Phase, SOURCE_PERMILLE, Sample, Tuner};
 
-/// A path. It stays known after it went down, because it may come back, and the report names it.
+/// A path, known also when it is down: it may come back, and the report names it.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     pub(super) tuner: Tuner,
     pub(super) is_up: bool,
     pub(super) rests: bool,
     pub(super) silence: Silence,
-    /// The last advice that was given.
     pub(super) told: Advice,
     arrived: Arrived,
     arrival: Arrival,
@@ -29,7 +28,6 @@ impl Path {
         Self { tuner, is_up: true, rests: false, silence, told, arrived, arrival, rtt_deviation_us: 0 }
     }
 
-    /// The first lane is there, for the first time or again.
     pub(super) fn up(&mut self) {
         (self.is_up, self.rests, self.silence) = (true, false, Silence::default());
     }
@@ -38,7 +36,7 @@ impl Path {
         self.is_up && !self.rests
     }
 
-    /// Takes a reading in. In a trial it tells nothing about the path. True if the tuner has another advice.
+    /// Takes a reading in, which tells nothing in a trial. True: new advice.
     pub(super) fn on_reading(&mut self, at_us: u64, reading: &PathReading, waiting_bytes: u64, in_trial: bool) -> bool {
         self.arrival = self.arrived.on_reading(at_us, &reading.lanes);
         self.silence.on_arrival(self.arrival, reading.timeouts);
@@ -53,7 +51,6 @@ impl Path {
         self.tuner.on_sample(&sample).is_some()
     }
 
-    /// The reading for the search of bottlenecks.
     pub(super) fn seen(&self, path: u16) -> Seen {
         let estimate = self.tuner.estimate();
         Seen {
@@ -72,7 +69,6 @@ impl Path {
         Timing { rtt_us: self.tuner.estimate().rtt_us, deviation_us: self.rtt_deviation_us }
     }
 
-    /// The settings for its lanes, of which there may be `lanes_most`.
     pub(super) fn advice(&self, held: Option<Held>, lanes_most: u16) -> Advice {
         let mut advice = self.tuner.first();
         advice.lanes = advice.lanes.min(lanes_most);
@@ -90,7 +86,7 @@ impl Path {
         advice
     }
 
-    /// The most that the path can use of a rate limit. `None` if unknown. Its part is `part_bytes_per_s` now.
+    /// Most of a rate limit that the path can use, beside its part; `None`: unknown.
     pub(super) fn can_use(&self, part_bytes_per_s: u64) -> Option<u64> {
         let estimate = self.tuner.estimate();
         let rate = estimate.rate_bytes_per_s;
@@ -98,7 +94,6 @@ impl Path {
             return Some(estimate.capacity_bytes_per_s);
         }
         let is_slow = rate < part_bytes_per_s / 5 * 4 && estimate.source_permille <= SOURCE_PERMILLE;
-        // The cause may pass, so leave room to grow.
         (is_slow && estimate.phase == Phase::Steady).then_some(rate.saturating_add(rate / 4))
     }
 }

@@ -1,13 +1,13 @@
 //! Whether two paths see the same queue.
 //!
-//! Paths that share a full link wait in its queue. So their delays have the same size, and change together (cf. RFC 8382). The steps from
-//! reading to reading must agree, too: by chance the queues of two links grow in the same seconds, but not in the same tenths of a second.
+//! In one queue delays have the same size, and change together (cf. RFC 8382), also from reading to reading: queues of two links
+//! may grow in the same seconds, but not the same tenths.
 
 use alloc::vec::Vec;
 
 use crate::path::square_root;
 
-/// Whether these delays, of two paths at the same moments, are those of one queue.
+/// Whether delays of two paths at the same moments are of one queue.
 pub(super) fn are_one(delays_us: &[(u32, u32)]) -> bool {
     let standing = delays_us.iter().filter(|(one, other)| (*one).min(*other) >= STANDING_US).count();
     if delays_us.len() < COUNT_LEAST || standing * 4 < delays_us.len() * 3 {
@@ -26,7 +26,7 @@ fn means(pairs: &[(f64, f64)]) -> (f64, f64) {
     (one / pairs.len().max(1) as f64, other / pairs.len().max(1) as f64)
 }
 
-/// Coefficient of correlation (Pearson); 0 where one of both never changes.
+/// Pearson's coefficient; 0 where one never changes.
 fn correlation(pairs: &[(f64, f64)]) -> f64 {
     let (one, other) = means(pairs);
     let (mut both, mut squares, mut other_squares) = (0.0, 0.0, 0.0);
@@ -37,16 +37,13 @@ fn correlation(pairs: &[(f64, f64)]) -> f64 {
     if product > 0.0 { both / product } else { 0.0 }
 }
 
-/// A smaller delay is jitter.
-/// Doubled, the rate falls by 9.3 % (one link of 1000 x 100, the second from 6 s).
+/// A smaller delay is jitter. Doubled, the rate falls 9.3 % (one link).
 const STANDING_US: u32 = 2_000;
-/// With fewer readings, likeness is chance.
-/// Doubled, others keep 14 points less (one link of 100 x 20, a cubic flow).
+/// A few readings agree by chance. Doubled, others keep 14 points less (one link of 100 x 20, a cubic flow).
 const COUNT_LEAST: usize = 20;
-/// Least share of the longer mean delay that the shorter one is.
+/// Shorter mean delay by longer one, at least.
 const ALIKE: f64 = 0.6;
-/// Two separate links of 500 Mbit/s x 10 ms reached this in 2 % of all stretches of 3 s. Two paths over one link reached it in all
-/// (simulated).
+/// Two links of 500 Mbit/s x 10 ms reached this in 2 % of all stretches of 3 s, two paths over one link in all (simulated).
 const TOGETHER: f64 = 0.7;
 /// Doubled, others keep 14 points less (one link of 100 x 20, a cubic flow).
 const STEPS_TOGETHER: f64 = 0.5;
@@ -55,7 +52,6 @@ const STEPS_TOGETHER: f64 = 0.5;
 mod tests {
     use super::*;
 
-    /// A sawtooth from this phase on.
     fn sawtooth(period: u32, phase: u32) -> impl Iterator<Item = u32> {
         (0..30).map(move |at| 5_000 + (at + phase) % period * 1_500)
     }

@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 
 use crate::path::LaneReading;
 
-/// One reading of the lanes of a path.
+/// One reading of a path's lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathReading {
     /// Number of the path.
     pub path: u16,
-    /// The connected lanes, resting ones too, in the order of their numbers.
+    /// The connected lanes, resting ones too, by number.
     pub lanes: Vec<LaneReading>,
-    /// The kernel repeated a segment so often in a row without an answer (`tcpi_backoff`); the least of the lanes.
+    /// Repeats of a segment in a row (`tcpi_backoff`); the least of the lanes.
     pub timeouts: u8,
 }

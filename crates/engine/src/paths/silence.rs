@@ -1,34 +1,30 @@
 //! A path that is dead: data is under way and nothing is acknowledged, while another path delivers.
 //!
-//! TCP takes minutes to give a connection up. With several paths, the others can carry the units at once. If no path delivers, the cause is
-//! elsewhere (this host, the peer, a common cable), and no path is cut. So a path alone is never cut.
+//! TCP takes minutes to give up; other paths carry the units at once. If none delivers, the cause is elsewhere (this host, the
+//! peer, a common cable), and none is cut.
 
 use super::arrived::Arrival;
 
-/// How a path was seen to be dead, while another path delivered.
+/// How a path was seen to be dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// The time without an acknowledgement, although data was under way.
+    /// No acknowledgement came, although data was under way.
     Silent {
         /// Time since the last acknowledgement.
         us: u64,
     },
-    /// Each of its lanes repeats the same segment again and again.
+    /// The lanes repeat the same segments again and again.
     Repeats,
 }
 use crate::path::TCP_RTO_MIN_US;
 
-/// One path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Silence {
-    /// Time without an arrival, while data was under way.
     silent_us: u64,
-    /// Time since the last arrival.
     heard_us: u64,
     timeouts: u8,
 }
 
-/// Times of a path while it was heard.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
     pub(super) rtt_us: u32,
@@ -36,9 +32,9 @@ pub(super) struct Timing {
 }
 
 impl Silence {
-    /// Takes in what arrived since the last reading. `timeouts`: see [`super::PathReading::timeouts`].
+    /// Takes in what arrived. `timeouts`: see [`super::PathReading::timeouts`].
     pub(super) fn on_arrival(&mut self, arrival: Arrival, timeouts: u8) {
-        // A session that was stopped hears everything late. A single long interval is no long silence.
+        // A stopped session hears everything late.
         let us = arrival.us.min(INTERVAL_US_MAX);
         self.timeouts = timeouts;
         self.heard_us = if arrival.bytes > 0 { 0 } else { self.heard_us.saturating_add(us) };
@@ -46,7 +42,7 @@ impl Silence {
         self.silent_us = if is_silent { self.silent_us.saturating_add(us) } else { 0 };
     }
 
-    /// Whether this path is dead, if another path delivered `other_heard_us` ago.
+    /// The death, if another path delivered `other_heard_us` ago.
     pub(super) fn death(&self, timing: Timing, other_heard_us: u64) -> Option<Death> {
         let most_us = silent_us_most(timing);
         if self.silent_us == 0 || other_heard_us > most_us / 2 {
@@ -58,18 +54,17 @@ impl Silence {
         (self.timeouts >= TIMEOUTS_IN_A_ROW).then_some(Death::Repeats)
     }
 
-    /// Half of the time has passed. A path that rests should carry data now: then it can show whether this path is dead.
+    /// Half of the time has passed: a resting path should carry data as a witness.
     pub(super) fn is_doubtful(&self, timing: Timing) -> bool {
         self.silent_us >= silent_us_most(timing) / 2
     }
 
-    /// Time since the last arrival.
     pub(super) fn heard_us(&self) -> u64 {
         self.heard_us
     }
 }
 
-/// Three retransmission timeouts (RFC 6298), with the least that Linux takes for the deviation.
+/// Three retransmission timeouts (RFC 6298) with Linux's least deviation.
 fn silent_us_most(timing: Timing) -> u64 {
     let timeout_us =
         u64::from(timing.rtt_us) + (4 * u64::from(timing.deviation_us)).clamp(TCP_RTO_MIN_US, DEVIATIONS_US_MAX);
@@ -78,14 +73,14 @@ fn silent_us_most(timing: Timing) -> u64 {
 
 /// Doubled, the scenario `a_path_that_blackholes_is_found_in_a_second_and_comes_back` fails.
 const TIMEOUTS: u64 = 3;
-/// A queue that grows or empties gives large deviations for a moment.
+/// A changing queue deviates for a moment.
 const DEVIATIONS_US_MAX: u64 = 1_000_000;
-/// Ten readings: a radio link changes its cell, a switch its tree (RSTP), in less.
-/// Doubled, the scenario `a_path_that_blackholes_is_found_in_a_second_and_comes_back` fails.
+/// A radio cell or a switch's tree (RSTP) changes in less. Doubled, the scenario
+/// `a_path_that_blackholes_is_found_in_a_second_and_comes_back` fails.
 const SILENT_US_MIN: u64 = 1_000_000;
 /// Three readings that failed.
 const INTERVAL_US_MAX: u64 = 300_000;
-/// A segment that was lost three times in a row is dropped by rule, and not by chance.
+/// Three losses in a row are no chance.
 const TIMEOUTS_IN_A_ROW: u8 = 3;
 
 #[cfg(test)]
@@ -98,7 +93,6 @@ mod tests {
         Arrival { us: 100_000, bytes: 0, in_flight_bytes }
     }
 
-    /// How many readings without an arrival until the path is dead, of at most 100.
     fn dies_after(timing: Timing, arrival: Arrival, timeouts: u8, other_heard_us: u64) -> Option<usize> {
         let mut silence = Silence::default();
         silence.on_arrival(Arrival { bytes: 1, ..arrival }, 0);

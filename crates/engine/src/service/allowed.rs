@@ -4,12 +4,10 @@ use alloc::string::String;
 
 use super::ServiceClass;
 
-/// The bounds of what a sender may ask of the network. By default all that a user may do by hand: any class, at any rate, for any
-/// time.
+/// The bounds of what a sender may ask of the network: by default, all that a user may do by hand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     bounds: Bounds,
-    /// The origin of the bounds, for people.
     why: String,
 }
 
@@ -18,18 +16,18 @@ pub struct Allowed {
 pub struct Bounds {
     /// No class above normal.
     pub no_priority: bool,
-    /// Not even the class that yields to everybody: some networks drop what is marked so.
+    /// Not even the class that yields, whose mark some networks drop.
     pub no_background: bool,
     /// Rate with priority.
     pub priority_bytes_per_s: Option<u64>,
     /// Time with priority in a day.
     pub priority_us: Option<u64>,
-    /// Share of what the path carries, in parts per thousand.
+    /// Share of the path's rate, in parts per thousand.
     pub priority_permille: Option<u16>,
 }
 
 impl Bounds {
-    /// Both hold: never wider than either.
+    /// Narrows one by the other.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
@@ -65,19 +63,19 @@ impl Allowed {
         }
     }
 
-    /// Whether it may have priority.
+    /// Whether priority is allowed.
     #[must_use]
     pub fn priority(&self) -> bool {
         !self.bounds.no_priority
     }
 
-    /// For so long.
+    /// The time with priority in a day.
     #[must_use]
     pub fn priority_us(&self) -> Option<u64> {
         self.bounds.priority_us
     }
 
-    /// At this rate, on a path that carries so much; 0: unknown.
+    /// The rate with priority at this capacity; 0: unknown.
     #[must_use]
     pub fn priority_bytes_per_s(&self, capacity_bytes_per_s: u64) -> Option<u64> {
         let part = |permille: u16| u128::from(capacity_bytes_per_s) * u128::from(permille) / 1000;

@@ -15,7 +15,6 @@ impl Asked {
         Self(class)
     }
 
-    /// Whether the class follows the path.
     pub(super) fn is_auto(self) -> bool {
         self.0 == AskedClass::Auto
     }

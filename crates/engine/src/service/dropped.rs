@@ -8,14 +8,12 @@ use super::reading::{Allowance, Reading};
 use super::said::Said;
 use crate::path::LaneReading;
 
-/// Watches the lanes of a path that are all marked. Its answer holds for the session.
+/// Watches the marked lanes of a path. Its answer holds for the session.
 ///
-/// A lane begins without a mark, so its first bytes prove nothing. A path on which nothing comes through is given up, and dialled again: the
-/// silence of all its tries together counts.
+/// A lane begins unmarked, so its first bytes prove nothing. A silent path is dialled again: the silence of all tries counts.
 #[derive(Clone, Debug, Default)]
 pub struct Dropped {
     state: State,
-    /// The bytes that each lane had delivered when it was seen first.
     first: BTreeMap<u16, u64>,
     last_us: Option<u64>,
     silent_us: u64,
@@ -30,7 +28,7 @@ enum State {
 }
 
 impl Dropped {
-    /// Takes a reading. True once: what is marked does not arrive.
+    /// Takes a reading. True once: marks do not arrive.
     pub fn watch_marked(&mut self, at_us: u64, rtt_us: u32, lanes: &[LaneReading]) -> bool {
         if self.state != State::Unknown {
             return false;
@@ -39,7 +37,7 @@ impl Dropped {
         let mut is_under_way = false;
         for lane in lanes {
             let first = self.first.entry(lane.lane).or_insert(lane.acked_bytes);
-            // The same number, another connection.
+            // The number has another connection.
             *first = (*first).min(lane.acked_bytes);
             if lane.acked_bytes - *first > UNMARKED_BYTES {
                 self.state = State::Arrives;
@@ -76,12 +74,11 @@ impl Policy for Dropped {
     }
 }
 
-/// A lane may have so much under way when it gets its mark.
+/// Bytes that may be under way when a lane gets its mark.
 const UNMARKED_BYTES: u64 = 64 << 10;
 
-/// Long enough for a start on a slow path, and far below any timeout.
+/// Slow paths start within it, and any timeout is far longer.
 const SILENT_US: u64 = 2_000_000;
-/// On long paths the answer takes eight round trips.
 const ROUND_TRIPS: u64 = 8;
 /// Between two lanes nobody is silent.
 const SPAN_US_MAX: u64 = 200_000;
@@ -94,7 +91,7 @@ mod tests {
         LaneReading { lane: number, sent_bytes, acked_bytes, mss_bytes: 1_448, ..LaneReading::default() }
     }
 
-    /// Samples until the answer, at most this long. In seconds.
+    /// The answer in seconds, if there is one.
     fn answer(watch: &mut Dropped, from_us: u64, rtt_us: u32, lanes: &dyn Fn(u64) -> LaneReading) -> Option<f64> {
         (0..200)
             .map(|n| from_us + n * 100_000)

@@ -1,4 +1,4 @@
-//! The policy of a network that must be asked: no packet has the mark of priority before the operator's program grants it.
+//! The policy of a network that must be asked: no packet is marked before the operator's program grants it.
 
 use alloc::vec::Vec;
 
@@ -30,7 +30,7 @@ impl Hook {
         self.0 = Grant::Refused;
     }
 
-    /// Returns true if there is anything to give back.
+    /// True if there is anything to give back.
     pub(super) fn gives_back(&mut self) -> bool {
         let has = matches!(self.0, Grant::Granted(_) | Grant::Asked);
         if has {

@@ -26,20 +26,20 @@ pub mod reading;
 pub mod said;
 pub mod schedule;
 
-/// How a job wants to be treated beside the traffic of others, from the most modest up.
+/// A job's place beside others' traffic, most modest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum ServiceClass {
-    /// Only what nobody else wants: "lower effort" (RFC 8622), and a rate that gives way at the first sign of others.
+    /// Only what nobody else wants: "lower effort" (RFC 8622).
     Background,
-    /// A fair share, as every TCP connection takes it.
+    /// A fair share, as of any TCP connection.
     #[default]
     Normal,
-    /// Before others, where the network and its operator allow that: "expedited forwarding" (RFC 3246).
+    /// Before others, where that is allowed: "expedited forwarding" (RFC 3246).
     Priority,
 }
 
 impl ServiceClass {
-    /// The mark of its packets (DSCP, RFC 2474): LE, default, EF.
+    /// The class's DSCP (RFC 2474): LE, default, EF.
     #[must_use]
     pub const fn code_point(self) -> u8 {
         match self {
@@ -63,19 +63,19 @@ impl ServiceClass {
 /// The class that a job asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum AskedClass {
-    /// [`ServiceClass::Background`] from the start to the end.
+    /// Always [`ServiceClass::Background`].
     Background,
-    /// [`ServiceClass::Normal`] from the start to the end.
+    /// Always [`ServiceClass::Normal`].
     #[default]
     Normal,
-    /// [`ServiceClass::Priority`] from the start to the end.
+    /// Always [`ServiceClass::Priority`].
     Priority,
-    /// Normal, and priority only while others take the path away.
+    /// Normal; priority while others take the path away.
     Auto,
 }
 
 impl AskedClass {
-    /// The class in which its first byte travels.
+    /// The class of its first byte.
     #[must_use]
     pub const fn first(self) -> ServiceClass {
         match self {

@@ -20,17 +20,14 @@ impl Operator {
         Self { allowed, time_is_over: false }
     }
 
-    /// Whether priority is allowed now.
     pub(super) fn may_raise(&self) -> bool {
         self.allowed.priority() && !self.time_is_over
     }
 
-    /// The time with priority that is left.
     pub(super) fn left_us(&self, used_us: u64) -> Option<u64> {
         self.allowed.priority_us().map(|most| most.saturating_sub(used_us))
     }
 
-    /// The rate with priority, on a path that carries so much.
     pub(super) fn priority_bytes_per_s(&self, capacity_bytes_per_s: u64) -> Option<u64> {
         self.allowed.priority_bytes_per_s(capacity_bytes_per_s)
     }

@@ -1,10 +1,10 @@
-//! The policies of a path in their order: each takes what the ones before it allow, and narrows it.
+//! The policies of a path in their order: each narrows what the ones before it allow.
 //!
 //! ```text
 //!   what was asked for -> operator -> dropped -> policed -> hook      a class that was asked for
 //!                         operator -> aware   -> hook                 `auto`: only while others take the path away
 //! ```
-//! A new policy is a file with an implementation of [`Policy`](super::policy::Policy), and a line in [`PathPolicies::chain`].
+//! A new policy implements [`Policy`](super::policy::Policy), and has a line in [`PathPolicies::chain`].
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -37,23 +37,23 @@ pub struct PathPolicies {
     marked: Marked,
 }
 
-/// What holds for a path until the next sample.
+/// The decision until the next sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decided {
-    /// Its class.
+    /// The path's class.
     pub class: ServiceClass,
-    /// So many lanes have the mark of the class, counted from the first.
+    /// The number of first lanes with the mark.
     pub marked: usize,
-    /// Resting lanes that need the mark for what they still have.
+    /// Resting lanes with the mark.
     pub marked_resting: Vec<u16>,
     /// Bounds of single lanes, in bytes per second.
     pub lane_bounds: BTreeMap<u16, u64>,
-    /// What has changed, and why.
+    /// The changes, with reasons.
     pub said: Vec<Said>,
 }
 
 impl PathPolicies {
-    /// For a path on which the operator allows this. `has_hook`: priority must be asked for first.
+    /// Begins a path. `has_hook`: priority must be asked for first.
     #[must_use]
     pub fn new(asked: AskedClass, floor_bytes_per_s: Option<u64>, allowed: Allowed, has_hook: bool) -> Self {
         let class = allowed.class(asked.first());
@@ -70,7 +70,6 @@ impl PathPolicies {
         }
     }
 
-    /// The order of the policies.
     fn chain(&mut self) -> Vec<&mut dyn Policy> {
         let Self { asked, operator, aware, dropped, policed, hook, class: _, marked: _ } = self;
         let mut chain: Vec<&mut dyn Policy> = match asked.is_auto() {
@@ -121,7 +120,7 @@ impl PathPolicies {
         self.marked
     }
 
-    /// Whether the path may have priority, as far as is known now.
+    /// Whether priority is possible, as far as known.
     #[must_use]
     pub fn may_raise(&self) -> bool {
         let is_refused = self.hook.as_ref().is_some_and(|hook| hook.grant().is_refused());
@@ -144,26 +143,26 @@ impl PathPolicies {
         }
     }
 
-    /// How often priority was raised because others took the path away.
+    /// How often others made priority rise.
     #[must_use]
     pub fn raises(&self) -> u32 {
         self.aware.raises()
     }
 
-    /// The time with priority that is left of what the operator allows in a day.
+    /// The rest of the day's time with priority.
     #[must_use]
     pub fn left_us(&self, used_us: u64) -> Option<u64> {
         self.operator.left_us(used_us)
     }
 
-    /// The rate with priority to ask for, on a path that carries so much.
+    /// The rate with priority to ask for.
     #[must_use]
     pub fn rate_to_ask_for(&self, capacity_bytes_per_s: u64) -> Option<u64> {
         let rates = [self.aware.marked_bytes_per_s(), self.operator.priority_bytes_per_s(capacity_bytes_per_s)];
         rates.into_iter().flatten().min()
     }
 
-    /// The operator's program grants priority, at this rate at most.
+    /// Enters a grant of the operator's program, at most at this rate.
     pub fn granted(&mut self, at_us: u64, rate_bytes_per_s: Option<u64>) {
         if let Some(hook) = &mut self.hook {
             hook.granted(rate_bytes_per_s);
@@ -171,7 +170,7 @@ impl PathPolicies {
         self.lanes_stand(at_us);
     }
 
-    /// The operator's program does not grant priority.
+    /// Enters that the operator's program refuses priority.
     pub fn refused(&mut self) {
         if let Some(hook) = &mut self.hook {
             hook.refused();
@@ -179,12 +178,12 @@ impl PathPolicies {
         self.aware.refused();
     }
 
-    /// The lanes leave where priority is granted: from now on the mark shows its effect.
+    /// Enters that lanes leave where priority is granted.
     pub fn lanes_stand(&mut self, at_us: u64) {
         self.aware.granted(at_us);
     }
 
-    /// The job is over. Returns true if priority is to be given back.
+    /// Ends the job. True: give priority back.
     pub fn gives_back(&mut self) -> bool {
         self.hook.as_mut().is_some_and(Hook::gives_back)
     }
@@ -195,8 +194,7 @@ impl PathPolicies {
         marked.map(|lane| lane.lane).collect()
     }
 
-    /// Bounds marked lanes by what is allowed and what the floor needs, the scout by little, and all while we look
-    /// whose queue it is.
+    /// Bounds marked lanes by permission and floor, the scout by little, and all during a look.
     fn bounds(&self, reading: &Reading<'_>, allowance: &Allowance) -> BTreeMap<u16, u64> {
         let (carry, marked) = (reading.carry(), allowance.bounded);
         let mut bounds = BTreeMap::new();

@@ -8,7 +8,7 @@
 //!     losses end, and no more gets through                        -> policed: others want the rest, and the mark stays
 //!     far less gets through                                       -> the mark stays
 //! ```
-//! A router that drops for want of room lets its queue grow first. A policer drops at once (RFC 3246 demands one for EF).
+//! A router out of room lets its queue grow first; a policer drops at once (RFC 3246 demands one for EF).
 
 use alloc::vec::Vec;
 
@@ -19,40 +19,37 @@ use super::policy::Policy;
 use super::reading::{Allowance, Reading};
 use super::said::{Policing, Said};
 
-/// Watches the lanes of a path that are all marked, from the first to the last byte. What it finds holds for the session.
+/// Watches the marked lanes of a path. Its finding holds for the session.
 #[derive(Clone, Debug, Default)]
 pub struct Policed {
     state: State,
     before: Totals,
     trials: u8,
-    /// The fastest window in which packets were lost, whatever stood in queues.
+    /// The fastest window with losses.
     lost: Option<Window>,
-    /// When the lanes first kept to a limit. They may look for another one meanwhile.
+    /// When the lanes first kept to a limit.
     kept_since_us: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum State {
-    /// No reading was seen yet.
     #[default]
     New,
-    /// Since then, and for so many windows in a row packets were lost without a queue.
+    /// Windows in a row with losses and no queue.
     Watches {
         since_us: u64,
         windows: u8,
     },
-    /// Without the mark. What was lost, of what arrived, and the rate, with it.
+    /// Without the mark; `with_mark` is from before.
     Trial {
         begun_us: u64,
         since_us: Option<u64>,
         with_mark: Window,
     },
     Known(Policing),
-    /// The search is over.
     Over,
 }
 
-/// The events of a while.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     arrived_bytes: u64,
@@ -60,7 +57,6 @@ struct Window {
     span_us: u64,
 }
 
-/// The counters of all lanes together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     lanes: usize,
@@ -69,8 +65,8 @@ struct Totals {
 }
 
 impl Policed {
-    /// Takes a reading of all lanes of a path, marked as [`Policed::is_trial`] says. `keeps_to_limit`: they send no more than was found to pass.
-    /// True once: it is known now.
+    /// Takes a reading of lanes, marked as [`Policed::is_trial`] says. `keeps_to_limit`: they send only what passes. True once,
+    /// when known.
     pub fn watch_marked(&mut self, at_us: u64, lanes: &[LaneReading], keeps_to_limit: bool) -> bool {
         let now = Totals::of(lanes);
         match self.state {
@@ -82,7 +78,7 @@ impl Policed {
                 self.watches(at_us, now, lanes, since_us, windows);
             }
             State::Trial { begun_us, since_us: None, with_mark } => {
-                // What was lost before the mark was taken off is sent again in the first round trips.
+                // The first round trips repeat losses of before.
                 if at_us.saturating_sub(begun_us) >= SETTLES_US.max(SETTLES_ROUND_TRIPS * rtt_us(lanes)) {
                     self.before = now;
                     self.state = State::Trial { begun_us, since_us: Some(at_us), with_mark };
@@ -104,12 +100,12 @@ impl Policed {
         false
     }
 
-    /// The mark is off for a moment.
+    /// Whether the mark is off for a moment.
     pub fn is_trial(&self) -> bool {
         matches!(self.state, State::Trial { .. })
     }
 
-    /// The lanes are not marked for now, and nothing is to be seen.
+    /// Pauses the watch of unmarked lanes.
     pub fn rests(&mut self) {
         if !matches!(self.state, State::Known(_) | State::Over) {
             self.state = State::New;
@@ -121,7 +117,7 @@ impl Policed {
         if let State::Known(policing) = self.state { Some(policing) } else { None }
     }
 
-    /// The path lets less through with the mark than without it.
+    /// Whether the mark lets less through.
     pub fn harms(&self) -> bool {
         self.found().is_some_and(|policing| policing.harms)
     }
@@ -174,7 +170,7 @@ impl Policed {
         let says_enough = would_lose >= u128::from(CERTAIN_SEGMENTS * mss_bytes);
         let window_us = WINDOW_US.max(WINDOW_ROUND_TRIPS * rtt_us(lanes));
         if without.span_us >= window_us / 2 && without.rate() < with_mark.rate() / 100 * FAR_LESS_PERCENT {
-            // Others are there: the mark gains, whoever polices it.
+            // Beside others the mark gains, policed or not.
             self.state = State::Over;
             return false;
         }
@@ -182,7 +178,7 @@ impl Policed {
             return false;
         }
         let lost = u128::from(without.lost_bytes);
-        // A path that lets through twice as much may lose some of it in a queue of its own.
+        // Twice as much through may lose some in a queue of its own.
         let is_much_more = without.rate() / 2 > with_mark.rate();
         let is_policed = lost * FEWER_LOSSES <= would_lose || (is_much_more && lost <= would_lose);
         if !says_enough || !is_policed {
@@ -194,7 +190,7 @@ impl Policed {
         true
     }
 
-    /// Begins again after it looked otherwise. Others may have lost packets for us.
+    /// Begins again: others may have caused the losses.
     fn again(&mut self, at_us: u64, now: Totals) {
         if self.trials < TRIALS {
             self.watch(at_us, now, 0);
@@ -247,7 +243,6 @@ impl Totals {
 }
 
 impl Window {
-    /// At least this part of what arrived was lost.
     fn loses(self, part: u64) -> bool {
         self.lost_bytes > 0 && self.lost_bytes >= self.arrived_bytes / part
     }
@@ -262,7 +257,6 @@ fn rtt_us(lanes: &[LaneReading]) -> u64 {
     lanes.iter().map(|lane| u64::from(lane.rtt_us)).max().unwrap_or(0)
 }
 
-/// Round trips are longer than those of an empty path.
 fn queue_stands(lanes: &[LaneReading]) -> bool {
     let least_us = lanes.iter().map(|lane| u64::from(lane.rtt_min_us)).filter(|us| *us > 0).min().unwrap_or(0);
     let seen = lanes.iter().map(|lane| u64::from(lane.rtt_us)).filter(|us| *us > 0);
@@ -270,45 +264,40 @@ fn queue_stands(lanes: &[LaneReading]) -> bool {
     count > 0 && sum / count > least_us + (least_us / 4).max(QUEUE_US)
 }
 
-/// Packets are counted for so long, or for so many round trips.
 const WINDOW_US: u64 = 1_000_000;
-/// A loss shows a round trip later, so a window has ten of them.
+/// A loss shows a round trip later.
 const WINDOW_ROUND_TRIPS: u64 = 10;
 
-/// Two windows in a row: one may hold the losses of a start.
+/// A start has losses of its own.
 const WINDOWS: u8 = 2;
 
-/// One in 500. One cubic connection at 10 Mbit/s and 50 ms loses about one in 1,000, four lose one in 70.
+/// At 10 Mbit/s and 50 ms one cubic connection loses one in 1,000, four one in 70.
 const LOST_PART: u64 = 500;
 
-/// A queue this short is one of bursts.
+/// A shorter queue is one of bursts.
 const QUEUE_US: u64 = 5_000;
 
-/// The number of segments that would have been lost in the trial, as with the mark. With a mean of 12, chance leaves 3 or fewer in
-/// 1 case of 400.
+/// Segments that the mark would lose in the trial: of 12, chance leaves 3 or fewer in 1 case of 400.
 const CERTAIN_SEGMENTS: u64 = 12;
-/// A quarter of the losses stays by chance in 1 case of 400.
+/// By chance a quarter stays in 1 case of 400.
 const FEWER_LOSSES: u128 = 4;
 
-/// A trial begins to count then.
 const SETTLES_US: u64 = 300_000;
-/// Five round trips suffice to find out what was lost before, and to send it again.
+/// Five round trips find and repair earlier losses.
 const SETTLES_ROUND_TRIPS: u64 = 5;
 
-/// A trial that cannot tell ends then.
 const TRIAL_US_MAX: u64 = 4_000_000;
 
 /// Further trials would only cost.
 const TRIALS: u8 = 2;
 
-/// Who keeps to a limit loses nothing, and is in no hurry to find out whether more would pass without the mark. Beside others a trial costs more than
-/// a second of what passes with it.
+/// Lanes that keep to a limit lose nothing, and a trial costs a second: it can wait.
 const KEPT_US: u64 = 4_000_000;
 
-/// Who gets half of it without the mark stands behind others: rates differ by less from second to second.
+/// Half of the rate shows others: single seconds differ by less.
 const FAR_LESS_PERCENT: u64 = 50;
 
-/// Beyond what rates differ by from second to second.
+/// Rates differ by less from second to second.
 const MORE_PERCENT: u64 = 110;
 
 #[cfg(test)]
@@ -317,7 +306,7 @@ mod tests {
 
     const MSS: u64 = 1_448;
 
-    /// A path with four lanes: rates in bytes per second and losses per million, with the mark and without.
+    /// Bytes per second and losses per million, with the mark and without.
     struct Path {
         with_mark: (u64, u64),
         without: (u64, u64),
@@ -325,7 +314,7 @@ mod tests {
     }
 
     impl Path {
-        /// Sends for half a minute. Returns when it was known, in seconds, and how long the mark was off before.
+        /// Sends for half a minute. Returns when it was known, and how long the mark was off, in seconds.
         fn runs(&self, watch: &mut Policed) -> (Option<f64>, f64) {
             let (mut arrived, mut lost, mut off_s) = (0, 0, 0.0);
             for tenth in 0..300 {
@@ -350,7 +339,7 @@ mod tests {
         }
     }
 
-    /// A path without losses since the lanes keep to a limit, which they found in the second second.
+    /// Without losses since the second second, when lanes found a limit.
     fn runs_limited(with_mark: (u64, u64), without: (u64, u64)) -> (Policed, f64) {
         let (mut watch, mut arrived, mut lost, mut off_s) = (Policed::default(), 0, 0, 0.0);
         for tenth in 0..300 {

@@ -7,6 +7,6 @@ use super::said::Said;
 
 /// One policy of a path.
 pub trait Policy {
-    /// Takes a reading, and what the policies before this one allow. Returns what this one leaves of it.
+    /// Takes a reading, and narrows what earlier policies allow.
     fn on_sample(&mut self, reading: &Reading<'_>, allowance: Allowance, say: &mut Vec<Said>) -> Allowance;
 }

@@ -3,19 +3,19 @@
 use super::ServiceClass;
 use super::aware::Change;
 
-/// What a policy has changed, and why.
+/// A change by a policy, and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// The time that the operator allows in a day is over.
+    /// The operator's time of a day is over.
     TimeIsOver {
-        /// That time.
+        /// The allowed time.
         us: u64,
     },
     /// Others take the path away, or have gone.
     Changed(Change),
-    /// Packets with the mark of this class do not arrive.
+    /// Packets with this class's mark do not arrive.
     Dropped(ServiceClass),
-    /// Of the packets with the mark only a part arrives.
+    /// Only a part of the marked packets arrives.
     Policed(Policing),
     /// The operator's program is to be asked.
     Hook(Asks),
@@ -24,13 +24,13 @@ pub enum Said {
 /// A policer that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policing {
-    /// The rate that the path lets through, in bytes per second.
+    /// The path's rate with it, in bytes per second.
     pub bytes_per_s: u64,
     /// Without the mark more gets through.
     pub harms: bool,
 }
 
-/// What is asked of the operator's program.
+/// A question to the operator's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asks {
     /// The network shall grant priority.

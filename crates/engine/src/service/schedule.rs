@@ -5,12 +5,11 @@
 //!   behind       it                                                          -> Normal: a fair share
 //!   far behind   all the path can give from now on is needed                 -> Priority, as far as it is allowed
 //! ```
-//! Priority comes as late as it can: when all of the path, from now to the deadline, is just enough. Until then others may still leave, and
-//! nothing is lost that priority could not make up for; from then on each second with less is lost for good. So a mark is never set that
-//! turns out to have been unnecessary, but for the few percent that are kept for the end.
+//! Priority comes when all of the path, to the deadline, is just enough: before, others may still leave; after, each second with
+//! less is lost.
 //!
-//! What all of the path is was seen before: the most that it carried for ten seconds, or what it carried with priority. When nothing is
-//! known, or too little was seen, the highest class that is allowed shows what there is. If that is too little, the deadline cannot be met.
+//! The path can give its best ten seconds so far, or its rate with priority. If both are unknown, the highest allowed class shows
+//! it. If that is too little, the deadline cannot be met.
 
 use alloc::collections::VecDeque;
 use core::fmt;
@@ -21,86 +20,84 @@ use super::ServiceClass;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     deadline_us: u64,
-    /// The most that the job may send, whatever the path carries (`--rate`).
+    /// Most that the job may send (`--rate`).
     ceiling_bytes_per_s: Option<u64>,
     started_us: Option<u64>,
-    /// When it was last looked at, and what was done then.
     looked: Option<Mark>,
     seconds: VecDeque<Second>,
-    /// The most of each quarter of an hour.
+    /// The best of each quarter of an hour.
     best: VecDeque<Best>,
-    /// The rate that the path carried the last time with priority: a policy may allow less than all of it.
+    /// Policies may allow less than all of the path.
     priority_bytes_per_s: Option<f64>,
-    /// The rate that it carried the last time without it.
     normal_bytes_per_s: Option<f64>,
     class: ServiceClass,
     class_since_us: u64,
-    /// The straight line from now to the deadline, of the job as it is known now.
+    /// The straight line from now to the deadline.
     line: Line,
     is_missed: bool,
     cannot: bool,
 }
 
-/// The done and the remaining part of a job, at one moment.
+/// The done part and the rest of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes that have arrived.
     pub done_bytes: u64,
     /// Files that are done.
     pub done_files: u64,
-    /// Bytes that are known to be left.
+    /// Bytes known to be left.
     pub left_bytes: u64,
-    /// Files that are known to be left.
+    /// Files known to be left.
     pub left_files: u64,
     /// The class that the lanes have now.
     pub class: ServiceClass,
-    /// The highest class that may be asked for now.
+    /// The highest allowed class now.
     pub allowed_most: ServiceClass,
 }
 
 /// The class and rate that the schedule wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The class, which is one that is allowed.
+    /// The class, which is allowed.
     pub class: ServiceClass,
-    /// The rate that is needed from now on.
+    /// The rate needed from now on.
     pub needed_bytes_per_s: u64,
     /// The news for whoever watches.
     pub news: Option<News>,
 }
 
-/// The news about a deadline. Rates are bytes per second.
+/// The news about a deadline, in bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The job is ahead of its schedule: it uses what nobody else wants.
+    /// Ahead: only what nobody else wants.
     Ahead {
-        /// Rate that is needed.
+        /// Needed rate.
         needed: u64,
     },
-    /// The job is behind its schedule: it takes its fair share.
+    /// Behind: a fair share.
     Behind {
-        /// Rate that is needed.
+        /// Needed rate.
         needed: u64,
     },
-    /// The job needs all that the path can give.
+    /// Far behind: all of the path.
     FarBehind {
-        /// Rate that is needed.
+        /// Needed rate.
         needed: u64,
-        /// The rate that the path carries.
+        /// The path's rate.
         path: u64,
     },
-    /// With what the path carries the deadline cannot be met.
+    /// The path is too slow for the deadline.
     CannotBeMet {
-        /// Rate that is needed.
+        /// Needed rate.
         needed: u64,
-        /// The rate that the path carries.
+        /// The path's rate.
         path: u64,
     },
     /// The deadline can be met after all.
     CanBeMet {
-        /// Rate that is needed.
+        /// Needed rate.
         needed: u64,
-        /// The rate that the path carries.
+        /// The path's rate.
         path: u64,
     },
     /// The deadline has passed.
@@ -117,7 +114,6 @@ struct Mark {
     done_files: u64,
 }
 
-/// A second of the job.
 #[derive(Clone, Copy, Debug)]
 struct Second {
     us: u64,
@@ -139,19 +135,19 @@ struct Line {
     all_files: u64,
 }
 
-/// The needed rate, in shares of what the path can give.
+/// The need in shares of the path's rate.
 #[derive(Clone, Copy, Debug)]
 struct Need {
     bytes_per_s: f64,
-    /// The rate that the path can give; 0: not known.
+    /// 0: unknown.
     path_bytes_per_s: f64,
     share: f64,
-    /// Behind the straight line by so much of the job.
+    /// The share of the job behind the line.
     behind: f64,
 }
 
 impl Schedule {
-    /// For a job that has so much time.
+    /// Begins a job with so much time.
     #[must_use]
     pub fn new(at_us: u64, time_left_us: u64) -> Self {
         Self {
@@ -171,13 +167,13 @@ impl Schedule {
         }
     }
 
-    /// With a rate that it never exceeds, in bytes per second.
+    /// Sets the job's highest rate, in bytes per second.
     #[must_use]
     pub fn with_ceiling(self, ceiling_bytes_per_s: Option<u64>) -> Self {
         Self { ceiling_bytes_per_s, ..self }
     }
 
-    /// Takes a moment of the job in. It may come as often as it likes: once a second is looked.
+    /// Takes a moment of the job in, at any time: one look a second.
     pub fn on_sample(&mut self, at_us: u64, progress: Progress) -> Wanted {
         let started_us = *self.started_us.get_or_insert(at_us);
         let mark = Mark { at_us, done_bytes: progress.done_bytes, done_files: progress.done_files };
@@ -226,7 +222,7 @@ impl Schedule {
                 self.best.pop_front();
             }
         }
-        // The first seconds after a change still show what was before.
+        // The first seconds show the time before.
         let latest = self.seconds.iter().rev().take(SETTLED - 1);
         if latest.clone().all(|second| second.class == ServiceClass::Normal) && self.seconds.len() >= SETTLED {
             self.normal_bytes_per_s = Some(second.bytes as f64 * 1e6 / second.us as f64);
@@ -237,14 +233,13 @@ impl Schedule {
         }
     }
 
-    /// The most that the path was seen to carry.
     fn best(&self, of: impl Fn(&Best) -> f64) -> f64 {
         self.best.iter().map(of).fold(0.0, f64::max)
     }
 
     fn need(&self, at_us: u64, started_us: u64, progress: Progress) -> Need {
         let all_us = self.deadline_us.saturating_sub(started_us).max(1);
-        // The end takes its time: flushing, the last files.
+        // Flushing and the last files take time.
         let reserve_us = (all_us / 100).min(RESERVE_US_MAX);
         let left_us = self.deadline_us.saturating_sub(at_us).saturating_sub(reserve_us).max(LOOK_US) as f64;
         let bytes_per_s = progress.left_bytes as f64 * 1e6 / left_us;
@@ -255,7 +250,7 @@ impl Schedule {
             _ => best,
         };
         let of_bytes = if path_bytes_per_s > 0.0 { bytes_per_s / path_bytes_per_s } else { 0.0 };
-        // Few files say nothing about how many are done in a second.
+        // Few files tell no rate.
         let best_files = self.best(|best| best.files_per_s);
         let counts_files = progress.done_files >= FILES_MIN && best_files > 0.0;
         let of_files = if counts_files { files_per_s / best_files } else { 0.0 };
@@ -272,7 +267,7 @@ impl Schedule {
             return None;
         }
         if at_us >= self.deadline_us {
-            // Nothing is won by priority any more.
+            // Priority is of no use any more.
             self.turn(at_us, ServiceClass::Normal.min(progress.allowed_most));
             let is_new = !core::mem::replace(&mut self.is_missed, true);
             return is_new.then_some(News::Missed { left_bytes: progress.left_bytes });
@@ -295,10 +290,9 @@ impl Schedule {
         let since_us = at_us.saturating_sub(self.class_since_us);
         let is_settled = since_us >= DWELL_US;
         let wanted = if need.path_bytes_per_s == 0.0 {
-            // Nothing was seen yet.
             ServiceClass::Normal
         } else if has_priority && since_us >= LOOK_EVERY_US && progress.allowed_most == ServiceClass::Priority {
-            // Others may have gone: nothing but doing without it shows that.
+            // Only without the mark it shows whether others have gone.
             return ServiceClass::Normal;
         } else if need.share >= self.far_from(need) && (has_priority || since_us >= LOOK_FOR_US) {
             ServiceClass::Priority
@@ -308,12 +302,11 @@ impl Schedule {
             ServiceClass::Normal
         };
         let wanted = wanted.min(progress.allowed_most);
-        // Down only after a while: what was asked for must have had time to show.
+        // A class must have had time to show its effect.
         if wanted < self.class && !is_settled { self.class } else { wanted }
     }
 
-    /// From which share of the path on priority is asked for. A byte with priority gains what the path carries beyond what we have without: so
-    /// it comes sooner while others take nearly all, and later while they take little.
+    /// The share from which priority is asked for. Priority gains what others take: so it comes sooner if that is nearly all.
     fn far_from(&self, need: Need) -> f64 {
         let has = self.normal_bytes_per_s.map_or(1.0, |normal| normal / need.path_bytes_per_s.max(1.0));
         let far = FAR_SOONEST + (FAR_FROM - FAR_SOONEST) * (has / CHEAP).min(1.0);
@@ -328,10 +321,10 @@ impl Schedule {
         is_new
     }
 
-    /// The highest class that is allowed has had time to show what the path carries, and that is too little.
+    /// Tells that the deadline cannot be met, or can again, once the class had time.
     fn possible(&mut self, at_us: u64, progress: Progress, need: Need) -> Option<News> {
         let (needed, path) = (need.bytes_per_s as u64, need.path_bytes_per_s as u64);
-        // Nothing has to be tried to know that. What the walk has not found yet only adds to it.
+        // A ceiling below the need suffices: the walk only adds to it.
         if let Some(ceiling) = self.ceiling_bytes_per_s.filter(|ceiling| need.bytes_per_s > *ceiling as f64 * CANNOT)
             && !self.cannot
         {
@@ -354,7 +347,7 @@ impl Schedule {
 }
 
 impl News {
-    /// True if the news is told as a warning.
+    /// True if the news is a warning.
     #[must_use]
     pub const fn is_warning(&self) -> bool {
         matches!(self, Self::CannotBeMet { .. } | Self::Missed { .. })
@@ -387,7 +380,6 @@ impl fmt::Display for News {
     }
 }
 
-/// Bytes per second, in the bits that networks count in.
 struct Rate(u64);
 
 impl fmt::Display for Rate {
@@ -403,40 +395,36 @@ impl fmt::Display for Rate {
 
 /// Doubled, the scenario `a_deadline_is_met_whenever_it_can_be_and_little_more_is_marked_than_must_be` fails.
 const LOOK_US: u64 = 1_000_000;
-/// The seconds whose mean is what a path carries: less may be a buffer that filled.
-/// Doubled, the scenario `what_cannot_be_met_is_said_within_ten_seconds` fails.
+/// A mean of fewer seconds may be a filling buffer. Doubled, the scenario `what_cannot_be_met_is_said_within_ten_seconds` fails.
 const SECONDS: usize = 4;
-/// The last of these seconds, which show after a raise what it brought.
-/// Doubled, the scenario `a_deadline_is_met_whenever_it_can_be_and_little_more_is_marked_than_must_be` fails.
+/// Seconds that show what a raise brought. Doubled, the scenario
+/// `a_deadline_is_met_whenever_it_can_be_and_little_more_is_marked_than_must_be` fails.
 const SETTLED: usize = 3;
-/// An hour: a path that carried more yesterday is no promise.
+/// An hour, with [`BESTS`]: yesterday is no promise.
 const BEST_US: u64 = 900_000_000;
-/// Four quarters of an hour.
 const BESTS: usize = 4;
-/// Flushing and the last files take so long at most.
+/// Most that flushing and the last files take.
 const RESERVE_US_MAX: u64 = 20_000_000;
-/// Fewer files tell no rate.
 const FILES_MIN: u64 = 100;
-/// Priority comes when so much of the path is needed from now to the deadline, and goes when less is.
-/// Twice as far from the whole, the scenario `a_deadline_is_met_whenever_it_can_be_and_little_more_is_marked_than_must_be` fails.
+/// Priority comes when this share of the path is needed. Twice as far from 1, the scenario
+/// `a_deadline_is_met_whenever_it_can_be_and_little_more_is_marked_than_must_be` fails.
 const FAR_FROM: f64 = 0.96;
-/// Twice as far from the whole, the scenario `a_deadline_is_met_whenever_it_can_be_and_little_more_is_marked_than_must_be` fails.
+/// Twice as far from 1, the scenario `a_deadline_is_met_whenever_it_can_be_and_little_more_is_marked_than_must_be` fails.
 const FAR_SOONEST: f64 = 0.75;
-/// Priority goes at a lower share than it came, so that it does not flap.
+/// Priority goes at a lower share than it came, and so does not flap.
 const FAR_LESS: f64 = 0.02;
-/// Above this share others take so much that priority gains most of what it marks.
+/// Above it others take so much that priority gains most of what it marks.
 const CHEAP: f64 = 0.8;
-/// The interval of looks whether others are still there.
 /// Halved, the scenario `a_deadline_is_met_whenever_it_can_be_and_little_more_is_marked_than_must_be` fails.
 const LOOK_EVERY_US: u64 = 120_000_000;
 /// Doubled, the scenario `a_deadline_is_met_whenever_it_can_be_and_little_more_is_marked_than_must_be` fails.
 const LOOK_FOR_US: u64 = 4_000_000;
-/// More than this: not even all of it would do.
+/// Even all of the path would not do.
 const CANNOT: f64 = 1.02;
-/// Background waits for others, and may wait long: it begins only with so much of the job ahead.
-/// Halved, the scenario `a_deadline_is_met_whenever_it_can_be_and_little_more_is_marked_than_must_be` fails.
+/// Background may wait long. Halved, the scenario `a_deadline_is_met_whenever_it_can_be_and_little_more_is_marked_than_must_be`
+/// fails.
 const AHEAD: f64 = 0.02;
-/// A class has this time to show what it brings.
+/// Time to show its effect.
 const DWELL_US: u64 = 10_000_000;
 /// Doubled, the scenario `what_cannot_be_met_is_said_within_ten_seconds` fails.
 const SHOWN_US: u64 = 5_000_000;

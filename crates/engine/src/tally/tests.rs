@@ -59,7 +59,7 @@ fn what_stood_at_the_target_in_a_file_that_differs_is_kept_from_its_receipt_on()
         (totals.bytes_moved, totals.bytes_kept, totals.bytes_matched, tally.left().bytes_left)
     };
     assert_eq!(figures(&tally), (10, 50, 50, 40));
-    // A target cannot have more of a file than there is of it.
+    // A target cannot have more of a file than there is.
     tally.on_receipt(&Receipt { index: 0, chunk: 1, data_bytes: 0, matched_bytes: u64::MAX }).unwrap();
     assert_eq!(figures(&tally), (10, 90, 90, 0));
     tally.on_outcome(&Outcome::of(0, OutcomeKind::Copied { blake3: [0; 32] }), &mut |_| {}).unwrap();
@@ -105,11 +105,10 @@ fn what_an_earlier_run_left_is_known_from_the_answer_and_counted_once() {
         (7 * MIB, 3 * MIB, 7 * MIB)
     );
     tally.on_receipt(&Receipt { index: 0, chunk: 7, data_bytes: 3 * MIB, matched_bytes: 0 }).unwrap();
-    // One chunk was not as it should be, and came again.
+    // One chunk was wrong, and came again.
     tally.on_receipt(&Receipt { index: 0, chunk: 0, data_bytes: MIB, matched_bytes: 0 }).unwrap();
     tally.on_outcome(&Outcome::of(0, OutcomeKind::Copied { blake3: [0; 32] }), &mut |_| {}).unwrap();
     assert_eq!((tally.totals().bytes_kept, tally.left().bytes_left), (6 * MIB, 0));
-    // Of an item that is over, or of none, nothing is learned.
     tally.on_answer(0, &wanted);
     tally.on_answer(9, &wanted);
     assert_eq!(tally.totals().bytes_kept, 6 * MIB);
@@ -126,7 +125,7 @@ fn what_was_counted_ahead_of_the_listing_is_to_come_and_a_part_tells_of_the_whol
     tally.on_counted(Counted { files: 130, data_bytes: 13_000, share_ppm: Counted::WHOLE_PPM });
     let whole = tally.left();
     assert_eq!((whole.files_left, whole.bytes_left, whole.is_rough), (130, 13_000, false));
-    // What is listed in the end is what counts; and what failed is not to come.
+    // The listing counts in the end; failures are not to come.
     let failed = OutcomeKind::Failed { why: "gone".to_string(), kind: FailureKind::Vanished };
     tally.on_outcome(&Outcome::of(0, failed), &mut |_| {}).unwrap();
     tally.on_end_of_manifest();
@@ -169,7 +168,6 @@ fn link(path: &str, first: &str) -> Item {
     Item { kind: ItemKind::HardLink { first: file(first, 0).path }, ..file(path, 0) }
 }
 
-/// The names that are told with a hash, in order.
 fn listed(tally: &mut Tally, outcomes: &[(u64, OutcomeKind)]) -> Vec<(String, u8)> {
     let mut listed = Vec::new();
     for (index, result) in outcomes {
@@ -230,7 +228,7 @@ fn a_further_name_counts_as_a_file_only_where_it_is_sent_or_kept_for_itself() {
     assert_eq!((totals.files_moved, totals.files_kept, totals.others_made), (1, 1, 1));
 }
 
-/// A file that changed while it was read is announced anew, behind the other names that wait for it.
+/// A file that changed while it was read is announced anew, behind its other names.
 #[test]
 fn a_further_name_of_a_file_that_was_sent_again_has_the_hash_of_what_it_is_now() {
     let mut tally = Tally::default();

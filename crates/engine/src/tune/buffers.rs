@@ -1,4 +1,4 @@
-//! How much one connection may have under way: send and receive buffers, and what all of them together may hold.
+//! How much one connection may have under way: send and receive buffers, and all of them together.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -15,15 +15,12 @@ pub(super) fn findings(host: &Host, wanted: Wanted) -> Vec<Finding> {
     growing.chain(asked).chain([held_by_all(host, wanted)]).collect()
 }
 
-/// A buffer that the kernel grows by itself, up to the third value of its setting.
+/// A buffer that the kernel grows up to its setting's third value.
 struct Growing {
     setting: &'static str,
     share: Share,
-    /// How the share is told.
     overhead: &'static str,
-    /// The words for the share.
     held: &'static str,
-    /// The arithmetic behind "= N MB".
     factor: fn(&str) -> String,
 }
 
@@ -77,7 +74,7 @@ fn grows_far_enough(host: &Host, wanted: Wanted, buffer: &Growing) -> Finding {
     Finding::sysctl(name, setting, format!("{least} {first} {}", room.bytes), Matters::Yes, why)
 }
 
-/// A buffer that a program asks for: the kernel grants at most this, doubled, and stops growing it by itself.
+/// A buffer that a program asks for: the kernel grants it, doubled, and does not grow it.
 struct Asked {
     setting: &'static str,
     option: &'static str,
@@ -128,7 +125,7 @@ fn may_be_asked_for(host: &Host, wanted: Wanted, buffer: &Asked) -> Finding {
     Finding::sysctl(name, setting, room.bytes.to_string(), Matters::WouldHelp, why)
 }
 
-/// `tcp_mem`: pages that all connections together may hold; from the second value on the kernel shrinks windows.
+/// Pages of all connections; from the second value the kernel shrinks windows.
 fn held_by_all(host: &Host, wanted: Wanted) -> Finding {
     let name = "net.ipv4.tcp_mem";
     let Some((setting, now @ [_, pressure, _])) = host.settings.get(name).and_then(|s| Some((s, s.three()?))) else {
@@ -160,27 +157,24 @@ fn held_by_all(host: &Host, wanted: Wanted) -> Finding {
     }
 }
 
-/// The values that `tcp_init_mem` of the kernel sets: 3/64, 4/64 and 6/64 of memory.
+/// 3/64, 4/64 and 6/64 of memory, as in the kernel (`tcp_init_mem`).
 fn usual_tcp_mem(memory_bytes: u64, page_bytes: u64) -> Option<[u64; 3]> {
     let pages = memory_bytes.checked_div(page_bytes)? / MEMORY_SHARE;
     Some([pages / 4 * 3, pages, pages / 4 * 6])
 }
 
-/// A buffer that this host has room for.
 struct Room {
     bytes: u64,
-    /// The limit that kept it below what was needed.
     limit: Option<String>,
 }
 
 impl Room {
-    /// As a further sentence, or nothing.
     fn told(&self) -> String {
         self.limit.as_ref().map(|limit| format!(" The limit is {limit}.")).unwrap_or_default()
     }
 }
 
-/// The next power of two, within a share of memory and what the kernel can count.
+/// A power of two, within memory's share and the kernel's range.
 fn room(needed: u64, host: &Host) -> Room {
     let wished = needed.checked_next_power_of_two().unwrap_or(u64::MAX);
     let share = host.memory_bytes.map_or(u64::MAX, |memory| previous_power_of_two(memory / MEMORY_SHARE));
@@ -200,8 +194,8 @@ fn previous_power_of_two(bytes: u64) -> u64 {
     bytes.checked_ilog2().map_or(0, |power| 1 << power)
 }
 
-/// One buffer may have a sixteenth of memory: at that sum over all connections the kernel itself begins to save (`tcp_mem`).
+/// A sixteenth of memory over all connections makes the kernel itself save (`tcp_mem`).
 const MEMORY_SHARE: u64 = 16;
 
-/// The kernel keeps sizes of buffers as signed 32 bits, and doubles what a program asks for: 2^31 / 2.
+/// Requests are doubled in signed 32 bits: 2^31 / 2.
 const BUFFER_MAX_BYTES: u64 = 1 << 30;

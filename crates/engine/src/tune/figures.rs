@@ -36,7 +36,7 @@ pub fn under_way_text(wanted: Wanted) -> String {
 }
 
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
-    // 999.6 of a unit would be written as 1000 of it.
+    // 999.6 of a unit would read as 1000.
     let found = units.iter().find(|(factor, _)| value >= factor * 0.9995).or(units.last());
     let (factor, unit) = found.copied().unwrap_or((1.0, ""));
     format!("{} {unit}", three_digits(value / factor))

@@ -5,20 +5,20 @@ use alloc::vec::Vec;
 
 use super::host::Setting;
 
-/// One thing looked at.
+/// The finding about one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// `net.ipv4.tcp_rmem`, `eth0 mtu`
     pub setting: String,
-    /// The present value; `None`: this host does not tell.
+    /// The present value; `None`: unknown.
     pub now: Option<String>,
-    /// The advised value; `None`: as it is, or nothing that can be set helps.
+    /// `None`: as it is, or nothing helps.
     pub advised: Option<String>,
     /// Why, with the arithmetic.
     pub why: String,
     /// Whether it matters for what is wanted.
     pub matters: Matters,
-    /// The remedy, which says who can change it.
+    /// The way to change it.
     pub remedy: Remedy,
     /// Commands for what is no sysctl.
     pub commands: Vec<String>,
@@ -27,13 +27,13 @@ pub struct Finding {
 /// Whether a finding matters for what is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Matters {
-    /// The wanted rate is not reached as it is.
+    /// The wanted rate is not reached.
     Yes,
-    /// The value costs some of the rate, or processor time, or some time at the start.
+    /// Costs some rate, processor time, or start.
     WouldHelp,
     /// As it should be.
     Fine,
-    /// The host does not tell.
+    /// Unknown.
     NotTold,
 }
 
@@ -42,10 +42,10 @@ pub enum Matters {
 pub enum Remedy {
     /// A setting of the kernel.
     Sysctl {
-        /// Whether it can be changed from this network namespace.
+        /// Whether this network namespace can change it.
         here: bool,
     },
-    /// A person, with the commands of the finding or with hardware.
+    /// By its commands, or with hardware.
     ByHand,
     /// No change is needed.
     None,
@@ -60,7 +60,6 @@ impl Finding {
         Self::new(setting, None, None, Matters::NotTold, why.into(), Remedy::None)
     }
 
-    /// A setting of the kernel that should have another value.
     pub(super) fn sysctl(name: &str, now: &Setting, advised: String, matters: Matters, mut why: String) -> Self {
         if !now.writable {
             why.push_str(" It cannot be changed from this network namespace: set it on the host.");

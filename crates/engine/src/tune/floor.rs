@@ -7,7 +7,7 @@ use super::finding::{Finding, Matters};
 use super::host::{Host, Uplink};
 use super::uplinks::network;
 
-/// Findings about the floor. Nothing is to do where haul sets it for each connection, or where there is no network.
+/// None where haul sets the floor for each connection, or where there is no network.
 pub(super) fn findings(host: &Host) -> Vec<Finding> {
     if host.floor_by_connection != Some(false) || host.uplinks.is_empty() {
         return Vec::new();

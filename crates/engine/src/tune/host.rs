@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// The path that the host is to fill.
+/// The path to fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Bytes per second.
@@ -15,13 +15,12 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// The bytes under way when the path is full: rate x round trip. At least one packet.
+    /// Rate x round trip, at least one packet.
     pub fn under_way_bytes(&self) -> u64 {
         let bytes = u128::from(self.rate_bytes_per_s) * u128::from(self.rtt_us) / 1_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX).max(PACKET_BYTES)
     }
 
-    /// Whether losses and growth cost many round trips of waiting.
     pub(super) fn is_far(&self) -> bool {
         self.rtt_us >= FAR_RTT_US
     }
@@ -30,27 +29,27 @@ impl Wanted {
 /// The facts that a host told of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// The values of those [`SETTINGS`] that it has, by name.
+    /// The values of its [`SETTINGS`], by name.
     pub settings: BTreeMap<String, Setting>,
     /// Network devices that are up, without loopback.
     pub interfaces: Vec<Interface>,
     /// The processors.
     pub processors: Processors,
-    /// Memory, all of it.
+    /// All memory.
     pub memory_bytes: Option<u64>,
     /// A page of memory, the unit of `tcp_mem`.
     pub page_bytes: u64,
-    /// The rates of a disk, when it was measured.
+    /// The rates of a measured disk.
     pub disk: Option<Disk>,
-    /// The addresses from which it reaches others.
+    /// Addresses towards others.
     pub uplinks: Vec<Uplink>,
-    /// The gain that MPTCP may add to a connection.
+    /// The gain that MPTCP may add.
     pub multipath: Option<Multipath>,
-    /// Whether a connection may have a floor of the retransmission timeout of its own; `None`: it was not tried.
+    /// Whether a connection may have its own retransmission floor; `None`: not tried.
     pub floor_by_connection: Option<bool>,
 }
 
-/// One address of a device, the first of its family.
+/// A device's first address of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uplink {
     /// `eth0`
@@ -61,20 +60,20 @@ pub struct Uplink {
     pub prefix_len: u8,
     /// The router behind the device.
     pub router: Option<IpAddr>,
-    /// The device by which packets from this address leave; `None`: by no device.
+    /// The device for packets from this address; `None`: none.
     pub leaves_by: Option<String>,
-    /// The reverse path filter in effect; IPv6 has none.
+    /// The effective filter; IPv6 has none.
     pub reverse_path_filter: Option<u8>,
 }
 
-/// The gain that the kernel's MPTCP may add to a connection.
+/// The gain that the kernel's MPTCP may add.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multipath {
     /// Paths besides the first one.
     pub subflows: u32,
     /// Addresses of a peer that are dialled.
     pub accepted_addresses: u32,
-    /// Addresses of this host that may join; `None`: haul is not told.
+    /// Own addresses that may join; `None`: unknown.
     pub endpoints: Option<Vec<IpAddr>>,
 }
 
@@ -83,17 +82,15 @@ pub struct Multipath {
 pub struct Setting {
     /// The words, with one space between them.
     pub value: String,
-    /// Whether it can be changed from this network namespace.
+    /// Whether this network namespace can change it.
     pub writable: bool,
 }
 
 impl Setting {
-    /// The numbers; `None` when there are other words among them.
     pub(super) fn numbers(&self) -> Option<Vec<u64>> {
         self.value.split(' ').map(|word| word.parse().ok()).collect()
     }
 
-    /// The three numbers.
     pub(super) fn three(&self) -> Option<[u64; 3]> {
         self.numbers()?.try_into().ok()
     }
@@ -116,24 +113,24 @@ pub struct Interface {
     pub name: String,
     /// Largest packet.
     pub mtu_bytes: Option<u64>,
-    /// The speed that the link runs at.
+    /// The link's speed.
     pub speed_bytes_per_s: Option<u64>,
-    /// Name of its driver; devices made of software have none.
+    /// The driver; software devices have none.
     pub driver: Option<String>,
-    /// Queues for packets that come in.
+    /// Receive queues.
     pub receive_queues: usize,
-    /// Queues for packets that go out.
+    /// Transmit queues.
     pub transmit_queues: usize,
-    /// The part of the machine that it is plugged into.
+    /// The NUMA node.
     pub node: Option<u32>,
-    /// Where its interrupts go.
+    /// Interrupt lines.
     pub interrupts: Vec<Interrupt>,
 }
 
 /// An interrupt line of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interrupt {
-    /// The interface's number.
+    /// The line's number.
     pub number: u32,
     /// Processors that may take it.
     pub processors: Vec<u32>,
@@ -150,7 +147,7 @@ pub struct Processors {
     pub governors: Vec<String>,
 }
 
-/// The rates that a disk reached for a short time.
+/// A disk's rates over a short time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// The directory that was asked for.
@@ -163,8 +160,7 @@ pub struct Disk {
     pub direct: bool,
 }
 
-/// A packet of ordinary size on Ethernet.
 pub(super) const PACKET_BYTES: u64 = 1_500;
 
-/// From here on a loss costs cubic seconds rather than moments.
+/// From here a loss costs cubic seconds.
 const FAR_RTT_US: u64 = 10_000;

@@ -47,7 +47,7 @@ fn packet_size(interface: &Interface, wanted: Wanted) -> Finding {
     let Some(mtu) = interface.mtu_bytes else { return Finding::not_told(&setting, "The largest packet.") };
     let per_s = wanted.rate_bytes_per_s / mtu.max(1);
     let why = format!("{per_s} packets a second at {}.", rate_text(wanted.rate_bytes_per_s));
-    // Other sizes were chosen, by a person or by the network below (a tunnel, a cloud).
+    // Somebody, or a tunnel or cloud, chose them.
     if mtu != PACKET_BYTES || wanted.rate_bytes_per_s < FAST_BYTES_PER_S || interface.driver.is_none() {
         return Finding::fine(&setting, mtu.to_string(), why);
     }
@@ -149,7 +149,6 @@ fn disk_rates(disk: &Disk, wanted: Wanted) -> [Finding; 2] {
     })
 }
 
-/// `0-3,8`
 fn ranges(numbers: &BTreeSet<u32>) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {
@@ -165,13 +164,13 @@ fn ranges(numbers: &BTreeSet<u32>) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
-/// The size of a large frame that switches and cards agree on.
+/// The common size of large frames.
 const JUMBO_BYTES: u64 = 9_000;
 
-/// More queues than this spread interrupts over processors that the disks need.
+/// More queues spread interrupts over processors that the disks need.
 const QUEUES_MAX: usize = 16;
 
-/// 10 Gbit/s: from here on packets of 1500 bytes and single queues cost more than one processor has.
+/// 10 Gbit/s: small packets and single queues need more than one processor.
 const FAST_BYTES_PER_S: u64 = 1_250_000_000;
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub use finding::{Finding, Matters, Remedy};
 pub use host::{Disk, Host, Interface, Interrupt, Multipath, Processors, Setting, Uplink, Wanted};
 pub use reach::{LANES, Reach};
 
-/// Findings for a host, and what they are worth.
+/// Findings, and what they are worth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// Rate x round trip.
@@ -39,12 +39,12 @@ pub struct Advice {
     pub findings: Vec<Finding>,
     /// As the host is.
     pub now: Reach,
-    /// With everything that is advised.
+    /// With all advice.
     pub then: Reach,
 }
 
 impl Advice {
-    /// The findings that sysctl can set, whether or not from here.
+    /// Findings that sysctl can set, perhaps elsewhere.
     pub fn changes(&self) -> impl Iterator<Item = (&Finding, &str)> {
         self.findings.iter().filter_map(|finding| match &finding.remedy {
             Remedy::Sysctl { .. } => Some((finding, finding.advised.as_deref()?)),
@@ -53,14 +53,14 @@ impl Advice {
     }
 }
 
-/// Looks at a host with a path in mind.
+/// Looks at a host for a path.
 pub fn advise(host: &Host, wanted: Wanted) -> Advice {
     let mut findings = buffers::findings(host, wanted);
     findings.extend(stack::findings(host, wanted));
     findings.extend(machine::findings(host, wanted));
     findings.extend(uplinks::findings(host));
     findings.extend(floor::findings(host));
-    // Stable: within a group the order is that of the looking.
+    // Stable within a group.
     findings.sort_by_key(|finding| finding.matters);
     let mut advice = Advice {
         under_way_bytes: wanted.under_way_bytes(),
@@ -78,7 +78,7 @@ pub fn advise(host: &Host, wanted: Wanted) -> Advice {
     advice
 }
 
-/// The settings of the kernel that are looked at; what is advised is advised for some of these.
+/// The kernel settings that are looked at.
 pub const SETTINGS: [&str; 18] = [
     "net.core.default_qdisc",
     "net.core.netdev_max_backlog",

@@ -2,7 +2,7 @@
 
 use super::host::{Host, Wanted};
 
-/// Rates in bytes per second, none above what is wanted. `None`: the host does not tell what bounds it.
+/// Bytes per second, as far as wanted; `None`: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     /// One connection that this host sends.
@@ -15,7 +15,7 @@ pub struct Reach {
     pub receiving_lanes: Option<u64>,
 }
 
-/// A share of a buffer, as a fraction of small numbers.
+/// A fraction of small numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Share {
     of: u64,
@@ -28,21 +28,20 @@ impl Share {
         scale(bytes, self.of, self.in_all)
     }
 
-    /// The buffer that has a share of this size.
+    /// The buffer with a share of this size.
     pub(super) fn whole(self, bytes: u64) -> u64 {
         scale(bytes, self.in_all, self.of)
     }
 }
 
 impl Reach {
-    /// With the settings that the host has.
     pub(super) fn of(host: &Host, wanted: Wanted) -> Self {
         let window = |setting: &str, share: Share| {
             let bytes = share.taken(host.three(setting)?[2]);
             let unscaled = host.number("net.ipv4.tcp_window_scaling") == Some(0);
             Some(if unscaled { bytes.min(UNSCALED_WINDOW_BYTES) } else { bytes })
         };
-        // All connections of the host share what TCP may hold: half of it is data, as in one buffer.
+        // All connections share it: half is data, as in one buffer.
         let all = host.three("net.ipv4.tcp_mem").map(|pages| RECEIVED.taken(pages[1].saturating_mul(host.page_bytes)));
         let reached = |bytes: u64| rate_of_window(bytes.min(all.unwrap_or(u64::MAX)), wanted);
         let sending = window("net.ipv4.tcp_wmem", SENT);
@@ -56,7 +55,6 @@ impl Reach {
     }
 }
 
-/// One window per round trip, and no more than is wanted.
 pub(super) fn rate_of_window(bytes: u64, wanted: Wanted) -> u64 {
     scale(bytes, 1_000_000, wanted.rtt_us.max(1)).min(wanted.rate_bytes_per_s)
 }
@@ -65,11 +63,11 @@ fn scale(bytes: u64, times: u64, over: u64) -> u64 {
     u64::try_from(u128::from(bytes) * u128::from(times) / u128::from(over.max(1))).unwrap_or(u64::MAX)
 }
 
-/// About 0.7 of a send buffer is data under way: 2.9 MB of 4 MiB and 5.7 MB of 8 MiB, measured on Linux 6.18.
+/// Data under way in a send buffer: 2.9 MB of 4 MiB and 5.7 MB of 8 MiB on Linux 6.18.
 pub(super) const SENT: Share = Share { of: 7, in_all: 10 };
 
-/// About half of a receive buffer is window. Linux before 6.6 takes exactly half (tcp_adv_win_scale 1); later ones measure the
-/// overhead of each packet and give up to three quarters (25 MB of 32 MiB on 6.18), which a peer with small packets does not get.
+/// The window in a receive buffer: exactly half before Linux 6.6 (tcp_adv_win_scale 1), later up to three quarters (25 MB of 32
+/// MiB on 6.18), but not for small packets.
 pub(super) const RECEIVED: Share = Share { of: 1, in_all: 2 };
 
 /// Largest window without window scaling (RFC 7323, 2.1).

@@ -1,4 +1,4 @@
-//! The rest of TCP: what it may use, how it starts and restarts, who controls congestion, and the queues of the host.
+//! The rest of TCP: what it may use, how it starts and restarts, congestion control, and the host's queues.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -21,7 +21,6 @@ pub(super) fn findings(host: &Host, wanted: Wanted) -> Vec<Finding> {
     findings
 }
 
-/// A setting that is 0 or 1 (or more).
 struct Switch {
     name: &'static str,
     on: bool,
@@ -98,7 +97,6 @@ fn switches(wanted: Wanted) -> [Switch; 6] {
     ]
 }
 
-/// Doublings from the first window, 10 packets, to this many bytes.
 fn rounds_to_grow(bytes: u64) -> u64 {
     let windows = bytes.div_ceil(10 * PACKET_BYTES).max(1);
     u64::from(windows.next_power_of_two().ilog2())
@@ -137,7 +135,7 @@ fn allowed_congestion_controls(host: &Host, wanted: Wanted) -> Finding {
         return Finding::fine(name, &*setting.value, why);
     }
     if missing.contains(&"bbr") && !available.contains(&"bbr") {
-        // The kernel takes only names that are loaded, so this is no change that could simply be written.
+        // The kernel takes only loaded names.
         let advised = with(&["bbr"]);
         let command = format!("modprobe tcp_bbr && sysctl -w {name}='{advised}'");
         let why = format!("{why} bbr is not loaded; for each start put tcp_bbr into /etc/modules-load.d/haul.conf.");
@@ -164,7 +162,7 @@ fn default_queue(host: &Host) -> Finding {
     let why = format!("{why} Devices that are up keep their queue until it is replaced (tc, or a restart).");
     let mut finding = Finding::sysctl(name, setting, "fq".into(), Matters::WouldHelp, why);
     for interface in host.interfaces.iter().filter(|interface| interface.driver.is_some()) {
-        // Below mq each queue of the device gets the default; a single fq would be one lock for all of them.
+        // mq gives each queue the default; a single fq would be one lock.
         let kind = if interface.transmit_queues > 1 { "mq" } else { "fq" };
         finding = finding.command(format!("tc qdisc replace dev {} root {kind}", interface.name));
     }
@@ -207,11 +205,11 @@ fn words(setting: Option<&Setting>) -> Vec<&str> {
     setting.map(|setting| setting.value.split_whitespace().collect()).unwrap_or_default()
 }
 
-/// Packets may turn up this late: the two minutes of RFC 9293 are for theory, routers hold packets for seconds.
+/// Routers hold packets for seconds; RFC 9293's two minutes are theory.
 const OLD_PACKET_MS: u128 = 60_000;
 
-/// A processor that is busy with something else comes back within a few ticks of 4 ms.
+/// A few ticks of 4 ms.
 const BACKLOG_MS: u64 = 10;
 
-/// Memory: a backlog of packets of 9000 bytes then holds 1.2 GB on each processor at the very most.
+/// At most 1.2 GB for each processor with 9000 bytes.
 const BACKLOG_MAX: u64 = 131_072;

@@ -26,7 +26,6 @@ pub(super) fn findings(host: &Host) -> Vec<Finding> {
     findings
 }
 
-/// By which device packets from an address leave.
 fn route(uplink: &Uplink, table: usize) -> Finding {
     let Uplink { device, local, prefix_len, .. } = uplink;
     let setting = format!("packets from {local}");
@@ -59,7 +58,7 @@ fn route(uplink: &Uplink, table: usize) -> Finding {
         .command(format!("{ip} rule add from {local} table {table}"))
 }
 
-/// Strict filters drop the answers of a path whose packets the tables would send elsewhere.
+/// Strict filters drop answers that tables send elsewhere.
 fn reverse_path(uplink: &Uplink) -> Option<Finding> {
     let Uplink { device, local, .. } = uplink;
     let now = uplink.reverse_path_filter?;
@@ -72,12 +71,11 @@ fn reverse_path(uplink: &Uplink) -> Option<Finding> {
          connection from {local} over {device} gets an answer. 2 asks for any route back. The rule for packets from \
          {local} helps as well."
     );
-    // Dots within a name stand for slashes there (sysctl(8)).
+    // Dots within a name become slashes (sysctl(8)).
     let command = format!("sysctl -w net/ipv4/conf/{device}/rp_filter={LOOSE}");
     Some(Finding::by_hand(&setting, now.to_string(), Some(LOOSE.to_string()), Matters::WouldHelp, why).command(command))
 }
 
-/// Findings about what MPTCP may add to a connection.
 fn multipath(host: &Host, devices: usize) -> Vec<Finding> {
     let why = "MPTCP lets one connection use all interfaces (--transport mptcp), where a firewall allows only one.";
     let Some(setting) = host.settings.get(MPTCP) else {
@@ -110,7 +108,6 @@ fn limits(now: &Multipath, devices: usize) -> Finding {
     }
 }
 
-/// One address of each device is to be an endpoint.
 fn endpoints(now: &Multipath, uplinks: &[Uplink]) -> Finding {
     let setting = "ip mptcp endpoint";
     let why = "--transport mptcp: connections add a path from each endpoint (subflow), and tell peers of it (signal).";
@@ -142,7 +139,6 @@ fn endpoints(now: &Multipath, uplinks: &[Uplink]) -> Finding {
 }
 
 impl Uplink {
-    /// True if its packets leave by another device.
     fn is_astray(&self) -> bool {
         self.leaves_by.as_deref() != Some(self.device.as_str())
     }
@@ -152,7 +148,7 @@ fn listed(addresses: &[IpAddr]) -> String {
     addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The network of an address: `10.2.0.5` of 24 bits is in `10.2.0.0/24`.
+/// `10.2.0.5` of 24 bits is in `10.2.0.0/24`.
 pub(super) fn network(ip: IpAddr, prefix_len: u8) -> String {
     let first: IpAddr = match ip {
         IpAddr::V4(ip) => {
@@ -176,7 +172,7 @@ const PATHS_MAX: u32 = 8;
 const STRICT: u8 = 1;
 const LOOSE: u8 = 2;
 
-/// Tables for rules of one's own; 253 to 255 are the kernel's (ip-route(8)).
+/// 253 to 255 are the kernel's tables (ip-route(8)).
 const FIRST_TABLE: usize = 101;
 
 #[cfg(test)]

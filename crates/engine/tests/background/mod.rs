@@ -8,32 +8,27 @@ use crate::simulated::flow::{Control, Flow, Hystart, MSS};
 use crate::simulated::link::{Link, World};
 use crate::simulated::run::reading;
 
-/// A run to come.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub link: Link,
     pub seconds: u64,
-    /// When our jobs begin; `None`: the others are alone.
+    /// `None`: the others are alone.
     pub ours_from_s: Vec<f64>,
     /// Flows without end: congestion control, from when, until when.
     pub others: Vec<(Control, f64, f64)>,
-    /// Bytes per second of those without congestion control.
     pub constant_bytes_per_s: f64,
-    /// Flows of so many bytes, and when they begin.
+    /// Bytes, and beginning.
     pub short: Vec<(f64, f64)>,
-    /// Readings are late by up to so much.
     pub jitter_us: u32,
     /// See [`crate::simulated::run::Setting::packets_vary_us`].
     pub packets_vary_us: f64,
     pub seed: u64,
 }
 
-/// What came of it.
 pub struct Outcome {
     pub link: Link,
     /// Every 100 ms: seconds, our bytes, theirs, queue in ms.
     points: Vec<Point>,
-    /// How long each of the short ones took.
     pub took_s: Vec<f64>,
 }
 
@@ -195,22 +190,18 @@ impl Outcome {
         (a1 - a0) / (t1 - t0)
     }
 
-    /// Mean rate of others between two times, as a share of the link.
     pub fn theirs(&self, from_s: f64, to_s: f64) -> f64 {
         self.mean(from_s, to_s, |point| point.theirs) / self.link.bytes_per_s
     }
 
-    /// The same of all our jobs.
     pub fn ours(&self, from_s: f64, to_s: f64) -> f64 {
         self.mean(from_s, to_s, |point| point.ours.iter().sum()) / self.link.bytes_per_s
     }
 
-    /// The same of one of them.
     pub fn of(&self, job: usize, from_s: f64, to_s: f64) -> f64 {
         self.mean(from_s, to_s, |point| point.ours.get(job).copied().unwrap_or(0.0)) / self.link.bytes_per_s
     }
 
-    /// Median of the queue from a time on.
     pub fn queueing_ms(&self, from_s: f64) -> f64 {
         let mut all: Vec<f64> =
             self.points.iter().filter(|point| point.at_s >= from_s).map(|point| point.queue_ms).collect();
@@ -218,7 +209,6 @@ impl Outcome {
         all.get(all.len() / 2).copied().unwrap_or(0.0)
     }
 
-    /// The course, a line for each half of a second.
     pub fn course(&self) -> String {
         let mut text = String::new();
         for point in self.points.iter().step_by(std::env::var("FINE").map_or(5, |_| 1)) {

@@ -13,7 +13,6 @@ impl Chance {
         mix(self.0)
     }
 
-    /// Less than `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.bits() % end.max(1)
     }
@@ -27,7 +26,6 @@ impl Chance {
     }
 }
 
-/// Neighbouring numbers have nothing in common afterwards.
 pub fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

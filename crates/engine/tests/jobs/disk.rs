@@ -4,8 +4,8 @@
 //!   write, rename, unlink -> seen at once -> flush -> on the medium
 //!   kill: what is seen stays.   power cut: what was not flushed is there, or not, or is neither the old nor the new
 //! ```
-//! Changes of names reach the medium in their order, as with any file system that has a journal; a flush of a file takes them along
-//! on some of them (ext4, xfs), and on others does not.
+//! Changes of names reach the medium in their order, as with any journaling file system. On some (ext4, xfs) a flush of a file
+//! takes them along.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use super::source::blocks;
 
 pub type Inode = u64;
 
-/// What a file holds: blocks of data, or, for a journal, bytes.
+/// Blocks of data, or, for a journal, bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
     pub size: u64,
@@ -42,7 +42,6 @@ enum NameChange {
     Unlink(String),
 }
 
-/// A flush that has begun: what it covers.
 #[derive(Debug)]
 pub struct Flush {
     inode: Inode,
@@ -50,7 +49,6 @@ pub struct Flush {
     names: usize,
 }
 
-/// What a call answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Full,
@@ -66,11 +64,10 @@ pub struct Disk {
     changes: Vec<NameChange>,
     changes_gone: usize,
     next_inode: Inode,
-    /// A flush of a file takes along the names that changed before it.
+    /// A flush of a file takes earlier name changes along.
     pub flushes_names: bool,
-    /// No room until then.
     pub full_until_us: u64,
-    /// One call in so many fails; 0: none.
+    /// 0: none fails.
     pub broken_one_in: u64,
 }
 
@@ -105,7 +102,7 @@ impl Disk {
         self.names.iter().map(|(name, inode)| (name.as_str(), &self.files[inode].seen))
     }
 
-    /// Empty; one that is there is emptied.
+    /// Makes an empty file, or empties one.
     pub fn make(&mut self, name: &str) -> Inode {
         if let Some(inode) = self.find(name) {
             self.file(inode).seen = Image::default();
@@ -119,7 +116,6 @@ impl Disk {
         inode
     }
 
-    /// False when it is not there.
     pub fn rename(&mut self, from: &str, to: &str) -> bool {
         let Some(inode) = self.names.remove(from) else { return false };
         self.names.insert(to.to_owned(), inode);
@@ -127,7 +123,6 @@ impl Disk {
         true
     }
 
-    /// True when it was there.
     pub fn unlink(&mut self, name: &str) -> bool {
         let was_there = self.names.remove(name).is_some();
         if was_there {
@@ -144,7 +139,6 @@ impl Disk {
         &self.files[&inode].medium
     }
 
-    /// Blocks that a flush would have to write.
     pub fn dirty_blocks(&self, inode: Inode) -> u64 {
         let File { seen, medium, .. } = &self.files[&inode];
         let differs = |(at, block): (usize, &u64)| medium.blocks.get(at) != Some(block);
@@ -197,7 +191,7 @@ impl Disk {
         self.flush_changes(flush.names);
     }
 
-    /// The kernel says it once, and holds for clean what it could not write.
+    /// The kernel reports it once, and holds for clean what it could not write.
     pub fn fail_flush(&mut self, flush: Flush) {
         let file = self.file(flush.inode);
         let medium = &file.medium.blocks;
@@ -206,7 +200,6 @@ impl Disk {
         file.forgotten_bytes |= !flush.image.bytes.is_empty();
     }
 
-    /// The directory.
     pub fn flush_names(&mut self) {
         self.flush_changes(self.changes_gone + self.changes.len());
     }
@@ -231,8 +224,8 @@ impl Disk {
         self.changes_gone += count;
     }
 
-    /// What was not flushed is there, or not, or torn. `forgets`: none of it is there. `lies`: unfinished files are shorter than what was
-    /// flushed of them.
+    /// Loses what was not flushed, all or in part, or tears it. `forgets`: none of it is there. `lies`: unfinished files are
+    /// shorter than what was flushed of them.
     pub fn power_cut(&mut self, forgets: bool, lies: bool, chance: &mut Chance) {
         let survive = if forgets { 0 } else { chance.below(self.changes.len() as u64 + 1) as usize };
         self.flush_changes(self.changes_gone + survive);
@@ -253,7 +246,7 @@ impl Disk {
             file.forgotten.clear();
             file.forgotten_bytes = false;
         }
-        // Numbers of inodes that never reached the medium are given out again.
+        // Inodes that never reached the medium are given out again.
         self.next_inode = self.files.keys().max().map_or(1, |last| last + 1);
     }
 
@@ -281,7 +274,7 @@ fn after_power_cut(seen: &Image, medium: &Image, chance: &mut Chance) -> Image {
     Image { size, mtime, blocks, bytes: torn(&seen.bytes, &medium.bytes, chance) }
 }
 
-/// A journal: what was appended is there in part, with a damaged byte at its end now and then.
+/// Keeps a part of the appended bytes, at times with a damaged byte at the end.
 fn torn(seen: &[u8], medium: &[u8], chance: &mut Chance) -> Vec<u8> {
     if !seen.starts_with(medium) {
         return if chance.one_in(2) { seen.to_vec() } else { medium.to_vec() };

@@ -24,13 +24,11 @@ pub struct Incoming {
     /// A whole file that verified, or was given up.
     pub arrived: bool,
     pub spoilt: u32,
-    /// Which lane may write a chunk: the one that began it last.
+    /// The lane that began a chunk last may write it.
     pub claims: BTreeMap<u32, Claim>,
-    /// Its disk failed it.
     pub failed: bool,
 }
 
-/// What `store` holds of a file being written.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub inode: Inode,
@@ -38,7 +36,6 @@ pub struct Part {
     pub flush_failed: bool,
 }
 
-/// The thread of a lane.
 pub struct Lane {
     pub number: usize,
     pub alive: bool,
@@ -49,10 +46,8 @@ pub struct Lane {
     pub busy: bool,
 }
 
-/// The right of one lane to write a chunk.
 pub struct Claim {
     pub number: u64,
-    /// The lane, and those that had the chunk before it.
     pub lanes: BTreeSet<usize>,
 }
 
@@ -65,7 +60,7 @@ pub struct Arrival {
     pub claim: u64,
     /// Lanes that had the claim before.
     pub voids: BTreeSet<usize>,
-    /// Where it goes; `None` when nobody wants it.
+    /// `None`: nobody wants it.
     pub part: Option<Part>,
     pub failed: Option<Trouble>,
 }
@@ -89,7 +84,7 @@ impl Incoming {
         self.large.as_ref().map_or_else(Vec::new, Arriving::missing)
     }
 
-    /// A lane takes a chunk. Returns the lanes that had it before.
+    /// Returns the lanes that had the chunk before.
     pub fn claim(&mut self, chunk: u32, claim: u64, lane: usize) -> BTreeSet<usize> {
         let before = self.claims.get(&chunk).map(|before| before.lanes.clone()).unwrap_or_default();
         let lanes = before.iter().copied().chain([lane]).collect();
@@ -101,7 +96,7 @@ impl Incoming {
         self.claims.get(&chunk).is_some_and(|held| held.number == claim)
     }
 
-    /// A lane is done with a chunk. False when another has taken it by then.
+    /// False if another lane has taken the chunk.
     pub fn lets_go(&mut self, chunk: u32, claim: u64) -> bool {
         let held = self.holds(chunk, claim);
         if held {
@@ -110,7 +105,6 @@ impl Incoming {
         held
     }
 
-    /// Goes on with the part and journal that stand there.
     pub fn resume(&mut self, around: &mut Around) -> bool {
         let found = (around.disk.find(&part_name(&self.name)), around.disk.find(&journal_name(&self.name)));
         let (Some(part), Some(journal)) = found else { return false };
@@ -128,7 +122,7 @@ impl Incoming {
 }
 
 impl Part {
-    /// Empty; of one that is there the content goes, and its journal.
+    /// Makes an empty part without a journal.
     pub fn new(name: &str, disk: &mut Disk) -> Self {
         let inode = disk.make(&part_name(name));
         if disk.unlink(&journal_name(name)) {

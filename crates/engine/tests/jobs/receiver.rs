@@ -1,5 +1,5 @@
-//! The receiving side: the engine's [`Receiving`], [`Arriving`], [`AtRisk`], `compare` and `integrity`, and around them what `transfer`
-//! and `store` do on threads and on a disk, with one settle thread and a thread for each lane.
+//! The receiving side: the engine's parts, and what `transfer` and `store` do around them, with one settle thread and a thread
+//! for each lane.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -21,7 +21,7 @@ use super::incoming::{Arrival, Incoming, Lane, Part, journal_name, judge_journal
 use super::run::{Around, Event, Frame};
 use super::source;
 
-/// Whole files that a lane gives their names at once.
+/// Whole files that a lane names at once.
 const MOST_PENDING: usize = 8;
 
 pub struct Receiver {
@@ -29,22 +29,21 @@ pub struct Receiver {
     packer: Packer,
     files: Vec<Incoming>,
     pub at_risk: AtRisk,
-    /// The settle thread has been told that a checkpoint is due.
+    /// The settle thread knows that a checkpoint is due.
     told: bool,
     tasks: VecDeque<Task>,
     work: Option<Work>,
-    /// The threads of lanes, by serial number; those that have come to their end, too.
+    /// Threads of lanes by serial number, ended ones too.
     lanes: Vec<Lane>,
     no_resume: bool,
     said_all: bool,
-    /// The session is over: nothing new begins.
     over: bool,
     /// A name changed since the directory was flushed.
     dirty: bool,
-    /// The directory has its times: what changes a name in it changes them.
+    /// The directory has its times: later names would change them.
     ended: bool,
     pub failure: Option<&'static str>,
-    /// What an earlier run had verified, by name, and what of it has to come again.
+    /// What an earlier run had verified, by name, and what of it must come again.
     pub before: BTreeMap<String, (Identity, Vec<bool>)>,
     pub again_bytes: u64,
 }
@@ -56,7 +55,6 @@ enum Task {
     DirectoryEnd(u64),
 }
 
-/// What the settle thread waits for.
 enum Work {
     Checkpoint { file: usize, part: Part, checkpoint: Checkpoint, step: Step, flush: Flush, relieving: bool },
     Publish { file: usize, part: Part, hash: Hash, flush: Flush },
@@ -119,7 +117,7 @@ impl Receiver {
             Some(packed) => {
                 let item = self.packer.unpack(packed).expect("an honest sender");
                 data.into_iter().for_each(|file| self.abandon(file, false, around));
-                // It may cross our word that all is done.
+                // The withdrawal may cross our word that all is done.
                 self.said_all = false;
                 let index = self.items.open(item.weight_bytes()).expect("no more is open than agreed");
                 match self.items.takes_place(index, withdraw.index) {
@@ -147,7 +145,7 @@ impl Receiver {
         match compare::file(&identity, &item.attributes, &existing, &Rules::default()) {
             FileDecision::Send => self.want(index, name, identity, around),
             FileDecision::Keep => {
-                // `transfer` removes a journal that a crash left beside it.
+                // `transfer` removes a journal that a crash left.
                 if around.disk.find(&part_name(&name)).is_none() {
                     around.disk.unlink(&journal_name(&name));
                 }
@@ -186,7 +184,7 @@ impl Receiver {
         }
     }
 
-    /// Bytes that were verified by the run before and are wanted again.
+    /// Counts bytes that the run before verified and that are wanted again.
     fn count_again(&mut self, incoming: &Incoming) {
         let Some((identity, verified)) = self.before.remove(&incoming.name) else { return };
         if identity != incoming.identity || self.no_resume {
@@ -201,7 +199,7 @@ impl Receiver {
         }
     }
 
-    /// Nobody may speak of an item that has its outcome.
+    /// Sends a receipt, which no item with an outcome may have.
     fn receipt(&mut self, index: u64, chunk: u32, around: &mut Around) {
         if self.items.data(index).is_some() {
             around.say_to_sender(Control::Receipts(vec![Receipt { index, chunk, data_bytes: 1, matched_bytes: 0 }]));
@@ -248,7 +246,7 @@ impl Receiver {
         self.settle(self.files[file].index, OutcomeKind::Failed { why: "the disk".into(), kind }, around);
     }
 
-    /// What follows from any change: turns in the manifest, work for the settle thread, lanes that waited, the end.
+    /// Does what follows from any change: turns, the settle thread's work, waiting lanes, the end.
     fn go_on(&mut self, around: &mut Around) {
         if self.over {
             return;
@@ -312,7 +310,7 @@ impl Receiver {
         self.checkpoint_step(file, part, checkpoint, relieving, around);
     }
 
-    /// Begins the next step; at the end, or when one fails, the settle thread is free.
+    /// Begins the next step; at the end, or on failure, the settle thread is free.
     fn checkpoint_step(
         &mut self,
         file: usize,
@@ -354,7 +352,6 @@ impl Receiver {
         }
     }
 
-    /// What the settle thread waited for has come.
     pub fn settled(&mut self, around: &mut Around) {
         match self.work.take().expect("it waits for something") {
             Work::Checkpoint { file, mut part, checkpoint, step, flush, relieving } => {
@@ -384,7 +381,7 @@ impl Receiver {
                 Err(trouble) => self.fail(file, trouble, around),
             },
             Work::DirectoryEnd(index) => {
-                // Also where this run changed no name: an earlier one may have done so, and died before this.
+                // An earlier run may have changed a name and died.
                 self.dirty = false;
                 self.ended = true;
                 around.disk.flush_names();
@@ -401,7 +398,7 @@ impl Receiver {
         }
     }
 
-    /// As `store` commits: what is flushed is renamed, then its journal goes. False when it is not there any more.
+    /// Commits as `store` does: the flushed part is renamed, then its journal goes. False if the part is gone.
     fn give_name(&mut self, file: usize, part: &Part, around: &mut Around) -> bool {
         let name = self.files[file].name.clone();
         let is_ours = around.disk.find(&part_name(&name)) == Some(part.inode);
@@ -425,7 +422,6 @@ impl Receiver {
         }
     }
 
-    /// The thread of a lane has done what it was at.
     pub fn lane_ready(&mut self, serial: usize, around: &mut Around) {
         let lane = &mut self.lanes[serial];
         lane.busy = false;
@@ -437,13 +433,13 @@ impl Receiver {
             }
         }
         if !self.lanes[serial].alive {
-            // What arrived whole and verified is kept.
+            // Whole files that verified are kept.
             self.publish(serial, around);
         }
         self.go_on(around);
     }
 
-    /// The connection is gone. Unless another has its number by now, the sender is told.
+    /// Tells the sender, unless another connection has the number.
     pub fn lane_died(&mut self, serial: usize, around: &mut Around) {
         let lane = &mut self.lanes[serial];
         if !std::mem::replace(&mut lane.alive, false) {
@@ -463,7 +459,7 @@ impl Receiver {
         self.go_on(around);
     }
 
-    /// The lane died in the middle of a unit. What the lane before it brings of the chunk has become void, and its sender does not know.
+    /// Voids what the lane before brings of the chunk; its sender does not know.
     fn forsake(&mut self, arrival: &Arrival, around: &mut Around) {
         let (Some(file), Unit { index, chunk }) = (arrival.file, arrival.unit) else { return };
         let incoming = &mut self.files[file];
@@ -479,7 +475,7 @@ impl Receiver {
         }
     }
 
-    /// A lane in the place of one that is as good as dead.
+    /// Starts a lane in the place of one that is as good as dead.
     pub fn lane_up(&mut self, number: usize, around: &mut Around) -> usize {
         let serial = self.lanes.len();
         self.lanes.push(Lane::new(number));
@@ -491,7 +487,7 @@ impl Receiver {
         serial
     }
 
-    /// The flushes of all whole files that wait for their names begin. False when there are none.
+    /// Begins the flushes of all whole files that wait for names. False if there are none.
     fn publish(&mut self, serial: usize, around: &mut Around) -> bool {
         let lane = &mut self.lanes[serial];
         if lane.pending.is_empty() {
@@ -644,7 +640,7 @@ impl Receiver {
         }
     }
 
-    /// The session failed and the process lives: threads end what they are at, and what is verified is made safe.
+    /// Ends a failed session of a living process: what is verified is made safe.
     pub fn end_in_order(&mut self, around: &mut Around) {
         self.over = true;
         self.tasks.clear();
@@ -665,7 +661,7 @@ impl Receiver {
         }
     }
 
-    /// What a death now would lose at most: see [`Receiver::before`]. Files that the disk has failed do not count.
+    /// The most that a death now would lose: see [`Receiver::before`]. Files that the disk failed do not count.
     pub fn verified(&self) -> BTreeMap<String, (Identity, Vec<bool>)> {
         let open = self.items.all_data().map(|file| &self.files[*file]).filter(|file| !file.failed);
         open.filter(|file| file.large.as_ref().is_some_and(|large| !large.is_dead()))

@@ -12,19 +12,16 @@ use super::receiver::Receiver;
 use super::sender::Sender;
 use super::source::{SourceFile, Version};
 
-/// What can happen.
 #[derive(Debug)]
 pub enum Event {
     Walk,
     ToSender(Control),
     ToReceiver(Control),
-    /// The lane of this number and serial number sends its next frame.
+    /// Number and serial number of a lane.
     SenderLane(usize, usize),
     Arrive(usize, Frame),
-    /// The receiver took a frame off the lane.
     Room(usize, usize),
     ReceiverLane(usize),
-    /// What the settle thread waited for.
     Settled,
     SenderSeesEnd(usize, usize),
     ReceiverSeesEnd(usize),
@@ -70,7 +67,7 @@ const FAULTS: [Fault; 12] = [
     Fault::SourceGoes,
 ];
 
-/// What happened in a job: a simulation in which nothing happens shows nothing.
+/// A simulation in which nothing happens shows nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     pub runs: u64,
@@ -102,7 +99,7 @@ impl Count {
     }
 }
 
-/// How fast everything is, in microseconds.
+/// Microseconds.
 #[derive(Clone, Debug)]
 struct Pace {
     latency_us: u64,
@@ -111,7 +108,6 @@ struct Pace {
     flush_us: u64,
 }
 
-/// What both sides see of the world.
 pub struct Around<'a> {
     pub now_us: u64,
     pub chance: &'a mut Chance,
@@ -120,7 +116,6 @@ pub struct Around<'a> {
     out: &'a mut Vec<Effect>,
     pace: &'a Pace,
     numbers: &'a mut u64,
-    /// A flush takes so much longer.
     stall_us: u64,
     tracing: bool,
 }
@@ -149,12 +144,10 @@ impl Around<'_> {
         self.out.push(Effect::Send(number, serial, frame));
     }
 
-    /// A file has its final name.
     pub fn named(&mut self, name: &str) {
         self.out.push(Effect::Named(name.to_owned()));
     }
 
-    /// A number that nobody had before.
     pub fn number(&mut self) -> u64 {
         *self.numbers += 1;
         *self.numbers
@@ -165,18 +158,15 @@ impl Around<'_> {
         self.disk.trouble(self.now_us, self.chance)
     }
 
-    /// Whether a flush goes wrong.
     pub fn breaks(&mut self) -> bool {
         self.disk.broken_one_in > 0 && self.chance.one_in(self.disk.broken_one_in)
     }
 
-    /// A flush, and how long it takes.
     pub fn flush(&mut self, inode: Inode) -> (Flush, u64) {
         let takes_us = self.pace.flush_us + self.disk.dirty_blocks(inode) * self.pace.disk_block_us + self.stall_us;
         (self.disk.begin_flush(inode), takes_us)
     }
 
-    /// A flush of the settle thread.
     pub fn begin_flush(&mut self, inode: Inode) -> Flush {
         let (flush, takes_us) = self.flush(inode);
         self.at(takes_us, Event::Settled);
@@ -190,13 +180,11 @@ impl Around<'_> {
     }
 }
 
-/// How a run ends.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Done,
-    /// One side failed, or heard that the other did; whoever lives ends in order.
+    /// One side failed, or heard that the other did; survivors end in order.
     Failed(&'static str),
-    /// The receiving process is gone.
     Killed,
     PowerCut,
 }
@@ -207,9 +195,8 @@ struct Job {
     numbers: u64,
     queue: BTreeMap<(u64, u64), Event>,
     queued: u64,
-    /// When what was said last arrives, at the receiver and at the sender.
+    /// The last word's arrival at the receiver and at the sender.
     said_us: [u64; 2],
-    /// When the last frame of each lane arrives.
     arrives_us: BTreeMap<usize, u64>,
     sources: Vec<SourceFile>,
     disk: Disk,
@@ -225,11 +212,11 @@ struct Job {
     before: BTreeMap<String, (haul_wire::manifest::Identity, Vec<bool>)>,
 }
 
-/// Runs that may have faults, and all that a job may take: what fails after that fails by itself.
+/// Runs that may have faults: later failures are real.
 const FAULTY_RUNS_MAX: u64 = 5;
 const RUNS_MAX: u64 = FAULTY_RUNS_MAX + 2;
 
-/// Events of a run, and its time: an hour.
+/// An hour.
 const EVENTS_MAX: u64 = 100_000;
 const RUN_MAX_US: u64 = 3_600_000_000;
 
@@ -274,7 +261,7 @@ pub fn job(seed: u64, tracing: bool) -> Count {
 }
 
 impl Job {
-    /// Runs the command once. True: it succeeded.
+    /// True: the command succeeded.
     fn run(&mut self, faulty: bool) -> bool {
         self.count.runs += 1;
         self.queue.clear();
@@ -319,7 +306,7 @@ impl Job {
         true
     }
 
-    /// What goes wrong in this run, and when: somewhere in the time that it takes, give or take.
+    /// Plans faults somewhere in the time that the run takes.
     fn plan_faults(&mut self) {
         let blocks: u64 = self.sources.iter().map(|file| file.now().blocks()).sum();
         let disk_us = blocks * self.pace.disk_block_us + self.pace.flush_us * 4;
@@ -327,7 +314,7 @@ impl Job {
         let mut last_us = 0;
         for _ in 0..self.chance.between(2, 8) {
             let fault = FAULTS[self.chance.below(FAULTS.len() as u64) as usize];
-            // Half of them meet: one comes before what the other led to is over.
+            // Half of them come before the last one is over.
             let at_us = match self.chance.one_in(2) {
                 true => last_us + self.chance.below(4 * self.pace.latency_us + 5_000),
                 false => self.chance.below(time_us + time_us / 4),
@@ -438,9 +425,9 @@ impl Job {
         self.judge_finals();
     }
 
-    /// What must hold at each step.
+    /// Checks what must hold at each step.
     fn judge(&self, sender: &Sender, receiver: &Receiver) {
-        // A chunk may be under way on each lane when the interval is full.
+        // Each lane may have a chunk under way when the interval is full.
         let most = self.interval_bytes + self.lanes as u64 * MIN_CHUNK_BYTES;
         let at_risk = receiver.at_risk.bytes();
         assert!(at_risk <= most, "{at_risk} bytes are at risk, more than {most}");

@@ -14,7 +14,7 @@ use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer};
 use super::run::{Around, Event, Frame};
 use super::source::{self, SourceFile};
 
-/// Frames of a lane that are sent and not taken: what sockets hold.
+/// Frames that sockets hold.
 const FRAMES_UNDER_WAY: usize = 8;
 
 /// As in `transfer`.
@@ -29,7 +29,7 @@ pub struct Offer {
     is_retry: bool,
 }
 
-/// `Rc` is not one of the engine's own.
+/// `Rc` is foreign to the engine.
 #[derive(Clone, Debug)]
 pub struct Offering(Rc<Offer>);
 
@@ -46,7 +46,7 @@ pub struct SenderLane {
     units: VecDeque<(Unit, Offering)>,
     carried: Option<Carried>,
     under_way: usize,
-    /// It is not going to look by itself.
+    /// The lane does not look by itself.
     waits: bool,
 }
 
@@ -72,10 +72,9 @@ pub struct Sender {
     items: Sending<Offering>,
     packer: Packer,
     pub tally: Tally,
-    /// Where the walk is; the directory comes first and its end last.
+    /// The directory comes first, its end last.
     walked: usize,
     pub lanes: Vec<SenderLane>,
-    /// The far side said that all is flushed.
     pub done: bool,
 }
 
@@ -85,7 +84,7 @@ impl Sender {
         Self { lanes: (0..lanes).map(lane).collect(), ..Self::default() }
     }
 
-    /// Finds the next entry. True: there is more.
+    /// True: there is more.
     pub fn walk(&mut self, sources: &[SourceFile], around: &mut Around) -> bool {
         let at = self.walked;
         let item = match at.checked_sub(1).map(|file| sources.get(file)) {
@@ -173,7 +172,6 @@ impl Sender {
         self.wake(around);
     }
 
-    /// Lanes that found nothing to do look again.
     fn wake(&mut self, around: &mut Around) {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             if lane.alive
@@ -196,13 +194,11 @@ impl Sender {
         self.wake(around);
     }
 
-    /// A lane in the place of one that died.
     pub fn lane_up(&mut self, number: usize, serial: usize, around: &mut Around) {
         self.lanes[number] = SenderLane { serial, alive: true, waits: true, ..SenderLane::default() };
         self.wake(around);
     }
 
-    /// The receiver took a frame.
     pub fn room(&mut self, number: usize, serial: usize, around: &mut Around) {
         let lane = &mut self.lanes[number];
         if lane.serial == serial && lane.alive {
@@ -211,7 +207,6 @@ impl Sender {
         }
     }
 
-    /// Sends the next frame, if there is one and room for it.
     pub fn step(&mut self, number: usize, serial: usize, sources: &[SourceFile], around: &mut Around) {
         let lane = &mut self.lanes[number];
         if !lane.alive || lane.serial != serial {

@@ -1,6 +1,6 @@
 //! The source: files of a few blocks, each with all the versions that it ever had.
 //!
-//! A block of data is one number, which stands for 256 KiB that occur nowhere else.
+//! A block is one number, which stands for 256 KiB that occur nowhere else.
 
 use haul_engine::integrity::{Hash, UnitHasher};
 use haul_engine::plan::ChunkLayout;
@@ -24,7 +24,7 @@ pub struct SourceFile {
 }
 
 impl Version {
-    /// The block at this place; never 0, which stands for zeros.
+    /// Never 0, which stands for zeros.
     pub fn block(&self, at: u64) -> u64 {
         mix(self.salt ^ at.wrapping_mul(0x9e37)) | 1
     }
@@ -47,12 +47,12 @@ impl SourceFile {
         file
     }
 
-    /// What it is now; what it was at last, when it is deleted.
+    /// A deleted file's last version.
     pub fn now(&self) -> &Version {
         self.versions.last().expect("a file has a version")
     }
 
-    /// Is written anew, maybe with another size, maybe as another inode.
+    /// Writes the file anew, maybe with another size or inode.
     pub fn change(&mut self, number: u64, chance: &mut Chance) {
         let count = self.versions.len() as i64;
         let keeps_size = count > 0 && chance.one_in(2);
@@ -63,7 +63,6 @@ impl SourceFile {
             .push(Version { identity: Identity { size, mtime: time, ctime: time, inode }, salt: chance.bits() });
     }
 
-    /// As a walk finds it.
     pub fn item(&self) -> Item {
         let identity = self.now().identity;
         let attributes = Attributes { mode: 0o644, mtime: identity.mtime, ..Attributes::default() };
@@ -79,7 +78,7 @@ pub fn path(name: &str) -> RelPath {
     RelPath::new(name.as_bytes().to_vec()).expect("a short name")
 }
 
-/// Empty, small, and in chunks; at the boundaries more often than by chance.
+/// Sizes are at boundaries more often than by chance.
 fn size(chance: &mut Chance) -> u64 {
     const MIB: u64 = 1 << 20;
     match chance.below(8) {
@@ -94,13 +93,11 @@ pub fn blocks(size: u64) -> u64 {
     size.div_ceil(BLOCK_BYTES as u64)
 }
 
-/// The places of the blocks of a chunk.
 pub fn places(layout: &ChunkLayout, chunk: u32) -> std::ops::Range<u64> {
     let (start, length) = layout.range(chunk).expect("a chunk of this file");
     start / BLOCK_BYTES as u64..blocks(start + length)
 }
 
-/// The hash of a chunk of these blocks, as the engine takes it.
 pub fn hash_of(layout: &ChunkLayout, chunk: u32, content: impl IntoIterator<Item = u64>) -> Hash {
     let mut hasher = UnitHasher::new(layout, chunk);
     content.into_iter().for_each(|block| hasher.update(&block.to_le_bytes()));

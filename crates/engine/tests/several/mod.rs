@@ -6,12 +6,10 @@ use super::simulated::flow::Control;
 use super::simulated::link::Link;
 use super::simulated::several::{Outcome, Several};
 
-/// Asserts with the course of the run as the message.
 fn check(outcome: &Outcome, holds: bool, what: &str) {
     assert!(holds, "{what}\n{}", outcome.course());
 }
 
-/// Share of what the links carry together, from the start to the end of the run.
 fn share_of_all(outcome: &Outcome) -> f64 {
     outcome.rate(0.0, outcome.end_s()) / outcome.links.iter().map(|link| link.bytes_per_s).sum::<f64>()
 }
@@ -24,7 +22,7 @@ fn resumes(event: &PathEvent) -> bool {
     matches!(event, PathEvent::Resumes { .. })
 }
 
-/// For the eye: `cargo test -- --nocapture`.
+/// Shows figures with `cargo test -- --nocapture`.
 fn show(what: &str, figure: f64, outcome: &Outcome) {
     let trials: Vec<bool> = outcome.verdicts.iter().map(|(_, verdict)| verdict.is_shared).collect();
     println!(

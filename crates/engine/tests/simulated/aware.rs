@@ -9,20 +9,19 @@ use super::flow::{Control, Flow};
 use super::link::{Link, Marks, NOT_SENT_LOW_WATER, World};
 use super::run::{SAMPLE_US, STOCK, Windows, reading};
 
-/// A run to come.
 #[derive(Clone, Debug)]
 pub struct Shared {
     pub link: Link,
     pub marks: Marks,
-    /// Streams of others that yield to nobody: bytes per second, from, until, in seconds.
+    /// Streams that yield to nobody: bytes per second, from, until, in seconds.
     pub others: Vec<(f64, f64, f64)>,
-    /// Flows of others with cubic: from, until, in seconds.
+    /// Cubic flows: from, until, in seconds.
     pub cubic_others: Vec<(f64, f64)>,
-    /// `None`: the class is as it is asked for, and nothing decides.
+    /// `None`: the class stays as asked for.
     pub floor: Option<Option<u64>>,
     pub fixed: ServiceClass,
     pub lanes: Option<u16>,
-    /// The job has so many bytes, in units of so many; `None`: it has no end.
+    /// Bytes of the job, and of a unit; `None`: no end.
     pub job: Option<(f64, f64)>,
     /// See [`World::pairs_wait`].
     pub pairs_wait: bool,
@@ -34,7 +33,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// With `--class auto`.
+    /// Runs with `--class auto`.
     pub fn auto(link: Link) -> Self {
         Self {
             link,
@@ -71,7 +70,6 @@ impl Shared {
     }
 }
 
-/// What came of it.
 #[derive(Debug, Default)]
 pub struct Course {
     /// Seconds, and what was delivered until then.
@@ -81,19 +79,17 @@ pub struct Course {
     pub effect: MarkEffect,
     /// Seconds, and the lanes that were marked then.
     pub marked: Vec<(f64, usize, usize)>,
-    /// When the last byte of the job arrived.
     pub done_s: Option<f64>,
 }
 
 impl Course {
-    /// Mean rate between two times.
     pub fn rate(&self, from_s: f64, to_s: f64) -> f64 {
         let at = |s: f64| self.points.iter().rev().find(|(at_s, _)| *at_s <= s).copied().unwrap_or((0.0, 0.0));
         let ((t0, a0), (t1, a1)) = (at(from_s), at(to_s));
         (a1 - a0) / (t1 - t0)
     }
 
-    /// When the class was raised, or released, for the first time after a moment.
+    /// The first raise or release after a moment.
     pub fn changed_s(&self, class: ServiceClass, after_s: f64) -> Option<f64> {
         self.changes.iter().find(|(at_s, change)| *at_s >= after_s && change.class == class).map(|(at_s, _)| *at_s)
     }
@@ -102,7 +98,6 @@ impl Course {
         self.changes.iter().map(|(_, change)| change.reason).collect()
     }
 
-    /// A line for each second, for the eye.
     pub fn told(&self) -> String {
         let mut text = String::new();
         for s in 0..self.points.last().map_or(0, |(at_s, _)| *at_s as u64) {
@@ -253,7 +248,7 @@ impl Runner {
             .collect()
     }
 
-    /// A lane takes the next unit when its connection has nearly all of the one before.
+    /// A lane takes the next unit when nearly all of the last is sent.
     fn have_units(&mut self) {
         let Some((_, unit)) = self.setting.job else { return };
         let now_us = self.world.now_us;
@@ -268,7 +263,6 @@ impl Runner {
         }
     }
 
-    /// What each lane has taken and not sent.
     fn left(&self) -> Vec<u64> {
         let lanes = self.world.flows[self.foreign..].iter().filter(|flow| flow.starts_us <= self.world.now_us);
         lanes.map(|flow| flow.size.map_or(u64::MAX, |size| (size - flow.sent + flow.resent).max(0.0) as u64)).collect()
@@ -287,7 +281,6 @@ impl Runner {
         for (flow, until_s) in self.world.flows.iter_mut().zip(until) {
             flow.active = now_s < until_s;
             if flow.control == Control::Constant {
-                // Nothing of it is sent again.
                 flow.to_repeat = 0.0;
             }
         }

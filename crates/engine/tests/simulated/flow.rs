@@ -1,15 +1,13 @@
 //! One TCP connection: how much may go, and what an acknowledgement or a loss does to that.
 
-/// Payload of a segment in bytes.
 pub const MSS: f64 = 1448.0;
 
-/// Congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     Cubic,
     Reno,
     Bbr,
-    /// None at all: a stream at a rate that yields to nobody.
+    /// A stream at a rate that yields to nobody.
     Constant,
 }
 
@@ -39,11 +37,10 @@ pub struct Flow {
     pub cwnd: f64,
     pub ssthresh: f64,
     pub in_flight: f64,
-    /// Lost, known to be, and not sent again yet.
     pub to_repeat: f64,
-    /// What has arrived, behind gaps, too: the kernel's `delivered`.
+    /// The kernel's `delivered`, behind gaps, too.
     pub acked: f64,
-    /// The same when the gap that is open now was torn, and when its repair will have arrived.
+    /// `acked` when the open gap was torn, and the arrival of its repair.
     acked_before_gap: f64,
     repaired_at_us: u64,
     pub sent: f64,
@@ -52,25 +49,22 @@ pub struct Flow {
     pub receive_limited_us: u64,
     pub srtt_us: f64,
     pub rtt_min_us: f64,
-    /// Mean deviation of the round-trip time, as the kernel reckons it.
+    /// As the kernel reckons it.
     pub deviation_us: f64,
     pub send_window: f64,
     pub receive_window: f64,
-    /// The kernel lets no more of a connection wait at the host's own device (TCP small queues), which no window shows.
+    /// The kernel's bound at the host's own device (TCP small queues), which no window shows.
     pub in_flight_most: f64,
     pub pacing: Option<f64>,
     /// The kernel spreads each window over the round trip (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
     pub is_paced: bool,
-    /// Gets new data.
     pub active: bool,
-    /// New data that waits in the send buffer.
     pub unsent: f64,
-    /// All it has to send, when that is not what the source gives or without end.
+    /// `None`: what the source gives, or without end.
     pub size: Option<f64>,
-    /// Leaves slow start when the round trip grows (HyStart, on in Linux).
+    /// HyStart is on in Linux.
     pub hystart: Option<Hystart>,
     pub starts_us: u64,
-    /// Its packets carry the mark of priority.
     pub marked: bool,
     credit: f64,
     reduced_at_us: u64,
@@ -80,7 +74,7 @@ pub struct Flow {
     bbr: Bbr,
 }
 
-/// A flow that begins beside a queue of others sees no more of it than what it grows by.
+/// Ends slow start by growth of the round trip: beside a standing queue it sees only its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hystart {
     round_ends_us: u64,
@@ -89,7 +83,7 @@ pub struct Hystart {
 }
 
 impl Hystart {
-    /// True when slow start is to end. The first quarter of each round counts: the kernel takes the first eight samples.
+    /// True if slow start is to end. The first quarter of a round stands for the kernel's first eight samples.
     fn on_ack(&mut self, rtt_us: f64, rtt_min_us: f64, now_us: u64) -> bool {
         if now_us >= self.round_ends_us {
             *self = Self { round_ends_us: now_us + rtt_us as u64, round_began_us: now_us, round_min_us: f64::INFINITY };
@@ -103,8 +97,7 @@ impl Hystart {
     }
 }
 
-/// Proportional rate reduction (RFC 6937): while more is under way than the reduced window allows, a share of what is delivered
-/// may be sent.
+/// Proportional rate reduction (RFC 6937): above the reduced window only a share of what is delivered may be sent.
 #[derive(Clone, Copy, Debug)]
 struct Recovery {
     until_us: u64,
@@ -146,7 +139,7 @@ enum Mode {
 }
 
 impl Flow {
-    /// So long a segment waits for the next pair, when as little is sent as the pacer lets through.
+    /// The wait of a segment for the next pair at the pacer's rate.
     pub fn pairing_us(&self) -> f64 {
         self.pacing.map_or(0.0, |bytes_per_s| (2.0 * MSS * 1e6 / bytes_per_s.max(1.0)).min(40_000.0))
     }
@@ -188,7 +181,7 @@ impl Flow {
         }
     }
 
-    /// The first packet took so long, because somebody had to be found or woken first.
+    /// Makes the first round trip longer, as if somebody had to be found or woken.
     pub fn begin_late(&mut self, first_rtt_us: u64) {
         (self.srtt_us, self.deviation_us) = (first_rtt_us as f64, first_rtt_us as f64 / 2.0);
         self.rtt_min_us = self.srtt_us;
@@ -203,7 +196,7 @@ impl Flow {
         }
     }
 
-    /// Send buffer in effect: the kernel lets it grow to twice the congestion window.
+    /// The kernel grows a send buffer to twice the congestion window.
     pub fn send_buffer(&self) -> f64 {
         (2.0 * self.cwnd).clamp(60_000.0_f64.min(self.send_window), self.send_window) / 0.7
     }
@@ -212,7 +205,7 @@ impl Flow {
         self.to_repeat >= 1.0 || now_us < self.repaired_at_us
     }
 
-    /// What has arrived without a gap before it: the kernel's `bytes_acked`, which stands while one is open and then jumps.
+    /// The kernel's `bytes_acked`, which stands while a gap is open and then jumps.
     pub fn acked_in_order(&self, now_us: u64) -> f64 {
         if self.has_gap(now_us) { self.acked_before_gap } else { self.acked }
     }
@@ -221,7 +214,6 @@ impl Flow {
         self.cwnd.min(self.send_window).min(self.receive_window).min(self.in_flight_most)
     }
 
-    /// Bytes that may go in a step.
     pub fn may_send(&mut self, now_us: u64, step_us: u64) -> f64 {
         if now_us < self.starts_us {
             return 0.0;
@@ -255,7 +247,7 @@ impl Flow {
         }
         let Some(rate) = rate else { return room };
         let step = rate * step_us as f64 / 1e6;
-        // What a window did not let out is not made up for.
+        // A held window is not made up for.
         self.credit = (self.credit + step).min(step + 2.0 * MSS);
         room.min(self.credit)
     }
@@ -279,7 +271,7 @@ impl Flow {
         self.last_sent_us = now_us;
     }
 
-    /// Counters that run with time; `waits`: data is there that a window holds back.
+    /// Counters that run with time; `waits`: a window holds data back.
     pub fn on_time(&mut self, step_us: u64, waits: bool) {
         if self.in_flight > 1.0 || waits {
             self.busy_us += step_us;
@@ -304,7 +296,7 @@ impl Flow {
         let weight = (bytes / MSS / 8.0).min(1.0);
         if self.srtt_us > 0.0 {
             let error = rtt_us - self.srtt_us;
-            // A time that falls counts for an eighth (Linux, `tcp_rtt_estimator`).
+            // A falling time counts for an eighth (Linux, `tcp_rtt_estimator`).
             let gain = if error < -self.deviation_us { weight / 4.0 } else { 2.0 * weight };
             self.deviation_us += gain.min(1.0) * (error.abs() - self.deviation_us);
         }
@@ -424,7 +416,7 @@ impl Bbr {
                     self.mode = Mode::Drain;
                 }
             }
-            // What passes while the window is kept small says nothing of the path, so that the kernel keeps the samples it has.
+            // A window kept small says nothing of the path: the kernel keeps its samples.
             if self.mode != Mode::ProbeRtt {
                 self.round = (self.round + 1) % 10;
                 self.rounds[self.round] = 0.0;

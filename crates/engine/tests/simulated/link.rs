@@ -4,15 +4,13 @@ use std::collections::VecDeque;
 
 use super::flow::{Flow, MSS};
 
-/// What a link does.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub bytes_per_s: f64,
     pub rtt_us: u64,
     pub queue_bytes: f64,
-    /// Probability that a packet is lost on the way.
     pub loss: f64,
-    /// A token bucket in front of the queue drops what exceeds it: bytes per second, and the bytes that may come at once.
+    /// A token bucket in front of the queue: bytes per second, and bytes at once.
     pub policer: Option<(f64, f64)>,
 }
 
@@ -24,7 +22,6 @@ impl Link {
         Self { bytes_per_s, rtt_us: rtt_ms * 1000, queue_bytes: bdp.clamp(150_000.0, 64e6), loss: 0.0, policer: None }
     }
 
-    /// Another queue.
     pub fn queue_ms(self, ms: f64) -> Self {
         Self { queue_bytes: self.bytes_per_s * ms / 1e3, ..self }
     }
@@ -33,7 +30,7 @@ impl Link {
         Self { loss, ..self }
     }
 
-    /// Another round trip, of parts of a millisecond, and the same queue.
+    /// Changes the round trip, not the queue.
     pub fn rtt_us(self, rtt_us: u64) -> Self {
         Self { rtt_us, ..self }
     }
@@ -46,13 +43,12 @@ impl Link {
 /// What the link does with marked packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Marks {
-    /// Nothing: they are as all others.
+    /// Marked packets are as all others.
     Ignored,
-    /// They go first, up to so many bytes per second; what is more is dropped.
+    /// Marked packets go first, up to so many bytes per second; more is dropped.
     First(f64),
-    /// They have a way of their own, of so many bytes per second.
+    /// Marked packets have their own way, of so many bytes per second.
     Reserved(f64),
-    /// None of them arrives.
     Dropped,
 }
 
@@ -78,7 +74,6 @@ struct Notice {
     parcels: Vec<Parcel>,
 }
 
-/// Flows over a link, at one moment.
 pub struct World {
     pub now_us: u64,
     pub step_us: u64,
@@ -88,26 +83,22 @@ pub struct World {
     pub queued: f64,
     notices: VecDeque<Notice>,
     lost: VecDeque<Notice>,
-    /// Bytes per second the source has for all lanes; infinite by default.
+    /// Infinite by default.
     pub supply: f64,
-    /// From when and until when nothing comes through, in either direction: what waits, waits on, and what is sent is lost.
+    /// Start and end. What waits, waits on, and what is sent is lost.
     pub outage: Option<(u64, u64)>,
-    /// It gives them all at once, so far apart; 0: evenly.
+    /// The source gives all at once, so far apart; 0: evenly.
     pub supply_every_us: u64,
-    /// What the source has left for all lanes.
     pub left_bytes: f64,
     random: u64,
     pub marks: Marks,
     /// A segment is acknowledged with the next one, or after 40 ms.
     pub pairs_wait: bool,
-    /// Of what a full queue drops, flows that send little in a step lose whole packets, too: what is owed is lost with what they send next.
+    /// Owed losses of flows that send little in a step: they lose whole packets, with what they send next.
     pub owed: Option<Vec<f64>>,
-    /// Marked packets that wait.
     first: VecDeque<Batch>,
     first_queued: f64,
-    /// What may pass of them at once.
     tokens: f64,
-    /// What the policer lets through at once.
     policed_tokens: f64,
 }
 
@@ -115,7 +106,7 @@ impl World {
     pub fn new(link: Link, seed: u64) -> Self {
         Self {
             now_us: 0,
-            // A round trip is a whole number of steps; otherwise all but the first would take longer, as if a queue stood.
+            // A round trip is a whole number of steps; otherwise all but the first would seem to meet a queue.
             step_us: link.rtt_us.div_ceil((link.rtt_us / 500).min(20).max(link.rtt_us.div_ceil(5_000))),
             link,
             flows: Vec::new(),
@@ -142,7 +133,7 @@ impl World {
         self.queued / self.link.bytes_per_s * 1e6
     }
 
-    /// One step. The first `ours` flows share the supply; the others have all they want.
+    /// The first `ours` flows share the supply; the others have all they want.
     pub fn step(&mut self, is_ours: impl Fn(usize) -> bool) {
         self.now_us += self.step_us;
         let down_until_us = self.down_until_us();
@@ -151,7 +142,7 @@ impl World {
         }
         let parcels = self.send(is_ours);
         match down_until_us {
-            // Found out by a timeout, once something comes through again.
+            // A timeout tells, once something comes through.
             Some(until_us) => self.lose_all(until_us + self.link.rtt_us, parcels),
             None => {
                 let rest = self.arrive_marked(parcels);
@@ -209,8 +200,8 @@ impl World {
         parcels
     }
 
-    /// Each lane has a unit of its own, and a slow source serves them in turn: what it gives in a step is shared by the lanes whose
-    /// send buffers take more. One that waits for the source has nothing unsent, one that waits for the network nearly always.
+    /// Serves lanes, each with its own unit, in turn from a slow source. A lane that waits for the source has nothing unsent, one
+    /// that waits for the network nearly always something.
     fn supply_all(&mut self, is_ours: impl Fn(usize) -> bool) {
         let now_us = self.now_us;
         let takes = |flow: &Flow| flow.active && flow.starts_us <= now_us && flow.unsent < NOT_SENT_LOW_WATER;
@@ -240,7 +231,7 @@ impl World {
         }
     }
 
-    /// Random losses, then the end of the queue: packets that find no room, drawn from all that came in this step.
+    /// Random losses, then the end of the queue: packets without room, drawn from all that came in this step.
     fn arrive(&mut self, mut parcels: Vec<Parcel>) {
         let mut lost: Vec<Parcel> = Vec::new();
         for parcel in &mut parcels {
@@ -290,7 +281,6 @@ impl World {
         self.queue.push_back(Batch { sent_us: self.now_us, parcels });
     }
 
-    /// Drops what exceeds the policer, of each flow by its share.
     fn police(&mut self, parcels: &mut [Parcel], lost: &mut Vec<Parcel>) {
         let Some((bytes_per_s, burst_bytes)) = self.link.policer else { return };
         self.policed_tokens += bytes_per_s * self.step_us as f64 / 1e6;
@@ -362,7 +352,7 @@ impl World {
         self.lost.make_contiguous().sort_by_key(|notice| notice.at_us);
     }
 
-    /// Sends what waits; returns what the link could send beyond it.
+    /// Returns what the link could send beyond the queue.
     fn serve_queue(&mut self, mut left: f64) -> f64 {
         let at_us = self.now_us + self.link.rtt_us;
         while left > 0.0 {
@@ -386,7 +376,6 @@ impl World {
         left
     }
 
-    /// A Poisson number.
     fn events(&mut self, mean: f64) -> u64 {
         if mean <= 0.0 {
             return 0;
@@ -402,7 +391,6 @@ impl World {
         events
     }
 
-    /// A number from 0 to 1.
     pub fn uniform(&mut self) -> f64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -419,5 +407,5 @@ fn lose(parcel: &mut Parcel, bytes: f64, lost: &mut Vec<Parcel>) {
     }
 }
 
-/// A far lane has so much waiting in its send buffer (`TCP_NOTSENT_LOWAT`) while it has data.
+/// Data that waits in a far lane's send buffer (`TCP_NOTSENT_LOWAT`).
 pub const NOT_SENT_LOW_WATER: f64 = 524_288.0;

@@ -17,7 +17,6 @@ pub const STOCK: Windows = Windows { send: 2.9e6, receive: 3.1e6 };
 /// 64 MB each.
 pub const TUNED: Windows = Windows { send: 45e6, receive: 32e6 };
 
-/// A run to come.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub link: Link,
@@ -26,44 +25,40 @@ pub struct Setting {
     pub seconds: u64,
     /// Congestion control and start of foreign flows; their end.
     pub foreign: Vec<(Control, u64, u64)>,
-    /// From then on the link has another rate.
     pub changes: Vec<(u64, f64)>,
     pub supply: f64,
     /// See [`World::outage`].
     pub outage: Option<(u64, u64)>,
     /// See [`World::supply_every_us`].
     pub supply_every_us: u64,
-    /// What arrives behind a gap is acknowledged when that is closed, as the kernel's `bytes_acked` has it.
+    /// Data behind a gap is acknowledged when it is closed, as in the kernel's `bytes_acked`.
     pub gaps: bool,
-    /// Lanes send packets in pairs, and those of different lanes meet in front of a busy link, also where no window fills a queue.
+    /// Packets of different lanes, sent in pairs, meet in front of a busy link, also where no window fills a queue.
     pub pairs: bool,
-    /// Acknowledgements come all together, so often; 0: as they are sent.
+    /// The time between clumps of acknowledgements; 0: none.
     pub clumps_us: u64,
     /// See [`Flow::in_flight_most`].
     pub in_flight_most: f64,
-    /// So many bytes are to be sent in all.
     pub job_bytes: f64,
-    /// From then on the source gives so many bytes per second.
+    /// New rates of the source.
     pub supplies: Vec<(u64, f64)>,
-    /// No more lanes than that can be connected.
+    /// No more lanes can be connected.
     pub lanes_most: u16,
-    /// Whoever asks for another congestion control is refused.
     pub refuses_choice: bool,
     /// Without the tuner, this many lanes.
     pub plain_lanes: Option<u16>,
-    /// How long the foreign flows are alone before we come.
+    /// The time of the foreign flows alone.
     pub late_s: u64,
-    /// Smoothed round-trip times are read with up to this much on top.
+    /// Added to smoothed round-trip times.
     pub jitter_us: u32,
-    /// Standard deviation of the round-trip time of single packets, which overtake each other.
+    /// Standard deviation of single packets' round-trip time; they overtake each other.
     pub packets_vary_us: f64,
-    /// With this: what is sent again was only overtaken.
+    /// Repeats were only overtaken.
     pub are_only_late: bool,
-    /// See [`Flow::begin_late`]; 0: the first takes no longer than the others.
+    /// See [`Flow::begin_late`]; 0: usual.
     pub first_rtt_us: u64,
-    /// A busy host delays what all lanes hear, in this share of the samples, by up to so many microseconds.
+    /// The share of samples that a busy host delays for all lanes, and microseconds at most.
     pub stalls: (f64, u32),
-    /// Bytes per second of a foreign flow without congestion control.
     pub constant_bytes_per_s: f64,
     pub seed: u64,
 }
@@ -127,12 +122,11 @@ impl Setting {
         self
     }
 
-    /// Nothing comes through between these milliseconds.
     pub fn outage(self, from_ms: u64, until_ms: u64) -> Self {
         Self { outage: Some((from_ms * 1000, until_ms * 1000)), ..self }
     }
 
-    /// The source gives so much, all at once every 130 ms, as a disk does whose rate somebody limits. Out of step with the samples.
+    /// Gives the supply every 130 ms, as a rate-limited disk does, out of step with the samples.
     pub fn bursts(self, bytes_per_s: f64) -> Self {
         Self { supply: bytes_per_s, supply_every_us: 130_000, ..self }
     }
@@ -157,7 +151,6 @@ impl Setting {
     }
 }
 
-/// One sample interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     pub at_us: u64,
@@ -168,7 +161,6 @@ pub struct Point {
     pub bound: Option<u64>,
 }
 
-/// What came of it.
 pub struct Outcome {
     pub link: Link,
     pub points: Vec<Point>,
@@ -177,12 +169,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Mean rate between two times, in bytes per second.
     pub fn rate(&self, from_s: f64, to_s: f64) -> f64 {
         self.mean(from_s, to_s, |point| point.acked)
     }
 
-    /// The same, of the foreign flows.
     pub fn foreign_rate(&self, from_s: f64, to_s: f64) -> f64 {
         self.mean(from_s, to_s, |point| point.foreign_acked)
     }
@@ -205,7 +195,6 @@ impl Outcome {
         self.rate(self.end_s() / 3.0, self.end_s()) / self.link.bytes_per_s
     }
 
-    /// Median queueing delay from a time on, in milliseconds.
     pub fn queueing_ms(&self, from_s: f64) -> f64 {
         let late = self.points.iter().filter(|point| point.at_us as f64 >= from_s * 1e6);
         let mut all: Vec<f64> = late.map(|point| point.queueing_us / 1e3).collect();
@@ -213,7 +202,7 @@ impl Outcome {
         all.get(all.len() / 2).copied().unwrap_or(0.0)
     }
 
-    /// Coefficient of variation of the 1 s rates from a time on.
+    /// Coefficient of variation of the 1 s rates.
     pub fn variation(&self, from_s: f64) -> f64 {
         let seconds: Vec<f64> =
             (from_s as u64..self.end_s() as u64).map(|s| self.rate(s as f64, s as f64 + 1.0)).collect();
@@ -222,7 +211,7 @@ impl Outcome {
         (squares / seconds.len() as f64).sqrt() / mean
     }
 
-    /// When the rate over half a second (or two round trips) first was 90 % of the link, in seconds.
+    /// The first time at which half a second (or two round trips) had this share of the link.
     pub fn reaches_s(&self, share: f64) -> Option<f64> {
         let span_s = (2e-6 * self.link.rtt_us as f64).max(0.5);
         self.points
@@ -237,7 +226,6 @@ impl Outcome {
         self.points.last().map_or(0, |point| point.lanes)
     }
 
-    /// The course, a line a second, for the eye.
     pub fn course(&self) -> String {
         let mut text = String::new();
         for s in 0..self.end_s() as u64 {
@@ -264,7 +252,7 @@ struct Runner {
     control: Control,
     advice: Vec<(u64, Advice)>,
     foreign: usize,
-    /// The last clump of acknowledgements, and what they had reached on each of our lanes.
+    /// The last clump of acknowledgements, and what they had reached on each lane.
     clump: (u64, Vec<f64>),
 }
 
@@ -373,8 +361,8 @@ impl Runner {
         }
     }
 
-    /// What a kernel reads where single packets take different times: the smallest of n lies by sqrt(2 ln n) standard deviations below the mean,
-    /// the smoothed time moves by a quarter of one, and the mean deviation, of which falls count for less, was 0.4 of one (200 Mbit/s x 50 ms).
+    /// Varies readings as a kernel does with scattered packets. The smallest of n lies sqrt(2 ln n) standard deviations below the
+    /// mean, the smoothed time moves by a quarter of one, and the mean deviation was 0.4 of one (200 Mbit/s x 50 ms).
     fn vary(&mut self, lanes: &mut [LaneReading]) {
         let sigma_us = self.setting.packets_vary_us;
         for lane in lanes {
@@ -404,7 +392,7 @@ impl Runner {
         self.clump.1.resize(lanes.len(), 0.0);
     }
 
-    /// 1.3 packets of each lane are in the queue, as measured with 1 and with 8 lanes of real kernels on 20 Mbit/s x 20 ms.
+    /// 1.3 packets of each lane wait, as with 1 and 8 lanes of real kernels on 20 Mbit/s x 20 ms.
     fn meeting_us(&self) -> u32 {
         let link = &self.world.link;
         let busy = self.world.flows.iter().filter(|flow| flow.in_flight > MSS).count();

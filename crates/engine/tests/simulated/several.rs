@@ -7,24 +7,20 @@ use super::flow::{Control, Flow};
 use super::link::{Link, World};
 use super::run::{SAMPLE_US, STOCK, Windows, reading};
 
-/// A link, and who else is on it.
 #[derive(Clone, Debug)]
 pub struct Network {
     pub link: Link,
-    /// Foreign flows: congestion control, start and end in microseconds.
+    /// Congestion control, start and end in microseconds.
     pub foreign: Vec<(Control, u64, u64)>,
-    /// Nothing comes through from then until then.
     pub outage_us: Option<(u64, u64)>,
 }
 
-/// A path over one of the networks.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub network: usize,
     pub joins_us: u64,
 }
 
-/// A run to come.
 #[derive(Clone, Debug)]
 pub struct Several {
     pub networks: Vec<Network>,
@@ -33,16 +29,14 @@ pub struct Several {
     pub windows: Windows,
     pub seconds: u64,
     pub seed: u64,
-    /// Smoothed round-trip times are read with up to this much on top.
+    /// Added to smoothed round-trip times.
     pub jitter_us: u32,
-    /// The interface of a path goes down then, and the host says so.
+    /// The interface of a path goes down, and the host says so.
     pub goes_down_us: Option<(usize, u64)>,
-    /// From each moment on, the limit of the rate is another one.
     pub limits: Vec<(u64, Option<u64>)>,
 }
 
 impl Several {
-    /// A path over each of the links.
     pub fn over(links: &[Link]) -> Self {
         let network = |link: &Link| Network { link: *link, foreign: Vec::new(), outage_us: None };
         let wishes = Wishes {
@@ -68,7 +62,6 @@ impl Several {
         self
     }
 
-    /// So many paths over one link.
     pub fn sharing(link: Link, paths: usize) -> Self {
         let mut several = Self::over(&[link]);
         several.routes = vec![Route { network: 0, joins_us: 0 }; paths];
@@ -118,7 +111,6 @@ pub struct Point {
     pub bounds: Vec<Option<u64>>,
 }
 
-/// What came of it.
 pub struct Outcome {
     pub links: Vec<Link>,
     pub points: Vec<Point>,
@@ -128,17 +120,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Mean rate of all paths between two times, in bytes per second.
     pub fn rate(&self, from_s: f64, to_s: f64) -> f64 {
         self.mean(from_s, to_s, |point| point.acked.iter().sum())
     }
 
-    /// The same, of one path.
     pub fn rate_of(&self, path: usize, from_s: f64, to_s: f64) -> f64 {
         self.mean(from_s, to_s, |point| point.acked[path])
     }
 
-    /// The same, of the foreign flows.
     pub fn foreign_rate(&self, from_s: f64, to_s: f64) -> f64 {
         self.mean(from_s, to_s, |point| point.foreign_acked)
     }
@@ -156,7 +145,7 @@ impl Outcome {
         self.points.last().map_or(0.0, |point| point.at_us as f64 / 1e6)
     }
 
-    /// Longest time in which nothing was delivered at all, in milliseconds.
+    /// Longest time without any delivery, in milliseconds.
     pub fn longest_stall_ms(&self) -> u64 {
         let (mut longest_us, mut since) = (0, (0, 0.0));
         for point in &self.points {
@@ -169,12 +158,10 @@ impl Outcome {
         longest_us / 1000
     }
 
-    /// Times of events of a kind, in seconds.
     pub fn times(&self, of: impl Fn(&PathEvent) -> bool) -> Vec<f64> {
         self.events.iter().filter(|(_, event)| of(event)).map(|(at_us, _)| *at_us as f64 / 1e6).collect()
     }
 
-    /// The course, a line a second, and what happened, for the eye.
     pub fn course(&self) -> String {
         let mut text = String::new();
         let mbit = |rate: f64| rate * 8e-6;
@@ -226,16 +213,13 @@ struct Runner {
     verdicts: Vec<(u64, Verdict)>,
 }
 
-/// A path at one moment.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Its lanes, as flows of its network; those that were cut are in no list.
+    /// Flows of its network; cut lanes are in no list.
     lanes: Vec<usize>,
     advice: Option<Advice>,
     control: Option<Control>,
-    /// What lanes that were cut had delivered.
     acked_before: f64,
-    /// Somebody dials it then.
     dials_us: Option<u64>,
 }
 
@@ -283,7 +267,7 @@ impl Runner {
         Outcome { links, points, events: self.events, verdicts: self.verdicts, paths: self.paths }
     }
 
-    /// Connects the paths that nobody has connected, where something comes through.
+    /// Connects the unconnected paths where something comes through.
     fn dial(&mut self, now_us: u64) {
         for path in 0..self.states.len() {
             let network = self.setting.routes[path].network;
@@ -426,5 +410,4 @@ impl Runner {
     }
 }
 
-/// A path that does not answer is dialled again after this time.
 const DIAL_AGAIN_US: u64 = 500_000;

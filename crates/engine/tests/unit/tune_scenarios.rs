@@ -73,12 +73,12 @@ fn one_gbit_over_228_ms_on_a_stock_host() {
     );
     insta::assert_snapshot!(found(&advice, "net.ipv4.tcp_rmem").why, @"1 Gbit/s x 228 ms = 28.5 MB under way; about half of a receive buffer is window, the rest the kernel counts for itself: 2 x 28.5 MB = 57 MB. Now 3.15 MB of window hold one connection to 110 Mbit/s. Advised: up to 64 MiB.");
     insta::assert_snapshot!(found(&advice, "net.ipv4.tcp_wmem").why, @"1 Gbit/s x 228 ms = 28.5 MB under way; about 0.7 of a send buffer is data under way: 28.5 MB / 0.7 = 40.7 MB. Now 2.94 MB under way hold one connection to 103 Mbit/s. Advised: up to 64 MiB.");
-    // What one connection lacks, many lanes have.
+    // Many lanes have what one connection lacks.
     assert_eq!(advice.now.sending_one.map(rate_text).as_deref(), Some("103 Mbit/s"));
     assert_eq!(advice.now.sending_lanes, Some(LONG.rate_bytes_per_s));
     assert_eq!(advice.then.sending_one, Some(LONG.rate_bytes_per_s));
     assert_eq!(advice.then.receiving_one, Some(LONG.rate_bytes_per_s));
-    // bbr is not loaded: a person has to do that, and it matters on this path.
+    // Only a person can load bbr, which matters on this path.
     let allowed = found(&advice, "net.ipv4.tcp_allowed_congestion_control");
     assert_eq!((allowed.matters, allowed.remedy), (Matters::Yes, Remedy::ByHand));
     assert_eq!(
@@ -98,7 +98,6 @@ fn uplink(device: &str, net: u8, leaves_by: &str) -> Uplink {
     }
 }
 
-/// The words about several interfaces, as a person reads them.
 fn about_paths(host: &Host) -> String {
     let mut text = String::new();
     let others = advise(&Host { uplinks: Vec::new(), ..host.clone() }, LONG).findings;
@@ -154,7 +153,7 @@ fn a_host_whose_uplinks_are_set_is_left_alone() {
     host.uplinks = vec![uplink("eth0", 1, "eth0"), uplink("eth1", 2, "eth1")];
     let told = about_paths(&host);
     assert!(told.contains("packets from 10.2.0.5: leave by eth1\n") && !told.contains(" -> "), "{told}");
-    // Without rights the endpoints are not told; nothing is advised then.
+    // Without rights the endpoints are unknown.
     host.multipath = Some(Multipath { subflows: 8, accepted_addresses: 8, endpoints: None });
     let advice = advise(&host, LONG);
     assert_eq!(found(&advice, "ip mptcp endpoint").matters, Matters::NotTold);
@@ -167,7 +166,7 @@ fn a_host_that_is_tuned_already_is_left_alone() {
     for (name, value) in [("available", "reno cubic bbr"), ("allowed", "reno cubic bbr")] {
         set(&mut host, &format!("net.ipv4.tcp_{name}_congestion_control"), value);
     }
-    // What is advised once is enough, and nothing is advised for what is higher already.
+    // One round of advice is enough, and higher values stay.
     let first = advise(&host, FAST);
     for (finding, value) in first.changes() {
         set(&mut host, &finding.setting, value);
@@ -187,7 +186,7 @@ fn a_small_host_gets_no_more_than_a_sixteenth_of_its_memory_and_is_told_what_it_
     assert_eq!(receive.advised.as_deref(), Some("4096 131072 67108864"));
     assert!(receive.why.contains("The limit is memory: a sixteenth of 1.07 GB is 64 MiB"), "{}", receive.why);
     assert!(receive.why.contains("One connection then reaches 2.68 Gbit/s"), "{}", receive.why);
-    // All lanes together are held by the same memory, and no setting is advised against it.
+    // The same memory holds all lanes: no setting is advised against it.
     let all = found(&advice, "net.ipv4.tcp_mem");
     assert_eq!((all.matters, all.advised.as_ref()), (Matters::Yes, None), "{all:#?}");
     assert_eq!(advice.then.receiving_lanes.map(rate_text).as_deref(), Some("2.68 Gbit/s"));
@@ -223,7 +222,7 @@ fn a_queue_for_more_packets_than_memory_allows_is_advised_once_and_never_shorten
     }
 }
 
-/// Settings whose values are amounts: more of them is never worse for a path.
+/// Amounts of which more is never worse for a path.
 const AMOUNTS: [&str; 6] = [
     "net.core.netdev_max_backlog",
     "net.core.rmem_max",
@@ -233,7 +232,7 @@ const AMOUNTS: [&str; 6] = [
     "net.ipv4.tcp_wmem",
 ];
 
-/// An amount of any size: as likely 7 as 7 billion.
+/// A size of any magnitude: as likely 7 as 7 billion.
 fn any_amount(max: u64) -> impl Strategy<Value = u64> {
     (0_u32..=max.ilog2(), any::<u64>()).prop_map(move |(bits, random)| (random % (1 << bits)).clamp(1, max))
 }

@@ -3,24 +3,22 @@
 use super::recent::{LOSES_MANY_PART, Sent};
 use super::seen::LOSES_OF_BYTES;
 
-/// We send less for a moment: a queue of our own goes then, and one of others stays.
+/// A moment with less data: a queue of our own goes, one of others stays.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HoldBack {
     pub(super) from_us: u64,
     pub(super) until_us: u64,
     pub(super) lanes: usize,
     pub(super) lane_bytes_per_s: u64,
-    /// The rate of all lanes before.
     pub(super) rate_bytes_per_s: u64,
     pub(super) queueing_us: u32,
-    /// The bytes sent when all that left before was heard of.
+    /// Bytes sent when all before was heard of.
     pub(super) since: Option<Sent>,
-    /// So many times in a row as much was sent again as when a queue of our own overflows.
+    /// Looks in a row with the losses of an overflowing queue.
     pub(super) lossy: u8,
 }
 
 impl HoldBack {
-    /// One of so many bytes was sent again since what left before was heard of.
     pub(super) fn loses(&self, now: Sent, part: u64) -> bool {
         self.since.is_some_and(|before| {
             let Sent { bytes, resent_bytes, .. } = now.after(before);
@@ -28,15 +26,14 @@ impl HoldBack {
         })
     }
 
-    /// True if so many packets were sent again that a short look is enough. Of more packets the end of the look tells
-    /// more.
+    /// True if so many packets were sent again that a short look is enough.
     pub(super) fn resends_many(&self, now: Sent) -> bool {
         self.since
             .map(|before| now.after(before))
             .is_some_and(|sent| sent.bytes < LOSES_OF_BYTES && sent.resends_many())
     }
 
-    /// The same, and as many did not arrive. Where the queue has gone and what it dropped is repaired, all of that arrives.
+    /// True if, besides, as many did not arrive. Repairs after our own queue all arrive.
     pub(super) fn loses_many(&self, now: Sent, rtt_us: u32) -> bool {
         self.since.is_some_and(|before| {
             let since = now.after(before);

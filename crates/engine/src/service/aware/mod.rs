@@ -6,19 +6,16 @@
 //!   HoldBack no mark, and a little less the queue stays: it is not ours                                             -> Compare
 //!                                       it goes: what we get is what the path carries                               -> Normal
 //!   Compare  marked beside unmarked     marked lanes are quicker                                                    -> Raised
-//!                                       they are not                                                                -> GivenUp
-//!                                       nothing of theirs arrives                                                   -> GivenUp
+//!                                       they are not, or nothing of theirs arrives                                  -> GivenUp
 //!   Raised   all but a scout marked     the scout meets no queue: the others have gone                              -> Normal
 //!                                       the scout cannot tell                                                       -> Trial
 //!   Trial    no mark for a moment       the queue does not come back                                                -> Normal
 //!                                       it comes back, or many are lost                                             -> Raised
 //!   GivenUp  no mark                    for good
 //! ```
-//! A queue that stands means that the link is busy. So who gets less of it than before shares it with others, or the link has become
-//! slower; the comparison tells which.
+//! Behind a queue a smaller rate means others, or a slower link; the comparison tells which.
 //!
-//! One lane stays unmarked as a *scout*, at a small rate. It stands in the queue of the others. So its round trips show whether they
-//! are still there.
+//! One lane, the *scout*, stays unmarked at a small rate in the others' queue: its round trips tell whether they are still there.
 
 mod look;
 mod reason;
@@ -41,8 +38,8 @@ use recent::{Recent, Sides, has_data, per_second};
 use seen::PACKET_BYTES;
 pub use seen::Seen;
 
-/// Lanes that carry data while priority is asked for are no more than these, or than there were before. What is policed looks like a path that
-/// loses packets, for which many lanes would be of use.
+/// Most lanes with data while priority is asked for, if there were not more before: a policed path looks lossy, and would have
+/// many.
 pub const LANES_MOST: u16 = 8;
 
 /// Decides for one path.
@@ -53,23 +50,20 @@ pub struct Aware {
     effect: MarkEffect,
     raises: u32,
     recent: Recent,
-    /// The number of marked lanes, when there is a floor.
     enough: usize,
-    /// Contention that was seen before the release tells nothing after it.
+    /// Contention before the release tells nothing.
     contention_is_new: bool,
-    /// Longest wait of the scout's packets since the class was raised.
     scout_peak_us: u64,
-    /// The scout waits less than before: worth a trial.
+    /// The scout waits less: worth a trial.
     scout_hopes: bool,
     hopes_from_us: u64,
-    /// The rate that the path carried with a queue that was ours: it carries no more.
+    /// The path's rate behind a queue of our own.
     proved_bytes_per_s: u64,
-    /// Towards the end of a job nobody watches: what the scout has to carry would be the last.
+    /// The job ends: the scout's data would be the last.
     ends: bool,
-    /// Lanes with data in the last reading, and until when less arrives because some of them are done.
+    /// Lanes with data in the last reading, and until when less arrives because some are done.
     busy: usize,
     fewer_until_us: u64,
-    /// When the queue is looked at again, and how long after that.
     looks_at_us: u64,
     look_in_us: u64,
 }
@@ -84,18 +78,15 @@ enum State {
     GivenUp,
 }
 
-/// A trial: nothing is marked for a moment.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     raise: Raise,
     from_us: u64,
     until_us: u64,
     trial_in_us: u64,
-    /// With the mark.
     rate_bytes_per_s: u64,
 }
 
-/// The state when the class was raised.
 #[derive(Clone, Copy, Debug)]
 struct Raise {
     at_us: u64,
@@ -104,7 +95,7 @@ struct Raise {
 }
 
 impl Aware {
-    /// With a floor: only below it, and only as many lanes as carry it.
+    /// Begins without a mark. With a floor, only lanes that carry it are marked, below it.
     #[must_use]
     pub fn new(floor_bytes_per_s: Option<u64>) -> Self {
         Self {
@@ -136,7 +127,7 @@ impl Aware {
         }
     }
 
-    /// Each lane shall send so much at most, for a moment. Below two segments for each round trip, too, so that many lanes hold back as well.
+    /// Most that each lane shall send, perhaps less than two segments a round trip, so that many lanes hold back as well.
     #[must_use]
     pub fn lane_bytes_per_s(&self) -> Option<u64> {
         match self.state {
@@ -145,13 +136,13 @@ impl Aware {
         }
     }
 
-    /// The same, of each lane that gets nothing new: it would take what the others leave, and no queue would go.
+    /// [`Aware::lane_bytes_per_s`] for lanes that get nothing new: unbound, they would keep the queue.
     #[must_use]
     pub fn resting_lane_bytes_per_s(&self) -> Option<u64> {
         matches!(self.state, State::HoldBack(_)).then_some(HELD_LANE_LEAST_BYTES_PER_S)
     }
 
-    /// The number of lanes with data that have the mark: the first ones.
+    /// The number of first lanes with the mark.
     #[must_use]
     pub fn marked_lanes(&self, carrying: usize) -> usize {
         match self.state {
@@ -163,22 +154,22 @@ impl Aware {
         }
     }
 
-    /// A lane that gets nothing new has the mark for what it still has: behind the queue of others that would be the last of the job. With a
-    /// floor, no more lanes are marked than carry it.
+    /// True if a lane that gets nothing new has the mark: behind others its rest would be the job's last. A floor marks no more
+    /// lanes than carry it.
     #[must_use]
     pub fn marks_resting(&self, lane: &LaneReading) -> bool {
         let is_raised = matches!(self.state, State::Compare(_) | State::Raised { .. });
         is_raised && self.floor_bytes_per_s.is_none() && has_data(lane)
     }
 
-    /// The rate that the marked lanes may send together: what the floor needs, and a little more.
+    /// Bound of the marked lanes together, a little above the floor.
     #[must_use]
     pub fn marked_bytes_per_s(&self) -> Option<u64> {
         let floor = self.floor_bytes_per_s?;
         (self.class() == ServiceClass::Priority).then(|| floor / 100 * FLOOR_PERCENT)
     }
 
-    /// The last of the lanes is the scout, and may send so much.
+    /// The rate of the scout, the last lane.
     #[must_use]
     pub fn scout_bytes_per_s(&self, rate_bytes_per_s: u64) -> Option<u64> {
         let is_watching = matches!(self.state, State::Raised { .. }) && self.floor_bytes_per_s.is_none() && !self.ends;
@@ -191,13 +182,13 @@ impl Aware {
         self.effect
     }
 
-    /// The number of times that the class was raised.
+    /// Counts how often the class was raised.
     #[must_use]
     pub fn raises(&self) -> u32 {
         self.raises
     }
 
-    /// The mark is allowed only from now on: somebody had to be asked first.
+    /// Allows the mark from now on.
     pub fn granted(&mut self, at_us: u64) {
         if let State::Compare(raise) = &mut self.state {
             raise.at_us = at_us;
@@ -205,12 +196,12 @@ impl Aware {
         self.recent.since_change.clear();
     }
 
-    /// Ends the class: whoever had to be asked has refused it.
+    /// Ends the class: somebody refused it.
     pub fn refused(&mut self) {
         self.state = State::GivenUp;
     }
 
-    /// Takes one reading in. Returns a change of the class.
+    /// Takes one reading in. Returns a new class.
     pub fn judge(&mut self, seen: &Seen<'_>) -> Option<Change> {
         let marked = self.marked_lanes(seen.lanes.len());
         self.recent.on_sample(seen, marked);
@@ -229,7 +220,7 @@ impl Aware {
         }
     }
 
-    /// Lanes that are done send nothing, and their last round trips tell nothing of the queue now.
+    /// Ended lanes have old round trips.
     fn look_for_end(&mut self, seen: &Seen<'_>) {
         let busy = seen.lanes.iter().filter(|lane| has_data(lane)).count();
         if seen.ends && busy < self.busy {
@@ -239,7 +230,6 @@ impl Aware {
         (self.ends, self.busy) = (seen.ends, busy);
     }
 
-    /// True if less arrives because lanes are done.
     fn some_are_done(&self, at_us: u64) -> bool {
         at_us < self.fewer_until_us
     }
@@ -258,13 +248,12 @@ impl Aware {
         Some(self.raise(seen, reason, self.recent.rate_over(RATE_US)))
     }
 
-    /// A queue stands, or packets are lost, and nobody knows what the path carries: holding back shows whose queue it is.
     fn look_whose_queue(&mut self, seen: &Seen<'_>) {
         let Seen { at_us, estimate, .. } = *seen;
         if !seen.may_raise || seen.lanes.is_empty() || at_us < self.looks_at_us {
             return;
         }
-        // At the start nobody waits for more to be sure.
+        // At the start one short reading is enough.
         let resends_many = self.looks_at_us == 0 && self.recent.resends_many_over(RATE_US);
         let before_us = if resends_many { RATE_US / 2 * 3 } else { RATE_US * 2 };
         let Some(rate) = self.recent.rate_over(RATE_US).filter(|_| self.recent.rate_over(before_us).is_some()) else {
@@ -278,7 +267,7 @@ impl Aware {
         if is_known || self.some_are_done(at_us) || !shows || estimate.source_permille > SOURCE_PERMILLE {
             return;
         }
-        // Until what we hold back has emptied the queue.
+        // Holding back empties the queue in this.
         let drained_us = u64::from(queueing_us) * 200 / (100 - HELD_PERCENT);
         let span_us = (drained_us + 2 * u64::from(estimate.rtt_us)).clamp(RATE_US, HOLD_BACK_US_MOST);
         let lane_bytes_per_s = (rate / 100 * HELD_PERCENT / seen.lanes.len() as u64).max(HELD_LANE_LEAST_BYTES_PER_S);
@@ -295,23 +284,23 @@ impl Aware {
     }
 
     fn hold_back(&mut self, seen: &Seen<'_>, mut hold: HoldBack) -> Option<Change> {
-        // What is lost is found out a round trip later, and sent again.
+        // A loss is found a round trip later.
         let heard_us = hold.from_us + 2 * u64::from(seen.estimate.rtt_us) + u64::from(hold.queueing_us);
         if hold.since.is_none() && seen.at_us >= heard_us {
             hold.since = Some(self.recent.sent());
             self.state = State::HoldBack(hold);
         }
-        // Lanes that are done say nothing of the queue.
+        // Ended lanes say nothing of the queue.
         let has_tried = !self.some_are_done(seen.at_us);
         let before = Some(hold.rate_bytes_per_s);
-        // A queue that is short and full shows by what it drops, not by what waits.
+        // A short full queue drops rather than delays.
         if has_tried && seen.may_raise && hold.loses_many(self.recent.sent(), seen.estimate.rtt_us) {
             return Some(self.raise(seen, Reason::Filled, before));
         }
         if seen.at_us < hold.until_us {
             return None;
         }
-        // Repairs of what our own queue dropped before are over soon.
+        // Repairs of our own drops are over soon.
         if has_tried
             && seen.may_raise
             && hold.since.is_some_and(|before| self.recent.sent().after(before).resends_many())
@@ -340,14 +329,14 @@ impl Aware {
             self.proved_bytes_per_s = self.recent.best_bytes_per_s;
             return None;
         }
-        // With as little as we send now, segments wait for their pair, or for the timer of the receiver.
+        // Segments may wait for a pair, or the receiver's timer.
         let pair_us = (2 * u64::from(PACKET_BYTES) * 1_000_000 / hold.lane_bytes_per_s.max(1)).min(DELAYED_ACK_US);
         let is_queue =
             u64::from(least_us) > u64::from(short_us) + pair_us || hold.loses(self.recent.sent(), LOSES_A_LITTLE_PART);
         (seen.may_raise && is_queue).then(|| self.raise(seen, Reason::Filled, before))
     }
 
-    /// `rate_bytes_per_s`: what we got, before we held back.
+    /// `rate_bytes_per_s`: our rate before we held back.
     fn raise(&mut self, seen: &Seen<'_>, reason: Reason, rate_bytes_per_s: Option<u64>) -> Change {
         let rate_bytes_per_s = rate_bytes_per_s.unwrap_or(seen.estimate.rate_bytes_per_s);
         let raise = Raise { at_us: seen.at_us, rate_bytes_per_s, queueing_us: seen.estimate.queueing_us };
@@ -355,24 +344,22 @@ impl Aware {
         (self.scout_peak_us, self.scout_hopes) = (0, false);
         self.hopes_from_us = seen.at_us.saturating_add(TRIAL_IN_US);
         self.enough = self.enough_at_first(seen, rate_bytes_per_s);
-        // What was found out holds: there is nothing to compare again.
         self.state = if self.effect == MarkEffect::Unknown { State::Compare(raise) } else { self.raised_since(raise) };
         self.recent.since_change.clear();
         Change { class: ServiceClass::Priority, reason }
     }
 
     fn raised_since(&self, raise: Raise) -> State {
-        // Only who knows what the path carries knows when it is full of marked packets.
+        // Only a known capacity tells when marked packets fill the path.
         let trial_in_us = if self.knows_more_than(raise) { TRIAL_IN_US } else { TRIAL_IN_US_UNKNOWN };
         State::Raised { raise, calm_since_us: None, trial_at_us: raise.at_us + trial_in_us, trial_in_us }
     }
 
-    /// The path carried more before than when the class was raised.
     fn knows_more_than(&self, raise: Raise) -> bool {
         self.recent.best_bytes_per_s / 100 * TAKEN_PERCENT > raise.rate_bytes_per_s
     }
 
-    /// Lanes that carry the floor, if each carries as much as the path gave us per lane at its best.
+    /// Lanes for the floor, at the best rate of each.
     fn enough_at_first(&self, seen: &Seen<'_>, rate_bytes_per_s: u64) -> usize {
         let Some(floor) = self.floor_bytes_per_s else { return usize::MAX };
         let lanes = seen.lanes.len().max(1) as u64;
@@ -380,7 +367,6 @@ impl Aware {
         usize::try_from(floor.saturating_mul(lanes).div_ceil(best)).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Why priority is needed now, if it is.
     fn pressed(&self, seen: &Seen<'_>) -> Option<Reason> {
         let Seen { estimate, .. } = seen;
         if estimate.source_permille > SOURCE_PERMILLE || self.some_are_done(seen.at_us) {
@@ -390,25 +376,24 @@ impl Aware {
         let stands = self.recent.mean_queue_us(RATE_US) >= clear_queue_us(estimate);
         let is_loss = estimate.congestion_loss_ppm > 0;
         if let Some(floor_bytes_per_s) = self.floor_bytes_per_s {
-            // The last lanes may be too few for the floor, whatever the network does.
+            // The last lanes may be too few for the floor.
             let is_below = rate_bytes_per_s < floor_bytes_per_s && !seen.ends;
             let by_path = stands || is_loss || estimate.contended || estimate.phase == Phase::Steady;
             return (is_below && by_path).then_some(Reason::BelowFloor { rate_bytes_per_s, floor_bytes_per_s });
         }
         let remembered = if estimate.confidence == Confidence::Remembered { estimate.capacity_bytes_per_s } else { 0 };
         let before_bytes_per_s = self.recent.best_bytes_per_s.max(remembered);
-        // What lanes that rest still send is not taken by others. Only the estimate counts it.
+        // The estimate counts resting lanes, too.
         let rate_bytes_per_s = rate_bytes_per_s.max(estimate.rate_bytes_per_s);
         let is_taken = rate_bytes_per_s < before_bytes_per_s / 100 * CLEARLY_TAKEN_PERCENT;
         (stands && is_taken).then_some(Reason::Taken { rate_bytes_per_s, before_bytes_per_s })
     }
 
-    /// A few round trips of marked lanes beside unmarked ones.
     fn compare(&mut self, seen: &Seen<'_>, raise: Raise) -> Option<Change> {
         let rtt_us = u64::from(seen.estimate.rtt_min_us.max(1));
         let base_us = rtt_us + u64::from(seen.estimate.jitter_us);
         let elapsed_us = seen.at_us.saturating_sub(raise.at_us);
-        // What left before the marks came back in the first round trip.
+        // The first round trip is from before the marks.
         let from_us = raise.at_us.saturating_add(rtt_us + u64::from(raise.queueing_us));
         let (sides, span_us) = self.recent.sides_since(from_us)?;
         let Sides { marked, unmarked } = sides;
@@ -461,8 +446,7 @@ impl Aware {
             return Some(self.release(Reason::OthersGone));
         }
         let full = if self.knows_more_than(raise) { self.recent.best_bytes_per_s / 100 * FULL_PERCENT } else { 0 };
-        // Our own marked packets may fill the link, and leave nothing for the scout.
-        // So do those of lanes that rest and still send, which only the estimate counts.
+        // Our own marked packets may starve the scout, also those of resting lanes, which only the estimate counts.
         let may_starve_it = rate.is_some_and(|rate| rate.max(seen.estimate.rate_bytes_per_s) >= full);
         let hopes = self.scout_hopes && seen.at_us >= self.hopes_from_us;
         if hopes || is_calm.is_none() || (is_calm == Some(false) && may_starve_it) {
@@ -481,7 +465,6 @@ impl Aware {
         None
     }
 
-    /// The unmarked lanes alone carry the floor.
     fn floor_needs_no_mark(&self, seen: &Seen<'_>, floor: u64) -> Option<bool> {
         let (sides, span_us) = self.recent.sides_since(seen.at_us.saturating_sub(RATE_US))?;
         if sides.unmarked.lanes == 0 {
@@ -490,10 +473,9 @@ impl Aware {
         Some(per_second(sides.unmarked.acked_bytes, span_us).unwrap_or(0) > floor / 100 * FLOOR_PERCENT)
     }
 
-    /// Whether unmarked packets go through as the scout sends them. `None`: no unmarked lane tells.
+    /// True if unmarked packets go through as the scout sends them; `None`: unknown.
     ///
-    /// What our own marked packets leave of the link may be little: of 25 Mbit/s, 24 are marked, and a packet of the scout waits 12 ms. Behind
-    /// the queue of others it waits 200 ms there, or is lost.
+    /// With 24 of 25 Mbit/s marked by us a packet of the scout waits 12 ms. Behind others' queue it waits 200 ms, or is lost.
     fn others_are_gone(&mut self, seen: &Seen<'_>, raise: Raise) -> Option<bool> {
         let rtt_min_us = u64::from(seen.estimate.rtt_min_us);
         let from_us = seen.at_us.saturating_sub(SCOUTED_US.max(2 * rtt_min_us));
@@ -507,13 +489,12 @@ impl Aware {
         let short_us = u64::from(raise.queueing_us / 3).max(u64::from(QUEUE_US_MIN));
         let sends = self.scout_bytes_per_s(seen.estimate.rate_bytes_per_s).unwrap_or(0);
         let goes_through = per_second(scout.acked_bytes, span_us).unwrap_or(0) >= sends / 100 * GOES_THROUGH_PERCENT;
-        // Behind others that do not yield, its packets are lost rather than late.
+        // Others that do not yield drop rather than delay.
         let is_quicker = waits_us <= self.scout_peak_us / 4 * 3 || goes_through;
         self.scout_hopes = scout.resent_bytes == 0 && scout.acked_bytes > 0 && is_quicker;
         Some(waits_us <= short_us && goes_through)
     }
 
-    /// Without marks for a moment: the others take the path away again, if they are there.
     fn trial(&mut self, seen: &Seen<'_>, trial: Trial) -> Option<Change> {
         let Trial { raise, from_us, until_us, trial_in_us, rate_bytes_per_s } = trial;
         let stands = seen.estimate.queueing_us >= (raise.queueing_us / 2).max(QUEUE_US_MIN);
@@ -523,9 +504,8 @@ impl Aware {
         }
         let rate = self.recent.rate_over(RATE_US / 3)?;
         let falls = rate < rate_bytes_per_s / 100 * KEPT_PERCENT;
-        // A short queue of others who do not yield drops more than it delays.
         let drops = self.recent.resends_many_over(RATE_US / 3);
-        // With fewer lanes than before the trial shows nothing.
+        // Fewer lanes prove nothing.
         if ((stands || drops) && falls) || self.some_are_done(seen.at_us) {
             let trial_in_us = trial_in_us.saturating_mul(2).min(TRIAL_IN_US_MOST);
             let trial_at_us = seen.at_us.saturating_add(trial_in_us);
@@ -558,7 +538,7 @@ impl Aware {
 impl Policy for Aware {
     fn on_sample(&mut self, reading: &Reading<'_>, allowance: Allowance, say: &mut Vec<Said>) -> Allowance {
         let lanes = reading.carry();
-        // Until the program has answered and the lanes have moved, no packet is marked: there is nothing to judge.
+        // Until the program has answered and the lanes have moved, no packet is marked.
         if reading.grant != Grant::Asked && !reading.is_moving {
             let Reading { at_us, estimate, ends, .. } = *reading;
             say.extend(
@@ -570,91 +550,77 @@ impl Policy for Aware {
     }
 }
 
-/// A queue of this length is not a matter of when samples were taken.
+/// Shorter queues may be an artefact of sampling.
 fn clear_queue_us(estimate: &Estimate) -> u32 {
     (estimate.rtt_min_us / 8).clamp(QUEUE_US_MIN, CLEAR_QUEUE_US_MOST)
 }
 
-/// The rate now is a mean over this time. A look, a comparison and a trial take as long at least.
-/// Doubled, the rate falls by 28 % (25 x 10, one lane, they come and go).
+/// Looks, comparisons and trials take this at least. Doubled, the rate falls 28 % (25 x 10, one lane, they come and go).
 const RATE_US: u64 = 300_000;
-/// The need has to last this long. With [`RATE_US`] before it and a sample, the class is raised within 1.5 s.
-/// Doubled, the rate falls by 9.5 % (25 x 10, marks ignored).
+/// With [`RATE_US`] and a sample, the class rises within 1.5 s. Doubled, the rate falls 9.5 % (25 x 10, marks ignored).
 const PRESSED_US: u64 = 400_000;
-/// Shorter than this is no queue, but a busy host.
-/// Doubled, the rate falls by 14 % (25 x 20, queue of 2 ms, more than fits).
+/// A shorter queue is a busy host. Doubled, the rate falls 14 % (25 x 20, queue of 2 ms, more than fits).
 const QUEUE_US_MIN: u32 = 1_500;
-/// Doubled, the rate falls by 14 % (100 x 100, they come and go).
+/// Doubled, the rate falls 14 % (100 x 100, they come and go).
 const CLEAR_QUEUE_US_MOST: u32 = 5_000;
-/// We hold back to this share for a moment.
-/// Twice as far from the whole, the rate falls by 87 % (25 x 20, queue of 2 ms, more than fits).
+/// The share to which we hold back. Twice as far from the whole, the rate falls 87 % (25 x 20, queue of 2 ms, more than fits).
 const HELD_PERCENT: u64 = 60;
-/// A packet each tenth of a second: the kernel keeps the moment of the next one when the bound is lifted.
+/// A packet each 0.1 s: the kernel keeps its moment when the bound is lifted.
 const HELD_LANE_LEAST_BYTES_PER_S: u64 = 15_000;
-/// A longer look costs more than a mark brings.
+/// A longer look costs more than the mark brings.
 const HOLD_BACK_US_MOST: u64 = 2_000_000;
-/// A packet of Ethernet.
-/// One of so many bytes is lost although we hold back: others fill the queue. More than what a bad radio link loses.
+/// One of so many bytes is lost although we hold back: others fill the queue. Bad radio links lose less.
 const LOSES_PART: u64 = 50;
-/// While we hold back, one look may see the repairs of before, and the next ones only what others drop.
+/// The first look may see earlier repairs.
 const LOSSY_LOOKS: u8 = 2;
-/// One of so many: where a queue may be one of ours, or acknowledgements that wait, this tells.
-/// Halved, the rate falls by 24 % (25 x 10, 40 MB).
+/// One of so many bytes tells where the queue may be ours, or acknowledgements may wait. Halved, the rate falls 24 % (25 x 10, 40
+/// MB).
 const LOSES_A_LITTLE_PART: u64 = 200;
-/// A receiver acknowledges a single segment after this time at the latest (Linux, `TCP_DELACK_MIN`).
-/// Halved, the scenario `segments_that_wait_for_their_pair_are_no_queue` fails.
+/// Linux acknowledges a single segment by then (`TCP_DELACK_MIN`). Halved, the scenario
+/// `segments_that_wait_for_their_pair_are_no_queue` fails.
 const DELAYED_ACK_US: u64 = 40_000;
-/// The next look after one that found a queue of our own, and the longest time between two.
-/// Doubled, the rate falls by 36 % (100 x 100, they come and go).
+/// The next look after one that found our own queue. Doubled, the rate falls 36 % (100 x 100, they come and go).
 const LOOK_IN_US: u64 = 3_000_000;
-/// A look of 0.3 s at 60 % each minute costs 0.2 % of the rate.
+/// The longest time between looks: 0.3 s at 60 % each minute cost 0.2 %.
 const LOOK_IN_US_MOST: u64 = 60_000_000;
-/// Below this share of what the path carried for us, behind a queue, others take the rest. Nothing of our own holds us back so far:
-/// the pacer goes down to 80 % while a queue of ours drains, and what is repaired comes on top.
-/// Twice as far from the whole, the rate falls by 18 % (50 x 20, eight cubic flows).
+/// Below it, behind a queue, others take the rest: alone we go down to 80 % while a queue drains, less repairs. Twice as far from
+/// the whole, the rate falls 18 % (50 x 20, eight cubic flows).
 const CLEARLY_TAKEN_PERCENT: u64 = 60;
-/// Below this share of the rate before, holding back shows whose queue it is, and a mark harms.
-/// Twice as far from the whole, the rate falls by 18 % (100 x 100, they come and go).
+/// Below it a look tells whose queue it is, and a mark harms. Twice as far from the whole, the rate falls 18 % (100 x 100, they
+/// come and go).
 const TAKEN_PERCENT: u64 = 85;
-/// The scout meets no queue for this time before the class is released.
-/// Halved, the rate falls by 11 % (20 x 20, a circuit of 60 for marks).
+/// The class is released when the scout met no queue for so long. Halved, the rate falls 11 % (20 x 20, a circuit of 60 for
+/// marks).
 const CALM_US: u64 = 800_000;
-/// The scout is judged by this time.
 const SCOUTED_US: u64 = 400_000;
-/// If at least this share of the scout's packets arrives, nobody else fills the queue.
+/// If at least 70 % of the scout's packets arrive, nobody else fills the queue.
 const GOES_THROUGH_PERCENT: u64 = 70;
-/// The scout's part of the rate.
 const SCOUT_PART: u64 = 50;
-/// At least so much, so that its round trips are smoothed over several in each second: 20 packets.
+/// 20 packets a second, for several round trips in each.
 const SCOUT_LEAST_BYTES_PER_S: u64 = 30_000;
-/// Marked and unmarked lanes are compared over so many round trips, and at least so long.
-/// Halved, the rate falls by 3.6 % (100 x 100, they come and go).
+/// Halved, the rate falls 3.6 % (100 x 100, they come and go).
 const COMPARED_ROUND_TRIPS: u64 = 4;
-/// Twice the time that a loss takes to be repaired by a timeout.
+/// Twice the time in which a timeout repairs a loss.
 const DROPPED_US: u64 = 600_000;
-/// A gain of less than a quarter is no gain.
+/// A gain below a quarter is none.
 const GAIN_PERCENT: u64 = 125;
-/// The further wait before the mark is said to do nothing.
 const NO_EFFECT_ROUND_TRIPS: u64 = 10;
 /// Doubled, the class changes 2 s later (25 x 10, marks ignored).
 const NO_EFFECT_US: u64 = 2_000_000;
 /// One of so many marked bytes is lost without a queue.
 const POLICED_PART: u64 = 100;
-/// Marked lanes may send a tenth more than the floor, which the ups and downs of congestion control need.
+/// Marked lanes may send a tenth more: congestion control goes up and down.
 const FLOOR_PERCENT: u64 = 110;
-/// The rate is what the path carried for us: it is full of our packets.
-/// Twice as far from the whole, the rate falls by 3.3 % (100 x 100, they come and go).
+/// From here our packets fill the path. Twice as far from the whole, the rate falls 3.3 % (100 x 100, they come and go).
 const FULL_PERCENT: u64 = 95;
-/// The first trial without marks. Lanes have as long to grow before they are blamed, and a scout that waits less leads to a trial no
-/// more often.
-/// Doubled, the class changes 3 times less (25 x 10, one lane, they come and go).
+/// Lanes have as long to grow, and a hopeful scout waits as long. Doubled, the class changes 3 times less (25 x 10, one lane,
+/// they come and go).
 const TRIAL_IN_US: u64 = 1_500_000;
 /// Doubled, the class changes 2 times less (50 x 20, marked packets may fill it).
 const TRIAL_IN_US_UNKNOWN: u64 = 10_000_000;
-/// A trial of 0.3 s each 24 s costs 1 % of the time.
+/// A trial of 0.3 s each 24 s costs 1 %.
 const TRIAL_IN_US_MOST: u64 = 24_000_000;
-/// This share of the rate stays without the mark, if nobody else is there.
-/// Twice as far from the whole, the class changes 2 times more (50 x 20, eight cubic flows).
+/// Alone we keep this without the mark. Twice as far from the whole, the class changes 2 times more (50 x 20, eight cubic flows).
 const KEPT_PERCENT: u64 = 75;
 
 #[cfg(test)]

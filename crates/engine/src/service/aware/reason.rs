@@ -7,7 +7,7 @@ use crate::service::ServiceClass;
 /// The class has changed, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// From now on.
+    /// The new class.
     pub class: ServiceClass,
     /// Why.
     pub reason: Reason,
@@ -16,7 +16,7 @@ pub struct Change {
 /// Why the class changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Others take a part of what the path carried for us.
+    /// We lose a part of our rate to others.
     Taken {
         /// Our rate.
         rate_bytes_per_s: u64,
@@ -25,22 +25,22 @@ pub enum Reason {
     },
     /// Others fill the queue that we left empty.
     Filled,
-    /// The rate is below the floor, and a queue stands.
+    /// Behind a queue, the rate is below the floor.
     BelowFloor {
         /// Our rate.
         rate_bytes_per_s: u64,
-        /// The rate that is asked for.
+        /// The asked rate.
         floor_bytes_per_s: u64,
     },
-    /// Unmarked packets find no queue: the others have gone.
+    /// Unmarked packets find no queue.
     OthersGone,
-    /// Marked packets are no quicker than others.
+    /// Marked packets are no quicker.
     NoEffect,
     /// Marked packets do not arrive.
     Dropped,
-    /// Marked packets beyond a rate are dropped, and less arrives than without the mark.
+    /// A policer drops marked packets: less arrives with the mark.
     Policed {
-        /// The rate that arrives of them.
+        /// Their rate that arrives.
         rate_bytes_per_s: u64,
     },
     /// The class is not allowed any more.

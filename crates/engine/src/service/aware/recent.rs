@@ -6,17 +6,14 @@ use crate::path::{LaneReading, SOURCE_PERMILLE};
 
 use super::seen::{PACKET_BYTES, Seen};
 
-/// The last seconds of the path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recent {
     pub(super) samples: VecDeque<Sample>,
-    /// Most that the path carried for us over a second without marks, and when that was.
+    /// The path's best second without marks, and when.
     pub(super) best_bytes_per_s: u64,
-    /// Since when nothing is marked, as far as its acknowledgements have come back.
+    /// Since when nothing is marked, by acknowledgements.
     unmarked_from_us: u64,
-    /// Marked and unmarked lanes since the marks changed.
     pub(super) since_change: VecDeque<(u64, Sides)>,
-    /// The totals of the last reading: each side's, and each lane's counts.
     pub(super) totals: Sides,
     pub(super) last: BTreeMap<u16, (u64, u64, u64)>,
 }
@@ -36,7 +33,6 @@ impl Sample {
     }
 }
 
-/// The bytes that the lanes sent, and their fate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub(super) bytes: u64,
@@ -45,7 +41,6 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// The part that came after `before`.
     pub(super) fn after(self, before: Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(before.bytes),
@@ -54,7 +49,6 @@ impl Sent {
         }
     }
 
-    /// True if so much was sent again that few packets tell it.
     pub(super) fn resends_many(self) -> bool {
         self.bytes >= LOSES_MANY_OF_BYTES
             && self.resent_bytes >= LOSES_MANY_BYTES
@@ -62,7 +56,6 @@ impl Sent {
     }
 }
 
-/// Marked and unmarked lanes, side by side.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sides {
     pub(super) marked: Side,
@@ -74,9 +67,7 @@ pub(super) struct Side {
     pub(super) lanes: u64,
     pub(super) acked_bytes: u64,
     pub(super) resent_bytes: u64,
-    /// Mean smoothed round trip of its lanes.
     pub(super) rtt_us: u64,
-    /// A lane of it has something under way.
     pub(super) has_data: bool,
 }
 
@@ -94,7 +85,6 @@ impl Side {
     }
 }
 
-/// Something of it waits, or is under way.
 pub(super) fn has_data(lane: &LaneReading) -> bool {
     let under_way = lane.sent_bytes.saturating_sub(lane.resent_bytes);
     lane.unsent_bytes > 0 || under_way > lane.acked_bytes.saturating_add(lane.mss_bytes.into())
@@ -135,7 +125,7 @@ impl Recent {
         }
     }
 
-    /// The lanes of one side now, on top of what that side did before. Lanes come, go and change sides, so each counts from its own last reading.
+    /// A side's lanes on top of its past. Lanes come, go and change sides, so each counts from its last reading.
     pub(super) fn side(&self, lanes: &[LaneReading], before: Side) -> Side {
         let mut side = Side { acked_bytes: before.acked_bytes, resent_bytes: before.resent_bytes, ..Side::of(lanes) };
         for lane in lanes {
@@ -147,31 +137,26 @@ impl Recent {
         side
     }
 
-    /// The rate delivered over the last `span_us`; `None`: it is not known.
     pub(super) fn rate_over(&self, span_us: u64) -> Option<u64> {
         let last = self.samples.back()?;
         let first = self.samples.iter().rev().find(|sample| last.at_us.saturating_sub(sample.at_us) >= span_us)?;
         per_second(last.acked_bytes.saturating_sub(first.acked_bytes), last.at_us.saturating_sub(first.at_us))
     }
 
-    /// The bytes that the lanes sent so far, each since it came.
     pub(super) fn sent(&self) -> Sent {
         self.samples.back().map_or(Sent::default(), |last| last.sent())
     }
 
-    /// The bytes that they sent over the last `span_us`.
     fn sent_over(&self, span_us: u64) -> Option<Sent> {
         let last = self.samples.back()?;
         let first = self.samples.iter().rev().find(|sample| last.at_us.saturating_sub(sample.at_us) >= span_us)?;
         Some(last.sent().after(first.sent()))
     }
 
-    /// Much was lost over the last `span_us`: few packets tell it.
     pub(super) fn resends_many_over(&self, span_us: u64) -> bool {
         self.sent_over(span_us).is_some_and(Sent::resends_many)
     }
 
-    /// The mean queue over the last `span_us`.
     pub(super) fn mean_queue_us(&self, span_us: u64) -> u32 {
         let Some(last) = self.samples.back() else { return 0 };
         let within = self.samples.iter().rev().take_while(|sample| last.at_us.saturating_sub(sample.at_us) <= span_us);
@@ -179,14 +164,13 @@ impl Recent {
         u32::try_from(sum / count.max(1)).unwrap_or(u32::MAX)
     }
 
-    /// The shortest queue over the last `span_us`.
     pub(super) fn least_queue_us(&self, span_us: u64) -> u32 {
         let Some(last) = self.samples.back() else { return 0 };
         let within = self.samples.iter().rev().take_while(|sample| last.at_us.saturating_sub(sample.at_us) <= span_us);
         within.map(|sample| sample.queueing_us).min().unwrap_or(0)
     }
 
-    /// The totals of each side since this moment; `None`: nothing is known of so long ago.
+    /// Each side's totals since then; `None`: too long ago.
     pub(super) fn sides_since(&self, from_us: u64) -> Option<(Sides, u64)> {
         let (first_us, first) = self.since_change.iter().find(|(at_us, _)| *at_us >= from_us)?;
         let (last_us, last) = self.since_change.back()?;
@@ -205,14 +189,12 @@ pub(super) fn per_second(bytes: u64, us: u64) -> Option<u64> {
     (us > 0).then(|| u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(us)).unwrap_or(u64::MAX))
 }
 
-/// Samples of so long are kept.
 const KEPT_US: u64 = 4_000_000;
-/// The best rate is a mean over this time: bursts do not count.
-/// Doubled, 14 points more are marked (20 x 20, a circuit of 60 for marks).
+/// Bursts do not count. Doubled, 14 points more are marked (20 x 20, a circuit of 60 for marks).
 const BEST_US: u64 = 1_000_000;
-/// One of so many, and at least so many bytes of it: then so few bytes tell it.
+/// One of so many tells a heavy loss early.
 pub(super) const LOSES_MANY_PART: u64 = 8;
-/// Four of ten packets: a path that loses 3 % by chance shows as many in 1 case of 7,000.
+/// Four of ten: 3 % of chance shows as many in 1 case of 7,000.
 const LOSES_MANY_BYTES: u64 = 4 * PACKET_BYTES as u64;
 /// Fewer than ten packets tell nothing.
 const LOSES_MANY_OF_BYTES: u64 = 10 * PACKET_BYTES as u64;
@@ -233,7 +215,7 @@ mod tests {
         };
         sample(100_000, &[lane(0, 50_000, 0), lane(1, 50_000, 0)]);
         let before = sample(200_000, &[lane(0, 60_000, 0), lane(1, 60_000, 0)]);
-        // One has gone, and one that carried much, and lost some of it, takes its place.
+        // A lane with many losses takes another's place.
         let after = sample(300_000, &[lane(0, 70_000, 0), lane(2, 9_000_000, 900_000)]).after(before);
         assert_eq!((after.bytes, after.resent_bytes), (10_000, 0));
     }

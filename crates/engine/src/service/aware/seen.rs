@@ -9,15 +9,14 @@ pub struct Seen<'a> {
     pub at_us: u64,
     /// The estimate of the path.
     pub estimate: &'a Estimate,
-    /// The lanes that carry data, in the order of their numbers.
+    /// The lanes with data, by number.
     pub lanes: &'a [LaneReading],
-    /// Priority is possible: allowed, and not refused.
+    /// Priority is allowed, and not refused.
     pub may_raise: bool,
-    /// No unit waits for a lane: what they have is the last of the job.
+    /// No unit waits for a lane.
     pub ends: bool,
 }
 
-/// A packet of ordinary size on Ethernet.
 pub(super) const PACKET_BYTES: u32 = 1_500;
 
 /// Fewer bytes tell nothing of losses.

@@ -15,7 +15,7 @@ fn a_scout_that_waits_as_long_as_before_and_loses_nothing_more_leads_to_a_trial(
     for at in 1..=30 {
         let gone = u64::from(at > 10_u32) * u64::from(at.saturating_sub(10));
         let marked = LaneReading { delivered_bytes: u64::from(at) * 288_000, ..LaneReading::default() };
-        // Beside the others it loses what it sends; its round trip is long, as our own marked packets leave little.
+        // It loses its packets beside others, and waits long behind our marked ones.
         let scout = LaneReading {
             lane: 1,
             rtt_us: if gone == 0 { 43_000 } else { 35_000 },
@@ -47,7 +47,6 @@ fn what_lanes_that_rest_still_send_is_not_taken_by_others() {
         let mut aware = Aware::new(None);
         aware.recent.best_bytes_per_s = 2_947_000;
         for at in 1..=20 {
-            // Of all that the path carries, the lanes that carry data have less than half.
             let carries = LaneReading { delivered_bytes: at * 120_000, ..LaneReading::default() };
             let at_us = at * 100_000;
             let seen = Seen { at_us, estimate: &estimate, lanes: &[carries], may_raise: true, ends: false };
@@ -77,7 +76,7 @@ fn while_we_hold_back_lanes_that_rest_do_so_too() {
     assert!(aware.resting_lane_bytes_per_s().is_some());
 }
 
-/// Lanes without marks that carry a quarter of what they carried with them; each second reading says what was sent again.
+/// Unmarked lanes with a quarter of their rate; each second reading tells repeats.
 fn in_trial(resent_percent: u64) -> Aware {
     let estimate = Estimate { rtt_min_us: 10_000, rate_bytes_per_s: 700_000, ..Estimate::default() };
     let mut aware = Aware::new(None);
@@ -119,7 +118,7 @@ fn a_look_that_loses_as_much_again_finds_others_and_repairs_of_before_do_not() {
             lossy: 0,
         });
         for at in 1..=8 {
-            // What was sent before still arrives, and makes up for what is lost.
+            // Earlier data makes up for the losses.
             resent_bytes += if at <= lossy_readings { 7_000 } else { 0 };
             let lane = LaneReading {
                 sent_bytes: at * 20_000,

@@ -5,11 +5,10 @@ use alloc::vec::Vec;
 
 use crate::path::LaneReading;
 
-/// Round trips of the lanes of one path.
 #[derive(Clone, Debug)]
 pub(super) struct Delay {
     now_us: u32,
-    /// Smallest of each span of time: a path that changes is known again after [`SPANS`] of them.
+    /// A changed path is known again after [`SPANS`] of them.
     spans: VecDeque<Span>,
 }
 
@@ -25,7 +24,7 @@ impl Delay {
         Self { now_us: rtt_us.max(1), spans: VecDeque::new() }
     }
 
-    /// False when nothing came back since the last reading: that says nothing about a queue.
+    /// False if nothing came back since.
     pub(super) fn on_sample(&mut self, at_us: u64, lanes: &[LaneReading], changed: &[u16]) -> bool {
         let heard = || lanes.iter().filter(|lane| lane.rtt_us > 0 && changed.contains(&lane.lane));
         let mut rtts: Vec<u32> = heard().map(|lane| lane.rtt_us).collect();
@@ -34,7 +33,7 @@ impl Delay {
         self.now_us = rtt_us;
         let deviation_us = heard().map(|lane| lane.rtt_deviation_us).min().unwrap_or(0);
         let least_us = heard().map(|lane| lane.rtt_min_us).filter(|us| *us > 0).min().unwrap_or(rtt_us);
-        // The smallest of all packets lies below what is usual where single packets take different times.
+        // Scattered packets' smallest lies below the usual.
         let base_us = rtt_us.min(least_us.saturating_add(deviation_us.min(NOISE_US_MAX) * 2));
         match self.spans.back_mut() {
             Some(span) if at_us < span.from_us.saturating_add(SPAN_US) => {
@@ -49,7 +48,7 @@ impl Delay {
         true
     }
 
-    /// The smallest known; before anything is, that of the connection.
+    /// The smallest known, at first the connection's.
     fn base_us(&self) -> u32 {
         self.spans.iter().map(|span| span.rtt_us).min().unwrap_or(self.now_us)
     }
@@ -58,35 +57,29 @@ impl Delay {
         u64::from(self.now_us)
     }
 
-    /// How long packets wait.
     pub(super) fn queue_us(&self) -> u32 {
         self.now_us.saturating_sub(self.base_us())
     }
 
-    /// How much single packets differ without any queue.
     fn noise_us(&self) -> u32 {
         self.spans.iter().rev().take(2).map(|span| span.deviation_us).min().unwrap_or(0).min(NOISE_US_MAX)
     }
 
-    /// Above it a queue stands.
     pub(super) fn high_us(&self) -> u32 {
         HIGH_US + 2 * self.noise_us()
     }
 
-    /// Below it none does.
     pub(super) fn low_us(&self) -> u32 {
         LOW_US + self.noise_us()
     }
 }
 
-/// Ten minutes, as in LEDBAT (RFC 6817, `BASE_HISTORY`).
 const SPAN_US: u64 = 30_000_000;
-/// Spans of half a minute: ten minutes in all.
+/// Ten minutes in all, as in LEDBAT (RFC 6817, `BASE_HISTORY`).
 const SPANS: usize = 20;
-/// HyStart leaves slow start at 4 ms of queue: others should not see so much.
-/// Doubled, others keep 5.7 points less (100 x 50, queue of 2 ms, a cubic flow).
+/// HyStart leaves slow start at 4 ms of queue. Doubled, others keep 5.7 points less (100 x 50, queue of 2 ms, a cubic flow).
 const HIGH_US: u32 = 1_000;
 /// Doubled, others keep 23 points more (100 x 50, queue of 2 ms, a cubic flow).
 const LOW_US: u32 = 500;
-/// A larger deviation is that of a queue. Not shown in simulation.
+/// More is a queue's deviation. Not shown in simulation.
 const NOISE_US_MAX: u32 = 5_000;

@@ -5,13 +5,11 @@ use alloc::vec::Vec;
 
 use crate::path::LaneReading;
 
-/// Counts over lanes that come and go.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delivered {
     last: BTreeMap<u16, (u64, u64)>,
     delivered_bytes: u64,
     resent_bytes: u64,
-    /// Totals at the last readings, for a round trip and a bit.
     course: VecDeque<Mark>,
     changed: Vec<u16>,
     mss_bytes: u64,
@@ -50,12 +48,10 @@ impl Delivered {
         }
     }
 
-    /// Lanes on which something was delivered since the last reading.
     pub(super) fn changed(&self) -> &[u16] {
         &self.changed
     }
 
-    /// Since the reading before the last.
     pub(super) fn last_bytes(&self) -> u64 {
         let before = self.course.len().checked_sub(2).and_then(|at| self.course.get(at));
         before.map_or(0, |before| self.delivered_bytes.saturating_sub(before.delivered_bytes))
@@ -66,19 +62,17 @@ impl Delivered {
         (last.at_us > first.at_us).then_some((first, last))
     }
 
-    /// The course is long enough to tell a rate.
     pub(super) fn is_complete(&self) -> bool {
         self.ends().is_some_and(|(first, last)| last.at_us - first.at_us >= SPAN_US_MIN)
     }
 
-    /// Bytes per second.
     pub(super) fn rate(&self) -> f64 {
         self.ends().map_or(0.0, |(first, last)| {
             (last.delivered_bytes - first.delivered_bytes) as f64 * 1e6 / (last.at_us - first.at_us) as f64
         })
     }
 
-    /// More is lost than radio links lose: a queue too short to show as delay.
+    /// True if more is lost than radio links lose: a queue too short to delay.
     pub(super) fn suffers(&self) -> bool {
         self.ends().is_some_and(|(first, last)| {
             let resent = last.resent_bytes.saturating_sub(first.resent_bytes);
@@ -88,11 +82,11 @@ impl Delivered {
     }
 }
 
-/// Doubled, the rate grows by 72 % (100 x 50, after a cubic flow).
+/// Doubled, the rate grows 72 % (100 x 50, after a cubic flow).
 const SPAN_US_MIN: u64 = 100_000;
-/// A bound of memory: 2.5 s of readings.
+/// 2.5 s of readings.
 const MARKS_MAX: usize = 256;
-/// Doubled, the rate grows by 6.2 % (100 x 50, loses 1e-3).
+/// Doubled, the rate grows 6.2 % (100 x 50, loses 1e-3).
 const LOST_SEGMENTS: u64 = 3;
-/// Halved, the rate grows by 6.2 % (100 x 50, loses 1e-3).
+/// Halved, the rate grows 6.2 % (100 x 50, loses 1e-3).
 const LOST_SHARE: u64 = 100;

@@ -11,13 +11,11 @@
 //!           it stays although we hold back: others want the path        -> Yield
 //!   Yield   next to nothing, until no queue stands for a while          -> Rise
 //! ```
-//! The first sign of others is delay, long before loss: as in LEDBAT (RFC 6817), LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus) and TCP-LP.
-//! LEDBAT keeps a queue of 60 to 100 ms by design. A connection that begins beside such a queue leaves slow start too early (HyStart
-//! allows 4 to 16 ms), and then takes ten seconds and more to grow on a long path. So this one keeps no queue at all, and takes a queue of
-//! 3 ms for others. What it needs to know about the path it finds by short raises.
+//! Delay shows others long before loss does: as in LEDBAT (RFC 6817), LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus) and TCP-LP.
+//! Beside LEDBAT's queue of 60 to 100 ms a new connection leaves slow start too early (HyStart allows 4 to 16 ms), and takes ten
+//! seconds and more to grow. So this one keeps no queue, takes 3 ms for others, and learns the path by short raises.
 //!
-//! The rate is one for all lanes, as `--rate` is. Readings should come each [`SAMPLE_US`]: what a flow in slow start sends doubles with
-//! each round trip, so that each round trip of delay doubles what others suffer.
+//! Readings should come each [`SAMPLE_US`]: a flow in slow start doubles each round trip, and so does its harm by our delay.
 
 mod delay;
 mod delivered;
@@ -26,7 +24,7 @@ use crate::path::{LaneReading, MSS_USUAL_BYTES, STOCK_WINDOW_BYTES};
 use delay::Delay;
 use delivered::Delivered;
 
-/// How often the lanes should be read: about the smallest round trip of a far path.
+/// The time between readings: about the smallest round trip of a far path.
 pub const SAMPLE_US: u64 = 10_000;
 
 /// Decides rate and lanes of a background job on one path.
@@ -36,21 +34,19 @@ pub struct Background {
     delivered: Delivered,
     state: State,
     rate: f64,
-    /// Most that was delivered while a queue stood: what the path carries when nobody else is there. 0: not known.
+    /// The path's capacity alone: the most behind a queue; 0: unknown.
     capacity: f64,
-    /// The rate that this job held last, and how long to wait until the next raise.
     raise: Raise,
-    /// How long the next yield lasts at least.
+    /// The least length of the next yield.
     yield_us: u64,
-    /// In the last reading.
     has_queue: bool,
-    /// The part of a round trip that may be a segment that waits for its pair: see [`Background::wait_for_pairs`].
+    /// The part of a round trip that waits for a pair: see [`Background::wait_for_pairs`].
     pairing_us: f64,
     lanes: u16,
     short_of_lanes_since_us: Option<u64>,
 }
 
-/// The settings that the lanes take from now on.
+/// Settings of the lanes from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modest {
     /// Most that all lanes may send together.
@@ -70,9 +66,9 @@ pub enum Doing {
     Rising,
     /// Has what is free.
     Holding,
-    /// A queue was seen: it holds back to see whose it is.
+    /// Holds back to see whose queue it is.
     Draining,
-    /// The job yields: others want the path.
+    /// Yields: others want the path.
     Yielding,
 }
 
@@ -99,21 +95,19 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Hold {
-    /// The rate is above what the path is known to carry.
+    /// The rate is above the path's known capacity.
     raised: bool,
-    /// The time at which everything sent before this phase has been seen: a queue until then is ours.
+    /// The time at which all that was sent before has been seen: a queue until then is ours.
     settled_us: u64,
     next_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Drain {
-    /// The bytes delivered when the queue was seen.
     delivered: f64,
-    /// The time before which readings show what was sent earlier.
+    /// Earlier readings show what was sent before.
     look_us: u64,
     deadline_us: u64,
-    /// Before it.
     rate: f64,
 }
 
@@ -124,7 +118,7 @@ struct Raise {
 }
 
 impl Background {
-    /// For a path whose connections took `rtt_us_at_connect` to open, that an earlier job found to carry so much.
+    /// Begins a path whose connections took `rtt_us_at_connect` to open; an earlier job knows `known_bytes_per_s`.
     #[must_use]
     pub fn new(rtt_us_at_connect: u32, known_bytes_per_s: Option<u64>) -> Self {
         let mut background = Self {
@@ -160,7 +154,7 @@ impl Background {
     pub fn on_sample(&mut self, at_us: u64, lanes: &[LaneReading]) -> Modest {
         let rtt_us = self.delay.rtt_us();
         self.delivered.on_sample(at_us, lanes, rtt_us);
-        // Of those that rest only handshakes were measured, or what is long over.
+        // Resting lanes have only old round trips.
         let carrying = &lanes[..lanes.len().min(usize::from(self.lanes))];
         if !self.delay.on_sample(at_us, carrying, self.delivered.changed()) {
             return self.advice();
@@ -177,8 +171,8 @@ impl Background {
         self.advice()
     }
 
-    /// A receiver acknowledges every second segment. Where pairs are split, one segment waits for the next pair, which comes late when little is
-    /// sent: 20 ms at 1 Mbit/s. The smoothed round trip follows by an eighth with each acknowledgement.
+    /// Where receivers acknowledge every second segment, a single one waits for the next pair, 20 ms at 1 Mbit/s. The smoothed
+    /// round trip follows by an eighth each time.
     fn wait_for_pairs(&mut self) {
         let pair = 2.0 * SEGMENT_BYTES;
         let pairing_us = pair * 1e6 * f64::from(self.lanes) / self.rate.max(1.0);
@@ -187,12 +181,12 @@ impl Background {
         self.pairing_us = pairing_us + (self.pairing_us - pairing_us).max(0.0) * forgotten;
     }
 
-    /// How long packets wait at least, as far as that is known.
+    /// The least known wait of packets.
     fn queue_us(&self) -> u32 {
         self.delay.queue_us().saturating_sub(self.pairing_us as u32)
     }
 
-    /// The rate that stays while others want the path: enough to see when they have gone.
+    /// Enough to see when others have gone.
     fn least(&self) -> f64 {
         (self.capacity / YIELD_SHARE).max(2.0 * SEGMENT_BYTES * 1e6 / self.delay.rtt_us().max(1) as f64).min(LEAST_MOST)
     }
@@ -209,7 +203,7 @@ impl Background {
             self.rate = most;
             return self.begin_hold(at_us);
         }
-        // A rate that is not used says nothing about a higher one.
+        // An unused rate tells nothing.
         if self.delivered.rate() < USED * self.rate && self.delivered.is_complete() {
             return;
         }
@@ -221,7 +215,6 @@ impl Background {
         self.state = State::Rise { next_us: at_us + self.beat_us() };
     }
 
-    /// The time after which a raise shows: a round trip.
     fn beat_us(&self) -> u64 {
         (self.delay.rtt_us() + SAMPLE_US).max(BEAT_US_MIN)
     }
@@ -249,7 +242,7 @@ impl Background {
             return;
         }
         if raised {
-            // No queue: it carries more than that.
+            // Without a queue the path carries more.
             self.capacity = self.capacity.max(self.rate);
             self.raise.share = (self.raise.share * 2.0).min(RISE - 1.0);
         }
@@ -269,14 +262,14 @@ impl Background {
     fn drain(&mut self, at_us: u64, mut drain: Drain) {
         drain.delivered = drain.delivered.max(self.delivered.rate().min(drain.rate));
         if at_us < drain.look_us {
-            // The queue still grows by what was sent before: it takes longer to drain.
+            // Earlier packets still lengthen the queue.
             let longer_us = self.delay.rtt_us() + 4 * u64::from(self.delay.queue_us());
             drain.deadline_us = drain.deadline_us.max(at_us + longer_us);
             self.state = State::Drain(drain);
             return;
         }
         if self.queue_us() <= self.delay.low_us() {
-            // The link was full: of us alone, or of us and others.
+            // The link was full, perhaps of others, too.
             let is_all = drain.delivered > ALL * self.capacity;
             if is_all {
                 self.capacity = drain.delivered;
@@ -297,7 +290,7 @@ impl Background {
     fn begin_yield(&mut self, at_us: u64) {
         self.rate = self.least();
         self.raise = Raise { share: RAISE_LEAST, wait_us: RAISE_WAIT_US_MIN };
-        // A newcomer in slow start must not meet us again: it takes some ten round trips.
+        // A newcomer's slow start takes ten round trips, and must not meet us again.
         let least_us = SLOW_START_ROUND_TRIPS * self.delay.rtt_us();
         self.state = State::Yield { until_us: at_us + self.yield_us.max(least_us), calm_us: 0 };
         self.yield_us = (self.yield_us * 2).min(YIELD_US_MAX);
@@ -317,7 +310,7 @@ impl Background {
         };
     }
 
-    /// As few lanes as carry the rate: each has two packets under way at least, whatever the bound.
+    /// As few as carry the rate: each has at least two packets under way.
     fn count_lanes(&mut self, at_us: u64, lanes: &[LaneReading]) {
         let in_flight = self.rate * self.delay.rtt_us() as f64 / 1e6;
         let needed = (in_flight * 1.25 / STOCK_WINDOW_BYTES as f64) as u16 + 1;
@@ -349,55 +342,45 @@ impl Background {
 
 /// Doubled, others keep 2.5 points less (100 x 50, after a cubic flow).
 const SEGMENT_BYTES: f64 = MSS_USUAL_BYTES as f64;
-/// The share of the path that stays free. "All of a free path" is 95 % of it at least: the rest is for the raises.
-/// Doubled, others keep 28 points more (100 x 50, queue of 2 ms, a cubic flow).
+/// Room for raises: "all of a free path" is 95 %. Doubled, others keep 28 points more (100 x 50, queue of 2 ms, a cubic flow).
 const HEADROOM: f64 = 0.035;
-/// A raise above what the path carries: with the headroom, twice that of the usual rate.
-/// Doubled, the rate grows by 64 % (100 x 50, two of ours).
+/// With the headroom twice this above the usual rate. Doubled, the rate grows 64 % (100 x 50, two of ours).
 const RAISE_LEAST: f64 = 0.02;
-/// Doubled, the rate grows by 46 % (100 x 50, two of ours).
+/// Doubled, the rate grows 46 % (100 x 50, two of ours).
 const RAISE_WAIT_US_MIN: u64 = 1_000_000;
-/// Halved, the rate grows by 33 % (100 x 50, two of ours).
+/// Halved, the rate grows 33 % (100 x 50, two of ours).
 const RAISE_WAIT_US_MAX: u64 = 16_000_000;
-/// Per beat.
-/// Twice as far from the whole, the rate falls by 50 % (25 x 20, a stream of 16).
+/// Per beat. Twice as far from 1, the rate falls 50 % (25 x 20, a stream of 16).
 const RISE: f64 = 1.35;
-/// Doubled, the rate grows by 51 % (100 x 50, two of ours).
+/// Doubled, the rate grows 51 % (100 x 50, two of ours).
 const RISE_QUICK: f64 = 2.0;
-/// A path that is not known is taken for so fast at least: 8 Mbit/s.
-/// Doubled, the rate grows by 31 % (100 x 50, two of ours).
+/// An unknown path counts as at least 8 Mbit/s. Doubled, the rate grows 31 % (100 x 50, two of ours).
 const QUICK_MOST: f64 = 2e6;
-/// Doubled, the rate falls by 6.6 % (100 x 20, a cubic flow from 10 to 25 s).
+/// Doubled, the rate falls 6.6 % (100 x 20, a cubic flow from 10 to 25 s).
 const BEAT_US_MIN: u64 = 40_000;
-/// A rate counts as used from here.
-/// Twice as far from the whole, others keep 4.6 points more (100 x 50, queue of 2 ms, a cubic flow).
+/// A rate counts as used. Twice as far from 1, others keep 4.6 points more (100 x 50, queue of 2 ms, a cubic flow).
 const USED: f64 = 0.85;
-/// The time beyond a round trip in which the queue shows what a raise adds: 2 % too much make 3 ms.
-/// Doubled, the rate grows by 61 % (100 x 50, after a cubic flow).
+/// 2 % too much make 3 ms of queue. Doubled, the rate grows 61 % (100 x 50, after a cubic flow).
 const RAISED_US: u64 = 150_000;
-/// The share of the path that is left free while a queue drains.
-/// Doubled, the rate grows by 42 % (100 x 50, short flows).
+/// The share left free while a queue drains. Doubled, the rate grows 42 % (100 x 50, short flows).
 const DRAIN: f64 = 0.3;
-/// The share of the path that counts as all of it.
-/// Twice as far from the whole, the rate grows by 4.6 % (100 x 50, two of ours).
+/// Twice as far from 1, the rate grows 4.6 % (100 x 50, two of ours).
 const ALL: f64 = 0.9;
-/// A hundredth of what the path carries.
-/// Doubled, the rate grows by 11 % (100 x 50, two of ours).
+/// Doubled, the rate grows 11 % (100 x 50, two of ours).
 const YIELD_SHARE: f64 = 100.0;
-/// While others want the path the job sends 8 Mbit/s at most: a hundredth of 10 Gbit/s would be felt.
+/// 8 Mbit/s: a hundredth of 10 Gbit/s would be felt.
 const LEAST_MOST: f64 = 1e6;
-/// Doubled, the rate falls by 12 % (100 x 50, queue of 2 ms, a cubic flow).
+/// Doubled, the rate falls 12 % (100 x 50, queue of 2 ms, a cubic flow).
 const YIELD_US_MIN: u64 = 300_000;
-/// Halved, the rate grows by 16 % (100 x 50, after a cubic flow).
+/// Halved, the rate grows 16 % (100 x 50, after a cubic flow).
 const YIELD_US_MAX: u64 = 2_400_000;
-/// Twenty readings without a queue show that others have gone.
+/// Twenty readings without a queue.
 const YIELD_CALM_US: u64 = 200_000;
-/// Doubled, the rate grows by 50 % (100 x 50, after a cubic flow).
+/// Doubled, the rate grows 50 % (100 x 50, after a cubic flow).
 const SLOW_START_ROUND_TRIPS: u64 = 10;
-/// Doubled, the rate grows by 13 % (100 x 50, loses 1e-3).
+/// Doubled, the rate grows 13 % (100 x 50, loses 1e-3).
 const SHORT_US: u64 = 1_000_000;
-/// More lanes than that times what their windows ask for help no more, unless losses hold them.
-/// Doubled, the rate grows by 67 % (100 x 50, loses 1e-3).
+/// Lanes beyond so many times what windows ask for help only against losses. Doubled, the rate grows 67 % (100 x 50, loses 1e-3).
 const LANES_OVER: u16 = 4;
 /// As many as a far path begins with.
 const LANES_MAX: u16 = 32;
