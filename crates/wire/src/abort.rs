@@ -1,23 +1,23 @@
-//! The end of the job by an error, as one side tells it to the other.
+//! The end of a job by an error.
 
 use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-/// Ends the job by an error.
+/// Ends the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Abort {
-    /// The kind of error.
+    /// The kind.
     pub fault: AbortFault,
     /// The failed act and its object.
     pub what: String,
     /// The cause.
     pub cause: Option<String>,
-    /// A hint what to try.
+    /// A hint.
     pub hint: Option<String>,
 }
 
-/// Kinds of errors that end a job; converted by hand from and to those of the front end.
+/// Kinds of errors, converted by hand to the front end's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum AbortFault {

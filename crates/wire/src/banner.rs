@@ -1,7 +1,6 @@
 //! The first words on a control channel that runs through a login shell.
 //!
-//! The shell may print anything before our agent starts. The agent's line begins with a mark that no shell prints by
-//! chance, and everything before it is ignored.
+//! The shell may print anything before our agent starts; everything before the agent's mark is ignored.
 //!
 //! ```text
 //!   HAUL-NEED <uname -s> <uname -m> [gzip]   from the start script: our program is not there, send it, packed where gzip is
@@ -16,19 +15,19 @@ use alloc::vec::Vec;
 
 use crate::limits::MAX_BANNER_NOISE_BYTES;
 
-/// The meaning of a line of the far side.
+/// The meaning of a far line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Banner {
-    /// The program has to be sent first.
+    /// The program has to be sent.
     Need {
         /// `uname -s`
         system: String,
         /// `uname -m`
         machine: String,
-        /// The program may come packed: gzip is there.
+        /// gzip is there.
         unpacks: bool,
     },
-    /// Our program is run in another way than usual.
+    /// Our program runs in an unusual way.
     Note {
         /// How.
         choice: String,
@@ -39,7 +38,7 @@ pub enum Banner {
     Fail(String),
     /// The agent runs.
     Agent {
-        /// The far side's protocol version.
+        /// The protocol version.
         version: u32,
     },
     /// ssh has logged in.
@@ -58,7 +57,7 @@ pub const AGENT: &str = "HAUL-AGENT";
 /// Mark of [`Banner::LoggedIn`].
 pub const LOGIN: &str = "HAUL-LOGIN";
 
-/// Collects the far side's first bytes one at a time, so that none behind the banner is swallowed.
+/// Collects far bytes one at a time, to swallow none behind the banner.
 #[derive(Debug, Default)]
 pub struct BannerScanner {
     line: Vec<u8>,
@@ -66,7 +65,7 @@ pub struct BannerScanner {
 }
 
 impl BannerScanner {
-    /// Takes one byte. `Ok(Some)`: the banner is complete. `Err`: the far side printed more than a login shell may.
+    /// Takes one byte. `Ok(Some)`: the banner. `Err`: too much was printed.
     pub fn push(&mut self, byte: u8) -> Result<Option<Banner>, NoBanner> {
         self.seen += 1;
         if self.seen > MAX_BANNER_NOISE_BYTES {
@@ -82,11 +81,11 @@ impl BannerScanner {
     }
 }
 
-/// The far side printed too much without a banner.
+/// Too much without a banner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoBanner;
 
-/// Parses a line. A banner may stand behind noise without a newline (a prompt, a terminal title).
+/// Parses a line, perhaps with noise (a prompt, a terminal title) before the banner.
 fn parse(line: &[u8]) -> Option<Banner> {
     let line = String::from_utf8_lossy(line);
     let line = line.trim_end_matches('\r');

@@ -1,6 +1,6 @@
 //! Sequences that are refused at their limit while they are decoded.
 //!
-//! An element may take two bytes on the wire and fifty in memory: a count after decoding would come too late.
+//! Two bytes on the wire may be fifty in memory: a later count would come too late.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -9,7 +9,7 @@ use core::marker::PhantomData;
 use serde::Serializer;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
-/// For `deserialize_with`: a sequence of at most `MAX` elements.
+/// Decodes at most `MAX` elements.
 pub(crate) fn at_most<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -18,7 +18,7 @@ where
     weighed(deserializer, MAX, |_| 1)
 }
 
-/// A sequence of elements that weigh at most `max` together.
+/// Elements that together weigh at most `max`.
 pub(crate) fn weighed<'de, D, T>(deserializer: D, max: usize, weight: fn(&T) -> usize) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -27,12 +27,12 @@ where
     deserializer.deserialize_seq(Weighed { max, weight, element: PhantomData })
 }
 
-/// For `serialize_with`: bytes as one piece.
+/// Encodes bytes as one piece.
 pub(crate) fn write_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }
 
-/// For `deserialize_with`: at most `MAX` bytes, as one piece. A sequence would be read byte by byte.
+/// Decodes at most `MAX` bytes as one piece, not byte by byte.
 pub(crate) fn bytes<'de, D: Deserializer<'de>, const MAX: usize>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     struct Piece<const MAX: usize>;
     impl<const MAX: usize> Visitor<'_> for Piece<MAX> {
@@ -62,7 +62,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Weighed<T> {
         write!(f, "a sequence within its limit of {}", self.max)
     }
 
-    /// Takes the elements one by one: a length announced by the peer reserves nothing.
+    /// Reserves nothing for a peer's announced length.
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
         let mut elements = Vec::new();
         let mut left = self.max;
@@ -81,7 +81,6 @@ mod tests {
 
     use super::*;
 
-    /// The result of `decode`, and the number of bytes left behind.
     fn decoded<'a, T>(
         bytes: &'a [u8],
         decode: impl FnOnce(&mut postcard::Deserializer<'a, postcard::de_flavors::Slice<'a>>) -> postcard::Result<T>,

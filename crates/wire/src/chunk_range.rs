@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Consecutive chunks of a file.
+/// Consecutive chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkRange {
     /// First chunk.

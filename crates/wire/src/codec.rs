@@ -1,7 +1,7 @@
 //! Control frames: a 32-bit big-endian length, then one postcard-encoded message.
 //!
-//! On the first link of a channel frames follow each other, numbered by their place. On a further link a number of 64
-//! bits, big-endian, stands before each frame; a ping has the number of the next message.
+//! A channel's first link numbers frames by their place. On a further link a 64-bit big-endian number comes first; a ping has the
+//! next message's.
 
 use alloc::vec::Vec;
 
@@ -9,13 +9,13 @@ use crate::control::{Abort, Control};
 pub use crate::fault::CodecFault;
 use crate::limits::MAX_CONTROL_FRAME_BYTES;
 
-/// Bytes of the length before each control frame.
+/// Bytes of a frame's length.
 pub const LENGTH_BYTES: usize = 4;
 
-/// Bytes of the number before each frame on a further link.
+/// Bytes of a frame's number.
 pub const NUMBER_BYTES: usize = 8;
 
-/// Appends one frame to `out`.
+/// Appends a frame to `out`.
 pub fn encode(message: &Control, out: &mut Vec<u8>) -> Result<(), CodecFault> {
     let start = out.len();
     out.extend_from_slice(&[0; LENGTH_BYTES]);
@@ -31,7 +31,7 @@ pub fn encode(message: &Control, out: &mut Vec<u8>) -> Result<(), CodecFault> {
     Ok(())
 }
 
-/// A frame that tells a peer of another version why it is refused, numbered as in that version.
+/// Refuses a peer of another version, in that version's numbers.
 pub fn encode_refusal(abort: &Abort, version: u32) -> Result<Vec<u8>, CodecFault> {
     let mut frame = Vec::new();
     encode(&Control::Abort(abort.clone()), &mut frame)?;
@@ -39,14 +39,12 @@ pub fn encode_refusal(abort: &Abort, version: u32) -> Result<Vec<u8>, CodecFault
     Ok(frame)
 }
 
-/// The number of [`Control::Abort`]. Number and form of [`Abort`] are the same in all versions from 2 on, so that each
-/// can tell every other that they do not match.
+/// The number of [`Control::Abort`]. It and the form hold since version 2: each version can refuse every other.
 const ABORT_NUMBER: u8 = 22;
 
-/// The number in version 1.
 const ABORT_NUMBER_OF_1: u8 = 18;
 
-/// Length of the message that follows, checked before memory is allocated for it.
+/// The length, checked before memory is allocated.
 pub fn decode_length(bytes: [u8; LENGTH_BYTES]) -> Result<usize, CodecFault> {
     let length = u32::from_be_bytes(bytes);
     match usize::try_from(length) {
@@ -55,7 +53,7 @@ pub fn decode_length(bytes: [u8; LENGTH_BYTES]) -> Result<usize, CodecFault> {
     }
 }
 
-/// Decodes one message, with every limit checked.
+/// Decodes a message, every limit checked.
 pub fn decode(bytes: &[u8]) -> Result<Control, CodecFault> {
     let (message, rest) = postcard::take_from_bytes::<Control>(bytes).map_err(|_| CodecFault::Message)?;
     if !rest.is_empty() {
@@ -77,7 +75,7 @@ mod tests {
     fn a_refusal_is_understood_by_every_version() {
         let (what, hint) = (String::from("no"), Some(String::from("x")));
         let abort = Abort { fault: AbortFault::Protocol, what, cause: None, hint };
-        // The form of all versions: fault 3, the text "no", no cause, the hint "x".
+        // In all versions: fault 3, the text "no", no cause, the hint "x".
         let rest = [3, 2, b'n', b'o', 0, 1, 1, b'x'];
         for (version, number) in [(1, 18), (2, 22), (3, 22)] {
             let frame = encode_refusal(&abort, version).unwrap();

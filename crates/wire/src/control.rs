@@ -4,30 +4,28 @@
 //!   initiator                    agent
 //!       <--- AgentHello ----------          who I am, where my lanes can be reached
 //!       ---- Start --------------->         your role, the job, the peer's key
-//!       ---- Listed ... ---------->         (when it sends, and only what is on a list)
-//!       ---- Dial ---------------->         (when the agent is the side that connects the lanes)
-//!       ---- Rate ---------------->         (when it sends, and the limit of the rate changes)
+//!       ---- Listed ... ---------->         (to a sender, with a list)
+//!       ---- Dial ---------------->         (when the agent connects the lanes)
+//!       ---- Rate ---------------->         (to a sender, when the limit changes)
 //!
 //!   sender                       receiver
 //!       ---- Begin --------------->
-//!       <--- Named ----------------         (when a single file gets another name)
+//!       <--- Named ----------------
 //!       ---- Items ... ----------->         the manifest streams
-//!       ---- DeleteNothing ------->         (when it is not all that the sources hold)
-//!       <--- Standing ... ---------         (pieces of a file that differs, before its answer: see `standing.rs`)
+//!       ---- DeleteNothing ------->
+//!       <--- Standing ... ---------         before the answer: see `standing.rs`
 //!       <--- Answers, Outcomes ----         what is wanted; what became of each item
-//!       <--- Receipts -------------         chunks that verified (their data came over the lanes)
-//!       <--- Again, Repair --------         chunks that did not, on their way or at the target
-//!       <--- Void -----------------         a chunk that two lanes brought, and of which neither counts
-//!       ---- Counted ------------->         how much there is, as far as a count has come
-//!       <--- ReadAgain ------------         how much of what an earlier run left was read
-//!       ---- Withdraw ------------>         a wanted file changed or cannot be read
+//!       <--- Receipts -------------
+//!       <--- Again, Repair --------         chunks wrong on their way, or at the target
+//!       <--- Void -----------------
+//!       ---- Counted ------------->
+//!       <--- ReadAgain ------------
+//!       ---- Withdraw ------------>
 //!       ---- EndOfManifest ------->
-//!       <--- Summary --------------         everything resolved and flushed
+//!       <--- Summary --------------
 //!       ---- Bye ----------------->
 //!
-//!   and where several hosts are one end: see `movers.rs`
-//!
-//!   about a place: see `place.rs`
+//!   several hosts as one end: see `movers.rs`
 //!
 //!   between two jobs of a session, each side on its own
 //!       ---- JobEnd ------------->         also after Abort; Start may follow at once
@@ -35,7 +33,7 @@
 //!       ---- Leave --------------->         (the initiator) no further job
 //!
 //!   in a probe, first there (the initiator sends), then back
-//!       ---- ProbeSent ----------->         time is over; its lanes carry nothing more
+//!       ---- ProbeSent ----------->         its lanes carry nothing more
 //!       <--- ProbeArrived ---------
 //! ```
 
@@ -72,14 +70,14 @@ pub use crate::standing::{Piece, Standing};
 use crate::summary::{HostLimits, KnownPath, PathNow};
 pub use crate::summary::{LaneTime, ReceiverSummary, SenderSummary, Void};
 
-/// A message on the control channel.
+/// A message. Where no diagram of this crate shows who sends it, the comment does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Control {
-    /// Agent to initiator, first.
+    /// The first message.
     AgentHello(AgentHello),
-    /// Initiator to agent: take this role.
+    /// Take this role.
     Start(Box<Start>),
-    /// Initiator to agent: connect this many lanes to the peer at one of these addresses.
+    /// Connect this many lanes.
     Dial(Dial),
     /// Agent to initiator: no lane could be connected.
     DialFailed {
@@ -88,273 +86,266 @@ pub enum Control {
     },
     /// Agent to initiator: lanes are connected.
     Dialled {
-        /// The number of lanes.
+        /// Their number.
         lanes: u16,
-        /// Smallest connect time, which is the path's RTT, in microseconds.
+        /// Smallest connect time (RTT), in microseconds.
         rtt_us: u32,
     },
-    /// Initiator to agent: this key may bring lanes, too (the initiator relays them).
+    /// Initiator to agent: this key may bring lanes, too.
     Admit {
         /// Ed25519 public key.
         key: [u8; 32],
     },
-    /// Sender to the side that connects the lanes: this many in all would be faster on this path.
+    /// Sender to dialling side: this many lanes would be faster.
     WantLanes {
         /// Number of the path.
         path: u16,
-        /// The number of lanes.
+        /// Number of lanes.
         lanes: u16,
     },
-    /// Sender to receiver, about once a second: the present path, for observers.
+    /// Sender to receiver, each second, for observers.
     PathNow(PathNow),
-    /// Sender to receiver: the sources are open.
+    /// The sources are open.
     Begin {
-        /// The job is one file that may get a new name at the target.
+        /// One file, perhaps renamed.
         single_file: bool,
     },
-    /// Sender to receiver: the next manifest items, numbered on from the last.
+    /// The next manifest items.
     Items(#[serde(deserialize_with = "manifest::batch")] Vec<PackedItem>),
-    /// Sender to receiver: only retries follow (see [`Control::Withdraw`]).
+    /// Only retries follow ([`Control::Withdraw`]).
     EndOfManifest,
-    /// Sender to receiver: an item that was asked for cannot be sent as announced.
+    /// A wanted item cannot be sent as announced.
     Withdraw(Withdraw),
-    /// Receiver to sender: send these.
+    /// Send these.
     Answers(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Answer>),
-    /// Receiver to sender: chunks verified.
+    /// Chunks verified.
     Receipts(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Receipt>),
-    /// Receiver to sender: the chunk did not verify; send it again.
+    /// Not verified: send it again.
     Again {
         /// Manifest index.
         index: u64,
         /// Chunk number.
         chunk: u32,
     },
-    /// Receiver to sender: the outcomes of items.
+    /// Outcomes of items.
     Outcomes(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Outcome>),
-    /// Either way: a notice for the user.
+    /// Either way: for the user.
     Notice(Notice),
-    /// Either way: this lane ended before its time.
+    /// Either way: this lane ended early.
     LaneLost {
         /// The lane's number.
         lane: u16,
     },
-    /// Receiver to sender: all items are resolved and flushed.
+    /// All is resolved and flushed.
     Summary(ReceiverSummary),
-    /// Sender to receiver: agreed, good-bye.
+    /// Good-bye.
     Bye(SenderSummary),
-    /// The sending side of a probe: the time is over.
+    /// The time is over.
     ProbeSent(ProbeSent),
-    /// The receiving side of a probe, in answer.
+    /// The answer.
     ProbeArrived(ProbeArrived),
-    /// Either way: the job ends here. Number and form never change (see [`crate::codec::encode_refusal`]).
+    /// Either way: the job ends. Number and form never change ([`crate::codec::encode_refusal`]).
     Abort(Abort),
-    /// Either way: I am alive. Pings are not counted among the messages.
+    /// Either way: I am alive. Uncounted among messages.
     Ping {
-        /// Messages of the other end that have arrived here, in order and without a gap.
+        /// Messages that arrived without a gap.
         received: u64,
-        /// On the link where this end speaks: 1, plus one for each move to another link. On all others: 0.
+        /// On the link where this end speaks: 1, plus one for each move; elsewhere 0.
         turn: u32,
-        /// When it was sent, in microseconds of this end's clock, which began at any time.
+        /// When sent, in microseconds since any start.
         sent_us: u64,
     },
-    /// Receiver to sender: this chunk does not stand at the target as verified; send it again, despite its receipt or
-    /// if it was not asked for.
+    /// A chunk does not stand as verified: send it (again).
     Repair {
         /// Manifest index.
         index: u64,
         /// Chunk number.
         chunk: u32,
     },
-    /// Initiator to agent, behind a [`Start`] that says so: the next paths of the list, relative to the source. The
-    /// last message has none.
+    /// The next paths of a list, relative to the source; none: the end.
     Listed(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Vec<u8>>),
-    /// Receiver to sender, before any outcome: the single file gets this name.
+    /// The single file's new name, before any outcome.
     Named(RelPath),
-    /// Sender to receiver, now and then: the findings of a count of the sources, which runs ahead of the items.
+    /// A count's findings, ahead of the items.
     Counted(Counted),
-    /// Receiver to sender, now and then: the data of earlier runs that was read and compared since the session began.
+    /// Earlier runs' data, read and compared in this session.
     ReadAgain {
-        /// The number of bytes, which never decreases.
+        /// Bytes, never decreasing.
         bytes: u64,
     },
-    /// Sender to receiver: nothing may be deleted from here on, because not all sources could be listed.
+    /// Asks to delete nothing: some sources could not be listed.
     DeleteNothing,
-    /// Either way: nothing gets through on this path. Its lanes are cut; the side that connects lanes tries it again.
+    /// Either way: this path is cut, and dialled again.
     PathLost {
         /// Number of the path.
         path: u16,
     },
-    /// Agent to initiator: its interfaces have these new addresses.
+    /// Agent to initiator: new addresses of its interfaces.
     Addresses(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")] Vec<Address>),
-    /// Receiver to sender: what a lane brings of a chunk does not count.
+    /// A lane's data of a chunk does not count.
     Void(Void),
-    /// Leader to initiator to mover: the file that stands beneath the open target, if it is the same tree.
+    /// The file beneath the open target, if it is the same tree.
     SharedRoot(SharedRoot),
-    /// Mover to initiator: it found that file.
+    /// The mover found the file.
     SameRoot,
-    /// Leader to initiator to mover, before the item is asked for: its chunks may be written here.
+    /// A mover may write the item's chunks; said before it is asked for.
     OpenDraft(OpenDraft),
-    /// Initiator to mover: write no more of this item.
+    /// Write no more of it.
     CloseDraft {
         /// Manifest index.
         index: u64,
     },
-    /// Mover to initiator to leader: chunks that it wrote, verified and flushed.
+    /// Chunks written, verified and flushed.
     Moved(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<MovedChunk>),
-    /// Between the hosts of a sending end.
+    /// Between hosts of a sending end.
     OfMover {
-        /// Number of the mover's path.
+        /// The mover's path.
         path: u16,
         /// The message.
         word: MoverWord,
     },
-    /// Either way, if a place was asked: see [`crate::place`].
+    /// Either way: see [`crate::place`].
     Place(PlaceWord),
-    /// Either way, last of a job that [others may follow](Start::stays): later messages are of the next job.
+    /// The last message of a job that [others may follow](Start::stays).
     JobEnd {
-        /// All lanes of this side came to the end of the job, or were not used. Otherwise none of them carries the next
-        /// job.
+        /// Lanes of this side came to the job's end, or were unused; else none carries the next job.
         lanes: bool,
     },
-    /// Initiator to agent, between two jobs: no other one follows.
+    /// No job follows.
     Leave,
-    /// Receiver to sender: pieces of the file that stands at the target.
+    /// Pieces of the target's file.
     Standing(Standing),
-    /// Initiator to a sending agent: the limit of the rate from now on.
+    /// The new limit of the rate.
     Rate {
-        /// Payload bytes per second; `None`: there is no limit.
+        /// Payload per second; `None`: no limit.
         bytes_per_s: Option<u64>,
     },
-    /// Sender to the side that connects the lanes: larger segments do not arrive on this path. [`Control::PathLost`] follows.
+    /// Sender to dialling side: larger segments do not arrive. [`Control::PathLost`] follows.
     SmallerSegments {
         /// Number of the path.
         path: u16,
-        /// New connections announce this as their largest segment (RFC 9293, section 3.7.1).
+        /// The largest that new connections announce (RFC 9293, section 3.7.1).
         segment_bytes: u16,
     },
-    /// Sender to receiver, now and then from [`Control::EndOfManifest`] on: what its [`Control::Bye`] would say by now. The sender
-    /// promises that nothing it has yet to say decides how the job ends: a receiver that has everything need not wait for the Bye.
+    /// Sender to receiver, from [`Control::EndOfManifest`] on: what [`Control::Bye`] would say. The job's end depends on no later
+    /// word, so a complete receiver need not wait.
     Findings(SenderSummary),
 }
 
-/// The first message of an agent.
+/// An agent's first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentHello {
-    /// Program version, for messages only.
+    /// Only for messages.
     pub version: String,
-    /// Ed25519 public key of its lanes.
+    /// Ed25519 key of its lanes.
     pub key: [u8; 32],
-    /// TCP port of its listener; 0 if it cannot listen where others reach it.
+    /// TCP port of the listener; 0: unreachable.
     pub port: u16,
-    /// TCP port of its listener for lanes that arrive on its own host, inside ssh sessions.
+    /// TCP port for lanes that arrive on its host, inside ssh.
     pub relay_port: u16,
-    /// Addresses of its interfaces.
+    /// Addresses of interfaces.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")]
     pub addresses: Vec<Address>,
-    /// The address at which sshd was reached.
+    /// The address where sshd was reached.
     pub ssh_server: Option<Address>,
     /// The client address that sshd saw.
     pub ssh_client: Option<Address>,
-    /// The number of processors that it may use.
+    /// Usable processors.
     pub cpus: u16,
-    /// Its processor is fast at AES-GCM.
+    /// Whether AES-GCM is fast there.
     pub fast_aes: bool,
-    /// The limits of one connection at its host.
+    /// One connection's limits there.
     pub limits: HostLimits,
 }
 
 /// Gives an agent its role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// Random name of this end of the session, for lanes that come here.
+    /// Random name for lanes that come here.
     pub session: [u8; 16],
-    /// Random name of the other end, for lanes that are dialled from here: both ends of a copy may stand in one daemon,
-    /// at one port.
+    /// Random name for lanes dialled from here: both ends may share a daemon's port.
     pub peer_session: [u8; 16],
-    /// Public key of the side that brings the lanes or is reached by them.
+    /// Public key of the lanes' other side.
     pub peer_key: [u8; 32],
-    /// The key is the initiator's own: its holder may bring further links of this control channel.
+    /// The key is the initiator's: its holder may bring further links.
     pub links: bool,
-    /// Another job in the same role may follow on this session, with its own `Start`, which names the same ends and
-    /// keys.
+    /// Further jobs may follow: a `Start` of the same role, ends and keys.
     pub stays: bool,
-    /// The number of the job on this session, greater than that of the one before. The ends of lanes name it
-    /// ([`UnitKind::JobEnd`](crate::lane::UnitKind::JobEnd)).
+    /// The job's growing number, as at the ends of lanes ([`UnitKind::JobEnd`](crate::lane::UnitKind::JobEnd)).
     pub job: u64,
-    /// Sender or receiver.
+    /// The role.
     pub role: Role,
-    /// The selection: which entries are copied, and how faithfully.
+    /// The selection.
     pub selection: Selection,
-    /// The part of the sources that is asked for.
+    /// The wanted part.
     pub listed: Listed,
-    /// Asks for the hash of kept files, too: a manifest is wanted, or their hashes are to be checked.
+    /// Hashes of kept files are wanted, too, for a manifest or a check.
     pub hash_kept: bool,
-    /// The way the bytes travel.
+    /// How the bytes travel.
     pub carriage: Carriage,
 }
 
-/// The part of its sources that a sender is asked for.
+/// The wanted part of the sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Listed {
-    /// All of the sources.
+    /// All.
     #[default]
     Nothing,
-    /// Only paths of a list, which come in [`Control::Listed`].
+    /// Paths of a list ([`Control::Listed`]).
     Paths,
-    /// Only paths of a list; a directory means all beneath it.
+    /// Paths, with all beneath them.
     Trees,
 }
 
-/// The way the bytes travel.
+/// How the bytes travel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carriage {
-    /// Upper bound of the payload rate, bytes per second.
+    /// Bound of the payload, bytes per second.
     pub rate_bytes_per_s: Option<u64>,
     /// Acceptable TLS ciphers, best first: 1 AES-128-GCM, 2 AES-256-GCM, 3 ChaCha20-Poly1305.
     pub ciphers: Vec<u8>,
-    /// Lanes become clear after their hello: their data is authenticated and verified, but everybody can read it.
+    /// Lanes become clear after their hello: authenticated and verified, but readable.
     pub clear: bool,
-    /// Compress on the wire.
+    /// Compress.
     pub compress: bool,
-    /// Silence after which the peer counts as dead, in milliseconds.
+    /// A dead peer's silence, in milliseconds.
     pub timeout_ms: u32,
-    /// Congestion control, if asked for by name.
+    /// Asked congestion control.
     pub congestion_control: Option<String>,
-    /// Bytes that one lane may have under way, if the user says so.
+    /// Asked window of a lane.
     pub window_bytes: Option<u64>,
-    /// Number of lanes, if the user says so.
+    /// Asked number of lanes.
     pub lanes: Option<u16>,
-    /// The sender's route from a file into a connection, if the user says so: 1 splice, 2 sendfile, 3 splice by
-    /// io_uring, 4 mmap, 5 copy, 6 copy by io_uring; else none.
+    /// Asked route from file to connection: 1 splice, 2 sendfile, 3 splice by io_uring, 4 mmap, 5 copy, 6 copy by io_uring; else
+    /// none.
     pub route: Option<u8>,
-    /// The receiver's way to write large files, if the user says so: 1 past the page cache, 2 through it; else none.
+    /// Asked way to write large files: 1 past the page cache, 2 through it; else none.
     pub write_route: Option<u8>,
-    /// The findings of an earlier job about this path, in this direction.
+    /// An earlier job's findings, in this direction.
     pub path: Option<KnownPath>,
-    /// The number of other hosts of the far end that may write into the drafts of this receiver, or send for this
-    /// sender.
+    /// Other far hosts that may write this receiver's drafts, or send for this sender.
     pub movers: u16,
-    /// Processors of the smaller of the two hosts, as the initiator knows them; 0: unknown.
+    /// The smaller host's processors; 0: unknown.
     pub cpus: u16,
-    /// The request to a network that others use, too.
+    /// The request to the network.
     pub service: Service,
-    /// How files are cut: the target's rule.
+    /// The target's cut.
     pub cut: Cut,
-    /// The target takes the bytes of a file from front to back only: one lane brings all of it, in order.
+    /// The target takes files from front to back only: one lane brings each.
     pub in_order: bool,
 }
 
-/// Asks an agent to bring the lanes.
+/// Makes an agent bring lanes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dial {
-    /// Addresses of the peer, best first.
+    /// The peer's addresses, best first.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")]
     pub candidates: Vec<Candidate>,
-    /// Number of lanes; 0 leaves it to the agent's rule.
+    /// Lanes; 0: by rule.
     pub lanes: u16,
-    /// Lanes may run over several paths at once.
+    /// Several paths are allowed.
     pub several_paths: bool,
-    /// Time after which to give up, in milliseconds.
+    /// Patience, in milliseconds.
     pub timeout_ms: u32,
 }
 
@@ -363,34 +354,33 @@ pub struct Dial {
 pub struct Answer {
     /// Manifest index.
     pub index: u64,
-    /// The data to send.
+    /// The wanted data.
     pub wanted: Wanted,
 }
 
-/// The findings of a count of the sources so far, for a waiting user. They promise nothing.
+/// A count's findings for a waiting user, without promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// Regular files.
     pub files: u64,
-    /// Their data in bytes, without holes as far as their sizes show them.
+    /// Their bytes, without known holes.
     pub data_bytes: u64,
-    /// The share of the sources seen, in millionths; [`Counted::WHOLE_PPM`]: all.
+    /// Share of the sources seen, in millionths.
     pub share_ppm: u32,
 }
 
 impl Counted {
-    /// All of the sources.
+    /// All sources.
     pub const WHOLE_PPM: u32 = 1_000_000;
-    /// The least share that lets the whole be judged: 1 %.
+    /// 1 % tells of the whole.
     const TELLING_PPM: u32 = 10_000;
 
-    /// Whether the count is complete.
+    /// Whether all is counted.
     pub fn is_whole(&self) -> bool {
         self.share_ppm >= Self::WHOLE_PPM
     }
 
-    /// Extrapolates a figure to the whole: `found` was counted in the share that was seen. Of too small a share it
-    /// returns `found` itself.
+    /// Extrapolates to the whole, except from too little.
     pub fn whole(&self, found: u64) -> u64 {
         if self.share_ppm < Self::TELLING_PPM || self.is_whole() {
             return found;
@@ -399,51 +389,51 @@ impl Counted {
     }
 }
 
-/// The data to send of a file.
+/// The wanted data of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wanted {
     /// All data.
     All,
-    /// Only the BLAKE3: the file is kept, and [`Start::hash_kept`].
+    /// A kept file's BLAKE3, for [`Start::hash_kept`].
     Hash,
-    /// These ranges of chunks, ascending and not touching: an earlier run verified the rest.
+    /// Ascending ranges that do not touch: an earlier run verified the rest.
     Chunks(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_RANGES>")] Vec<ChunkRange>),
 }
 
-/// The proof that a chunk is verified at the far side.
+/// Proof of a verified chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     /// Manifest index.
     pub index: u64,
     /// Chunk number.
     pub chunk: u32,
-    /// Its bytes of data that came, without holes.
+    /// Bytes that came, without holes.
     pub data_bytes: u64,
-    /// Its bytes that stood at the target already.
+    /// Bytes that stood there.
     pub matched_bytes: u64,
 }
 
-/// A wanted item that cannot be sent as announced.
+/// An item that cannot be sent as announced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Withdraw {
     /// Manifest index.
     pub index: u64,
-    /// The failed act and its cause.
+    /// Act and cause.
     pub why: String,
-    /// The kind of failure.
+    /// Kind of failure.
     pub kind: FailureKind,
-    /// The item in its new state, which takes the next manifest index.
+    /// The new state, with the next manifest index.
     pub retry: Option<PackedItem>,
 }
 
-/// Why entries were not deleted.
+/// Why nothing was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Withheld {
-    /// The source has nothing to copy, as a disk that is not mounted.
+    /// An empty source, like an unmounted disk.
     SourceIsEmpty,
-    /// They are more than half of what stood at the target.
+    /// More than half of the target's.
     MoreThanHalf {
-        /// So many stood there.
+        /// Entries there.
         of: u64,
     },
 }
@@ -451,23 +441,23 @@ pub enum Withheld {
 /// A notice for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Notice {
-    /// An entry was deleted at the target (or would be).
+    /// An entry was (or would be) deleted.
     Deleted {
-        /// Its path.
+        /// Path.
         path: Vec<u8>,
-        /// The entry was a directory.
+        /// A directory.
         is_directory: bool,
     },
-    /// An act on an entry failed; the entry's outcome is another matter.
+    /// An act failed, whatever the outcome.
     Failed {
-        /// Its path.
+        /// Path.
         path: Vec<u8>,
-        /// The failed act and its cause.
+        /// Act and cause.
         why: String,
     },
-    /// Entries were not deleted, because nobody has insisted on it.
+    /// Entries stayed, because nobody insisted.
     Withheld {
-        /// The directory that they stand in.
+        /// Their directory.
         path: Vec<u8>,
         /// How many.
         entries: u64,
@@ -476,7 +466,7 @@ pub enum Notice {
     },
     /// Something was left out.
     Skipped {
-        /// Its path.
+        /// Path.
         path: Vec<u8>,
         /// Why.
         why: String,
@@ -488,7 +478,7 @@ pub enum Notice {
     },
     /// An automatic choice.
     Chose {
-        /// The subject of the choice.
+        /// The subject.
         what: String,
         /// The choice.
         choice: String,
@@ -498,8 +488,7 @@ pub enum Notice {
 }
 
 impl Control {
-    /// Refuses a message that decodes but exceeds what honest peers send. Sequences ended at their limits before;
-    /// manifest items are checked when they are unpacked.
+    /// Refuses what honest peers never send. Sequences are checked in decoding, manifest items in unpacking.
     pub fn check_limits(&self) -> Result<(), CodecFault> {
         let within = |ok: bool, what: &'static str| if ok { Ok(()) } else { Err(CodecFault::Limit(what)) };
         let short = |text: &str| text.len() <= MAX_TEXT_BYTES;

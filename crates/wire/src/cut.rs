@@ -5,24 +5,24 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits::{MAX_CHUNKS_PER_FILE, MIN_CHUNK_BYTES};
 
-/// How files are cut. Each store of objects has its own least part and most parts.
+/// How files are cut. Stores of objects differ in least part and most parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cut {
     least_chunk_bytes: u64,
     most_chunks: u32,
 }
 
-/// So many chunks any target takes: a file of 16 EiB then has chunks of 16 PiB, and sizes stay within 64 bits.
+/// A file of 16 EiB has chunks of 16 PiB, within 64 bits.
 const FEWEST_MOST_CHUNKS: u32 = 1024;
 
-/// A chunk is held or written by one lane: more than this no rule asks for.
+/// One lane holds a chunk.
 const MAX_LEAST_CHUNK_BYTES: u64 = 1 << 30;
 
 impl Cut {
-    /// The rule of disks, and of all targets without one of their own.
+    /// The rule of disks, and of targets without one.
     pub const USUAL: Cut = Cut { least_chunk_bytes: MIN_CHUNK_BYTES, most_chunks: MAX_CHUNKS_PER_FILE };
 
-    /// Chunks of at least this power of two, at most so many. `None`: no such rule is taken.
+    /// Makes a rule: chunks of at least this power of two, at most so many. `None`: not allowed.
     pub const fn new(least_chunk_bytes: u64, most_chunks: u32) -> Option<Cut> {
         let is_good = least_chunk_bytes.is_power_of_two()
             && least_chunk_bytes >= MIN_CHUNK_BYTES
@@ -37,7 +37,7 @@ impl Cut {
         self.least_chunk_bytes
     }
 
-    /// Most chunks of one file.
+    /// Most chunks of a file.
     pub fn most_chunks(self) -> u32 {
         self.most_chunks
     }

@@ -1,17 +1,17 @@
-//! The reasons to refuse a control frame.
+//! Reasons to refuse a control frame.
 
 use core::fmt;
 
-/// The reason why a control frame was refused.
+/// Why a control frame was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodecFault {
-    /// The announced length is zero or above [`crate::limits::MAX_CONTROL_FRAME_BYTES`].
+    /// Zero, or above [`crate::limits::MAX_CONTROL_FRAME_BYTES`].
     Length(u32),
-    /// The bytes are no message of this version.
+    /// No message of this version.
     Message,
-    /// Bytes are left over behind the message.
+    /// Bytes left over.
     Trailing,
-    /// A collection or text in the message is above its limit.
+    /// Something above its limit.
     Limit(&'static str),
 }
 

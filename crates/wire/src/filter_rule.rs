@@ -1,4 +1,4 @@
-//! A filter rule on the wire; its meaning is documented where the rules are matched.
+//! A filter rule on the wire; its meaning stands at the matching.
 
 use alloc::vec::Vec;
 
@@ -11,19 +11,19 @@ use crate::limits::MAX_PATH_BYTES;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct FilterRule {
-    /// Include rather than exclude.
+    /// Include, not exclude.
     pub include: bool,
-    /// rsync's pattern language; of a merge file, its name.
+    /// rsync's pattern, or a merge file's name.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_PATH_BYTES>")]
     pub pattern: Vec<u8>,
     pub sides: Sides,
     pub negated: bool,
     pub perishable: bool,
-    /// Not a pattern, but a file with rules in each directory.
+    /// A file of rules in each directory instead.
     pub merge: Option<Merge>,
 }
 
-/// The sides for which a rule holds.
+/// Where a rule holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Sides {
@@ -42,7 +42,7 @@ pub struct Merge {
     pub format: MergeFormat,
 }
 
-/// The form of a merge file.
+/// A merge file's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum MergeFormat {

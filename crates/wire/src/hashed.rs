@@ -3,12 +3,12 @@
 //! ```text
 //!   initiator                    agent
 //!       ---- Start: a question, its path is the root --->
-//!       ---- Wanted ------------->        files; at most [`MAX_WANTED_FILES`] that have no answer yet
-//!       <--- Told::Found ---------        one for each, in any order; each has the number of its file
-//!       ---- End ---------------->        that were all
+//!       ---- Wanted ------------->        at most [`MAX_WANTED_FILES`] without an answer
+//!       <--- Told::Found ---------        one for each, in any order, with its number
+//!       ---- End ---------------->
 //!       <--- End -----------------
 //! ```
-//! The agent is not told the expected hash, so it has to read the file.
+//! The agent does not know the expected hash, so it has to read the file.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,16 +18,16 @@ use serde::{Deserialize, Serialize};
 use crate::limits::MAX_TEXT_BYTES;
 use crate::path::RelPath;
 
-/// Files that may wait for their answer.
+/// Files that await an answer.
 pub const MAX_WANTED_FILES: usize = 4096;
 
-/// The memory of files that wait for their answer: half of what waits at a session that does not listen for a while.
+/// Half of what waits at a session that does not listen.
 pub const MAX_WANTED_BYTES: usize = 4 << 20;
 
-/// The longest hash, SHA-512.
+/// SHA-512.
 pub const MAX_HASH_BYTES: usize = 64;
 
-/// Hashes that are common in lists.
+/// Common hashes in lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Algorithm {
@@ -50,16 +50,16 @@ impl Algorithm {
     }
 }
 
-/// A file whose hash is wanted. Its number is the count of files wanted before.
+/// A file to hash, numbered by its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WantedFile {
-    /// The path beneath the root.
+    /// Path beneath the root.
     pub path: RelPath,
-    /// The expected size: a file of another size need not be read.
+    /// Expected: otherwise it need not be read.
     pub size: Option<u64>,
     /// The wanted hash.
     pub algorithm: Algorithm,
-    /// A further algorithm, from the same reading.
+    /// Second algorithm, from the same reading.
     pub or: Option<Algorithm>,
 }
 
@@ -68,21 +68,21 @@ pub struct WantedFile {
 pub enum FileFound {
     /// The whole file was read.
     Hashed {
-        /// The size of the file.
+        /// Size.
         size: u64,
-        /// The hash, at most [`MAX_HASH_BYTES`].
+        /// Hash of at most [`MAX_HASH_BYTES`].
         hash: Vec<u8>,
-        /// The other hash, if it was wanted; else empty.
+        /// The other hash, or empty.
         or: Vec<u8>,
     },
-    /// The size is not the expected one.
+    /// An unexpected size.
     OtherSize {
-        /// The size found.
+        /// The found size.
         size: u64,
     },
     /// The file is missing.
     Missing,
-    /// The path is no regular file, or leads through a symbolic link.
+    /// No regular file, or behind a symbolic link.
     NotAFile,
     /// The file cannot be read.
     Unreadable {
@@ -92,7 +92,7 @@ pub enum FileFound {
 }
 
 impl WantedFile {
-    /// The approximate memory of the file's question.
+    /// The question's approximate memory.
     pub fn weight_bytes(&self) -> usize {
         size_of::<Self>() + self.path.as_bytes().len()
     }

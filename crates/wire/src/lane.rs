@@ -6,29 +6,27 @@
 //!   block = u32: three bits of encoding, length | bytes     at most BLOCK_BYTES of contents each
 //!   trailer = u32 zero | verdict (1 byte) | 32 bytes of BLAKE3
 //! ```
-//! The hash follows the data because it is computed while the data moves.
+//! The hash is computed while the data moves, and follows it.
 //!
-//! After the hello a lane may become clear, if both ends were told so. Then [`TAG_BYTES`] of proof follow each header
-//! of a unit or block, the bytes of each block, and each trailer.
+//! If both ends were told so, a lane is clear after its hello. Then [`TAG_BYTES`] of proof follow each header, block and trailer.
 
 use crate::PROTOCOL_VERSION;
 use crate::limits::{BLOCK_BYTES, MAX_PATHS};
 
-/// First bytes of a lane, after the TLS handshake: `haulane2` in version 2.
+/// Begins a lane after the TLS handshake: `haulane2` in version 2.
 pub const LANE_MAGIC: [u8; 8] = magic(LANE, PROTOCOL_VERSION);
 
-/// First bytes of a control channel that reaches a daemon's port: `haulctl2` in version 2. Zeros fill it up to the length of a lane's
-/// hello.
+/// Begins a daemon's control channel: `haulctl2` in version 2, filled with zeros to a lane hello's length.
 pub const CONTROL_MAGIC: [u8; 8] = magic(CONTROL, PROTOCOL_VERSION);
 
-/// First bytes of a further link of a control channel: `haulink` and the version. The name of the session follows, and zeros.
+/// Begins a further link: `haulink`, version, session, zeros.
 pub const LINK_MAGIC: [u8; 8] = magic(LINK, PROTOCOL_VERSION);
 
 const LANE: [u8; 7] = *b"haulane";
 const CONTROL: [u8; 7] = *b"haulctl";
 const LINK: [u8; 7] = *b"haulink";
 
-/// Puts the version in the last byte, from `1` on, so that each end knows at once what the other speaks.
+/// Puts the version, from `1` on, in the last byte: each end knows the other's.
 const fn magic(kind: [u8; 7], version: u32) -> [u8; 8] {
     assert!(version >= 1 && version <= (u8::MAX - VERSION_ZERO) as u32, "the version has one byte");
     let [a, b, c, d, e, f, g] = kind;
@@ -37,35 +35,35 @@ const fn magic(kind: [u8; 7], version: u32) -> [u8; 8] {
 
 const VERSION_ZERO: u8 = b'0';
 
-/// Bytes of an encoded [`LaneHello`].
+/// Bytes of a [`LaneHello`].
 pub const LANE_HELLO_BYTES: usize = 8 + 16 + 2;
 
-/// Says to which session a new connection belongs.
+/// Names a new connection's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneHello {
-    /// Random name of the session.
+    /// The session's random name.
     pub session: [u8; 16],
-    /// Number of the lane in its session. It holds the path: see [`path_of`].
+    /// The lane's number, with its path: see [`path_of`].
     pub lane: u16,
 }
 
-/// Lane numbers of each path: the low byte of a lane's number.
+/// The low byte of a lane's number.
 const LANES_OF_PATH: u16 = 256;
 
-/// The path of a lane. The lanes of a session with one path, which has the number 0, are numbered from 0 on.
+/// A lane's path; a single one is 0.
 pub const fn path_of(lane: u16) -> u16 {
     lane / LANES_OF_PATH
 }
 
-/// The index of the lane on its path, from 0 on.
+/// A lane's index on its path.
 pub const fn index_of(lane: u16) -> u16 {
     lane % LANES_OF_PATH
 }
 
-/// The number of a lane from its path and its index on that path.
+/// The lane's number.
 ///
 /// # Panics
-/// If the path is not below [`MAX_PATHS`], or the index is not below 256.
+/// If the path is not below [`MAX_PATHS`], or the index not below 256.
 pub const fn lane_of(path: u16, index: u16) -> u16 {
     assert!(path < MAX_PATHS && index < LANES_OF_PATH, "a path below 8, and an index below 256");
     path * LANES_OF_PATH + index
@@ -81,7 +79,7 @@ impl LaneHello {
         out
     }
 
-    /// Decodes; `None` when it is something else.
+    /// `None`: something else.
     pub fn decode(bytes: &[u8; LANE_HELLO_BYTES]) -> Option<Self> {
         if bytes[..8] != LANE_MAGIC {
             return None;
@@ -93,19 +91,19 @@ impl LaneHello {
     }
 }
 
-/// The purpose of a new connection, from its first bytes.
+/// The purpose of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hello {
     /// A lane of a session.
     Lane(LaneHello),
-    /// The control channel of a new session.
+    /// A new session's control channel.
     Control,
-    /// A further link of the control channel of a session.
+    /// A further link.
     Link {
-        /// Random name of the session.
+        /// The session's random name.
         session: [u8; 16],
     },
-    /// The control channel of somebody who speaks this other version.
+    /// A control channel of another version.
     OtherVersion(u32),
 }
 
@@ -131,15 +129,14 @@ impl Hello {
         out
     }
 
-    /// Decodes; `None` if it is something else, also a lane or link of another version: those come only after the
-    /// control channel was refused.
+    /// `None`: something else, also another version's lane or link, which its channel's refusal precedes.
     pub fn decode(bytes: &[u8; LANE_HELLO_BYTES]) -> Option<Self> {
         if *bytes == Hello::Control.encode() {
             return Some(Hello::Control);
         }
         let other = bytes[7].checked_sub(VERSION_ZERO).map(u32::from);
         if let Some(version @ 1..) = other.filter(|version| bytes[..7] == CONTROL && *version != PROTOCOL_VERSION) {
-            // The rest is that version's own affair.
+            // That version's own affair.
             return Some(Hello::OtherVersion(version));
         }
         if bytes[..8] == LINK_MAGIC && bytes[24..] == [0; 2] {
@@ -151,35 +148,34 @@ impl Hello {
     }
 }
 
-/// Bytes of an encoded [`UnitHeader`].
+/// Bytes of a [`UnitHeader`].
 pub const UNIT_HEADER_BYTES: usize = 20;
 
-/// The kind of a unit of work on a lane.
+/// Kinds of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitKind {
-    /// A whole file of at most one chunk; the hash in the trailer is the file's BLAKE3.
+    /// A file of at most one chunk, hashed to its BLAKE3.
     Whole,
-    /// One chunk of a larger file; the hash is the chaining value of its subtree.
+    /// A larger file's chunk, hashed to its subtree's chaining value.
     Chunk,
-    /// No data: the trailer has the file's BLAKE3 as it is at the source.
+    /// Only the source's BLAKE3, as trailer.
     Hash,
     /// The end of the lane.
     End,
-    /// The end of the job whose number is the index. The lane waits for the next one.
+    /// The end of the job numbered by the index.
     JobEnd,
-    /// One chunk of a larger file that is a hole, with the whole blocks of 64 MiB around it: no data, and no hash in
-    /// the trailer.
+    /// A chunk without data or hash: a hole, with the whole blocks of 64 MiB around it.
     Hole,
 }
 
 /// Header of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitHeader {
-    /// The kind of the unit.
+    /// The kind.
     pub kind: UnitKind,
-    /// Manifest index of the file.
+    /// Manifest index.
     pub index: u64,
-    /// Number of the chunk in the file; 0 for whole files.
+    /// Chunk; 0 for whole files.
     pub chunk: u32,
 }
 
@@ -200,7 +196,7 @@ impl UnitHeader {
         out
     }
 
-    /// Decodes; `None` when the bytes are no header (unknown kind, reserved bytes set).
+    /// `None`: unknown kind, or reserved bytes set.
     pub fn decode(bytes: &[u8; UNIT_HEADER_BYTES]) -> Option<Self> {
         let kind = match bytes[0] {
             1 => UnitKind::Whole,
@@ -221,28 +217,28 @@ impl UnitHeader {
     }
 }
 
-/// Bytes of an encoded [`BlockHeader`].
+/// Bytes of a [`BlockHeader`].
 pub const BLOCK_HEADER_BYTES: usize = 4;
 
-/// The encoding of a block's contents.
+/// Encodings of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// The contents as they are.
+    /// Contents as they are.
     Plain,
-    /// zstd-compressed; decodes to at most [`BLOCK_BYTES`].
+    /// zstd, with at most [`BLOCK_BYTES`] decoded.
     Zstd,
-    /// Zeros: a hole of the source. Nothing follows the header, and the receiver leaves a hole.
+    /// A hole, as at the target: nothing follows the header.
     Zeros,
-    /// [`Encoding::Plain`], partly a hole of the source: the receiver finds the zeros, and leaves them out.
+    /// [`Encoding::Plain`], in which the receiver leaves out zeros.
     PlainWithHoles,
-    /// [`Encoding::Zstd`], partly a hole of the source.
+    /// [`Encoding::Zstd`], in which the receiver leaves out zeros.
     ZstdWithHoles,
-    /// A run of the file that stands at the target. Its offset there follows the header: [`RUN_OFFSET_BYTES`], little endian.
+    /// A run of the target's file, whose offset follows ([`RUN_OFFSET_BYTES`], little endian).
     Standing,
 }
 
 impl Encoding {
-    /// The encoding for contents that are partly a hole.
+    /// The encoding with holes.
     pub fn with_holes(self) -> Encoding {
         match self {
             Encoding::Plain => Encoding::PlainWithHoles,
@@ -251,18 +247,18 @@ impl Encoding {
         }
     }
 
-    /// Whether the bytes behind the header are compressed.
+    /// Whether it is compressed.
     pub fn is_packed(self) -> bool {
         matches!(self, Encoding::Zstd | Encoding::ZstdWithHoles)
     }
 }
 
-/// Header of a block; a plain length of zero announces the trailer.
+/// Header of a block; plain zero announces the trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// Bytes on the wire that follow; for [`Encoding::Zeros`] the length of the hole, for [`Encoding::Standing`] that of the run.
+    /// Bytes that follow; of [`Encoding::Zeros`] and [`Encoding::Standing`] the length.
     pub bytes: u32,
-    /// The encoding of the bytes.
+    /// Their encoding.
     pub encoding: Encoding,
 }
 
@@ -283,8 +279,7 @@ impl BlockHeader {
         (self.bytes | encoding << ENCODING_SHIFT).to_le_bytes()
     }
 
-    /// Decodes; `None` if the length is above [`BLOCK_BYTES`] or the encoding unknown. Also `None` for an empty block
-    /// that is not the last: a unit could hold any number of them.
+    /// `None`: beyond [`BLOCK_BYTES`], unknown, or empty before the last: a unit could hold any number.
     pub fn decode(bytes: [u8; BLOCK_HEADER_BYTES]) -> Option<Self> {
         let word = u32::from_le_bytes(bytes);
         let encoding = match word >> ENCODING_SHIFT {
@@ -304,21 +299,21 @@ impl BlockHeader {
 
 const ENCODING_SHIFT: u32 = 29;
 
-/// Bytes of the offset behind the header of a run that stands at the target.
+/// Length of a run's offset.
 pub const RUN_OFFSET_BYTES: usize = 8;
 
-/// Bytes of an encoded trailer, after the zero block header.
+/// Length of a trailer behind its header.
 pub const TRAILER_BYTES: usize = 1 + 32;
 
-/// Bytes of a tag on a clear lane: one follows each header, each block's bytes and each trailer.
+/// Length of a tag.
 pub const TAG_BYTES: usize = 32;
 
 /// How a unit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trailer {
-    /// All data was sent, with this hash.
+    /// All data was sent.
     Complete([u8; 32]),
-    /// The source could not be read to the end, or changed: the data is void. The control channel says why.
+    /// The source was unreadable or changed: the data is void. The control channel says why.
     Void,
 }
 

@@ -45,5 +45,5 @@ pub use control::Control;
 pub use manifest::{Item, ItemKind};
 pub use path::{PathFault, RelPath};
 
-/// The protocol version. Both ends must have the same; our own program is copied to a far side with another one.
+/// The protocol version, the same at both ends: our own program is copied to a far side with another one.
 pub const PROTOCOL_VERSION: u32 = 20;

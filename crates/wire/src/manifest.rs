@@ -13,7 +13,7 @@ use crate::limits::{
 };
 use crate::path::{PathFault, RelPath};
 
-/// Seconds and nanoseconds since the epoch; `ns` is below 10^9.
+/// Time since the epoch; `ns` is below 10^9.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Time {
     /// Seconds, negative before 1970.
@@ -22,16 +22,16 @@ pub struct Time {
     pub ns: u32,
 }
 
-/// Tells one state of a source file from another; chunks of different identities are never mixed.
+/// A source file's state: chunks of different ones are never mixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// Size in bytes.
     pub size: u64,
     /// Modification time.
     pub mtime: Time,
-    /// Inode change time: catches a rewrite that restored the modification time.
+    /// Catches a rewrite that restored the modification time.
     pub ctime: Time,
-    /// Inode number: catches a replacement that restored both.
+    /// Catches a replacement that restored both.
     pub inode: u64,
 }
 
@@ -40,23 +40,23 @@ pub struct Identity {
 pub struct Xattr {
     /// Name with its namespace.
     pub name: Vec<u8>,
-    /// Value, any bytes.
+    /// Value of any bytes.
     pub value: Vec<u8>,
 }
 
-/// Names of an entry's owner and group at the source; empty: it has none there, or it was sent before.
+/// Names at the source; empty: none, or sent before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerNames {
-    /// Name of the user.
+    /// The user's name.
     pub user: Vec<u8>,
-    /// Name of the group.
+    /// The group's name.
     pub group: Vec<u8>,
 }
 
 /// Metadata of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
-    /// Permission bits, 0o7777 at most.
+    /// 0o7777 at most.
     pub mode: u32,
     /// Modification time.
     pub mtime: Time,
@@ -64,9 +64,9 @@ pub struct Attributes {
     pub uid: u32,
     /// Numeric group.
     pub gid: u32,
-    /// Names of owner and group, with the first entry that has them.
+    /// Names, with their first entry.
     pub names: Option<Box<OwnerNames>>,
-    /// Extended attributes and ACLs, when asked for.
+    /// Wanted extended attributes and ACLs.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_XATTRS>")]
     pub xattrs: Vec<Xattr>,
 }
@@ -76,58 +76,58 @@ pub struct Attributes {
 pub enum Special {
     /// A FIFO.
     Fifo,
-    /// The name of a socket.
+    /// A socket's name.
     Socket,
     /// A character device.
     Character {
-        /// Its major number.
+        /// Major number.
         major: u32,
-        /// Its minor number.
+        /// Minor number.
         minor: u32,
     },
     /// A block device.
     Block {
-        /// Its major number.
+        /// Major number.
         major: u32,
-        /// Its minor number.
+        /// Minor number.
         minor: u32,
     },
 }
 
 impl Special {
-    /// Whether it leads to a device of the host.
+    /// Whether it is a device of the host.
     pub fn is_device(&self) -> bool {
         matches!(self, Special::Character { .. } | Special::Block { .. })
     }
 }
 
-/// The kind of an item.
+/// Kinds of items.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ItemKind {
     /// A regular file.
     File {
-        /// The state when it was listed.
+        /// The listed state.
         identity: Identity,
-        /// The bytes of holes, as far as the source knows: only the rest is data to come.
+        /// Known holes: the rest is data.
         hole_bytes: u64,
-        /// BLAKE3 of the contents, if both sides compare by content.
+        /// Both sides compare by content.
         blake3: Option<[u8; 32]>,
-        /// The number of its other names, if they are kept: those that are found follow as [`ItemKind::HardLink`].
+        /// Number of other kept names, which follow as [`ItemKind::HardLink`] if found.
         further_names: u32,
     },
-    /// A directory; its entries follow, then [`ItemKind::DirectoryEnd`].
+    /// A directory; entries and [`ItemKind::DirectoryEnd`] follow.
     Directory,
-    /// All entries of this directory have been sent.
+    /// All entries have been sent.
     DirectoryEnd {
-        /// The listing had no error: an entry that is not in it does not exist at the source.
+        /// The listing had no error: unlisted entries do not exist.
         complete: bool,
     },
     /// A symbolic link.
     Symlink {
-        /// The text of the link, stored unchanged and never followed.
+        /// Unchanged, never followed.
         target: Vec<u8>,
     },
-    /// A further name of a file sent before.
+    /// A further name of an earlier file.
     HardLink {
         /// The first name.
         first: RelPath,
@@ -137,17 +137,16 @@ pub enum ItemKind {
         /// Why.
         why: String,
     },
-    /// Could not be read at the source.
+    /// Unreadable at the source.
     Failed {
-        /// The failed act and its cause.
+        /// Act and cause.
         why: String,
-        /// True if it had been listed and is gone.
+        /// Listed, and gone.
         vanished: bool,
     },
     /// A device, FIFO or socket.
     Special(Special),
-    /// Another name of a regular file sent before, with the data to send the file under this name. A rule may leave the
-    /// first name alone (`--update`, `--ignore-existing`, `--existing`), and not this one.
+    /// A further name, also to be sent: a rule may stop the first alone (`--update`, `--ignore-existing`, `--existing`).
     FurtherName {
         /// The first name.
         first: RelPath,
@@ -161,7 +160,7 @@ pub enum ItemKind {
 }
 
 impl ItemKind {
-    /// The regular file that is sent under this name, if it is one.
+    /// The regular file under it, if any.
     pub fn as_file(&self) -> Option<ItemKind> {
         match *self {
             ItemKind::File { .. } => Some(self.clone()),
@@ -176,16 +175,16 @@ impl ItemKind {
 /// One item of the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Path relative to the target tree.
+    /// Relative to the target tree.
     pub path: RelPath,
-    /// The kind of the item.
+    /// The kind.
     pub kind: ItemKind,
-    /// The metadata (zeros for skipped and failed ones).
+    /// Zeros if skipped or failed.
     pub attributes: Attributes,
 }
 
 impl Item {
-    /// Whether it is an entry of the tree, not a statement about one.
+    /// Whether it is an entry.
     pub fn makes_entry(&self) -> bool {
         match self.kind {
             ItemKind::File { .. }
@@ -198,7 +197,7 @@ impl Item {
         }
     }
 
-    /// The item's own memory on both sides, beyond what every item takes.
+    /// The item's own memory on both sides.
     pub fn weight_bytes(&self) -> usize {
         self.path.as_bytes().len() + owned_bytes(&self.kind, &self.attributes)
     }
@@ -217,7 +216,7 @@ fn owned_bytes(kind: &ItemKind, attributes: &Attributes) -> usize {
     kind + xattrs + names
 }
 
-/// An item on the wire: its path lacks the first `shared` bytes, which are those of the path before it.
+/// An item whose path lacks its first `shared` bytes, those of the path before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackedItem {
     shared: u16,
@@ -227,25 +226,25 @@ pub struct PackedItem {
 }
 
 impl PackedItem {
-    /// The item's own memory, beyond what every item takes.
+    /// The item's own memory.
     pub fn weight_bytes(&self) -> usize {
         self.suffix.len() + owned_bytes(&self.kind, &self.attributes)
     }
 }
 
-/// For `deserialize_with`: the items of one frame, which with all their attributes are at most [`MAX_BATCH_ITEMS`].
+/// Decodes a frame's items, with attributes at most [`MAX_BATCH_ITEMS`].
 pub(crate) fn batch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PackedItem>, D::Error> {
     bounded::weighed(deserializer, MAX_BATCH_ITEMS, |item: &PackedItem| 1 + item.attributes.xattrs.len())
 }
 
-/// The reason why an item of the peer was refused.
+/// Why a peer's item was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemFault {
-    /// The path leaves the tree or is malformed.
+    /// Malformed, or outside the tree.
     Path(PathFault),
-    /// The item refers to more of the previous path than there is.
+    /// The path before is shorter.
     Shared,
-    /// A field is above its limit or out of range.
+    /// Above its limit or out of range.
     Field(&'static str),
 }
 
@@ -261,7 +260,7 @@ impl core::fmt::Display for ItemFault {
 
 impl core::error::Error for ItemFault {}
 
-/// Packs or unpacks a sequence of items, and keeps the path of the last one. Each end of a stream has its own.
+/// Packs or unpacks a stream's items, each after the last path.
 #[derive(Debug, Default)]
 pub struct Packer {
     last: RelPath,
@@ -281,7 +280,7 @@ impl Packer {
         }
     }
 
-    /// Unpacks the next item of a peer and checks all of it.
+    /// Unpacks and checks a peer's next item.
     pub fn unpack(&mut self, packed: PackedItem) -> Result<Item, ItemFault> {
         let prefix = self.last.as_bytes().get(..usize::from(packed.shared)).ok_or(ItemFault::Shared)?;
         if prefix.len() + packed.suffix.len() > MAX_PATH_BYTES {
@@ -327,7 +326,7 @@ fn check_kind(kind: &ItemKind, path: &RelPath) -> Result<(), ItemFault> {
 fn check_identity(identity: &Identity) -> Result<(), ItemFault> {
     check_time(identity.mtime)?;
     check_time(identity.ctime)?;
-    // A file offset is an off_t: nothing is larger than 2^63 - 1.
+    // An off_t: at most 2^63 - 1.
     if identity.size > i64::MAX as u64 { Err(ItemFault::Field("size")) } else { Ok(()) }
 }
 
@@ -429,7 +428,6 @@ mod tests {
             let names = OwnerNames { user: vec![b'u'; user], group: vec![b'g'; group] };
             packed(b"x", ItemKind::Directory, Attributes { names: Some(Box::new(names)), ..plain() })
         };
-        // The largest possible values.
         let largest = [
             file(|identity| identity.size = i64::MAX as u64),
             file(|identity| identity.mtime.ns = 999_999_999),

@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 /// Some bits stay, others are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModeChange {
-    /// The change is for all but directories.
+    /// Changes other entries than directories.
     pub files: bool,
-    /// The change is for directories.
+    /// Changes directories.
     pub directories: bool,
     /// Bits that stay.
     pub keep: u32,
     /// Bits that are added.
     pub add: u32,
-    /// A file gets the bits for executing only if somebody could execute it before (`X`).
+    /// Files become executable only if somebody could execute them (`X`).
     pub only_if_executable: bool,
 }
 

@@ -4,14 +4,14 @@
 //!   initiator          mover (another host of the receiver's end)     and the receiver, which leads
 //!       ---- Begin, SharedRoot --->                                    <--- SharedRoot ---   a file to find it by
 //!       <--- SameRoot -------------
-//!       ---- OpenDraft, CloseDraft>                                    <--- OpenDraft ----   files whose chunks a mover may write
-//!       <--- Moved ----------------                                    ---- Moved ------->   chunks that it wrote, verified and flushed
+//!       ---- OpenDraft, CloseDraft>                                    <--- OpenDraft ----
+//!       <--- Moved ----------------                                    ---- Moved ------->
 //!       ---- Bye ----------------->
 //!
 //!   initiator, which receives    mover (of the sender's end)          and the sender, which leads: all of it is OfMover
-//!       <--- Takes ----------------                                    ---- Takes ------->   it takes so many chunks
-//!       ---- Portion, Receipts --->                                    <--- Portion ------   which ones
-//!                                                                      <--- Proofs -------   what they have to hash to
+//!       <--- Takes ----------------                                    ---- Takes ------->
+//!       ---- Portion, Receipts --->                                    <--- Portion ------
+//!                                                                      <--- Proofs -------
 //!       <--- Returns, Bye ---------                                    ---- Returns ----->
 //! ```
 
@@ -24,31 +24,31 @@ use crate::chunk_range::ChunkRange;
 use crate::limits::{MAX_BATCH_ITEMS, MAX_PATH_BYTES, MAX_RANGES};
 use crate::manifest::Identity;
 
-/// A file that the leader has just made for a mover to find. Nobody else can know its content.
+/// A new file for a mover to find: only the leader knows its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedRoot {
-    /// The final name of that file, relative to the target.
+    /// Final name, relative to the target.
     pub path: Vec<u8>,
-    /// The inode of the token.
+    /// The file's inode.
     pub inode: u64,
-    /// The token's contents.
+    /// The file's contents.
     pub token: [u8; 32],
 }
 
-/// A file that the leader has opened to be written.
+/// A file that the leader has opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenDraft {
     /// Manifest index.
     pub index: u64,
-    /// The final path, relative to the target.
+    /// Final path, relative to the target.
     pub path: Vec<u8>,
-    /// The inode of the draft.
+    /// The draft's inode.
     pub inode: u64,
     /// The final size.
     pub size: u64,
 }
 
-/// A chunk that a mover wrote, verified and flushed.
+/// A chunk written, verified and flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MovedChunk {
     /// Manifest index.
@@ -57,23 +57,23 @@ pub struct MovedChunk {
     pub chunk: u32,
     /// The chunk's hash.
     pub hash: [u8; 32],
-    /// Its bytes of data, without holes.
+    /// Data, without holes.
     pub data_bytes: u64,
-    /// Its bytes that were written.
+    /// Written bytes.
     pub written_bytes: u64,
 }
 
-/// Messages of the hosts of a sending end to each other, through the initiator.
+/// Words of a sending end, through the initiator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MoverWord {
-    /// Mover to leader: it takes this many more chunks. The first such message says that its sources are open.
+    /// More chunks are taken. The first word: sources are open.
     Takes {
-        /// The number of chunks, besides those that it was given already.
+        /// Chunks besides earlier ones.
         chunks: u32,
     },
-    /// Leader to mover: send these.
+    /// Send these.
     Portion(Portion),
-    /// Mover to leader: these chunks go to others.
+    /// Chunks that go to others.
     Returns {
         /// Manifest index.
         index: u64,
@@ -81,7 +81,7 @@ pub enum MoverWord {
         #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_RANGES>")]
         chunks: Vec<ChunkRange>,
     },
-    /// Leader to receiver: the hashes that chunks of this mover must have.
+    /// Hashes that the mover's chunks must have.
     Proofs(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<ChunkProof>),
 }
 
@@ -94,22 +94,22 @@ impl MoverWord {
     }
 }
 
-/// Chunks of one file that a mover shall send.
+/// Chunks of a file to send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Portion {
     /// Manifest index.
     pub index: u64,
-    /// The index of the source in the job.
+    /// Index of the source.
     pub source: u32,
-    /// The path relative to the source.
+    /// Relative to the source.
     pub path: Vec<u8>,
-    /// The identity that the leader found there. The mover sends nothing of a file that differs.
+    /// The leader's reading of its identity: nothing of another file is sent.
     pub identity: Identity,
     /// The chunks.
     pub chunks: ChunkRange,
 }
 
-/// The leader's reading of a chunk that a mover sends.
+/// The leader's reading of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkProof {
     /// Manifest index.

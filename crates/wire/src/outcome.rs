@@ -11,7 +11,7 @@ pub struct Outcome {
     pub index: u64,
     /// The kind of outcome.
     pub result: OutcomeKind,
-    /// The differences at the target before; empty unless asked for.
+    /// Empty unless asked for.
     pub changes: Changes,
 }
 
@@ -30,56 +30,55 @@ pub enum OutcomeKind {
         /// BLAKE3 of the contents.
         blake3: [u8; 32],
     },
-    /// The entry was already there, unchanged.
+    /// There before, unchanged.
     Kept {
-        /// BLAKE3 of the contents, if they were read.
+        /// The contents' BLAKE3, if read.
         blake3: Option<[u8; 32]>,
     },
-    /// Data was there; metadata was brought up to date.
+    /// New metadata for data that was there.
     Touched {
-        /// BLAKE3 of the contents, if they were read.
+        /// The contents' BLAKE3, if read.
         blake3: Option<[u8; 32]>,
     },
-    /// A reference tree of the target has it, and it was made from there (or would be).
+    /// Made (or would be) from a reference tree.
     Brought {
-        /// The way it was made.
+        /// The way.
         how: Brought,
-        /// BLAKE3 of the contents, if they were read.
+        /// The contents' BLAKE3, if read.
         blake3: Option<[u8; 32]>,
     },
     /// A directory or link was made.
     Made,
-    /// A rule of the job leaves it out, or leaves the target's entry as it is.
+    /// A rule leaves it out, or the target's entry as it is.
     LeftOut {
         /// The rule.
         rule: LeftOut,
     },
-    /// No action was needed (directory that existed, end of a directory, skipped or failed at the source).
+    /// No action (existing directory, end of a directory, skipped or failed at the source).
     Nothing,
-    /// A dry run would move its data.
+    /// A dry run would send it.
     WouldCopy,
-    /// Could not be written or verified.
+    /// Not written or verified.
     Failed {
-        /// The failed act and its cause.
+        /// Act and cause.
         why: String,
         /// Kind of failure.
         kind: FailureKind,
     },
-    /// Another item replaces it: the file changed while it was read, and is announced anew; or the item that it was to
-    /// replace was already complete.
+    /// The file changed, and a new item replaces this one; or this came too late to replace a complete one.
     Superseded,
 }
 
-/// How a file came from a reference tree of the target.
+/// How a reference tree gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Brought {
-    /// By a hard link.
+    /// A hard link.
     Linked,
-    /// By a copy on the target's host.
+    /// A copy on the target's host.
     Copied,
 }
 
-/// Kinds of failures of one item.
+/// Kinds of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
     /// Input or output.
@@ -88,65 +87,65 @@ pub enum FailureKind {
     Space,
     /// The source vanished.
     Vanished,
-    /// Data did not verify after repeated tries.
+    /// Unverified after repeated tries.
     Unverified,
-    /// The source changed while it was read.
+    /// Changed while it was read.
     Changed,
 }
 
-/// The rule that leaves an item out. Its words are those of rsync's flags.
+/// Rules, named as rsync's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeftOut {
-    /// The entry does not stand at the target (`--existing`).
+    /// Missing at the target (`--existing`).
     Missing,
-    /// Something stands at the target (`--ignore-existing`).
+    /// Existing at the target (`--ignore-existing`).
     Exists,
-    /// The target's is newer (`--update`).
+    /// Newer at the target (`--update`).
     Newer,
-    /// The file is larger than `--max-size`.
+    /// Larger than `--max-size`.
     TooLarge,
-    /// The file is smaller than `--min-size`.
+    /// Smaller than `--min-size`.
     TooSmall,
-    /// The file was modified longer ago than `--max-age`.
+    /// Older than `--max-age`.
     TooOld,
-    /// The file was modified more lately than `--min-age`.
+    /// Newer than `--min-age`.
     TooYoung,
-    /// The source itself stands at the target, and is to be removed.
+    /// The source itself stands there, to be removed.
     Itself,
-    /// A symbolic link that leads out of the tree (`--safe-links`).
+    /// A symbolic link out of the tree (`--safe-links`).
     UnsafeLink,
-    /// The target's file is not shorter (`--append-verify`).
+    /// Not shorter at the target (`--append-verify`).
     NotShorter,
 }
 
-/// The differences of an item from the target's: the columns of rsync's `--itemize-changes`.
+/// The columns of rsync's `--itemize-changes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes(u16);
 
 impl Changes {
     /// No entry stood there.
     pub const NEW: Self = Self(1);
-    /// The contents changed, or the target of a link.
+    /// Contents, or the target of a link.
     pub const CONTENT: Self = Self(1 << 1);
-    /// The size changed.
+    /// Size.
     pub const SIZE: Self = Self(1 << 2);
-    /// The modification time changed.
+    /// Modification time.
     pub const TIME: Self = Self(1 << 3);
-    /// The permissions changed.
+    /// Permissions.
     pub const MODE: Self = Self(1 << 4);
-    /// The owner changed.
+    /// Owner.
     pub const OWNER: Self = Self(1 << 5);
-    /// The group changed.
+    /// Group.
     pub const GROUP: Self = Self(1 << 6);
-    /// No difference was found: the data is sent because equal times prove nothing.
+    /// No difference was seen, but equal times prove nothing.
     pub const UNSEEN: Self = Self(1 << 7);
 
-    /// Whether it has all of these changes.
+    /// Whether all of these changed.
     pub fn has(self, changes: Self) -> bool {
         self.0 & changes.0 == changes.0
     }
 
-    /// Adds these changes, if `is_so`.
+    /// Adds these, if `is_so`.
     #[must_use]
     pub fn with(self, changes: Self, is_so: bool) -> Self {
         if is_so { Self(self.0 | changes.0) } else { self }

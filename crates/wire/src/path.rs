@@ -8,22 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{MAX_NAME_BYTES, MAX_PATH_BYTES};
 
-/// A path beneath the root of a tree. Empty names the root itself. Components are separated by single slashes; none is
-/// empty, `.` or `..`; no byte is NUL.
+/// A path beneath a tree's root; empty for the root. Single slashes part components; none is empty, `.` or `..`; no byte is NUL.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Default)]
 #[serde(transparent)]
 pub struct RelPath(Vec<u8>);
 
-/// The reason why bytes are not a [`RelPath`].
+/// Why bytes are no [`RelPath`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathFault {
     /// Longer than [`MAX_PATH_BYTES`].
     TooLong,
-    /// A component is longer than [`MAX_NAME_BYTES`].
+    /// Component above [`MAX_NAME_BYTES`].
     NameTooLong,
-    /// A component is empty: leading, trailing or double slash.
+    /// Leading, trailing or double slash.
     EmptyName,
-    /// A component is `.` or `..`.
+    /// Component `.` or `..`.
     DotName,
     /// Contains a NUL byte.
     Nul,
@@ -74,12 +73,12 @@ impl RelPath {
         &self.0
     }
 
-    /// True for the root of the tree.
+    /// True for the root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The last component; empty for the root.
+    /// Last component; empty for the root.
     pub fn name(&self) -> &[u8] {
         match self.0.iter().rposition(|b| *b == b'/') {
             Some(slash) => &self.0[slash + 1..],
@@ -87,7 +86,7 @@ impl RelPath {
         }
     }
 
-    /// The path without its last component; `None` for the root.
+    /// Without the last component; `None` for the root.
     pub fn parent(&self) -> Option<RelPath> {
         if self.is_root() {
             return None;
@@ -96,7 +95,7 @@ impl RelPath {
         Some(Self(self.0[..end].to_owned()))
     }
 
-    /// Length of the longest common prefix with `other`, in bytes.
+    /// Common bytes with `other`.
     pub fn shared_prefix(&self, other: &[u8]) -> usize {
         self.0.iter().zip(other).take_while(|(a, b)| a == b).count()
     }

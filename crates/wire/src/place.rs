@@ -3,11 +3,11 @@
 //! ```text
 //!   initiator                    agent
 //!       ---- Start: a question --->
-//!       <--- Told, Data -----------        pages of the answer; at most [`PAGES_AHEAD`] that are not taken yet
-//!       ---- More ---------------->        so many pages were taken
+//!       <--- Told, Data -----------        pages; at most [`PAGES_AHEAD`] that are not taken
+//!       ---- More ---------------->
 //!       <--- End ------------------
 //! ```
-//! A path of an answer is a [`RelPath`] beneath the entry that was asked about.
+//! Paths of an answer lie beneath the entry that was asked about (*operand*).
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -21,20 +21,19 @@ pub use crate::hashed::{Algorithm, FileFound, MAX_HASH_BYTES, MAX_WANTED_BYTES, 
 use crate::limits::{MAX_ACCOUNT_NAME_BYTES, MAX_LINK_TARGET_BYTES, MAX_PATH_BYTES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES};
 use crate::path::RelPath;
 
-/// Pages under way and not taken: 64 x [`PAGE_BYTES`] are 4 MiB, half of what waits at a session that does not listen
-/// for a while. Over 100 ms they carry 42 MB/s.
+/// 64 x [`PAGE_BYTES`] are 4 MiB, half of what waits at a session that does not listen: 42 MB/s over 100 ms.
 pub const PAGES_AHEAD: u16 = 64;
 
-/// A page is sent when it takes this much memory, or when nothing came for a while.
+/// Sent at this size, or after a while.
 pub const PAGE_BYTES: usize = 64 << 10;
 
-/// Lines of one page: the least line takes 48 bytes in memory.
+/// The least line has 48 bytes in memory.
 pub const MAX_PAGE_LINES: usize = 2048;
 
-/// Lines of the longest answer: a listing of two thousand million entries. An end that sends more is refused.
+/// Two thousand million entries; more are refused.
 pub const MAX_ANSWER_LINES: u64 = 1 << 31;
 
-/// Bytes of the longest answer: as large as a file of Linux can be.
+/// The largest file of Linux.
 pub const MAX_ANSWER_BYTES: u64 = 1 << 63;
 
 /// The question to a place.
@@ -42,84 +41,84 @@ pub const MAX_ANSWER_BYTES: u64 = 1 << 63;
 pub struct Question {
     /// The act.
     pub verb: Verb,
-    /// The entries: paths as typed.
+    /// Paths as typed.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
     pub paths: Vec<Vec<u8>>,
 }
 
-/// The act on each entry.
+/// Acts on entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verb {
-    /// List the entries of a directory; anything else is told itself.
+    /// List a directory, or tell another entry.
     List(List),
     /// Tell the entry.
     Stat {
-        /// True to look at the target of a link instead of the link.
+        /// Follow a link.
         follow: bool,
     },
-    /// Tell the usage of an entry, with all beneath it.
+    /// Tell usage, with all beneath.
     Usage {
-        /// True to answer also for each directory beneath it.
+        /// Tells each directory beneath, too.
         each: bool,
     },
     /// Make a directory.
     Make {
-        /// True to make also the directories above; an existing one is fine.
+        /// Parents, too; existing ones are fine.
         parents: bool,
     },
     /// Rename an entry.
     Move {
-        /// The new name, or the directory to move into.
+        /// New name, or directory to move into.
         to: Vec<u8>,
-        /// True to keep what already has the new name.
+        /// Keep what has the name.
         keep: bool,
     },
     /// Remove an entry.
     Remove {
-        /// Directories are removed too, with all beneath them.
+        /// Directories, with all beneath.
         trees: bool,
         /// A missing entry is fine.
         force: bool,
-        /// Removals are only reported.
+        /// Only report.
         dry_run: bool,
     },
     /// Send the content of files.
     Read,
-    /// Take a stream of unknown length as the content of a file. One path; [`PlaceWord::Whole`] ends the stream.
+    /// Take a stream as a file's content, until [`PlaceWord::Whole`].
     Write,
-    /// Tell the hash of a file, or of each file beneath a directory.
+    /// Hash a file, or each one beneath.
     Hash {
         /// The wanted hash.
         algorithm: Algorithm,
     },
-    /// Tell the hashes of files beneath it that are named one by one; see [`crate::hashed`]. One path.
+    /// Hash named files beneath one path; see [`crate::hashed`].
     HashNamed,
-    /// Find leftovers of dead copies beneath a directory.
+    /// Find dead copies' leftovers.
     Clean {
-        /// True to remove it as well.
+        /// Remove them.
         remove: bool,
-        /// In a store: uploads that anybody began so many seconds ago are leftovers, too.
+        /// In a store anybody's uploads of this age are leftovers, too.
         others_after_s: Option<u64>,
     },
-    /// Tell the space of the file system on which an entry lies.
+    /// Tell the file system's space.
     Space,
 }
 
 /// How to list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct List {
-    /// Whether to list all beneath the directory.
+    /// All beneath.
     pub recursive: bool,
-    /// Whether to list names that begin with a dot, too.
+    /// Names with a leading dot.
     pub hidden: bool,
-    /// Whether to list a directory itself, not its entries.
+    /// A directory itself.
     pub itself: bool,
-    /// Whether to list the facts of each entry, too.
+    /// Each entry's facts.
     pub facts: bool,
 }
 
 impl Question {
-    /// Whether the question changes anything.
+    /// Whether it changes anything.
     pub fn writes(&self) -> bool {
         match self.verb {
             Verb::List(_)
@@ -135,7 +134,7 @@ impl Question {
         }
     }
 
-    /// The question's own memory.
+    /// Own memory.
     pub fn weight_bytes(&self) -> usize {
         let paths: usize = self.paths.iter().map(|path| size_of::<Vec<u8>>() + path.len()).sum();
         paths + if let Verb::Move { to, .. } = &self.verb { to.len() } else { 0 }
@@ -154,23 +153,23 @@ impl Question {
 /// A message about a place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlaceWord {
-    /// The next lines of the answer.
+    /// Lines of the answer.
     Told(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_PAGE_LINES>")] Vec<Told>),
-    /// The next bytes of the requested files, or of the stream; a page, too.
+    /// The next page of files, or of the stream.
     Data {
         /// The bytes, at most [`PAGE_BYTES`].
         #[serde(serialize_with = "bounded::write_bytes", deserialize_with = "bounded::bytes::<_, PAGE_BYTES>")]
         bytes: Vec<u8>,
-        /// The BLAKE3 of these bytes.
+        /// Their BLAKE3.
         blake3: [u8; 32],
     },
-    /// The stream has ended; this describes all of it.
+    /// The stream's end.
     Whole(Whole),
-    /// The next files whose hashes are wanted.
+    /// Files to hash.
     Wanted(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_PAGE_LINES>")] Vec<WantedFile>),
-    /// The asking side took this many pages and wants more.
+    /// Pages were taken.
     More {
-        /// The number of pages, at least one.
+        /// The number, at least one.
         pages: u16,
     },
     /// The end of the answer.
@@ -182,101 +181,101 @@ pub enum PlaceWord {
 pub struct Whole {
     /// The length.
     pub bytes: u64,
-    /// The BLAKE3 of all of it.
+    /// The BLAKE3.
     pub blake3: [u8; 32],
 }
 
 /// A line of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Told {
-    /// The entry that the following answers are about: a typed path, or a match of its wildcard.
+    /// The entry of the next answers: a typed path, or a wildcard's match.
     Operand {
-        /// The path. It has as many names as the typed one, and equals it where that has no wildcard.
+        /// Path of as many names as typed.
         path: Vec<u8>,
     },
-    /// The next entries stand in this directory.
+    /// The next entries' directory.
     In {
-        /// The path beneath the operand.
+        /// The path.
         path: RelPath,
     },
-    /// The directory has too many names to be sorted.
+    /// Too many names to be sorted.
     Unsorted,
     /// An entry.
     Entry {
-        /// The path beneath the operand.
+        /// The path.
         path: RelPath,
         /// The facts, if asked for.
         facts: Option<Box<Facts>>,
     },
-    /// The space of an entry with all beneath it, an inode with several names once.
+    /// Space with all beneath, each inode once.
     Usage {
-        /// The path beneath the operand.
+        /// The path.
         path: RelPath,
-        /// The space in blocks of 512 bytes.
+        /// Blocks of 512 bytes.
         blocks: u64,
-        /// The sum of all sizes.
+        /// Sum of all sizes.
         apparent_bytes: u64,
     },
     /// The directory was made.
     Made {
-        /// The typed path, or its beginning.
+        /// Path as typed, or its beginning.
         path: Vec<u8>,
     },
-    /// The entry has another name.
+    /// An entry has another name.
     Moved {
-        /// The typed name, with the entry's own name if that is a directory.
+        /// Name as typed, with the entry's behind a directory.
         to: Vec<u8>,
     },
-    /// The entry stays, because its new name is taken.
+    /// An entry stays: the new name is taken.
     Stays {
-        /// The typed name, with the entry's own name if that is a directory.
+        /// Name as typed, with the entry's behind a directory.
         to: Vec<u8>,
     },
-    /// The entry was removed, or would be.
+    /// Removed, or would be.
     Removed {
-        /// The path beneath the operand.
+        /// The path.
         path: RelPath,
     },
     /// The hash of a file.
     Hash {
-        /// The path beneath the operand.
+        /// The path.
         path: RelPath,
         /// The hash, at most [`MAX_HASH_BYTES`].
         hash: Vec<u8>,
-        /// The number of hashed bytes.
+        /// The hashed bytes.
         size: u64,
-        /// Time of the last change of its content.
+        /// Last change of content.
         modified: Moment,
     },
-    /// The finding about a named file.
+    /// A named file's finding.
     Found {
-        /// The number of the file.
+        /// The file's number.
         number: u64,
         /// The finding.
         found: FileFound,
     },
-    /// The progress on named files.
+    /// Progress on named files.
     Hashed {
-        /// The bytes read since the beginning.
+        /// Bytes read so far.
         bytes: u64,
     },
-    /// The leftovers of a dead copy. They were removed, if that was asked for.
+    /// Dead leftovers, removed if asked for.
     Left {
-        /// The path beneath the operand.
+        /// The path.
         path: RelPath,
         /// The size.
         bytes: u64,
     },
-    /// The sent file is this; or the received stream is this, and has its name.
+    /// The sent file, or the stream under its name.
     Whole(Whole),
     /// An act failed.
     Failed {
-        /// True if it concerns the requested entry itself, not something beneath it.
+        /// The requested entry failed.
         is_operand: bool,
         /// A line that names the failure.
         why: String,
     },
-    /// The space of the file system on which the operand lies.
+    /// The file system's space.
     Space(Space),
 }
 
@@ -285,28 +284,28 @@ pub enum Told {
 pub struct Space {
     /// All bytes.
     pub bytes: u64,
-    /// Bytes in which nothing stands.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// The part of these that the user may fill.
+    /// Free bytes for the user.
     pub available_bytes: u64,
-    /// All inodes; 0: the file system makes them as they are needed.
+    /// All inodes; 0: made as needed.
     pub inodes: u64,
     /// Inodes that the user may make.
     pub free_inodes: u64,
 }
 
-/// The facts that a file system knows of an entry.
+/// Facts that a file system knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
-    /// The kind of the entry.
+    /// The kind.
     pub kind: Kind,
     /// The target of a link.
     pub target: Vec<u8>,
     /// Permission bits, at most 0o7777.
     pub mode: u16,
-    /// The number of names of this inode.
+    /// Names of this inode.
     pub links: u64,
-    /// Owner, by number and, if it has one, by name.
+    /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
@@ -318,28 +317,28 @@ pub struct Facts {
     pub size: u64,
     /// Blocks of 512 bytes.
     pub blocks: u64,
-    /// The block size for reads and writes that suits its file system.
+    /// Suitable size of reads and writes.
     pub io_block: u32,
-    /// The device of its file system.
+    /// The file system's device.
     pub device: (u32, u32),
-    /// The device that a device file stands for.
+    /// The device of a device file.
     pub special: (u32, u32),
     /// Inode.
     pub inode: u64,
-    /// Time of the last read.
+    /// Last read.
     pub accessed: Moment,
-    /// Time of the last change of content.
+    /// Last change of content.
     pub modified: Moment,
-    /// Time of the last change of any kind.
+    /// Last change.
     pub changed: Moment,
-    /// Time when it was made, if the file system keeps it.
+    /// Creation, if kept.
     pub born: Option<Moment>,
-    /// What an end where no haul runs does not tell. A haul tells all, so this never travels.
+    /// Facts that a foreign end does not tell. A haul tells all, so this never travels.
     #[serde(skip)]
     pub lacks: Lacks,
 }
 
-/// The facts that an end does not tell of an entry. Their fields mean nothing then.
+/// Untold facts, whose fields mean nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lacks {
     /// Permission bits.
@@ -348,11 +347,11 @@ pub struct Lacks {
     pub owner: bool,
     /// Bytes of content.
     pub size: bool,
-    /// Time of the last change of content.
+    /// Last change of content.
     pub modified: bool,
-    /// Time of the last read.
+    /// Last read.
     pub accessed: bool,
-    /// What only a file system has: names, blocks, device and number of the inode, and the time of any change.
+    /// Names, blocks, device, inode, time of any change.
     pub inode: bool,
 }
 
@@ -370,7 +369,7 @@ pub enum Kind {
     Unknown,
 }
 
-/// A point in time as file systems keep it.
+/// A time as file systems keep it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     /// Seconds since 1970, negative before.
@@ -380,7 +379,7 @@ pub struct Moment {
 }
 
 impl Told {
-    /// The memory of the line.
+    /// The line's memory.
     pub fn weight_bytes(&self) -> usize {
         size_of::<Told>()
             + match self {
@@ -418,7 +417,7 @@ impl Told {
 }
 
 impl PlaceWord {
-    /// The own memory of the word.
+    /// The word's own memory.
     pub fn weight_bytes(&self) -> usize {
         match self {
             PlaceWord::Told(lines) => lines.iter().map(Told::weight_bytes).sum(),
@@ -455,7 +454,7 @@ mod tests {
     #[test]
     fn an_answer_names_nothing_outside_of_what_was_asked_about() {
         let entry = |path: &str| {
-            // A path as a peer may write it: the path of an honest one cannot be wrong.
+            // No honest peer makes such a path.
             let mut bytes = Vec::new();
             let path = RelPath::new(path.replace('.', "x").into_bytes()).unwrap();
             codec::encode(&Control::Place(PlaceWord::Told(vec![Told::Entry { path, facts: None }])), &mut bytes)

@@ -1,4 +1,4 @@
-//! The observations of both ends of a probe.
+//! Both ends' observations of a probe.
 
 use alloc::vec::Vec;
 
@@ -8,33 +8,33 @@ use crate::bounded;
 use crate::limits::MAX_PATHS;
 use crate::summary::{LaneTime, SenderSummary};
 
-/// The sending side's view of a probe.
+/// The sending side's view.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeSent {
     /// The lanes and the path.
     pub sender: SenderSummary,
-    /// Mean deviation of the round-trip time under load.
+    /// Mean deviation of the round trip under load.
     pub jitter_us: u32,
-    /// Largest packet that the kernel sends on this path; 0: unknown.
+    /// The kernel's largest packet; 0: unknown.
     pub mtu_bytes: u32,
-    /// Largest segment of TCP, without headers; 0: unknown.
+    /// TCP's largest segment; 0: unknown.
     pub segment_bytes: u32,
-    /// The bytes that each path of `sender` delivered in the second half of the time, in the same order.
+    /// Each path's bytes in the second half.
     #[serde(deserialize_with = "bounded::at_most::<_, _, { MAX_PATHS as usize }>")]
     pub steady_bytes: Vec<u64>,
 }
 
-/// The receiving side's view of a probe.
+/// The receiving side's view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeArrived {
-    /// The time of its lanes, by cause.
+    /// Lane time by cause.
     pub time: LaneTime,
     /// Payload bytes.
     pub arrived_bytes: u64,
-    /// Time from the first of them to the last.
+    /// First to last byte.
     pub elapsed_us: u64,
-    /// The rate in the second half of the time: without the ramp.
+    /// The second half, without the ramp.
     pub steady_bytes_per_s: u64,
-    /// A bit for each mark that arrived; 0: none was seen.
+    /// A bit for each mark; 0: none.
     pub marks_seen: u64,
 }

@@ -23,31 +23,31 @@ pub enum Role {
         /// Path as typed.
         target: Vec<u8>,
     },
-    /// Writes chunks into files that another host of the same end has opened beneath this target.
+    /// Writes chunks into another host's open files beneath this target.
     Mover {
         /// Path as typed.
         target: Vec<u8>,
     },
-    /// Sends chunks of files that another host of the same end has found beneath these sources.
+    /// Sends chunks of another host's files beneath these sources.
     SourceMover {
         /// Paths as typed.
         #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
         sources: Vec<Vec<u8>>,
     },
-    /// Measures the path: receives from the initiator, then sends to it. The data is thrown away.
+    /// Measures the path: receives, then sends, throwing data away.
     Probe {
-        /// The time each way, in milliseconds; 1 to [`MAX_PROBE_MS`].
+        /// Milliseconds each way; 1 to [`MAX_PROBE_MS`].
         time_ms: u32,
     },
-    /// Answers a question about its trees. It has no lanes.
+    /// Answers a question, without lanes.
     Place {
-        /// The question to answer.
+        /// The question.
         question: Question,
     },
 }
 
 impl Role {
-    /// The number of paths in the role, if all else is within its limits.
+    /// The number of paths, within limits.
     pub(crate) fn paths(&self) -> Result<usize, CodecFault> {
         Ok(match self {
             Role::Sender { sources } | Role::SourceMover { sources } => sources.len(),

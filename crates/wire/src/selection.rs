@@ -10,117 +10,114 @@ use crate::limits::{MAX_ACCOUNT_RULES, MAX_SPEC_ITEMS};
 use crate::mode_change::ModeChange;
 use crate::rsync_rules::{AccountRule, Backup, Drafts, Entries, References, Wishes};
 
-/// The selection: which entries are copied, and how faithfully. The front ends fill it, and both roles read it.
+/// Filled by the front ends, read by both roles.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    /// Filter rules in the order given, rsync's meaning: the first that matches decides.
+    /// Rules of which the first match decides, as in rsync.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
     pub rules: Vec<FilterRule>,
-    /// Follow symbolic links at the source instead of copying them (`-L`).
+    /// Follow the source's links (`-L`).
     pub follow_links: bool,
-    /// Follow symbolic links to directories at the target where directories come (`--keep-dirlinks`).
+    /// Follow the target's links to directories (`--keep-dirlinks`).
     pub keep_dirlinks: bool,
-    /// Owner (root at the target only; ignored with a word otherwise).
+    /// Owner, for root at the target; else ignored with a word.
     pub owner: bool,
-    /// Group; without root at the target, only groups of the user are set, and others are reported.
+    /// Group; without root the user's own, others are reported.
     pub group: bool,
-    /// Set-user-id, set-group-id and sticky bits, as rsync's `-p`; all other permissions are always kept.
+    /// Set-user-id, set-group-id and sticky bits, as rsync's `-p`.
     pub special_bits: bool,
-    /// How much permissions and times are wanted.
+    /// How much modes and times matter.
     pub wishes: Wishes,
-    /// Keep owners and groups by number, not by name.
+    /// Owners and groups by number.
     pub numeric_ids: bool,
-    /// Keep hard links between files of the job (`-H`).
+    /// Hard links within the job (`-H`).
     pub hard_links: bool,
-    /// Extended attributes of the `user.` namespace (and `trusted.`/`security.` when root) (`-X`).
+    /// `user.` attributes (root: `trusted.`, `security.`) (`-X`).
     pub xattrs: bool,
     /// POSIX ACLs (`-A`).
     pub acls: bool,
-    /// Recreate holes. True by default: only data is sent; the target gets holes where the source has them.
+    /// Holes; true by default.
     pub sparse: bool,
-    /// Delete what the source does not have (`--delete`).
+    /// Delete extraneous entries (`--delete`).
     pub delete: bool,
-    /// The most entries to delete; further ones stay and count as failed (`--max-delete`).
+    /// Most deletions; further ones count as failed (`--max-delete`).
     pub max_delete: Option<u64>,
-    /// Compare by content instead of size and modification time (`-c`, `--checksum`).
+    /// Compare contents (`-c`, `--checksum`).
     pub checksum: bool,
-    /// Skip files that are newer at the target (`-u`).
+    /// Skip older files (`-u`).
     pub update: bool,
-    /// Skip files that exist at the target.
+    /// Skip existing files.
     pub ignore_existing: bool,
-    /// Also delete what the rules exclude.
+    /// Delete excluded entries, too.
     pub delete_excluded: bool,
-    /// Changes of modes, in their order.
+    /// Changes of modes, in order.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
     pub chmod: Vec<ModeChange>,
-    /// Keep replaced and deleted entries under another name.
+    /// Keep what is replaced or deleted.
     pub backup: Option<Backup>,
-    /// Trees beside the target that may have a file already.
+    /// Trees that may have a file already.
     pub references: Option<References>,
-    /// Owners at the target for users of the source; the first match counts (`owner` must be asked for).
+    /// Owners for users of the source; the first match counts (needs `owner`).
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_ACCOUNT_RULES>")]
     pub user_map: Vec<AccountRule>,
-    /// Groups at the target for groups of the source; likewise.
+    /// Groups for groups of the source; likewise.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_ACCOUNT_RULES>")]
     pub group_map: Vec<AccountRule>,
-    /// Make nothing that does not exist at the target.
+    /// Make nothing new.
     pub existing: bool,
     /// Compare by size alone.
     pub size_only: bool,
-    /// Send files also where size and time are equal.
+    /// Send equal files, too.
     pub ignore_times: bool,
-    /// Replace a directory with all that is in it where a file or link comes, also without `delete`. With it, delete also
-    /// where the source is empty, or lacks most of what stands there.
+    /// Files and links replace full directories, also without `delete`. With `delete`, an empty source, or one that lacks most
+    /// entries, deletes, too.
     pub force: bool,
-    /// Both ends are hosts, which may be one host under two names. The target shows its tree, so that it is not copied into
-    /// itself.
+    /// Both ends may be one host: the target shows its tree, not to be copied into itself.
     pub may_overlap: bool,
-    /// Leave out files that are larger than this.
+    /// Leave out larger files.
     pub max_size_bytes: Option<u64>,
-    /// Leave out files that are smaller than this.
+    /// Leave out smaller files.
     pub min_size_bytes: Option<u64>,
-    /// Leave out files that were modified before this second since 1970 (`--max-age`).
+    /// Leave out files modified before this second since 1970 (`--max-age`).
     pub modified_since_s: Option<i64>,
-    /// Leave out files that were modified after this second since 1970 (`--min-age`).
+    /// Leave out files modified after this second since 1970 (`--min-age`).
     pub modified_until_s: Option<i64>,
-    /// Do not enter directories of another file system than that of the source they belong to.
+    /// Each source's file system only.
     pub one_file_system: bool,
-    /// Remove each file and link of the source once the target has it; directories stay.
+    /// Remove files and links of the source once the target has them.
     pub remove_source_files: bool,
-    /// Report each entry's differences.
+    /// Report differences.
     pub itemise: bool,
-    /// The entries of the sources to copy, beyond the rules.
+    /// Entries that come, beyond the rules.
     pub entries: Entries,
-    /// The place of data until its file has its name.
+    /// Where unfinished data stands.
     pub drafts: Drafts,
-    /// Files only grow: one that is not shorter at the target stays (`--append-verify`).
+    /// Files only grow: one not shorter at the target stays (`--append-verify`).
     pub append: bool,
-    /// Times that differ by at most this many seconds are equal, as in rsync's `--modify-window`; below 0: to the
-    /// nanosecond. `None`: to the nanosecond, or to the second if the target keeps no more.
+    /// Times within so many seconds are equal (`--modify-window`); below 0: to the nanosecond. `None`: as the target keeps them.
     pub modify_window_s: Option<i32>,
-    /// Say what would be done; change nothing (`-n`).
+    /// Change nothing (`-n`).
     pub dry_run: bool,
-    /// Write into the final file instead of a temporary one (`--inplace`).
+    /// Write in place (`--inplace`).
     pub inplace: bool,
-    /// Do not continue partial files of an earlier run; start them over.
+    /// Start partial files over.
     pub no_resume: bool,
-    /// Send all of a file that differs, also what stands at the target (`-W`, `--whole-file`).
+    /// Send all of a file that differs (`-W`, `--whole-file`).
     pub whole_file: bool,
-    /// A file that has only grown since it was listed is copied as it was listed (`--growing`).
+    /// Copy grown files as listed (`--growing`).
     pub growing: bool,
-    /// Flush files and directories before they count as copied. True by default.
+    /// Flush files and directories before they count; true by default.
     pub flush: bool,
-    /// Read each chunk back from the target's medium before its file counts as copied; needs `flush`.
+    /// Read chunks back from the medium before files count; needs `flush`.
     pub verify_disk: bool,
-    /// Whether data of an earlier run counts by its journal. Otherwise it is read and hashed again before it gets its
-    /// name.
+    /// An earlier run's data counts by its journal; else it is read and hashed first.
     pub trust_journal: bool,
-    /// Whether missing parent directories of the target are made (true by default, like `mkdir -p`).
+    /// Make the target's parents; true by default.
     pub make_target: bool,
 }
 
 impl Selection {
-    /// Whether the target shows its tree to the sender before anything is listed.
+    /// Whether the target shows its tree first.
     pub fn shows_target(&self) -> bool {
         (self.remove_source_files || self.delete || self.may_overlap) && !self.dry_run
     }

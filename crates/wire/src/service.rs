@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The request of a job to a network that others use, too. The sender decides whether it is allowed.
+/// A job's request. The sender decides whether it is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
-    /// The class of its data connections.
+    /// The class of connections.
     pub class: AskedClass,
-    /// With this rate or more nothing needs to be asked for.
+    /// From this rate on nothing need be asked for.
     pub floor_bytes_per_s: Option<u64>,
-    /// The time left for the job. It is a span, because the clocks of two hosts differ.
+    /// The time left: a span, because clocks differ.
     pub time_left_ms: Option<u64>,
 }
 
@@ -19,62 +19,62 @@ pub enum AskedClass {
     /// A fair share.
     #[default]
     Normal,
-    /// Only capacity that nobody else wants.
+    /// Only unwanted capacity.
     Background,
     /// Before others.
     Priority,
-    /// Precedence over others, while they take the path away.
+    /// Before others, while they take the path away.
     Auto,
 }
 
-/// The request of a path's lanes to the network, as their sender saw it. Marks are code points (RFC 2474): 0 to 63.
+/// A path's request, as its sender saw it. Marks are code points (RFC 2474): 0 to 63.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathService {
-    /// The mark that most lanes had at the end.
+    /// Most lanes' last mark.
     pub mark: u8,
-    /// Bytes sent with another mark than 0, with those sent again.
+    /// Bytes sent with another mark than 0.
     pub marked_bytes: u64,
-    /// The number of times that the class was raised.
+    /// Number of raises.
     pub raises: u32,
-    /// The effect of the mark on this path.
+    /// The mark's effect on this path.
     pub effect: MarkEffect,
-    /// A packet with this mark was sent, and this one arrived.
+    /// A mark as sent and arrived.
     pub arrives: Option<Arrival>,
 }
 
-/// The effect of a mark on a path.
+/// The effect of a mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MarkEffect {
-    /// The effect is not known: no marked and unmarked traffic ran side by side.
+    /// Unmarked traffic did not run beside.
     #[default]
     Unknown,
-    /// Marked packets go before others.
+    /// Marked packets go first.
     Helps,
-    /// Marked packets go as all others do.
+    /// Marked packets go like others.
     None,
     /// Marked packets are dropped.
     Dropped,
     /// Marked packets beyond a rate are dropped.
     Policed {
-        /// The rate of the policer.
+        /// The rate.
         bytes_per_s: u64,
     },
 }
 
-/// One mark, at both ends of a path.
+/// A mark at both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
     /// The mark as sent.
     pub sent: u8,
-    /// The mark as it arrived.
+    /// The mark as arrived.
     pub arrived: u8,
 }
 
 impl PathService {
-    /// Adds the marks that the receiver saw, a bit for each.
+    /// Adds the receiver's marks, a bit each.
     #[must_use]
     pub fn with_seen(self, seen: u64) -> Self {
-        // A path that released the class before the end had marked as expedited.
+        // A released class had marked as expedited.
         let sent = if self.mark == 0 { EXPEDITED } else { self.mark };
         if self.marked_bytes == 0 || seen == 0 || sent >= CODE_POINTS {
             return self;
@@ -84,7 +84,7 @@ impl PathService {
         Self { arrives: Some(Arrival { sent, arrived }), ..self }
     }
 
-    /// Whether an honest sender could have sent it.
+    /// Whether a sender may say so.
     #[must_use]
     pub fn is_within_limits(&self) -> bool {
         let marks = self.arrives.map_or([0; 2], |arrival| [arrival.sent, arrival.arrived]);

@@ -1,4 +1,4 @@
-//! Findings of each end of a session about its host and the path: for choices while it runs, and for the report.
+//! Findings of each end about its host and the path: for choices while it runs, and for the report.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::limits::{
 };
 pub use crate::service::{Arrival, MarkEffect, PathService};
 
-/// The limits of one connection at a host (tcp(7), socket(7)). 0 and empty: unknown.
+/// A connection's limits at a host (tcp(7), socket(7)). 0 and empty: unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostLimits {
     /// `net.core.rmem_max`
@@ -31,152 +31,150 @@ pub struct HostLimits {
 }
 
 impl HostLimits {
-    /// Whether an honest host could have sent it.
+    /// Whether a host may say so.
     pub fn is_within_limits(&self) -> bool {
         self.congestion_control.len() <= MAX_TEXT_BYTES
             && self.allowed_congestion_controls.iter().all(|name| name.len() <= MAX_TEXT_BYTES)
     }
 }
 
-/// The findings of an earlier job about a path, for the start of the next one.
+/// An earlier job's findings about a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPath {
     /// Smallest round-trip time.
     pub rtt_min_us: u32,
-    /// The rate that the path could carry.
+    /// The path's rate.
     pub capacity_bytes_per_s: u64,
-    /// Lanes that were of use.
+    /// Useful lanes.
     pub lanes: u16,
-    /// Bytes sent again of a million, though no queue stood.
+    /// Repeated without a queue, of a million bytes.
     pub random_loss_ppm: u32,
-    /// Congestion control that suited it.
+    /// Suitable congestion control.
     pub congestion_control: String,
 }
 
 impl KnownPath {
-    /// Whether an honest peer could have sent it.
+    /// Whether a peer may say so.
     pub fn is_within_limits(&self) -> bool {
         is_congestion_control(&self.congestion_control) && self.lanes <= MAX_LANES
     }
 }
 
-/// Whether this may be the name of a congestion control. Names are kept in files of one line for each entry, so they
-/// must hold no separator.
+/// Whether this may name a congestion control: files keep names in lines, so they hold no separator.
 pub fn is_congestion_control(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
     (1..=MAX_CONGESTION_CONTROL_BYTES).contains(&name.len()) && name.bytes().all(fits)
 }
 
-/// The path as its sender saw it. Rates are of all lanes together; 0 means unknown.
+/// The path, as its sender saw it. Rates are of all lanes; 0 means unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathSummary {
     /// Smallest round-trip time.
     pub rtt_min_us: u32,
-    /// Median over the samples of the time that packets stood in queues: smoothed round-trip time less the smallest.
+    /// Median of the smoothed round-trip time less the smallest.
     pub queueing_us: u32,
-    /// Bytes sent again of a million bytes sent.
+    /// Repeated, of a million bytes.
     pub resent_ppm: u32,
-    /// The rate that the path can carry, as far as seen.
+    /// The rate, as far as seen.
     pub capacity_bytes_per_s: u64,
-    /// The most bytes that one lane may have under way: send buffer or receive window, whichever is less.
+    /// Most under way on a lane: the smaller of send buffer and receive window.
     pub window_bytes: u64,
-    /// Lanes that carried data at the end.
+    /// Carrying lanes at the end.
     pub lanes: u16,
-    /// Congestion control of the lanes at the end.
+    /// Their congestion control.
     pub congestion_control: String,
-    /// Standard deviation of the rate over whole seconds after the ramp, in parts per thousand of the mean; 0 if there
-    /// were fewer than three.
+    /// Standard deviation of the rate over whole seconds after the ramp, in parts per thousand of the mean; 0: fewer than three.
     pub rate_variation_permille: u32,
-    /// The causes that held the lanes while they waited for the network.
+    /// Waiting time by cause.
     pub time: PathTime,
-    /// The times in which nothing came through.
+    /// When nothing came through.
     pub outages: Outages,
-    /// The findings for the next job on this path, unless they would be a guess.
+    /// Findings for the next job, unless a guess.
     pub known: Option<KnownPath>,
-    /// The request of its lanes to the network.
+    /// The lanes' request to the network.
     pub service: PathService,
 }
 
-/// One of the paths of a session, as its sender saw it.
+/// A session's path, as its sender saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnePath {
-    /// The path's number in the session.
+    /// Number.
     pub number: u16,
-    /// The address at the sender.
+    /// The sender's address.
     pub local: Option<Address>,
-    /// The address at the receiver, as the sender sees it.
+    /// The receiver's, as seen here.
     pub remote: Option<Address>,
-    /// The interface of the sender; empty: unknown.
+    /// The sender's interface; empty: unknown.
     pub device: String,
     /// The state at the end.
     pub state: PathState,
-    /// Bytes that its lanes delivered.
+    /// Bytes delivered.
     pub delivered_bytes: u64,
-    /// The summary of the path.
+    /// The summary.
     pub summary: PathSummary,
-    /// Over MPTCP, what its lanes carried between each pair of addresses.
+    /// Bytes between addresses over MPTCP.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SUBFLOWS>")]
     pub subflows: Vec<Subflow>,
 }
 
-/// The bytes that the lanes of a path carry between two addresses over MPTCP: the subflows of all its lanes together.
+/// A path's bytes between two addresses over MPTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subflow {
-    /// The address at the sender.
+    /// The sender's address.
     pub local: Address,
-    /// The address at the receiver.
+    /// The receiver's address.
     pub remote: Address,
-    /// The rate of acknowledged bytes within the last second or so; in a summary, over all the time.
+    /// The last second's rate; in a summary, of all the time.
     pub rate_bytes_per_s: u64,
-    /// Bytes acknowledged so far.
+    /// Bytes acknowledged.
     pub delivered_bytes: u64,
-    /// Smoothed round-trip time of the slowest.
+    /// The slowest, smoothed.
     pub rtt_us: u32,
-    /// Bytes sent again of a million bytes sent.
+    /// Repeated, of a million bytes.
     pub resent_ppm: u32,
 }
 
-/// The state of a path at the end of its session.
+/// The last state of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PathState {
-    /// The path carried data.
+    /// Carried data.
     #[default]
     Carries,
-    /// The path stood and was not used: it adds nothing to the others.
+    /// Unused: it adds nothing.
     Rests,
     /// The path let nothing through any more.
     Lost,
 }
 
-/// The path within the last second or so, for observers. Rates are of all lanes together.
+/// A path's last second, for observers, all lanes together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathNow {
-    /// The path's number in the session.
+    /// Number.
     pub path: u16,
-    /// The rate of acknowledged bytes.
+    /// Acknowledged bytes.
     pub rate_bytes_per_s: u64,
     /// Smoothed round-trip time.
     pub rtt_us: u32,
     /// The smallest so far.
     pub rtt_min_us: u32,
-    /// Bytes sent again of a million bytes sent.
+    /// Repeated, of a million bytes.
     pub resent_ppm: u32,
-    /// Lanes that carry data.
+    /// Carrying lanes.
     pub lanes: u16,
-    /// A bound that we set ourselves, so that no queue grows.
+    /// Our own bound against a queue.
     pub pacing_bytes_per_s: Option<u64>,
     /// The cause that holds the lanes.
     pub held_by: HeldBy,
-    /// The mark of most lanes (RFC 2474).
+    /// Most lanes' mark (RFC 2474).
     pub mark: u8,
-    /// The number of lanes that have a mark other than 0.
+    /// Lanes with another mark.
     pub marked_lanes: u16,
     /// See [`OnePath`].
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SUBFLOWS>")]
     pub subflows: Vec<Subflow>,
 }
 
-/// The cause that holds the lanes of a sender.
+/// The cause that holds a sender's lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum HeldBy {
@@ -189,106 +187,105 @@ pub enum HeldBy {
     SendBuffer,
     Loss,
     Jitter,
-    /// The lanes get no more data.
+    /// No data.
     Source,
-    /// The requested rate limit.
+    /// The asked rate limit.
     RateLimit,
 }
 
 /// Times in which the network passed nothing, although there was something to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outages {
-    /// How many there were.
+    /// How many.
     pub count: u32,
-    /// How long they took together.
+    /// Their time together.
     pub us: u64,
 }
 
-/// Lane time spent waiting for the network, by cause, in microseconds over all lanes.
+/// Lane time spent waiting for the network, by cause, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathTime {
-    /// Growing to the speed of the path.
+    /// Growing.
     pub ramp_us: u64,
-    /// The link was full of our data.
+    /// Our data filled the link.
     pub capacity_us: u64,
-    /// The link was full, and others used a part of it.
+    /// Others' data filled it, too.
     pub contention_us: u64,
-    /// The receive window was smaller than the path.
+    /// A receive window smaller than the path.
     pub receive_window_us: u64,
-    /// The send buffer was smaller than the path.
+    /// A send buffer smaller than the path.
     pub send_buffer_us: u64,
-    /// Packets were lost though no queue stood.
+    /// Losses without a queue.
     pub loss_us: u64,
-    /// Packets overtook each other, and counted as lost.
+    /// Packets overtaken, as if lost.
     pub jitter_us: u64,
-    /// Nothing came through at all.
+    /// The network passed nothing.
     pub outage_us: u64,
-    /// None of these: nothing under way could have gone faster.
+    /// Data under way could not have gone faster.
     pub latency_us: u64,
 }
 
-/// The end of a lane's claim: its data of a chunk does not count, because another lane began the chunk after it and
-/// died.
+/// A later lane began this lane's chunk and died: its data does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Void {
     /// Manifest index.
     pub index: u64,
     /// Chunk number.
     pub chunk: u32,
-    /// The lane whose data does not count.
+    /// The lane.
     pub lane: u16,
 }
 
 /// Lane time by cause, in microseconds over all lanes of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneTime {
-    /// Waiting for storage.
+    /// Storage.
     pub storage_us: u64,
     /// Hashing, compressing, encrypting or decrypting.
     pub cpu_us: u64,
-    /// Waiting for the network.
+    /// The network.
     pub network_us: u64,
-    /// Waiting for work.
+    /// Work.
     pub idle_us: u64,
-    /// Waiting for the rate limit.
+    /// The rate limit.
     pub rate_us: u64,
 }
 
 /// The receiver's last word.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiverSummary {
-    /// The time of its lanes, by cause.
+    /// Lane time by cause.
     pub time: LaneTime,
-    /// Payload bytes that arrived, also those that did not verify.
+    /// Payload, verified or not.
     pub arrived_bytes: u64,
-    /// Bytes read back from the medium, with repetitions.
+    /// Read back from the medium, perhaps again.
     pub reread_bytes: u64,
-    /// Chunks that did not stand at the target as verified, and were asked for again.
+    /// Chunks that stood wrong, asked for again.
     pub repaired_chunks: u64,
-    /// Bytes that earlier runs left, and that were read and found right.
+    /// Earlier runs' bytes, found right.
     pub read_again_bytes: u64,
-    /// Bytes that earlier runs left, and that count by their journals.
+    /// Earlier runs' bytes, by journal.
     pub trusted_bytes: u64,
-    /// A bit for each mark that arrived; 0: none was seen.
+    /// A bit for each mark; 0: none.
     pub marks_seen: u64,
 }
 
 /// The sender's last word.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderSummary {
-    /// The time of its lanes, by cause.
+    /// Lane time by cause.
     pub time: LaneTime,
-    /// The path of the sender; of several paths, all together.
+    /// All paths together.
     pub path: PathSummary,
-    /// The paths, one by one; none if no lane ran over TCP.
+    /// One by one; none without TCP.
     #[serde(deserialize_with = "bounded::at_most::<_, _, { MAX_PATHS as usize }>")]
     pub paths: Vec<OnePath>,
-    /// Source files and links that it removed, if asked for.
+    /// Removed source files and links.
     pub removed: u64,
 }
 
 impl SenderSummary {
-    /// Whether an honest sender could have sent it.
+    /// Whether a sender may say so.
     pub fn is_within_limits(&self) -> bool {
         self.path.is_within_limits() && self.paths.iter().all(OnePath::is_within_limits)
     }
@@ -301,7 +298,7 @@ impl OnePath {
 }
 
 impl PathSummary {
-    /// Whether an honest sender could have sent it.
+    /// Whether a sender may say so.
     pub fn is_within_limits(&self) -> bool {
         self.congestion_control.len() <= MAX_TEXT_BYTES
             && self.known.as_ref().is_none_or(KnownPath::is_within_limits)
