@@ -1,4 +1,4 @@
-//! Makes the rate and the lanes of background paths follow the queue, with ten times as many samples as other paths.
+//! Makes the rate and the lanes of background paths follow the queue, in ten times as many samples as others.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ struct OfPath {
 
 pub(crate) const EVERY: Duration = Duration::from_micros(SAMPLE_US);
 
-/// A job yields and rises several times a second.
+/// A job yields several times a second.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
 impl BackgroundShare {
@@ -61,7 +61,7 @@ impl BackgroundShare {
         !self.is_empty() && now.duration_since(self.sampled_at) >= EVERY
     }
 
-    /// Returns true if another number of lanes shall carry data.
+    /// True: another number of lanes shall carry data.
     pub(crate) fn on_sample(&mut self, path: u16, at_us: u64, lanes: &[LaneReading]) -> bool {
         self.sampled_at = Instant::now();
         let Some(of) = self.paths.get_mut(&path) else { return false };
@@ -69,7 +69,7 @@ impl BackgroundShare {
         before.lanes != of.now.lanes
     }
 
-    /// The bound of all lanes of a path together, in bytes per second.
+    /// A path's bound, in bytes per second.
     pub fn bound(&self, path: u16) -> Option<u64> {
         let rate = self.paths.get(&path)?.now.rate_bytes_per_s;
         Some(self.most_bytes_per_s.map_or(rate, |most| most.min(rate)))
@@ -79,7 +79,7 @@ impl BackgroundShare {
         self.paths.get(&path).map_or(u16::MAX, |of| of.now.lanes)
     }
 
-    /// Reports whether a path yields, or has what is free.
+    /// Reports yielding, or having what is free.
     pub fn told(&mut self) -> Vec<Notice> {
         let mut notices = Vec::new();
         for of in self.paths.values_mut() {

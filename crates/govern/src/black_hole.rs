@@ -6,23 +6,21 @@ use haul_wire::limits::MIN_SEGMENT_BYTES;
 
 use super::lane::Lane;
 
-/// A segment with a time stamp (RFC 7323) has so much less data than was announced, and none may count as smaller by that alone.
+/// A time stamp (RFC 7323) takes so much of a full segment.
 const OPTION_BYTES: u32 = 12;
 
-/// A segment that is lost three times in a row is dropped by rule: with a loss of 5 %, chance does that to one segment
-/// of 8,000.
+/// Chance at 5 % loses one segment of 8,000 three times in a row.
 const TIMEOUTS_IN_A_ROW: u8 = 3;
 
-/// Segments to try, the largest first: those of the smallest packet that IPv6 carries everywhere (RFC 8200, section 5), and those that
-/// every host takes.
+/// Sizes of IPv6 packets that pass everywhere (RFC 8200, section 5), and of any host.
 const SMALLER: [u16; 2] = [1_280 - 60, MIN_SEGMENT_BYTES];
 
-/// Packets that a path does not let through.
+/// Packets that a path drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlackHole {
-    /// The payload of the packets that vanish.
+    /// The payload of these packets.
     pub segment_bytes: u32,
-    /// Whether packets of that size came through before.
+    /// Whether that size came through before.
     pub ever: bool,
 }
 
@@ -38,7 +36,7 @@ impl fmt::Display for BlackHole {
 }
 
 impl BlackHole {
-    /// The largest segment to try instead; `None` where none is left, or where the size is not to blame.
+    /// The largest segment to try; `None`: none is left, or the size is not to blame.
     pub fn smaller(&self) -> Option<u16> {
         SMALLER
             .into_iter()
@@ -46,12 +44,11 @@ impl BlackHole {
     }
 }
 
-/// Looks whether every lane repeats the same segment without an acknowledgement. Returns a finding that is not yet
-/// `known`.
+/// Looks whether all lanes repeat the same segment. Returns what is not `known`.
 pub fn look(lanes: &[Lane], known: &mut Option<BlackHole>) -> Option<BlackHole> {
     let infos: Vec<_> = lanes.iter().filter_map(|lane| lane.probe.tcp_info()).collect();
     if infos.is_empty() || infos.iter().any(|info| info.timeouts < TIMEOUTS_IN_A_ROW) {
-        // Lanes that were dialled again prove nothing yet.
+        // Lanes dialled again prove nothing.
         if infos
             .iter()
             .any(|info| info.timeouts == 0 && info.bytes_acked.unwrap_or(0) > 2 * u64::from(info.snd_mss_bytes))
@@ -61,7 +58,7 @@ pub fn look(lanes: &[Lane], known: &mut Option<BlackHole>) -> Option<BlackHole> 
         return None;
     }
     let segment_bytes = infos.iter().map(|info| info.snd_mss_bytes).max().unwrap_or(0);
-    // The handshake alone comes to a segment, in small packets.
+    // A handshake is a segment in small packets.
     let ever = infos.iter().any(|info| info.bytes_acked.unwrap_or(0) > 2 * u64::from(info.snd_mss_bytes));
     let now = BlackHole { segment_bytes, ever };
     (known.replace(now) != Some(now)).then_some(now)

@@ -16,13 +16,13 @@ pub(crate) struct Deadline {
     untold: Vec<Notice>,
 }
 
-/// The state of a job, besides what is left of it.
+/// A job's present state.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     pub(crate) at_us: u64,
-    /// Bytes that stand verified at the target by now.
+    /// Bytes verified at the target.
     pub delivered_bytes: u64,
-    /// The class of the bytes now.
+    /// The bytes' class now.
     pub class: ServiceClass,
     pub(crate) allowed_most: ServiceClass,
 }
@@ -35,12 +35,11 @@ impl Deadline {
         Self { schedule, wanted: None, untold: Vec::new() }
     }
 
-    /// Takes the limit of the rate from now on.
     pub(crate) fn limit_rate(&mut self, bytes_per_s: Option<u64>) {
         self.schedule = self.schedule.take().map(|schedule| schedule.with_ceiling(bytes_per_s));
     }
 
-    /// Returns the class that is wanted now; `None` without a deadline.
+    /// The wanted class; `None` without a deadline.
     pub(crate) fn on_sample(&mut self, now: Now, left: impl FnOnce() -> Left) -> Option<ServiceClass> {
         let schedule = self.schedule.as_mut()?;
         let left = left();

@@ -4,8 +4,8 @@
 //!   session loop --orders--> thread --lines--> keeper process --> hook
 //!                <-answers--        <-lines--
 //! ```
-//! The keeper is a process of its own (`transfer/hook_keeper.rs`). When this process dies, the keeper's standard input ends, and
-//! it gives back what was raised. The thread begins before the session gives up its rights: afterwards it could start no program.
+//! If this process dies, the keeper's (`transfer/hook_keeper.rs`) input ends, and it gives everything back. The thread begins
+//! while the session may still start programs.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -20,7 +20,7 @@ use haul_kept::hook_words::{Answer, Answered, Event, Order, Request};
 use haul_kept::surroundings::Surroundings;
 use haul_kept::sync::lock;
 
-/// Our program runs from here even if its file is gone.
+/// Works even if our program's file is gone.
 const SELF: &str = "/proc/self/exe";
 
 /// The hooks of one session.
@@ -33,7 +33,7 @@ struct Desk {
 }
 
 impl Hooks {
-    /// Starts the thread. `None`: it could not be started, and nothing is asked for.
+    /// Starts the thread. `None`: nothing is asked for.
     pub fn begin(surroundings: &Surroundings) -> Option<Self> {
         let (orders, ordered) = channel::<Order>();
         let (says, answers) = channel();
@@ -44,20 +44,20 @@ impl Hooks {
         Some(Self(Arc::new(desk)))
     }
 
-    /// Orders a hook; its answer comes later.
+    /// Orders a hook, which answers later.
     pub fn order(&self, request: Request) {
         let order = Order { path: request.path, request };
-        // Without the thread there is no answer.
+        // A dead thread answers nothing.
         let _ = lock(&self.0.orders).send(order);
     }
 
-    /// Returns the next answer, if one has come.
+    /// The next answer, if any.
     pub fn answered(&self) -> Option<Answered> {
         lock(&self.0.answers).try_recv().ok()
     }
 }
 
-/// Gives back what programs without a living keeper have raised.
+/// Gives back what dead keepers have left raised.
 pub fn give_back_what_is_left(surroundings: &Surroundings) {
     if !surroundings.state.as_deref().is_some_and(is_something_left) {
         return;
@@ -72,7 +72,7 @@ fn is_something_left(state: &Path) -> bool {
     OwnDirectory::open(&raised(state)).and_then(|raised| raised.names(1)).is_ok_and(|names| !names.is_empty())
 }
 
-/// The directory with the records of what is raised.
+/// The records of what is raised.
 pub fn raised(state: &Path) -> PathBuf {
     state.join("raised")
 }
@@ -96,7 +96,7 @@ impl Keeper {
         for file in &self.policy_files {
             command.arg("--policy").arg(file);
         }
-        // A signal from the terminal must not end the keeper of what is raised.
+        // The terminal's signals must not end the keeper.
         command.process_group(0);
         command
     }
@@ -134,7 +134,7 @@ fn carry(orders: &Receiver<Order>, answers: &Sender<Answered>, keeper: &Keeper) 
                 _ => break,
             }
         }
-        // The end of its input makes the keeper give back what is still raised.
+        // The keeper gives everything back.
     }
     let _ = keeper.wait();
 }

@@ -7,25 +7,24 @@ use haul_engine::path::LaneReading;
 use haul_net::Probe;
 use haul_net::policy::Dscp;
 
-/// A watching lane asks again at least this often after a lost packet. Linux takes no shorter time.
+/// A lost packet is asked for again within this; Linux takes no shorter time.
 const WATCHES_EVERY: Duration = Duration::from_secs(1);
 
-/// A lane that is sampled.
+/// A sampled lane.
 pub struct Lane {
-    /// The number of the lane.
+    /// The lane's number.
     pub number: u16,
-    /// Reads the kernel's counters of the connection.
+    /// The kernel's counters.
     pub probe: Probe,
     delivered: Delivered,
     follows: LaneAdvice,
-    /// The host's mark, or that of a row of the operator's table.
+    /// The host's mark, or its row's.
     own_mark: Option<Dscp>,
     marked: Marked,
     is_watching: bool,
     before: Before,
 }
 
-/// The counts of earlier jobs on this lane.
 #[derive(Clone, Copy, Debug, Default)]
 struct Before {
     acked_bytes: u64,
@@ -64,7 +63,7 @@ impl Before {
     }
 }
 
-/// Bytes that went with a mark that was asked for here.
+/// Bytes with a mark asked for here.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marked {
     bytes: u64,
@@ -74,16 +73,15 @@ struct Marked {
 /// Settings for one lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneAdvice {
-    /// The bound of its rate; `None` lifts it.
+    /// The rate's bound; `None` lifts it.
     pub(crate) pace_bytes_per_s: Option<u64>,
-    /// The congestion control; `None` keeps the present one.
+    /// `None` keeps the present one.
     pub congestion_control: Option<String>,
-    /// The mark of its packets; `None` restores the first one.
+    /// `None` restores the first mark.
     pub dscp: Option<Dscp>,
 }
 
-/// Sums arrived bytes from the kernel's count of segments. The count wraps around, and segments change their size, so
-/// each step counts with its own size.
+/// Sums the kernel's count of segments, which wraps around; each step has its own size of segments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivered {
     segments: u32,
@@ -106,7 +104,7 @@ impl Marked {
 }
 
 impl Lane {
-    /// Makes a lane that has not been sampled.
+    /// Makes an unsampled lane.
     pub fn new(number: u16, probe: Probe) -> Self {
         let (own_mark, follows) = (probe.dscp(), LaneAdvice::default());
         let (delivered, marked, before) = Default::default();
@@ -122,8 +120,7 @@ impl Lane {
         lane
     }
 
-    /// Returns its counters, and how often in a row the kernel repeated the same segment. `None`: it does not run over
-    /// TCP, or has just ended.
+    /// Returns counters, and repeats of a segment in a row. `None`: not TCP, or just ended.
     pub fn reading(&mut self) -> Option<(LaneReading, u8)> {
         let is_marked = self.is_marked();
         let Self { number, probe, delivered, marked, before, .. } = self;
@@ -158,13 +155,12 @@ impl Lane {
         Some((self.before.since(reading), info.timeouts))
     }
 
-    /// Bytes that had arrived at the last reading.
+    /// Bytes arrived at the last reading.
     pub fn delivered_bytes(&self) -> u64 {
         self.delivered.bytes
     }
 
-    /// Asks the kernel for what is new in the advice. Returns its refusal, but not of a pace: a lane that just ended
-    /// has none.
+    /// Asks the kernel for new advice. Returns a refusal, except of a pace, which an ended lane lacks.
     pub fn follow(&mut self, advice: LaneAdvice) -> io::Result<()> {
         if advice.pace_bytes_per_s != self.follows.pace_bytes_per_s {
             let _ = self.probe.set_max_pacing_rate(advice.pace_bytes_per_s);
@@ -179,36 +175,35 @@ impl Lane {
         chosen.and_then(|()| short.map_or(Ok(()), |short| Err(io::Error::other(short.to_string()))))
     }
 
-    /// Takes all advice back.
+    /// Takes advice back.
     pub fn release(&mut self) {
-        // A lane that has ended needs nothing.
         let _ = self.follow(LaneAdvice::default());
     }
 
-    /// Makes the lane ask again soon after each loss. This is only for paths much shorter than a second.
+    /// Repeats lost packets sooner, on paths much shorter than a second.
     pub fn watches(&mut self) {
         if !std::mem::replace(&mut self.is_watching, true) {
-            // A kernel without that option asks more seldom.
+            // Some kernels lack the option.
             let _ = self.probe.set_rto_max(WATCHES_EVERY);
         }
     }
 
-    /// Changes only its pace.
+    /// Changes its pace.
     pub fn pace(&mut self, bytes_per_s: Option<u64>) {
         let _ = self.follow(LaneAdvice { pace_bytes_per_s: bytes_per_s, ..self.follows.clone() });
     }
 
-    /// Changes only its mark. Returns the kernel's refusal.
+    /// Changes its mark. Returns the kernel's refusal.
     pub fn mark(&mut self, dscp: Option<Dscp>) -> io::Result<()> {
         if dscp == self.follows.dscp {
             return Ok(());
         }
-        // Bytes sent so far count for the old mark.
+        // Earlier bytes count for the old mark.
         self.reading();
         self.follow(LaneAdvice { dscp, ..self.follows.clone() })
     }
 
-    /// The mark that was asked for.
+    /// The mark asked for.
     pub fn dscp(&self) -> Option<Dscp> {
         self.follows.dscp
     }
@@ -217,7 +212,7 @@ impl Lane {
         self.follows.dscp.is_some_and(|dscp| dscp.code_point() != 0)
     }
 
-    /// Bytes that it sent with a mark that was asked for.
+    /// Bytes with such a mark.
     pub fn marked_bytes(&self) -> u64 {
         let sent_bytes = self.probe.tcp_info().and_then(|info| info.bytes_sent).unwrap_or(self.marked.sent_bytes);
         self.marked.bytes + self.marked.since(sent_bytes, self.is_marked())
@@ -227,7 +222,7 @@ impl Lane {
         self.follows.pace_bytes_per_s
     }
 
-    /// The congestion control that the kernel granted.
+    /// The granted congestion control.
     pub fn granted(&self) -> Option<String> {
         self.probe.congestion_control()
     }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use haul_net::{Probe, Stream};
 use haul_wire::limits::MAX_LANES;
 
-/// A look costs a system call for each lane.
+/// Each lane costs a system call.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Collects the marks that arrive on lanes.
+/// Collects arriving marks.
 pub struct MarksSeen {
     handshakes: bool,
     lanes: Vec<(u16, Probe)>,
@@ -17,7 +17,7 @@ pub struct MarksSeen {
 }
 
 impl MarksSeen {
-    /// Starts without lanes. With `handshakes` the marks of first packets count.
+    /// Starts without lanes. `handshakes`: first packets count.
     pub fn new(handshakes: bool) -> Self {
         Self { handshakes, lanes: Vec::new(), bits: 0, looked_at: Instant::now() }
     }
@@ -40,14 +40,14 @@ impl MarksSeen {
         }
     }
 
-    /// Looks at the lanes when it is time.
+    /// Looks, when it is time.
     pub fn turn(&mut self) {
         if self.looked_at.elapsed() >= LOOK_EVERY {
             self.look();
         }
     }
 
-    /// A bit for each mark that was seen.
+    /// A bit for each mark.
     pub fn bits(&mut self) -> u64 {
         self.look();
         self.bits

@@ -1,4 +1,4 @@
-//! Moves the connections of a path to where they must leave this host, if the operator's program grants priority only there.
+//! Moves a path's connections to where they must leave this host, if the operator's program grants priority only there.
 //!
 //! ```text
 //!   granted, and lanes leave elsewhere   -> they are dialled again from there (`Move`), and nothing is judged meanwhile
@@ -14,20 +14,19 @@ use haul_wire::control::Notice;
 use haul_channel::convert;
 use haul_kept::hook_words::Outlet;
 
-/// Tells the dialler that new lanes of this path leave from `outlet`. `lanes` are dialled again for that.
+/// Makes new lanes leave from `outlet`.
 pub struct Move {
-    /// The path that moves.
+    /// The path.
     pub path: u16,
-    /// The place where its new lanes leave.
+    /// The place where its lanes leave.
     pub outlet: Outlet,
-    /// The lanes that are dialled again.
+    /// Lanes dialled again.
     pub lanes: Vec<u16>,
 }
 
 /// Lost lanes may come back elsewhere.
 const MOVES_PER_GRANT: u8 = 3;
 
-/// The state of one grant for a path.
 #[derive(Default)]
 pub(crate) struct Granted {
     outlet: Outlet,
@@ -50,12 +49,12 @@ impl Granted {
         self.outlet.has(end)
     }
 
-    /// Until the lanes stand, the mark shows no effect.
+    /// Moving lanes show no effect.
     pub(crate) fn is_moving(&self) -> bool {
         self.is_moving
     }
 
-    /// Takes the lanes that should be marked but leave elsewhere. Returns those to be moved now.
+    /// Takes lanes that leave elsewhere. Returns those to move.
     pub(crate) fn on_outside(&mut self, outside: &[u16]) -> Option<Vec<u16>> {
         if outside.is_empty() || self.is_moving || self.stays.is_some() {
             return None;
@@ -69,13 +68,13 @@ impl Granted {
         Some(outside.to_vec())
     }
 
-    /// Returns false if there was no order.
+    /// False: nothing was ordered.
     pub fn on_moved(&mut self, outcome: Result<(), String>) -> bool {
         self.stays = outcome.err().filter(|_| self.is_moving).or(self.stays.take());
         std::mem::take(&mut self.is_moving)
     }
 
-    /// Reports, once for each grant, that `outside` of `marked` lanes stay.
+    /// Reports once a grant that `outside` of `marked` lanes stay.
     pub fn word(&mut self, outside: usize, marked: usize) -> Option<Notice> {
         let why = self.stays.as_ref().filter(|_| outside > 0 && !self.was_told)?;
         self.was_told = true;

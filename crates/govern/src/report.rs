@@ -7,7 +7,7 @@ use haul_wire::summary::{HeldBy, KnownPath, OnePath, PathNow, PathService, PathS
 use haul_channel::convert;
 use haul_channel::lane_addresses::LaneAddresses;
 
-/// Describes the last second of a path. `None`: there is no such path.
+/// A path's last second; `None`: no such path.
 pub fn path_now(paths: &Paths, path: u16, subflows: Vec<Subflow>) -> Option<PathNow> {
     let (estimate, advice) = (paths.estimate(path)?, paths.advice(path)?);
     Some(PathNow {
@@ -35,7 +35,7 @@ pub fn path_now(paths: &Paths, path: u16, subflows: Vec<Subflow>) -> Option<Path
     })
 }
 
-/// Describes a path for the report. `None`: there is no such path.
+/// A path for the report; `None`: no such path.
 pub(crate) fn one_path(
     paths: &Paths,
     number: u16,
@@ -43,7 +43,7 @@ pub(crate) fn one_path(
     delivered_bytes: u64,
     subflows: Vec<Subflow>,
 ) -> Option<OnePath> {
-    // A peer would refuse some names that operators give to their own congestion controls.
+    // Peers refuse some names of congestion controls.
     let known = paths.remembered(number).map(known_path).filter(KnownPath::is_within_limits);
     let summary = PathSummary { known, ..paths.summary(number)? };
     let state = match paths.up().any(|up| up == number) {
@@ -63,7 +63,7 @@ pub(crate) fn one_path(
     })
 }
 
-/// Combines all paths. A value that cannot be combined is that of the path which carried most.
+/// Combines all paths; what does not add up is the busiest one's.
 pub fn together(paths: &[OnePath]) -> PathSummary {
     let Some(main) = paths.iter().max_by_key(|path| path.delivered_bytes) else { return PathSummary::default() };
     if paths.len() == 1 {
@@ -71,7 +71,6 @@ pub fn together(paths: &[OnePath]) -> PathSummary {
     }
     let all = || paths.iter().map(|path| &path.summary);
     let bytes: u128 = paths.iter().map(|path| u128::from(path.delivered_bytes)).sum();
-    // The mean is weighted by the bytes of each path.
     let mean = |of: fn(&PathSummary) -> u32| {
         let sum: u128 = paths.iter().map(|path| u128::from(path.delivered_bytes) * u128::from(of(&path.summary))).sum();
         u32::try_from(sum / bytes.max(1)).unwrap_or(u32::MAX)
@@ -86,9 +85,9 @@ pub fn together(paths: &[OnePath]) -> PathSummary {
         congestion_control: main.summary.congestion_control.clone(),
         rate_variation_permille: mean(|path| path.rate_variation_permille),
         time: all().fold(PathTime::default(), |sum, path| sum.plus(&path.time)),
-        // While one path is out, the others carry its data.
+        // Meanwhile others carry the data.
         outages: all().map(|path| path.outages).max_by_key(|outages| outages.us).unwrap_or_default(),
-        // Each path keeps its own facts for the next job.
+        // Each path has its own.
         known: None,
         service: PathService {
             marked_bytes: all().fold(0, |sum, path| sum.saturating_add(path.service.marked_bytes)),
@@ -112,7 +111,7 @@ fn known_path(remembered: Remembered) -> KnownPath {
     KnownPath { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control }
 }
 
-/// Converts the findings of an earlier job for the estimate.
+/// Converts an earlier job's findings.
 pub fn remembered(known: &KnownPath) -> Remembered {
     let KnownPath { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control } = known.clone();
     Remembered { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control }

@@ -34,7 +34,7 @@ pub struct Classes {
     asked: AskedClass,
     floor_bytes_per_s: Option<u64>,
     permits: Permits,
-    /// The time with priority, of all paths and of earlier sessions.
+    /// Time with priority, of all paths and sessions.
     time: PriorityClock,
     hooks: Option<Hooks>,
     paths: BTreeMap<u16, OfPath>,
@@ -48,7 +48,6 @@ struct OfPath {
     policies: PathPolicies,
     addresses: Option<LaneAddresses>,
     granted: Granted,
-    /// The moment until which its time with priority is counted.
     counted_us: u64,
     gone_marked_bytes: u64,
     lane_bounds: BTreeMap<u16, u64>,
@@ -59,18 +58,18 @@ pub struct PathNow<'a> {
     /// The number of the path.
     pub path: u16,
     pub(crate) at_us: u64,
-    /// The estimate of what it carries.
+    /// The path's estimate.
     pub estimate: &'a Estimate,
-    /// All lanes; the first `carrying` of them carry data.
+    /// All lanes; the first `carrying` have data.
     pub lanes: &'a [LaneReading],
-    /// The number of lanes that carry data.
+    /// Lanes with data.
     pub carrying: usize,
-    /// Whether no unit waits for a lane any more.
+    /// No unit waits.
     pub ends: bool,
 }
 
 impl Classes {
-    /// Makes the classes of a session.
+    /// Begins a session.
     pub fn new(carriage: &Carriage, permits: Permits, hooks: Option<Hooks>) -> Self {
         Self {
             asked: convert::asked_class(carriage.service.class),
@@ -86,7 +85,7 @@ impl Classes {
         }
     }
 
-    /// Replaces the asked class, in a job with a deadline.
+    /// Replaces the asked class, for a deadline.
     pub(crate) fn schedule_wants(&mut self, class: Option<ServiceClass>) {
         self.wanted = class;
     }
@@ -95,7 +94,6 @@ impl Classes {
         self.paths.values().map(|of| of.policies.class()).max().unwrap_or_default()
     }
 
-    /// The highest class that may be asked for now.
     pub(crate) fn allowed_most(&self) -> ServiceClass {
         if self.paths.values().any(|of| of.policies.may_raise()) {
             ServiceClass::Priority
@@ -104,22 +102,20 @@ impl Classes {
         }
     }
 
-    /// The class of a path.
+    /// A path's class.
     pub fn class_of(&self, path: u16) -> ServiceClass {
         self.paths.get(&path).map_or(ServiceClass::Normal, |of| of.policies.class())
     }
 
-    /// Which lanes of a path ask for priority now.
     pub(crate) fn marked(&self, path: u16) -> Marked {
         self.paths.get(&path).map_or(Marked::None, |of| of.policies.marked())
     }
 
-    /// Whether a new path begins as background.
     pub(crate) fn begins_as_background(&self) -> bool {
         self.wanted.unwrap_or(self.asked.first()) == ServiceClass::Background
     }
 
-    /// Gives a new lane the mark of its path.
+    /// Marks a new lane.
     pub fn lane_up(&mut self, lane: &mut Lane, addresses: Option<LaneAddresses>) {
         let path = path_of(lane.number);
         if !self.paths.contains_key(&path) {
@@ -157,14 +153,14 @@ impl Classes {
         self.paths.insert(path, of_path);
     }
 
-    /// Keeps the counts of a lane that is gone.
+    /// Keeps a lost lane's counts.
     pub fn lane_down(&mut self, lane: &Lane) {
         if let Some(of) = self.paths.get_mut(&path_of(lane.number)) {
             of.gone_marked_bytes = of.gone_marked_bytes.saturating_add(lane.marked_bytes());
         }
     }
 
-    /// Marks the lanes of a path. Returns its class if that has changed.
+    /// Marks a path's lanes. Returns a new class.
     pub(crate) fn on_sample<'a>(
         &mut self,
         now: &PathNow<'_>,
@@ -210,7 +206,6 @@ impl Classes {
         (class != before).then_some(class)
     }
 
-    /// Orders what a policy asks of the operator's program, and warns of marks that do not arrive.
     fn on_said(&mut self, now: &PathNow<'_>, said: Said) {
         let PathNow { path, .. } = *now;
         match said {
@@ -240,7 +235,6 @@ impl Classes {
         }
     }
 
-    /// Tells of a class that has changed, and how many lanes have its mark.
     fn tell_class(&mut self, path: u16, class: ServiceClass, marked: usize, said: Said) {
         match said {
             Said::TimeIsOver { us } => {
@@ -260,7 +254,7 @@ impl Classes {
         }
     }
 
-    /// Moves marked lanes that leave where no priority is granted.
+    /// Moves marked lanes that leave elsewhere.
     fn on_outside(&mut self, path: u16, outside: &[u16], marked: usize) {
         let Some(of) = self.paths.get_mut(&path) else { return };
         if let Some(lanes) = of.granted.on_outside(outside) {
@@ -269,7 +263,7 @@ impl Classes {
         self.untold.extend(of.granted.word(outside.len(), marked));
     }
 
-    /// Notes that an order of [`Classes::moves`] was carried out.
+    /// Notes that one of [`Classes::moves`] was done.
     pub fn lanes_moved(&mut self, path: u16, outcome: Result<(), String>) {
         let Some(of) = self.paths.get_mut(&path) else { return };
         if of.granted.on_moved(outcome) {
@@ -277,7 +271,7 @@ impl Classes {
         }
     }
 
-    /// Takes the orders for the dialler.
+    /// Takes orders for the dialler.
     pub fn moves(&mut self) -> Vec<Move> {
         std::mem::take(&mut self.moves)
     }
@@ -299,7 +293,6 @@ impl Classes {
         self.paths.get(&path).into_iter().flat_map(|of| of.lane_bounds.iter().map(|(lane, bound)| (*lane, *bound)))
     }
 
-    /// Takes the answers of the operator's programs.
     fn hear(&mut self) {
         let Some(hooks) = self.hooks.clone() else { return };
         while let Some(Answered { path, event, answer }) = hooks.answered() {
@@ -331,7 +324,7 @@ impl Classes {
         }
     }
 
-    /// Gives back what was raised, when the job is over.
+    /// Gives back what was raised.
     pub fn release(&mut self) {
         let Some(hooks) = &self.hooks else { return };
         let used_us = self.time.used_us();
@@ -342,13 +335,13 @@ impl Classes {
         }
     }
 
-    /// Takes the notices since the last call.
+    /// Takes new notices.
     pub fn told(&mut self) -> Vec<Notice> {
         self.hear();
         std::mem::take(&mut self.untold)
     }
 
-    /// Describes the marks of a path for the report.
+    /// A path's marks, for the report.
     pub fn summary<'a>(&self, path: u16, lanes: impl Iterator<Item = &'a Lane>) -> PathService {
         let Some(of) = self.paths.get(&path) else { return PathService::default() };
         PathService {
@@ -389,7 +382,7 @@ fn policed(path: u16, policing: Policing) -> Notice {
     Notice::Warning { text: convert::bounded(text) }
 }
 
-/// On longer paths a timeout of a second would be too early.
+/// Longer paths need longer timeouts than a second.
 const SCOUT_RTT_US_MOST: u32 = 300_000;
 
 pub(crate) fn described(class: ServiceClass) -> String {

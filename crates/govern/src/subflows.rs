@@ -10,17 +10,16 @@ use haul_wire::summary::Subflow;
 
 use haul_channel::convert;
 
-/// The subflows of one path; empty without MPTCP.
+/// One path's; empty without MPTCP.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Subflows {
     gone: Sums,
-    /// The acknowledged bytes of the last report.
     told: BTreeMap<Ends, u64>,
 }
 
 type Ends = (IpAddr, IpAddr);
 
-/// Sums over lanes. Pairs of addresses beyond [`MAX_SUBFLOWS`] are left out.
+/// Sums of at most [`MAX_SUBFLOWS`] pairs.
 #[derive(Clone, Debug, Default)]
 struct Sums(BTreeMap<Ends, WayTotals>);
 
@@ -45,12 +44,12 @@ impl Sums {
 impl Subflows {
     pub(crate) fn lane_gone(&mut self, ways: &[WayTotals]) {
         for way in ways {
-            // Its round trip says nothing about the lanes that stand.
+            // A lost lane has no round trip.
             self.gone.add(&WayTotals { rtt_us: 0, ..*way });
         }
     }
 
-    /// The rates count from the last call, `since` ago.
+    /// Rates of the time `since` the last call.
     pub fn now(&mut self, lanes: impl Iterator<Item = WayTotals>, since: Duration) -> Vec<Subflow> {
         let sums = self.sums(lanes);
         let told =
@@ -62,7 +61,7 @@ impl Subflows {
         sums.0.values().map(|sum| subflow(sum, more(sum), since)).collect()
     }
 
-    /// The rates count from the start.
+    /// Rates of all the time.
     pub fn summary(&self, lanes: impl Iterator<Item = WayTotals>, elapsed: Duration) -> Vec<Subflow> {
         self.sums(lanes).0.values().map(|sum| subflow(sum, sum.acked_bytes, elapsed)).collect()
     }

@@ -1,7 +1,7 @@
 //! Tunes a sender's lanes while they work: sample -> estimate -> advice -> applied.
 //!
-//! The session's loop runs this ten times a second: a reading of a lane is one system call. `haul_engine::paths` decides for each path;
-//! this applies the advice, and reports a refusal of the kernel once.
+//! The session's loop runs this ten times a second, with a system call for each lane. `haul_engine::paths` decides; this applies,
+//! and reports a kernel's refusal once.
 
 #[cfg(test)]
 #[path = "../tests/unit/tuning.rs"]
@@ -43,28 +43,27 @@ pub use crate::work::{Ending, Endless, Left, Work};
 
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
-/// With 48 lanes on 1 Gbit/s a chunk takes 430 ms. All lanes finish within a tenth of that, and a finished lane must
-/// leave its part to the others at once.
+/// 48 lanes on 1 Gbit/s finish within a tenth of a chunk's 430 ms: each must leave its part at once.
 const DIVIDE_EVERY: Duration = Duration::from_millis(20);
 
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 const BBR: &str = "bbr";
 
-/// Tunes the lanes of one sender.
+/// Tunes a sender's lanes.
 pub struct Tuning {
     foreseen: Foreseen,
-    /// The initiator's findings about the first path.
+    /// The initiator's findings.
     told: Option<haul_engine::path::Remembered>,
-    /// A path's first lane tells which findings of earlier jobs apply.
+    /// Findings for the first lanes of paths.
     remembers: Option<KnownPaths>,
     paths: Paths,
     applied: BTreeMap<u16, OfPath>,
-    /// Sorted by number, the lanes of one path stand together.
+    /// Lanes by number, and so by path.
     lanes: Vec<Lane>,
-    /// Other lanes finish sooner, so these get no more units.
+    /// Lanes without more units: the rest finishes sooner.
     too_slow: Vec<u16>,
-    /// A lane is given up only once: a new one may have its number.
+    /// A new lane may have such a number, and is not given up.
     given_up: Vec<u16>,
     pending: Vec<PathEvent>,
     divided_at: Instant,
@@ -81,40 +80,39 @@ pub struct Tuning {
 struct OfPath {
     addresses: Option<LaneAddresses>,
     advice: Advice,
-    /// The last bound that was the same for each lane.
+    /// The last common bound.
     paced_to: Option<u64>,
-    /// Whether lanes will soon leave their part.
+    /// Lanes will soon leave their part.
     some_finish: bool,
-    /// The bytes of lanes that are gone.
     delivered_bytes: u64,
-    /// The tuner of a background path would measure only what others leave.
+    /// A background path's tuner would see only what others leave.
     background_bound: Option<(u64, u16)>,
     subflows: Subflows,
 }
 
-/// The results of a turn of the loop.
+/// A turn's results.
 #[derive(Default)]
 pub struct Turn {
-    /// The lanes of a path that shall carry data from now on.
+    /// Lanes of a path that shall carry data.
     pub lanes: Vec<(u16, u16)>,
     /// Whether [`Tuning::resting`] has changed.
     pub work_moves: bool,
-    /// Lanes to be cut: others carry their units sooner.
+    /// Lanes to cut: others are sooner.
     pub give_up: Vec<u16>,
-    /// Paths without progress: all their lanes are to be cut.
+    /// Paths without progress, to be cut.
     pub lost: Vec<u16>,
-    /// Paths that let no full packet through, with the largest segment to try. All their lanes are to be cut.
+    /// Paths that drop full packets, to be cut, and the largest segment to try.
     pub smaller_segments: Vec<(u16, u16)>,
-    /// Orders for lanes that shall leave elsewhere.
+    /// Lanes that shall leave elsewhere.
     pub moves: Vec<Move>,
-    /// Choices with their reasons, for the user.
+    /// Choices with reasons, for the user.
     pub notices: Vec<Notice>,
-    /// The state of the paths, when it is time to report it.
+    /// The paths' state, now and then.
     pub paths: Vec<PathNow>,
 }
 
 impl Tuning {
-    /// Tunes a job that sends at least the foreseen bytes.
+    /// Begins a job of at least the foreseen bytes.
     pub fn new(carriage: &Carriage, foreseen: Foreseen) -> Self {
         let now = Instant::now();
         let wishes = wishes(carriage);
@@ -140,29 +138,29 @@ impl Tuning {
         }
     }
 
-    /// Sets what an operator allows.
+    /// Sets the operator's bounds.
     pub fn permitted(self, carriage: &Carriage, permits: Permits, hooks: Option<Hooks>) -> Self {
         Self { classes: Classes::new(carriage, permits, hooks), ..self }
     }
 
-    /// Uses the findings of earlier jobs of this host.
+    /// Uses this host's earlier findings.
     pub fn remembering(self, paths: KnownPaths) -> Self {
         Self { remembers: Some(paths), ..self }
     }
 
-    /// Takes the limit of the rate from now on.
+    /// Sets the limit of the rate.
     pub fn limit_rate(&mut self, bytes_per_s: Option<u64>) {
         self.paths.limit_rate(bytes_per_s);
         self.background.limit_rate(bytes_per_s);
         self.deadline.limit_rate(bytes_per_s);
     }
 
-    /// Samples a new lane between these addresses.
+    /// Samples a new lane.
     pub fn lane_up(&mut self, number: u16, probe: Probe, addresses: Option<LaneAddresses>) {
         self.sample_lane(Lane::new(number, probe), addresses);
     }
 
-    /// Samples a lane of an earlier job, whose counts are left out.
+    /// Samples an earlier job's lane, from zero.
     pub fn lane_back(&mut self, number: u16, probe: Probe, addresses: Option<LaneAddresses>) {
         self.sample_lane(Lane::counting_from_now(number, probe), addresses);
     }
@@ -170,14 +168,14 @@ impl Tuning {
     fn sample_lane(&mut self, mut lane: Lane, addresses: Option<LaneAddresses>) {
         let number = lane.number;
         let Some(info) = lane.probe.tcp_info() else { return };
-        // The path does not go down between a lane and its successor.
+        // A successor keeps the path up.
         self.forget_lane(number);
         let path = path_of(number);
         if !self.paths.up().any(|up| up == path) {
             self.path_up(path, info.rtt_us, addresses);
         }
         let applied = self.applied.get(&path).expect("its path is up");
-        // What the lane has now is good enough until the next sample.
+        // Good enough until the next sample.
         let _ = lane.follow(applied.for_lanes());
         if let Some(granted) = lane.granted() {
             self.paths.on_granted(path, &granted);
@@ -189,7 +187,7 @@ impl Tuning {
         self.lanes.sort_unstable_by_key(|lane| lane.number);
     }
 
-    /// Takes bounds and marks off the lanes, when the job is over.
+    /// Takes bounds and marks off.
     pub fn release(&mut self) {
         self.lanes.iter_mut().for_each(Lane::release);
         self.classes.release();
@@ -205,7 +203,7 @@ impl Tuning {
         };
         let joined = Joined { rtt_us_at_connect, foreseen_bytes: self.foreseen.bytes(), remembered: known };
         let advice = self.paths.path_up(path, joined);
-        // A path that comes back keeps its bound.
+        // A path keeps its bound.
         let before = self.applied.remove(&path);
         let paced_to = before.as_ref().and_then(|before| before.paced_to);
         let delivered_bytes = before.as_ref().map_or(0, |before| before.delivered_bytes);
@@ -214,7 +212,7 @@ impl Tuning {
         let of_path =
             OfPath { addresses, advice, paced_to, some_finish, delivered_bytes, background_bound: None, subflows };
         self.applied.insert(path, of_path);
-        // Its first lanes are paced before they are sampled.
+        // Pacing begins before sampling.
         let is_here = addresses.is_some_and(|addresses| addresses.local.is_loopback());
         self.background.set(path, !is_here && self.classes.begins_as_background(), rtt_us_at_connect);
         if let Some(bound) = self.background.bound(path)
@@ -224,7 +222,7 @@ impl Tuning {
         }
     }
 
-    /// Stops sampling a lane that is gone.
+    /// Drops a lost lane.
     pub fn lane_down(&mut self, number: u16) {
         let path = path_of(number);
         if self.forget_lane(number) && !self.lanes.iter().any(|lane| path_of(lane.number) == path) {
@@ -234,7 +232,6 @@ impl Tuning {
         }
     }
 
-    /// Returns true if there was one.
     fn forget_lane(&mut self, number: u16) -> bool {
         let Some(at) = self.lanes.iter().position(|lane| lane.number == number) else { return false };
         let lane = self.lanes.remove(at);
@@ -246,17 +243,17 @@ impl Tuning {
         true
     }
 
-    /// Notes that an order of [`Turn::moves`] was carried out.
+    /// Notes that one of [`Turn::moves`] was done.
     pub fn lanes_moved(&mut self, path: u16, outcome: Result<(), String>) {
         self.classes.lanes_moved(path, outcome);
     }
 
-    /// Whether no lane of this job ran over TCP so far.
+    /// Whether no lane was TCP so far.
     pub fn has_no_path(&self) -> bool {
         self.applied.is_empty()
     }
 
-    /// How long the session may wait for its next event.
+    /// Time until the next turn.
     pub fn tick(&self) -> Duration {
         match (self.background.is_empty(), self.some_finish()) {
             (false, _) => crate::background::EVERY,
@@ -269,13 +266,13 @@ impl Tuning {
         self.applied.values().any(|applied| applied.some_finish)
     }
 
-    /// Takes in how long a ping of the far side took to here.
+    /// Takes in a far ping's time.
     pub fn on_one_way(&mut self, word: OneWay) {
         let at_us = self.at_us(Instant::now());
         self.paths.on_one_way(at_us, word);
     }
 
-    /// Samples when it is time, and applies the advice.
+    /// Samples, when it is time, and applies the advice.
     pub fn turn(&mut self, work: &dyn Work) -> Turn {
         let now = Instant::now();
         let mut turn = Turn::default();
@@ -302,7 +299,7 @@ impl Tuning {
         if now.duration_since(self.told_at) >= TELL_EVERY {
             turn.paths = self.paths_now(now);
             self.told_at = now;
-            // A cable that is out for a moment looks the same once data has passed.
+            // Once data has passed, it may be a cable out for a moment.
             let black_hole = crate::black_hole::look(&self.lanes, &mut self.black_hole);
             if let Some(black_hole) = black_hole.filter(|black_hole| !black_hole.ever) {
                 let (smaller, mut text) = (black_hole.smaller(), black_hole.to_string());
@@ -328,7 +325,7 @@ impl Tuning {
         u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Returns true if others of their lanes carry data.
+    /// True: other lanes shall carry data.
     fn give_way(&mut self, now: Instant, work: &dyn Work) -> bool {
         let at_us = self.at_us(now);
         let mut paths = self.readings();
@@ -349,7 +346,7 @@ impl Tuning {
         turn.notices.extend(self.deadline.told());
     }
 
-    /// A path through ssh, or on this host, meets no network that could be asked.
+    /// Leaves out paths in ssh, or on this host, whose network cannot be asked.
     fn classify(&mut self, sample: &PathsSample, turn: &mut Turn) {
         let ends = sample.waiting_bytes == 0;
         for PathReading { path, lanes, .. } in &sample.paths {
@@ -414,7 +411,7 @@ impl Tuning {
         paths.iter().map(|path| self.carrying(path.path)).sum()
     }
 
-    /// Finds lanes that would hold up the end of the job.
+    /// Finds lanes that hold up the end.
     fn look_for_last(&mut self, paths: &[PathReading], work: &dyn Work) -> Vec<u16> {
         let lanes: Vec<LaneReading> = paths.iter().flat_map(|path| path.lanes.iter().copied()).collect();
         let numbers: Vec<u16> = lanes.iter().map(|lane| lane.lane).collect();
@@ -426,7 +423,7 @@ impl Tuning {
         slow
     }
 
-    /// Finds lanes that would finish last with what they would take now. Returns true if these have changed.
+    /// Finds lanes that would finish last. True: they changed.
     fn look_for_slow(&mut self, sample: &PathsSample, unit_bytes: u64) -> bool {
         let carry = sample.paths.iter().flat_map(|path| path.lanes.iter().take(self.carrying(path.path)).copied());
         let lanes: Vec<LaneReading> = carry.collect();
@@ -442,7 +439,7 @@ impl Tuning {
         is_new
     }
 
-    /// Lanes that have sent all, and get no more, leave their part of the bound to the others.
+    /// Leaves finished lanes' part to the others.
     fn divide(&mut self, paths: &[PathReading], work: &dyn Work) {
         self.divided_at = Instant::now();
         let numbers: Vec<u16> = paths.iter().flat_map(|path| path.lanes.iter().map(|lane| lane.lane)).collect();
@@ -454,7 +451,7 @@ impl Tuning {
             let rests = self.paths.rests(*number);
             let ending = ending.as_mut().map(|ending| Ending {
                 left_bytes: ending.left_bytes.drain(..lanes.len().min(ending.left_bytes.len())).collect(),
-                // Who will take a unit is unknown: we assume that paths take turns.
+                // As if paths took turns.
                 waiting_bytes: part_of(&ending.waiting_bytes, at, carrying.len().max(1)),
             });
             let Some(applied) = self.applied.get_mut(number) else { continue };
@@ -471,7 +468,7 @@ impl Tuning {
         }
     }
 
-    /// The lanes without units: those of resting paths, surplus ones, and towards the end those that are too slow.
+    /// Lanes without units: resting, surplus, and finally slow ones.
     pub fn resting(&self) -> Vec<u16> {
         let mut resting = Vec::new();
         let (mut path, mut at) = (None, 0);
@@ -488,7 +485,7 @@ impl Tuning {
         resting
     }
 
-    /// Describes the paths for the report: all together, and each.
+    /// Describes all paths together, and each, for the report.
     pub fn summary(&self) -> (PathSummary, Vec<OnePath>) {
         let delivered = self.delivered_bytes();
         let paths = self.applied.iter().filter_map(|(number, applied)| {
@@ -503,7 +500,7 @@ impl Tuning {
         (crate::report::together(&paths), paths)
     }
 
-    /// The bytes that each path delivered so far.
+    /// Bytes delivered by path.
     pub fn delivered_bytes(&self) -> BTreeMap<u16, u64> {
         let of = |number: &u16, applied: &OfPath| {
             let now = self.lanes.iter().filter(|lane| path_of(lane.number) == *number).map(Lane::delivered_bytes);
@@ -571,7 +568,7 @@ impl Tuning {
 }
 
 impl OfPath {
-    /// `is_done`: none of the lanes gets further units.
+    /// `is_done`: no lane gets more.
     fn divide<'a>(
         &mut self,
         readings: &[LaneReading],
@@ -614,7 +611,6 @@ impl OfPath {
         }
     }
 
-    /// The advice for each lane while all get the same.
     fn for_lanes(&self) -> LaneAdvice {
         let congestion_control = self.advice.congestion_control.clone();
         LaneAdvice { pace_bytes_per_s: self.paced_to, congestion_control, dscp: None }
@@ -630,7 +626,7 @@ fn ways(lanes: &[Lane], path: u16) -> impl Iterator<Item = WayTotals> + '_ {
     lanes.iter().filter(move |lane| path_of(lane.number) == path).flat_map(|lane| lane.probe.ways())
 }
 
-/// The bytes in its connection, and those taken beyond that.
+/// Bytes in connections, and taken beyond.
 fn left(lanes: &[LaneReading], left_bytes: &[u64]) -> Vec<u64> {
     lanes.iter().zip(left_bytes).map(|(lane, left)| lane.unsent_bytes.saturating_add(*left)).collect()
 }
@@ -639,9 +635,9 @@ fn part_of(units: &[u64], first: usize, every: usize) -> Vec<u64> {
     units.iter().skip(first).step_by(every).copied().collect()
 }
 
-/// How many lanes a job begins with, and why, on a path whose connections take `rtt_us` to open.
+/// A job's first lanes over connections that take `rtt_us` to open, and why.
 pub fn first_lanes(carriage: &Carriage, foreseen: &Foreseen, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
-    // A job that yields does not need a quick start.
+    // Yielding needs no quick start.
     let is_background = carriage.service.class == AskedClass::Background;
     let foreseen_bytes = if is_background { 0 } else { foreseen.bytes() };
     let wishes = Wishes { foreseen_bytes, ..wishes(carriage) };
@@ -655,7 +651,7 @@ fn wishes(carriage: &Carriage) -> Wishes {
     if !allowed.iter().any(|name| name == BBR) && host::may_choose_congestion_control(BBR) {
         allowed.push(BBR.to_owned());
     }
-    // After a bound is lifted, bbr grows slowly. An unused window of these is there at once.
+    // bbr grows slowly after a bound; these have an unused window at once.
     let is_background = carriage.service.class == AskedClass::Background;
     let steady = ["cubic", "reno"].into_iter().find(|name| is_background && allowed.iter().any(|may| may == name));
     Wishes {
@@ -669,7 +665,7 @@ fn wishes(carriage: &Carriage) -> Wishes {
     }
 }
 
-/// The processors of the smaller host. Without the word of an initiator only this one is known.
+/// The smaller host's, or this one's if no initiator said so.
 pub fn cpus_of_smaller(carriage: &Carriage) -> u16 {
     let told = if carriage.cpus > 0 { carriage.cpus } else { u16::MAX };
     host_facts::cpus().min(told)

@@ -1,32 +1,32 @@
 //! Describes what the lanes have to do.
 
-/// The work of the lanes.
+/// The lanes' work.
 pub trait Work {
-    /// Bytes of waiting units; `u64::MAX` when more may come.
+    /// Waiting bytes; `u64::MAX`: more may come.
     fn waiting_bytes(&self) -> u64;
 
     /// The bytes that a lane takes at once.
     fn unit_bytes(&self) -> u64;
 
-    /// The work that is left, and the work that is done.
+    /// The work left and done.
     fn left(&self) -> Left;
 
-    /// The last units, once fewer than `carrying` wait, and nothing can follow.
+    /// The last units, if fewer than `carrying` wait and none can follow.
     fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending>;
 }
 
-/// The rest of a job, as far as it is known.
+/// A job's known rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// The bytes that are left.
+    /// Bytes left.
     pub bytes: u64,
-    /// The files that are not begun.
+    /// Not begun.
     pub files: u64,
-    /// The files that are done.
+    /// Done.
     pub done_files: u64,
 }
 
-/// Work without an end.
+/// Endless work.
 pub struct Endless;
 
 impl Work for Endless {
@@ -47,10 +47,10 @@ impl Work for Endless {
     }
 }
 
-/// The last units of a job.
+/// A job's last units.
 pub struct Ending {
-    /// The bytes of each lane that its connection does not have.
+    /// Each lane's bytes outside its connection.
     pub left_bytes: Vec<u64>,
-    /// The bytes of each unit that no lane has taken.
+    /// Each untaken unit's bytes.
     pub waiting_bytes: Vec<u64>,
 }

@@ -8,7 +8,6 @@ use haul_wire::summary::PathState;
 
 use super::*;
 
-/// Returns a sender's lane over loopback, and its other end.
 fn lane() -> (Stream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -35,7 +34,7 @@ fn the_report_has_the_congestion_control_that_the_lanes_have() {
     assert_eq!(Some(tuning.summary().0.congestion_control), stream.probe().congestion_control());
 }
 
-/// One lane has nearly all of the last units.
+/// One lane has nearly all of it.
 struct Last;
 
 impl Work for Last {
@@ -57,7 +56,7 @@ impl Work for Last {
     }
 }
 
-/// A repeated packet would otherwise go at the rate of the few bytes that its lane had left.
+/// A repeat would go at the rate of a few last bytes.
 #[test]
 fn a_bound_that_is_lifted_at_the_end_of_a_job_is_lifted_for_every_lane() {
     let (streams, _others): (Vec<_>, Vec<_>) = (0..2).map(|_| lane()).unzip();
@@ -121,7 +120,7 @@ fn each_path_has_its_own_lanes_and_its_own_part_of_the_report() {
     assert_eq!(tuning.resting(), Vec::<u16>::new(), "the first path has all lanes that were asked for");
 }
 
-/// A job with a deadline would wait for a class that it cannot have.
+/// A deadline would wait for a class that cannot be had.
 #[test]
 fn where_the_mark_harms_priority_is_not_the_most_that_can_be_had() {
     let (stream, _other) = lane();
@@ -132,7 +131,6 @@ fn where_the_mark_harms_priority_is_not_the_most_that_can_be_had() {
     assert_eq!(classes.allowed_most(), ServiceClass::Priority);
     let estimate = haul_engine::path::Estimate::default();
     for tenth in 0..30 {
-        // Much is sent, and nothing arrives.
         let reading = LaneReading { sent_bytes: 90_000, mss_bytes: 1_448, ..LaneReading::default() };
         let (at_us, lanes) = (tenth * 100_000, [reading]);
         let now = PathInClass { path: 0, at_us, estimate: &estimate, lanes: &lanes, carrying: 1, ends: false };
