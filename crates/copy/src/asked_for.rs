@@ -6,7 +6,7 @@ use haul_wire::manifest::{Item, ItemKind};
 
 use haul_channel::convert;
 
-/// What a job asks its sender for.
+/// A job's demands on its sender.
 pub struct AskedFor {
     paths: haul_store::AskedFor,
     hard_links: bool,
@@ -15,6 +15,8 @@ pub struct AskedFor {
 }
 
 impl AskedFor {
+    /// Reads the demands of a job.
+    ///
     /// # Errors
     /// [`haul_job::Fault::Usage`]: a filter rule cannot be understood.
     pub fn of(job: &Job) -> Result<Self, Error> {
@@ -29,7 +31,7 @@ impl AskedFor {
         })
     }
 
-    /// Not a `.bashrc` beside the data, and no second name for one that is there.
+    /// Refuses, say, a `.bashrc` beside the data, or a second name for it.
     ///
     /// # Errors
     /// [`haul_job::Fault::Protocol`]: this was not asked for.
@@ -49,7 +51,6 @@ impl AskedFor {
                 let first = first.as_bytes();
                 self.hard_links && first != path && covers(first, false) && covers(path, false)
             }
-            // Nothing is made of these.
             ItemKind::Skipped { .. } | ItemKind::Failed { .. } => true,
         };
         match covered {
@@ -67,7 +68,6 @@ mod tests {
 
     use super::*;
 
-    /// What a copy of `there:SOURCE` asks for.
     fn asked_for(source: &str, change: impl FnOnce(&mut Selection)) -> AskedFor {
         let mut selection = Selection::default();
         change(&mut selection);
@@ -102,7 +102,6 @@ mod tests {
         assert_eq!([none, devices, specials].map(|entries| comes(entries, &fifo)), [false, false, true]);
         let dirs = Entries { dirs: true, ..specials };
         assert!(!comes(dirs, &fifo) && comes(dirs, &item("d", ItemKind::Directory)));
-        // The end of what was not listed must not make the target delete what it has there.
         let end = item("d", ItemKind::DirectoryEnd { complete: true });
         assert!(comes(none, &end) && !comes(dirs, &end));
         let mut contents = asked_for("d/", |job| job.entries = dirs);

@@ -3,8 +3,8 @@
 //! ```text
 //! sender's lane: begin a unit -> read a block into its buffer -> the receiver's half hashes it there, and writes it from there
 //! ```
-//! Both halves run on the thread of the sender's lane. The connection of the lane stands beside: units that need more than data
-//! take it, and its end is the end of the lane.
+//! The sender's lane runs both halves. Units that need more than data take the lane's connection, whose end is the end of the
+//! lane.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -16,32 +16,30 @@ use haul_wire::lane::UnitHeader;
 
 /// The receiver's half of a lane, as the sender's half calls it.
 pub(crate) trait TakesUnits: Send {
-    /// A unit begins. It waits while too much has arrived that is not safe.
+    /// Begins a unit. Waits while too much that arrived is not safe.
     fn begin(&mut self, header: UnitHeader) -> io::Result<()>;
 
-    /// The next bytes of the unit: at most a block. `mixed`: some of it may be a hole.
+    /// Takes at most a block. `mixed`: some may be a hole.
     fn data(&mut self, data: &[u8], mixed: bool) -> io::Result<()>;
 
-    /// The unit goes on with a hole of at most a block.
+    /// Takes a hole of at most a block.
     fn hole(&mut self, bytes: usize) -> io::Result<()>;
 
-    /// The source had all of the unit, as it was listed.
+    /// Ends a unit of which the source had all, as listed.
     fn complete(&mut self) -> io::Result<()>;
 
-    /// The source has given up the unit. The control channel says why.
+    /// Ends a unit that the source gave up. The control channel says why.
     fn void(&mut self);
 
-    /// The sender has nothing to hand over for a while.
+    /// Learns that nothing comes for a while.
     fn rest(&mut self);
 
-    /// The lane ends, maybe within a unit.
     fn end(&mut self);
 }
 
 /// The lanes of one job between two roles in this process.
 pub struct HandOver {
     places: Box<[Place]>,
-    /// Of a target that is served by another host, once it is open.
     target_connections: OnceLock<Arc<dyn Connections>>,
 }
 
@@ -51,37 +49,32 @@ struct Place {
 }
 
 enum State {
-    /// The receiver has not begun the lane.
     Awaited,
     Open(Box<dyn TakesUnits>),
-    /// The receiver has ended the lane.
     Ended,
 }
 
-/// A receiver begins its half of a lane within milliseconds. After this time the sender takes the connection instead.
+/// A receiver begins its half within milliseconds; then the sender takes the connection.
 const OPENS_WITHIN: Duration = Duration::from_secs(1);
 
 impl HandOver {
-    /// For lanes with the numbers below `lanes`.
+    /// Takes lanes with numbers below `lanes`.
     pub fn new(lanes: u16) -> Self {
         let place = |_| Place { state: Mutex::new(State::Awaited), opened: Condvar::new() };
         Self { places: (0..lanes).map(place).collect(), target_connections: OnceLock::new() }
     }
 
-    /// The receiver has opened its target, which is written over these connections.
     pub(crate) fn target_is_open(&self, connections: Option<Arc<dyn Connections>>) {
         if let Some(connections) = connections {
-            // A target is opened once.
             let _ = self.target_connections.set(connections);
         }
     }
 
-    /// The connections over which the target is written, once they are known.
     pub(crate) fn target_connections(&self) -> Option<Arc<dyn Connections>> {
         self.target_connections.get().cloned()
     }
 
-    /// The receiver begins its half of a lane, which ends when the result is dropped. `None`: the lane has its connection alone.
+    /// Begins the receiver's half of a lane, until the result is dropped. `None`: no hand-over.
     pub(crate) fn open(&self, lane: u16, half: Box<dyn TakesUnits>) -> Option<Opened<'_>> {
         let place = self.places.get(usize::from(lane))?;
         *lock(&place.state) = State::Open(half);
@@ -89,7 +82,7 @@ impl HandOver {
         Some(Opened(place))
     }
 
-    /// Whether the sender can hand over on this lane. The first call may wait for the receiver.
+    /// Whether the sender can hand over. The first call may wait.
     pub(crate) fn is_open(&self, lane: u16) -> bool {
         let Some(place) = self.places.get(usize::from(lane)) else { return false };
         let waits = |state: &mut State| matches!(state, State::Awaited);
@@ -97,7 +90,7 @@ impl HandOver {
         matches!(*waited.unwrap_or_else(PoisonError::into_inner).0, State::Open(_))
     }
 
-    /// The sender hands something over. The receiver cannot end its half meanwhile.
+    /// Hands over; the receiver cannot end its half meanwhile.
     pub(crate) fn give<T>(&self, lane: u16, give: impl FnOnce(&mut dyn TakesUnits) -> T) -> io::Result<T> {
         let ended = || io::Error::new(io::ErrorKind::ConnectionReset, "the receiving side has ended the lane");
         let mut state = lock(&self.places.get(usize::from(lane)).ok_or_else(ended)?.state);
@@ -108,7 +101,6 @@ impl HandOver {
     }
 }
 
-/// The receiver's half of a lane is open.
 pub(crate) struct Opened<'a>(&'a Place);
 
 impl Drop for Opened<'_> {
@@ -127,7 +119,6 @@ mod tests {
 
     use super::*;
 
-    /// Tells what it is called for.
     struct Half(Sender<&'static str>);
 
     impl TakesUnits for Half {

@@ -1,29 +1,27 @@
 //! Cuts a file into pieces where its content says so.
 //!
-//! A cut depends only on the bytes since the cut before. So two files that share data are soon cut at the same places in it, wherever
-//! it stands in each: FastCDC (Xia et al., USENIX ATC 2016). Both ends of a session cut in the same way.
+//! A cut depends only on the bytes since the cut before, so both ends soon cut shared data alike, wherever it stands: FastCDC
+//! (Xia et al., USENIX ATC 2016).
 
 use fastcdc::v2020::FastCDC;
 use haul_wire::standing::{LONGEST_IN_MEANS, MAX_MEAN_BYTES, MIN_MEAN_BYTES, Piece};
 
-/// So many pieces of a file are fine enough: those of 2 GB have 32 KiB, and their list takes 700 KB.
+/// Fine enough: pieces of 32 KiB for 2 GB, listed in 700 KB.
 const ENOUGH_PIECES: u64 = 64 << 10;
 
-/// A piece of a large file may be longer than [`MAX_FINE_BYTES`] where there would be more pieces than this. Their list takes 24 MiB
-/// at the sender.
+/// The most pieces of a large file, whose list takes 24 MiB at the sender; pieces then exceed [`MAX_FINE_BYTES`].
 pub const MOST_PIECES: u64 = 512 << 10;
 
-/// A receiver tells of no further file while it has told of so many pieces of open ones.
+/// The most pieces of open files before a receiver tells of no further file.
 pub const OPEN_PIECES: usize = MOST_PIECES as usize;
 
 /// A change of one byte sends a piece, which should be small beside a chunk of 1 MiB.
 const MAX_FINE_BYTES: u64 = 256 << 10;
 
-/// The shortest piece beside the mean one.
 const SHORTEST_IN_MEANS: u32 = 4;
 
-/// After so much of a file without any of the other one, the rest is taken to be new as well, and no end looks any more. Data that was
-/// put in front of a file is shorter. On the longest files a look costs more than the data that it may save.
+/// The bytes without a match after which no end looks on. Data put in front of a file is shorter; in the longest files a look
+/// costs more than it may save.
 pub fn barren_bytes(size: u64) -> u64 {
     (size / 2).clamp(BARREN_BYTES_MIN, BARREN_BYTES_MAX)
 }
@@ -31,37 +29,36 @@ pub fn barren_bytes(size: u64) -> u64 {
 const BARREN_BYTES_MIN: u64 = 64 << 20;
 const BARREN_BYTES_MAX: u64 = 1 << 30;
 
-/// Where one file is cut.
+/// Cuts one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cutter {
     mean_bytes: u32,
 }
 
 impl Cutter {
-    /// For a file of `size` bytes; `None` where the pieces would be too many.
+    /// Makes a cutter for a file of `size` bytes; `None`: too many pieces.
     pub fn of(size: u64) -> Option<Self> {
         let fine = size.div_ceil(ENOUGH_PIECES).next_power_of_two().min(MAX_FINE_BYTES);
         let mean = fine.max(size.div_ceil(MOST_PIECES).next_power_of_two()).max(u64::from(MIN_MEAN_BYTES));
         u32::try_from(mean).ok().filter(|mean| *mean <= MAX_MEAN_BYTES).map(|mean_bytes| Self { mean_bytes })
     }
 
-    /// With a mean that a peer chose within the limits of [`haul_wire::standing::Standing`].
+    /// Makes a cutter with a peer's mean, within [`haul_wire::standing::Standing`].
     pub fn with_mean(mean_bytes: u32) -> Self {
         Self { mean_bytes }
     }
 
-    /// Mean length of a piece in bytes.
+    /// Mean bytes of a piece.
     pub fn mean_bytes(self) -> u32 {
         self.mean_bytes
     }
 
-    /// Longest piece in bytes.
+    /// Most bytes of a piece.
     pub fn longest_bytes(self) -> usize {
         (self.mean_bytes * LONGEST_IN_MEANS) as usize
     }
 
-    /// Length of the piece with which `data` begins, at least one byte. `data` has [`Cutter::longest_bytes`], unless the file ends
-    /// with it.
+    /// The length of the first piece of `data`, at least one byte. `data` has [`Cutter::longest_bytes`], or ends the file.
     pub fn first(self, data: &[u8]) -> usize {
         let (least, mean) = ((self.mean_bytes / SHORTEST_IN_MEANS) as usize, self.mean_bytes as usize);
         let (_, end) = FastCDC::new(data, least, mean, self.longest_bytes()).cut(0, data.len());
@@ -69,7 +66,7 @@ impl Cutter {
     }
 }
 
-/// The piece as its digest names it.
+/// The piece, named by its digest.
 pub fn piece(data: &[u8]) -> Piece {
     let hash = blake3::hash(data);
     let digest = *hash.as_bytes().first_chunk().expect("a hash has 32 bytes");

@@ -6,8 +6,8 @@
 //!                  (all) no capability beyond copying
 //!   role known     nothing but the tree that is read or written
 //! ```
-//! This holds for the thread of the session and the threads that it starts: lanes, walk, settle. A part that the kernel lacks is
-//! left out and reported. Acting as the user must not fail.
+//! This holds for the session's thread and those that it starts: lanes, walk, settle. A part that the kernel lacks is left out
+//! and reported. Acting as the user must not fail.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -20,27 +20,27 @@ use haul_wire::control::Notice;
 use haul_channel::grant::{Grant, Visit};
 use haul_channel::{convert, host_facts};
 
-/// For a process that works for others, before it starts a thread. Best effort: a copy does not fail for want of it.
+/// Guards a process that works for others, before it starts a thread. A copy does not fail for want of it.
 pub fn guard_process() {
-    // Behind a fence the quota of a control group cannot be read any more.
+    // A fence hides the quota of a control group.
     host_facts::cpus();
     let _ = rights::forbid_new_privileges();
     hide_memory();
 }
 
-/// For a process that holds keys. One that starts ssh must not forbid new privileges: its helpers may need theirs.
+/// Hides the memory of a process that holds keys. New privileges stay allowed: helpers of ssh may need theirs.
 pub fn hide_memory() {
     let _ = rights::hide_memory();
 }
 
-/// For the thread of a session, before it knows what is asked for.
+/// Gives up rights on a session's thread, before its task is known.
 pub fn enter(grant: &Grant, visit: Option<&dyn Visit>) -> Result<(), Error> {
     // Accounts lie outside of every tree.
     haul_sys::names::start();
     if let Some(name) = &grant.user {
         act_as(name)?;
     }
-    // Which attributes are asked for is not known yet. A failure leaves what was there.
+    // The wanted attributes are not known yet. A failure leaves what was there.
     let _ = rights::keep_file_capabilities(true, true);
     if let Some(root) = &grant.root {
         // As the user: a file server may deny it to root.
@@ -54,7 +54,7 @@ pub fn enter(grant: &Grant, visit: Option<&dyn Visit>) -> Result<(), Error> {
     Ok(())
 }
 
-/// For the thread of a session that waits for its next job: what stands at the directory of the key now.
+/// Looks at the key's directory between two jobs.
 pub fn look_at_root(grant: &Grant, visit: &dyn Visit) -> Result<(), Error> {
     let Some(root) = &grant.root else { return Ok(()) };
     visit.on_root(open_root(root)?.as_fd(), rights::file_user())
@@ -65,7 +65,6 @@ fn open_root(root: &Path) -> Result<OwnedFd, Error> {
         .map_err(|error| Error::new(Fault::FileIo, "the daemon cannot open the directory of this key").because(error))
 }
 
-/// Whether there is a fence, else why not.
 fn whole(fence: std::io::Result<Fence>) -> Result<Fence, String> {
     match fence {
         Ok(Fence::None) => Err("this kernel has no Landlock, or one before Linux 5.19".to_owned()),
@@ -91,14 +90,14 @@ fn act_as(name: &str) -> Result<(), Error> {
     rights::act_as(&account).map_err(|error| failed(error.to_string()))
 }
 
-/// For the thread of a session that may follow links out of its tree. Returns what to tell.
+/// Lets a session's thread follow links out of its tree. Returns what to tell.
 pub fn follow_links(attributes: bool, devices: bool) -> Notice {
     let _ = rights::keep_file_capabilities(attributes, devices);
     let why = "--keep-dirlinks follows links that may lead out of the tree".to_owned();
     convert::chose(Subject::Rights, "those of the account", why)
 }
 
-/// For the thread of a session that knows its trees. Returns what to tell.
+/// Fences a session's thread within its trees. Returns what to tell.
 pub fn stay_within(trees: &[(BorrowedFd<'_>, Access)], attributes: bool, devices: bool) -> Notice {
     let _ = rights::keep_file_capabilities(attributes, devices);
     let (choice, reason) = match whole(rights::fence(trees)) {

@@ -4,8 +4,8 @@ use haul_job::{Error, Fault};
 use haul_store::Abilities;
 use haul_wire::control::Cut;
 
-/// Lanes bring the chunks of a file in any order, and a name shows a complete file or none: an end must have both.
-/// `in_order`: one lane brings all of a file, from front to back.
+/// Lanes bring chunks in any order (with `in_order` one lane brings all, from front to back), and a name shows a complete file
+/// or none. An end must allow both.
 pub(super) fn check(can: Abilities, cut: Cut, in_order: bool) -> Result<(), Error> {
     let why = match can {
         Abilities { keeps: false, .. } => return Ok(()),

@@ -16,7 +16,7 @@ pub(super) struct AccountRules {
 #[derive(Default)]
 struct Rules {
     list: Vec<Rule>,
-    /// A finding is remembered: a name comes only with the first entry of its owner.
+    /// A name comes only with its owner's first entry.
     found: BTreeMap<u32, Option<u32>>,
 }
 
@@ -28,7 +28,6 @@ struct Rule {
 enum From {
     Numbers(u32, u32),
     AwaitingName,
-    /// Takes also those without a name.
     All,
     Name(Vec<u8>),
     Pattern(Filter),
@@ -70,7 +69,7 @@ impl AccountRules {
         // A sender does not send the name of 0.
         let name = if id == 0 { b"root" } else { name };
         let found = rules.list.iter().find(|rule| rule.from.matches(id, name)).map(|rule| rule.to);
-        // A sender that names accounts without end must not fill our memory.
+        // A sender's endless names must not fill our memory.
         if rules.found.len() < MAX_NAMED_ACCOUNTS {
             rules.found.insert(id, found);
         }
@@ -88,7 +87,7 @@ fn from(accounts: &Accounts) -> Option<From> {
         Accounts::Named(name) if name.is_empty() => From::AwaitingName,
         Accounts::Named(name) if name.iter().all(|byte| *byte == b'*') => From::All,
         Accounts::Named(name) if !name.iter().any(|byte| b"*?[".contains(byte)) => From::Name(name.clone()),
-        // A pattern that makes no sense matches nobody.
+        // A senseless pattern matches nobody.
         Accounts::Named(name) => From::Pattern(Filter::new(&[(false, name.clone())]).ok()?),
     })
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! header -> the file that it belongs to, the right to write -> data: write -> trailer: compare -> receipt
 //! ```
-//! The lane brings the data, over a connection ([`super::lane`]) or in the buffer of a sender in the same process ([`super::handed`]).
+//! The lane brings data over a connection ([`super::lane`]) or in a buffer of this process ([`super::handed`]).
 
 use std::io;
 use std::sync::Arc;
@@ -21,21 +21,17 @@ use super::rename_queue::AwaitingName;
 use super::state::Shared;
 use super::{direct_write_queue, writers};
 
-/// Where the data of a unit goes.
 enum Sink {
-    /// A chunk of a large file.
     Chunk(Arc<Draft>),
     /// A chunk that others write, past the page cache.
     Direct(Arc<direct_write_queue::Chunk>),
-    /// A whole file; made at the first data, in place at the first hole, too.
+    /// A whole file; made at the first data, or in place at the first hole.
     Whole(Option<Arc<Draft>>),
-    /// Verified and let go.
+    /// Data is verified and discarded.
     Null,
-    /// Nobody wants it (any more).
     Nowhere,
 }
 
-/// One unit on its way.
 pub(super) struct Arrival {
     pub(super) incoming: Arc<Incoming>,
     pub(super) header: UnitHeader,
@@ -45,24 +41,22 @@ pub(super) struct Arrival {
     pub(super) offset: u64,
     pub(super) end: u64,
     data_bytes: u64,
-    /// What was read of the standing file.
     pub(super) matched_bytes: u64,
-    /// A block did not match its tag: no more data of this unit is written, and its chunk has to come again.
+    /// A block did not match its tag: the rest is not written, and the chunk has to come again.
     pub(super) forged: bool,
-    /// What the leader of the sending end has read of the chunk, where another host brings it.
+    /// The hash by the leader of the sending end, for a mover's chunk.
     proof: Option<Hash>,
-    /// Where a hole belongs may stand something else.
+    /// Other data may stand where a hole belongs.
     punch: bool,
-    /// What was really written of it: where a hole is kept nothing is.
+    /// Holes that were kept do not count.
     written_bytes: u64,
-    /// The right to write the chunk.
     claim: Arc<Claimed>,
-    /// The first error of the target; the rest of the unit is drained.
+    /// The target's first error; the rest of the unit is drained.
     pub(super) failed: Option<StoreError>,
 }
 
 impl Arrival {
-    /// Finds the file that a unit belongs to. A peer that sends what does not fit the manifest is refused.
+    /// Finds the unit's file. A peer whose unit does not fit the manifest is refused.
     pub(super) fn of(header: UnitHeader, lane: u16, shared: &Arc<Shared>) -> io::Result<Option<Self>> {
         let Some(incoming) = shared.incoming(header.index) else { return Ok(None) };
         if incoming.kept.is_some() {
@@ -78,7 +72,7 @@ impl Arrival {
             false => None,
         };
         let mut failed = None;
-        // First: what the lane before did with the chunk is over then.
+        // The claim comes first: it ends what the lane before did.
         let claim = Arc::new(shared.disk.storage.during(|| Claimed::take(&incoming, header.chunk, lane)));
         let sink = if !incoming.wants(header.chunk) {
             Sink::Nowhere
@@ -130,9 +124,8 @@ impl Arrival {
         }))
     }
 
-    /// The sender has said what it read, and that is compared with what came.
     pub(super) fn finish(self, trailer: Trailer, shared: &Arc<Shared>) -> io::Result<()> {
-        // The control channel says what became of the file, and what to do with what arrived.
+        // The control channel tells the file's end.
         let Trailer::Complete(claimed) = trailer else { return Ok(()) };
         if let Some(error) = &self.failed {
             shared.fail(&self.incoming, error);
@@ -162,7 +155,6 @@ impl Arrival {
         Ok(())
     }
 
-    /// The sender has read all of the unit, into the buffer from which it was written.
     pub(super) fn complete_in_one_buffer(self, shared: &Arc<Shared>) -> io::Result<()> {
         if let Some(error) = &self.failed {
             shared.fail(&self.incoming, error);
@@ -176,7 +168,6 @@ impl Arrival {
         Ok(())
     }
 
-    /// Enters what was written and is verified, and tells of it.
     pub(super) fn deliver(self, verified: Verified, shared: &Arc<Shared>) {
         let chunk = verified.chunk();
         // Bytes that the medium had lost were counted when they came first.
@@ -200,7 +191,7 @@ impl Arrival {
             }
             Sink::Chunk(part) => {
                 let incoming = self.incoming;
-                // Where nothing was written the call still costs: ext4 begins a transaction while anything of the file is dirty.
+                // Without a write the call still costs: ext4 begins a transaction while anything of the file is dirty.
                 if let Some((start, length)) = incoming.layout.range(chunk).filter(|_| self.written_bytes > 0) {
                     part.start_writeback(start, length);
                 }
@@ -214,7 +205,6 @@ impl Arrival {
                 let incoming = self.incoming;
                 let part = match part {
                     Some(part) => Ok(Some(part)),
-                    // Empty, or one hole in a new file.
                     None => incoming.whole_part(shared.to.tree()),
                 };
                 let sized = part.and_then(|part| {
@@ -224,14 +214,14 @@ impl Arrival {
                     if self.written_bytes < incoming.identity.size || rewritten {
                         part.set_size(incoming.identity.size)?;
                     }
-                    // In place the metadata comes after a flush of the data.
+                    // In place, metadata comes after a flush of the data.
                     if !incoming.inplace {
                         part.set_metadata(&shared.metadata(&incoming.item), false)?;
                     }
                     Ok(Some(part))
                 });
                 match sized {
-                    // It was given up, or came a second time, after the end of its first lane: the other is in time.
+                    // The unit was given up, or came a second time.
                     Ok(None) => {}
                     Ok(Some(part)) => {
                         let arrived = || incoming.claim_arrival(|| shared.receipt(receipt));
@@ -246,7 +236,8 @@ impl Arrival {
         }
     }
 
-    /// The lane ends within the unit: what lanes brought of its chunk before does not count either, unless another lane brings it.
+    /// Tells that the lane ended within the unit: earlier data of its chunk does not count either, unless another lane brings
+    /// it.
     pub(super) fn tell_void(&self, shared: &Shared) {
         let UnitHeader { index, chunk, .. } = self.header;
         for lane in self.claim.voids() {
@@ -254,7 +245,6 @@ impl Arrival {
         }
     }
 
-    /// Hashes and writes the next data of the unit.
     pub(super) fn take(&mut self, data: &[u8], mixed: bool, shared: &Arc<Shared>) -> io::Result<()> {
         self.room_for(data.len())?;
         self.hasher.update(data);
@@ -262,7 +252,7 @@ impl Arrival {
         Ok(())
     }
 
-    /// Writes data that was hashed. `mixed`: some of it may be a hole.
+    /// Writes hashed data. `mixed`: some may be a hole.
     pub(super) fn put(&mut self, data: &[u8], mixed: bool, shared: &Arc<Shared>) {
         match mixed {
             true => self.write_with_holes(data, shared),
@@ -272,7 +262,6 @@ impl Arrival {
         self.data_bytes += data.len() as u64;
     }
 
-    /// The unit goes on with a hole of at most a block.
     pub(super) fn take_hole(&mut self, length: usize, shared: &Arc<Shared>) -> io::Result<()> {
         self.room_for(length)?;
         self.hasher.update(&ZEROS[..length]);
@@ -288,7 +277,7 @@ impl Arrival {
         Ok(())
     }
 
-    /// Zeros of at most a block where holes are not wanted.
+    /// Writes at most a block of zeros where holes are not wanted.
     pub(super) fn make_hole(&mut self, length: u64, shared: &Arc<Shared>) {
         if !shared.job.selection.sparse {
             return self.write(&ZEROS[..usize::try_from(length).expect("at most a block")], shared);
@@ -299,8 +288,8 @@ impl Arrival {
         self.extend();
     }
 
-    /// Sets the size of the file before a hole is left out. A chunk may be read again by its range before the file is complete. And
-    /// XFS fills the holes of a file that grows from write to write.
+    /// Sets the file's size before a hole is left out: a chunk may be read again before the file is complete. And XFS fills the
+    /// holes of a file that grows from write to write.
     fn extend(&mut self) {
         let part = match &self.sink {
             Sink::Chunk(part) | Sink::Whole(Some(part)) => part,
@@ -312,7 +301,6 @@ impl Arrival {
         }
     }
 
-    /// Writes what is not zeros, and leaves holes of the rest.
     pub(super) fn write_with_holes(&mut self, data: &[u8], shared: &Arc<Shared>) {
         let begun = self.offset;
         let grain = match &self.sink {
@@ -350,7 +338,6 @@ impl Arrival {
         if let Sink::Direct(chunk) = &self.sink {
             match writers::write(shared, chunk, data, self.offset) {
                 Ok(true) => {}
-                // The session is over.
                 Ok(false) => self.sink = Sink::Nowhere,
                 Err(error) => self.failed = Some(StoreError::new("write", &self.incoming.path, error)),
             }
@@ -376,7 +363,7 @@ impl Arrival {
         let result = self.claim.while_held(|| match sink {
             Sink::Chunk(part) | Sink::Whole(Some(part)) => part.punch(offset, length),
             Sink::Direct(chunk) => chunk.part.punch(offset, length),
-            // In place the hole may come first, and where it belongs stands what was there before.
+            // In place the hole may come first, where old data stands.
             Sink::Whole(None) if incoming.inplace => match whole_part(sink, incoming, shared)? {
                 Some(part) => part.punch(offset, length),
                 None => Ok(()),
@@ -387,7 +374,7 @@ impl Arrival {
     }
 }
 
-/// The part of a whole file, from now on where its data goes; `None` when nobody wants it any more.
+/// Makes the part of a whole file the sink; `None` if nobody wants it.
 fn whole_part(sink: &mut Sink, incoming: &Incoming, shared: &Shared) -> Result<Option<Arc<Draft>>, StoreError> {
     let part = incoming.whole_part(shared.to.tree())?;
     *sink = part.clone().map_or(Sink::Nowhere, |part| Sink::Whole(Some(part)));

@@ -1,4 +1,4 @@
-//! A job begins when the sender says that its sources are open, and whether they are a single file.
+//! Awaits the sender's word that its sources are open, and whether they are a single file.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use haul_channel::clock::{Clock, TICK};
 use haul_channel::reporter::Watch;
 use haul_channel::{convert, failure};
 
-/// A sender opens its sources within this time, or within the session's own limit where that is longer.
+/// A sender opens its sources within this time, or the session's limit where that is longer.
 pub(super) const BEGIN_DEADLINE: Duration = Duration::from_secs(60);
 
-/// The sender first opens its sources; only then is it known what the target's name means.
+/// The target's name means something only once the sources are open.
 pub(super) fn await_begin(
     events: &Events,
     channel: &Channel,
@@ -25,7 +25,7 @@ pub(super) fn await_begin(
 ) -> Result<bool, Error> {
     let failure = failure::Failure::default();
     let start = Instant::now();
-    // Lanes may be up before the session is; they are let in when it begins.
+    // Lanes may be up before the session is.
     let mut early = Vec::new();
     loop {
         clock.turn(watch, channel, &failure)?;
@@ -48,7 +48,7 @@ pub(super) fn await_begin(
             Some(SessionEvent::Lane(LaneEvent::NoMore(error))) => return Err(error),
             Some(SessionEvent::Lane(LaneEvent::PathLost { .. } | LaneEvent::Redialled { .. })) => {}
             Some(event @ SessionEvent::Lane(_)) => {
-                // A lane that is too many is closed here, and may be dialled again later.
+                // A surplus lane may be dialled again later.
                 if early.len() < usize::from(MAX_LANES) {
                     early.push(event);
                 }

@@ -1,7 +1,4 @@
-//! A job that went well ends when all is verified and flushed, and the sender says good-bye.
-//!
-//! A receiver at the initiator leaves with its Summary, if the sender has told its findings by then. Only a younger version of a file could
-//! still come, and what is here was verified. The far side learns from the Summary that the job went well.
+//! Ends a job: all is verified and flushed, and the sender says good-bye.
 
 use std::time::Instant;
 
@@ -17,7 +14,7 @@ use haul_channel::convert;
 use super::{ReceiverJob, Session};
 
 impl Session<'_> {
-    /// Returns `None` if there is something to do after all.
+    /// Returns `None` if there is more to do.
     pub(super) fn until_bye(&mut self, events: &Events) -> Result<Option<SenderSummary>, Error> {
         let mut for_next = Vec::new();
         let result = self.hear_bye(events, &mut for_next);
@@ -25,13 +22,12 @@ impl Session<'_> {
         result
     }
 
-    /// Lanes that come meanwhile are for another job, if one may follow.
     fn hear_bye(&mut self, events: &Events, for_next: &mut Vec<SessionEvent>) -> Result<Option<SenderSummary>, Error> {
         let start = Instant::now();
         loop {
             self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
             if start.elapsed() > self.clock.timeout() {
-                // Nobody may keep a session by never saying good-bye: we go on as if the sender had left.
+                // Nobody may keep a session open by saying no good-bye: go on as if the sender had left.
                 return Ok(Some(SenderSummary::default()));
             }
             if let Some(findings) = self.findings.take_if(|_| may_leave_first(&self.shared.job, self.channel, events)) {
@@ -49,7 +45,7 @@ impl Session<'_> {
                     self.lanes.ended(&end);
                 }
                 Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
-                // All is verified and flushed: a sender that leaves without a word does not change that.
+                // All is verified and flushed: a silent leave changes nothing.
                 Some(SessionEvent::ControlEnded(why)) => {
                     if events.stay() {
                         for_next.push(SessionEvent::ControlEnded(why));
@@ -70,11 +66,11 @@ impl Session<'_> {
 /// Whether this side may end the job without the sender's Bye. Some jobs need it:
 ///
 /// - Two other hosts end theirs through the initiator.
-/// - Lanes that stay for another job come to their end first.
+/// - Lanes that stay come to their end first.
 /// - Movers have findings of their own.
-/// - Removed sources belong to the result. So do the bytes that a class has marked, and the time that a rate limit held.
+/// - Removed sources, marked bytes and the time of a rate limit belong to the result.
 ///
-/// A link may have died without a word, and the Summary with it. The Bye then tells that another link has brought it.
+/// After a link's silent death, the Bye tells that the Summary came over another.
 fn may_leave_first(job: &ReceiverJob, channel: &Channel, events: &Events) -> bool {
     let asks = job.carriage.service != Service::default() || job.carriage.rate_bytes_per_s.is_some();
     let needs_bye = job.far || events.stay() || job.movers.count() > 0 || job.selection.remove_source_files || asks;

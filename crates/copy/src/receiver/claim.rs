@@ -1,8 +1,7 @@
 //! A chunk may be written only by the lane that brought it last.
 //!
-//! A sender that gives up a lane sends its chunk over another lane. The thread of the first lane may still have blocks
-//! of the chunk, and an attacker on the path may hold blocks back. Late blocks must not reach the file. So the new lane
-//! takes the claim, which ends the earlier claim and waits for a write in progress.
+//! Late blocks of a lane that was given up must not reach the file: its thread may still have some, and an attacker on the path
+//! may hold some back. So the new lane takes the claim, which ends the earlier one and waits for a write in progress.
 
 use std::sync::Arc;
 
@@ -11,7 +10,6 @@ use haul_kept::sync::lock;
 use super::claims::Claim;
 use super::incoming::Incoming;
 
-/// A lane has its claim on a chunk until this is dropped.
 pub(super) struct Claimed {
     incoming: Arc<Incoming>,
     chunk: u32,
@@ -20,7 +18,6 @@ pub(super) struct Claimed {
 }
 
 impl Claimed {
-    /// The lane takes the claim, from another lane if need be.
     pub(super) fn take(incoming: &Arc<Incoming>, chunk: u32, lane: u16) -> Self {
         let mut claims = lock(&incoming.claims.0);
         let before = claims.get(&chunk).cloned();
@@ -35,16 +32,15 @@ impl Claimed {
         Self { incoming: Arc::clone(incoming), chunk, claim, before }
     }
 
-    /// Names the lanes whose data of the chunk is void if this lane dies, though the sender may wait for a receipt of
-    /// one of them. Lanes come in any order, so this lane may be the one that was given up. There are none while
-    /// another lane brings the chunk, or if nobody wants it.
+    /// Names the lanes whose data of the chunk is void if this lane dies, though the sender may await a receipt of one. Lanes
+    /// come in any order, so this one may be the one given up. None while another lane brings the chunk, or nobody wants it.
     pub(super) fn voids(&self) -> impl Iterator<Item = u16> {
         let before =
             self.before.as_ref().filter(|_| self.claim.unless_ended(|| self.incoming.wants(self.chunk)) == Some(true));
         before.into_iter().flat_map(|before| before.lanes.iter().copied())
     }
 
-    /// Does this unless another lane has the chunk by now. None gets it before this is done.
+    /// Acts unless another lane has the chunk; none gets it meanwhile.
     pub(super) fn while_held<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
         self.claim.unless_ended(act)
     }

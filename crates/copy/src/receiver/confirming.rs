@@ -1,7 +1,6 @@
 //! What other hosts of the sending end bring counts only when the leader of that end has read the same.
 //!
-//! A mover that names a chunk waits here until the leader has told its hash. So a mover that was not given the chunk
-//! writes nothing.
+//! A mover's chunk waits here for the leader's hash, so a mover without a portion writes nothing.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -23,14 +22,13 @@ impl Shared {
 
     pub(super) fn confirm(&self, proofs: &[ChunkProof]) {
         for ChunkProof { index, chunk, hash } in proofs {
-            // The file may have failed or been withdrawn meanwhile.
             if let Some(incoming) = self.incoming(*index).filter(|incoming| *chunk < incoming.layout.count()) {
                 incoming.proofs.add(*chunk, *hash);
             }
         }
     }
 
-    /// Waits for what the leader says of a chunk. An error ends the lane, and its mover.
+    /// Waits for the leader's hash. An error ends the lane, and its mover.
     pub(super) fn await_proof(&self, incoming: &Incoming, chunk: u32, lane: u16) -> io::Result<Hash> {
         let (begun, limit) = (Instant::now(), Duration::from_millis(u64::from(self.job.carriage.timeout_ms)) / 2);
         loop {
@@ -46,7 +44,6 @@ impl Shared {
         }
     }
 
-    /// The lane brought other data than the leader has read.
     pub(super) fn accuse(&self, lane: u16, why: &str) -> io::Error {
         self.job.movers.accuse(path_of(lane), why.to_owned());
         // The lanes of a mover that is left out must not end the job, as broken lanes of the leader would.

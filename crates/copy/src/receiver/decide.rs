@@ -1,4 +1,4 @@
-//! Each item of the manifest is decided about as it arrives: rsync's quick check, directories, links.
+//! Decides each arriving item: rsync's quick check, directories, links.
 
 mod order;
 
@@ -25,19 +25,19 @@ use super::{deletions, file, itemise, left_out, settle, special};
 pub(super) struct Decider {
     shared: Arc<Shared>,
     asked_for: Option<AskedFor>,
-    /// The open directories stand outermost first, each beneath the one before it.
+    /// The outermost directory stands first.
     stack: Vec<Frame>,
     stack_bytes: usize,
     twins: Twins,
     owners: Owners,
     loose: Loose,
-    /// Idle items leave nothing here, or no directory bounds them.
+    /// Counts items that leave nothing here, or that no directory bounds.
     idle_items: u64,
-    /// A file that is sent again may have to wait (see [`Decider::let_in`]).
+    /// Files sent again that wait (see [`Decider::let_in`]).
     held: Vec<Held>,
 }
 
-/// Files outside all directories of the manifest stand in the root of the tree, which then has no end.
+/// Files outside all directories of the manifest stand in a root without an end.
 #[derive(Default)]
 enum Loose {
     #[default]
@@ -50,26 +50,24 @@ const SET_GROUP: u32 = 0o2000;
 
 struct Frame {
     item: Arc<Item>,
-    /// A directory of this run has nothing in it yet.
     fresh: bool,
-    /// The directory could not be made, or is another one's twin: we must not change what stands there.
+    /// The directory was not made, or is a twin: its contents must stay.
     failed: bool,
-    /// All that lies beneath it fails with it.
+    /// All beneath fails with it.
     is_lost: bool,
-    /// The attributes at the source could not be read: those at the target stay.
+    /// The source's attributes were unreadable: those at the target stay.
     keeps_xattrs: bool,
-    /// The names of the source are collected when others are to be deleted.
+    /// Names are collected for deletions.
     names: Option<SourceNames>,
     last_name: Vec<u8>,
 }
 
-/// Why a directory is none of ours. By default a rule leaves it out.
+/// Says why a directory is none of ours; by default a rule leaves it out.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct NotMade {
-    /// It is another one's twin.
     is_twin: bool,
-    /// Something stands in its place, or we may not: all that lies beneath it fails for the same cause. After other errors
-    /// (a stale handle of a file server) each entry is tried.
+    /// Something stands in its place, or we may not: all beneath fails alike. After other errors (a stale handle of a file
+    /// server) each entry is tried.
     is_lost: bool,
 }
 
@@ -116,7 +114,7 @@ impl Decider {
         let fresh = self.enter_name(&item) && !self.twins.takes_names_for_one();
         let is_new_name = item.makes_entry() && !matches!(item.kind, ItemKind::FurtherName { .. });
         if is_new_name && self.stack.last().is_some_and(|frame| frame.is_lost) {
-            // One cause fails all of them, and has been told.
+            // The one cause has been told.
             if item.kind == ItemKind::Directory {
                 self.begin_directory(&item, Err(NotMade { is_twin: false, is_lost: true }));
             }
@@ -152,7 +150,7 @@ impl Decider {
                 self.shared.in_order(index, InOrder::HardLink(Arc::new(link)));
             }
             ItemKind::Failed { .. } => {
-                // The sender may tell that something of the directory itself could not be read: its attributes, maybe.
+                // The sender may have failed on a part of the directory itself, such as its attributes.
                 if let Some(frame) = self.stack.last_mut().filter(|frame| frame.item.path == item.path) {
                     frame.keeps_xattrs = true;
                 }
@@ -163,9 +161,8 @@ impl Decider {
         Ok(())
     }
 
-    /// A file changed while it was read, and is announced as it is now, outside the order of the walk. One that is
-    /// complete as it was announced stays so: a copy that was made a moment earlier would not have seen the change
-    /// either.
+    /// Takes a changed file again, outside the walk's order. One that is complete as announced stays: a copy a moment earlier
+    /// would not have seen the change.
     pub(super) fn on_retry(&mut self, mut item: Item, of: u64) -> Result<(), Error> {
         if let Some(asked_for) = &mut self.asked_for {
             asked_for.check(&item)?;
@@ -183,7 +180,7 @@ impl Decider {
             self.shared.settle(index, OutcomeKind::Superseded);
             return Ok(());
         };
-        // This comes first, so that a lane that gives it its name just now does not tell of a failure.
+        // The outcome comes first: a lane that names the file just now then tells of no failure.
         self.shared.settle(of, OutcomeKind::Superseded);
         former.abandon(false, &self.shared.disk.exposure);
         if former.identity.inode != identity.inode {
@@ -198,12 +195,12 @@ impl Decider {
         Ok(())
     }
 
-    /// Decides about files that are sent again, once no lane writes their earlier data. A lane that still had blocks of
-    /// a file written in place would put them into the new version.
+    /// Decides files that are sent again, once no lane writes their earlier data: in place, late blocks would get into the new
+    /// version.
     pub(super) fn let_in(&mut self) {
         let mut held = std::mem::take(&mut self.held);
         held.retain(|held| {
-            // Whoever writes a file holds it.
+            // A lane that writes a file holds it.
             let is_written = held.former.inplace && Arc::strong_count(&held.former) > 1;
             if !is_written {
                 file::decide(&self.shared, held.index, &held.item, self.shared.to.path_of(&held.item), false);
@@ -241,7 +238,7 @@ impl Decider {
             }
             _ => return false,
         };
-        // What cannot be looked at fails later, with a message of its own.
+        // A failed look shows later, with its own message.
         let standing = self.shared.to.tree().stat(path).ok().flatten();
         if standing.is_some() && !path.is_empty() {
             self.shared.put_off.count_staying();
@@ -254,7 +251,7 @@ impl Decider {
             && deletions::make_way(&self.shared, path)
     }
 
-    /// Files are sent and verified. For all else nothing is left to do.
+    /// Takes files only to verify them; nothing else is to be done.
     fn discard(&self, index: u64, item: Item) {
         let shared = &self.shared;
         // A list of the sources is a dry run to nowhere.
@@ -277,7 +274,7 @@ impl Decider {
         shared.outbox.answer(Answer { index, wanted: Wanted::All });
     }
 
-    /// When all is settled, files outside of directories get what is done at the ends of directories.
+    /// Does for files outside of directories what ends of directories do.
     pub(super) fn end_loose(&self) {
         if let (Some(tree), true) = (self.shared.to.tree().local(), self.shared.to.makes_files()) {
             tree.sweep_one_directory();
@@ -294,8 +291,7 @@ impl Decider {
         }
     }
 
-    /// Notes that the source has this name. It returns true if its directory is new, so that nothing can stand under
-    /// it.
+    /// Notes a name of the source. Returns true if its directory is new, so nothing can stand there.
     fn enter_name(&mut self, item: &Item) -> bool {
         if matches!(item.kind, ItemKind::DirectoryEnd { .. }) {
             return false;
@@ -326,7 +322,7 @@ impl Decider {
         self.twins.check(shared.to.tree().local(), shared.to.makes_files(), path, standing.as_ref())
     }
 
-    /// `made` says whether the directory is new, or why it is none of ours.
+    /// `made`: whether the directory is new, or why it is none of ours.
     fn begin_directory(&mut self, item: &Arc<Item>, made: Result<bool, NotMade>) {
         let (fresh, failed) = (made == Ok(true), made.is_err());
         let NotMade { is_twin, is_lost } = made.err().unwrap_or_default();
@@ -356,7 +352,7 @@ impl Decider {
             shared.to.tree().make_dir(path).and_then(|is_new| {
                 let Some(tree) = shared.to.tree().local() else { return Ok(is_new) };
                 if !is_new {
-                    // What cannot be changed in it then says why.
+                    // A later failure to change it tells why.
                     let _ = tree.open_up(path);
                 }
                 tree.enter(path).map(|()| is_new)
@@ -379,8 +375,8 @@ impl Decider {
         }
     }
 
-    /// Entries that are made in a directory with the set-group-id bit get the group of the directory. So the directory gets the bit
-    /// and its group first, as with rsync. It gets the rest of its mode at its end; a failure here shows there, with a message.
+    /// Entries in a set-group-id directory get its group. So the directory gets bit and group first, as with rsync, and the
+    /// rest of the mode at its end, where a failure here shows.
     fn pass_on_group(&self, item: &Item, path: &[u8]) {
         let (rules, tree) = (&self.shared.comparison.rules, self.shared.to.tree());
         if !rules.special_bits && !rules.group {
@@ -411,7 +407,7 @@ impl Decider {
         let frame = match self.stack.pop() {
             Some(frame) if frame.item.path == item.path => frame,
             other => {
-                // An end without its beginning closes nothing.
+                // An end without a beginning closes nothing.
                 self.stack.extend(other);
                 return self.shared.settle(index, OutcomeKind::Nothing);
             }
@@ -421,7 +417,6 @@ impl Decider {
         if frame.failed {
             return self.shared.settle(index, OutcomeKind::Nothing);
         }
-        // The sender tells why it is not complete.
         let mut names = frame.names.filter(|_| complete);
         if let Some(names) = &mut names {
             names.seal();
@@ -478,7 +473,7 @@ impl Decider {
         }
     }
 
-    /// Before the source of a new name may go, the name itself must be on the medium.
+    /// A new name must be on the medium before its source may go.
     fn settle_made(&self, index: u64, path: &[u8]) {
         match self.shared.flush_before_removal(path) {
             Ok(()) => self.shared.settle(index, OutcomeKind::Made),
@@ -486,7 +481,7 @@ impl Decider {
         }
     }
 
-    /// With `--existing`, a directory that does not stand here is left out, with all beneath it.
+    /// With `--existing`, a missing directory is left out, with all beneath it.
     fn leaves_out_directory(&mut self, index: u64, item: &Arc<Item>, path: &[u8], parent_fresh: bool) -> bool {
         if !self.shared.comparison.rules.existing || !matches!(self.stat(path, parent_fresh), Ok(None)) {
             return false;

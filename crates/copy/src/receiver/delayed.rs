@@ -1,4 +1,4 @@
-//! With `--delay-updates` names are given at the end. This also says where data stands until its file has its name.
+//! Gives names at the end with `--delay-updates`, and says where data stands until then.
 
 use haul_job::Error;
 use haul_store::{LocalTree, Stat, StoreError, TargetOptions};
@@ -10,7 +10,7 @@ use haul_kept::faults;
 
 use super::state::Shared;
 
-/// The target's tree is told. A warning is returned where the job cannot have what it asked for.
+/// Tells the tree. Returns a warning where the job cannot have what it asked for.
 pub(super) fn prepare(
     tree: &LocalTree,
     selection: &Selection,
@@ -26,8 +26,8 @@ pub(super) fn prepare(
     if drafts.directory.is_empty() { Ok(None) } else { tree.place_drafts(&drafts.directory, drafts.in_each, options) }
 }
 
-/// An earlier run may have left this file where it waits for its name. It counts as it would under its name: by size
-/// and time. Then it gets its name with the others, and the metadata that the source has by now.
+/// Whether an earlier run left the file here. It counts by size and time as under its name, and gets the source's present
+/// metadata.
 pub(super) fn waits(shared: &Shared, item: &Item, path: &[u8], identity: &Identity) -> Result<bool, StoreError> {
     let Some(tree) = shared.to.tree().local() else { return Ok(false) };
     if shared.comparison.rules.checksum || shared.job.selection.no_resume {
@@ -43,7 +43,6 @@ pub(super) fn waits(shared: &Shared, item: &Item, path: &[u8], identity: &Identi
     }
 }
 
-/// All of the copy is there: what waits gets its names.
 pub(super) fn give_names(shared: &Shared) -> Result<(), Error> {
     let Some(tree) = shared.to.tree().local().filter(|_| shared.to.makes_files()) else { return Ok(()) };
     let mut named = |path: &[u8]| {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(super) struct DeletionLimit {
     most: u64,
     taken: AtomicU64,
-    /// A sender that could not list all of its sources sets this.
+    /// A sender that could not list all sources sets it.
     nothing: AtomicBool,
 }
 
@@ -15,14 +15,13 @@ impl DeletionLimit {
         Self { most: most.unwrap_or(u64::MAX), taken: AtomicU64::new(0), nothing: AtomicBool::new(false) }
     }
 
-    /// One more entry may be deleted if this returns true; it counts from now on.
+    /// Counts one more entry. Returns false if it must stay.
     pub(super) fn take(&self) -> bool {
         self.taken
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < self.most).then_some(taken + 1))
             .is_ok()
     }
 
-    /// From now on all that stands here stays, whatever the manifest lacks.
     pub(super) fn forbid(&self) {
         self.nothing.store(true, Ordering::Relaxed);
     }

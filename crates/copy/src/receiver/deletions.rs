@@ -12,9 +12,8 @@ use super::in_order::DirectoryEnd;
 use super::put_off::Due;
 use super::state::Shared;
 
-/// With rsync's `--delete` an entry that the source does not have goes, unless a filter excludes it from the job. Part
-/// files of names that the source has are kept: they hold what a later run goes on with. It returns whether any went:
-/// where nobody insists, they are noted, and go in [`delete_noted`].
+/// Deletes what the source lacks, as rsync's `--delete`, unless a filter excludes it. Part files of the source's names stay.
+/// Returns whether any went; where nobody insists, entries are noted for [`delete_noted`].
 pub(super) fn delete(shared: &Shared, end: &DirectoryEnd) -> bool {
     let Some(names) = end.names.as_ref().filter(|_| !shared.deletions.is_forbidden()) else { return false };
     if shared.job.selection.one_file_system && is_mounted_below_root(shared, &end.path) {
@@ -36,7 +35,6 @@ pub(super) fn delete(shared: &Shared, end: &DirectoryEnd) -> bool {
     let only_looks = shared.job.selection.dry_run || !insists;
     let mut errors = shared.to.tree().delete_extraneous(&end.path, names, &spare, only_looks, &mut deleted);
     if !insists {
-        // What fails within an entry is told when the entry goes.
         errors.retain(|error| error.path == end.path || !noted.add(&error.path));
         errors.extend(noted.failure);
     }
@@ -44,12 +42,11 @@ pub(super) fn delete(shared: &Shared, end: &DirectoryEnd) -> bool {
     any
 }
 
-/// Whether the user insists: who names how many may go has thought about it. With `-m` a source may look empty that is not.
+/// A user who names a limit has thought about it. With `-m` a source may only look empty.
 fn insists(selection: &Selection) -> bool {
     selection.force || selection.max_delete.is_some() || selection.entries.prune_empty_dirs
 }
 
-/// The entries of a directory that are to be deleted at the end of the job.
 struct Noted<'a> {
     shared: &'a Shared,
     directory: &'a [u8],
@@ -67,13 +64,12 @@ impl<'a> Noted<'a> {
         self.add(path);
     }
 
-    /// Notes the entry of the directory that `path` is, or lies in. It returns false if that failed.
     fn add(&mut self, path: &[u8]) -> bool {
         let above = if self.directory.is_empty() { 0 } else { self.directory.len() + 1 };
         let name = path.get(above..).unwrap_or_default();
         let end = name.iter().position(|byte| *byte == b'/').map_or(path.len(), |slash| above + slash);
         let entry = &path[..end];
-        // All that is in an entry comes in a row.
+        // All of one entry comes in a row.
         if entry != self.last {
             let root = self.shared.to.tree().local().and_then(|tree| tree.root_directory());
             if let Err(error) = self.shared.put_off.note(entry, root) {
@@ -86,10 +82,9 @@ impl<'a> Noted<'a> {
     }
 }
 
-/// All of the source is known and has come: what was noted goes, unless it is most of what stood here.
+/// Deletes what was noted, unless it is most of what stood here.
 pub(super) fn delete_noted(shared: &Shared) {
     let Some(mut due) = shared.put_off.take() else { return };
-    // The sender says why.
     if shared.deletions.is_forbidden() {
         return;
     }
@@ -136,20 +131,19 @@ pub(super) fn delete_noted(shared: &Shared) {
     }
 }
 
-/// `-x` holds at the target, too, as with rsync: what is mounted below its root is left as it is.
+/// `-x` holds at the target, too, as with rsync: what is mounted below its root stays.
 fn is_mounted_below_root(shared: &Shared, path: &[u8]) -> bool {
     shared.to.tree().local().is_some_and(|tree| tree.is_on_other_mount(path))
 }
 
-/// With `--delete` an entry of another kind makes way: a directory for a file, or a file for a directory. It returns
-/// false if the entry stays (a filter, `--max-delete`): then the new one fails.
+/// Lets an entry of another kind make way for a file or a directory (`--delete`). Returns false if it stays (a filter,
+/// `--max-delete`): the new one then fails.
 pub(super) fn make_way(shared: &Shared, path: &[u8]) -> bool {
     Deletions::of(shared, parent(path)).delete(path)
 }
 
-/// As with rsync, an empty directory makes way for a file or link, also without `--delete`; with `--force`, any
-/// directory. It returns false if none stands here, or if something in it stays. It also does so if a rule protects it,
-/// or if it is another entry of this job.
+/// Clears an empty directory for a file or link, as rsync also without `--delete`; with `--force`, any directory. Returns false
+/// if none stands here, or if a rule, a rest or another entry of this job keeps it.
 pub(super) fn clear_directory(shared: &Shared, path: &[u8]) -> bool {
     let is_ours = |stat: &Stat| shared.to.check_twin(stat, path).is_err();
     let standing = shared.to.tree().stat(path).ok().flatten();
@@ -169,11 +163,10 @@ pub(super) fn clear_directory(shared: &Shared, path: &[u8]) -> bool {
 struct Deletions<'a> {
     shared: &'a Shared,
     directory: &'a [u8],
-    /// The merge files at the target have these rules.
     rules: RefCell<DirectoryRules>,
-    /// `--max-delete` keeps so many entries.
+    /// Entries that `--max-delete` keeps.
     beyond: Cell<u64>,
-    /// The source is empty, as a disk is that is not mounted. So many entries stay for that.
+    /// Entries that stay because the source is empty, like a disk that is not mounted.
     of_empty: Option<Cell<u64>>,
 }
 
@@ -182,7 +175,6 @@ impl<'a> Deletions<'a> {
         Self { shared, directory, rules: RefCell::default(), beyond: Cell::new(0), of_empty: None }
     }
 
-    /// Deletes an entry with all that is in it; false if it stays.
     fn delete(&self, path: &[u8]) -> bool {
         let shared = self.shared;
         let spare = |path: &[u8], is_dir: bool| self.spare(path, is_dir);
@@ -197,7 +189,7 @@ impl<'a> Deletions<'a> {
         gone
     }
 
-    /// An excluded entry stays, whatever a sender lists or leaves out, and so does what is more than was allowed.
+    /// An excluded entry stays, whatever a sender lists, and so does what exceeds the limit.
     fn spare(&self, path: &[u8], is_dir: bool) -> bool {
         let stays = self.shared.is_over() || self.shared.deletions.is_forbidden();
         if stays || self.is_protected(path, is_dir) {
@@ -212,8 +204,7 @@ impl<'a> Deletions<'a> {
         stays
     }
 
-    /// A rule protects what it excludes here. With `--backup`, a name like that of a backup is protected if no rule
-    /// gives it up.
+    /// A rule protects what it excludes here. With `--backup`, the name of a backup is protected unless a rule gives it up.
     fn is_protected(&self, path: &[u8], is_dir: bool) -> bool {
         let Self { shared, rules, directory, .. } = self;
         let selection = &shared.job.selection;
@@ -222,11 +213,11 @@ impl<'a> Deletions<'a> {
         let mut is_unread = false;
         rules.go_to(shared.comparison.filter.merge_files(), path, &mut read, &mut |_, _| is_unread = true);
         let asks = Asks::Receiver { is_beneath_deleted: parent(path) != *directory };
-        // Nobody knows what its rules would protect.
+        // Its rules might protect anything.
         if is_unread {
             return true;
         }
-        // As with rsync, names like those of backups have their rule behind all others: `R *~` gives them up.
+        // As with rsync, names of backups have their rule behind all others: `R *~` gives them up.
         let decided = shared.comparison.filter.decides_in(&rules, asks, path, is_dir);
         let may_go = decided.unwrap_or_else(|| selection.delete_excluded || !is_backup(selection, path));
         !may_go
@@ -239,7 +230,6 @@ impl<'a> Deletions<'a> {
 
     fn end(&self, directory: &[u8], errors: Vec<StoreError>) {
         for error in errors {
-            // As with rsync, `-x` says that other file systems stay.
             if error.is_mounted() && self.shared.job.selection.one_file_system {
                 let text = convert::bounded(error.seen_from(self.shared.to.root()));
                 self.shared.notice_in_time(Notice::Warning { text });
@@ -261,7 +251,7 @@ impl<'a> Deletions<'a> {
     }
 }
 
-/// As with rsync, a name like that of a backup stays where backups stand beside what they are of.
+/// As with rsync, a backup's name stays where backups stand beside their originals.
 fn is_backup(selection: &Selection, path: &[u8]) -> bool {
     let beside = selection.backup.as_ref().filter(|backup| backup.directory.is_empty());
     let name = &path[parent(path).len()..];

@@ -1,5 +1,4 @@
-//! A receiver makes its files in an open tree. This knows what the typed path means in it, and which directories want a
-//! flush.
+//! Knows what the typed path means in the open tree, and which directories want a flush.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -14,15 +13,12 @@ use haul_kept::sync::lock;
 
 pub(super) struct Destination {
     tree: Arc<dyn TargetTree>,
-    /// Data that arrives is verified and let go.
     discards: bool,
     makes_files: bool,
     inplace: bool,
     flushes: bool,
     rename_to: Option<Vec<u8>>,
-    /// Messages show the root as it was typed.
     root: Vec<u8>,
-    /// A name changed in these directories since they were last flushed.
     dirty: Mutex<HashSet<Vec<u8>>>,
 }
 
@@ -77,14 +73,14 @@ impl Destination {
         self.tree.local().map_or(Ok(()), |tree| tree.check_twin(standing, path))
     }
 
-    /// The entry at this path stays, and counts as placed by this job.
+    /// Counts the entry at this path as placed by this job.
     pub(super) fn keep(&self, standing: &Stat, path: &[u8]) {
         if let Some(tree) = self.tree.local() {
             tree.keep(standing, path);
         }
     }
 
-    /// Removes parts that nobody will go on with, unless this job makes none.
+    /// Removes parts of no use, unless this job makes none.
     pub(super) fn sweep(&self, sweep: impl FnOnce(&dyn TargetTree) -> bool) -> bool {
         self.makes_files && !self.inplace && sweep(&*self.tree)
     }
@@ -97,12 +93,12 @@ impl Destination {
         lock(&self.dirty).insert(Vec::new());
     }
 
-    /// Returns whether names changed in this directory since the last flush. They count as flushed from now on.
+    /// Whether names changed in this directory since the last flush; they count as flushed from now on.
     pub(super) fn take_dirty(&self, directory: &[u8]) -> bool {
         lock(&self.dirty).remove(directory)
     }
 
-    /// Some directories have no end in the manifest: the target itself, when single entries are copied into it.
+    /// Single entries in the target itself have no directory end.
     pub(super) fn flush_remaining_directories(&self) -> Result<(), Error> {
         let dirty: Vec<Vec<u8>> = lock(&self.dirty).drain().collect();
         if self.flushes {

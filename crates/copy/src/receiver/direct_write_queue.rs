@@ -1,7 +1,6 @@
 //! Blocks on their way past the page cache wait here between lanes and writers (`writers.rs`).
 //!
-//! The buffers are those of the whole job. A lane takes one only for a block that has arrived, so that none is held
-//! while its lane waits for the network.
+//! The whole job shares the buffers. A lane takes one only for a block that has arrived, so none waits for the network.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,16 +19,15 @@ use super::claim::Claimed;
 use super::disk_threads::DiskThreads;
 use super::incoming::Incoming;
 
-/// All lanes fill and write at most 64 x 256 KiB = 16 MiB at once. A disk of 2 GB/s has work for 8 ms, longer than a
-/// scheduler's turn.
+/// 64 x 256 KiB = 16 MiB at once: 8 ms of work for a disk of 2 GB/s, longer than a scheduler's turn.
 pub const BUFFERS: usize = 64;
 
-/// A chunk on its way past the page cache is delivered by whoever is last: the lane, or a writer.
+/// The lane or the writer that finishes last delivers the chunk.
 pub(super) struct Chunk {
     pub(super) incoming: Arc<Incoming>,
     pub(super) part: Arc<Draft>,
     pub(super) claim: Arc<Claimed>,
-    /// Counts the blocks that are not written yet, and one for the lane until it has said how the chunk ended.
+    /// Unwritten blocks, and one for the lane until it has said how the chunk ended.
     left: AtomicU32,
     end: Mutex<End>,
 }
@@ -46,13 +44,12 @@ impl Chunk {
         Arc::new(Self { incoming, part, claim, left: AtomicU32::new(1), end: Mutex::default() })
     }
 
-    /// The lane has all of it, and its hash holds.
     pub(super) fn verified(&self, verified: Verified, receipt: Receipt, data_bytes: u64) -> Option<End> {
         lock(&self.end).verified = Some((verified, receipt, data_bytes));
         self.one_less()
     }
 
-    /// After a failed write the rest of the chunk need not be written.
+    /// After a failed write the rest need not be written.
     pub(super) fn has_failed(&self) -> bool {
         lock(&self.end).failed.is_some()
     }
@@ -61,7 +58,6 @@ impl Chunk {
         lock(&self.end).failed.get_or_insert(error);
     }
 
-    /// The last block returns how the chunk ended.
     pub(super) fn one_less(&self) -> Option<End> {
         (self.left.fetch_sub(1, Ordering::AcqRel) == 1).then(|| std::mem::take(&mut *lock(&self.end)))
     }
@@ -77,9 +73,7 @@ pub(super) struct Block {
 #[derive(Default)]
 pub(super) struct DirectWriteQueue {
     state: Mutex<State>,
-    /// Tells of blocks to write, or of the end.
     work: Condvar,
-    /// Tells of a free buffer, or of the end.
     room: Condvar,
     writers: DiskThreads,
 }
@@ -88,15 +82,13 @@ pub(super) struct DirectWriteQueue {
 struct State {
     queue: VecDeque<Block>,
     free: Vec<AlignedBuffer>,
-    /// Counts all buffers, free or not.
     made: usize,
     started: bool,
     ended: bool,
 }
 
 impl DirectWriteQueue {
-    /// Takes a block, to be written when its turn comes, and waits while no buffer is free. It returns false once
-    /// nothing is taken any more.
+    /// Queues a block; waits for a free buffer. Returns false at the end.
     pub(super) fn take(&self, chunk: &Arc<Chunk>, data: &[u8], offset: u64) -> bool {
         let Some(mut buffer) = self.buffer() else { return false };
         buffer[..data.len()].copy_from_slice(data);
@@ -112,7 +104,7 @@ impl DirectWriteQueue {
         self.room.notify_one();
     }
 
-    /// Returns true once, to the one who then starts the writers.
+    /// Returns true once: the caller starts the writers.
     pub(super) fn starts(&self) -> bool {
         !std::mem::replace(&mut lock(&self.state).started, true)
     }
@@ -121,14 +113,13 @@ impl DirectWriteQueue {
         self.writers.add(writer);
     }
 
-    /// No block is taken any more, and nobody waits for a buffer.
     pub(super) fn end(&self) {
         lock(&self.state).ended = true;
         self.work.notify_all();
         self.room.notify_all();
     }
 
-    /// Waits until what was taken is written, unless `is_lost` says that the disk does not answer.
+    /// Waits until all is written, unless the disk is lost.
     pub(super) fn join(&self, is_lost: bool) {
         self.end();
         self.writers.join(is_lost);

@@ -1,11 +1,10 @@
-//! Threads that wait for a disk, and with it for ever where it does not answer any more.
+//! Runs threads that wait for a disk, for ever if it no longer answers.
 
 use std::sync::Mutex;
 use std::thread::JoinHandle;
 
 use haul_kept::sync::lock;
 
-/// The threads of one kind of work.
 #[derive(Default)]
 pub(super) struct DiskThreads(Mutex<Vec<JoinHandle<()>>>);
 
@@ -14,7 +13,7 @@ impl DiskThreads {
         lock(&self.0).push(thread);
     }
 
-    /// Waits for the end of the threads, unless `is_lost` says that their disk does not answer.
+    /// Waits for the threads, unless their disk is lost.
     pub(super) fn join(&self, is_lost: bool) {
         for thread in lock(&self.0).drain(..) {
             if !is_lost || thread.is_finished() {

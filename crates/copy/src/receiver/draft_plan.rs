@@ -1,4 +1,4 @@
-//! What an end may want to know of a file before its draft is made.
+//! Facts about a file for an end that makes its draft.
 
 use haul_engine::plan::ChunkLayout;
 use haul_store::{DraftPlan, Time};

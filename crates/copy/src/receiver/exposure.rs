@@ -1,6 +1,6 @@
-//! Lanes and the settle thread share the data at risk. Lanes wait here while too much data is at risk.
+//! Bounds the data at risk, of lanes and the settle thread together; lanes wait here.
 //!
-//! Without this bound, the network would pile up data behind a slow flush, and a death would cost all of it.
+//! Otherwise the network would pile up data behind a slow flush, and a death would cost all of it.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -15,13 +15,12 @@ pub(super) struct Exposure {
 
 struct State {
     at_risk: AtRisk,
-    /// The settle thread has been told that a checkpoint is due.
     told: bool,
     over: bool,
 }
 
 impl Exposure {
-    /// The bytes at risk may exceed `interval_bytes` by what is under way then.
+    /// The bytes at risk may exceed `interval_bytes` by what is then under way.
     pub(super) fn new(interval_bytes: u64) -> Self {
         let state = State { at_risk: AtRisk::new(interval_bytes), told: false, over: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
@@ -36,13 +35,13 @@ impl Exposure {
         result
     }
 
-    /// Returns true when a checkpoint is due of which the settle thread has not been told. Whoever hears this tells it.
+    /// Returns true for a due checkpoint that the settle thread does not know; the caller tells it.
     pub(super) fn becomes_due(&self) -> bool {
         let mut state = lock(&self.state);
         state.at_risk.is_due() && !std::mem::replace(&mut state.told, true)
     }
 
-    /// When no checkpoint is due any more, the settle thread has to be told of the next one.
+    /// Returns false when the settle thread must be told of the next one.
     pub(super) fn is_still_due(&self) -> bool {
         let mut state = lock(&self.state);
         state.told = state.at_risk.is_due();
@@ -54,7 +53,6 @@ impl Exposure {
         state.at_risk.is_full() && !state.over
     }
 
-    /// Waits until there is room for what comes next, or the session is over.
     pub(super) fn await_room(&self) {
         let state = lock(&self.state);
         let waited = self.changed.wait_while(state, |state| state.at_risk.is_full() && !state.over);

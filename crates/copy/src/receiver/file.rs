@@ -29,27 +29,22 @@ struct Case<'a> {
     item: &'a Arc<Item>,
     path: Vec<u8>,
     identity: Identity,
-    /// The source's hash is known where contents are compared.
     blake3: Option<Hash>,
-    /// A new directory has nothing in it.
     fresh: bool,
     standing: Option<Stat>,
     existing: Existing,
-    /// The hash is known where the standing file was read.
     standing_hash: Option<Hash>,
     decision: FileDecision,
 }
 
 enum Next {
     Step,
-    /// The file has its outcome, or its data is asked for, or the session is over.
+    /// The file is settled, or asked for, or the session is over.
     End,
 }
 
-/// An error fails the file.
 type Step = fn(&Shared, &mut Case<'_>) -> Result<Next, StoreError>;
 
-/// A step sees what those before it found and decided.
 const STEPS: [Step; 10] = [
     look,
     compare_metadata,
@@ -134,7 +129,7 @@ fn make_way(shared: &Shared, case: &mut Case<'_>) -> Result<Next, StoreError> {
     Ok(Next::Step)
 }
 
-/// No later entry of this job may take the place of a file that stays.
+/// No later entry may take the place of a file that stays.
 fn keep_what_stands(shared: &Shared, case: &mut Case<'_>) -> Result<Next, StoreError> {
     let stays = matches!(case.decision, FileDecision::Keep | FileDecision::Touch | FileDecision::LeaveOut(_));
     if let Some(standing) = case.standing.as_ref().filter(|_| stays) {
@@ -169,7 +164,6 @@ fn note_changes(shared: &Shared, case: &mut Case<'_>) -> Result<Next, StoreError
     Ok(Next::Step)
 }
 
-/// Serves `--link-dest`, `--copy-dest` and `--compare-dest`.
 fn bring_from_reference(shared: &Shared, case: &mut Case<'_>) -> Result<Next, StoreError> {
     if case.decision != FileDecision::Send {
         return Ok(Next::Step);
@@ -185,7 +179,6 @@ fn bring_from_reference(shared: &Shared, case: &mut Case<'_>) -> Result<Next, St
     }
 }
 
-/// With `--delay-updates` an earlier run may have left the whole file beside its name.
 fn wait_for_the_end(shared: &Shared, case: &mut Case<'_>) -> Result<Next, StoreError> {
     let is_sent = matches!(case.decision, FileDecision::Send | FileDecision::CompareContents);
     if is_sent && delayed::waits(shared, case.item, &case.path, &case.identity)? {
@@ -201,8 +194,7 @@ fn carry_out(shared: &Arc<Shared>, mut case: Case<'_>) {
         FileDecision::Send | FileDecision::CompareContents => want(shared, case),
         FileDecision::Conflict => shared.failed_item(index, settle::conflict(shared, &case.path)),
         FileDecision::LeaveOut(rule @ (LeftOut::Exists | LeftOut::Newer | LeftOut::NotShorter)) => {
-            // This comes before a second name of the file can come to its turn. The source's hash is not that of what
-            // stays.
+            // No second name may come to its turn before. The source's hash is not that of what stays.
             let has_time = compare::has_time(&case.existing, case.item.attributes.mtime);
             shared.first_names.stays_foreign(case.item, has_time);
             forget_journal(shared, &case.path, case.identity.size);
@@ -217,7 +209,7 @@ fn carry_out(shared: &Arc<Shared>, mut case: Case<'_>) {
     }
 }
 
-/// The file is there. A manifest wants its hash as it is at the source, unless the contents were compared anyway.
+/// A manifest wants the source's hash of a kept file, unless contents were compared.
 fn keep(shared: &Shared, case: &mut Case<'_>, kept: KeptAs, hash: Option<Hash>) {
     forget_journal(shared, &case.path, case.identity.size);
     if hash.is_some() || !shared.job.hash_kept || shared.job.selection.dry_run {
@@ -228,7 +220,6 @@ fn keep(shared: &Shared, case: &mut Case<'_>, kept: KeptAs, hash: Option<Hash>) 
     shared.outbox.answer(Answer { index: case.index, wanted: Wanted::Hash });
 }
 
-/// A file under its final name is as it shall be: its journal is of no more use.
 fn forget_journal(shared: &Shared, path: &[u8], size: u64) {
     let may_have_journal =
         !ChunkLayout::by(shared.job.carriage.cut, size).is_whole() || shared.comparison.rules.may_keep_others();
@@ -240,8 +231,8 @@ fn forget_journal(shared: &Shared, path: &[u8], size: u64) {
 fn touch(shared: &Shared, mut case: Case<'_>) {
     let (item, hash) = (case.item, case.standing_hash);
     let set = || {
-        // The file may come from a run that died before it flushed. With the source's time it would look complete, even
-        // when a power cut has left zeros in it.
+        // The file may come from a run that died before its flush. With the source's time, zeros after a power cut would look
+        // complete.
         let has_time = case.standing.as_ref().is_some_and(|stat| convert::time(stat.mtime) == item.attributes.mtime);
         if hash.is_some() && shared.job.selection.flush && !has_time {
             shared.disk.storage.during(|| shared.to.tree().flush_file(&case.path))?;
@@ -259,7 +250,7 @@ fn touch(shared: &Shared, mut case: Case<'_>) {
         Ok(is_changed) => is_changed,
         Err(error) => return shared.fail_item(case.index, &error),
     };
-    // With extended attributes the metadata is always applied; that alone is nothing to tell.
+    // Extended attributes always apply metadata; that alone is no change.
     let differs = case.standing.as_ref().is_none_or(|stat| {
         let rules = compare::Rules { xattrs: false, ..shared.comparison.rules };
         compare::metadata_differs(&item.attributes, &convert::standing(stat), &rules)
@@ -273,7 +264,7 @@ fn want(shared: &Arc<Shared>, case: Case<'_>) {
     if selection.dry_run {
         return shared.settle(index, OutcomeKind::WouldCopy);
     }
-    // What is written in place appears under all names of the file, also under one that was found right.
+    // Data written in place appears under all names of the file, even one found right.
     let has_other_names = standing.as_ref().is_some_and(|stat| stat.nlink > 1);
     // What was begun in place is finished there.
     let inplace = (selection.inplace || existing == Existing::Unfinished) && !has_other_names;
@@ -285,7 +276,7 @@ fn want(shared: &Arc<Shared>, case: Case<'_>) {
                 if incoming.resume(part, &journal, shared.trusts_journal(), &|| shared.is_over()) {
                     wanted = Wanted::Chunks(incoming.missing());
                 } else if shared.is_over() {
-                    // Nobody knows what the part is worth: that is for the next run.
+                    // The next run can judge the part.
                     return;
                 }
             }
@@ -319,8 +310,8 @@ fn want(shared: &Arc<Shared>, case: Case<'_>) {
     }
 }
 
-/// A file that is about to be written in place is marked where a file that is not the source's may stay. After a death,
-/// or another change of the source, the unfinished file must not stay.
+/// Marks a file that is written in place where other files may stay: after a death, or another change of the source, the
+/// unfinished one must not.
 fn mark(shared: &Shared, incoming: &Incoming) -> Result<(), StoreError> {
     if !incoming.inplace || !shared.comparison.rules.may_keep_others() {
         return Ok(());

@@ -16,40 +16,35 @@ use haul_wire::manifest::{Item, ItemKind};
 
 use haul_kept::sync::lock;
 
-/// Files that failed or were replaced take about 32 MiB of memory at most. After more of them no hard link is made.
+/// About 32 MiB of failed or replaced files. After more of them no hard link is made.
 const MAX_BARRED: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bar {
-    /// The file could not be copied, was replaced, or is not remembered.
     Lost,
-    /// The target keeps another file under the first name.
+    /// The first name has another file.
     Foreign,
     LeftOut(LeftOut),
-    /// There are more foreign files than are remembered, so one is barred only if the file under its first name lacks
-    /// the source's time.
+    /// Too many foreign files: one is barred only if the file under its first name lacks the source's time.
     UnlessItHasTheTime,
 }
 
-/// The files of a job that keeps hard links are known by the hashes of their names.
+/// Knows files by hashes of their names.
 #[derive(Default)]
 struct FirstNames {
     open: HashMap<u64, u128>,
     barred: HashSet<u128>,
-    /// Entries that stay at the target under these names are not the source's.
     foreign: HashSet<u128>,
-    /// Later names are linked to these, where a rule leaves the first name alone.
+    /// New link targets, where a rule leaves the first name alone.
     stand_ins: HashMap<u128, RelPath>,
     left_out: HashMap<u128, LeftOut>,
-    /// Each of these sets holds at most so many.
     max_foreign: usize,
     forgets: bool,
-    /// More foreign files stay than are remembered. The forgotten ones all have another time than the source's.
+    /// More foreign files stay than are remembered; the forgotten ones lack the source's time.
     forgets_foreign: bool,
 }
 
 impl FirstNames {
-    /// Remembers so many files because another one stays at the target under their name.
     fn new(max_foreign: usize) -> Self {
         Self { max_foreign, ..Self::default() }
     }
@@ -72,13 +67,11 @@ impl FirstNames {
         }
     }
 
-    /// The source has another file by now where this item was.
     fn replaced(&mut self, item: &Item) {
         self.bar(name_hash(item.path.as_bytes()));
     }
 
-    /// Something else stays at the target under the name of this item. With `has_time` it has the time of the source's
-    /// file, so that nobody could see later that it is another one.
+    /// Something else stays under this name. `has_time`: it has the source's time, and nobody could tell later.
     fn stays_foreign(&mut self, item: &Item, has_time: bool) {
         let name = name_hash(item.path.as_bytes());
         if self.foreign.len() < self.max_foreign {
@@ -90,7 +83,6 @@ impl FirstNames {
         }
     }
 
-    /// A rule leaves this item out: its further names are left out, too.
     fn leave_out(&mut self, item: &Item, rule: LeftOut) {
         let name = name_hash(item.path.as_bytes());
         if self.left_out.len() < self.max_foreign {
@@ -100,9 +92,8 @@ impl FirstNames {
         }
     }
 
-    /// Names what a further name is to be linked to. With `None` a rule leaves the first name alone: the file is sent
-    /// under this one, to which later ones are linked. As with rsync, a rule that goes by what stands under a name
-    /// holds for that name.
+    /// Names the link target of a further name. `None`: a rule leaves the first name alone, and the file is sent under this one
+    /// for later links. As with rsync, such a rule holds for one name.
     fn link_instead(&mut self, first: &RelPath, name: &RelPath) -> Option<RelPath> {
         let is_left = |names: &Self, name: &RelPath| {
             matches!(names.bars(name.as_bytes()), Some(Bar::Foreign | Bar::LeftOut(LeftOut::Missing)))

@@ -1,4 +1,4 @@
-//! Batches of small files are flushed together, or each file by itself.
+//! Flushes small files in batches, or each by itself.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use haul_channel::convert;
 use haul_kept::sync::lock;
 
 pub(super) struct Flushing {
-    /// One at a time waits for a batch, so that batches grow.
+    /// One waits at a time, so batches grow.
     pub(super) turn: Mutex<()>,
     chooser: Mutex<FlushChooser>,
     dirty: Option<DirtyPages>,
@@ -31,8 +31,7 @@ impl Flushing {
         lock(&self.chooser).choose(sharing, dirty_bytes)
     }
 
-    /// Enters the time that a batch took, and returns what to tell: once which way it was, and once why it is not
-    /// together.
+    /// Enters a batch's time. Returns what to tell once.
     pub(super) fn took(&self, way: FlushWay, files: usize, took: Duration) -> Option<Notice> {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let is_slow = {

@@ -1,8 +1,7 @@
 //! A file can come from a reference tree instead of the network.
 //!
-//! A file that is to be sent is looked for in each reference tree. If one has it as the source has it, a hard link is
-//! made, or a copy, or nothing, as the job says. If only its metadata differs, a copy gets the source's. All others are
-//! sent.
+//! A tree that has the file as the source has it gives a hard link, a copy, or nothing, as the job says. If only metadata
+//! differs, a copy gets the source's.
 
 use std::io;
 
@@ -13,8 +12,7 @@ use super::incoming::KeptAs;
 use super::references::Sought;
 use super::state::Shared;
 
-/// Returns how the file counts, and nothing is to be sent. With `None` no reference tree has it, or it changed while it
-/// was looked at.
+/// Returns how the file counts; `None` if no tree has it, or it changed.
 pub(super) fn bring(shared: &Shared, sought: &Sought<'_>) -> Result<Option<KeptAs>, StoreError> {
     let Some(made) = shared.comparison.references.made() else { return Ok(None) };
     let selection = &shared.job.selection;
@@ -37,7 +35,7 @@ pub(super) fn bring(shared: &Shared, sought: &Sought<'_>) -> Result<Option<KeptA
         true => link(target, found.tree, sought)?,
         false => false,
     };
-    // A copy is made also where no hard link can be made: on another file system, or after too many links.
+    // Copies also where a link fails: another file system, too many links.
     if !is_made && !copy(shared, found.tree, sought)? {
         return Ok(None);
     }
@@ -49,7 +47,7 @@ pub(super) fn bring(shared: &Shared, sought: &Sought<'_>) -> Result<Option<KeptA
     Ok(Some(if is_made { linked } else { copied }))
 }
 
-/// As with rsync, the target has no file that the reference tree has: not an older one either.
+/// As with rsync, the target has no file that the reference tree has, not even an older one.
 fn remove_other(shared: &Shared, path: &[u8]) -> Result<(), StoreError> {
     if shared.to.tree().stat(path)?.is_none_or(|stat| stat.kind == Kind::Directory) {
         return Ok(());
@@ -59,18 +57,15 @@ fn remove_other(shared: &Shared, path: &[u8]) -> Result<(), StoreError> {
     errors.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// Returns false if the file cannot be linked.
 fn link(target: &LocalTree, from: &LocalTree, sought: &Sought<'_>) -> Result<bool, StoreError> {
     if target.link_from(from, sought.path).is_err() {
         return Ok(false);
     }
-    // Somebody may have changed the file since it was looked at.
     let stat = target.stat(sought.path)?;
     Ok(stat.is_some_and(|stat| stat.kind == Kind::File && stat.size == sought.identity.size))
 }
 
-/// The data is copied on this host. The file gets its name once it is flushed, as any other. It returns false if the
-/// file changed meanwhile.
+/// Copies data on this host; the name comes after the flush. Returns false if the file changed.
 fn copy(shared: &Shared, from: &LocalTree, sought: &Sought<'_>) -> Result<bool, StoreError> {
     let (path, size) = (sought.path, sought.identity.size);
     let failed = |error: io::Error| StoreError::new("read", path, error);
@@ -90,7 +85,7 @@ fn copy(shared: &Shared, from: &LocalTree, sought: &Sought<'_>) -> Result<bool, 
             }
             draft.write_at(&buffer[..read], at)?;
             at += read as u64;
-            // The session sees that work goes on.
+            // A sign of life for the session.
             shared.tally.count_done();
         }
     }
@@ -104,5 +99,5 @@ fn copy(shared: &Shared, from: &LocalTree, sought: &Sought<'_>) -> Result<bool, 
     Ok(true)
 }
 
-/// One read is large enough that system calls cost nothing beside the copying.
+/// Makes system calls cost nothing beside the copying.
 const COPY_BYTES: usize = 1 << 20;

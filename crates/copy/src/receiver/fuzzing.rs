@@ -1,5 +1,4 @@
-//! The fuzz targets run a receiver in one thread and in a fixed order. Its peer sends any items, and anything on its
-//! lanes.
+//! The fuzz targets run a receiver in one thread and in a fixed order. Its peer sends any items, and anything on its lanes.
 
 use std::io::Write as _;
 use std::net::Shutdown;
@@ -21,8 +20,8 @@ use haul_kept::surroundings::Surroundings;
 use super::destination::Destination;
 use super::*;
 
-/// The peer does this, in the order in which it does it. The first two bytes choose what kind of job it is, then each step is one
-/// byte of what, two of length (big-endian), and so many bytes:
+/// Runs the peer's steps in order. The first two bytes choose the kind of job; each step is one byte of what, two of length
+/// (big-endian), and so many bytes:
 ///
 /// ```text
 ///   0, 5   an item: kind, size, mode (1 byte each), path; behind a zero what a link points to
@@ -31,7 +30,7 @@ use super::*;
 ///   3      an item is withdrawn: its number (1 byte), and nothing, or the item that takes its place
 ///   4      the end of the manifest
 /// ```
-/// Nothing beside the target is touched, and a file under a name that was announced was verified.
+/// Nothing beside the target is touched, and each announced name has a verified file.
 pub fn run(input: &[u8], directory: &Path) {
     let Some((&[first, second], mut rest)) = input.split_first_chunk() else { return };
     for name in ["to", "outside"] {
@@ -58,7 +57,6 @@ const SECRET: &[u8] = b"precious";
 struct Peer {
     shared: Arc<Shared>,
     decider: Decider,
-    /// The peer has the first, we have the second.
     packer: (Packer, Packer),
     verified: Vec<[u8; 32]>,
     _events: Events,
@@ -129,7 +127,7 @@ impl Peer {
         Ok(())
     }
 
-    /// The item comes as it does out of the far end, which refuses what breaks a limit.
+    /// Brings the item as the far end would, which refuses what breaks a limit.
     fn repacked(&mut self, item: &Item) -> Result<Item, Error> {
         let packed = self.packer.0.pack(item);
         self.packer.1.unpack(packed).map_err(Error::broke_the_protocol)
@@ -139,12 +137,11 @@ impl Peer {
         let (mut theirs, ours) = UnixStream::pair().expect("two descriptors");
         theirs.write_all(bytes).expect("it fits into the buffer of the socket");
         theirs.shutdown(Shutdown::Write).expect("it is open");
-        // A peer that breaks the protocol of a lane loses it.
         let _ = lane::carry(lane::Arriving::new(Stream::plain(ours)), 0, &self.shared);
         rename_threads::name_all(&self.shared);
     }
 
-    /// An honest sender would send such a unit, whatever the data.
+    /// An honest sender would send it, whatever the data.
     fn true_unit(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let (&[kind, index, chunk], data) = bytes.split_first_chunk()?;
         let kinds = [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::Hole, UnitKind::End, UnitKind::JobEnd];
@@ -195,7 +192,6 @@ impl Peer {
         Ok(())
     }
 
-    /// Does the work of the settle thread, and hears what was said.
     fn settle(&mut self) {
         while let Some(task) = self.shared.tasks.try_next() {
             settle::do_task(&self.shared, task);
@@ -256,7 +252,7 @@ const SIZES: [u64; 16] = [
     u64::MAX,
 ];
 
-/// Four chunks are enough: longer units are left to longer tests.
+/// Four chunks; longer units are for longer tests.
 const LONGEST_UNIT_BYTES: usize = 4 << 20;
 
 fn check(directory: &Path, peer: &Peer) {
@@ -277,7 +273,7 @@ fn check(directory: &Path, peer: &Peer) {
 }
 
 fn check_files(directory: &Path, verified: &[[u8; 32]], depth: usize) {
-    // Deeper trees have longer paths than one call takes; what stands there is as any other.
+    // Deeper trees have longer paths than one call takes.
     let entries = std::fs::read_dir(directory).into_iter().filter(|_| depth < 100).flatten();
     for entry in entries.map(|entry| entry.expect("it was listed")) {
         let kind = entry.file_type().expect("it was listed");

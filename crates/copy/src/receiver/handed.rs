@@ -1,7 +1,7 @@
 //! Takes units from a sender in the same process, out of the sender's own buffer.
 //!
-//! Begin -> data: hash, write -> complete: receipt. All of it runs on the thread of the sender's lane, while a block is hot in the cache
-//! of its processor. A unit has one hash: that of the bytes between the read and the write.
+//! It runs on the thread of the sender's lane, while a block is hot in the processor's cache. A unit has one hash, made between
+//! read and write.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,6 @@ use super::state::Shared;
 pub(super) struct HandedLane {
     number: u16,
     shared: Arc<Shared>,
-    /// The unit in hand, if somebody awaits it.
     arrival: Option<Arrival>,
     watch: Stopwatch,
 }
@@ -32,7 +31,6 @@ impl TakesUnits for HandedLane {
     fn begin(&mut self, header: UnitHeader) -> io::Result<()> {
         self.watch.lap_next_unit(false);
         self.shared.await_room(&mut self.watch);
-        // A disk that hangs with a chunk must not keep small files from their names.
         if header.kind == UnitKind::Chunk {
             self.shared.rename_queue.hurry();
         }
@@ -56,7 +54,6 @@ impl TakesUnits for HandedLane {
     fn complete(&mut self) -> io::Result<()> {
         self.watch.lap(Waiting::Network);
         let completed = self.arrival.take().map_or(Ok(()), |arrival| arrival.complete_in_one_buffer(&self.shared));
-        // Starting the write-back waits while the queue of a slow disk is full.
         self.watch.lap(Waiting::Storage);
         self.shared.tally.add_time(&self.watch.take());
         completed

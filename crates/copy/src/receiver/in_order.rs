@@ -1,4 +1,4 @@
-//! A receiver does some things in the order of the manifest, each when everything before it is settled.
+//! Does some things in the order of the manifest, each when everything before it is settled.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use haul_wire::manifest::{Item, Time};
 pub(super) enum InOrder {
     /// The first name has to be there.
     HardLink(Arc<HardLink>),
-    /// All entries have to be there: then its times hold, and what else stands in it is extraneous.
+    /// All entries have to be there: then its times hold, and the rest in it is extraneous.
     DirectoryEnd(Arc<DirectoryEnd>),
 }
 
@@ -23,16 +23,13 @@ pub(super) struct HardLink {
 pub(super) struct DirectoryEnd {
     pub(super) path: Vec<u8>,
     pub(super) directory: Option<Arc<Item>>,
-    /// A directory of this run is empty at first: no killed run before it can have left anything in it.
+    /// The run made it, so no killed run has left anything in it.
     pub(super) fresh: bool,
-    /// The directory's attributes and ACL stay as they are.
+    /// Attributes and ACL stay.
     pub(super) keeps_xattrs: bool,
-    /// The source could not read the names in this directory. Its mode must not close the directory to its owner here.
+    /// The source could not read its names. Its mode must not close the directory to its owner here.
     pub(super) unread: bool,
-    /// It is a whole source, and not a directory within one.
     pub(super) is_source: bool,
-    /// The source has nothing in it.
     pub(super) is_empty: bool,
-    /// The names of the source are known when others are to be deleted.
     pub(super) names: Option<SourceNames>,
 }

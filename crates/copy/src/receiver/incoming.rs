@@ -28,55 +28,51 @@ use haul_kept::sync::lock;
 pub(super) struct Incoming {
     pub(super) index: u64,
     pub(super) item: Arc<Item>,
-    /// The path is relative to the target tree.
     pub(super) path: Vec<u8>,
     pub(super) identity: Identity,
     pub(super) layout: ChunkLayout,
     pub(super) inplace: bool,
-    /// The file is there already; only its hash at the source is awaited.
+    /// Only the source's hash is awaited.
     pub(super) kept: Option<KeptAs>,
-    /// A file that travels whole has `None`.
+    /// `None`: the file travels whole.
     large: Option<Mutex<Large>>,
     whole: Mutex<Whole>,
-    /// Counts how often data of the file did not verify.
     spoilt: AtomicU32,
-    /// Since then its time counts.
     opened: Instant,
     pub(super) claims: Claims,
-    /// What stands under the name until the file has it.
+    /// The file that stands until this one has its name.
     pub(super) standing: Option<StandingFile>,
-    /// The leader of the sending end proves chunks that others bring.
     pub(super) proofs: Proofs,
 }
 
-/// The file travels whole. When its lane dies, another lane brings the file again, maybe before the first lane has ended.
-/// Then both write the same bytes to the same part, and the first to verify counts.
+/// A file that travels whole. When its lane dies, another may bring it before the first has ended: both write the same bytes to
+/// the same part, and the first to verify counts.
 #[derive(Default)]
 struct Whole {
     part: Option<Arc<Draft>>,
     arrived: bool,
     stale: bool,
-    /// Counts how often the medium did not give the file back.
+    /// Counts losses by the medium.
     lost: u8,
 }
 
 struct Large {
     part: Option<Arc<Draft>>,
     file: Arriving,
-    /// Holes have to be punched: the part held other data before.
+    /// The part held other data before: holes are punched.
     stale: bool,
-    /// The medium did not give these chunks back, each so often; at most [`MAX_REPAIRS`] times in all.
+    /// Losses by the medium for each chunk; at most [`MAX_REPAIRS`] in all.
     lost: BTreeMap<u32, u8>,
-    /// Each chunk holds at least so many bytes of data. The list is empty before the first is known.
+    /// The least data of each chunk; empty before the first is known.
     stored: Vec<u32>,
 }
 
-/// A file that is kept counts so once its hash is known.
+/// Says how a kept file counts once its hash is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KeptAs {
     Kept,
     Touched,
-    /// A file of a reference tree became it.
+    /// A file of a reference tree.
     Brought(Brought),
 }
 
@@ -97,13 +93,13 @@ impl KeptAs {
 pub(super) enum Published {
     /// The file has its name, and this BLAKE3.
     Named(Hash),
-    /// The file failed or lost a chunk since it became complete, by a checkpoint for example.
+    /// The file failed or lost a chunk since it became complete.
     NotNow,
-    /// Some of it does not look as it was written, and is to be read first.
+    /// Some of it does not look as written, and is read first.
     Doubted(Flushed),
 }
 
-/// A checkpoint has flushed these chunks, or they are to be read. Each must have its hash.
+/// Chunks that were flushed, or are to be read, with the hashes they must have.
 pub(super) struct Flushed {
     pub(super) part: Arc<Draft>,
     pub(super) chunks: Vec<(u32, Hash)>,
@@ -112,14 +108,12 @@ pub(super) struct Flushed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
     Again,
-    /// The chunk was lost so often that the file is given up.
     TooOften,
-    /// The chunk is awaited anyway, or nothing of the file is of use any more.
+    /// The chunk is awaited anyway, or of no use.
     Void,
 }
 
 impl Incoming {
-    /// A file at a target without a rule of its own how files are cut.
     pub(super) fn new(index: u64, item: Arc<Item>, path: Vec<u8>, identity: Identity, inplace: bool) -> Self {
         Self::cut_by(Cut::USUAL, index, item, path, identity, inplace)
     }
@@ -153,14 +147,13 @@ impl Incoming {
         }
     }
 
-    /// The draft was made by another host of this end.
     pub(super) fn shared(draft: &OpenDraft, part: Draft) -> Result<Self, PathFault> {
         let identity =
             Identity { size: draft.size, mtime: Time::default(), ctime: Time::default(), inode: draft.inode };
         let kind = ItemKind::File { identity, hole_bytes: 1, blake3: None, further_names: 0 };
         let item = Item { path: RelPath::new(draft.path.clone())?, kind, attributes: Attributes::default() };
         let mut incoming = Self::new(draft.index, Arc::new(item), draft.path.clone(), identity, false);
-        // Another lane may have written there: where a hole belongs, one is made.
+        // Another lane may have written where a hole belongs.
         incoming.large =
             Some(Mutex::new(Large::new(Arriving::new(identity, incoming.layout, 0), Some(Arc::new(part)), true)));
         Ok(incoming)
@@ -186,13 +179,12 @@ impl Incoming {
         }
     }
 
-    /// Goes on with the part of an earlier run, when its journal is about this very file. Anybody may have written to
-    /// it since then. Under its final name each chunk is read at once. Otherwise the claimed chunks are read before
-    /// they count, unless the journal is `trusted`.
+    /// Goes on with an earlier run's part whose journal is about this file. Anybody may have written to it: under its final
+    /// name each chunk is read at once; otherwise claimed chunks are read before they count, unless `trusted`.
     ///
-    /// Once the session is over nothing is read any more, and what was claimed stays claimed.
+    /// After the session's end nothing is read, and claims stay.
     pub(super) fn resume(&mut self, part: Draft, journal: &[u8], trusted: bool, is_over: &dyn Fn() -> bool) -> bool {
-        // An end that cannot give back what it holds of a draft proves it by a sum of its own.
+        // An end that cannot give back its draft proves it by its own sum.
         let is_proved = |chunk: u32| self.layout.range(chunk).and_then(|(start, length)| part.proves(start, length));
         let mut last_proved = None;
         let stands = |chunk: u32, hash: &Hash| match is_proved(chunk) {
@@ -229,13 +221,13 @@ impl Incoming {
         true
     }
 
-    /// The list is empty when an earlier run had verified all of the file.
+    /// The list is empty if an earlier run verified all.
     pub(super) fn missing(&self) -> Vec<ChunkRange> {
         self.large().map_or_else(Vec::new, |large| lock(large).file.missing())
     }
 
-    /// The file that chunks are written to is made when the first arrives. It is `None` once the file is finished or
-    /// given up: another part would take the place of what is kept for a later run.
+    /// Makes the file when the first chunk arrives. Returns `None` once finished or given up: a new part would replace one kept
+    /// for a later run.
     pub(super) fn part(&self, tree: &dyn TargetTree) -> Result<Option<Arc<Draft>>, StoreError> {
         let mut large = lock(self.large().expect("only large files come in chunks"));
         if large.file.is_dead() || large.part.is_some() {
@@ -245,8 +237,7 @@ impl Incoming {
         if !self.sparse()
             && let Err(error) = part.reserve(self.identity.size)
         {
-            // The part is empty and has no journal: nothing would ever use or remove it. Why it cannot be filled
-            // matters more than why it cannot be removed.
+            // An empty part without journal would never be removed. Why it cannot be filled matters more than a failed removal.
             let _ = part.discard();
             return Err(error);
         }
@@ -257,7 +248,7 @@ impl Incoming {
         Ok(Some(part))
     }
 
-    /// The first lane that needs the part of a whole file makes it. It is `None` once the file was given up.
+    /// Returns the part, which the first lane makes; `None` if given up.
     pub(super) fn whole_part(&self, tree: &dyn TargetTree) -> Result<Option<Arc<Draft>>, StoreError> {
         let mut whole = lock(&self.whole);
         if whole.arrived || whole.part.is_some() {
@@ -272,8 +263,7 @@ impl Incoming {
         lock(&self.whole).part.clone()
     }
 
-    /// A whole file verified. It returns false when it had done so before; else `receipt` is told before anybody can
-    /// learn of it.
+    /// Notes that a whole file verified, with `receipt` before anybody learns of it. Returns false the second time.
     pub(super) fn claim_arrival(&self, receipt: impl FnOnce()) -> bool {
         let mut whole = lock(&self.whole);
         let first = !std::mem::replace(&mut whole.arrived, true);
@@ -290,7 +280,7 @@ impl Incoming {
         }
     }
 
-    /// A stale part needs a hole made where one is received.
+    /// A stale part needs holes made.
     pub(super) fn is_stale(&self) -> bool {
         match self.large() {
             Some(large) => lock(large).stale,
@@ -298,8 +288,7 @@ impl Incoming {
         }
     }
 
-    /// Data that did not verify was written. It returns false when that happened so often that only a sender without
-    /// end would go on: an honest one gives a chunk up before.
+    /// Counts bad data. Returns false if it comes too often for an honest sender, which gives a chunk up before.
     pub(super) fn spoilt(&self) -> bool {
         match self.large() {
             Some(large) => lock(large).stale = true,
@@ -309,8 +298,7 @@ impl Incoming {
         self.spoilt.fetch_add(1, Ordering::Relaxed) < most
     }
 
-    /// Enters a proof. If it counts, `receipt` is told before another lane can complete the file, so that the file's
-    /// outcome comes after all receipts.
+    /// Enters a proof. If it counts, `receipt` comes before another lane can complete the file, and so before the outcome.
     pub(super) fn record(
         &self,
         verified: Verified,
@@ -328,8 +316,7 @@ impl Incoming {
         progressed
     }
 
-    /// Enters a proof of data that is let go. If it counts, `receipt` is told. It returns the file's BLAKE3 when this
-    /// was the last one missing.
+    /// Enters a proof of discarded data, with its `receipt` if it counts. Returns the file's BLAKE3 after the last one.
     pub(super) fn discard(&self, verified: Verified, bytes: u64, receipt: impl FnOnce()) -> Option<Hash> {
         let Some(large) = self.large() else {
             return self.claim_arrival(receipt).then_some(verified.hash());
@@ -342,12 +329,11 @@ impl Incoming {
         }
     }
 
-    /// Fresh data is verified, and no checkpoint has taken it.
     pub(super) fn fresh_bytes(&self) -> u64 {
         self.large().map_or(0, |large| lock(large).file.fresh_bytes())
     }
 
-    /// Makes what is verified safe, as far as it is not. It returns what was flushed.
+    /// Flushes verified data. Returns what was flushed.
     pub(super) fn checkpoint(&self, exposure: &Exposure) -> Result<Option<Flushed>, StoreError> {
         let Some(large) = self.large() else { return Ok(None) };
         let (part, mut checkpoint) = {
@@ -372,17 +358,17 @@ impl Incoming {
             }
         };
         exposure.change(|at_risk| at_risk.end(checkpoint.bytes()));
-        // The source may have changed meanwhile: the part and its journal are gone, and the file has its outcome.
+        // The source changed: part and journal are gone, and the file has its outcome.
         if result.is_err() && lock(large).file.is_dead() {
             return Ok(None);
         }
         result.map(|()| Some(Flushed { part, chunks: checkpoint.chunks().to_vec() }))
     }
 
-    /// [`Incoming::checkpoint`] for a file that is read back before it gets its name. A file that is complete before
-    /// its first checkpoint has no journal. If the session ends before its name, it gets one then.
+    /// [`Incoming::checkpoint`] for a file that is read back before its name. One that is complete before its first checkpoint
+    /// gets a journal only if the session ends.
     ///
-    /// Once flushed, a complete file holds nobody up: a chunk that the medium lost must find room when it comes again.
+    /// Once flushed, a complete file holds nobody up: a lost chunk must find room when it comes again.
     pub(super) fn checkpoint_to_read_back(&self, exposure: &Exposure) -> Result<Option<Flushed>, StoreError> {
         let Some(large) = self.large() else { return Ok(None) };
         let short = {
@@ -401,7 +387,6 @@ impl Incoming {
         Ok(flushed)
     }
 
-    /// Chunks of an earlier run have to be read: from the medium, or from wherever they are.
     pub(super) fn resumed(&self, on_medium: bool) -> Option<Flushed> {
         let large = lock(self.large()?);
         let part = large.part.clone()?;
@@ -409,7 +394,6 @@ impl Incoming {
         (!chunks.is_empty()).then_some(Flushed { part, chunks })
     }
 
-    /// An earlier run has left so many bytes, as far as its journal says.
     pub(super) fn resumed_bytes(&self) -> u64 {
         let Some(large) = self.large() else { return 0 };
         let missing: u64 = lock(large)
@@ -423,8 +407,7 @@ impl Incoming {
         self.identity.size.saturating_sub(missing)
     }
 
-    /// Enters the proof that a chunk with so many bytes of data stands there as it was verified: on the medium, or
-    /// anywhere.
+    /// Enters that a chunk with so many bytes of data stands as verified.
     pub(super) fn was_read(
         &self,
         verified: Verified,
@@ -444,8 +427,8 @@ impl Incoming {
         was_read
     }
 
-    /// Lost chunks do not stand there as they were verified: they are missing again, and the journal no longer claims
-    /// them. Only the thread that makes the checkpoints may call this.
+    /// Makes chunks missing again, also in the journal, that do not stand as verified. Only the thread of the checkpoints may
+    /// call it.
     pub(super) fn lose(&self, chunks: &[u32]) -> Result<Vec<(u32, Lost)>, StoreError> {
         let large = self.large().expect("only large files come in chunks");
         let (part, journal, lost) = {
@@ -488,24 +471,22 @@ impl Incoming {
         }
     }
 
-    /// Whether what is written at its end is safe at once.
     pub(super) fn is_safe_at_once(&self) -> bool {
         let part = self.large().and_then(|large| lock(large).part.clone());
         part.is_some_and(|part| part.proves(0, 0).is_some())
     }
 
-    /// Whether all of a large file is there, and no journal of it.
+    /// Whether a large file is complete without a journal.
     pub(super) fn is_short(&self) -> bool {
         self.large().is_some_and(|large| lock(large).file.is_short())
     }
 
-    /// The draft of a file that is complete and has no name yet.
     pub(super) fn complete_draft(&self) -> Option<Arc<Draft>> {
         let large = lock(self.large()?);
         large.file.complete().and(large.part.clone())
     }
 
-    /// The complete file gets its final name, as long as it looks as it was written.
+    /// Names the complete file, as long as it looks as written.
     pub(super) fn publish(
         &self,
         metadata: &Metadata,
@@ -519,8 +500,7 @@ impl Incoming {
             };
             (part, hash)
         };
-        // This comes before what was cut off grows again, and before a file in place has the time that says that it is
-        // finished.
+        // The look comes before what was cut off grows again, and before a file in place has the time of a finished one.
         if let Some(doubted) = self.doubted(&part, exposure)? {
             return Ok(doubted);
         }
@@ -533,7 +513,7 @@ impl Incoming {
             return Ok(doubted);
         }
         part.give_name()?;
-        // A lane may queue its checkpoint only after another one has completed the file: it would begin a new journal.
+        // A late checkpoint of a lane would begin a new journal.
         let mut large = lock(self.large().expect("only large files come in chunks"));
         large.part = None;
         exposure.change(|at_risk| large.file.end(at_risk));
@@ -547,7 +527,7 @@ impl Incoming {
         if missing.is_empty() {
             return Ok(None);
         }
-        // Nothing of it may be at risk while the rest is awaited: what the lanes bring then has to find room.
+        // Nothing may be at risk while the rest is awaited: lanes need room.
         self.checkpoint(exposure)?;
         let mut large = lock(self.large().expect("only large files come in chunks"));
         exposure.change(|at_risk| large.file.last_flushed(at_risk));
@@ -555,7 +535,7 @@ impl Incoming {
         Ok(Some(Published::Doubted(Flushed { part: Arc::clone(part), chunks })))
     }
 
-    /// The file ends here. Its part is thrown away when it is of no use to a later run.
+    /// Ends the file. A part of no use to a later run goes.
     pub(super) fn abandon(&self, keep_part: bool, exposure: &Exposure) {
         let part = match self.large() {
             Some(large) => {
@@ -578,14 +558,14 @@ impl Incoming {
         }
     }
 
-    /// Flushed data of a large file leaves the page cache, which belongs to others.
+    /// The page cache belongs to others.
     fn leave_cache(&self, part: &Draft) {
         if self.identity.size >= DIRECT_FROM_BYTES {
             part.drop_cache(0, self.identity.size);
         }
     }
 
-    /// How much space a file with holes takes is known only when it is there.
+    /// The space of a file with holes is known only when it is there.
     pub(super) fn sparse(&self) -> bool {
         matches!(self.item.kind, ItemKind::File { hole_bytes: 1.., .. })
     }
@@ -607,7 +587,7 @@ impl Large {
         self.stored[chunk as usize] = u32::try_from(data_bytes).unwrap_or(u32::MAX);
     }
 
-    /// Returns `None` if the chunk is awaited anyway, or nothing of the file is of use any more.
+    /// Returns `None` if the chunk is awaited anyway, or of no use.
     fn lose(&mut self, chunk: u32) -> Option<Lost> {
         let loss = self.file.lose(chunk)?;
         self.stale = true;

@@ -1,4 +1,4 @@
-//! A lane is read through one fixed buffer, so that blocks are hashed and written where they arrived.
+//! A lane is read through one fixed buffer, where blocks are also hashed and written.
 
 use std::io::{self, Read};
 
@@ -7,11 +7,10 @@ use haul_sys::direct::AlignedBuffer;
 use haul_wire::lane::TAG_BYTES;
 use haul_wire::limits::BLOCK_BYTES;
 
-/// Data is hashed and written fastest from the beginning of a cache line.
+/// Hashing and writing are fastest from a cache line's beginning.
 const LINE_BYTES: usize = 64;
-/// Holds more than any header or trailer with its tag.
 const HEADER_BYTES_MAX: usize = 2 * LINE_BYTES;
-/// The headers of a unit and of its first block stand before the block, and its tag behind it.
+/// Headers of a unit and its first block stand before the block, its tag behind.
 const BUFFER_BYTES: usize = 2 * HEADER_BYTES_MAX + BLOCK_BYTES + TAG_BYTES;
 
 pub(super) struct Input {
@@ -19,7 +18,7 @@ pub(super) struct Input {
     buffer: AlignedBuffer,
     start: usize,
     end: usize,
-    /// On a clear lane a block has its tag.
+    /// The block has its tag on a clear lane.
     block_bytes_max: usize,
 }
 
@@ -29,7 +28,6 @@ impl Input {
         Self { stream, buffer: AlignedBuffer::new(BUFFER_BYTES), start: 0, end: 0, block_bytes_max }
     }
 
-    /// Returns the lane, if nothing has come that was not taken.
     pub(super) fn into_stream(self) -> Option<Stream> {
         (self.end == self.start).then_some(self.stream)
     }
@@ -38,12 +36,11 @@ impl Input {
         &self.stream
     }
 
-    /// A read would return without waiting.
     pub(super) fn has_input(&self) -> bool {
         self.end > self.start || self.stream.has_input()
     }
 
-    /// Makes sure that `count` bytes are there: at most a block and its tag.
+    /// Fills up to `count` bytes: at most a block and its tag.
     pub(super) fn fill(&mut self, count: usize) -> io::Result<()> {
         debug_assert!(count <= self.block_bytes_max);
         let there = self.end - self.start;
@@ -55,7 +52,7 @@ impl Input {
             self.buffer.copy_within(self.start..self.end, start);
             (self.start, self.end) = (start, start + there);
         }
-        // With a header its block is read, and no more: what came of the next one would have to be moved.
+        // A header's block is read with it, and no more: bytes of the next would have to be moved.
         let header_and_block = self.start + count + self.block_bytes_max;
         let most = if count < HEADER_BYTES_MAX { header_and_block.min(self.buffer.len()) } else { self.start + count };
         while self.end - self.start < count {

@@ -1,4 +1,4 @@
-//! An entry may differ from what stands at the target, or the source itself may stand there.
+//! Finds how an entry differs from what stands at the target, or whether the source itself stands there.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,12 +11,12 @@ use haul_wire::manifest::{Identity, Item};
 use haul_channel::convert;
 use haul_kept::sync::lock;
 
-/// A file has a size, a directory has none.
+/// A directory has no size.
 pub(super) fn of_entry(size: Option<u64>, item: &Item, existing: &Existing, rules: &Rules) -> Changes {
     compare::changes(size, &item.attributes, existing, rules)
 }
 
-/// As in rsync, only a comparison of contents tells that the contents of a sent file differ.
+/// As in rsync, only a comparison tells that a sent file's contents differ.
 pub(super) fn of_sent(size: u64, item: &Item, existing: &Existing, rules: &Rules) -> Changes {
     let changes = of_entry(Some(size), item, existing, rules);
     let changes = changes.with(Changes::CONTENT, rules.checksum && !changes.has(Changes::NEW));
@@ -27,7 +27,6 @@ pub(super) fn of_kept(size: u64, item: &Item, existing: &Existing, rules: &Rules
     of_entry(Some(size), item, existing, rules)
 }
 
-/// A symbolic link has no permissions of its own.
 pub(super) fn of_link(item: &Item, existing: Option<&Stat>, target: &[u8], rules: &Rules) -> Changes {
     let Some(stat) = existing else { return Changes::NEW };
     let Kind::Symlink { target: now } = &stat.kind else { return Changes::NEW };
@@ -38,8 +37,7 @@ pub(super) fn of_link(item: &Item, existing: Option<&Stat>, target: &[u8], rules
     kept.fold(Changes::default(), |sum, one| sum.with(one, true)).with(Changes::CONTENT, now != target)
 }
 
-/// Both ends see one file if what stands here is the source's file itself. Two files with one number have not changed
-/// at one nanosecond.
+/// Both ends see the source's file itself: two files with one number have not changed at one nanosecond.
 pub(super) fn is_source(identity: &Identity, standing: &Stat) -> bool {
     let here = convert::identity(standing);
     here == *identity
@@ -51,7 +49,6 @@ pub(super) struct NotedChanges {
 }
 
 impl NotedChanges {
-    /// `wanted` is `--itemize-changes`; nothing is kept without it.
     pub(super) fn new(wanted: bool) -> Self {
         Self { wanted, open: Mutex::default() }
     }
@@ -62,7 +59,6 @@ impl NotedChanges {
         }
     }
 
-    /// The item has its outcome, and its note goes.
     pub(super) fn take(&self, index: u64) -> Changes {
         lock(&self.open).remove(&index).unwrap_or_default()
     }

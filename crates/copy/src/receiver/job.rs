@@ -15,67 +15,67 @@ use crate::asked_for::AskedFor;
 use crate::hand_over::HandOver;
 use crate::sums::SumsToCompare;
 
-/// Where a receiver puts what arrives.
+/// The place for what arrives.
 pub enum Target {
-    /// The meaning of this path.
+    /// A path.
     Path(Vec<u8>),
-    /// A tree that is open already.
+    /// An open tree.
     Open(Arc<dyn TargetTree>),
-    /// A tree that is opened once it is known what comes.
+    /// A tree opened once it is known what comes.
     Other(Box<dyn OpenTarget>),
 }
 
-/// A target at another end, which is opened once it is known whether a single file comes: its path may be the new name.
+/// A target at another end, whose path may be the new name of a single file.
 pub trait OpenTarget: Send + Sync {
-    /// Opens it by cp's rule: the tree, and the name in it if the path is the new name of the single file.
+    /// Opens the tree by cp's rule; a single file may get a new name.
     ///
     /// # Errors
     /// It is no directory, or cannot be made.
     fn open(&self, selection: &wire::Selection, single_file: bool) -> Result<OpenedTarget, StoreError>;
 
-    /// The path as it was typed, for messages.
+    /// The typed path, for messages.
     fn typed(&self) -> &[u8];
 
-    /// How many files go there at once, where nobody asks for a number, and the end knows one.
+    /// The files that go there at once, if the end knows a number.
     fn lanes(&self) -> Option<u16> {
         None
     }
 }
 
-/// A tree, and the new name of the single file in it.
+/// A tree, and the single file's new name.
 pub type OpenedTarget = (Arc<dyn TargetTree>, Option<Vec<u8>>);
 
-/// The task of a receiver.
+/// A receiver's task.
 pub struct ReceiverJob {
-    /// Where it puts what arrives.
+    /// The place of arriving data.
     pub target: Target,
-    /// The target lies beneath this directory (a daemon's client).
+    /// The directory above the target (a daemon's client).
     pub confine: Option<PathBuf>,
-    /// A sender that brings anything else is refused. `None`: who chose the sender sees to that.
+    /// The job's demands on the sender; `None`: checked by who chose it.
     pub asked_for: Option<AskedFor>,
-    /// The receiver runs for a peer, and gives up what lies outside of its tree.
+    /// Whether it serves a peer, and gives up rights outside its tree.
     pub far: bool,
-    /// The selection of what is copied.
+    /// The copied selection.
     pub selection: wire::Selection,
-    /// The part of the sources that the sender was asked for.
+    /// The listed part of the sources.
     pub listed: wire::Listed,
-    /// The hash of kept files is asked for, too.
+    /// Whether kept files are hashed, too.
     pub hash_kept: bool,
-    /// How it travels.
+    /// The carriage.
     pub carriage: wire::Carriage,
-    /// The limits of its work.
+    /// The limits.
     pub bounds: Bounds,
-    /// The sender in the same process enters sums here that finished drafts have to have.
+    /// Sums for finished drafts from a sender in this process.
     pub sums: Option<Arc<SumsToCompare>>,
-    /// The sender in the same process hands its data over here.
+    /// Data from a sender in this process.
     pub hand_over: Option<Arc<HandOver>>,
-    /// Further hosts of the far end that send, which this side has reached.
+    /// The sending movers that this side reached.
     pub movers: Movers,
-    /// Where its user keeps things.
+    /// The user's files.
     pub surroundings: Surroundings,
 }
 
-/// The limits of a receiver.
+/// A receiver's limits.
 #[derive(Clone, Copy)]
 pub struct Bounds {
     /// See [`CHECKPOINT_BYTES`].
@@ -88,7 +88,7 @@ pub struct Bounds {
     pub flush_together_from_files: usize,
     /// See [`DIRTY_BYTES_MAX`].
     pub dirty_bytes_max: u64,
-    /// Most items of a job that make nothing here, or stand in no directory of the manifest.
+    /// See [`MAX_IDLE_ITEMS`].
     pub idle_items: u64,
     /// See [`FirstNames`](super::first_names::FirstNames).
     pub foreign_names: usize,
@@ -108,15 +108,15 @@ impl Default for Bounds {
     }
 }
 
-/// A job may have so many items that leave nothing here (skipped, failed), or that stand in no directory of the manifest. The disk bounds all other items, because a name comes once.
+/// Bounds items that leave nothing here (skipped, failed), or stand in no directory of the manifest. The disk bounds all
+/// others, because a name comes once.
 const MAX_IDLE_ITEMS: u64 = 1 << 24;
 
-/// Files that are remembered because another one stays at the target under their name: 16 MiB.
+/// Remembered foreign files: 16 MiB.
 const MAX_FOREIGN: usize = 1 << 20;
 
-/// So many small files are worth a flush of their whole file system, which writes what others have written there, too.
+/// Small files worth a flush of the whole file system, with what others wrote.
 const FLUSH_TOGETHER_FROM_FILES: usize = 16;
 
-/// A sender may search this long through a tree in which nothing is selected: some hundred million entries. It only says that
-/// it is alive meanwhile. After that it counts as a sender that has nothing to copy.
+/// The longest search in a tree without a selected entry: some hundred million entries.
 const MAX_SEARCH: Duration = Duration::from_secs(24 * 60 * 60);

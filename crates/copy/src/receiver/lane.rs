@@ -1,7 +1,7 @@
-//! Takes units off one connection.
+//! Takes units off one connection: header -> blocks: hash, write -> trailer: compare -> receipt.
 //!
-//! Header -> blocks: hash, write -> trailer: compare -> receipt. Whole files get their final names from others ([`super::rename_threads`]), many at a
-//! time; the lane tells them when it has nothing else to do.
+//! Whole files get their final names from others ([`super::rename_threads`]), many at a time; the lane tells them when it is
+//! idle.
 
 mod standing_run;
 
@@ -27,23 +27,20 @@ use super::handed::HandedLane;
 use super::input::Input;
 use super::state::Shared;
 
-/// A lane that units will come on.
 pub(super) struct Arriving {
     pub(super) stream: Stream,
-    /// On a clear lane. One that has carried a job before counts on.
+    /// Tags of a clear lane count on from job to job.
     pub(super) tags: Option<LaneTags>,
-    /// The number of this job, if the lane may carry another one after it.
     pub(super) job: Option<u64>,
 }
 
 impl Arriving {
-    /// A new lane, for one job.
     pub(super) fn new(stream: Stream) -> Self {
         Self { tags: stream.tag_keys().map(|keys| LaneTags::new(keys.receive)), stream, job: None }
     }
 }
 
-/// Takes units until the sender ends the lane or its job (`Ok`), or the connection fails. Returns a lane that can carry another job.
+/// Takes units until the sender ends the lane or its job (`Ok`), or the connection fails. Returns a lane for another job.
 pub(super) fn carry(arriving: Arriving, number: u16, shared: &Arc<Shared>) -> io::Result<Option<LaneBack>> {
     let Arriving { stream, tags, job } = arriving;
     let mut lane = Lane {
@@ -55,7 +52,6 @@ pub(super) fn carry(arriving: Arriving, number: u16, shared: &Arc<Shared>) -> io
         standing: None,
         watch: Stopwatch::start(),
     };
-    // What a sender in this process does not hand over comes on the connection.
     let handed = shared.job.hand_over.as_ref();
     let opened = handed.and_then(|handed| handed.open(number, Box::new(HandedLane::new(number, shared))));
     let result = lane.run(job).map_err(|error| match error.kind() {
@@ -63,14 +59,13 @@ pub(super) fn carry(arriving: Arriving, number: u16, shared: &Arc<Shared>) -> io
         _ => error,
     });
     drop(opened);
-    // What arrived whole and verified is kept, whatever became of the connection.
+    // What arrived verified is kept, whatever became of the connection.
     shared.rename_queue.hurry();
     shared.tally.add_time(&lane.watch.take());
     if !result? {
         return Ok(None);
     }
     let Lane { input, tags, .. } = lane;
-    // Data of the next job comes once it was asked for.
     let stream = input.into_stream().ok_or_else(|| broken("data behind the end of a job"))?;
     Ok(Some(LaneBack { lane: number, stream, tags }))
 }
@@ -78,17 +73,15 @@ pub(super) fn carry(arriving: Arriving, number: u16, shared: &Arc<Shared>) -> io
 struct Lane<'a> {
     number: u16,
     input: Input,
-    /// On a clear lane.
     tags: Option<LaneTags>,
     shared: &'a Arc<Shared>,
     decompressor: Option<(zstd::bulk::Decompressor<'static>, Vec<u8>)>,
-    /// Holds what is read of a standing file; made when a first run comes.
     standing: Option<Box<[u8]>>,
     watch: Stopwatch,
 }
 
 impl Lane<'_> {
-    /// True: it ended with its job, and not for good.
+    /// Returns true if only its job ended.
     fn run(&mut self, job: Option<u64>) -> io::Result<bool> {
         loop {
             if !self.input.has_input() {
@@ -104,7 +97,7 @@ impl Lane<'_> {
             match header.kind {
                 UnitKind::End => return Ok(false),
                 UnitKind::JobEnd if job == Some(header.index) => return Ok(true),
-                // The sender had the lane in an earlier job, at whose end it was not known here yet.
+                // The sender had the lane in an earlier job, at whose end it was unknown here.
                 UnitKind::JobEnd if job > Some(header.index) => {}
                 UnitKind::JobEnd => return Err(broken("a lane that waits for another job")),
                 UnitKind::Whole | UnitKind::Hole | UnitKind::Hash if self.shared.is_by_mover(self.number) => {
@@ -129,7 +122,7 @@ impl Lane<'_> {
         };
         self.watch.lap(Waiting::Network);
         let finished = arrival.finish(trailer, self.shared);
-        // Starting the write-back waits while the queue of a slow disk is full.
+        // Starting the write-back waits while a slow disk's queue is full.
         self.watch.lap(Waiting::Storage);
         finished
     }
@@ -144,7 +137,7 @@ impl Lane<'_> {
         }
     }
 
-    /// A chunk that is a hole, and whose hash nobody computes.
+    /// Takes a chunk that is a hole, whose hash nobody computes.
     fn hole_unit(&mut self, header: UnitHeader) -> io::Result<()> {
         let Some(mut arrival) = Arrival::of(header, self.number, self.shared)? else { return self.drain() };
         let layout = arrival.incoming.layout;
@@ -159,7 +152,7 @@ impl Lane<'_> {
             return Ok(());
         }
         while arrival.offset < arrival.end {
-            // Where holes are not wanted they are written, a block at a time; else one call makes all of it.
+            // Unwanted holes are written a block at a time.
             let most = if self.shared.job.selection.sparse { u64::MAX } else { ZEROS.len() as u64 };
             let length = most.min(arrival.end - arrival.offset);
             arrival.make_hole(length, self.shared);
@@ -173,7 +166,6 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// The source's hash of a file that is kept.
     fn hash_only(&mut self, header: UnitHeader) -> io::Result<()> {
         let wanted = self.shared.incoming(header.index).and_then(|incoming| incoming.kept);
         if self.block_header()? != BlockHeader::LAST {
@@ -209,10 +201,10 @@ impl Lane<'_> {
             self.watch.lap(Waiting::Rate);
         }
         let (wire, tag) = self.input.take(with_tag).split_at(wire_bytes);
-        // Without tags the lane itself proves what it brings.
+        // Without tags the lane itself proves its data.
         let is_proved =
             |tag_of: &dyn Fn(&LaneTags) -> Tag| self.tags.as_ref().is_none_or(|tags| tag_of(tags).is_in(tag));
-        // A decompressor is code that nobody should be able to feed who has not proved a key.
+        // An unproved peer must not reach the decompressor.
         if block.encoding.is_packed() && !is_proved(&|tags| tags.packed(wire)) {
             arrival.forged = true;
             self.shared.tally.add_arrived(u64::from(block.bytes));
@@ -239,7 +231,6 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Reads past a unit that is not awaited any more.
     fn drain(&mut self) -> io::Result<()> {
         loop {
             let block = self.block_header()?;
@@ -250,7 +241,6 @@ impl Lane<'_> {
         }
     }
 
-    /// Reads past a block.
     fn skip(&mut self, block: BlockHeader) -> io::Result<()> {
         let bytes = match block.encoding {
             Encoding::Zeros => return Ok(()),
@@ -266,18 +256,17 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// Of the proof that follows each header, block and trailer.
+    /// The bytes of the proof behind each header, block and trailer.
     fn tag_bytes(&self) -> usize {
         if self.tags.is_some() { TAG_BYTES } else { 0 }
     }
 
-    /// A header or a trailer, read together with its tag.
     fn words<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         self.input.fill(N + self.tag_bytes())?;
         self.input.array()
     }
 
-    /// What a clear lane says is believed only with its tag: nothing is written before.
+    /// A clear lane is believed only with its tag: nothing is written before.
     fn header(&mut self) -> io::Result<UnitHeader> {
         let header: [u8; UNIT_HEADER_BYTES] = self.words()?;
         if let Some(tags) = &mut self.tags {
@@ -310,7 +299,7 @@ fn prove(expected: Tag, input: &mut Input) -> io::Result<()> {
     if expected.is(tag) { Ok(()) } else { Err(broken("it was changed on its way")) }
 }
 
-/// Bounded by the size of a block, whatever the compressed bytes claim.
+/// A block's size bounds the result, whatever the compressed bytes claim.
 pub(super) fn decompress<'a>(
     state: &'a mut Option<(zstd::bulk::Decompressor<'static>, Vec<u8>)>,
     packed: &[u8],

@@ -1,5 +1,4 @@
-//! A receiver shows its tree and its drafts to the other hosts of its end, and enters what they wrote. It also shows
-//! its tree to a source that removes what was copied, because that source must be another place.
+//! Shows the tree and drafts to other hosts, and enters what they wrote.
 
 use std::sync::Arc;
 
@@ -15,11 +14,11 @@ use super::claim::Claimed;
 use super::incoming::Incoming;
 use super::state::Shared;
 
-/// The lanes of other hosts stand under this number where a lane of this one would stand.
+/// The number stands for a lane of another host.
 const LANE_OF_MOVERS: u16 = u16::MAX;
 
-/// Shows the tree to movers, if there are any and they can be of use. Also shows it to a source that removes files, has others deleted,
-/// or may have the target in it. Such a source waits for that.
+/// Shows the tree to useful movers, and to a source that removes files (it must be another place), has others deleted, or may
+/// contain the target. Such a source waits for it.
 ///
 /// # Errors
 /// The tree cannot be shown to a source that removes files.
@@ -36,7 +35,7 @@ pub(super) fn show_tree(shared: &Shared) -> Result<(), Error> {
             let _ = shared.other_hosts.token.set(token);
             Some(root)
         }
-        // This host then does it alone, as the movers wait in vain.
+        // The movers then wait in vain, and this host works alone.
         Ok(None) => None,
         Err(error) if selection.remove_source_files => return Err(faults::store_error(&error)),
         Err(error) => {
@@ -69,7 +68,6 @@ pub(super) fn show_draft(shared: &Shared, incoming: &Incoming) -> Result<(), Sto
 }
 
 pub(super) fn moved(shared: &Shared, moved: &MovedChunk) -> Result<(), Error> {
-    // The file may have failed or been withdrawn meanwhile.
     let Some(incoming) = shared.incoming(moved.index) else { return Ok(()) };
     if incoming.layout.is_whole() || incoming.inplace || incoming.kept.is_some() {
         return Err(Error::broke_the_protocol("another host wrote what was not shared"));

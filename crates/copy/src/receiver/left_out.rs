@@ -1,4 +1,4 @@
-//! A rule leaves items out, whatever stands at the target. This also says what of a kept file stays as it is.
+//! Leaves items out by rules, and says what of a kept file stays.
 
 use haul_engine::{compare, safe_link};
 use haul_store::{Kind, Metadata, Stat};
@@ -10,7 +10,7 @@ use haul_channel::convert;
 use super::in_order::HardLink;
 use super::state::Shared;
 
-/// A rule may leave an item out by what it is at the source. Nothing makes way for such an item.
+/// An item may be left out by what it is at the source; nothing makes way for it.
 pub(super) fn by_itself(shared: &Shared, item: &Item) -> Option<LeftOut> {
     let safe_links = shared.job.selection.entries.safe_links;
     match &item.kind {
@@ -22,14 +22,14 @@ pub(super) fn by_itself(shared: &Shared, item: &Item) -> Option<LeftOut> {
     }
 }
 
-/// With `--safe-links` a further name of a symbolic link may lead out of the tree where the first one does not.
+/// With `--safe-links` a further name of a symbolic link may lead out where the first does not.
 pub(super) fn leads_out(shared: &Shared, link: &HardLink) -> bool {
     let first = || shared.to.tree().stat(link.first.as_bytes()).ok().flatten();
     let away = |stat: Stat| matches!(&stat.kind, Kind::Symlink { target } if safe_link::leads_out(&link.path, target));
     shared.job.selection.entries.safe_links && first().is_some_and(away)
 }
 
-/// An entry that stands there may keep its time: as with rsync, one within `--modify-window` stays.
+/// As with rsync, a time within `--modify-window` stays.
 pub(super) fn metadata(shared: &Shared, item: &Item, standing: Option<&Stat>) -> Metadata {
     let (rules, mtime) = (&shared.comparison.rules, item.attributes.mtime);
     let stays = |stat: &Stat| rules.modify_window_s.is_some() && rules.same_time(convert::time(stat.mtime), mtime);

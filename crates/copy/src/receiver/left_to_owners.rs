@@ -1,8 +1,7 @@
-//! Says what stays as it is on entries of other users: in a shared directory that is no failure.
+//! Says what stays on other users' entries: in a shared directory that is no failure.
 
 use haul_store::{LeftToOwners, printable};
 
-/// The warning, with the root of the target as it was typed.
 pub(super) fn text(left: &LeftToOwners, root: &[u8]) -> String {
     let of = |what: &str, count: u64| match count {
         0 => None,

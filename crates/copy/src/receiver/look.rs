@@ -1,11 +1,10 @@
-//! Reads files that stand at the target and differ from the source's, and tells the sender their pieces, so that it sends only the
-//! rest.
+//! Reads differing files at the target, and tells the sender their pieces: it sends only the rest.
 //!
 //! ```text
 //!   decide -> look: read, cut -> Standing -> answer -> Standing ... -> Standing (last)        a thread of its own, beside the lanes
 //!   lane: a run -> read it from the standing file -> hash, write -> verified as if it had come
 //! ```
-//! The sender gets the answer with the first pieces. So it never sends what a look would have found at once.
+//! The answer comes with the first pieces, so what a look finds at once is never sent.
 
 use std::io;
 use std::sync::Arc;
@@ -22,22 +21,21 @@ use super::standing_file::StandingFile;
 use super::state::Shared;
 use crate::pieces::{self, Cutter};
 
-/// A smaller file is sent at once: its pieces would cost as much as a part of it.
+/// Below this, pieces would cost as much as a part of the file.
 const LOOK_FROM_BYTES: u64 = 64 << 10;
 
-/// While one thread hashes, another reads.
+/// One thread hashes while another reads.
 const THREADS: usize = 2;
 
-/// One read has at least so many bytes: with 1 MiB the cost of the calls is lost in that of the hashing.
+/// With 1 MiB, calls cost little beside the hashing.
 const READ_BYTES: usize = 1 << 20;
 
-/// The pieces leave after this time at the latest, so that a slow disk holds up only what it has to.
+/// Pieces leave at the latest after this, so a slow disk holds up little.
 const LEAVES_EVERY: Duration = Duration::from_millis(50);
 
-/// On a quicker path the disks of the two ends are the limit, and reading there what may be sent costs more than it saves.
+/// On a quicker path the disks are the limit, and reading costs more than it saves.
 const QUICK_PATH_BYTES_PER_S: u64 = 400_000_000;
 
-/// Opens what stands there, if it may be of use.
 pub(super) fn standing(shared: &Shared, path: &[u8], stat: Option<&Stat>, existing: Existing) -> Option<StandingFile> {
     let selection = &shared.job.selection;
     let stat = stat.filter(|stat| stat.kind == Kind::File && stat.size >= LOOK_FROM_BYTES)?;
@@ -53,7 +51,6 @@ pub(super) fn standing(shared: &Shared, path: &[u8], stat: Option<&Stat>, existi
     Some(StandingFile::new(file, stat.size, cutter))
 }
 
-/// Asks for the file, after a look where something stands there.
 pub(super) fn ask(shared: &Arc<Shared>, incoming: &Arc<Incoming>, wanted: Wanted) {
     let is_worth = incoming.standing.is_some() && incoming.identity.size >= LOOK_FROM_BYTES;
     if is_worth && (!shared.looks.starts() || start(shared).is_ok()) {
@@ -67,13 +64,12 @@ fn answer(shared: &Shared, index: u64, wanted: Wanted) {
     shared.outbox.answer(Answer { index, wanted });
 }
 
-/// The threads start when there is something to look at: most jobs have nothing.
+/// Most jobs have nothing to look at.
 fn start(shared: &Arc<Shared>) -> io::Result<()> {
     for number in 0..THREADS {
         let for_thread = Arc::clone(shared);
         match std::thread::Builder::new().name("look".into()).spawn(move || run(&for_thread)) {
             Ok(thread) => shared.looks.add_thread(thread),
-            // One thread is enough.
             Err(_) if number > 0 => break,
             Err(error) => return Err(error),
         }
@@ -133,13 +129,11 @@ impl Teller<'_> {
             }
         }
         self.leave(pieces, true);
-        // The page cache belongs to others.
         if let Some(cold) = self.standing.file.cold().filter(|_| self.standing.size >= DIRECT_FROM_BYTES) {
             cold.passed(0, self.standing.size);
         }
     }
 
-    /// Fills the buffer, as far as the file goes.
     fn fill(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let most = usize::try_from(self.standing.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
         let mut filled = 0;

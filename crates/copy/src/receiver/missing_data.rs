@@ -1,16 +1,14 @@
-//! Somebody may have cut a part, or made holes in it: this finds the chunks.
+//! Finds chunks of a part that somebody cut, or made holes in.
 //!
-//! It reads no data. It asks for the size of the file and for its data ranges: some system calls for a file without
-//! holes. A chunk with less data than was written is then read. A file system that turns zeros into holes costs a
-//! little time only.
+//! It asks only for the size and the data ranges: some system calls for a file without holes. A chunk with less data than was
+//! written is then read. A file system that turns zeros into holes costs a little time only.
 
 use haul_engine::plan::ChunkLayout;
 use haul_store::{Draft, StoreError};
 
-/// A file with more pieces of data is as good as looked at where this ends. Each takes about a microsecond.
+/// More pieces of data are not looked at. Each takes about a microsecond.
 const MAX_PIECES: u32 = 64 << 10;
 
-/// Names the chunks that hold less than these many bytes of data each.
 pub(super) fn chunks(part: &Draft, layout: &ChunkLayout, stored: &[u32]) -> Result<Vec<u32>, StoreError> {
     if stored.iter().all(|bytes| *bytes == 0) {
         return Ok(Vec::new());
@@ -26,7 +24,6 @@ pub(super) fn chunks(part: &Draft, layout: &ChunkLayout, stored: &[u32]) -> Resu
         at = end;
         pieces += 1;
         if pieces == MAX_PIECES {
-            // What lies behind this is not looked at.
             enter(&mut found, layout, at, layout.size());
             break;
         }

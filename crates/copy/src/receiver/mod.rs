@@ -66,7 +66,7 @@ mod twins;
 mod write_route;
 mod writers;
 
-/// A block as a lane takes it; for the fuzz targets.
+/// Unpacks a block as a lane does, for the fuzz targets.
 #[cfg(feature = "testing")]
 pub fn decompress(packed: &[u8]) -> Option<Vec<u8>> {
     lane::decompress(&mut None, packed).ok().map(<[u8]>::to_vec)
@@ -107,14 +107,13 @@ use settle::Settler;
 use state::Shared;
 pub use writers::WRITERS;
 
-/// As often as progress is told to a person.
 const READ_AGAIN_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs the session to its end.
 pub fn run(job: ReceiverJob, mut context: RoleContext<'_>) -> Result<(SenderSummary, ReceiverSummary), Error> {
     let mut clock = Clock::new(job.carriage.timeout_ms);
     let channel = context.channel;
-    // Between two hosts the sender may be sent a long list first, over a slow path.
+    // Between two hosts the sender may first be sent a long list.
     let longest = if job.listed != wire::Listed::Nothing { job.bounds.search } else { BEGIN_DEADLINE };
     let RoleContext { events, watch, on_other_message, .. } = &mut context;
     let begun = await_begin(events, channel, watch, &mut clock, longest, *on_other_message);
@@ -131,7 +130,6 @@ fn run_session(
     clock: Clock,
 ) -> Result<(SenderSummary, ReceiverSummary), Error> {
     let RoleContext { events, channel, watch, keeper, on_other_message } = context;
-    // It walks along with the manifest; all else of the job is shared.
     let asked_for = job.asked_for.take();
     let shared = Arc::new(open_target(job, single_file, channel, watch, &events)?);
     if shared.to.discards() && shared.job.selection.remove_source_files {
@@ -147,7 +145,6 @@ fn run_session(
     }
     leading::show_tree(&shared)?;
     let no_thread = |error: std::io::Error| {
-        // Those that were started end.
         shared.finish();
         Error::new(Fault::FileIo, "cannot start a thread").because(error)
     };
@@ -160,7 +157,6 @@ fn run_session(
         decider: Decider::new(Arc::clone(&shared), asked_for),
         packer: Packer::default(),
         lanes: Lanes::new(events.sender(), Arc::clone(watch)),
-        // Copies connect without a mark.
         marks: MarksSeen::new(false),
         shared,
         channel,
@@ -184,16 +180,16 @@ fn run_session(
         session.lanes.cut_all();
     }
     if let Err(error) = &sender {
-        // Who waits for the sender to read what it was told, waits no longer.
+        // Ends the wait for a sender that does not read.
         session.shared.failure.set(error.clone());
-        // The sender learns of it only after the lanes were joined: they must not wait for it, nor for the disk.
+        // Told after the lanes were joined, which must wait neither for the sender nor for the disk.
         session.lanes.cut_all();
         session.shared.disk.exposure.end();
         session.shared.rename_queue.end();
         session.shared.disk.direct_writes.end();
     }
     session.shared.discard_token();
-    // Their lanes end with a word of theirs, for which those of this side wait.
+    // Lanes of movers end with a word, which those of this side await.
     session.shared.job.movers.are_done();
     drop(events);
     session.lanes.join();
@@ -209,7 +205,7 @@ fn run_session(
 }
 
 struct Session<'a> {
-    /// The number of this job, if another may follow on the session.
+    /// `None`: no other job may follow.
     job_number: Option<u64>,
     rate: RateLimit,
     shared: Arc<Shared>,
@@ -221,29 +217,24 @@ struct Session<'a> {
     watch: &'a Arc<Watch>,
     clock: Clock,
     progress: Progress,
-    /// It is not waited for any more.
     storage_is_lost: bool,
     attributes_told: bool,
-    /// What was last said to be read again, and when.
     read_again: (u64, Instant),
-    /// The bytes that had arrived at the last look, and the time of that look.
+    /// The arrived bytes at the last look.
     looked_at: (u64, Instant),
-    /// That a set-group-id bit is missing.
     set_group_told: bool,
     left_to_owners_told: bool,
-    /// Since when no further items are looked at: the peer has gone, and its manifest was too long to finish. The event that ended
-    /// the session comes after the items.
+    /// Items after this moment are skipped: the peer has gone, and its manifest is too long to finish. The event that ended the
+    /// session comes after them.
     cut: Option<Instant>,
-    /// When the manifest last went on, or something of it was still to be done; `None` once it has ended.
+    /// The last moment of a manifest that goes on or leaves work; `None` after its end.
     listed: Option<Instant>,
-    /// What the sender has found so far.
     findings: Option<SenderSummary>,
-    /// This side has left without the sender's Bye.
     leaves_first: bool,
 }
 
 impl Session<'_> {
-    /// A file that changed at the last moment may come once more while we say that all is done: then we say so again.
+    /// A file that changed at the last moment may come while we say that all is done: then we say so again.
     fn until_end(
         &mut self,
         events: &Events,
@@ -286,7 +277,6 @@ impl Session<'_> {
             let begun = Instant::now();
             match event {
                 SessionEvent::Control(Control::WantLanes { path, lanes }) => {
-                    // Where this side cannot bring any, those that are there have to do.
                     keeper.want(path, lanes);
                 }
                 SessionEvent::Control(Control::SmallerSegments { path, segment_bytes }) => {
@@ -302,7 +292,6 @@ impl Session<'_> {
         self.shared.failure.get()
     }
 
-    /// Starts the thread of a lane.
     fn start(
         &mut self,
         stream: Stream,
@@ -314,8 +303,7 @@ impl Session<'_> {
         self.lanes.start(stream, lane, move |stream| lane::carry(arriving(stream), lane, &shared))
     }
 
-    /// What this turn took nobody could use to bring a lane, or what is awaited. Short turns are as nothing, so that a peer that floods the
-    /// loop with words gains nothing by it.
+    /// Leaves out a long turn, in which nobody could use what came. Short turns count, so a flooding peer gains nothing.
     fn exclude_own_time(&mut self, turn: Duration) {
         if turn > TICK {
             self.lanes.exclude_own_time(turn);
@@ -323,11 +311,11 @@ impl Session<'_> {
         }
     }
 
-    /// A sender that only says that it is alive, or sends a byte now and then, is as good as dead.
+    /// A sender that only shows life, or sends a byte now and then, is as good as dead.
     fn check_progress(&mut self, has_work: bool) -> Result<(), Error> {
         let timeout = self.clock.timeout();
         let (bytes, done) = self.shared.moved();
-        // The sender may take a while to read outcomes before more items are settled. That has a limit of its own.
+        // The sender may take a while to read outcomes, with a limit of its own.
         let has_work = has_work && self.channel.outbox().has_room();
         let is_stalled = self.progress.is_stalled(has_work, bytes, done, Instant::now(), timeout);
         if self.progress.stands_for(Instant::now()) > timeout / 2
@@ -345,7 +333,7 @@ impl Session<'_> {
         if !is_stalled {
             return Ok(());
         }
-        // No byte comes while the source reads what is there already, for a manifest.
+        // No byte comes while the source reads kept files for a manifest.
         let hashed = timeout + stalls::time_to_store(self.shared.largest_to_hash_bytes());
         if !self.progress.is_stalled(has_work, bytes, done, Instant::now(), hashed) {
             return Ok(());
@@ -358,8 +346,7 @@ impl Session<'_> {
             .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
     }
 
-    /// A sender that finds nothing may search for a long time. A sender that hashes each file before it lists it may need any
-    /// time.
+    /// A sender that finds nothing may search long; one that hashes before it lists may need any time.
     fn check_search(&mut self) -> Result<(), Error> {
         let ReceiverJob { bounds, selection, .. } = &self.shared.job;
         let Some(since) = self.listed.filter(|_| !selection.checksum) else { return Ok(()) };
@@ -374,7 +361,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Nothing comes while our own disk has something to do: for as long as the limit, and what a checkpoint takes on the slowest disk.
+    /// Judges a time in which our own disk works: the limit, and a checkpoint on the slowest disk.
     fn check_storage(&mut self, since: Instant) -> Result<(), Error> {
         let bytes = self.shared.job.bounds.checkpoint_bytes.min(CHECKPOINT_BYTES);
         if since.elapsed() <= self.clock.timeout() + stalls::time_to_store(bytes) {
@@ -393,13 +380,13 @@ impl Session<'_> {
         on_other_message: &mut dyn FnMut(Control) -> Result<(), Error>,
     ) -> Result<(), Error> {
         match message {
-            // Names are told by what they do not share with the one before: behind a gap they would be others.
+            // Names are told by their difference from the one before: behind a gap they would be others.
             Control::Items(_) | Control::EndOfManifest | Control::Withdraw(_) | Control::Findings(_)
                 if self.cut.is_some() => {}
             Control::Items(packed) => {
                 self.listed = self.listed.map(|_| Instant::now());
                 for packed in packed {
-                    // Each may take as long as a file takes to be read.
+                    // Each may take as long as reading a file.
                     if self.shared.is_over() {
                         self.cut = Some(Instant::now());
                         break;
@@ -471,13 +458,13 @@ impl Session<'_> {
         self.tell_attributes();
         self.tell_set_group();
         self.tell_left_to_owners();
-        // The lanes are idle now; their time is entered when they end, so the summary is taken from what they told so far.
+        // The idle lanes enter their time at their end, so the summary takes what they told so far.
         self.shared.tally.saw_marks(self.marks.bits());
         self.channel.outbox().send(Control::Summary(self.shared.summary()));
         Ok(())
     }
 
-    /// Says now and then how far reading what earlier runs left has come: the sender would else take us for dead.
+    /// Tells how far reading has come: otherwise the sender takes us for dead.
     fn tell_read_again(&mut self) {
         if self.looked_at.1.elapsed() >= READ_AGAIN_EVERY {
             let arrived_bytes = self.shared.tally.arrived_bytes();
@@ -494,12 +481,11 @@ impl Session<'_> {
         }
     }
 
-    /// The tree of this host that something is made in.
     fn local_target(&self) -> Option<&LocalTree> {
         self.shared.to.tree().local().filter(|_| self.shared.to.makes_files())
     }
 
-    /// Says once what the target does not hold, while the sender still hears it.
+    /// Tells once what the target cannot hold, while the sender hears it.
     fn tell_attributes(&mut self) {
         let unsupported = self.local_target().and_then(LocalTree::xattrs_unsupported);
         let Some(name) = unsupported.filter(|_| !std::mem::replace(&mut self.attributes_told, true)) else { return };
@@ -509,7 +495,6 @@ impl Session<'_> {
         self.shared.notice(wire::Notice::Warning { text: convert::bounded(text) });
     }
 
-    /// Says once that the kernel left a bit out.
     fn tell_set_group(&mut self) {
         let lost = self.local_target().and_then(LocalTree::lost_set_group);
         let Some(path) = lost.filter(|_| !std::mem::replace(&mut self.set_group_told, true)) else { return };
@@ -519,7 +504,7 @@ impl Session<'_> {
         self.shared.notice(wire::Notice::Warning { text: convert::bounded(text) });
     }
 
-    /// Says once what stays as it is, because only other users may change it.
+    /// Tells once what only other users may change.
     fn tell_left_to_owners(&mut self) {
         let Some(tree) = self.shared.to.tree().local() else { return };
         let left = tree.left_to_owners();
@@ -552,7 +537,7 @@ impl LaneRole for Session<'_> {
 
     fn lane_down(&mut self, end: &LaneEnd, is_newest: bool) {
         self.marks.lane_down(end.lane);
-        // Of those that were lost between two jobs the sender knows; they may be back by now.
+        // The sender knows lanes that were lost between two jobs; they may be back.
         if is_newest && end.error.is_some() && end.serial > 0 {
             self.shared.tell_sender_on(end.lane, Control::LaneLost { lane: end.lane });
         }

@@ -6,7 +6,7 @@
 //!   lane threads   data -> hash, draft -> verified
 //!   flush thread   verified -> flushed -> Moved -> initiator -> leader: receipt, journal
 //! ```
-//! It makes no names, keeps no journal and sends no receipts. What it cannot do costs the job this host, and nothing else.
+//! Its failure costs the job this host, and nothing else.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -33,7 +33,7 @@ use super::job::{ReceiverJob, Target};
 use super::lane;
 use super::state::Shared;
 
-/// Runs the session of a mover to its end.
+/// Runs a mover's session to its end.
 pub fn run(job: ReceiverJob, context: RoleContext<'_>) -> Result<(SenderSummary, ReceiverSummary), Error> {
     let clock = Clock::new(job.carriage.timeout_ms);
     let channel = context.channel;
@@ -80,7 +80,6 @@ fn run_session(
                 Some(SessionEvent::Control(Control::Bye(summary))) => return Ok(summary),
                 Some(SessionEvent::Control(message)) => mover.on_message(message, on_other_message)?,
                 Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
-                // The initiator brings lanes here, and brings them back.
                 Some(SessionEvent::Lane(event)) => lane_role::carry_on(&mut mover, event, channel, &mut NoKeeper)?,
                 Some(SessionEvent::Moved(..) | SessionEvent::Wake) | None => {}
             }
@@ -95,14 +94,12 @@ fn run_session(
     drop(events);
     mover.lanes.join();
     if shared.disk.storage.waits_since().is_none() {
-        // A panic was reported by the panic hook.
         let _ = flusher.join();
     }
     let summary = shared.summary();
     sender.map(|sender| (sender, summary))
 }
 
-/// What this host carries for the leading host.
 struct Mover {
     shared: Arc<Shared>,
     lanes: Lanes,
@@ -120,7 +117,6 @@ impl Mover {
             Control::PathLost { path } => self.lanes.cut_path(path),
             Control::LaneLost { lane } => self.lanes.cut(lane),
             Control::Abort(abort) => return Err(convert::error_of(abort)),
-            // The initiator hears these as well, and brings lanes here.
             Control::WantLanes { .. } | Control::SmallerSegments { .. } | Control::PathNow(_) => {}
             other => on_other_message(other)?,
         }
@@ -165,7 +161,6 @@ fn await_root(context: &RoleContext<'_>, clock: &mut Clock) -> Result<SharedRoot
             Some(SessionEvent::Control(Control::Bye(_))) => return Err(channel::ended(None)),
             Some(SessionEvent::Control(other)) => return Err(faults::unexpected(&other)),
             Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
-            // No lane is due yet.
             Some(SessionEvent::Lane(LaneEvent::Up(..))) | None => {}
             Some(event) if early.is_empty() => early.push(event),
             Some(_) => {}
@@ -176,13 +171,12 @@ fn await_root(context: &RoleContext<'_>, clock: &mut Clock) -> Result<SharedRoot
     }
 }
 
-/// The target, if it is that of the leading host: a file stands here that nobody else can have made.
+/// Opens the target, if it is the leader's: it has a file that nobody else can have made.
 fn open(job: &ReceiverJob, single_file: bool, root: &SharedRoot) -> Result<LocalTree, Error> {
     let Target::Path(path) = &job.target else { unreachable!("a mover has a path") };
     let options = TargetOptions {
         confine: job.confine.clone(),
         home: job.surroundings.home.clone(),
-        // The leading host has made it.
         make: false,
         single_file,
         dry_run: false,
@@ -206,7 +200,6 @@ fn open(job: &ReceiverJob, single_file: bool, root: &SharedRoot) -> Result<Local
     Ok(tree)
 }
 
-/// Opens a draft of the leading host.
 fn adopt(shared: &Shared, draft: &OpenDraft) -> Result<(), Error> {
     let tree = shared.to.tree().local().ok_or_else(|| Error::broke_the_protocol("it shares drafts of no disk"))?;
     let part = tree.share_part(&draft.path, draft.inode).map_err(|error| faults::store_error(&error))?;
@@ -217,7 +210,7 @@ fn adopt(shared: &Shared, draft: &OpenDraft) -> Result<(), Error> {
     }
 }
 
-/// A disk that does not answer here shall not end the job: the other hosts can do without this one before their time is over.
+/// A disk that does not answer here shall not end the job: the other hosts can do without this one.
 fn check_storage(shared: &Shared, clock: &Clock) -> Result<(), Error> {
     match shared.disk.storage.waits_since() {
         Some(since) if since.elapsed() > clock.timeout() / 2 => {
@@ -295,7 +288,7 @@ mod tests {
         for (what, at, root) in refused {
             assert!(!finds(at, &root), "{what}");
         }
-        // A link to the very file is another way to it, which somebody else may have laid.
+        // A link to the file is a way that somebody else may have laid.
         let name = std::fs::read_dir(&other).unwrap().next().unwrap().unwrap().file_name();
         std::os::unix::fs::symlink(other.join(&name), ours.join(&name)).unwrap();
         assert!(!finds(&ours, &of_other), "through a link");

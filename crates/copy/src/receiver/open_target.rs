@@ -1,4 +1,4 @@
-//! The typed path of the target is opened as what it means.
+//! Opens the typed path of the target as what it means.
 
 use std::sync::Arc;
 
@@ -18,8 +18,7 @@ use super::references::References;
 use super::state::Shared;
 use super::{abilities, delayed};
 
-/// Opens what the threads of the job share. It fails where the target cannot be opened, or cannot keep a promise of the
-/// job.
+/// Opens the shared state. Fails if the target cannot be opened, or cannot keep a promise of the job.
 pub(super) fn open_target(
     mut job: ReceiverJob,
     single_file: bool,
@@ -81,7 +80,7 @@ pub(super) fn open_target(
     Ok(shared)
 }
 
-/// Checks what another end can do. Where it has no holes, zeros are written.
+/// Checks another end's abilities. Without holes, zeros are written.
 fn suit(tree: &Arc<dyn TargetTree>, job: &mut ReceiverJob) -> Result<(), Error> {
     let can = tree.abilities();
     abilities::check(can, job.carriage.cut, job.carriage.in_order)?;
@@ -89,18 +88,16 @@ fn suit(tree: &Arc<dyn TargetTree>, job: &mut ReceiverJob) -> Result<(), Error> 
     Ok(())
 }
 
-/// Tells the new name of the single file. Returns the root for messages: a file with a new name stands in the directory in
-/// front of it.
+/// Tells the single file's new name. Returns the root for messages: the directory in front of it.
 fn tell_name(rename_to: Option<&[u8]>, typed: &[u8], channel: &Channel, watch: &Arc<Watch>) -> Result<Vec<u8>, Error> {
     let Some(name) = rename_to else { return Ok(typed.to_vec()) };
-    // The name was checked to be one.
     let name = RelPath::new(name.to_vec()).map_err(|fault| Error::new(Fault::Usage, fault.to_string()))?;
     watch.on_name(&name)?;
     channel.outbox().send(Control::Named(name));
     Ok(parent(typed).to_vec())
 }
 
-/// A target that keeps nothing has nothing to delete.
+/// Makes the error of deletions at a target that keeps nothing.
 pub fn nothing_to_delete(target: &str) -> Error {
     Error::new(Fault::Usage, format!("there is nothing to delete at {target}")).try_this("leave --delete out")
 }

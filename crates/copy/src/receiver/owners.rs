@@ -1,8 +1,7 @@
 //! An entry gets its mode, owner and group at this host as rsync does it.
 //!
-//! Root gives an entry to the user and group that have the same names here; those without a name keep their numbers,
-//! and 0 is always root. Everybody else gives files to groups that they are in. What cannot be set is said, once for
-//! the job.
+//! Root gives an entry to the user and group of the same names here; those without a name keep their numbers, and 0 is always
+//! root. Others give files to groups that they are in. What cannot be set is said once.
 
 use std::collections::BTreeMap;
 
@@ -25,20 +24,18 @@ pub(super) struct Owners {
     special_bits: bool,
     chmod: Vec<ModeChange>,
     rules: AccountRules,
-    /// Numbers are copied without one.
+    /// `None`: numbers are copied.
     look_up: Option<LookUp>,
-    /// Root has none.
+    /// `None`: root.
     ordinary_user: Option<u32>,
     users: Accounts,
     groups: Accounts,
-    /// An ordinary user was found to be in a group, or not.
     memberships: BTreeMap<u32, bool>,
     owner_told: bool,
     group_told: bool,
     names_told: bool,
 }
 
-/// A number of the source becomes one of this host.
 #[derive(Default)]
 struct Accounts(BTreeMap<u32, u32>);
 
@@ -61,7 +58,7 @@ impl Owners {
         }
     }
 
-    /// The source's mode, owner and group become those that the entry is to have here. It returns what to tell of it.
+    /// Sets mode, owner and group as the entry is to have them here. Returns what to tell.
     pub(super) fn localise(&mut self, item: &mut Item) -> Vec<String> {
         let mut told = self.rules.take_complaints();
         let names = item.attributes.names.take();
@@ -79,7 +76,7 @@ impl Owners {
             // A directory that everybody may write to stays safe to use. What --chmod adds was asked for.
             attributes.mode &= if is_dir { 0o1777 } else { 0o777 };
         }
-        // A link has no permissions of its own.
+        // A link has no permissions.
         if !matches!(item.kind, ItemKind::Symlink { .. }) {
             let change = |mode, change: &ModeChange| change.apply(mode, is_dir);
             attributes.mode = self.chmod.iter().fold(attributes.mode, change);
@@ -134,7 +131,7 @@ impl Owners {
         told
     }
 
-    /// Returns false if no further names are to be looked up.
+    /// Returns false if no further names are wanted.
     fn learn(&mut self, of: Of, id: u32, name: &[u8], look_up: LookUp) -> bool {
         let known = self.users.0.len() + self.groups.0.len();
         let accounts = match of {
@@ -154,7 +151,7 @@ impl Owners {
     }
 
     fn is_member(&mut self, gid: u32) -> bool {
-        // A sender that names groups without end must not fill our memory.
+        // A sender's endless groups must not fill our memory.
         if self.memberships.len() >= MAX_NAMED_ACCOUNTS {
             self.memberships.clear();
         }
@@ -182,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// Alice has another number here, and nobody has heard of Bob.
+    /// Alice has another number here, and Bob is unknown.
     fn here(of: Of, name: &[u8]) -> Result<Option<u32>, NoAnswer> {
         match (of, name) {
             (_, b"slow") => Err(NoAnswer),
@@ -215,12 +212,10 @@ mod tests {
     fn root_gives_an_entry_to_whoever_has_the_name_here() {
         let mut owners = owners(None);
         assert_eq!(ids(&mut owners, item(1001, 50, Some(("alice", "staff")))), (2001, 2050));
-        // The names come once.
         assert_eq!(ids(&mut owners, item(1001, 50, None)), (2001, 2050));
         assert_eq!(ids(&mut owners, item(1002, 51, Some(("bob", "wheel")))), (1002, 51));
         assert_eq!(ids(&mut owners, item(0, 0, Some(("root", "root")))), (0, 0), "0 is root, whatever it is called");
         assert_eq!(ids(&mut owners, item(1003, 52, None)), (1003, 52));
-        // A second name for the same number counts for nothing.
         assert_eq!(ids(&mut owners, item(1002, 51, Some(("alice", "staff")))), (1002, 51));
         owners.look_up = None;
         assert_eq!(ids(&mut owners, item(1004, 53, Some(("alice", "staff")))), (1004, 53), "--numeric-ids");
@@ -255,7 +250,6 @@ mod tests {
         let mut own = item(1234, 50, None);
         assert!(owners.localise(&mut own).is_empty());
         assert_eq!((own.attributes.uid, own.attributes.gid, own.attributes.mode), (LEFT, 50, 0o7777));
-        // A group has another number here.
         assert_eq!(ids(&mut owners, item(1234, 51, Some(("", "staff")))), (LEFT, 2050));
         let mut others = item(1, foreign, None);
         let told = owners.localise(&mut others);

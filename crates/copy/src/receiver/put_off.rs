@@ -13,29 +13,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use haul_kept::sync::lock;
 use haul_store::PathList;
 
-/// Where so few entries stand, somebody who has typed the wrong source sees it.
+/// Among so few entries, a wrong source shows.
 const FEW_ENTRIES: u64 = 100;
 
 #[derive(Default)]
 pub(super) struct PutOff {
-    /// Made with the first entry.
     paths: Mutex<Option<PathList>>,
-    /// Entries to delete, also those within noted directories.
+    /// Entries within noted directories count, too.
     entries: AtomicU64,
-    /// Entries that stood here before and stay.
     staying: AtomicU64,
 }
 
-/// Deletions of which nothing is done yet.
 pub(super) struct Due {
     pub(super) paths: PathList,
     pub(super) entries: u64,
-    /// Entries that stood here before, with those to delete.
+    /// Entries that stood here before, including those to delete.
     pub(super) of: u64,
 }
 
 impl PutOff {
-    /// Notes that this entry is to be deleted, with all that is in it.
     pub(super) fn note(&self, path: &[u8], root: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut paths = lock(&self.paths);
         let list = match paths.take() {
@@ -53,7 +49,6 @@ impl PutOff {
         self.staying.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes what was noted until now.
     pub(super) fn take(&self) -> Option<Due> {
         let paths = lock(&self.paths).take()?;
         let entries = self.entries.swap(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Trees of this host may have a file already (`--link-dest`, `--copy-dest`, `--compare-dest`).
+//! Looks for files in trees of this host (`--link-dest`, `--copy-dest`, `--compare-dest`).
 
 use std::os::fd::BorrowedFd;
 
@@ -21,18 +21,16 @@ pub(super) struct Sought<'a> {
     pub(super) path: &'a [u8],
     pub(super) identity: &'a Identity,
     pub(super) item: &'a Item,
-    /// The hash is known with `-c`.
     pub(super) blake3: Option<[u8; 32]>,
 }
 
 pub(super) struct Candidate<'a> {
     pub(super) tree: &'a LocalTree,
-    /// An exact candidate has the source's metadata, too.
     pub(super) is_exact: bool,
 }
 
 impl References {
-    /// Trees are opened beside the target. One that is not there is told, as rsync does.
+    /// Opens trees beside the target. A missing one is told, as in rsync.
     pub(super) fn open(
         target: &LocalTree,
         selection: &Selection,
@@ -58,12 +56,11 @@ impl References {
         self.trees.iter().filter_map(LocalTree::root_directory)
     }
 
-    /// If one of them has a file, this is made of it. Without trees it is `None`.
     pub(super) fn made(&self) -> Option<OfReference> {
         self.made.filter(|_| !self.trees.is_empty())
     }
 
-    /// Prefers a file that is the source's in all that is kept to the first with its data.
+    /// Prefers a file that matches the source in all that is kept to the first with its data.
     pub(super) fn find(
         &self,
         sought: &Sought<'_>,
@@ -71,7 +68,7 @@ impl References {
         selection: &Selection,
         is_over: &dyn Fn() -> bool,
     ) -> Option<Candidate<'_>> {
-        // Extended attributes are compared below, and what stands at the target is no matter here.
+        // Attributes are compared below; what stands at the target does not matter.
         let rules = Rules { xattrs: false, update: false, ignore_existing: false, existing: false, ..rules };
         let mut with_data = None;
         for tree in &self.trees {
@@ -102,7 +99,6 @@ impl References {
     }
 }
 
-/// The extended attributes and ACLs must be the source's, as far as they are kept.
 fn has_attributes(tree: &LocalTree, sought: &Sought<'_>, selection: &Selection) -> bool {
     if !selection.xattrs && !selection.acls {
         return true;

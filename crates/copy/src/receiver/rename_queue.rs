@@ -1,8 +1,7 @@
 //! Whole files of all lanes wait here for their final names.
 //!
-//! A batch is flushed once it is large, or a lane has nothing else to do. The next batch gathers meanwhile, so a slow
-//! disk has large batches. Lanes go on. They wait while too many files have no name: each file is open, and a death
-//! costs all of them.
+//! A batch is flushed once it is large, or a lane is idle; the next gathers meanwhile, so a slow disk has large batches. Lanes
+//! wait only while too many files have no name: each is open, and a death costs all of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,15 +20,12 @@ pub(super) struct AwaitingName {
     pub(super) blake3: Hash,
 }
 
-/// Files wait here for their names. Those that are about to get them count, too.
 pub(super) struct RenameQueue {
     state: Mutex<State>,
-    /// The threads that give names wait here for a batch.
     due: Condvar,
-    /// Lanes wait for others to have their names.
     room: Condvar,
     max_files: usize,
-    /// Counts as many as wait in the state: a lane looks often.
+    /// A copy of the state's count: a lane looks often.
     waiting: AtomicU64,
 }
 
@@ -37,39 +33,34 @@ struct State {
     waiting: Vec<AwaitingName>,
     waiting_bytes: u64,
     since: Option<Instant>,
-    /// A lane has nothing to do but to wait.
     is_idle: bool,
-    /// The disk has some time for others between two flushes.
+    /// Leaves the disk time for others between two flushes.
     rest_until: Option<Instant>,
     files: usize,
     bytes: u64,
-    /// The session is over: lanes do not wait any more.
     over: bool,
-    /// No file follows.
     finished: bool,
 }
 
 /// More files do not make a shared flush cheaper for each (measured on ext4, XFS and btrfs).
 const BATCH_FILES: usize = 1024;
 
-/// A batch has no more bytes. Two batches, 64 MiB, are the most that a death costs of whole files.
+/// Two batches, 64 MiB, are the most that a death costs of whole files.
 const BATCH_BYTES: u64 = 32 << 20;
 
-/// One batch is flushed while one gathers.
+/// One is flushed while one gathers.
 const BATCHES: usize = 2;
 
-/// Waiting files take at most this share of the files that the process may have open.
+/// Waiting files take at most this share of the open-file limit.
 const SHARE: u64 = 4;
 
-/// A file waits no longer for others.
 const GATHER_MAX: Duration = Duration::from_millis(250);
 
-/// While lanes have nothing to do, the disk flushes for a fifth of the time, and no pause is longer than this.
+/// While lanes are idle, the disk flushes for a fifth of the time, with pauses no longer than this.
 const REST: u32 = 4;
 const REST_MAX: Duration = Duration::from_millis(100);
 
-/// Files larger than this begin their way to the disk before their batch is full. For smaller ones the call costs more
-/// than it brings.
+/// Larger files begin their way to the disk before their batch is full; for smaller ones the call costs more than it brings.
 const EARLY_FROM_BYTES: u64 = 256 << 10;
 
 impl RenameQueue {
@@ -114,7 +105,7 @@ impl RenameQueue {
         }
     }
 
-    /// A lane has nothing else to do, or begins something that may take long: what waits need not wait for more.
+    /// Ends gathering: a lane is idle, or begins something that may take long.
     pub(super) fn hurry(&self) {
         if self.waiting.load(Ordering::Relaxed) == 0 {
             return;
@@ -129,7 +120,6 @@ impl RenameQueue {
         self.has_no_room(&self.lock())
     }
 
-    /// Lanes wait while too many files have no names, until the session is over.
     pub(super) fn await_room(&self) {
         let waited = self.room.wait_while(self.lock(), |state| self.has_no_room(state));
         drop(waited.unwrap_or_else(PoisonError::into_inner));
@@ -140,7 +130,7 @@ impl RenameQueue {
         self.room.notify_all();
     }
 
-    /// No lane is left: what waits gets its names, and then the threads end.
+    /// Ends the threads once waiting files have names: no lane is left.
     pub(super) fn finish(&self) {
         self.lock().finished = true;
         self.due.notify_all();
@@ -156,7 +146,6 @@ impl RenameQueue {
         state.waiting.len() >= most || state.waiting_bytes >= BATCH_BYTES
     }
 
-    /// Files may wait so long for more.
     fn due_in(&self, state: &State, now: Instant) -> Duration {
         if state.finished || self.is_batch(state) {
             return Duration::ZERO;
@@ -166,7 +155,7 @@ impl RenameQueue {
         if state.is_idle { last.min(rest) } else { last }
     }
 
-    /// Returns all that wait, as soon as that is due, or `None` when nothing follows.
+    /// Returns all waiting files once due; `None` at the end.
     pub(super) fn next(&self) -> Option<Vec<AwaitingName>> {
         let mut state = self.lock();
         loop {
@@ -197,7 +186,7 @@ impl RenameQueue {
         std::mem::take(&mut state.waiting)
     }
 
-    /// The rest of a batch waits on: it was too many.
+    /// Takes back the rest of a batch that was too large.
     pub(super) fn put_back(&self, batch: Vec<AwaitingName>) {
         if batch.is_empty() {
             return;

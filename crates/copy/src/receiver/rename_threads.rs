@@ -3,8 +3,8 @@
 //! ```text
 //!   a batch of what waits -> flushed, together or each by itself -> (read back) -> names -> outcomes
 //! ```
-//! A shared flush is one commit of the file system's journal for the whole batch. Its error does not name a file. So after an
-//! error each file is flushed by itself: each descriptor reports its own lost data.
+//! A shared flush is one journal commit for the batch. Its error does not name a file, so each file is then flushed by itself:
+//! each descriptor reports its own lost data.
 
 use std::io;
 use std::sync::Arc;
@@ -25,14 +25,13 @@ use super::rename_queue::{AwaitingName, RenameQueue};
 use super::reread::{self, READ_BYTES};
 use super::state::Shared;
 
-/// A journal commits for several files at once, so each thread flushes so many at once, each by itself. At another end nothing is committed
-/// together: there the threads share what waits.
+/// A journal commits for several files at once, so each thread flushes so many, each by itself. At another end threads share
+/// what waits instead.
 const EACH_FILES: usize = 64;
 
 pub(super) struct RenameThreads(Vec<JoinHandle<()>>);
 
 impl RenameThreads {
-    /// Where nothing is made, none is started.
     pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let count = if shared.to.makes_files() { shared.to.tree().names_at_once() } else { 0 };
         let start = |_| {
@@ -40,21 +39,19 @@ impl RenameThreads {
             std::thread::Builder::new().name("name".into()).spawn(move || run(&shared))
         };
         let started: io::Result<Vec<_>> = (0..count).map(start).collect();
-        // Those that were started end.
         started.inspect_err(|_| shared.rename_queue.finish()).map(Self)
     }
 
-    /// Waits until all that arrived has its name, unless `is_lost` says that the disk does not answer.
+    /// Waits until all that arrived has its name, unless the disk is lost.
     pub(super) fn join(self, shared: &Shared, is_lost: bool) {
         shared.rename_queue.finish();
         for thread in self.0.into_iter().filter(|thread| !is_lost || thread.is_finished()) {
-            // The panic hook has reported a panic; the session ends by its timeout.
             let _ = thread.join();
         }
     }
 }
 
-/// A batch leaves the queue together. With it goes the room that it took there.
+/// A batch leaves the queue together, and its room with it.
 struct Batch<'a> {
     awaiting_name: Vec<AwaitingName>,
     rename_queue: &'a RenameQueue,
@@ -69,7 +66,7 @@ impl<'a> Batch<'a> {
         Self { awaiting_name, rename_queue, files, bytes }
     }
 
-    /// One flush of their file system is enough for these. Another file system that is mounted in the tree has few.
+    /// The files that one flush of their file system covers; another mounted file system has few.
     fn sharing(&self) -> impl Iterator<Item = (&Arc<Draft>, &Part)> {
         let parts = self
             .awaiting_name
@@ -102,8 +99,8 @@ pub(super) fn name_all(shared: &Shared) {
     give_names(shared, batch, &mut None);
 }
 
-/// Returns the next batch, flushed. During a shared flush no other thread takes the next batch. While each file is
-/// flushed by itself, other threads take further batches: their flushes share the commits of the journal.
+/// Returns the next batch, flushed. A shared flush keeps other threads from the next batch. Single flushes do not: they share
+/// commits of the journal.
 fn next_flushed(shared: &Shared) -> Option<Batch<'_>> {
     let (rename_queue, flushing) = (&shared.rename_queue, &shared.disk.flushing);
     let turn = lock(&flushing.turn);
@@ -139,9 +136,9 @@ fn tell(shared: &Shared, notice: Option<Notice>) {
     notice.into_iter().for_each(|notice| shared.notice(notice));
 }
 
-/// Makes one flush for all that can share it. It returns false where that is not possible, or has failed.
+/// Makes one flush for all that can share it. Returns false if there is none.
 fn flush_together(shared: &Shared, batch: &mut Batch<'_>) -> bool {
-    // The first descriptor hears of all errors since it was opened: what the others hold was written later.
+    // The first descriptor hears of all errors since it was opened; the others' data came later.
     let first = batch.sharing().min_by_key(|(_, part)| part.opened_number());
     let Some(first) = first.map(|(draft, _)| Arc::clone(draft)) else { return false };
     let Some(first) = first.local() else { return false };
@@ -153,7 +150,7 @@ fn flush_together(shared: &Shared, batch: &mut Batch<'_>) -> bool {
     true
 }
 
-/// Files that are not flushed yet are flushed. A file that fails leaves the batch.
+/// Flushes the remaining files. A failed file leaves the batch.
 fn flush_each(shared: &Shared, batch: &mut Batch<'_>, is_flushed: impl Fn(&Part) -> bool) {
     let flush = shared.job.selection.flush;
     for AwaitingName { incoming, part, .. } in batch.awaiting_name.iter().filter(|_| flush) {
@@ -163,7 +160,6 @@ fn flush_each(shared: &Shared, batch: &mut Batch<'_>, is_flushed: impl Fn(&Part)
     }
     let finish = |awaiting_name: &AwaitingName| -> Result<(), StoreError> {
         let AwaitingName { incoming, part, .. } = awaiting_name;
-        // Lanes leave the metadata of what is written in place: it comes after the data.
         if incoming.inplace {
             return part.prepare(&shared.metadata(&incoming.item), flush);
         }
@@ -207,12 +203,11 @@ fn give_names(shared: &Shared, mut batch: Batch<'_>, buffer: &mut Option<Aligned
     named.retain(is_safe);
     let outcomes = named.into_iter().map(|(incoming, blake3)| (incoming.index, OutcomeKind::Copied { blake3 }));
     shared.settle_all(outcomes);
-    // Files with their outcome are closed: there is room for others.
+    // Closed files make room for others.
     drop(batch);
 }
 
-/// Flushed files are read back from the medium. Those that are as they were sent stay; the others come again, or have
-/// failed.
+/// Reads flushed files back from the medium. Good ones stay; the others come again, or have failed.
 fn read_back(shared: &Shared, batch: &mut Batch<'_>, buffer: &mut AlignedBuffer) {
     batch.awaiting_name.retain(|AwaitingName { incoming, part, blake3 }| {
         let found = shared.disk.storage.during(|| {

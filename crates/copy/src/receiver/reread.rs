@@ -7,9 +7,8 @@
 //!   resumed:    journal -> chunks ----------> read, hash -> right: entered; after the last one the final name is queued
 //!   checkpoint: flush -> chunks (medium) --->             -> wrong: it is missing again, and the sender sends it again
 //! ```
-//! Threads of their own read, while lanes bring further chunks. Without `--verify disk` these threads have the lowest priority:
-//! the copy goes on at once, and waits only at its end, if the disk is slower than the network. Whole files are read back
-//! between their flush and their name (`rename_threads.rs`).
+//! Without `--verify disk` these threads have the lowest priority: the copy goes on, and waits only at its end, if the disk is
+//! slower than the network. Whole files are read back between flush and name (`rename_threads.rs`).
 
 use std::io;
 use std::num::NonZero;
@@ -30,17 +29,16 @@ use super::rereads::Reread;
 use super::state::Shared;
 use super::tasks::Task;
 
-/// While one hashes, another reads, with a buffer of [`READ_BYTES`] each.
+/// One hashes while another reads, with a buffer of [`READ_BYTES`] each.
 const MIN_THREADS: usize = 2;
 
 /// More threads would hash faster than a disk is read.
 const MAX_THREADS: usize = 4;
 
-/// One read has so many bytes. A file system may keep writers of the file out during a direct read, so it must not be
-/// long.
+/// Reads are short, since a file system may keep writers out during one.
 pub(super) const READ_BYTES: usize = 512 << 10;
 
-/// Chunks of an earlier run are read when nobody else wants the processor: setpriority(2).
+/// An earlier run's chunks are read on processors that nobody else wants: setpriority(2).
 const LEAST_URGENT: i32 = 19;
 
 pub(super) fn queue(shared: &Arc<Shared>, incoming: &Arc<Incoming>, flushed: Flushed) {
@@ -54,13 +52,12 @@ pub(super) fn queue(shared: &Arc<Shared>, incoming: &Arc<Incoming>, flushed: Flu
     shared.rereads.push(chunks.into_iter().map(reread));
 }
 
-/// The threads start when there is something to read: most jobs have nothing.
+/// Most jobs have nothing to read.
 fn start(shared: &Arc<Shared>) -> io::Result<()> {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     for number in 0..processors.clamp(MIN_THREADS, MAX_THREADS) {
         match start_thread(shared, !shared.verifies_disk()) {
             Ok(()) => {}
-            // One thread is enough.
             Err(_) if number > 0 => break,
             Err(error) => return Err(error),
         }
@@ -68,8 +65,8 @@ fn start(shared: &Arc<Shared>) -> io::Result<()> {
     Ok(())
 }
 
-/// While nothing arrives there is nobody of ours to give way to: on a host with other work the job would wait for
-/// threads that hardly ever get a processor. A thread that gave way once may not take that back, so others come.
+/// While nothing arrives there is nobody of ours to give way to, and on a busy host such threads hardly ever run. A thread that
+/// gave way cannot take that back, so others come.
 pub(super) fn hurry(shared: &Arc<Shared>) {
     if !shared.verifies_disk() && shared.rereads.starts_to_hurry() {
         (0..MIN_THREADS).for_each(|_| drop(start_thread(shared, false)));
@@ -85,7 +82,6 @@ fn start_thread(shared: &Arc<Shared>, gives_way: bool) -> io::Result<()> {
 
 fn run(shared: &Shared, gives_way: bool) {
     if gives_way {
-        // A thread that is refused this still does its work.
         let _ = haul_sys::affinity::set_niceness(LEAST_URGENT);
     }
     let mut buffer = AlignedBuffer::new(READ_BYTES);
@@ -94,7 +90,7 @@ fn run(shared: &Shared, gives_way: bool) {
         let Reread { incoming, chunk, .. } = reread;
         match read {
             Ok(Some((Ok(verified), data_bytes))) => right(shared, incoming, verified, data_bytes),
-            // What cannot be read is as good as lost: a disk may find another place for what is written once more.
+            // The unreadable is lost: a disk may find another place for a second write.
             Ok(Some((Err(Mismatch), _))) | Err(_) => shared.tasks.push(Task::Lost(incoming, chunk)),
             Ok(None) => {}
         }
@@ -113,8 +109,6 @@ fn right(shared: &Shared, incoming: Arc<Incoming>, verified: Verified, data_byte
 }
 
 impl Reread {
-    /// Compares what stands there with what has to, and counts how many bytes of it are data. With `None` the session
-    /// is over.
     fn read(
         &self,
         shared: &Shared,
@@ -123,7 +117,7 @@ impl Reread {
         let Self { incoming, part, chunk, hash } = self;
         let layout = &incoming.layout;
         let (start, length) = layout.range(*chunk).ok_or(io::ErrorKind::InvalidInput)?;
-        // This comes before it is read: what is made a hole meanwhile is seen by one of the two.
+        // The look comes before the read: one of them sees a hole that is made meanwhile.
         let data_bytes = part.data_bytes(start, start + length).map_err(io::Error::other)?;
         let rereading = Rereading::new(layout, *chunk, *hash);
         if rereading.expects_hole() && data_bytes == 0 {
@@ -136,7 +130,6 @@ impl Reread {
         Ok(found.map(|found| (found, data_bytes)))
     }
 
-    /// Reads from the page cache, or from the medium by way of it.
     fn read_anywhere(
         &self,
         shared: &Shared,
@@ -147,7 +140,6 @@ impl Reread {
         let (start, length) = incoming.layout.range(*chunk).ok_or(io::ErrorKind::InvalidInput)?;
         part.will_need(start, length);
         let found = read_plainly(shared, part, &incoming.layout, rereading, buffer, || shared.is_over())?;
-        // The page cache belongs to others.
         if found.is_some() && incoming.identity.size >= DIRECT_FROM_BYTES {
             part.drop_cache(start, length);
         }
@@ -155,7 +147,6 @@ impl Reread {
     }
 }
 
-/// Compares a chunk as a plain read gives it. It returns `None` if nobody needs it any more.
 fn read_plainly(
     shared: &Shared,
     draft: &Draft,
@@ -183,8 +174,7 @@ fn read_plainly(
     Ok(Some(rereading.finish()))
 }
 
-/// Compares a chunk as the medium holds it. At an end that has no medium of this host, it compares what the end gives
-/// back.
+/// Compares a chunk as the medium holds it; at another end, as that end gives it back.
 pub(super) fn read_back(
     shared: &Shared,
     draft: &Draft,
@@ -233,7 +223,7 @@ fn from_medium(
     Ok(rereading.finish())
 }
 
-/// Beyond its end the file has a hole that it will end in.
+/// Reads the final hole beyond the file's present end.
 fn end_in_hole(rereading: &mut Rereading, mut bytes: u64) {
     while bytes > 0 {
         let zeros = bytes.min(ZEROS.len() as u64);

@@ -1,4 +1,4 @@
-//! `reread.rs` reads chunks again. This holds what is to be read, what came of it, and what was said of it.
+//! Holds what `reread.rs` is to read, what came of it, and what was said of it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,9 +31,8 @@ pub(super) struct Rereads {
     threads: DiskThreads,
     read_bytes: AtomicU64,
     medium_bytes: AtomicU64,
-    /// Bytes of earlier runs that are right count here.
     again_bytes: AtomicU64,
-    /// Bytes of earlier runs that are not to be read count here.
+    /// Bytes of earlier runs that are not to be read.
     trusted_bytes: AtomicU64,
     repaired_chunks: AtomicU64,
     said: Said,
@@ -41,7 +40,7 @@ pub(super) struct Rereads {
 
 #[derive(Default)]
 struct State {
-    /// The queue is bounded like the ledgers of the files that are open: hardly ever has a chunk two places in it.
+    /// The ledgers of open files bound it: a chunk hardly ever has two places.
     queue: VecDeque<Reread>,
     started: bool,
     /// Threads that give way to nobody were started, too.
@@ -49,7 +48,6 @@ struct State {
     ended: bool,
 }
 
-/// A job is told each of these once.
 #[derive(Default)]
 struct Said {
     way: AtomicBool,
@@ -62,12 +60,12 @@ impl Rereads {
         self.work.notify_all();
     }
 
-    /// Returns true once, to the one who then starts the threads.
+    /// Returns true once: the caller starts the threads.
     pub(super) fn starts(&self) -> bool {
         !std::mem::replace(&mut lock(&self.state).started, true)
     }
 
-    /// Returns true once, when there is something to read: threads that give way to nobody are to be started.
+    /// Returns true once, if there is something to read: the caller starts threads that give way to nobody.
     pub(super) fn starts_to_hurry(&self) -> bool {
         let mut state = lock(&self.state);
         !state.queue.is_empty() && !std::mem::replace(&mut state.hurries, true)
@@ -81,7 +79,7 @@ impl Rereads {
         self.again_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes are of an earlier run, and count as its journal says.
+    /// Counts bytes of an earlier run by its journal.
     pub(super) fn trust(&self, bytes: u64) {
         self.trusted_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -94,12 +92,12 @@ impl Rereads {
         self.read_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns bytes from the medium, and chunks that were asked for again.
+    /// Returns bytes from the medium, and chunks asked for again.
     pub(super) fn repairs(&self) -> (u64, u64) {
         (self.medium_bytes.load(Ordering::Relaxed), self.repaired_chunks.load(Ordering::Relaxed))
     }
 
-    /// Returns what was read and found right, and what was not to be read.
+    /// Returns what was found right, and what was not to be read.
     pub(super) fn of_earlier_runs(&self) -> (u64, u64) {
         (self.again_bytes.load(Ordering::Relaxed), self.trusted_bytes.load(Ordering::Relaxed))
     }
@@ -109,13 +107,11 @@ impl Rereads {
         self.work.notify_all();
     }
 
-    /// Waits for the end of the threads, unless `is_lost` says that they wait for a disk that does not answer.
     pub(super) fn join(&self, is_lost: bool) {
         self.end();
         self.threads.join(is_lost);
     }
 
-    /// Returns `None` when the session is over.
     pub(super) fn next(&self) -> Option<Reread> {
         let state = lock(&self.state);
         let idle = |state: &mut State| state.queue.is_empty() && !state.ended;
@@ -127,13 +123,12 @@ impl Rereads {
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes were read back from an end that is no disk of this host. They were counted as read already.
+    /// Counts bytes read back from another end, which already count as read.
     pub(super) fn add_from_other_end(&self, bytes: u64) {
         self.medium_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes were read back from the medium. It returns what to tell: the first time how, and once what could not be
-    /// read from a medium.
+    /// Counts bytes read back from the medium. Returns what to tell: the first time how, and once what no medium gave.
     pub(super) fn add_medium(&self, way: Way, bytes: u64, cached_bytes: u64) -> Vec<Notice> {
         let mut told = Vec::new();
         self.add_read(bytes);

@@ -1,4 +1,4 @@
-//! A complete draft is compared with the sum that the server of the source gave, where the source could not do it while it read.
+//! Compares a complete draft with the sum that the source's server gave, where the source could not while it read.
 
 use std::io;
 
@@ -7,11 +7,10 @@ use haul_store::{StoreError, SumDiffers};
 use super::incoming::Incoming;
 use super::state::Shared;
 
-/// Reads the draft once more, mostly from the page cache, if its sum is still to be compared.
+/// Reads the draft once more, mostly from the page cache, if its sum is open.
 pub(super) fn compare(shared: &Shared, incoming: &Incoming) -> Result<Result<(), SumDiffers>, StoreError> {
     let sum = shared.job.sums.as_ref().and_then(|sums| sums.open_sum(incoming.index));
     let draft = sum.as_ref().and_then(|_| incoming.complete_draft());
-    // What another server keeps cannot be read here.
     let (Some(sum), Some(draft)) = (sum, draft.filter(|draft| draft.local().is_some())) else { return Ok(Ok(())) };
     sum.compare(&mut |buffer, offset| {
         if shared.is_over() {

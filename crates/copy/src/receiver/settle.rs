@@ -1,5 +1,5 @@
-//! The settle thread makes checkpoints, gives large files their final names, and does what has to wait for its turn in
-//! the manifest. Lanes do not wait for a flush of a large file, unless too much would pile up behind it.
+//! The settle thread makes checkpoints, gives large files their final names, and does what has to wait for its turn in the
+//! manifest. Lanes wait for its flush only if too much would pile up behind it.
 
 use std::io;
 use std::sync::Arc;
@@ -28,12 +28,11 @@ impl Settler {
         std::thread::Builder::new().name("settle".into()).spawn(move || run(&shared)).map(Self)
     }
 
-    /// With `is_lost` the disk does not answer, so the thread may never end.
+    /// The thread may never end if the disk is lost.
     pub(super) fn join(self, is_lost: bool) {
         if is_lost && !self.0.is_finished() {
             return;
         }
-        // The panic hook has reported a panic; the session ends by its timeout.
         let _ = self.0.join();
     }
 }
@@ -64,7 +63,7 @@ pub(super) fn do_task(shared: &Arc<Shared>, task: Task) {
 
 fn checkpoint(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
     let reads_back = shared.verifies_disk();
-    // What goes up in order is safe only as a whole, unless the end lets a later run go on. It is read back as a whole.
+    // What goes up in order is safe only as a whole, unless the end lets a later run go on, and is read back as a whole.
     if shared.job.carriage.in_order && !incoming.is_short() && (reads_back || !incoming.is_safe_at_once()) {
         return;
     }
@@ -77,23 +76,23 @@ fn checkpoint(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
         Ok(_) => {}
         Err(error) => shared.fail(incoming, &error),
     }
-    // The session sees that work goes on.
+    // A sign of life for the session.
     shared.tally.count_done();
 }
 
-/// Files with the most to lose get checkpoints, until none is due.
+/// Makes checkpoints of the files with the most to lose, until none is due.
 fn relieve(shared: &Arc<Shared>) {
     while shared.disk.exposure.is_still_due() {
         let open = shared.unfinished().into_iter().filter(|incoming| incoming.fresh_bytes() > 0);
         let most = open.max_by_key(|incoming| incoming.fresh_bytes());
-        // With `None` what was fresh has just become complete, or was given up, and by now no checkpoint is due.
+        // `None`: fresh data has just become complete or was given up, and no checkpoint is due.
         if let Some(incoming) = most {
             checkpoint(shared, &incoming);
         }
     }
 }
 
-/// Takes all chunks of a file that are known by now not to stand there as they were verified.
+/// Takes all chunks of a file known not to stand as verified.
 fn lose(shared: &Shared, incoming: &Arc<Incoming>, chunk: u32) {
     let mut chunks = shared.tasks.more_lost(incoming);
     chunks.push(chunk);
@@ -186,7 +185,7 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
             Err(error) => shared.fail_item(index, &error),
         };
     }
-    // The first name may be one of those that are given at the end.
+    // The first name may be given at the end.
     let make = |tree: &dyn TargetTree| match tree.local().filter(|tree| tree.delays_names()) {
         Some(local) => {
             // The link stands already, unless the first name gets another file.
@@ -206,7 +205,7 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
     {
         Ok(true) => {
             if shared.comparison.rules.may_keep_others() {
-                // This journal is of what was begun in place under this name.
+                // The journal is of what was begun in place under this name.
                 shared.to.tree().remove_left_journal(path);
             }
             shared.to.name_changed(path);
@@ -234,16 +233,15 @@ fn stays_by(shared: &Shared) -> LeftOut {
     if shared.comparison.rules.ignore_existing { LeftOut::Exists } else { LeftOut::Newer }
 }
 
-/// An entry at `path`, where the source has a file of this time, may have to stay (`--ignore-existing`, `--update`).
+/// Whether an entry has to stay (`--ignore-existing`, `--update`).
 fn stays(shared: &Shared, path: &[u8], mtime: Time, standing: &Stat) -> bool {
     let is_newer = || standing.kind == Kind::File && convert::time(standing.mtime) > mtime;
     let is_kept = shared.comparison.rules.ignore_existing || (shared.comparison.rules.update && is_newer());
     is_kept && !shared.is_unfinished(path, standing)
 }
 
-/// The entry under the first name may have been kept, and be another file. Other files with the time of the source's
-/// file are remembered by name. Otherwise the time tells: all names of a file have it, and so has every file that this
-/// job brought.
+/// Whether the first name has another, kept file. Those with the source's time are remembered by name. Otherwise the time
+/// tells: all names of a file have it, and every file of this job.
 fn is_foreign(shared: &Shared, link: &HardLink, standing: &Stat) -> bool {
     let has_time = compare::has_time(&convert::existing(Some(standing)), link.mtime);
     !has_time && stays(shared, link.first.as_bytes(), link.mtime, standing)
@@ -259,7 +257,7 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
         return shared.failed_aside(&end.path, &error);
     }
     if end.path.is_empty() {
-        // The token is no extra entry, and the time of the tree is set below.
+        // The token is no extra entry, and the tree's time is set below.
         shared.discard_token();
     }
     let deleted = deletions::delete(shared, end);
@@ -291,7 +289,6 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
     }
 }
 
-/// Leaves a directory at an end that has none: it is a part of names.
 fn leave_name(shared: &Shared, end: &DirectoryEnd) {
     shared.to.take_dirty(&end.path);
     if let Some(directory) = end.directory.as_ref().filter(|_| end.is_empty && end.fresh && !end.path.is_empty())
@@ -301,8 +298,8 @@ fn leave_name(shared: &Shared, end: &DirectoryEnd) {
     }
 }
 
-/// An earlier run may have changed names in a directory without a flush. This run keeps the files of that run, and its
-/// exit status 0 covers them, too. Without an answer, names count as changed. A missing directory has failed already.
+/// Whether an earlier run may have changed names here without a flush: this run's exit status 0 covers them, too. Without an
+/// answer, names count as changed. A missing directory has failed already.
 pub(super) fn changed_lately(shared: &Shared, path: &[u8]) -> bool {
     let stat = match shared.to.tree().stat(path) {
         Ok(Some(stat)) => stat,
@@ -312,25 +309,24 @@ pub(super) fn changed_lately(shared: &Shared, path: &[u8]) -> bool {
     !was_written_by_itself(stat.version.changed().s, SystemTime::now())
 }
 
-/// Judges what changed at `ctime_s`. A time ahead of our clock is the server's, or from before a clock was set back:
-/// nobody knows how long ago it was.
+/// Judges `ctime_s`. A time ahead of our clock tells no age: the server's, or from before a clock was set back.
 fn was_written_by_itself(ctime_s: i64, now: SystemTime) -> bool {
     let changed = Duration::from_secs(u64::try_from(ctime_s).unwrap_or(0));
     let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     now.checked_sub(changed).is_some_and(|ago| ago > WRITTEN_BY_ITSELF)
 }
 
-/// Data that nobody flushed is on the medium after so long: kernels write back after 30 s
-/// (`vm.dirty_expire_centisecs`), journals of file systems commit within 5 to 30. The rest is for clocks that differ.
-/// Without this limit a copy that finds all there would flush every directory, which takes milliseconds each.
+/// Unflushed data is on the medium by then: kernels write back after 30 s (`vm.dirty_expire_centisecs`), journals commit within
+/// 5 to 30; the rest is for differing clocks. Without this limit a copy that finds all there would flush every directory, at
+/// milliseconds each.
 const WRITTEN_BY_ITSELF: Duration = Duration::from_secs(600);
 
 fn set_directory_metadata(shared: &Shared, end: &DirectoryEnd, directory: &Item) -> Result<(), StoreError> {
     let path = &end.path;
-    // The directory was there, and what was copied into it went with it.
+    // The directory took along what was copied into it.
     let gone = || StoreError::new("find again, during the copy,", path, io::ErrorKind::NotFound);
     let stat = shared.to.tree().stat(path)?.ok_or_else(gone)?;
-    // What was there before stays as it is when the source's could not be read.
+    // What was there stays when the source's could not be read.
     if !matches!(stat.kind, Kind::Directory) || (end.unread && !end.fresh) {
         return Ok(());
     }
@@ -340,7 +336,7 @@ fn set_directory_metadata(shared: &Shared, end: &DirectoryEnd, directory: &Item)
     Ok(())
 }
 
-/// The metadata to set on a directory that stands there; `None`: it has it.
+/// The metadata to set on a standing directory; `None`: it has it.
 fn directory_metadata(shared: &Shared, end: &DirectoryEnd, directory: &Item, stat: &Stat) -> Option<Metadata> {
     let rules = shared.comparison.rules.of_directories();
     let is_new = end.fresh && rules.omits_modes;
@@ -358,7 +354,7 @@ fn directory_metadata(shared: &Shared, end: &DirectoryEnd, directory: &Item, sta
     Some(metadata)
 }
 
-/// What a dry run can tell of a directory that would not be set: it belongs to another user.
+/// Foresees in a dry run that another user's directory would not be set.
 fn foresee_directory_metadata(shared: &Shared, end: &DirectoryEnd, directory: &Item) -> Result<(), StoreError> {
     let Some(stat) = shared.to.tree().stat(&end.path)? else { return Ok(()) };
     if stat.kind != Kind::Directory || end.unread {
@@ -368,7 +364,7 @@ fn foresee_directory_metadata(shared: &Shared, end: &DirectoryEnd, directory: &I
     metadata.map_or(Ok(()), |metadata| shared.foresee_metadata(&end.path, &stat, &metadata).map(drop))
 }
 
-/// The owner of a directory may list it, change it, and look into it.
+/// The owner may list it, change it, and look into it.
 const OWNER_MAY_ALL: u32 = 0o700;
 
 #[cfg(test)]
@@ -385,7 +381,7 @@ mod tests {
             (now_s, now_s, false),
             (now_s - limit, now_s, false),
             (now_s - limit - 1, now_s, true),
-            // The clock was set back by a day, the file server's is ahead, or the time is nonsense.
+            // The clock was set back by a day, the server's is ahead, or the time is nonsense.
             (now_s, now_s - day, false),
             (now_s + 1, now_s, false),
             (i64::MAX, now_s, false),

@@ -1,7 +1,6 @@
 //! Devices, FIFOs and sockets come with `--devices` and `--specials`.
 //!
-//! A device leads into the host: only the words of the own job ask for one, whoever sends it, and only root can make
-//! it.
+//! A device leads into the host: only the job's own words ask for one, whoever sends it, and only root can make it.
 
 use haul_engine::compare::{self, Existing};
 use haul_job::Error;
@@ -14,7 +13,7 @@ use haul_channel::convert;
 use super::settle;
 use super::state::Shared;
 
-/// Makes one, or gives one that stands there its metadata. With `fresh` nothing can stand there.
+/// Makes one, or sets metadata of one that stands. `fresh`: none can stand.
 ///
 /// # Errors
 /// [`haul_job::Fault::Protocol`] if it was not asked for.
@@ -58,7 +57,7 @@ pub(super) fn bring(
     };
     let made_of = convert::special(special);
     let special_there = |stat: Stat| Some((tree.special(path).ok().flatten()?, stat));
-    // As in rsync, a device in the place of another one has changed; in the place of a FIFO it is new.
+    // As in rsync, a device in place of another has changed; in place of a FIFO it is new.
     let there = standing.and_then(special_there).filter(|(now, _)| now.is_device() == made_of.is_device());
     let is_kept = there.as_ref().is_some_and(|(now, _)| *now == made_of);
     let changes = there.map_or(Changes::NEW, |(_, stat)| {

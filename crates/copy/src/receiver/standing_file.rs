@@ -7,12 +7,10 @@ use haul_store::SourceFile;
 
 use crate::pieces::{Cutter, barren_bytes};
 
-/// The file that stands under the name of one that is to be sent.
 pub(super) struct StandingFile {
     pub(super) file: SourceFile,
     pub(super) size: u64,
     pub(super) cutter: Cutter,
-    /// So many pieces of it the sender was told of.
     pub(super) told: AtomicUsize,
     came_bytes: AtomicU64,
     matched_bytes: AtomicU64,
@@ -24,13 +22,12 @@ impl StandingFile {
         Self { file, size, cutter, told, came_bytes, matched_bytes }
     }
 
-    /// Enters a chunk: what came of it, and what was read here.
     pub(super) fn enter(&self, came_bytes: u64, matched_bytes: u64) {
         self.came_bytes.fetch_add(came_bytes, Ordering::Relaxed);
         self.matched_bytes.fetch_add(matched_bytes, Ordering::Relaxed);
     }
 
-    /// Whether a further look would only cost time, though the sender knows the file up to this offset.
+    /// Whether a further look only costs time, the sender knowing the file to this offset.
     pub(super) fn is_of_no_use(&self, looked_at_bytes: u64) -> bool {
         let most = barren_bytes(self.size);
         looked_at_bytes >= most
@@ -38,7 +35,7 @@ impl StandingFile {
             && self.matched_bytes.load(Ordering::Relaxed) == 0
     }
 
-    /// Fills `data` from this offset on. What is not there any more reads as zeros, which the chunk's hash tells.
+    /// Fills `data` from this offset on; what is gone reads as zeros, which the chunk's hash tells.
     pub(super) fn read(&self, data: &mut [u8], offset: u64) -> io::Result<()> {
         let mut filled = 0;
         while filled < data.len() {
@@ -52,7 +49,6 @@ impl StandingFile {
         Ok(())
     }
 
-    /// Whether a run of the file may end here.
     pub(super) fn reaches(&self, end: u64) -> bool {
         end <= self.size
     }

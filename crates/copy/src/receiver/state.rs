@@ -51,13 +51,11 @@ use super::tally::Tally;
 use super::tasks::{Task, Tasks};
 use super::write_route::WriteRoutes;
 
-/// What was listed and is not settled.
 struct Open {
     items: Receiving<Arc<Incoming>, InOrder>,
     finished: bool,
 }
 
-/// How what is written becomes safe.
 pub(super) struct Disk {
     pub(super) exposure: Exposure,
     pub(super) storage: Storage,
@@ -66,24 +64,21 @@ pub(super) struct Disk {
     pub(super) write_routes: WriteRoutes,
 }
 
-/// What decides whether an entry is wanted.
 pub(super) struct Comparison {
     pub(super) rules: Rules,
     pub(super) filter: Filter,
-    /// Trees that may have a file already.
     pub(super) references: References,
 }
 
-/// What there is where several hosts are this end.
 #[derive(Default)]
 pub(super) struct OtherHosts {
-    /// By this they know the tree, where they write into it.
+    /// The file by which writing movers know the tree.
     pub(super) token: OnceLock<Token>,
-    /// This host leads nothing: it writes into what another host has made.
+    /// On a mover: drafts of the leader.
     pub(super) drafts: Option<SharedDrafts<Incoming>>,
 }
 
-/// Each part has a lock of its own. Whoever holds that of the open items may take another; nobody else takes two.
+/// Each part has its own lock. The holder of the open items' lock may take another; nobody else takes two.
 pub(super) struct Shared {
     pub(super) job: ReceiverJob,
     pub(super) to: Destination,
@@ -119,7 +114,7 @@ impl Shared {
             filter: convert::filter_of_receiver(&job.selection)?,
             references: References::default(),
         };
-        // What goes up in order is safe only as a whole: no checkpoint would let a lane that waits go on.
+        // What goes up in order is safe only as a whole: no checkpoint would free a waiting lane.
         let checkpoint_bytes = if job.carriage.in_order { u64::MAX } else { job.bounds.checkpoint_bytes };
         let disk = Disk {
             exposure: Exposure::new(checkpoint_bytes),
@@ -154,13 +149,12 @@ impl Shared {
         })
     }
 
-    /// Makes the state of a host that leads nothing.
     pub(super) fn of_mover(self) -> Self {
         let other_hosts = OtherHosts { drafts: Some(SharedDrafts::default()), ..self.other_hosts };
         Self { other_hosts, ..self }
     }
 
-    /// What a mover has open.
+    /// The open drafts of a mover.
     ///
     /// # Panics
     /// Where this host is none.
@@ -168,7 +162,6 @@ impl Shared {
         self.other_hosts.drafts.as_ref().expect("a mover")
     }
 
-    /// The file by which movers know the tree is not needed any more.
     pub(super) fn discard_token(&self) {
         if let Some(token) = self.other_hosts.token.get() {
             token.discard();
@@ -179,18 +172,16 @@ impl Shared {
         convert::metadata(&item.attributes, &item.kind, &self.job.selection)
     }
 
-    /// Whether metadata would be changed, in a dry run. Fails where setting it would.
+    /// Whether a dry run would change metadata. Fails where setting it would.
     pub(super) fn foresee_metadata(&self, path: &[u8], now: &Stat, metadata: &Metadata) -> Result<bool, StoreError> {
         let Some(tree) = self.to.tree().local() else { return Ok(true) };
         tree.foresee_metadata(path, now, metadata).map(|applied| applied.changed)
     }
 
-    /// [`Shared::foresee_metadata`] of a symbolic link that stands as the source has it.
     pub(super) fn foresee_link(&self, path: &[u8], now: &Stat, item: &Item) -> Result<(), StoreError> {
         self.foresee_metadata(path, now, &self.metadata(item)).map(drop)
     }
 
-    /// Opens the next item of the manifest.
     pub(super) fn open_item(&self, item: &Item) -> Result<u64, Error> {
         self.watch.on_item(item)?;
         let mut state = self.lock();
@@ -205,19 +196,17 @@ impl Shared {
         self.lock().items.takes_place(index, of)
     }
 
-    /// Data of this item is asked for.
     pub(super) fn expect(&self, incoming: Arc<Incoming>) {
         self.lock().items.expect(incoming.index, incoming);
     }
 
-    /// The item waits for its turn.
     pub(super) fn in_order(&self, index: u64, what: InOrder) {
         let mut state = self.lock();
         state.items.in_order(index, what);
         self.queue_front(&mut state);
     }
 
-    /// The file that data on a lane belongs to; `None` when it is not awaited (any more).
+    /// The file of a lane's data; `None`: not awaited.
     pub(super) fn incoming(&self, index: u64) -> Option<Arc<Incoming>> {
         if let Some(moves) = &self.other_hosts.drafts {
             return moves.draft(index);
@@ -225,8 +214,7 @@ impl Shared {
         self.lock().items.data(index).cloned()
     }
 
-    /// A chunk, or a whole file, verified. Once the item has its outcome nobody may speak of it any more: its file failed
-    /// meanwhile on another lane.
+    /// Notes a verified chunk or whole file. After the outcome nobody may speak of the item.
     pub(super) fn receipt(&self, receipt: Receipt) {
         let state = self.lock();
         let Some(incoming) = state.items.data(receipt.index) else { return };
@@ -240,7 +228,7 @@ impl Shared {
         self.outbox.receipt(receipt);
     }
 
-    /// Waits while so much has arrived that is not safe that a death would cost more than an interval.
+    /// Waits while the unsafe data would cost more than an interval at a death.
     pub(super) fn await_room(&self, watch: &mut Stopwatch) {
         if self.disk.exposure.is_full() || self.rename_queue.is_full() {
             self.rename_queue.hurry();
@@ -250,7 +238,6 @@ impl Shared {
         }
     }
 
-    /// Enters a chunk that was written and is verified, and tells of it.
     pub(super) fn deliver_chunk(
         &self,
         incoming: &Arc<Incoming>,
@@ -267,7 +254,7 @@ impl Shared {
         match claim.while_held(record).unwrap_or(Progressed::Void) {
             Progressed::Waiting | Progressed::Void => {}
             Progressed::Checkpoint => self.tasks.push(Task::Checkpoint(Arc::clone(incoming))),
-            // What is not read back yet comes before the name.
+            // Reading back comes before the name.
             Progressed::Complete if self.verifies_disk() => self.tasks.push(Task::Checkpoint(Arc::clone(incoming))),
             Progressed::Complete => self.tasks.push(Task::Publish(Arc::clone(incoming))),
         }
@@ -276,10 +263,9 @@ impl Shared {
         }
     }
 
-    /// Whether a file is written past the page cache; it has room on the disk then. Without a flush nobody waits for the disk: then memory
-    /// is faster.
+    /// Whether a file goes past the page cache, with its room on the disk. Without a flush, memory is faster.
     pub(super) fn goes_past_cache(&self, incoming: &Incoming, draft: &Draft) -> Result<bool, StoreError> {
-        // A late write of a mover could overtake that of the leader, which gets what did not verify here.
+        // A mover's late write could overtake the leader's, which gets what did not verify here.
         if self.other_hosts.drafts.is_some() {
             return Ok(false);
         }
@@ -294,15 +280,15 @@ impl Shared {
         if self.disk.write_routes.choose(part, &self.disk.storage, |notice| self.notice(notice)) == WriteRoute::Copy {
             return Ok(false);
         }
-        // What is there already has room, or is a hole that may stay one.
+        // What is there has room, or is a hole that may stay.
         if !incoming.sparse() && !incoming.inplace {
             part.allocate(incoming.identity.size)?;
         }
         Ok(true)
     }
 
-    /// Whether an earlier run, or this one before the source changed, began to write the file in place and did not finish it. Asked only
-    /// where a file that is not like the source's may stay.
+    /// Whether an unfinished file was left in place, by an earlier run or before the source changed. Asked where a file unlike
+    /// the source's may stay.
     pub(super) fn is_unfinished(&self, path: &[u8], stat: &Stat) -> bool {
         let journal = || self.to.tree().journal_of_file(path, journal::HEADER_BYTES);
         let file = (stat.id.dev, stat.id.ino);
@@ -311,12 +297,12 @@ impl Shared {
             && journal().is_some_and(|head| journal::is_unfinished(&head, file, stat.size, convert::time(stat.mtime)))
     }
 
-    /// The item has its outcome. A second one is void.
+    /// Settles an item; a second outcome is void.
     pub(super) fn settle(&self, index: u64, result: OutcomeKind) {
         self.settle_all(std::iter::once((index, result)));
     }
 
-    /// [`Shared::settle`] for a batch. Waits as [`Shared::notice_in_time`] does: reasons of failures may be long.
+    /// [`Shared::settle`] for a batch. Waits as [`Shared::notice_in_time`], since reasons of failures may be long.
     pub(super) fn settle_all(&self, outcomes: impl Iterator<Item = (u64, OutcomeKind)>) {
         self.await_listener();
         let mut state = self.lock();
@@ -343,28 +329,26 @@ impl Shared {
         self.queue_front(&mut state);
     }
 
-    /// Lets settled items go; what waits for its turn at the front gets it.
+    /// Lets settled items go, and queues the front's turn.
     fn queue_front(&self, state: &mut Open) {
         if let Some((index, what)) = state.items.next_in_order() {
             self.tasks.push(Task::InOrder(index, what));
         }
         if state.items.is_complete() {
-            // The loop looks anyway at its next tick; a full queue wakes it as well.
+            // The loop looks at its next tick anyway; a full queue wakes it as well.
             let _ = self.events.try_send(SessionEvent::Wake);
         }
     }
 
-    /// Whether what was written is read back from the medium before it counts.
     pub(super) fn verifies_disk(&self) -> bool {
         self.job.selection.verify_disk && !self.to.discards()
     }
 
-    /// Whether what an earlier run left counts as its journal says.
     pub(super) fn trusts_journal(&self) -> bool {
         self.job.selection.trust_journal && !self.verifies_disk()
     }
 
-    /// A chunk, or a whole file, does not stand there as it was verified: the sender sends it again, or the file is given up.
+    /// Notes a loss: the sender sends the data again, or the file is given up.
     pub(super) fn lost(&self, incoming: &Incoming, chunk: u32, lost: Lost) {
         match lost {
             Lost::Void => {}
@@ -382,22 +366,20 @@ impl Shared {
         }
     }
 
-    /// Large files that are not complete: their progress is worth a last checkpoint.
     pub(super) fn unfinished(&self) -> Vec<Arc<Incoming>> {
         self.lock().items.all_data().cloned().collect()
     }
 
-    /// The file cannot be written.
     pub(super) fn fail(&self, incoming: &Incoming, error: &StoreError) {
         if self.other_hosts.drafts.is_some() {
             return self.failure.set(faults::store_error_in(error, self.to.root()));
         }
-        // The part of a twin is of no use to a later run, which would refuse it again.
+        // A later run would refuse a twin's part again.
         incoming.abandon(!error.is_twin(), &self.disk.exposure);
         self.fail_item(incoming.index, error);
     }
 
-    /// The entry cannot be written. When nothing can be written any more the whole job ends: every further entry would fail, too.
+    /// Fails an entry. Ends the job when nothing can be written any more.
     pub(super) fn fail_item(&self, index: u64, error: &StoreError) {
         if let Some(end) = end_of_job(error, self.to.root()) {
             self.failure.set(end);
@@ -406,7 +388,6 @@ impl Shared {
         self.settle(index, OutcomeKind::Failed { why: convert::bounded(error.seen_from(self.to.root())), kind });
     }
 
-    /// Data of this file does not verify, again and again.
     pub(super) fn unverified(&self, incoming: &Incoming) {
         let why = format!("the data of {} does not verify, however often it is sent", shown(&incoming.path));
         self.give_up(incoming, why);
@@ -420,14 +401,14 @@ impl Shared {
         self.settle(incoming.index, OutcomeKind::Failed { why: convert::bounded(why), kind: FailureKind::Unverified });
     }
 
-    /// The draft is as the server sent it, and not as the server says that it is: no later run may go on with it.
+    /// Fails a draft that differs from the server's own sum: no later run may go on with it.
     pub(super) fn differs(&self, incoming: &Incoming, differs: SumDiffers) {
         incoming.abandon(false, &self.disk.exposure);
         let why = convert::bounded(format!("{}: {differs}", shown(&incoming.path)));
         self.settle(incoming.index, OutcomeKind::Failed { why, kind: FailureKind::Unverified });
     }
 
-    /// What arrived of this file is void: the source changed, or gave up.
+    /// Discards the data of a file that changed, or was given up.
     pub(super) fn abandon(&self, index: u64) {
         if let Some(incoming) = self.incoming(index) {
             incoming.abandon(false, &self.disk.exposure);
@@ -439,14 +420,14 @@ impl Shared {
         self.outbox.send(Control::Notice(notice));
     }
 
-    /// [`Shared::notice`] for frequent notices. The thread waits until the peer has read earlier ones. The loop may be that thread,
-    /// and hears nothing meanwhile: so a peer that reads nothing ends the session from here.
+    /// [`Shared::notice`] for frequent notices: waits until the peer has read earlier ones. The loop may be what waits, so a
+    /// peer that reads nothing ends the session from here.
     pub(super) fn notice_in_time(&self, notice: Notice) {
         self.await_listener();
         self.notice(notice);
     }
 
-    /// Waits until the peer has read what was queued. One that reads nothing ends the session.
+    /// Waits until the peer has read the queue. One that reads nothing ends the session.
     pub(super) fn await_listener(&self) {
         if self.outbox.has_room() {
             return;
@@ -461,12 +442,12 @@ impl Shared {
         }
     }
 
-    /// Whether nothing that is still done for this session is of use to anybody. Once it is so it stays so.
+    /// Whether further work of this session is useless; stays true.
     pub(super) fn is_over(&self) -> bool {
         self.lock().finished || self.watch.interrupted() || self.failure.get().is_err() || self.outbox.has_ended()
     }
 
-    /// Something failed beside the items themselves. For threads that may wait.
+    /// Notes a failure beside the items; the thread may wait.
     pub(super) fn failed_aside(&self, path: &[u8], error: &StoreError) {
         self.notice_in_time(Notice::Failed {
             path: path.to_vec(),
@@ -482,22 +463,19 @@ impl Shared {
         self.lock().items.end_of_manifest();
     }
 
-    /// Whether every item has its outcome and none will follow.
     pub(super) fn is_complete(&self) -> bool {
         self.lock().items.is_complete()
     }
 
-    /// Whether something that was listed is not settled.
     pub(super) fn has_open_items(&self) -> bool {
         self.lock().items.open_items() > 0
     }
 
-    /// Whether data is awaited.
     pub(super) fn has_work(&self) -> bool {
         self.lock().items.has_work()
     }
 
-    /// Bytes of the largest file that is there already, and of which only the hash is awaited.
+    /// Bytes of the largest file of which only the hash is awaited.
     pub(super) fn largest_to_hash_bytes(&self) -> u64 {
         let state = self.lock();
         let kept = state.items.all_data().filter(|incoming| incoming.kept.is_some());
@@ -511,7 +489,6 @@ impl Shared {
         self.looks.end();
     }
 
-    /// Payload that arrived or was read back, and what was finished with it.
     pub(super) fn moved(&self) -> (u64, u64) {
         (self.tally.arrived_bytes() + self.rereads.read_bytes() + self.looks.read_bytes(), self.tally.done())
     }
@@ -535,7 +512,6 @@ impl Shared {
     }
 }
 
-/// The error of the job that this error of one entry means.
 fn end_of_job(error: &StoreError, root: &[u8]) -> Option<Error> {
     (error.is_no_space() || error.is_read_only() || error.is_lost()).then(|| faults::store_error_in(error, root))
 }

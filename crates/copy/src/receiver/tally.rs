@@ -1,4 +1,4 @@
-//! A receiver counts where the time of its lanes went, what arrived, and what was finished.
+//! Counts where the time of lanes went, what arrived, and what was finished.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use haul_kept::sync::lock;
 #[derive(Default)]
 pub(super) struct Tally {
     time: Mutex<LaneTime>,
-    /// Each mark (DSCP) that arrived has a bit.
+    /// A bit for each arrived mark (DSCP).
     marks_seen: AtomicU64,
     arrived_bytes: AtomicU64,
-    /// Counts chunks that verified, items that have their outcome, checkpoints and deletions.
+    /// Chunks, outcomes, checkpoints and deletions.
     done: AtomicU64,
 }
 
@@ -39,7 +39,6 @@ impl Tally {
         self.arrived_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts payload.
     pub(super) fn arrived_bytes(&self) -> u64 {
         self.arrived_bytes.load(Ordering::Relaxed)
     }

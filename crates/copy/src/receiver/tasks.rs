@@ -1,4 +1,4 @@
-//! The settle thread takes its work from a queue.
+//! The queue of the settle thread.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -13,12 +13,11 @@ pub(super) enum Task {
     /// Too much is at risk: the files with the most get checkpoints.
     Relieve,
     Publish(Arc<Incoming>),
-    /// The chunk does not stand there as it was verified.
     Lost(Arc<Incoming>, u32),
     InOrder(u64, InOrder),
 }
 
-/// Each open file has a few tasks at most, so the window of open items bounds the queue.
+/// The window of open items bounds it, with a few tasks each.
 #[derive(Default)]
 pub(super) struct Tasks {
     state: Mutex<State>,
@@ -37,20 +36,18 @@ impl Tasks {
         self.filled.notify_one();
     }
 
-    /// Returns `None` when the session is over.
     pub(super) fn next(&self) -> Option<Task> {
         let is_idle = |state: &mut State| state.waiting.is_empty() && !state.is_over;
         let mut state = self.filled.wait_while(lock(&self.state), is_idle).unwrap_or_else(PoisonError::into_inner);
         if state.is_over { None } else { state.waiting.pop_front() }
     }
 
-    /// The caller does not wait, unlike in [`Tasks::next`].
     #[cfg(feature = "testing")]
     pub(super) fn try_next(&self) -> Option<Task> {
         lock(&self.state).waiting.pop_front()
     }
 
-    /// Further chunks of this file may not stand there as they were verified: one new journal does for all.
+    /// Takes further chunks of a file that may be lost: one new journal does for all.
     pub(super) fn more_lost(&self, incoming: &Arc<Incoming>) -> Vec<u32> {
         let mut more = Vec::new();
         lock(&self.state).waiting.retain(|task| match task {

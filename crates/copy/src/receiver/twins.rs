@@ -1,13 +1,13 @@
 //! Names of the source may be one name at the target, however far apart they come.
 //!
-//! Some file systems take different spellings for one name: upper and lower case, or the ways to write an accent. The
-//! tree remembers the names that were placed last (`store/placed.rs`). This module finds twins that are further apart.
+//! Some file systems take different spellings for one name: upper and lower case, or the ways to write an accent. The tree
+//! remembers the names placed last (`store/placed.rs`); this module finds twins further apart.
 //!
-//! The first entry with another spelling tells: once it stands, it is looked for under that spelling. Until then, and
-//! on such a file system, the names of the open directories are kept: 50 bytes each.
+//! The first entry with another spelling tells: once it stands, it is looked for under that spelling. Until then, and on such a
+//! file system, names of open directories are kept: 50 bytes each.
 //!
-//! Some file systems (FUSE, SMB) number names and not files: there the inode of a twin tells nothing. So a name that
-//! differs from an earlier one in case alone makes us ask the file system whether it tells them apart.
+//! Where file systems number names, not files (FUSE, SMB), a twin's inode tells nothing. So a name that differs in case alone
+//! makes us ask whether the file system tells them apart.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -17,39 +17,37 @@ use haul_wire::limits::MAX_OPEN_ITEMS;
 
 use super::destination::parent;
 
-/// The candidate may not stand yet. It is looked for again after so many items.
+/// A candidate that does not stand yet is looked for again after so many items.
 const LOOK_EVERY: u64 = 256;
 
-/// After so many looks at one candidate another one is taken: 64 x 256 items are as many as may be open at once.
+/// After so many looks another candidate is taken: 64 x 256 items are as many as may be open at once.
 const LOOKS_MAX: u64 = MAX_OPEN_ITEMS as u64 / LOOK_EVERY;
 
-/// Names are kept until the answer is known: 50 MiB at most. After that, only names that were placed last are compared.
+/// 50 MiB of names until the answer; then only names placed last are compared.
 const NAMES_MAX: u64 = 1 << 20;
 
 pub(super) struct Twins {
     folds: [Question; 2],
     items: u64,
     names: u64,
-    /// Directories are nested as in the manifest. The outermost one has the sources themselves.
+    /// The outermost directory has the sources themselves.
     directories: Vec<Directory>,
 }
 
-/// Names that differ in this way may be one name at the target.
+/// A way in which names differ that may be one at the target.
 struct Question {
     fold: Fold,
-    /// An open question has `None`.
     answer: Option<bool>,
-    /// The candidate stands with the number of looks at it.
     candidate: Option<(Vec<u8>, u64)>,
 }
 
 #[derive(Default)]
 struct Directory {
     names: HashSet<u128>,
-    /// Each name in lower case leads to the first name that had it.
+    /// Each name in lower case leads to its first name.
     lower: HashMap<u128, u128>,
     listing: Option<Spellings>,
-    /// A refused directory is another one's twin, and nothing is put into it.
+    /// A twin, into which nothing is put.
     is_refused: bool,
 }
 
@@ -61,7 +59,6 @@ impl Default for Twins {
 }
 
 impl Twins {
-    /// An entry of this run may be found under a name that comes later.
     pub(super) fn takes_names_for_one(&self) -> bool {
         self.folds.iter().any(|question| question.answer == Some(true))
     }
@@ -74,9 +71,8 @@ impl Twins {
         self.directories.pop();
     }
 
-    /// The next entry has its name in the innermost directory; `standing` is at its path. It fails when that is another
-    /// entry of this job. Only file systems take two names for one: elsewhere there is no `tree`. With `makes_files` a
-    /// file may be made to find out.
+    /// Enters the next name of the innermost directory; `standing` is at its path. Fails for another entry of this job. Only
+    /// file systems take two names for one, so others have no `tree`. `makes_files`: a file may be made to find out.
     pub(super) fn check(
         &mut self,
         tree: Option<&LocalTree>,
@@ -134,7 +130,7 @@ impl Twins {
 }
 
 impl Question {
-    /// A name may be the same as the `first` one, which differs in case alone. Both are names of the source.
+    /// Whether a name is the same as `first`, which differs in case alone.
     fn is_twin(&mut self, tree: &LocalTree, makes_files: bool, path: &[u8], first: u128) -> Result<bool, StoreError> {
         if tree.lists(parent(path), &[first, name_hash(last(path))])? {
             return Ok(false);
@@ -145,7 +141,7 @@ impl Question {
         Ok(self.answer == Some(true))
     }
 
-    /// Takes this entry for its candidate if it has none, and looks at that when it is `time`.
+    /// Takes this entry as the candidate if there is none, and looks at it when it is `time`.
     fn look(&mut self, tree: &LocalTree, path: &[u8], time: bool) {
         if self.candidate.is_none() && self.fold.respelled(last(path)).is_some() {
             self.candidate = Some((path.to_vec(), 0));
@@ -174,16 +170,15 @@ impl Directory {
         }
     }
 
-    /// The entry at this path may have been given another name by this job: one that came before in this directory.
+    /// Whether the entry at this path has an earlier name of this directory.
     fn has_another_name(&mut self, tree: &LocalTree, path: &[u8], standing: &Stat) -> Result<bool, StoreError> {
-        // An older listing may lack what was made since, or have the name of another entry that had this inode.
+        // An older listing may lack what was made since, or name another entry with this inode.
         if self.spells_otherwise(path, standing) != Some(false) {
             self.listing = Some(tree.spellings(parent(path))?);
         }
         Ok(self.spells_otherwise(path, standing) == Some(true))
     }
 
-    /// The listing decides. It returns `None` when that does not have the entry.
     fn spells_otherwise(&self, path: &[u8], standing: &Stat) -> Option<bool> {
         let mut names = self.listing.as_ref()?.of(standing.id.ino).peekable();
         names.peek()?;

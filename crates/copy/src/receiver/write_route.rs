@@ -1,4 +1,4 @@
-//! Large files are written past the page cache, or through it, as is best for each file system of a job.
+//! Chooses for each file system of a job whether large files are written past the page cache.
 //!
 //! The file system says whether it can -> what an earlier job has measured there -> else a trial, once -> told once.
 
@@ -15,7 +15,7 @@ use haul_channel::disk_watch::Storage;
 use haul_kept::known_routes::KnownRoutes;
 use haul_kept::sync::lock;
 
-/// A job remembers so many file systems; a tree with more mount points writes to the others through the page cache.
+/// Further file systems are written through the page cache.
 const MAX_FILE_SYSTEMS: usize = 64;
 
 pub(super) struct WriteRoutes {
@@ -26,17 +26,17 @@ pub(super) struct WriteRoutes {
 }
 
 impl WriteRoutes {
-    /// The caller makes the routes before it gives up the right to open files.
+    /// The caller makes it before it gives up the right to open files.
     pub(super) fn new(asked: Option<WriteRoute>, known: KnownRoutes) -> Self {
         Self { asked, known, chosen: Mutex::default(), refusal_said: AtomicBool::new(false) }
     }
 
-    /// All files that come in chunks then go past the page cache, be they ever so small.
+    /// Whether even the smallest chunked file goes past the page cache.
     pub(super) fn is_forced(&self) -> bool {
         self.asked == Some(WriteRoute::Direct)
     }
 
-    /// The file system has no direct writes, or refused one. It returns what to tell of it.
+    /// Notes missing or refused direct writes. Returns what to tell.
     pub(super) fn refused(&self) -> Option<Notice> {
         if self.is_forced() && !self.refusal_said.swap(true, Ordering::Relaxed) {
             let text = "--write-route direct: the file system of the target has no direct writes: it is written through the page cache";
@@ -45,8 +45,7 @@ impl WriteRoutes {
         None
     }
 
-    /// The part can be written past the page cache. The first thread that asks measures, and the others wait for the
-    /// result. `tell` hears of it once.
+    /// Chooses the part's route. The first thread that asks measures, and the others wait. `tell` hears of it once.
     pub(super) fn choose(&self, part: &Part, storage: &Storage, tell: impl FnOnce(Notice)) -> WriteRoute {
         let id = part.file_system_id();
         let mut chosen = lock(&self.chosen);

@@ -4,8 +4,8 @@
 //!   lane: block -> hash -> a free buffer -> queue          last block of the chunk: its hash holds
 //!   writer: the next of the queue -> a direct write                           last write: the chunk is delivered
 //! ```
-//! A direct write returns when the disk has the bytes. The lanes do not wait for it: several writers do, and the disk is
-//! busy between two writes, too.
+//! A direct write returns when the disk has the bytes. Several writers wait for it instead of lanes, which keeps the disk busy
+//! between two writes.
 
 use std::io;
 use std::sync::Arc;
@@ -13,11 +13,9 @@ use std::sync::Arc;
 use super::direct_write_queue::{Block, Chunk, End};
 use super::state::Shared;
 
-/// On a virtual disk of 1.8 GB/s four writes of a block each were as fast as eight, or four of 2 MiB.
+/// On a virtual disk of 1.8 GB/s four writes of a block were as fast as eight, or four of 2 MiB.
 pub const WRITERS: usize = 4;
 
-/// Takes a block, to be written when its turn comes. It waits while no buffer is free, and returns false once nothing
-/// is taken any more.
 pub(super) fn write(shared: &Arc<Shared>, chunk: &Arc<Chunk>, data: &[u8], offset: u64) -> io::Result<bool> {
     if shared.disk.direct_writes.starts() {
         start(shared)?;
@@ -25,14 +23,13 @@ pub(super) fn write(shared: &Arc<Shared>, chunk: &Arc<Chunk>, data: &[u8], offse
     Ok(shared.disk.direct_writes.take(chunk, data, offset))
 }
 
-/// The writers start when the first block comes: most jobs have none for them.
+/// Most jobs have no blocks for writers.
 fn start(shared: &Arc<Shared>) -> io::Result<()> {
     for number in 0..WRITERS {
         let for_thread = Arc::clone(shared);
         let writer = std::thread::Builder::new().name(format!("write {number}")).spawn(move || run(&for_thread));
         match writer {
             Ok(writer) => shared.disk.direct_writes.started(writer),
-            // One writer is enough.
             Err(_) if number > 0 => break,
             Err(error) => return Err(error),
         }
@@ -43,19 +40,17 @@ fn start(shared: &Arc<Shared>) -> io::Result<()> {
 fn run(shared: &Shared) {
     while let Some(Block { chunk, buffer, bytes, offset }) = shared.disk.direct_writes.next() {
         let write = || shared.disk.storage.during(|| chunk.part.write_past_cache(&buffer[..bytes], offset));
-        // Nothing is written once another lane has the chunk.
         if !chunk.has_failed()
             && let Some(Err(error)) = chunk.claim.while_held(write)
         {
             chunk.fail(error);
         }
-        // This comes before the delivery, which waits for a disk where it is time for a checkpoint.
+        // The buffer goes back before the delivery, which may wait for a checkpoint.
         shared.disk.direct_writes.give_back(buffer);
         deliver(shared, &chunk, chunk.one_less());
     }
 }
 
-/// The chunk has ended, or another of its blocks is on its way.
 pub(super) fn deliver(shared: &Shared, chunk: &Chunk, ended: Option<End>) {
     let Some(End { failed, verified }) = ended else { return };
     match (failed, verified) {
@@ -98,13 +93,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let shared = Arc::new(over(dir.path()));
         let (incoming, part) = incoming(&shared);
-        // No writer comes: what is taken waits.
         assert!(shared.disk.direct_writes.starts());
         let given_up = chunk_of(&incoming, &part, 1);
         assert!(write(&shared, &given_up, &[1; 100], 1 << 20).unwrap());
         let other = chunk_of(&incoming, &part, 1);
         assert!(write(&shared, &other, &[2; 100], 1 << 20).unwrap());
-        // This block comes late.
         assert!(write(&shared, &given_up, &[3; 100], 1 << 20).unwrap());
         shared.disk.direct_writes.end();
         run(&shared);

@@ -3,8 +3,8 @@
 //! ```text
 //! chunk taken -> its cold blocks are begun as buffers come free, then those of chunks taken ahead -> the lane asks for each in turn
 //! ```
-//! This is for large files that the page cache does not have (`store::ColdMap`). All other data is read into the lane's own
-//! buffer. Cold data that cannot be read ahead is read in that way, too, and then dropped from the page cache.
+//! This is for large files that the page cache lacks (`store::ColdMap`). Other data is read into the lane's own buffer; cold
+//! data among it is then dropped from the page cache.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,8 +20,7 @@ use super::limits::UNITS_AHEAD;
 use super::source_item::SourceItem;
 use super::state::Shared;
 
-/// One lane has so many buffers: 256 KiB x 8 = 2 MiB. With two lanes a disk has up to 16 requests, and reads as fast as
-/// with more.
+/// 256 KiB x 8 = 2 MiB for one lane. With two lanes a disk has up to 16 requests, and reads as fast as with more.
 const BLOCKS_AHEAD: usize = 8;
 
 pub(super) struct ReadAhead<'a> {
@@ -44,9 +43,8 @@ enum Ring {
 struct Plan {
     unit: Unit,
     item: Arc<SourceItem>,
-    /// A unit without anything to read ahead has `None`.
+    /// `None`: nothing to read ahead.
     open: Option<Arc<SourceFile>>,
-    /// Up to here its blocks were begun, or are none of ours.
     begun: u64,
     end: u64,
 }
@@ -62,7 +60,6 @@ impl<'a> ReadAhead<'a> {
         ReadAhead { shared, lane, ring: Ring::Unmade, plans: VecDeque::new(), pieces: VecDeque::new() }
     }
 
-    /// Returns the chunk that was taken ahead and is to be carried next.
     pub(super) fn next_unit(&self) -> Option<(Unit, Arc<SourceItem>)> {
         self.plans.front().map(|plan| (plan.unit, Arc::clone(&plan.item)))
     }
@@ -82,7 +79,7 @@ impl<'a> ReadAhead<'a> {
         }
     }
 
-    /// Fills `data` with the block at `offset` of the unit that is carried; fewer bytes mean the end of the file.
+    /// Fills `data` with the carried unit's block at `offset`; fewer bytes mean the end of the file.
     pub(super) fn read(&mut self, unit: Unit, open: &SourceFile, data: &mut [u8], offset: u64) -> io::Result<usize> {
         let Some(cold) = open.cold().filter(|cold| cold.is_cold(offset)) else { return open.read_at(data, offset) };
         self.fill_ring();
@@ -99,22 +96,20 @@ impl<'a> ReadAhead<'a> {
         Ok(read)
     }
 
-    /// A block of the unit that is carried needs no reading.
     pub(super) fn skip(&self, open: &SourceFile, offset: u64, len: u64) {
         if let Some(cold) = open.cold() {
             self.passed(cold, offset, len);
         }
     }
 
-    /// The bytes went through the page cache because they could not go past it.
+    /// Notes bytes that went through the page cache because they could not go past it.
     fn passed(&self, cold: &ColdMap, offset: u64, len: u64) {
         if matches!(self.ring, Ring::None) || cold.direct().is_err() {
             cold.passed(offset, len);
         }
     }
 
-    /// The oldest piece is copied out of its buffer. It returns `None` when it could not be read: a plain read then
-    /// says why.
+    /// Copies the oldest piece out of its buffer. `None`: a plain read then says why it failed.
     fn take_oldest(&mut self, data: &mut [u8]) -> Option<usize> {
         let Ring::Made(ring, _) = &mut self.ring else { return None };
         let read = match ring.oldest() {
@@ -138,7 +133,6 @@ impl<'a> ReadAhead<'a> {
         }
     }
 
-    /// The disk begins with whatever comes next, as long as there are buffers.
     fn fill_ring(&mut self) {
         while !matches!(&self.ring, Ring::None) && !matches!(&self.ring, Ring::Made(ring, _) if !ring.has_room()) {
             let Some((piece, len, direct)) = self.next_piece() else { return };
@@ -153,7 +147,7 @@ impl<'a> ReadAhead<'a> {
         }
     }
 
-    /// The next block that is to be read past the page cache is of the chunks that were taken, or of one more.
+    /// Finds the next block to read past the page cache, in taken chunks or one more.
     fn next_piece(&mut self) -> Option<(Piece, usize, Arc<DirectSource>)> {
         loop {
             if let Some(found) = self.plans.iter_mut().find_map(|plan| plan.next_piece(self.shared)) {
@@ -163,11 +157,11 @@ impl<'a> ReadAhead<'a> {
                 return None;
             }
             let last = self.plans.back()?;
-            // Chunks are taken ahead only for the sake of the disk.
+            // Chunks are taken ahead only for the disk's sake.
             last.open.as_ref()?.cold()?.direct().ok()?;
             let index = last.unit.index;
             let (unit, item) = self.shared.take_ahead(self.lane, index)?;
-            // What cannot be opened is told when it is its turn.
+            // A failure to open is told in its turn.
             let open = item.open(&*self.shared.reading.sources, self.shared.direct_from_bytes()).ok();
             self.plans.push_back(Plan::new(unit, &item, open.filter(|open| open.cold().is_some())));
         }
@@ -187,7 +181,7 @@ impl<'a> ReadAhead<'a> {
         }
     }
 
-    /// The ring is of no use any more. What it had begun is read plainly.
+    /// Gives the ring up. What it had begun is read plainly.
     fn give_up(&mut self, why: &io::Error) {
         self.shared.reading.read_ahead.tell(THROUGH, &format!("no io_uring to read ahead with: {why}"));
         self.pieces.clear();
@@ -197,7 +191,7 @@ impl<'a> ReadAhead<'a> {
 
     fn drop_ring(&mut self) {
         if let Ring::Made(ring, buffers) = std::mem::replace(&mut self.ring, Ring::Unmade) {
-            // The memory goes first, and then the leave to have it.
+            // The memory goes before the leave to have it.
             drop(ring);
             self.shared.reading.read_ahead.give_back(buffers);
         }
@@ -239,11 +233,10 @@ impl Plan {
         None
     }
 
-    /// An error shows when it is the block's turn.
+    /// An error shows at the block's turn.
     fn is_hole(&self, start: u64, end: u64) -> bool {
         !self.open.as_ref().is_some_and(|open| matches!(open.next_data(start, end), Ok(Some(_))))
     }
 }
 
-/// Large files are read so where they cannot be read past the page cache.
 const THROUGH: &str = "through the page cache, and dropped from it";

@@ -1,4 +1,4 @@
-//! The announcer adds the names of owners to an item, and mends a time of change that tells nothing.
+//! Adds the names of owners to an item, and mends a time of change that tells nothing.
 
 use std::borrow::Cow;
 use std::sync::Mutex;
@@ -30,8 +30,7 @@ impl Announcer {
         Self { owners, began, told_of_changes: AtomicBool::new(false), teller }
     }
 
-    /// Where the file may have changed unseen, its time of change is told as now: so no later run goes on with a part
-    /// whose beginning could be of another version.
+    /// A file that may have changed unseen is told as changed now, so no later run goes on with a part of mixed versions.
     pub(super) fn as_told<'a>(&self, item: &'a Item, origin: &Origin) -> Cow<'a, Item> {
         if origin.tells_changes || !matches!(item.kind, ItemKind::File { .. } | ItemKind::FurtherName { .. }) {
             return Cow::Borrowed(item);
@@ -48,8 +47,7 @@ impl Announcer {
         Cow::Owned(told)
     }
 
-    /// Adds the names of owner and group, where they are wanted. With `once`, only the first entry of the walk that has
-    /// them gets them. Entries beside the walk get them each time.
+    /// Adds the wanted names of owner and group. `once`: only for their first entry of the walk.
     pub(super) fn name_owners(&self, attributes: &mut Attributes, once: bool) {
         lock(&self.owners).name(attributes, once);
     }

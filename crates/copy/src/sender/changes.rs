@@ -1,18 +1,18 @@
 //! A file that changes while it is read is sent once more, in its new version.
 //!
-//! The kernel shows one change in two steps. A file that is cut has its new size first, and its new times milliseconds later; a
-//! file that grows has its new times first. A look between the two steps sees half a change.
+//! The kernel shows one change in two steps, and a look between them sees half of it. A file that is cut has its new size
+//! first, and its times milliseconds later. A growing file has its times first.
 
 use haul_wire::manifest::Identity;
 
-/// Counts the changes that a file may still go through, in halves.
+/// Changes count in halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChangesLeft(u8);
 
 impl ChangesLeft {
     pub(super) const AT_FIRST: Self = Self(2);
 
-    /// The file has changed from the announced version to this one. It returns `None` if it has changed too often.
+    /// Counts a change from the announced version. `None`: too many.
     pub(super) fn after(self, announced: &Identity, now: &Identity) -> Option<Self> {
         let other_times = (announced.mtime, announced.ctime) != (now.mtime, now.ctime);
         let is_whole = announced.inode != now.inode || (announced.size != now.size && other_times);

@@ -1,10 +1,9 @@
-//! A person wants to know how long a copy still takes.
-//! So the sources are counted ahead of the walk, which waits for its window.
+//! Counts the sources ahead of the walk, which waits for its window, to tell how long a copy still takes.
 //!
 //! the walk is behind the data -> tell which share of the names it has seen, now and then
 //! the window is full for once  -> walk the sources once more, keep nothing but two sums, tell them now and then
 //!
-//! The second walk is as cheap as the first: what it looks at, the first finds in memory. It needs no memory that grows.
+//! The second walk is cheap: the first then finds in memory what it looked at.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +17,6 @@ use super::state::Shared;
 
 pub(super) struct Counting<'a> {
     shared: &'a Arc<Shared>,
-    /// The second walk takes it when it begins.
     count: Option<(WalkOptions, Arc<dyn SourceTree>)>,
     sums: Sums,
 }
@@ -80,7 +78,6 @@ impl<'a> Counting<'a> {
 /// Without a thread there is no figure.
 fn begin(shared: Arc<Shared>, options: WalkOptions, sources: Arc<dyn SourceTree>) {
     let _ = std::thread::Builder::new().name("count".into()).spawn(move || {
-        // A thread that is refused this still does its work.
         let _ = haul_sys::affinity::set_niceness(LEAST_URGENT);
         count(&shared, options, sources);
     });
@@ -107,8 +104,7 @@ fn count(shared: &Shared, options: WalkOptions, sources: Arc<dyn SourceTree>) {
     shared.counted(sums.counted(1.0));
 }
 
-/// Counting opens no file. One that takes an eighth of its size has holes; one that takes less than its size may be
-/// compressed.
+/// Opens no file. A file of an eighth of its size has holes; one that takes less than its size may be compressed.
 fn data_bytes(size: u64, hole_bytes: u64) -> u64 {
     if hole_bytes > size / 8 * 7 { size - hole_bytes } else { size }
 }

@@ -4,8 +4,8 @@
 //! every source is there -> their directories are listed once -> the walk -> a failure
 //!      or: nothing is deleted        or: nothing is deleted         from here on nothing is deleted
 //! ```
-//! Entries that could not be listed may stand at the target under any name. rsync decides by the failures that it has met so
-//! far. haul lists the directories before it sends the first entry, so the order of names does not matter.
+//! Entries that could not be listed may stand at the target under any name. haul lists the directories before it sends the
+//! first entry. So the order of names does not matter, unlike with rsync.
 
 use std::sync::Arc;
 
@@ -19,14 +19,13 @@ use super::state::Shared;
 pub(super) struct Deletions<'a> {
     shared: &'a Shared,
     state: State,
-    /// The user was told last that this directory changed.
     changed: Option<Vec<u8>>,
 }
 
 enum State {
     NotAsked,
     Allowed,
-    /// `is_told_as_failure` says whether anything has failed in the eyes of the user.
+    /// `is_told_as_failure`: whether the user knows of a failure.
     Barred {
         why: String,
         is_told_as_failure: bool,
@@ -66,7 +65,7 @@ impl<'a> Deletions<'a> {
         }
     }
 
-    /// A name that was listed is gone: the listing of its directory may lack what came instead.
+    /// A listed name is gone: the listing may lack what came instead.
     fn tell_changed(&mut self, path: &[u8]) {
         let directory = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |slash| &path[..slash]);
         if self.changed.as_deref() == Some(directory) {
@@ -87,7 +86,7 @@ impl<'a> Deletions<'a> {
         self.shared.notice(Notice::Warning { text: convert::bounded(format!("{what}: {why}")) });
     }
 
-    /// A directory that could not be listed at first, and could later, has still cost the deletions.
+    /// A directory that could be listed only later has still cost the deletions.
     pub(super) fn end(self) {
         if let State::Barred { why, is_told_as_failure: false } = self.state {
             let why = convert::bounded(format!("nothing was deleted: {why}"));

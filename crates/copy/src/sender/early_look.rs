@@ -5,11 +5,11 @@
 //! find a file -> hash its chunks .. | a chunk hashed before: read and send it, with that hash
 //! (threads that yield to all else)  | another: read, hash and send it
 //! ```
-//! A login takes a quarter of a second, also on a near path, and the processors are idle for most of it. Later the processors
-//! are the limit. For 2 GB in memory, half of the sender's hashing is done by then.
+//! A login takes a quarter of a second, and leaves the processors idle, which later are the limit. For 2 GB in memory, half of
+//! the sender's hashing is done by then.
 //!
-//! An early hash promises no less. The data that is sent later must match it at the target. If it does not, the target asks for
-//! the chunk again, and all chunks of the file are hashed as they are sent.
+//! An early hash promises no less: data that does not match it at the target is asked for again, and all chunks of the file are
+//! then hashed as they are sent.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -36,17 +36,17 @@ use super::walk_options;
 /// More threads would hash faster than memory is read.
 const MAX_THREADS: usize = 4;
 
-/// Each hash takes 56 bytes: 64 GiB in files of one chunk a MiB, which is minutes of waiting for a password. For clear
-/// lanes there are 32 bytes more for each block of 256 KiB that lies in memory.
+/// Hashes of 56 bytes cover 64 GiB in chunks of 1 MiB: minutes of waiting for a password. Clear lanes take 32 bytes more for
+/// each 256 KiB in memory.
 const MAX_CHUNKS: u32 = 64 << 10;
 
-/// The search for files ends after this many entries.
+/// Bounds the search for files.
 const MAX_ENTRIES: usize = 16 << 10;
 
-/// The threads give way to whatever else wants a processor, above all to ssh: setpriority(2).
+/// Gives way to all else, above all to ssh: setpriority(2).
 const LEAST_URGENT: i32 = 19;
 
-/// Files are known here before a lane carries them. The threads end once it is dropped or stopped.
+/// Holds early hashes of files. The threads end once it is dropped or stopped.
 #[derive(Default)]
 pub struct EarlyLook(Arc<Work>);
 
@@ -55,7 +55,6 @@ struct Work {
     stopped: AtomicBool,
     files: Mutex<HashMap<Identity, Arc<FileHashes>>>,
     foreseen: Foreseen,
-    /// The lanes will be clear.
     tags_blocks: bool,
 }
 
@@ -67,18 +66,17 @@ pub(super) struct FileHashes {
 #[derive(Clone)]
 struct ChunkHashes {
     chunk: Hash,
-    /// For the tags of a clear lane there is the hash of the chunk up to the end of each block.
+    /// The chunk's hash up to each block's end, for a clear lane's tags.
     blocks: Box<[Hash]>,
 }
 
 impl EarlyLook {
-    /// Begins with the first of these paths, as the session will. It returns `None` where no thread is to be had.
+    /// Begins with the first of these paths, as the session will. `None`: no thread is to be had.
     pub fn begin(job: &Job, home: Option<PathBuf>) -> Option<Self> {
         let early = Self::that_tags(job.carriage.clear);
         let (paths, selection, listed) = (job.source_paths(), job.selection.clone(), job.files_from.clone());
         let work = Arc::clone(&early.0);
         let begun = std::thread::Builder::new().name("early look".into()).spawn(move || {
-            // A thread that is refused this still does its work.
             let _ = haul_sys::affinity::set_niceness(LEAST_URGENT);
             work.run(&paths, home, &selection, listed);
         });
@@ -89,24 +87,24 @@ impl EarlyLook {
         Self(Arc::new(Work { tags_blocks: clear_lanes, ..Work::default() }))
     }
 
-    /// The bytes are known without a look.
+    /// Takes known bytes, without a look.
     pub fn of_bytes(bytes: u64) -> Self {
         let early = Self::default();
         early.0.foreseen.0.store(bytes, Ordering::Relaxed);
         early
     }
 
-    /// Tells how much there is to send.
+    /// Returns the bytes to send.
     pub fn foreseen(&self) -> Foreseen {
         self.0.foreseen.clone()
     }
 
-    /// From now on the processors are needed for the lanes.
+    /// Leaves the processors to the lanes.
     pub(super) fn stop(&self) {
         self.0.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Returns what there is, or still comes, of a file in this state.
+    /// Returns the hashes of a file in this state, or still to come.
     pub(super) fn of(&self, identity: &Identity) -> Option<Arc<FileHashes>> {
         lock(&self.0.files).get(identity).cloned()
     }
@@ -128,7 +126,7 @@ impl Work {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // They are as urgent as this one; with fewer, less is hashed.
+                // With fewer threads, less is hashed.
                 let _ =
                     std::thread::Builder::new().name("early look".into()).spawn_scoped(scope, || self.hash(&finder));
             }
@@ -140,7 +138,6 @@ impl Work {
         let mut buffer = vec![0; BLOCK_BYTES];
         while let Some((file, chunk)) = self.next_chunk(finder) {
             if let Some(hash) = self.hash_chunk(&file, chunk, &mut buffer) {
-                // Each chunk is handed out once.
                 let _ = file.hashes.chunks[chunk as usize].set(hash);
             }
         }
@@ -153,7 +150,7 @@ impl Work {
                 return Some(next);
             }
             let Some((identity, file)) = finder.find(&self.foreseen)? else { continue };
-            // Another name of a file that was found needs no second look.
+            // A second name needs no second look.
             if let Entry::Vacant(place) = lock(&self.files).entry(identity) {
                 place.insert(Arc::clone(&file.hashes));
                 finder.file = Some((file, 0));
@@ -162,7 +159,6 @@ impl Work {
         None
     }
 
-    /// Returns `None` when it was stopped, or the file is not what it was.
     fn hash_chunk(&self, found: &FoundFile, chunk: u32, buffer: &mut [u8]) -> Option<ChunkHashes> {
         let (mut offset, length) = found.layout.range(chunk)?;
         let end = offset + length;
@@ -188,7 +184,6 @@ impl Work {
     }
 }
 
-/// Hands out the chunks that lie in memory, file after file.
 struct Finder {
     sources: Arc<SourceSet>,
     walk: Walk,
@@ -208,8 +203,7 @@ impl Finder {
         Self { sources: Arc::clone(sources), walk, file: None, entries_left: MAX_ENTRIES, chunks_left: MAX_CHUNKS }
     }
 
-    /// A file of which the page cache lacks a chunk is left there: reading it is better begun past the page cache, and
-    /// once.
+    /// Leaves a file at the first chunk that the page cache lacks: it is better read past the page cache, and once.
     fn next_of_file(&mut self) -> Option<(Arc<FoundFile>, u32)> {
         let (file, next) = self.file.as_mut()?;
         let in_memory = file.layout.range(*next).is_some_and(|(offset, length)| file.file.is_in_memory(offset, length));
@@ -221,7 +215,6 @@ impl Finder {
         Some((Arc::clone(file), *next - 1))
     }
 
-    /// Looks at one entry. The outer `None` means that there are no more, or enough of them.
     fn find(&mut self, foreseen: &Foreseen) -> Option<Option<(Identity, Arc<FoundFile>)>> {
         self.entries_left = self.entries_left.checked_sub(1)?;
         let Found::Entry(entry) = self.walk.next()? else { return Some(None) };
@@ -254,7 +247,6 @@ impl FileHashes {
     }
 }
 
-/// Hashes the data of one unit as it passes, unless its hash is known.
 pub(super) struct ChunkHasher {
     hasher: UnitHasher,
     known: Option<ChunkHashes>,
@@ -274,7 +266,6 @@ impl ChunkHasher {
         }
     }
 
-    /// A clear lane asks for the hash up to the end of a block that passed.
     pub(super) fn so_far(&self) -> Hash {
         match &self.known {
             Some(known) => known.blocks[(self.passed_bytes - 1) / BLOCK_BYTES],
@@ -289,14 +280,14 @@ impl ChunkHasher {
 
 #[cfg(any(test, feature = "testing"))]
 impl EarlyLook {
-    /// All that can be hashed of these paths is hashed.
+    /// Hashes all of these paths.
     pub fn complete(paths: &[Vec<u8>], clear_lanes: bool) -> Self {
         let early = Self::that_tags(clear_lanes);
         early.0.run(paths, None, &Selection::default(), None);
         early
     }
 
-    /// A chunk of each file seems to have been another when it was hashed.
+    /// Falsifies this chunk's hash in each file.
     pub fn falsified(self, chunk: u32) -> Self {
         for hashes in lock(&self.0.files).values_mut() {
             let mut chunks = hashes.chunks.clone();

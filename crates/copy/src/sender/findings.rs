@@ -1,6 +1,6 @@
 //! Tells a receiver at the initiator what the sender would say at its good-bye.
 //!
-//! A pull ends when the initiator has everything, verified and flushed. With the findings it need not wait a round trip for the Bye.
+//! So a pull need not wait a round trip for the Bye once everything is verified and flushed.
 //!
 //! ```text
 //!   EndOfManifest -> Findings ... Findings -> (Summary) -> Bye
@@ -11,22 +11,17 @@ use std::time::{Duration, Instant};
 
 use super::job::SenderJob;
 
-/// Says when findings are due.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     may_tell: bool,
-    /// When they were last told, and how often something had moved by then.
     told: Option<(Instant, u64)>,
 }
 
-/// What is said behind the last outcome.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Behind {
-    /// Another job may follow, which takes the lanes over.
     pub(super) another_job: bool,
-    /// The hash of the whole file is compared with that of a recording.
+    /// The file's hash is compared with a recording's.
     pub(super) recorded: bool,
-    /// A server has found something of its own.
     pub(super) server: bool,
 }
 
@@ -34,7 +29,7 @@ impl Findings {
     pub(super) fn of(job: &SenderJob, behind: Behind) -> Self {
         let Behind { another_job, recorded, server } = behind;
         let selection = &job.selection;
-        // Movers have findings of their own. Removed sources, and files that grew, are told at the end.
+        // Movers, removed sources and files that grew are told at the end.
         let is_last_word = job.is_mover
             || job.carriage.movers > 0
             || selection.remove_source_files
@@ -45,7 +40,7 @@ impl Findings {
         Self { may_tell: job.far && !is_last_word, told: None }
     }
 
-    /// Whether to tell them now. `moved` counts what has moved since the beginning; nothing new is found while it stands.
+    /// Whether findings are due. `moved` counts moves since the beginning; nothing new is found while it stands.
     pub(super) fn are_due(&mut self, now: Instant, moved: u64, is_listed: impl FnOnce() -> bool) -> bool {
         let is_new = self.told.is_none_or(|(told, before)| moved != before && now.duration_since(told) >= EVERY);
         let are_due = self.may_tell && is_new && is_listed();
@@ -56,7 +51,7 @@ impl Findings {
     }
 }
 
-/// Findings of the last quarter of a second are no large part of a report. A message has some 300 bytes.
+/// Findings of a quarter of a second are little of a report. A message has some 300 bytes.
 const EVERY: Duration = Duration::from_millis(250);
 
 #[cfg(test)]

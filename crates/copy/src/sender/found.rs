@@ -1,4 +1,4 @@
-//! A job that has a deadline counts what was found so far, and what of it is over.
+//! Counts for a deadline what was found so far, and what of it is over.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
@@ -23,9 +23,8 @@ impl Found {
         self.settled_files
     }
 
-    /// Returns the bytes and files that are left of a job that has `foreseen_bytes` at least, when `confirmed_bytes` of
-    /// open files have arrived. A walk runs ahead by a window only: what it has not found is reckoned to be of files
-    /// like those that it has.
+    /// Returns the bytes and files left of at least `foreseen_bytes`, when `confirmed_bytes` of open files have arrived. Files
+    /// not found yet are reckoned to be like the others.
     pub(super) fn left(&self, foreseen_bytes: u64, confirmed_bytes: u64) -> (u64, u64) {
         let all = self.bytes.max(foreseen_bytes);
         let unfound = u128::from(all - self.bytes) * u128::from(self.files) / u128::from(self.bytes.max(1));

@@ -1,5 +1,4 @@
-//! Data of a file counts while the file is as it was listed. One that has only grown since is taken as it was listed, where the job
-//! asks for that.
+//! Data of a file counts while the file is as listed, or has only grown where the job asks for that.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -14,9 +13,7 @@ use haul_kept::sync::lock;
 use super::source_item::SourceItem;
 use super::stop::{Stop, cannot_read, changed};
 
-/// The files that grew while they were copied.
 pub(super) struct Growing {
-    /// They are taken (`--growing`).
     is_taken: bool,
     grown: Mutex<Grown>,
 }
@@ -36,14 +33,13 @@ impl Growing {
         self.is_taken
     }
 
-    /// Whether what was read of the file is of the one that was listed.
-    ///
-    /// Bytes behind the announced end are looked for first: then an honest file system tells of a file that has grown.
+    /// Whether what was read is of the listed file. It first reads behind the announced end: then an honest file system tells
+    /// of growth.
     pub(super) fn check(&self, file: &SourceItem, open: &SourceFile) -> Result<(), Stop> {
         self.check_read(file, open, None)
     }
 
-    /// [`Growing::check`], where the last read may have shown whether bytes stand behind the announced end.
+    /// [`Growing::check`], where the last read may have shown bytes behind the announced end.
     pub(super) fn check_read(&self, file: &SourceItem, open: &SourceFile, reads_on: Option<bool>) -> Result<(), Stop> {
         let listed = &file.identity;
         let look = || open.reads_on_at(listed.size).map_err(|error| cannot_read(listed.size, &error));
@@ -72,7 +68,6 @@ impl Growing {
         grown.files += 1;
     }
 
-    /// What the user should hear at the end.
     pub(super) fn warning(&self) -> Option<String> {
         let grown = lock(&self.grown);
         let first = printable(&grown.first);

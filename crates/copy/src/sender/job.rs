@@ -16,16 +16,16 @@ use crate::sums::SumsToCompare;
 
 use super::early_look::EarlyLook;
 
-/// The sources of a sender.
+/// A sender's sources.
 pub enum Sources {
-    /// Files and trees at these paths.
+    /// Paths of files and trees.
     Paths(Vec<Vec<u8>>),
-    /// A tree that is open already.
+    /// An open tree.
     Open(OpenSource),
 }
 
 impl Sources {
-    /// The receiver in the same process will read complete drafts once more, where files have sums that were not compared before.
+    /// Shares sums with a receiver in this process, which reads drafts that were not compared before.
     pub fn shared_with_receiver(mut self) -> Self {
         if let Sources::Open(open) = &mut self {
             open.sums = open.tree.sums().map(|_| Arc::default());
@@ -42,59 +42,59 @@ impl Sources {
     }
 }
 
-/// A tree that was opened before the session.
+/// A tree opened before the session.
 pub struct OpenSource {
-    /// The tree that is read.
+    /// The tree.
     pub tree: Arc<dyn SourceTree>,
-    /// The hash that its only file has to have, where that is known.
+    /// The known hash of its only file.
     pub recorded: Option<Hash>,
-    /// A word about it for the user.
+    /// A word for the user.
     pub warning: Option<String>,
-    /// The sources that are not there, beside those that are.
+    /// The missing sources.
     pub missing: Vec<StoreError>,
-    /// The receiver in the same process compares with these.
+    /// Sums for a receiver in this process.
     pub sums: Option<Arc<SumsToCompare>>,
 }
 
 impl OpenSource {
-    /// Nothing more is known of it.
+    /// Takes a tree of which nothing more is known.
     pub fn of(tree: Arc<dyn SourceTree>) -> Self {
         Self { tree, recorded: None, warning: None, missing: Vec::new(), sums: None }
     }
 }
 
-/// The work of a sender.
+/// A sender's work.
 pub struct SenderJob {
-    /// The sources that it reads.
+    /// The sources.
     pub sources: Sources,
-    /// Only these paths of the one source.
+    /// The only paths of the one source.
     pub listed: Option<Arc<FileList>>,
-    /// All sources lie beneath this directory (a daemon's client).
+    /// The directory above all sources (a daemon's client).
     pub confine: Option<PathBuf>,
-    /// Sources come from afar: wildcards are ours to expand.
+    /// Whether to expand wildcards: sources from afar.
     pub expand_globs: bool,
-    /// What earlier jobs of this host found of the path shall be used.
+    /// Known paths to use.
     pub remembers: Option<KnownPaths>,
-    /// The meaning of `~` in a path.
+    /// The meaning of `~`.
     pub home: Option<PathBuf>,
-    /// Files of so many bytes are read past the page cache, as far as they are not in it.
+    /// The size from which files are read past the page cache, as far as not in it.
     pub direct_from_bytes: u64,
-    /// The hashes that were made before there were lanes.
+    /// Hashes from before the lanes.
     pub early: Option<EarlyLook>,
-    /// The receiver in the same process takes its data here.
+    /// A receiver in this process takes data here.
     pub hand_over: Option<Arc<HandOver>>,
-    /// Further hosts of the far end, which this side has reached.
+    /// The movers that this side reached.
     pub movers: Movers,
-    /// The sender runs for a peer, and gives up what lies outside of its sources.
+    /// Whether it serves a peer, and gives up rights outside its sources.
     pub far: bool,
-    /// Another host of this end leads: it says which chunks are to be sent.
+    /// Whether another host of this end leads.
     pub is_mover: bool,
-    /// The selection of what is copied.
+    /// The copied selection.
     pub selection: wire::Selection,
-    /// How it travels.
+    /// The carriage.
     pub carriage: wire::Carriage,
-    /// The classes that networks may be asked for.
+    /// The permitted classes.
     pub permits: Permits,
-    /// The programs that ask for it, where a mark is not enough.
+    /// Programs that ask for a class where a mark is not enough.
     pub hooks: Option<Hooks>,
 }

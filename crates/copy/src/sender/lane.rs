@@ -1,9 +1,9 @@
 //! A lane carries units over one connection.
 //!
 //! Take a unit -> read its blocks -> hash them -> send them -> send the hash -> take the next.
-//! Small files go back to back in the buffer; it is sent when it is full, or when there is nothing more to put in.
-//! While the target has not answered yet, a lane of a far path sends padding once: its congestion window grows meanwhile.
-//! A lane that fails ends; the scheduler gives its units without receipt to the others.
+//! Small files go back to back in the buffer, which is sent when full, or when nothing more is to put in. A lane of a far path
+//! that waits for the target's answer sends padding once. A lane that fails ends; the scheduler gives its units without receipt
+//! to the others.
 
 mod handed;
 
@@ -40,7 +40,6 @@ use super::stop::{Stop, cannot_read, changed, source_failure};
 pub(super) struct Leaving {
     pub(super) stream: Stream,
     pub(super) tags: Option<LaneTags>,
-    /// The number of this job, if the lane may carry another one after it.
     pub(super) job: Option<u64>,
 }
 
@@ -50,8 +49,7 @@ impl Leaving {
     }
 }
 
-/// Carries units until the job is finished (`Ok`) or the connection fails. It returns a lane that can carry another
-/// job.
+/// Carries units until the job is finished (`Ok`) or the connection fails. Returns a lane for another job.
 pub(super) fn carry(leaving: Leaving, number: u16, shared: &Arc<Shared>) -> io::Result<Option<LaneBack>> {
     let Leaving { stream, tags, job } = leaving;
     let mut lane = Lane {
@@ -77,41 +75,39 @@ pub(super) fn carry(leaving: Leaving, number: u16, shared: &Arc<Shared>) -> io::
     Ok(job.map(|_| LaneBack { lane: number, stream, tags }))
 }
 
-/// Blocks are read, not mapped. 2 GB in memory, read by 256 KiB, hashed and sealed took 0.80 s on one core. From a
-/// mapping it took 0.84 s (0.86 s populated ahead), and a mapping has to survive a file that is cut meanwhile.
+/// Room for one block being filled, one block not yet sent, and headers and trailers of small files.
 ///
-/// The buffer has room for one block being filled, one block not yet sent, and headers and trailers of small files.
+/// Blocks are read, not mapped: 2 GB in memory took 0.80 s on one core, from a mapping 0.84 s, and a mapping has to survive a
+/// file that is cut meanwhile.
 const BUFFER_BYTES: usize = 2 * BLOCK_BYTES + 4096;
 
-/// The kernel copies a file's pages fastest to where a cache line begins: with 24 bytes beside it, reading from memory
-/// took more than half of a sender's processor time.
+/// The kernel copies pages fastest to a cache line's beginning: 24 bytes off, reading from memory took more than half of a
+/// sender's processor time.
 const CACHE_LINE_BYTES: usize = 64;
 
-/// More bytes (small files before it) are not worth the move.
+/// Above this (small files before it) the move costs more.
 const MOVED_AT_MOST_BYTES: usize = 256;
 
-/// The buffer is sent once it holds this much: with 256 KiB a write, the cost of the system call is lost in that of the
-/// data.
+/// With 256 KiB a write, the system call costs little beside the data.
 const SEND_BYTES: usize = BLOCK_BYTES;
 
-/// The buffer leaves after this time at the latest. Thousands of small files, or of hashes, fit into it: from a slow
-/// disk they come so slowly that the far side would give us up.
+/// The buffer leaves at the latest after this. Thousands of small files, or of hashes, fit into it: from a slow disk they come
+/// so slowly that the far side would give us up.
 const LEAVES_EVERY: Duration = Duration::from_millis(100);
 
-/// Level 1 compresses at about 500 MB/s a core and gains most of what higher levels gain on scientific data.
+/// Level 1 compresses about 500 MB/s a core, and gains most of what higher levels gain on scientific data.
 const ZSTD_LEVEL: i32 = 1;
 
-/// With less to send, padding would be a large part of what goes over the path: 64 windows of ten segments are 0.9 MB.
+/// Below this, padding would be a large part: 64 windows of ten segments are 0.9 MB.
 const WORTH_PADDING_BYTES: u64 = 4 << 20;
 
-/// On a shorter path the round trip that padding gains is less than what it may cost: eight windows take 46 ms of 20
-/// Mbit/s. A copy of 20 MB over 20 Mbit/s x 20 ms took 8.76 s with it, 8.68 s without, and 8.66 s with one lane.
+/// On a shorter path padding gains less than it costs: eight windows take 46 ms of 20 Mbit/s. 20 MB over 20 Mbit/s x 20 ms took
+/// 8.76 s with it, 8.68 s without.
 const WORTH_PADDING_US: u32 = 40_000;
 
-/// A lane that waits looks so often whether the far side is still there.
+/// A waiting lane looks this often whether the far side is there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The trailer of a hole has it.
 const NO_HASH: [u8; 32] = [0; 32];
 
 /// Blocks that shrink by less than a sixteenth travel as they are.
@@ -120,23 +116,21 @@ const WORTH_COMPRESSING: usize = 16;
 struct Lane<'a> {
     number: u16,
     stream: Stream,
-    /// A clear lane has tags, whose numbers go on from job to job.
+    /// The tags of a clear lane go on from job to job.
     tags: Option<LaneTags>,
     shared: &'a Arc<Shared>,
     buffer: Box<[u8]>,
-    /// Data that waits to be sent stands in `buffer[start..filled]`.
+    /// Unsent data stands in `buffer[start..filled]`.
     start: usize,
     filled: usize,
     left: Instant,
     compressor: Option<(zstd::bulk::Compressor<'static>, Vec<u8>)>,
-    /// Moves the blocks past the buffer, by a route that was asked for.
+    /// Moves blocks past the buffer, by a requested route.
     pump: Option<SendPump>,
-    /// Brings the blocks of large files that are not in the page cache.
+    /// Brings blocks of large files that the page cache lacks.
     ahead: ReadAhead<'a>,
-    /// Holds a chunk of which something stands at the target.
     window: Window,
     watch: Stopwatch,
-    /// The unit in hand has so many bytes left.
     left_bytes: Arc<AtomicU64>,
 }
 
@@ -180,11 +174,10 @@ impl Lane<'_> {
         if job.is_some() { Ok(()) } else { self.stream.finish_write() }
     }
 
-    /// Waits for the next units. It returns `None` at the end of the session.
+    /// Waits for units; `None` at the session's end.
     ///
-    /// A far side may have refused the lane before it knew its number, so it cannot report that. Data that was sent
-    /// until then fits into buffers on the way. So a lane that waits looks whether the far side is still there. Nothing
-    /// else ever arrives on a sender's lane.
+    /// A far side that refused the lane before it knew its number cannot report that, and buffers take the data. So a waiting
+    /// lane looks whether the far side is there: nothing else ever arrives on a sender's lane.
     fn await_units(&mut self, number: u16) -> io::Result<Option<Units>> {
         let mut has_waited = false;
         loop {
@@ -205,8 +198,8 @@ impl Lane<'_> {
         }
     }
 
-    /// One window of padding is sent where much data will follow. A congestion window doubles with each round trip in
-    /// which it was used, and stays as it is while the lane waits. Padding makes it grow as well as data does.
+    /// Sends one window of padding where much data will follow: a congestion window doubles with each round trip in which it
+    /// was used, and stays while the lane waits.
     fn warm_up(&mut self, number: u16) -> io::Result<()> {
         if self.shared.rests(number) || !self.shared.awaits_answers(WORTH_PADDING_BYTES) {
             return Ok(());
@@ -218,8 +211,7 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// The last wait of a lane was not for work: its data was under way until the last receipt, and then nothing was
-    /// left.
+    /// Counts a lane's last wait: for its data until the last receipt, then for nothing.
     fn wound_up(&mut self, number: u16) {
         if let Some(at) = self.shared.last_receipt(number) {
             self.watch.lap_until(Waiting::Network, at);
@@ -243,7 +235,6 @@ impl Lane<'_> {
                 Ok(open) => open,
                 Err(error) => {
                     if error.is_lost() {
-                        // Every further file would fail, too.
                         shared.failure.set(faults::store_error(&error));
                     }
                     return self.withdraw(file, error.to_string(), source_failure(&error));
@@ -254,7 +245,7 @@ impl Lane<'_> {
         if file.hash_only.load(Ordering::Relaxed) {
             return self.hash_only(unit, file, &open);
         }
-        // The leader of this end hashes all that a mover sends, and so the receiver expects a hash.
+        // The leader hashes all that a mover sends, so the receiver expects a hash.
         let content = match content(unit, file, &open) {
             Ok(Content::Hole) if shared.job.is_mover => Ok(Content::Mixed),
             content => content,
@@ -314,16 +305,15 @@ impl Lane<'_> {
     }
 
     fn hash_only(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile) -> io::Result<()> {
-        // Nothing goes to the far side meanwhile, and each block that is read is progress all the same.
+        // Nothing goes to the far side meanwhile, but each read block is progress.
         let is_over = || {
             self.shared.count_move();
             self.shared.is_over()
         };
         let hash = haul_kept::files::hash::whole_file(open, file.identity.size, &is_over);
-        // The target has what was listed: of a file that changed since then the hash would be another's.
+        // The target has what was listed: a changed file's hash would be another's.
         let hash = match (self.shared.reading.growing.check(file, open), hash) {
             (Ok(()), Ok(hash)) => hash,
-            // The file that has grown is listed again.
             (Ok(()), Err(error)) if self.shared.reading.growing.is_taken() => {
                 return self.withdraw(file, error.to_string(), FailureKind::Changed);
             }
@@ -365,12 +355,11 @@ impl Lane<'_> {
         Ok(hasher.finish())
     }
 
-    /// The runs of a chunk of which something stands at the target.
     fn runs(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile) -> Result<Option<Vec<Run>>, Stop> {
         let standing = file.standing.get().filter(|standing| standing.serves(unit.chunk));
         let Some(standing) = standing.filter(|_| !self.shared.is_to_mover(self.number)) else { return Ok(None) };
         let (start, length) = file.layout.range(unit.chunk).expect("the scheduler keeps to the layout");
-        // What waits to be sent must not wait for the target to read.
+        // Unsent data must not wait for the target's reading.
         self.send()?;
         self.window.clear();
         let runs = standing
@@ -380,7 +369,6 @@ impl Lane<'_> {
         runs.map_or(Err(Stop::Lane(io::Error::other("the session is over"))), |runs| Ok(Some(runs)))
     }
 
-    /// The target has the run; it is told where.
     fn standing_run(
         &mut self,
         open: &SourceFile,
@@ -440,7 +428,6 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// The block is read straight into the buffer behind its header.
     fn data_block(
         &mut self,
         unit: Unit,
@@ -456,7 +443,7 @@ impl Lane<'_> {
         let storage = &self.shared.reading.storage;
         let read = match open.local() {
             Some(_) => storage.during(|| self.ahead.read(unit, open, data, offset)),
-            // Another end has its own limits, and a lane may wait there for its turn while the others read.
+            // Another end has its own limits, and a lane may wait there while others read.
             None => self.ahead.read(unit, open, data, offset),
         };
         let read = read.map_err(|error| cannot_read(offset, &error))?;
@@ -475,8 +462,7 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// The block goes past the buffer. Its header has said how long it is: should the file end before, zeros stand for
-    /// the rest, and the unit is void.
+    /// Sends a block past the buffer. Its header gave the length: if the file ends before, zeros fill the rest of a void unit.
     fn routed_block(
         &mut self,
         mut pump: SendPump,
@@ -510,14 +496,14 @@ impl Lane<'_> {
         let missing = size - usize::try_from(sent_bytes).expect("at most a block");
         self.append(&ZEROS[..missing]);
         if self.tags.is_some() {
-            // Nobody can tag what was not read. These bytes match no data, so the receiver drops the block; the trailer then
-            // says that the unit is void.
+            // What was not read has no tag. These bytes match no data, so the receiver drops the block; the trailer voids the
+            // unit.
             self.append(&[0; TAG_BYTES]);
         }
         Err(why)
     }
 
-    /// The little that waits moves so far that the data of the next block begins with a cache line.
+    /// Moves what waits so that the next block's data begins with a cache line.
     fn align_next_block(&mut self) {
         let pending = self.filled - self.start;
         if pending > MOVED_AT_MOST_BYTES {
@@ -539,7 +525,7 @@ impl Lane<'_> {
         })
     }
 
-    /// The client, the job and the stream each take the bytes from their own limit, so none may be left out.
+    /// Client, job and stream each take the bytes from their own limit.
     fn keep_to_rates(&mut self, bytes: u64) -> io::Result<()> {
         let waited = self.spend(bytes)?;
         if self.shared.pace(bytes) | self.stream.keep_to_rate(bytes) | waited {
@@ -548,7 +534,7 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// A daemon charges its client. One that may move no more ends the session.
+    /// Charges a daemon's client. One that may move no more ends the session.
     fn spend(&self, bytes: u64) -> io::Result<bool> {
         self.shared.watch.spend(bytes).map_err(|error| {
             let lane_error = state::lane_error(&error);
@@ -572,7 +558,6 @@ impl Lane<'_> {
         }
     }
 
-    /// The tag stands behind the data of a block, whose last byte was appended or sent.
     fn append_data_tag(&mut self, encoding: Encoding, wire_bytes: usize, hasher: &ChunkHasher) {
         let Some(tags) = &self.tags else { return };
         let tag = match encoding {
@@ -630,14 +615,12 @@ fn compressor(wanted: bool) -> io::Result<Option<(zstd::bulk::Compressor<'static
     Ok(Some((compressor, vec![0; zstd::zstd_safe::compress_bound(BLOCK_BYTES)])))
 }
 
-/// The compressed form takes the block's place where that is worth it.
 fn compress(compressor: &mut zstd::bulk::Compressor, packed: &mut [u8], data: &mut [u8]) -> (usize, Encoding) {
     match compressor.compress_to_buffer(data, packed) {
         Ok(length) if length + data.len() / WORTH_COMPRESSING < data.len() => {
             data[..length].copy_from_slice(&packed[..length]);
             (length, Encoding::Zstd)
         }
-        // A block that cannot be compressed travels as it is.
         Ok(_) | Err(_) => (data.len(), Encoding::Plain),
     }
 }
@@ -659,7 +642,7 @@ impl Content {
     }
 }
 
-/// A unit counts as a hole only if its aligned block is a hole: then its hash is in the table.
+/// A unit is a hole only if its aligned block is: then its hash is in the table.
 fn content(unit: Unit, file: &SourceItem, open: &SourceFile) -> Result<Content, Stop> {
     let (start, length) = file.layout.range(unit.chunk).expect("the scheduler keeps to the layout");
     if length == 0 || !file.may_have_holes() {

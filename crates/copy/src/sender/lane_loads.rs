@@ -1,4 +1,4 @@
-//! Each lane of a sender tells what it has in hand, and where its time went.
+//! Tells of each lane of a sender what it has in hand, and where its time went.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,16 +13,13 @@ use haul_kept::sync::lock;
 #[derive(Default)]
 pub(super) struct LaneLoads {
     carrying: AtomicU32,
-    /// A lane has taken these bytes, and not given them to its connection.
     left_bytes: Mutex<BTreeMap<u16, Arc<AtomicU64>>>,
-    /// The time of lanes that have ended.
     time: Mutex<LaneTime>,
-    /// The time of each other lane until it last had nothing to send, and that moment.
+    /// The time of each other lane at its last pause, and that moment.
     so_far: Mutex<BTreeMap<u16, (LaneTime, Instant)>>,
 }
 
 impl LaneLoads {
-    /// The lane counts here what it has taken, and not given to its connection.
     pub(super) fn begin(&self, lane: u16) -> Arc<AtomicU64> {
         self.carrying.fetch_add(1, Ordering::Relaxed);
         let left = Arc::new(AtomicU64::new(0));
@@ -30,7 +27,6 @@ impl LaneLoads {
         left
     }
 
-    /// The lane has nothing to send for now.
     pub(super) fn pauses(&self, lane: u16, time: LaneTime) {
         lock(&self.so_far).insert(lane, (time, Instant::now()));
     }
@@ -54,7 +50,7 @@ impl LaneLoads {
         *lock(&self.time)
     }
 
-    /// The time of all lanes, while some still run. A lane that pauses waits for the network until its last receipt, as in
+    /// The time of all lanes, while some still run. A paused lane waits as in
     /// [`Stopwatch::lap_for_units`](haul_channel::stopwatch::Stopwatch::lap_for_units).
     pub(super) fn time_so_far(&self, last_receipt: impl Fn(u16) -> Option<Instant>) -> LaneTime {
         let mut total = self.time();

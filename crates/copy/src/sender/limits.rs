@@ -1,9 +1,8 @@
-//! How far a sender reads ahead.
+//! Bounds how far a sender reads ahead.
 
-/// All lanes of a session together have so many buffers: 32 MiB, all that 16 lanes ask for. A lane that finds none left
-/// has one all the same: with 256 lanes, 92 MiB. So many lanes have the disk busy without reading ahead.
+/// 32 MiB: all that 16 lanes ask for. A lane that finds none left has one all the same: with 256 lanes, 92 MiB, and the disk is
+/// busy without reading ahead.
 pub(super) const BLOCKS_AHEAD_OF_ALL: usize = 128;
 
-/// A lane has so many chunks at once, with the chunk that it sends. The smallest chunks have four blocks: one chunk
-/// more than fits into the buffers.
+/// The most chunks of a lane, with the one that it sends. The smallest have four blocks: one more than fits into the buffers.
 pub(super) const UNITS_AHEAD: usize = 4;

@@ -5,8 +5,7 @@
 //!   lane threads   scheduler -> read, hash, send
 //!   loop           receipts of the receiver: done;  a file that is another one here: Returns
 //! ```
-//! It walks nowhere and decides nothing. The receiver compares each chunk with what the leader has read of it. What this host cannot do costs
-//! the job this host, and nothing else.
+//! The receiver compares each chunk with what the leader has read. A failure costs the job this host, and nothing else.
 
 use haul_engine::schedule::Unit;
 use haul_job::{Error, Fault};
@@ -23,13 +22,13 @@ use super::job::SenderJob;
 use super::resolve::{Resolved, resolve};
 use super::session::Session;
 
-/// Portions of files that are not here as the leader found them. Files may change during a job; a host with so many does not have them.
+/// Portions whose files are not here as the leader found them. Files may change during a job; a host with so many does not have
+/// them.
 const MAX_DECLINED: u32 = 1024;
 
-/// Runs the session of a mover to its end.
+/// Runs a mover's session to its end.
 pub fn run(job: SenderJob, context: RoleContext<'_>) -> Result<(SenderSummary, ReceiverSummary), Error> {
     let RoleContext { events, channel, watch, keeper, on_other_message } = context;
-    // Where another host leads, nothing is listed.
     let found = resolve(&job, channel, watch).map_err(|error| has_others(&error.what));
     let result = found.and_then(|Resolved { sources, recorded, .. }| {
         let mut session = Session::over(sources, recorded, job, &events, channel, watch);
@@ -45,7 +44,6 @@ pub fn run(job: SenderJob, context: RoleContext<'_>) -> Result<(SenderSummary, R
 
 #[derive(Default)]
 struct Mover {
-    /// A file was here as the leader found it.
     proved: bool,
     declined: u32,
 }
@@ -123,7 +121,6 @@ impl Mover {
     }
 }
 
-/// The sources, or something of them, are not those of the leading host.
 fn has_others(why: &dyn std::fmt::Display) -> Error {
     Error::new(Fault::Usage, "this host does not have the files of the leading host at the source")
         .because(why)

@@ -1,4 +1,4 @@
-//! Names of users and groups are told beside their numbers: each once, with the first entry that has it.
+//! Tells names of users and groups beside their numbers: each once, with its first entry.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl Owners {
         Self { user, group, users, groups, ended: selection.numeric_ids }
     }
 
-    /// With `once`, a name that was told before is left out.
+    /// `once`: a name that was told before is left out.
     pub(super) fn name(&mut self, attributes: &mut Attributes, once: bool) {
         if self.ended {
             return;

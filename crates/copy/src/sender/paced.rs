@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use haul_engine::pace::TokenBucket;
 use haul_kept::sync::lock;
 
-/// The limit of one job, which may change while lanes wait for it.
+/// One job's limit, which may change while lanes wait.
 pub(super) struct Paced {
     limit: Mutex<Limit>,
     changed: Condvar,
@@ -16,15 +16,13 @@ pub(super) struct Paced {
     started: Instant,
     waited_us: AtomicU64,
     passed_bytes: AtomicU64,
-    /// Both of them, when the paths were told last.
+    /// Both counts, when the paths were last told.
     told: Mutex<(u64, u64, Instant)>,
 }
 
 struct Limit {
-    /// `None`: there is no limit.
     bytes_per_s: Option<u64>,
     bucket: TokenBucket,
-    /// The session has ended: nobody waits any more.
     is_over: bool,
 }
 
@@ -47,7 +45,7 @@ impl Paced {
         u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// From now on this is the limit, also for whoever waits.
+    /// Sets the limit, also for those who wait.
     pub(super) fn set_rate(&self, bytes_per_s: Option<u64>) {
         let mut limit = lock(&self.limit);
         match (limit.bytes_per_s, bytes_per_s) {
@@ -60,7 +58,6 @@ impl Paced {
         self.changed.notify_all();
     }
 
-    /// Nobody waits any more.
     pub(super) fn end(&self) {
         lock(&self.limit).is_over = true;
         self.changed.notify_all();
@@ -76,7 +73,7 @@ impl Paced {
         let mut left_us = limit.bucket.take(bytes, self.now_us());
         let begun = Instant::now();
         let waits = left_us > 0;
-        // The rate limit is the one place where a lane sleeps by the clock.
+        // Only for the rate limit does a lane sleep by the clock.
         while left_us > 0 && !limit.is_over {
             let since = Instant::now();
             let waited = self.changed.wait_timeout(limit, Duration::from_micros(left_us));
@@ -92,7 +89,7 @@ impl Paced {
         waits
     }
 
-    /// The rate since the last call, if the lanes waited for the limit most of the time.
+    /// The rate since the last call, if lanes mostly waited for the limit.
     pub(super) fn holds(&self, lanes: u32) -> Option<u64> {
         let now = (self.waited_us.load(Ordering::Relaxed), self.passed_bytes.load(Ordering::Relaxed), Instant::now());
         let before = std::mem::replace(&mut *lock(&self.told), now);
@@ -103,7 +100,7 @@ impl Paced {
     }
 }
 
-/// The time that is left to wait at another rate.
+/// The rest of a wait at another rate.
 fn at_rate(left_us: u64, before: u64, now: u64) -> u64 {
     let left = u128::from(left_us) * u128::from(before.max(1)) / u128::from(now.max(1));
     u64::try_from(left).unwrap_or(u64::MAX)
@@ -116,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes for which a lane would wait a day.
+    /// A day's bytes for a lane.
     const A_DAY: u64 = 1_000_000 * 86_400;
 
     #[test]
@@ -127,7 +124,6 @@ mod tests {
             let paced = Arc::new(Paced::new(Some(1_000_000)));
             let lane = Arc::clone(&paced);
             let lane = thread::spawn(move || lane.pace(A_DAY));
-            // Whether the lane waits already or not, it may not wait for long.
             change(&paced);
             while !lane.is_finished() {
                 change(&paced);

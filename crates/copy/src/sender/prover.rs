@@ -1,6 +1,6 @@
-//! A thread reads and hashes what the movers of this end send, for the receiver: it believes no other host of this end.
+//! A thread reads and hashes what the movers of this end send, for the receiver, which believes only the leader.
 //!
-//! A chunk is hashed as soon as a mover was given it. So the proof is mostly there before the data.
+//! A chunk is hashed as soon as a mover was given it, so the proof is mostly there before the data.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use super::source_item::SourceItem;
 use super::state::Shared;
 use super::stop::{Stop, cannot_read, changed, source_failure};
 
-/// Each mover has one thread, which ends with the session.
 pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     let shared = Arc::clone(shared);
     std::thread::Builder::new().name("prove".into()).spawn(move || prove_all(&shared)).map(drop)

@@ -1,25 +1,24 @@
 //! The target reports how much of the data of earlier runs it has read again.
 //!
-//! This is progress, like data that moves: a disk may take an hour for it while nothing else happens. The reports have
-//! bounds, so that a target cannot claim progress for ever.
+//! This is progress: a disk may take an hour for it while nothing else happens. Bounds keep a target from claiming progress for
+//! ever.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_engine::sending::Broken;
 use haul_wire::manifest::{Item, ItemKind};
 
-/// The slowest path brings as much in a minute: a report of less is no sign that anything goes on.
+/// The slowest path brings as much in a minute: a smaller report is no sign of progress.
 const LEAST_BYTES: u64 = 64 << 10;
 
 #[derive(Default)]
 pub(super) struct ReadAgain {
-    /// The sizes of all files that were offered are summed up here.
     offered_bytes: AtomicU64,
     told_bytes: AtomicU64,
 }
 
 impl ReadAgain {
-    /// The target may have a part of this item.
+    /// Counts an item of which the target may have a part.
     pub(super) fn offer(&self, item: &Item) {
         if let ItemKind::File { identity, .. } | ItemKind::FurtherName { identity, .. } = &item.kind {
             let add = |bytes: u64| Some(bytes.saturating_add(identity.size));
@@ -27,7 +26,7 @@ impl ReadAgain {
         }
     }
 
-    /// Returns true when the bytes that were read so far are progress.
+    /// Returns true if the bytes read so far are progress.
     pub(super) fn told(&self, bytes: u64) -> Result<bool, Broken> {
         if bytes > self.offered_bytes.load(Ordering::Relaxed) {
             return Err(Broken("it reads more than it was offered"));

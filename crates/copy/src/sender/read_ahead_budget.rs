@@ -1,4 +1,4 @@
-//! All lanes together share the buffers to read ahead with. The user hears how large files are read.
+//! Shares the read-ahead buffers among all lanes, and tells how large files are read.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,6 @@ use haul_kept::sync::lock;
 use super::limits::BLOCKS_AHEAD_OF_ALL;
 
 pub(super) struct ReadAheadBudget {
-    /// The buffers are those that no lane has.
     left: AtomicUsize,
     told: Mutex<Vec<String>>,
     teller: Teller,
@@ -23,7 +22,6 @@ impl ReadAheadBudget {
         Self { left: AtomicUsize::new(BLOCKS_AHEAD_OF_ALL), told: Mutex::default(), teller }
     }
 
-    /// A lane gets as many buffers as it wants, or what is left of them.
     pub(super) fn lease(&self, wanted: usize) -> usize {
         let take = |left: usize| Some(left.saturating_sub(wanted));
         let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
@@ -34,7 +32,7 @@ impl ReadAheadBudget {
         self.left.fetch_add(blocks, Ordering::Relaxed);
     }
 
-    /// Each way to read large files is told once, with its reason.
+    /// Tells each way to read large files once, with its reason.
     pub(super) fn tell(&self, choice: &str, reason: &str) {
         let mut told = lock(&self.told);
         if told.iter().any(|known| known == choice) {

@@ -4,10 +4,10 @@
 //!   item -> expected here -> outcome: the target has it -> looked at again -> removed, if it is still what was announced
 //! ```
 //! The target first shows its tree, by a file with a random name. If that file stands in the source, too, both are one
-//! directory, by FUSE or a bind mount for example. Then what was copied would be gone from both, and the job is refused.
+//! directory (FUSE, a bind mount), removal would take both copies, and the job is refused.
 //!
-//! As with rsync, what the target has is the target's word. The target flushes the file and its name before it says so. What
-//! a rule leaves out stays, and so do directories.
+//! As with rsync, the target's word counts, given after it flushed file and name. What a rule leaves out stays, and so do
+//! directories.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -26,7 +26,7 @@ pub(super) struct Removals {
     wanted: bool,
     /// An entry that stood at the target before is none of ours (`--ignore-existing`).
     only_new: bool,
-    /// Holds at most as many as items are open.
+    /// The open items bound their number.
     expected: Mutex<BTreeMap<u64, Origin>>,
     removed: AtomicU64,
     awaits_target: AtomicBool,
@@ -56,7 +56,7 @@ impl Removals {
             return;
         }
         let copied = match &item.kind {
-            // A file goes as it was announced, which is not as it was found where it has changed since.
+            // A file goes as it was announced: if it has changed since, that is not as it was found.
             ItemKind::File { identity, .. } => AsCopied {
                 size: identity.size,
                 mtime: Time { s: identity.mtime.s, ns: identity.mtime.ns },
@@ -72,7 +72,7 @@ impl Removals {
         lock(&self.expected).insert(index, Origin { copied, ..origin.clone() });
     }
 
-    /// Returns what is to go, now that its item has this outcome.
+    /// Returns what the outcome lets go.
     pub(super) fn take(&self, outcome: &Outcome) -> Option<Origin> {
         if !self.wanted {
             return None;

@@ -1,4 +1,4 @@
-//! The sources of a job, found and open.
+//! Finds and opens the sources of a job.
 
 use std::sync::Arc;
 
@@ -14,12 +14,10 @@ use haul_wire::control::{Control, Notice};
 use super::job::{OpenSource, SenderJob, Sources};
 use super::resolve_options::resolve_options;
 
-/// What a sender reads, found and open.
 pub(super) struct Resolved {
     pub(super) sources: Arc<dyn SourceTree>,
-    /// What the only file has to hash to, where that is known.
     pub(super) recorded: Option<Hash>,
-    /// Why the first of those that are not there is not.
+    /// The reason why the first missing source is missing.
     pub(super) missing: Option<String>,
 }
 
@@ -53,7 +51,7 @@ pub(super) fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Resu
             None => Error::new(Fault::Usage, "no source was named"),
         });
     }
-    // Where another host leads it has told of them.
+    // The leading host has told of them.
     if !job.is_mover {
         tell_missing(&missing, channel, watch);
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use haul_store::ResolveOptions;
 
-/// How the user's own paths on this machine are understood.
+/// Says how the user's paths on this machine are understood.
 pub(super) fn resolve_options(home: Option<PathBuf>, follow_links: bool) -> ResolveOptions {
     ResolveOptions { home, follow_links, ..ResolveOptions::default() }
 }

@@ -1,4 +1,4 @@
-//! The bytes of files take one route to all lanes, and the user hears which.
+//! Chooses one route for the bytes of all lanes, and tells the user.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use haul_channel::convert;
 use haul_channel::teller::Teller;
 
 pub(super) struct ChosenRoute {
-    /// A route may have been asked for, and some of it is left. With `None` the lanes copy through their own buffers.
+    /// The requested route and what is left of it. `None`: lanes copy through their own buffers.
     asked: Option<(SendRoute, Arc<Routes<SendRoute>>)>,
     refused: AtomicBool,
     sealing_told: AtomicBool,
@@ -27,13 +27,12 @@ impl ChosenRoute {
         Self { asked, refused: AtomicBool::new(false), sealing_told: AtomicBool::new(false), teller }
     }
 
-    /// Moves the blocks of one lane, where the lane itself does not.
     pub(super) fn pump(&self) -> Option<SendPump> {
         let (_, routes) = self.asked.as_ref()?;
         (routes.current() != SendRoute::Copy).then(|| SendPump::new(Arc::clone(routes), BLOCK_BYTES))
     }
 
-    /// The route that was asked for may still be in use. When it was refused that is said, once.
+    /// Whether the requested route is in use. Tells a refusal once.
     pub(super) fn is_kept(&self) -> bool {
         let Some((asked, routes)) = &self.asked else { return false };
         if routes.current() == *asked {
@@ -49,7 +48,7 @@ impl ChosenRoute {
         false
     }
 
-    /// The kernel seals a lane from now on. That is said, once.
+    /// Tells once that the kernel seals.
     pub(super) fn tell_kernel_seals(&self) {
         if !self.sealing_told.swap(true, Ordering::Relaxed) {
             let (what, choice) = (Subject::Encryption, "by the kernel".to_owned());

@@ -28,29 +28,26 @@ pub(super) struct ServerOfEnd {
     count: ServerConnections,
     /// The receiver tells itself what holds the path to a target.
     is_target: bool,
-    /// Lanes whose other end is on this host: each has a connection of its own. Lanes to another host follow their own path.
+    /// Lanes with both ends here: each has a connection of its own. Others follow their own path.
     lanes_here: BTreeSet<u16>,
     had_lanes_here: bool,
     started: Instant,
     sampled_at: Instant,
     told_at: Instant,
     now: ConnectionsNow,
-    /// Most that carried data at once.
     carried_most: u16,
     addresses: Option<LaneAddresses>,
 }
 
-/// The results of a turn.
 #[derive(Default)]
 pub(super) struct ServerTurn {
     /// Other lanes rest from now on.
     pub(super) work_moves: bool,
     pub(super) notices: Vec<Notice>,
-    /// The path, when it is time to tell of it.
     pub(super) path: Option<PathNow>,
 }
 
-/// How many lanes a copy has that reads from such a source, and whose other end is on this host. `None`: the source is no server.
+/// The lanes of a copy from such a source to this host. `None`: the source is no server.
 pub fn lanes_for(source: &dyn SourceTree, carriage: &Carriage) -> Option<u16> {
     let connections = source.connections()?;
     Some(count_of(&*connections, carriage).most())
@@ -62,7 +59,7 @@ fn count_of(connections: &dyn Connections, carriage: &Carriage) -> ServerConnect
     connections.most().map_or(count.clone(), |most| count.up_to(most))
 }
 
-/// The rate of a server is its own choice. What is left to a copy that yields is to be one of many.
+/// The server chooses its rate; a copy that yields can only be one of many.
 fn asked(carriage: &Carriage) -> Option<u16> {
     let is_background = carriage.service.class == AskedClass::Background;
     carriage.lanes.or(is_background.then_some(1))
@@ -75,7 +72,6 @@ impl ServerOfEnd {
         Some(Self::with(connections, count, false))
     }
 
-    /// The target is open, and these lanes lead to it.
     pub(super) fn of_target(connections: Arc<dyn Connections>, carriage: &Carriage, lanes: &BTreeSet<u16>) -> Self {
         let count = ServerConnections::writing(asked(carriage), connections.now().rtt_min_us);
         let server = Self::with(connections, count, true);
@@ -101,7 +97,6 @@ impl ServerOfEnd {
         }
     }
 
-    /// A lane has come up whose other end is on this host.
     pub(super) fn lane_up(&mut self, lane: u16) {
         self.lanes_here.insert(lane);
         self.had_lanes_here = true;
@@ -111,12 +106,11 @@ impl ServerOfEnd {
         self.lanes_here.remove(&lane);
     }
 
-    /// The lanes that are more than there are connections.
     pub(super) fn resting(&self) -> impl Iterator<Item = u16> {
         self.lanes_here.iter().copied().skip(self.count.count().into())
     }
 
-    /// Samples when it is time. `waiting_bytes` of units have no lane.
+    /// Samples when due. `waiting_bytes` of units have no lane.
     pub(super) fn turn(&mut self, now: Instant, waiting_bytes: impl FnOnce() -> u64) -> ServerTurn {
         let mut turn = ServerTurn::default();
         if now.duration_since(self.sampled_at) < SAMPLE_EVERY {
@@ -170,7 +164,7 @@ impl ServerOfEnd {
         }
     }
 
-    /// How many carry data now. `None`: the lanes lead to another host, and are counted themselves.
+    /// Connections that carry data; `None` for lanes to another host, which are counted themselves.
     pub(super) fn carries_here(&self) -> Option<u16> {
         self.had_lanes_here.then(|| self.carrying())
     }
@@ -184,7 +178,7 @@ impl ServerOfEnd {
         u32::try_from(u128::from(resent_bytes) * 1_000_000 / u128::from(sent_bytes.max(1))).unwrap_or(u32::MAX)
     }
 
-    /// The path to the server of a source, for the report. `None`: the lanes lead to another host, and their paths are told.
+    /// The path to a source's server, for the report; `None` for lanes to another host, whose paths are told.
     pub(super) fn summary(&self) -> Option<OnePath> {
         if self.is_target || !self.had_lanes_here {
             return None;
@@ -210,12 +204,12 @@ impl ServerOfEnd {
         })
     }
 
-    /// Most connections to the server of a target that carried data at once. `None`: the path of a source is told as a whole.
+    /// The most connections to a target's server that carried data; `None` for a source.
     pub(super) fn carried_to_target(&self) -> Option<u16> {
         self.is_target.then_some(self.carried_most)
     }
 
-    /// The time of the lanes, of which a wait for the server is a wait for the network: a far path holds them, as far as is known.
+    /// Counts a wait for the server as one for the network: a far path holds the lanes, as far as is known.
     pub(super) fn time(&self, time: LaneTime) -> LaneTime {
         match self.count.time().total_us() {
             0 => time,
@@ -224,7 +218,6 @@ impl ServerOfEnd {
     }
 }
 
-/// The median of what is known.
 fn typical(rtts_us: impl Iterator<Item = u32>) -> u32 {
     let mut rtts_us: Vec<u32> = rtts_us.filter(|us| *us > 0).collect();
     rtts_us.sort_unstable();

@@ -34,7 +34,6 @@ use super::server::ServerOfEnd;
 use super::state::Shared;
 use super::{lane, prover, send_route, walk};
 
-/// The loop of a sender, with what only the loop uses.
 pub(super) struct Session<'a> {
     pub(super) shared: Arc<Shared>,
     pub(super) lanes: Lanes,
@@ -43,22 +42,18 @@ pub(super) struct Session<'a> {
     clock: Clock,
     pub(super) tuning: Tuning,
     server: Option<ServerOfEnd>,
-    /// The lanes whose other end is on this host.
     lanes_here: BTreeSet<u16>,
     rate: RateLimit,
     /// The last count of [`Shared::moved`], and when it changed.
     moved: (u64, Instant),
-    /// That the storage does not answer is said once.
     route_told: bool,
-    /// What the only file has to hash to: it was hashed when it was recorded.
     recorded: Option<Hash>,
-    /// The number of this job, if another may follow on the session.
+    /// `None`: no other job may follow.
     job_number: Option<u64>,
     findings: Findings,
 }
 
 impl<'a> Session<'a> {
-    /// Finds the sources, and begins to list them.
     pub(super) fn begin(
         job: SenderJob,
         events: &Events,
@@ -76,7 +71,6 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Begins to send from sources that are open.
     pub(super) fn over(
         sources: Arc<dyn SourceTree>,
         recorded: Option<Hash>,
@@ -122,7 +116,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What the loop does besides its events.
     pub(super) fn turn(&mut self, keeper: &mut dyn LaneKeeper) -> Result<(), Error> {
         self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
         let has_work = self.shared.has_work();
@@ -156,7 +149,6 @@ impl<'a> Session<'a> {
         self.tuning.limit_rate(bytes_per_s);
     }
 
-    /// Runs until the target has everything.
     pub(super) fn until_summary(
         &mut self,
         events: &Events,
@@ -181,7 +173,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Starts the thread of a lane.
     fn start(
         &mut self,
         stream: Stream,
@@ -194,14 +185,12 @@ impl<'a> Session<'a> {
         self.lanes.start(stream, lane, move |stream| lane::carry(leaving(stream), lane, &shared))
     }
 
-    /// The lanes without units: for the path that they take, or for the server from or to which they lead.
     fn resting(&self) -> Vec<u16> {
         let mut resting = self.tuning.resting();
         resting.extend(self.server.iter().flat_map(ServerOfEnd::resting));
         resting
     }
 
-    /// Which way the bytes take through this host, once it is known what the lanes are.
     fn tell_route(&mut self, encrypted: bool) {
         if std::mem::replace(&mut self.route_told, true) {
             return;
@@ -216,7 +205,6 @@ impl<'a> Session<'a> {
         self.shared.notice(convert::chose(what, choice, reason));
     }
 
-    /// A target in this process that has a server is open from now on: the lanes follow the path to it.
     fn follow_target(&mut self) {
         if self.server.is_none()
             && let Some(connections) = self.shared.job.hand_over.as_ref().and_then(|shared| shared.target_connections())
@@ -227,7 +215,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Lets the lanes follow the path. More lanes are brought by whoever dials.
+    /// Lets lanes follow the path. The dialling side brings more.
     fn tune(&mut self, keeper: &mut dyn LaneKeeper) {
         self.follow_target();
         if let Some(word) = self.channel.one_way() {
@@ -245,7 +233,6 @@ impl<'a> Session<'a> {
         }
         let outbox = self.channel.outbox();
         for lane in turn.give_up {
-            // Its units go to the others, as those of any lane that dies.
             self.lanes.cut(lane);
         }
         for path in turn.lost {
@@ -283,7 +270,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A peer that only says that it is alive is as good as dead: progress is judged on what moves.
+    /// A peer that only shows life is as good as dead: progress is judged by what moves.
     fn check_progress(&mut self, has_work: bool) -> Result<(), Error> {
         let moved = self.shared.moved();
         if moved != self.moved.0 || !(has_work || self.shared.awaits_word()) {
@@ -317,7 +304,7 @@ impl<'a> Session<'a> {
         Err(self.with_reason(error))
     }
 
-    /// A stall, on whichever side it was noticed, with what the lanes of this side know about it.
+    /// Adds to a stall what the lanes of this side know about it.
     fn with_reason(&self, error: Error) -> Error {
         if error.fault == Fault::Timeout
             && let Some(what) = self.shared.reading.storage.unanswered(self.clock.timeout())
@@ -337,7 +324,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Nothing is to be sent, so the far side compares, flushes or deletes: all that it may take longer for is the size of a file.
+    /// With nothing to send, the far side compares, flushes or deletes: only a file's size excuses more time.
     fn check_decisions(&self, waited: Duration) -> Result<(), Error> {
         let largest = self.shared.largest_open_bytes();
         let bytes = if self.decides_by_reading() { largest } else { largest.min(CHECKPOINT_BYTES) };
@@ -349,8 +336,8 @@ impl<'a> Session<'a> {
             .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
     }
 
-    /// Whether the far side may have to read a whole file before it answers: to compare it, or to check what an earlier run left.
-    /// A file that was begun in place is always checked.
+    /// Whether the far side may read a whole file before it answers: to compare, or to check an earlier run's, as always in
+    /// place.
     fn decides_by_reading(&self) -> bool {
         let selection = &self.shared.job.selection;
         let may_be_in_place = selection.inplace || selection.update || selection.ignore_existing;
@@ -425,11 +412,11 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Disks lose data, and stripes of two recordings may have come together: what was sent, and verified, need not be what was recorded.
+    /// Disks lose data, and stripes of two recordings may be mixed: verified data need not be what was recorded.
     fn check_recorded(&self, result: &OutcomeKind) {
         let found = match result {
             OutcomeKind::Copied { blake3 } => Some(*blake3),
-            // None in a dry run, which reads nothing, and where another file stays.
+            // There is none in a dry run, and where another file stays.
             OutcomeKind::Kept { blake3 } | OutcomeKind::Touched { blake3 } | OutcomeKind::Brought { blake3, .. } => {
                 *blake3
             }
@@ -448,7 +435,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Lets the lanes finish, or cuts them, and collects where their time went.
+    /// Lets the lanes finish, or cuts them, and collects their time.
     pub(super) fn end(
         mut self,
         result: Result<ReceiverSummary, Error>,
@@ -458,7 +445,7 @@ impl<'a> Session<'a> {
         if result.is_err() {
             self.lanes.cut_all();
         }
-        // Whoever still wants to report an event must not wait for a loop that is over.
+        // Nobody may wait for a loop that is over.
         drop(events);
         self.lanes.join();
         let (mut path, mut paths) = self.tuning.summary();
@@ -510,7 +497,7 @@ impl LaneRole for Session<'_> {
     }
 
     fn lane_down(&mut self, end: &LaneEnd, is_newest: bool) {
-        // Also of one that another has followed: what it had taken is nobody's now. Its successor's units may go twice.
+        // A replaced lane's work, too, is nobody's now; its successor's units may go twice.
         self.shared.lane_died(end.lane);
         if is_newest {
             self.tuning.lane_down(end.lane);
@@ -531,7 +518,7 @@ impl LaneRole for Session<'_> {
     }
 }
 
-/// Keeps a far side within its sources, unless its links are to be followed wherever they lead. What to tell of it.
+/// Keeps a far side within its sources, unless links are followed anywhere. Returns what to tell.
 fn give_up_rights(job: &SenderJob, sources: &dyn SourceTree) -> Option<Notice> {
     let roots = sources.roots().filter(|_| job.far)?;
     let access = if job.selection.remove_source_files { Access::Write } else { Access::Read };

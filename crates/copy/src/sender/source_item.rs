@@ -20,9 +20,7 @@ use super::young_stamp;
 #[derive(Clone, Default)]
 pub(super) struct Origin {
     pub(super) source: u32,
-    /// The path is relative to the source.
     pub(super) path: Vec<u8>,
-    /// The inode tells when the file changed.
     pub(super) tells_changes: bool,
     pub(super) copied: AsCopied,
 }
@@ -33,26 +31,24 @@ pub(super) struct SourceItem {
     pub(super) layout: ChunkLayout,
     pub(super) sparse: bool,
     pub(super) origin: Origin,
-    /// The walk found it so. It is `None` where another host walks.
+    /// The walk's finding; `None`: another host walks.
     pub(super) listed: Option<Item>,
     pub(super) changes_left: ChangesLeft,
     pub(super) hash_only: AtomicBool,
-    /// It has grown since it was listed, and counts as it was.
+    /// The file has grown, and counts as listed.
     pub(super) has_grown: AtomicBool,
-    /// Chunks were sent again so often because the target's medium had lost them.
+    /// Chunks sent again because the target's medium lost them.
     pub(super) repairs: AtomicU32,
-    /// Chunks were sent again so often because a lane that died had them last.
+    /// Chunks sent again because a dead lane had them last.
     pub(super) voids: AtomicU32,
-    /// The target has told what stands there of it.
     pub(super) standing: OnceLock<StandingFile>,
-    /// Hashes of its chunks were computed before there were lanes.
+    /// Hashes from before the lanes.
     pub(super) early: Option<Arc<FileHashes>>,
-    /// The file is kept open while chunks of a large file are carried.
+    /// The file is open while chunks of a large one are carried.
     file: Mutex<Option<Arc<SourceFile>>>,
 }
 
 impl SourceItem {
-    /// Returns `None` if the walk found something else than a file.
     pub(super) fn listed(
         item: &Item,
         index: u64,
@@ -76,7 +72,7 @@ impl SourceItem {
             repairs: AtomicU32::new(0),
             voids: AtomicU32::new(0),
             standing: OnceLock::new(),
-            // It looks at chunks of the usual rule.
+            // Early looks cut by the usual rule.
             early: early.filter(|_| cut == Cut::USUAL).and_then(|early| early.of(identity)),
             file: Mutex::new(None),
         }))
@@ -102,8 +98,8 @@ impl SourceItem {
         })
     }
 
-    /// The chunks of a large file share the open file; a whole one is opened for the moment. What the page cache does
-    /// not have of a file of at least `direct_from_bytes` is looked at.
+    /// Opens the file: chunks share a large one, a whole one is for the moment. From `direct_from_bytes` on, the page cache's
+    /// gaps are looked up.
     pub(super) fn open(
         &self,
         sources: &dyn SourceTree,
@@ -125,8 +121,7 @@ impl SourceItem {
         Ok(opened)
     }
 
-    /// Space that was allocated and never written is a hole, too, and shows in no size. So a large file is worth a
-    /// look.
+    /// Allocated space that was never written is a hole, too, and shows in no size. So a large file is worth a look.
     pub(super) fn may_have_holes(&self) -> bool {
         self.sparse || self.identity.size >= HOLES_FROM_BYTES
     }
@@ -149,5 +144,5 @@ impl Lendable for SourceItem {
     }
 }
 
-/// From here on a look for holes, two system calls, costs less than a hundredth of copying the data. At 64 KiB it was a fortieth.
+/// From here on a look for holes, two system calls, costs less than a hundredth of copying; at 64 KiB, a fortieth.
 const HOLES_FROM_BYTES: u64 = 256 << 10;

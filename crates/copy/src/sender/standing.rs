@@ -1,12 +1,12 @@
-//! What stands at the target of a file that differs, as the target cut it, and the runs of a chunk that stand there already.
+//! Finds the runs of a chunk that stand already in a differing file of the target, by the target's cuts.
 //!
 //! ```text
 //! pieces arrive -> table                                       (control channel)
 //! a lane takes a chunk -> does the piece stand where its neighbour says? -> else cut here, and look it up -> runs
 //! ```
-//! The file may have been cut only in part when a lane wants to know. The lane waits until the table reaches as far as its chunk. Where
-//! nothing is found, it also waits until the table reaches [`AHEAD_BYTES`] further, or on a path that is known to be slow for the rest of
-//! it, but for all chunks together no longer than [`PATIENCE`].
+//! A lane waits until the table reaches as far as its chunk. Where nothing is found, it waits until the table reaches
+//! [`AHEAD_BYTES`] further, or on a path known to be slow for the rest of it, but for all chunks together no longer than
+//! [`PATIENCE`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -22,44 +22,41 @@ use haul_kept::sync::lock;
 
 use crate::pieces::{self, Cutter, MOST_PIECES};
 
-/// A target that reads slowly may still find what a chunk needs. Waiting for it costs this once for a file. Within this time a disk
-/// reads 100 MB and more.
+/// The one wait of a file for a slow target, in which a disk reads 100 MB and more.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Data that moved towards the beginning of a file by no more than this is found at once. A disk reads so much in half a second.
+/// Data moved towards a file's beginning by no more is found at once. A disk reads so much in half a second.
 const AHEAD_BYTES: u64 = 64 << 20;
 
-/// On a slower path a second of looking costs less than the data that it may save.
+/// On a slower path a second of looking costs less than the data it may save.
 const SLOW_PATH_BYTES_PER_S: u64 = 125_000_000;
 
-/// A lane that waits looks so often whether the session is over.
+/// A waiting lane looks this often whether the session is over.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Data past the page cache is written in whole blocks of a disk, so a run begins and ends at a multiple of this.
+/// Data past the page cache is written in whole blocks of a disk, so runs begin and end at multiples.
 const GRAIN_BYTES: u64 = 4096;
 
-/// Chunks of a file that did not verify with what stands at the target. After so many the target is not believed any more.
+/// After so many chunks of a file that did not verify, the target is not believed any more.
 const MAX_DISTRUSTED: usize = 64;
 
-/// A table grows to this many pieces beyond what an honest target cuts on average.
+/// Twice what an honest target cuts on average.
 pub(super) const PIECES_MAX: usize = 2 * MOST_PIECES as usize;
 
-/// Consecutive bytes of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Run {
-    /// They are sent.
+    /// New bytes.
     Data { bytes: u64 },
-    /// They stand at the target from this offset on.
+    /// Bytes at the target from this offset on.
     Standing { bytes: u64, at: u64 },
 }
 
-/// The file that stands at the target.
 pub(super) struct StandingFile {
     cutter: Cutter,
     in_place: bool,
-    /// A lane waits until the table reaches so much further than its chunk.
+    /// How much further than its chunk a lane waits for the table.
     ahead_bytes: u64,
-    /// After so much of the file without anything that stands there, the rest is sent: looking takes a processor at this end, too.
+    /// The bytes without a match after which the rest is sent: looking takes a processor here, too.
     barren_bytes: u64,
     table: Mutex<Table>,
     grown: Condvar,
@@ -69,24 +66,23 @@ pub(super) struct StandingFile {
 struct Table {
     starts: Vec<u64>,
     pieces: Vec<Piece>,
-    /// Where a piece with this digest begins.
+    /// The place of each digest.
     places: HashMap<[u8; 8], u64>,
     covered_bytes: u64,
     is_complete: bool,
-    /// The file has its outcome.
     is_released: bool,
-    /// These chunks did not verify with what stands there.
+    /// Chunks that did not verify with what stands there.
     distrusted: BTreeSet<u32>,
-    /// Where a chunk was found, so much further on than there: its neighbours are likely as far.
+    /// The last shift: neighbours likely have it, too.
     shift: i64,
     patience_ends: Option<Instant>,
     has_found: bool,
-    /// Chunks with so many bytes were looked for.
+    /// The bytes of chunks looked for.
     sought_bytes: u64,
 }
 
 impl StandingFile {
-    /// For a source of `size` bytes. `known`: what earlier copies found of the path.
+    /// Takes a source of `size` bytes. `known`: earlier findings on the path.
     pub(super) fn new(first: &Standing, size: u64, known: Option<&KnownPath>) -> Self {
         let is_slow = known.is_some_and(|path| path.capacity_bytes_per_s < SLOW_PATH_BYTES_PER_S);
         Self {
@@ -99,7 +95,7 @@ impl StandingFile {
         }
     }
 
-    /// Enters further pieces. It returns by how many the table grew.
+    /// Enters pieces. Returns the table's growth.
     pub(super) fn add(&self, standing: &Standing) -> Result<usize, Broken> {
         let mut table = lock(&self.table);
         if table.is_released {
@@ -124,7 +120,6 @@ impl StandingFile {
         Ok(standing.pieces.len())
     }
 
-    /// Lets go of the table, and returns how many pieces it had.
     pub(super) fn take_pieces(&self) -> usize {
         let released = Table { is_complete: true, is_released: true, ..Table::default() };
         let before = std::mem::replace(&mut *lock(&self.table), released);
@@ -132,21 +127,19 @@ impl StandingFile {
         before.pieces.len()
     }
 
-    /// The chunk did not verify: it is sent as data from now on.
+    /// Notes that the chunk did not verify, and is sent as data from now on.
     pub(super) fn distrust(&self, chunk: u32) {
         lock(&self.table).distrusted.insert(chunk);
     }
 
-    /// Whether runs of this chunk may be taken from there.
     pub(super) fn serves(&self, chunk: u32) -> bool {
         let table = lock(&self.table);
         let is_of_use = table.has_found || table.sought_bytes < self.barren_bytes;
         is_of_use && table.distrusted.len() < MAX_DISTRUSTED && !table.distrusted.contains(&chunk)
     }
 
-    /// Finds the runs of the chunk from `start` to `end`. It reads the source through `window`, in which the chunk stands afterwards.
-    ///
-    /// With `None` the session is over.
+    /// Finds the runs of the chunk from `start` to `end`. Reads the source through `window`, in which the chunk then stands.
+    /// Returns `None` when the session is over.
     pub(super) fn runs(
         &self,
         window: &mut Window,
@@ -157,7 +150,7 @@ impl StandingFile {
         let longest = self.cutter.longest_bytes() as u64;
         let mut found = Found { runs: Vec::new(), at: start, end };
         let mut shift = if self.in_place { 0 } else { lock(&self.table).shift };
-        // Cuts from here on are those that the target makes in the same data.
+        // Cuts from here on are the target's in the same data.
         let mut cut: Option<u64> = None;
         while found.at < end {
             if is_over() {
@@ -173,14 +166,14 @@ impl StandingFile {
             }
             let mut from = match cut {
                 Some(cut) => cut,
-                // Two files are cut alike once they were for a piece or two.
+                // Two files are cut alike after a piece or two of equal data.
                 None => start.saturating_sub(longest),
             };
             // One piece that reaches into the chunk, and those before it.
             loop {
                 let data = window.read(open, from, from + longest)?;
                 if data.is_empty() {
-                    // The file is shorter than it was: the end of the chunk tells.
+                    // A shorter file shows at the chunk's end.
                     found.data(end);
                     break;
                 }
@@ -211,8 +204,7 @@ impl StandingFile {
         Ok(Some(runs))
     }
 
-    /// The piece that covers `at` of the source if it is shifted by so much, and where it would begin in the source. It waits until the
-    /// table reaches so far.
+    /// The piece that covers `at` of the source if shifted so, and where it begins in the source. Waits for the table.
     fn piece_at(&self, at: u64, shift: i64, is_over: &dyn Fn() -> bool) -> Option<(u64, Piece)> {
         let there = at.checked_add_signed(-shift)?;
         let table = self.wait(is_over, |table| table.covered_bytes > there);
@@ -224,9 +216,9 @@ impl StandingFile {
         Some((begins, table.pieces[index]))
     }
 
-    /// Where such a piece stands at the target, which begins here in the source. One that stands nowhere yet may come later.
+    /// Where a piece that begins here in the source stands at the target. One that is not there yet may come.
     fn place_of(&self, piece: Piece, begins: u64, is_over: &dyn Fn() -> bool) -> Option<u64> {
-        // In place nothing can be taken from elsewhere, because it may be overwritten already.
+        // In place, other offsets may be overwritten already.
         if self.in_place {
             return None;
         }
@@ -247,7 +239,6 @@ impl StandingFile {
         find(&table)
     }
 
-    /// Waits until the table is complete, or `enough` of it is there.
     fn wait(&self, is_over: &dyn Fn() -> bool, enough: impl Fn(&Table) -> bool) -> MutexGuard<'_, Table> {
         let waits = |table: &mut Table| !table.is_complete && !enough(table);
         loop {
@@ -257,7 +248,7 @@ impl StandingFile {
             if !waited.timed_out() {
                 return table;
             }
-            // Whoever holds this lock takes no other.
+            // No other lock is taken under this one.
             drop(table);
             if is_over() {
                 return lock(&self.table);
@@ -270,7 +261,6 @@ fn shift_of(here: u64, there: u64) -> i64 {
     i64::try_from(i128::from(here) - i128::from(there)).unwrap_or(0)
 }
 
-/// The runs of a chunk, as far as they are known.
 struct Found {
     runs: Vec<(u64, Option<i64>)>,
     at: u64,
@@ -278,7 +268,7 @@ struct Found {
 }
 
 impl Found {
-    /// Up to here it stands at the target, shifted by so much.
+    /// Adds a run that stands at the target up to here, shifted so.
     fn standing(&mut self, ends: u64, shift: i64) {
         self.push(ends, Some(shift));
     }
@@ -327,14 +317,12 @@ impl Found {
     }
 }
 
-/// Bytes of the source around a chunk.
 #[derive(Default)]
 pub(super) struct Window {
     offset: u64,
     bytes: Vec<u8>,
 }
 
-/// The window grows by so much at a time.
 const READ_BYTES: u64 = 256 << 10;
 
 impl Window {
@@ -342,7 +330,6 @@ impl Window {
         self.bytes.clear();
     }
 
-    /// The bytes from `start` to `end`, or to the end of the file.
     pub(super) fn read(&mut self, open: &SourceFile, start: u64, end: u64) -> io::Result<&[u8]> {
         let there = self.offset + self.bytes.len() as u64;
         if self.bytes.is_empty() || start < self.offset || start > there {

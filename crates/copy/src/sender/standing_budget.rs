@@ -10,7 +10,7 @@ use super::source_item::SourceItem;
 use super::standing::{PIECES_MAX, StandingFile};
 use crate::pieces::OPEN_PIECES;
 
-/// A piece takes some 70 bytes: 100 MiB for a hostile target, and 5 MiB for a file of 2 GB.
+/// At some 70 bytes a piece: 100 MiB for a hostile target, and 5 MiB for a file of 2 GB.
 const BUDGET_PIECES: usize = PIECES_MAX + OPEN_PIECES;
 
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct StandingBudget {
 }
 
 impl StandingBudget {
-    /// Enters what the target tells of a file. `known`: what earlier copies found of the path.
+    /// Enters the target's pieces.
     pub(super) fn enter(
         &self,
         file: &SourceItem,
@@ -34,7 +34,6 @@ impl StandingBudget {
         }
     }
 
-    /// The file has its outcome.
     pub(super) fn release(&self, file: &SourceItem) {
         let pieces = file.standing.get().map_or(0, StandingFile::take_pieces);
         self.pieces.fetch_sub(pieces, Ordering::Relaxed);

@@ -52,7 +52,6 @@ use super::send_route::ChosenRoute;
 use super::source_item::{Origin, SourceItem};
 use super::standing_budget::StandingBudget;
 
-/// A file that changed, as it is now.
 struct Fresh {
     item: Item,
     changes_left: ChangesLeft,
@@ -63,47 +62,42 @@ struct State {
     packer: Packer,
     finished: bool,
     found: Found,
-    /// What a count of the sources has found.
     counted: Counted,
     /// The walk has waited for room.
     is_ahead: bool,
     /// Lanes that the path does not need now.
     resting: Vec<u16>,
-    /// When the last receipt for a unit of each lane came.
+    /// The last receipt of each lane.
     receipts: BTreeMap<u16, Instant>,
-    /// Since when lanes have all units, and no new one can follow.
+    /// The moment when lanes had all units, and no new one could follow.
     all_taken: Option<Instant>,
-    /// The limit of the rate, of all hosts of this end together.
+    /// The limit of all hosts of this end together.
     rate_bytes_per_s: Option<u64>,
-    /// The chunks that other hosts of this end send.
+    /// The chunks that movers of this end send.
     lending: Lending<Arc<SourceItem>>,
     /// The chunks that movers of the other end write.
     written: Written,
-    /// On a host of this end that does not lead: what it was given.
+    /// The portions of a mover of this end.
     portions: Portions<Arc<SourceItem>>,
 }
 
-/// What a lane takes at once.
 pub(super) type Units = Vec<(Unit, Arc<SourceItem>)>;
 
-/// How files are read.
 pub(super) struct Reading {
     pub(super) sources: Arc<dyn SourceTree>,
     pub(super) storage: Storage,
     pub(super) route: ChosenRoute,
     pub(super) read_ahead: ReadAheadBudget,
     pub(super) growing: Growing,
-    /// The receiver in the same process compares with these.
     sums: Option<Arc<SumsToCompare>>,
 }
 
 impl Reading {
-    /// Whether the receiver reads complete drafts once more.
     pub(super) fn compares_sums(&self) -> bool {
         self.sums.is_some()
     }
 
-    /// A chunk of a file was read: what its server says of it is there for the receiver before the file can be complete.
+    /// Enters the server's sum for a read chunk, before the receiver can complete the file.
     pub(super) fn enter_sum(&self, file: &SourceItem, open: &SourceFile) {
         if let Some(sums) = self.sums.as_ref().filter(|_| !file.layout.is_whole())
             && let Some(sum) = open.server_sum()
@@ -113,7 +107,7 @@ impl Reading {
     }
 }
 
-/// The schedule is behind one lock; each other part has its own, and nobody who holds one takes that of the schedule.
+/// The schedule and each other part have locks of their own. A holder of another lock never takes the schedule's.
 pub(super) struct Shared {
     pub(super) job: SenderJob,
     pub(super) reading: Reading,
@@ -127,16 +121,15 @@ pub(super) struct Shared {
     pub(super) watch: Arc<Watch>,
     pub(super) outbox: Arc<Outbox>,
     teller: Teller,
-    /// Counts writes of lanes, receipts and outcomes, and what was read again.
+    /// Counts writes of lanes, receipts, outcomes, and what was read again.
     moved: AtomicU64,
     state: Mutex<State>,
     work: Condvar,
-    /// Chunks that another host sends wait for their proof.
     to_prove: Condvar,
     room: Condvar,
 }
 
-/// Whole files that a lane takes at once, so that the lock is not taken for each.
+/// Whole files under one taking of the lock.
 const UNITS_AT_ONCE: usize = 16;
 
 impl Shared {
@@ -185,12 +178,10 @@ impl Shared {
         }
     }
 
-    /// Tells whoever watches, here and at the other end.
     pub(super) fn notice(&self, notice: Notice) {
         self.teller.notice(notice);
     }
 
-    /// The target has read so much of what earlier runs left.
     pub(super) fn on_read_again(&self, bytes: u64) -> Result<(), Error> {
         if self.read_again.told(bytes).map_err(broken)? {
             self.count_move();
@@ -198,18 +189,17 @@ impl Shared {
         Ok(())
     }
 
-    /// Something moved: a lane wrote, a receipt or an outcome came.
+    /// Notes that a lane wrote, or a receipt or an outcome came.
     pub(super) fn count_move(&self) {
         self.moved.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often something moved.
     pub(super) fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }
 
-    /// Waits until the target has shown its tree, if it has reason to. Nothing is listed or sent before: at its end the target hides
-    /// it. False when the session is over.
+    /// Waits for the target's tree, if the target has reason to show it, before anything is listed or sent: at its end the
+    /// target hides it. Returns false when the session is over.
     pub(super) fn await_target(&self) -> Result<bool, Error> {
         let limit = Duration::from_millis(self.job.carriage.timeout_ms.into());
         let waits = |state: &mut State| !state.finished && self.removals.await_the_target();
@@ -224,7 +214,7 @@ impl Shared {
         Ok(!state.finished)
     }
 
-    /// Enters the next item of the manifest, as soon as the window has room. False when the session is over.
+    /// Enters an item once the window has room. Returns false when the session is over.
     pub(super) fn push(&self, item: Item, origin: Origin) -> Result<bool, Error> {
         let weight = item.weight_bytes() + origin.path.len();
         let state = self.lock();
@@ -261,25 +251,22 @@ impl Shared {
         Ok(true)
     }
 
-    /// Whether a rule may leave the first name of a file alone, and not its further names.
+    /// Whether a rule may leave out only a file's first name.
     pub(super) fn may_leave_first_names(&self) -> bool {
         let selection = &self.job.selection;
         selection.update || selection.ignore_existing || selection.existing
     }
 
-    /// Whether the walk has ever been further than the window reaches.
     pub(super) fn walk_is_ahead(&self) -> bool {
         self.lock().is_ahead
     }
 
-    /// So much there is, as far as it was counted.
     pub(super) fn counted(&self, counted: Counted) {
         self.lock().counted = counted;
         self.watch.on_counted(counted);
         self.outbox.send(Control::Counted(counted));
     }
 
-    /// The walk is over.
     pub(super) fn walk_done(&self) {
         let mut state = self.lock();
         state.items.walk_done();
@@ -287,31 +274,27 @@ impl Shared {
         self.outbox.send(Control::EndOfManifest);
     }
 
-    /// Whether the manifest has ended.
     pub(super) fn is_listed(&self) -> bool {
         self.lock().items.is_listed()
     }
 
-    /// The target said what it wants of a file.
     pub(super) fn want(&self, index: u64, wanted: &Wanted) -> Result<(), Error> {
         let mut state = self.lock();
         self.share_before(&mut state, index)?;
         let file = state.items.want(index, wanted).map_err(broken)?;
         file.hash_only.store(matches!(wanted, Wanted::Hash), Ordering::Relaxed);
         state.all_taken = None;
-        // It was decided, maybe after long reading; each is asked for once.
+        // The decision may have taken long reading; each file is asked for once.
         self.count_move();
         self.lend(&mut state);
         self.work.notify_all();
         Ok(())
     }
 
-    /// Whether other hosts of this end may send for it.
     fn lends(&self) -> bool {
         self.job.carriage.movers > 0 && !self.job.is_mover
     }
 
-    /// Large files may be sent by movers, too.
     fn share_before(&self, state: &mut State, index: u64) -> Result<(), Error> {
         if self.lends() && matches!(state.items.open_file(index), Ok(Some(_))) {
             state.items.share(index).map_err(broken)?;
@@ -319,7 +302,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives movers what they still take.
     fn lend(&self, state: &mut State) {
         for portion in state.lending.lend(&mut state.items, Instant::now()) {
             self.to_prove.notify_all();
@@ -327,7 +309,7 @@ impl Shared {
         }
     }
 
-    /// On a mover: asks its leader for more. `found_nothing`: a lane did.
+    /// Asks, on a mover, the leader for more. `found_nothing`: a lane did.
     fn ask_for_more(&self, state: &mut State, found_nothing: bool) {
         if self.job.is_mover
             && let Some(asked) = state.portions.ask_for_more(&state.items, found_nothing)
@@ -336,7 +318,7 @@ impl Shared {
         }
     }
 
-    /// On a mover: it cannot send this file as it was listed.
+    /// Gives back, on a mover, a file that cannot be sent as listed.
     fn give_back(&self, index: u64) {
         let mut state = self.lock();
         let state = &mut *state;
@@ -346,17 +328,15 @@ impl Shared {
         self.ask_for_more(state, false);
     }
 
-    /// The target tells what stands there of a file that it will ask for.
+    /// Takes what stands at the target of a file it will ask for.
     pub(super) fn on_standing(&self, standing: &Standing) -> Result<(), Error> {
         self.count_move();
         let state = self.lock();
-        // It may have been withdrawn or settled meanwhile.
         let Ok(Some(file)) = state.items.open_file(standing.index).map(|file| file.cloned()) else { return Ok(()) };
         drop(state);
         self.standing.enter(&file, standing, self.job.carriage.path.as_ref()).map_err(broken)
     }
 
-    /// A chunk is verified at the target.
     pub(super) fn on_receipt(&self, index: u64, chunk: u32) {
         self.count_move();
         let mut state = self.lock();
@@ -365,7 +345,6 @@ impl Shared {
         }
     }
 
-    /// A chunk did not verify.
     pub(super) fn again(&self, index: u64, chunk: u32) -> Result<(), Error> {
         let mut state = self.lock();
         if let Ok(Some(file)) = state.items.open_file(index)
@@ -385,19 +364,18 @@ impl Shared {
                 let withdraw = Withdraw { index, why, kind: FailureKind::Unverified, retry: None };
                 self.outbox.send(Control::Withdraw(withdraw));
             }
-            // The file failed or the lane died meanwhile.
             Retry::Unknown => {}
         }
         Ok(())
     }
 
-    /// What this lane brings of a chunk does not count at the target, because a lane that was given up had the chunk last and died. If
-    /// this lane still carries it, it goes again. That is no failed try: a lane that is lost says nothing about the data.
+    /// Sends a chunk again whose last lane, given up, died after this one: its data does not count. The try is not counted,
+    /// since a lost lane says nothing about the data.
     pub(super) fn void(&self, void: &Void) -> Result<(), Error> {
         let Void { index, chunk, lane } = *void;
         let mut state = self.lock();
         let unit = Unit { index, chunk };
-        // Otherwise another lane carries it by now, and that data counts; or nobody awaits it any more.
+        // Otherwise another lane carries it, and that data counts; or nobody awaits it.
         if let Ok(Some(file)) = state.items.open_file(index)
             && state.items.lane_of(unit) == Some(lane)
         {
@@ -410,12 +388,11 @@ impl Shared {
         Ok(())
     }
 
-    /// A chunk does not stand at the target as it was verified, though it had its receipt or was not asked for. A target may say so
-    /// once for each chunk, because an earlier run may have left all of them, and a few times more. An honest target gives the file
-    /// up before the bound.
+    /// Sends a chunk again that does not stand as verified, though it had its receipt or was not asked for. A target may say so
+    /// once for each chunk, as an earlier run may have left all of them, and a few times more. An honest one gives the file up
+    /// before the bound.
     pub(super) fn repair(&self, index: u64, chunk: u32) -> Result<(), Error> {
         let mut state = self.lock();
-        // It was withdrawn meanwhile.
         let Some(file) = state.items.open_file(index).map_err(broken)? else { return Ok(()) };
         let count = file.layout.count();
         if chunk >= count || file.hash_only.load(Ordering::Relaxed) {
@@ -433,7 +410,6 @@ impl Shared {
         Ok(())
     }
 
-    /// An item has its outcome.
     pub(super) fn settle(&self, index: u64, failed: bool) -> Result<(), Error> {
         self.count_move();
         self.job.movers.closes(index);
@@ -450,20 +426,18 @@ impl Shared {
         Ok(())
     }
 
-    /// A lane died; its units go to the others.
     pub(super) fn lane_died(&self, lane: u16) {
         if self.lock().items.lane_died(lane) {
             self.work.notify_all();
         }
     }
 
-    /// Units for a lane; waits so long for them. `None`: nothing by then, or (when it is over) never again.
+    /// Takes units for a lane; waits so long. Returns `None` if there are none by then, or (when it is over) never again.
     pub(super) fn take(&self, lane: u16, wait: Duration) -> Option<Units> {
         self.take_of(lane, wait, false)
     }
 
-    /// [`Shared::take`] for a lane that has waited in vain: it may also take what another lane has begun, where that is slower than it should
-    /// be.
+    /// [`Shared::take`] for a lane that waited in vain: it may take what a too slow lane has begun.
     pub(super) fn take_after_all(&self, lane: u16, wait: Duration) -> Option<Units> {
         self.take_of(lane, wait, true)
     }
@@ -499,17 +473,17 @@ impl Shared {
         (!units.is_empty()).then_some(units)
     }
 
-    /// The end of the run of which this lane has taken a chunk last (see [`Sending::run_of`]).
+    /// The end of this lane's last run (see [`Sending::run_of`]).
     pub(super) fn run_of(&self, lane: u16) -> Option<(u64, u32)> {
         self.lock().items.run_of(lane)
     }
 
-    /// Another host of the target's end writes what this lane brings. What stands there was not told by it.
+    /// Whether a mover of the target writes this lane's data. It has not told what stands there.
     pub(super) fn is_to_mover(&self, lane: u16) -> bool {
         self.job.movers.to(lane) == To::Mover
     }
 
-    /// One more chunk of this file for a lane that still carries one. `None`: the rest is for the other lanes.
+    /// Takes one more chunk of this file for a lane that still carries one. `None`: the rest is for other lanes.
     pub(super) fn take_ahead(&self, lane: u16, index: u64) -> Option<(Unit, Arc<SourceItem>)> {
         let lanes = self.loads.carrying();
         let left = lanes.saturating_mul(u32::try_from(UNITS_AHEAD).expect("a few"));
@@ -522,7 +496,7 @@ impl Shared {
         taken
     }
 
-    /// A lane begins to carry: what it leaves of the processors is not for hashing ahead. See [`LaneLoads::begin`].
+    /// Notes that a lane carries: the processors are not for hashing ahead. See [`LaneLoads::begin`].
     pub(super) fn lane_begins(&self, lane: u16) -> Arc<AtomicU64> {
         if let Some(early) = &self.job.early {
             early.stop();
@@ -530,14 +504,13 @@ impl Shared {
         self.loads.begin(lane)
     }
 
-    /// From which size on it is looked at what the page cache has of a file. `None` with a route that was asked for: it reads in its own way.
+    /// The size from which the page cache is looked up. `None`: a requested route reads in its own way.
     pub(super) fn direct_from_bytes(&self) -> Option<u64> {
         self.job.carriage.route.is_none().then_some(self.job.direct_from_bytes)
     }
 
-    /// These lanes get no units until further notice; all others do.
     pub(super) fn rest(&self, mut lanes: Vec<u16>) {
-        // What nobody else may carry must not wait for the others.
+        // What nobody else may carry must not wait.
         if self.job.movers.count() > 0 {
             lanes.retain(|lane| self.job.movers.to(*lane) == To::Mover);
         }
@@ -549,23 +522,20 @@ impl Shared {
         }
     }
 
-    /// Whether a lane was told to rest.
     pub(super) fn rests(&self, lane: u16) -> bool {
         self.lock().resting.contains(&lane)
     }
 
-    /// Since when lanes have all units, and no new one can follow.
     pub(super) fn all_taken(&self) -> Option<Instant> {
         self.lock().all_taken
     }
 
-    /// When the last receipt for a unit of this lane came.
     pub(super) fn last_receipt(&self, lane: u16) -> Option<Instant> {
         self.lock().receipts.get(&lane).copied()
     }
 
-    /// A wanted file cannot be sent as announced. When it changed, its new state takes the next place in the manifest,
-    /// as often as [`ChangesLeft`] says.
+    /// Withdraws a wanted file. A changed one is announced anew in the next place of the manifest, as often as [`ChangesLeft`]
+    /// says.
     pub(super) fn withdraw(&self, file: &SourceItem, why: String, kind: FailureKind) -> Result<(), Error> {
         if self.job.is_mover {
             self.give_back(file.index);
@@ -575,7 +545,6 @@ impl Shared {
         self.job.movers.closes(file.index);
         let mut state = self.lock();
         state.written.forget(file.index);
-        // Otherwise withdrawn already by another lane, or settled.
         if !state.items.withdraw(file.index) {
             return Ok(());
         }
@@ -600,7 +569,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The file as it is now; `None` when it is gone or cannot be read, or has changed too often.
+    /// The file as it is now; `None`: gone, unreadable, or changed too often.
     fn fresh_item(&self, file: &SourceItem) -> Option<Fresh> {
         let open = self.reading.sources.open(file.origin.source, &file.origin.path).ok()?;
         let stat = open.stat().ok()?;
@@ -610,55 +579,51 @@ impl Shared {
         let kind = ItemKind::File {
             identity: convert::identity(&stat),
             hole_bytes: sparse::look(&stat, || self.reading.sources.open(file.origin.source, &file.origin.path).ok()),
-            // Its contents are new; a content comparison has nothing to go by.
+            // New contents give a comparison nothing to go by.
             blake3: blake3.map(|_| [0; 32]),
             further_names: *further_names,
         };
         let selection = &self.job.selection;
-        // After the times: should they change in between, it has changed once more.
+        // Attributes come after the times: a change in between then counts once more.
         let xattrs = open.attributes(selection.xattrs, selection.acls).ok()?;
         let mut attributes = convert::attributes(&stat, convert::xattrs(xattrs));
         self.announcer.name_owners(&mut attributes, false);
         Some(Fresh { item: Item { path: listed.path.clone(), kind, attributes }, changes_left })
     }
 
-    /// Whether data is wanted that has no receipt.
     pub(super) fn has_work(&self) -> bool {
         self.lock().items.has_work()
     }
 
-    /// Whether the target has something to say: what becomes of an item, or that all is flushed.
+    /// Whether the target owes a word: an outcome, or that all is flushed.
     pub(super) fn awaits_word(&self) -> bool {
         self.lock().items.awaits_word()
     }
 
-    /// Whether the target has yet to say what it wants of files of so many bytes in all.
+    /// Whether the target has yet to answer for so many bytes in all.
     pub(super) fn awaits_answers(&self, least_bytes: u64) -> bool {
         self.lock().items.awaits_answers(least_bytes)
     }
 
-    /// Bytes of the largest file whose outcome is awaited.
     pub(super) fn largest_open_bytes(&self) -> u64 {
         self.lock().items.largest_open_bytes()
     }
 
-    /// Bytes that the target confirmed of files whose outcome is awaited: it may have to flush them.
+    /// Confirmed bytes of open files: the target may have to flush them.
     pub(super) fn confirmed_open_bytes(&self) -> u64 {
         self.lock().items.confirmed_open_bytes()
     }
 
-    /// The target said that all is flushed; false: of what it knew by then.
+    /// Notes that all is flushed; false: of what the target knew by then.
     pub(super) fn on_summary(&self) -> Result<bool, Error> {
         let told = self.lock().items.on_summary();
         told.map_err(|Broken(_)| Error::new(Fault::Protocol, "the far side ended with items open"))
     }
 
-    /// Whether the session is over for the lanes.
     pub(super) fn is_over(&self) -> bool {
         self.lock().finished
     }
 
-    /// Ends the lanes and the walk.
     pub(super) fn finish(&self) {
         self.lock().finished = true;
         self.paced.end();
@@ -676,7 +641,6 @@ fn broken(Broken(why): Broken) -> Error {
     Error::broke_the_protocol(why)
 }
 
-/// The error of a lane when the session itself failed.
 pub(super) fn lane_error(error: &Error) -> io::Error {
     io::Error::other(error.to_string())
 }

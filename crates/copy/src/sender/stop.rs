@@ -1,15 +1,13 @@
-//! Why a unit was not sent to its end.
+//! Says why a unit was not sent to its end.
 
 use std::io;
 
 use haul_store::{StoreError, SumDiffers};
 use haul_wire::control::FailureKind;
 
-/// Says why a unit was not sent to its end.
 pub(super) enum Stop {
     /// The source failed: the unit is withdrawn, and the lane goes on.
     Source(String, FailureKind),
-    /// The connection failed.
     Lane(io::Error),
 }
 
@@ -20,7 +18,7 @@ impl From<io::Error> for Stop {
 }
 
 pub(super) fn cannot_read(offset: u64, error: &io::Error) -> Stop {
-    // The end itself saw another version: it keeps to the one that it began with.
+    // The end itself saw another version than the one that it began with.
     if error.kind() == io::ErrorKind::StaleNetworkFileHandle {
         return changed();
     }

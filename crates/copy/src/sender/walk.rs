@@ -1,4 +1,4 @@
-//! The walk thread turns what an item source yields, a walk over the sources for example, into the manifest.
+//! The walk thread turns an item source, such as a walk over the sources, into the manifest.
 
 use std::io;
 use std::sync::Arc;
@@ -22,12 +22,11 @@ use super::state::Shared;
 use super::walk_options::options;
 
 pub(super) struct Search {
-    /// A second walk counts with these.
+    /// Options of the second walk, which counts.
     count: (WalkOptions, Arc<dyn SourceTree>),
     pub(super) items: Box<dyn ItemSource>,
-    /// Directories are listed ahead with these.
+    /// Options for directories listed ahead.
     pub(super) ahead: WalkOptions,
-    /// A source is not there for this reason.
     pub(super) missing: Option<String>,
 }
 
@@ -154,7 +153,7 @@ fn entry_item(shared: &Shared, entry: FoundEntry, checksum: bool) -> Option<Item
     Some(item)
 }
 
-/// The item has no data. What happens at a path that cannot be sent (too long) is told beside the manifest.
+/// Makes an item without data. A path that cannot be sent (too long) is told beside the manifest.
 fn without_data(shared: &Shared, path: Vec<u8>, kind: ItemKind, attributes: Attributes) -> Option<Item> {
     match RelPath::new(path.clone()) {
         Ok(path) => Some(Item { path, kind, attributes }),

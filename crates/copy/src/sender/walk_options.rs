@@ -1,4 +1,4 @@
-//! A selection asks for a walk with these options.
+//! Converts a selection to the options of a walk.
 
 use std::sync::Arc;
 

@@ -1,23 +1,22 @@
 //! A file is read only when its times can tell a change (git calls a file that cannot "racily clean").
 //!
-//! A file system stamps a change with a clock that goes in steps. A change within the step of the last stamp leaves the
-//! times as they are, and a reader takes parts of two versions for one. So a file is read only when its last stamp is
-//! older than a step: whatever changes it from then on shows in its times.
+//! A file system's clock of stamps goes in steps. A change within the step of the last stamp leaves the times as they are, and
+//! a reader takes parts of two versions for one. So a file is read only when its last stamp is older than a step.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_wire::manifest::Time;
 
-/// Waits as long as a change of the file could go unseen.
+/// Waits as long as a change could go unseen.
 pub(super) fn outlast(ctime: Time) {
     while let Some(rest) = left(ctime, SystemTime::now(), haul_sys::clock::stamp_step()) {
         std::thread::park_timeout(rest);
     }
 }
 
-/// A change could still get the stamp `ctime` for so long. `kernel_step` is the step of the kernel's clock of stamps.
+/// The time in which a change could still get the stamp `ctime`. `kernel_step`: of the kernel's clock of stamps.
 fn left(ctime: Time, now: SystemTime, kernel_step: Duration) -> Option<Duration> {
-    // Any other clock would hit one of these once in a hundred thousand times.
+    // Another clock would hit one of these once in a hundred thousand times.
     let step = match ctime.ns {
         0 => WHOLE_SECONDS,
         ns if ns % FAT_NS == 0 => Duration::from_nanos(FAT_NS.into()),
@@ -53,7 +52,6 @@ mod tests {
         assert_eq!(left(seconds, at(102, 4), step), None);
         let hundredths = Time { s: 100, ns: 120_000_000 };
         assert_eq!(left(hundredths, at(100, 125), step), Some(Duration::from_millis(9)));
-        // Nobody waits for a stamp of the last century, of next year, or of before 1970.
         for s in [0, 4_000_000_000, -5, i64::MIN, i64::MAX] {
             assert_eq!(left(Time { s, ns: 0 }, at(100, 0), step), None, "{s}");
         }

@@ -1,4 +1,4 @@
-//! A sender lists items nested like their paths, sorted within a directory, with an end for each directory.
+//! Checks that items are nested like their paths, sorted within a directory, with an end for each.
 
 use haul_job::Error;
 use haul_wire::RelPath;
@@ -8,7 +8,7 @@ use haul_wire::manifest::{Item, ItemKind};
 use super::Decider;
 
 impl Decider {
-    /// A sender that opens one directory after the other and ends none would fill our memory.
+    /// A sender that ends no directory would fill our memory.
     pub(super) fn check_nesting(&self, item: &Item) -> Result<(), Error> {
         if item.kind != ItemKind::Directory {
             return Ok(());
@@ -47,7 +47,6 @@ impl Decider {
     }
 }
 
-/// The directory itself does not lie beneath it.
 fn is_beneath(path: &RelPath, directory: &RelPath) -> bool {
     if directory.is_root() {
         return !path.is_root();

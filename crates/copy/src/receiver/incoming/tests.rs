@@ -1,4 +1,4 @@
-//! Tests what a file that arrives does at its end.
+//! Tests how an arriving file ends.
 
 use haul_engine::integrity::{self, UnitHasher};
 use haul_store::{LocalTree, TargetOptions};
@@ -42,7 +42,7 @@ fn a_checkpoint_that_comes_after_the_end_begins_no_journal() {
     let (dir, _, incoming, exposure) = complete();
     let published = incoming.publish(&Metadata::default(), false, &exposure).unwrap();
     assert!(matches!(published, Published::Named(_)));
-    // This checkpoint's lane was slower than the one that brought the last chunk.
+    // This checkpoint's lane was slower than the last chunk's.
     incoming.checkpoint(&exposure).unwrap();
     assert_eq!(names(&dir), ["file"]);
 }
@@ -53,7 +53,6 @@ fn a_complete_file_whose_checkpoint_failed_gets_no_name_and_keeps_its_part() {
     incoming.checkpoint(&exposure).unwrap();
     let before = names(&dir);
     assert_eq!(before.len(), 2, "a part and its journal");
-    // A failed checkpoint does this while the final name is queued already, and another unit is on its way.
     incoming.abandon(true, &exposure);
     let published = incoming.publish(&Metadata::default(), false, &exposure).unwrap();
     assert!(matches!(published, Published::NotNow));
@@ -72,7 +71,6 @@ fn a_file_that_is_withdrawn_during_its_first_checkpoint_leaves_no_journal_and_it
     let withdraw = {
         let (incoming, exposure) = (Arc::clone(&incoming), Arc::clone(&exposure));
         move |_, stopped: &Stopped| {
-            // The first flush, that of the part, goes on meanwhile.
             if !std::mem::replace(&mut withdrawn, true) {
                 assert!(stopped.file().starts_with(&root), "{stopped:?}");
                 incoming.abandon(false, &exposure);

@@ -1,4 +1,4 @@
-//! A run of a chunk that does not come, because it stands at the target.
+//! Reads a run of a chunk that stands at the target.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::Lane;
 use crate::receiver::arrival::{Arrival, broken};
 
 impl Lane<'_> {
-    /// The sender knows that the run stands at the target. It is read there, and then counts as if it had come.
+    /// Reads the run where the sender knows it to stand; it then counts as arrived.
     pub(super) fn standing_run(&mut self, length: usize, arrival: &mut Arrival) -> io::Result<()> {
         let with_tag = RUN_OFFSET_BYTES + self.tag_bytes();
         self.input.fill(with_tag)?;
@@ -27,7 +27,7 @@ impl Lane<'_> {
         let data = &mut self.standing.get_or_insert_with(|| vec![0; BLOCK_BYTES].into_boxed_slice())[..length];
         self.watch.lap(Waiting::Network);
         if self.shared.disk.storage.during(|| standing.read(data, at)).is_err() {
-            // The chunk does not verify then, and comes again as data.
+            // The chunk then fails to verify, and comes again as data.
             data.fill(0);
         }
         arrival.hasher.update(data);

@@ -9,7 +9,6 @@ use crate::rights;
 use super::Shared;
 
 impl Shared {
-    /// Keeps a far side within its tree, and returns what to tell of it.
     pub(in super::super) fn give_up_rights(&self) -> Option<Notice> {
         let (tree, selection) = (self.to.tree().local(), &self.job.selection);
         if selection.keep_dirlinks && self.job.confine.is_none() {

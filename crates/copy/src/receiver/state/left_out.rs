@@ -1,4 +1,4 @@
-//! A receiver leaves entries out, and flushes a name before the source may remove its file.
+//! Leaves entries out, and flushes a name before the source may remove its file.
 
 use haul_store::StoreError;
 use haul_wire::control::{LeftOut, OutcomeKind};
@@ -8,13 +8,12 @@ use super::Shared;
 use crate::receiver::destination::parent;
 
 impl Shared {
-    /// With an entry its further names are left out.
     pub(in super::super) fn leave_out(&self, index: u64, item: &Item, rule: LeftOut) {
         self.first_names.leave_out(item, rule);
         self.settle(index, OutcomeKind::LeftOut { rule });
     }
 
-    /// The source removes what it has our word for. So the name has to be on the medium before the word is given.
+    /// The name has to be on the medium before our word lets the source remove its file.
     pub(in super::super) fn flush_before_removal(&self, path: &[u8]) -> Result<(), StoreError> {
         let selection = &self.job.selection;
         if !selection.remove_source_files || !selection.flush || !self.to.makes_files() {

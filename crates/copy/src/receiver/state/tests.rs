@@ -1,4 +1,4 @@
-//! Tests of the parts of a receiver use its state without its threads.
+//! Tests of parts of a receiver use its state without its threads.
 
 use std::io::Write as _;
 
@@ -31,7 +31,6 @@ pub(crate) fn job_into(directory: &std::path::Path) -> ReceiverJob {
     }
 }
 
-/// The receiver's events go unheard.
 pub fn over(directory: &std::path::Path) -> Shared {
     let target = directory.as_os_str().as_encoded_bytes();
     let (tree, _) = LocalTree::open(target, &haul_store::TargetOptions::default()).unwrap();
@@ -41,7 +40,7 @@ pub fn over(directory: &std::path::Path) -> Shared {
     Shared::new(to, job, Arc::default(), Arc::new(Watch::silent()), events).unwrap()
 }
 
-/// What a lane comes to on which these ends arrive, in the second job of a session.
+/// Runs a lane on which these ends arrive, in the second job of a session.
 fn ends_of_lane(ends: &[(UnitKind, u64)]) -> std::io::Result<bool> {
     let dir = tempfile::tempdir().unwrap();
     let shared = Arc::new(over(dir.path()));
@@ -79,7 +78,7 @@ fn a_receipt_that_comes_after_its_file_failed_on_another_lane_is_not_told() {
     shared.receipt(Receipt { index, chunk: 0, data_bytes: 1, matched_bytes: 0 });
     shared.fail(&incoming, &StoreError::new("write", b"file", std::io::ErrorKind::Other));
     shared.receipt(Receipt { index, chunk: 1, data_bytes: 1, matched_bytes: 0 });
-    // The sender would take it for one about an item that is not open, and end the session.
+    // The sender would take it for an item that is not open, and end the session.
     let said = outbox.take_all();
     let [Control::Receipts(receipts), Control::Outcomes(_)] = &said[..] else { panic!("{said:?}") };
     assert_eq!(receipts.len(), 1);

@@ -20,8 +20,8 @@ use crate::sender::stop::{Stop, cannot_read, changed};
 use super::{CACHE_LINE_BYTES, Content, Lane, look};
 
 impl Lane<'_> {
-    /// Whether a unit of this file is handed over. The connection takes what is more than data: a chunk of which something stands at
-    /// the target, compressed blocks, and blocks that take a route through the kernel.
+    /// Whether a unit is handed over. The connection takes chunks that stand in part at the target, compressed blocks, and a
+    /// route through the kernel.
     pub(super) fn hands_over(&self, unit: Unit, file: &SourceItem) -> bool {
         let Some(hand_over) = &self.shared.job.hand_over else { return false };
         let stands = file.standing.get().is_some_and(|standing| standing.serves(unit.chunk));
@@ -36,7 +36,6 @@ impl Lane<'_> {
         open: &Arc<SourceFile>,
         content: Content,
     ) -> io::Result<()> {
-        // The buffer has the blocks from here on.
         self.send()?;
         self.give(|half| half.begin(header))??;
         self.watch.lap(Waiting::Network);
@@ -58,7 +57,6 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// The receiver learns that nothing comes for a while.
     pub(super) fn rest(&self) {
         if let Some(hand_over) = &self.shared.job.hand_over {
             // A receiver that has not begun, or has ended, needs no word.
@@ -88,7 +86,7 @@ impl Lane<'_> {
         self.shared.reading.growing.check_read(file, open, reads_on)
     }
 
-    /// Returns whether bytes follow the last block of a file, if the read has shown that.
+    /// Returns whether bytes follow a file's last block, if known.
     fn hand_block_over(
         &mut self,
         unit: Unit,
@@ -99,12 +97,11 @@ impl Lane<'_> {
     ) -> Result<Option<bool>, Stop> {
         let at = self.buffer.as_ptr().align_offset(CACHE_LINE_BYTES).min(CACHE_LINE_BYTES);
         let shared = self.shared;
-        // One more byte costs nothing in the same call, and a call of its own later.
+        // One more byte costs nothing in the same call.
         let room = &mut self.buffer[at..at + size + usize::from(is_last)];
         let read = match open.local() {
             Some(local) if is_last => shared.reading.storage.during(|| local.read_with_rest(room, size, offset)),
             Some(_) => shared.reading.storage.during(|| self.ahead.read(unit, open, room, offset)),
-            // Another end has its own limits, and a lane may wait there for its turn while the others read.
             None => self.ahead.read(unit, open, room, offset),
         };
         let read = read.map_err(|error| cannot_read(offset, &error))?;

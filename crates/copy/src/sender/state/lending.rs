@@ -12,7 +12,6 @@ use super::super::source_item::SourceItem;
 use super::{Shared, State};
 
 impl Shared {
-    /// A mover said something. True: it is a new one.
     pub(in crate::sender) fn on_mover_word(&self, path: u16, word: MoverWord) -> Result<bool, Error> {
         if !self.lends() || !is_of_mover(path) {
             return Err(Error::broke_the_protocol("it speaks for a host that is none of this end"));
@@ -37,7 +36,6 @@ impl Shared {
         }
     }
 
-    /// A mover is no more.
     pub(in crate::sender) fn mover_gone(&self, path: u16) {
         let mut state = self.lock();
         let state = &mut *state;
@@ -47,13 +45,12 @@ impl Shared {
         }
     }
 
-    /// Movers that have chunks, and of whose chunks none has arrived for so long.
+    /// Movers that have chunks, none of which has arrived for `limit`.
     pub(in crate::sender) fn silent_movers(&self, limit: Duration) -> Vec<u16> {
         let state = self.lock();
         state.lending.silent(&state.items, &state.receipts, limit)
     }
 
-    /// The next chunk that is to be read and hashed here; `None` at the end.
     pub(in crate::sender) fn next_to_prove(&self) -> Option<ToProve<Arc<SourceItem>>> {
         let mut state = self.lock();
         loop {
@@ -69,13 +66,12 @@ impl Shared {
         }
     }
 
-    /// Tells the receiver what a chunk hashes to. It does not matter on which mover's behalf.
+    /// Tells the receiver a chunk's hash, whichever mover sends it.
     pub(in crate::sender) fn proved(&self, unit: Unit, hash: [u8; 32]) {
         let Unit { index, chunk } = unit;
         self.outbox.proof(ChunkProof { index, chunk, hash });
     }
 
-    /// Sets the limit of the rate of all hosts of this end together.
     pub(in crate::sender) fn limit_rate(&self, bytes_per_s: Option<u64>) {
         let mut state = self.lock();
         state.rate_bytes_per_s = bytes_per_s;

@@ -1,19 +1,16 @@
 //! Lanes wait for the rate limit, and what is told of paths meanwhile.
 //!
-//! Lanes that wait for the limit send in bursts, with pauses in which the path looks idle. So the rate of a path is what passed the
-//! limit, and what holds it is the limit.
+//! Such lanes send in bursts, and the path looks idle between them. So its rate is what passed the limit, which also holds it.
 
 use haul_wire::summary::{HeldBy, PathNow};
 
 use super::Shared;
 
 impl Shared {
-    /// Waits as long as the rate limit says.
     pub(in crate::sender) fn pace(&self, bytes: u64) -> bool {
         self.paced.pace(bytes)
     }
 
-    /// The paths as they are told.
     pub(in crate::sender) fn as_paced(&self, mut paths: Vec<PathNow>) -> Vec<PathNow> {
         if paths.is_empty() {
             return paths;

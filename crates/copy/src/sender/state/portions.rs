@@ -11,14 +11,12 @@ use super::super::source_item::SourceItem;
 use super::{Shared, broken};
 
 impl Shared {
-    /// The file of a portion, as far as it is known here.
     pub(in crate::sender) fn file_of(&self, portion: &Portion) -> Arc<SourceItem> {
         let known = self.lock().portions.file(portion.index).cloned();
         let is_same = |file: &Arc<SourceItem>| file.identity == portion.identity && file.origin.path == portion.path;
         known.filter(is_same).unwrap_or_else(|| SourceItem::of_portion(portion))
     }
 
-    /// The leader gave this to this host, which has found the file.
     pub(in crate::sender) fn take_on(&self, portion: &Portion, file: Arc<SourceItem>) -> Result<(), Error> {
         let mut state = self.lock();
         let state = &mut *state;
@@ -29,7 +27,6 @@ impl Shared {
         Ok(())
     }
 
-    /// The receiver has this chunk.
     pub(in crate::sender) fn portion_arrived(&self, unit: Unit) -> Result<(), Error> {
         let mut state = self.lock();
         let state = &mut *state;
@@ -42,20 +39,18 @@ impl Shared {
         Ok(())
     }
 
-    /// See [`Shared::void`]; the chunk has the number of the leader.
+    /// See [`Shared::void`]; the chunk has the leader's number.
     pub(in crate::sender) fn portion_void(&self, void: &Void) -> Result<(), Error> {
         let item = self.lock().portions.item_of(Unit { index: void.index, chunk: void.chunk });
         item.map_or(Ok(()), |index| self.void(&Void { index, ..*void }))
     }
 
-    /// What was asked for will not be carried here.
     pub(in crate::sender) fn decline(&self, portion: &Portion) {
         let mut state = self.lock();
         self.outbox.send(state.portions.decline(portion));
         self.ask_for_more(&mut state, false);
     }
 
-    /// Asks for more once half of what shall wait is taken.
     pub(in crate::sender) fn ask(&self) {
         self.ask_for_more(&mut self.lock(), false);
     }

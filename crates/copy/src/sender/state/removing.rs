@@ -8,12 +8,11 @@ use haul_channel::convert;
 use super::Shared;
 
 impl Shared {
-    /// Whether the target has reason to show its tree.
     pub(in super::super) fn is_shown_the_target(&self) -> bool {
         self.job.movers.count() > 0 || self.removals.await_the_target()
     }
 
-    /// The target shows its tree, before the first outcome.
+    /// Takes the target's tree, before the first outcome.
     ///
     /// # Errors
     /// It is the tree of a source, and files of the source are to be removed.
@@ -40,7 +39,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes what the target has. What cannot be removed, or has changed, counts as failed.
+    /// Removes what the target has. A failure, or a change, counts as failed.
     pub(in super::super) fn remove_source(&self, outcome: &Outcome) {
         let Some(origin) = self.removals.take(outcome) else { return };
         match self.reading.sources.remove(origin.source, &origin.path, &origin.copied) {

@@ -6,7 +6,7 @@ use super::Shared;
 use super::UNITS_AT_ONCE;
 use haul_govern::tuning::{Ending, Left, Work};
 
-/// So many units are counted at a sample; where more wait, the job goes on for long: of 1 MiB each they last 9 s at 1 Gbit/s.
+/// Further units mean a long job: of 1 MiB each these last 9 s at 1 Gbit/s.
 const UNITS_COUNTED: usize = 1024;
 
 impl Work for Shared {
@@ -15,7 +15,7 @@ impl Work for Shared {
         if items.is_drained() {
             return 0;
         }
-        // One that has to go again may have gone from the window: something waits all the same.
+        // A unit to repeat may have gone from the window, and waits all the same.
         items.last_units(UNITS_COUNTED).map_or(u64::MAX, |units| units.iter().sum::<u64>().max(1))
     }
 

@@ -1,4 +1,4 @@
-//! Movers of the other end write chunks, and say so.
+//! Takes the word of the other end's movers about chunks that they wrote.
 
 use std::time::Duration;
 
@@ -12,14 +12,13 @@ use haul_wire::limits::MAX_PATHS;
 use super::{Shared, State, broken};
 
 impl Shared {
-    /// The leader of the target has opened a file that movers may write, too.
+    /// Shares a file that the target's leader has opened with its movers.
     pub(in crate::sender) fn share(&self, draft: OpenDraft) -> Result<(), Error> {
         self.lock().items.share(draft.index).map_err(broken)?;
         self.job.movers.opens(draft);
         Ok(())
     }
 
-    /// The data of a unit has gone out, and this is its hash.
     pub(in crate::sender) fn sent(&self, unit: Unit, hash: Hash) {
         if self.job.movers.count() == 0 {
             return;
@@ -30,7 +29,6 @@ impl Shared {
         }
     }
 
-    /// A mover wrote these, on lanes of this path.
     pub(in crate::sender) fn on_moved(&self, path: u16, chunks: Vec<MovedChunk>) {
         let has = |lane| path_of(lane) == path && self.job.movers.to(lane) == To::Mover;
         let mut guard = self.lock();
@@ -46,7 +44,7 @@ impl Shared {
         }
     }
 
-    /// A mover that takes data and confirms none of it for so long is left out.
+    /// Leaves out movers that have confirmed nothing of their data for so long.
     pub(in crate::sender) fn accuse_hung_movers(&self, limit: Duration) {
         for path in MAX_PATHS - self.job.movers.count()..MAX_PATHS {
             let mut state = self.lock();
