@@ -20,12 +20,12 @@ use haul_kept::surroundings::Surroundings;
 use haul_reach::lane_door::{LOOPBACK, open_door, open_door_on};
 use haul_reach::lane_rendezvous::LaneRendezvous;
 
-/// The command line of `haul agent`.
+/// The options of `haul agent`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentOptions {
-    /// The range of `--port-range FIRST-LAST`.
+    /// `--port-range FIRST-LAST`.
     pub port_range: Option<(u16, u16)>,
-    /// The port of `--relay PORT`: the agent then carries one lane between standard input/output and this local port.
+    /// `--relay PORT`: carries one lane between standard input/output and this local port.
     pub relay_port: Option<u16>,
 }
 
@@ -42,7 +42,7 @@ pub fn agent(options: &AgentOptions) -> u8 {
 
 fn serve(options: &AgentOptions) -> Result<(), Error> {
     rights::guard_process();
-    // With the old limit of open files it still works.
+    // The old limit of open files works, too.
     let _ = haul_sys::process::raise_open_file_limit();
     let identity = Arc::new(Identity::generate().map_err(|error| faults::net_error(&error))?);
     let rendezvous = Arc::new(LaneRendezvous::default());
@@ -55,7 +55,7 @@ fn serve(options: &AgentOptions) -> Result<(), Error> {
     let relay = relay_door.as_ref().map_or(open, Door::port);
     let ports = Ports { open, relay, ..Ports::default() };
     greet().map_err(|error| Error::new(Fault::Protocol, "cannot write to standard output").because(error))?;
-    // Both ends belong to one user, who may send the own data in the clear.
+    // Both ends belong to one user, who may send data in the clear.
     let grant = Grant { clear: true, ..Grant::default() };
     serving::serve_control(
         standard_streams()?,

@@ -23,9 +23,8 @@ use haul_kept::surroundings::Surroundings;
 use haul_reach::connect;
 use haul_reach::remote::Remote;
 
-/// Carries a job out. Returns when everything is verified and flushed, or with the error that ended it.
-///
-/// A file that fails is no error: it is an [`haul_job::Event::Failed`] and counted in the report.
+/// Carries a job out, until all is verified and flushed. A failed file is no error: it is an [`haul_job::Event::Failed`],
+/// counted in the report.
 pub fn run(job: &Job, surroundings: &Surroundings, observer: Arc<dyn Observer>) -> Result<Report, Error> {
     let wants_manifest = observer.wants_manifest();
     let watch = Arc::new(Watch::new(observer));
@@ -56,7 +55,6 @@ pub fn carry_out(
     (watch, wants_manifest): (&Arc<Watch>, bool),
     between: impl FnOnce(Order<'_>, &Place, &Place) -> Result<Ends, Error>,
 ) -> Result<Report, Error> {
-    // With the old limit of open files it still works.
     let _ = haul_sys::process::raise_open_file_limit();
     hooks::give_back_what_is_left(surroundings);
     static TELLS: Once = Once::new();
@@ -71,7 +69,7 @@ pub fn carry_out(
     let job = &*dav_ends::adjusted(job);
     let job = &*ftp_ends::adjusted(job);
     let (source, target) = (&job.sources[0].place, &job.target.place);
-    // A recording has a known hash, to which a file that stands at the target is compared.
+    // A recording has a known hash for a standing file.
     let hash_kept = wants_manifest || was_hashed(job);
     let ends = between(Order { job, surroundings, watch, hash_kept }, source, target);
     // Ctrl-C ends ssh as well.
@@ -89,13 +87,13 @@ pub fn carry_out(
     Ok(Report { proof, ..report })
 }
 
-/// Refuses what can be refused without reaching a host.
+/// Refuses without reaching a host.
 pub fn check(job: &Job) -> Result<(), Error> {
     let source = &job.sources.first().ok_or_else(|| Error::new(Fault::Usage, "no source was named"))?.place;
     let target = &job.target.place;
     check_made_up(job)?;
     if job.carriage.clear && !source.is_here() && !target.is_here() {
-        // If the lanes ran through here, neither end could prove to the other what it sent.
+        // With lanes through here, neither end could prove to the other what it sent.
         return Err(Error::new(Fault::Usage, "data connections between two other hosts are always encrypted")
             .try_this("leave --cipher none out, or run haul on one of the two"));
     }
@@ -125,7 +123,7 @@ fn with_remote(order: Order<'_>, place: &Far, side: Side) -> Result<Ends, Error>
     result
 }
 
-/// Reaches the first host of the far end that answers. The job is then for it and the remaining hosts.
+/// Reaches the first host of the far end that answers. The job then names it and the remaining hosts.
 fn leader<'a>(order: Order<'a>, place: &Far, side: Side, foreseen: &Foreseen) -> Result<(Cow<'a, Job>, Remote), Error> {
     let Order { job, surroundings, watch, .. } = order;
     let reach = |place: &Far, job: &Job| -> Result<Remote, Error> {

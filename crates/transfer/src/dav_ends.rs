@@ -17,18 +17,16 @@ use haul_store::StoreError;
 use crate::server_terms::{self, Dialled};
 use crate::web;
 
-/// Whether the target is one.
 pub(crate) fn is_target(job: &Job) -> bool {
     matches!(&job.target.place, Place::Here(Here::Web(server)) if server.is_dav)
 }
 
-/// The number of lanes, each of which has one file under way, where it does not depend on the path.
+/// The lanes, each with one file under way, unless they depend on the path.
 fn asked_lanes(job: &Job) -> Option<u16> {
     let is_background = job.carriage.service.class == AskedClass::Background;
     job.carriage.lanes.or(is_background.then_some(1))
 }
 
-/// Refuses what such a target cannot keep its promise of.
 pub(crate) fn check(job: &Job) -> Result<(), Error> {
     if !is_target(job) {
         return Ok(());
@@ -53,7 +51,7 @@ pub(crate) fn check(job: &Job) -> Result<(), Error> {
     }
 }
 
-/// The job as such a target can take it: files whole and in order, without what no server keeps.
+/// Adjusts the job: files whole and in order, without what no server keeps.
 pub(crate) fn adjusted(job: &Job) -> Cow<'_, Job> {
     if !is_target(job) {
         return Cow::Borrowed(job);
@@ -67,7 +65,6 @@ pub(crate) fn adjusted(job: &Job) -> Cow<'_, Job> {
     Cow::Owned(job)
 }
 
-/// The tree is opened once it is known what comes.
 pub(crate) fn target(
     server: &WebServer,
     job: &Job,
@@ -104,7 +101,6 @@ pub(crate) fn target(
     Ok(Target::Other(Box::new(Opening { server, lanes, typed, watch })))
 }
 
-/// A target whose server is known.
 struct Opening {
     server: DavServer,
     lanes: u16,

@@ -84,7 +84,6 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a web server cannot do.
 fn check_web(job: &Job) -> Result<(), Error> {
     let refused = |what: &str, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
     if job.files_from.is_some() {

@@ -54,8 +54,8 @@ impl LaneKeeper for FarKeeper {
 pub(crate) enum Allowed {
     /// A user has an account here, and could dial anyway.
     User,
-    /// A client must not use a daemon to reach other hosts beyond need, nor learn which ports are open. Ports for the
-    /// daemon's own host alone are not dialled.
+    /// A client must not reach other hosts through a daemon beyond need, nor learn open ports. Ports for the daemon's own host
+    /// alone are not dialled.
     Client,
     /// A client on the daemon's own host.
     ClientHere,
@@ -81,7 +81,6 @@ pub(crate) struct FarDialler<'a> {
     pub(crate) terms: &'a LaneTerms,
     pub(crate) allowed: &'a Allowed,
     pub(crate) asked: &'a AskedPaths,
-    /// Is told of each refused address.
     pub(crate) visit: Option<&'a Arc<dyn Visit>>,
     pub(crate) paths: &'a Mutex<Option<PathSet>>,
     pub(crate) links: &'a Mutex<Option<LinkDialler>>,
@@ -135,7 +134,6 @@ impl FarDialler<'_> {
         Bringer {
             terms,
             asked: self.asked.clone(),
-            // The candidates have the family that the user wants.
             family: None,
             peer,
             channel: self.channel.clone(),

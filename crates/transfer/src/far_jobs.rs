@@ -5,8 +5,8 @@
 //!     ^                                                               |
 //!     +------ JobEnd of the peer, Start --- within IDLE_MAX ----------+---- Leave, or the end of the channel
 //! ```
-//! The thread of the session keeps the rights of the key. Each job has a part of them, and no access to files that an earlier
-//! job opened.
+//! The session's thread keeps the rights of the key. Each job has a part of them, and no access to files that an earlier job
+//! opened.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,13 +32,11 @@ const IDLE_MAX: Duration = Duration::from_secs(10 * 60);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 pub(crate) struct FarJobs<'a> {
-    /// The rights of the key, as they were last read.
     pub(crate) grant: Grant,
     pub(crate) served: &'a Served<'a>,
     pub(crate) visit: Option<&'a Arc<dyn Visit>>,
     pub(crate) events: Events,
     pub(crate) channel: &'a Channel,
-    /// The watch of the session. Each job has its own.
     pub(crate) watch: &'a Arc<Watch>,
     pub(crate) keeper: &'a mut (dyn LaneKeeper + 'a),
     pub(crate) on_other_message: &'a mut (dyn FnMut(Control) -> Result<(), Error> + Send + 'a),
@@ -104,17 +102,15 @@ impl FarJobs<'_> {
             let thread = std::thread::Builder::new().name("job".into()).spawn_scoped(scope, role);
             let thread = thread.map_err(|error| {
                 let error = Error::new(Fault::FileIo, "cannot start a thread for the job").because(error);
-                // The peer awaits the end of its job.
                 farewell::abort(channel, &error);
                 error
             })?;
-            // The panic hook has told why.
             let broke = |_| Err(Error::new(Fault::Protocol, "the thread of the job broke"));
             thread.join().unwrap_or_else(broke)
         })
     }
 
-    /// Waits for the peer's next job; `None` if there is none. `lanes`: ours can carry it.
+    /// Waits for the peer's next job, if any. `lanes`: ours can carry it.
     fn await_next(&mut self, lanes: bool) -> Result<Option<Start>, Error> {
         let (begun, mut has_ended) = (Instant::now(), false);
         loop {
@@ -137,7 +133,6 @@ impl FarJobs<'_> {
                 Some(SessionEvent::ControlEnded(why)) if !has_ended => return Err(channel::ended(why)),
                 // Nothing is at stake between two jobs.
                 Some(SessionEvent::ControlEnded(_)) => return Ok(None),
-                // This belongs to the job that is over.
                 Some(_) | None => {}
             }
             if self.visit.is_some_and(|visit| visit.interrupted()) {
@@ -151,7 +146,7 @@ impl FarJobs<'_> {
         }
     }
 
-    /// The thread of the session cannot regain rights, so more rights need a new session.
+    /// The session's thread cannot regain rights, so more rights need a new session.
     fn renew(&mut self) -> Result<(), Error> {
         let Some(visit) = self.visit else { return Ok(()) };
         visit.on_list(0);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use haul_wire::control::{Role, Start};
 
-/// A day is the most that `--timeout` takes. With the 49 days of 32 bits a key could keep a session of a daemon, with
-/// all its lanes, without a byte.
+/// A day, the most of `--timeout`. With the 49 days of 32 bits a key could keep a session of a daemon, with all its lanes,
+/// without a byte.
 const MAX_TIMEOUT_MS: u32 = 24 * 60 * 60 * 1000;
 
-/// Between two hosts, the user may be thinking about the password of the other one.
+/// The user may be thinking about the other host's password.
 pub(crate) const LONGEST_LOGIN: Duration = Duration::from_millis(MAX_TIMEOUT_MS as u64);
 
 pub(crate) fn bounded(mut start: Start) -> Start {

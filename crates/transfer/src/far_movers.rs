@@ -4,8 +4,7 @@
 //!   log in -> Start -> the leader shows its tree -> SameRoot -> lanes -> what it moved -> the session -> the leader   (several hosts that receive)
 //!   log in -> Start -> the first Takes -> lanes -> Portions, Receipts <-> Takes, Returns        (several hosts that send)
 //! ```
-//! Each host has a thread and one path. A host that cannot be reached, has other files or dies is left out with a warning, and its
-//! units go to the others.
+//! Each host has a thread and one path. A host that cannot be reached, has other files or dies is left out with a warning.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -71,20 +70,20 @@ pub struct MoverPlan {
     pub surroundings: Surroundings,
     pub watch: Arc<Watch>,
     pub movers: Movers,
-    /// The queue of the session with the leader.
+    /// The queue of the leader's session.
     pub events: EventSender,
-    /// The messages to the leader.
+    /// The leader.
     pub leader: Arc<Outbox>,
     pub identity: Arc<Identity>,
     pub foreseen: Foreseen,
-    /// The key of the leader.
+    /// The leader's key.
     pub leading: PublicKey,
 }
 
 #[derive(Clone)]
 pub struct OtherHost {
     place: Far,
-    /// The address of this host, if its name means several hosts.
+    /// An address of the host, if its name means several.
     address: Option<SocketAddr>,
 }
 
@@ -98,8 +97,8 @@ impl fmt::Display for OtherHost {
 }
 
 impl OtherHost {
-    /// The named hosts, and those that the first name may mean besides. A session for further jobs has one host, and so
-    /// has a job that [needs one](warn_of_one_host).
+    /// The named hosts, and those that the first name may mean besides. A session for further jobs has one host, and so has a
+    /// job that [needs one](warn_of_one_host).
     pub fn of(job: &Job, first: &Remote, stays: bool) -> Vec<Self> {
         if needs_one_host(job).is_some() || job.selection.dry_run {
             return Vec::new();
@@ -110,7 +109,7 @@ impl OtherHost {
         named.chain(at).take(usize::from(MAX_MOVERS)).collect()
     }
 
-    /// Returns `None` if it is the leader, which has this address, too.
+    /// Returns `None` for the leader, which has this address, too.
     fn connect(&self, plan: &MoverPlan) -> Result<Option<Remote>, Error> {
         let MoverPlan { job, surroundings, watch, foreseen, leading, .. } = plan;
         let (Some(address), Far::Haul { host, port }) = (self.address, &self.place) else {
@@ -129,13 +128,12 @@ impl OtherHost {
     }
 }
 
-/// Brings lost lanes back, to the leader or to a mover.
+/// Brings lost lanes back, of leader or movers.
 pub struct Keepers<K> {
     pub leader: K,
     movers: Arc<Redials>,
 }
 
-/// Brings lanes to a mover, by its path.
 type Redials = Mutex<BTreeMap<u16, Redial>>;
 
 enum Redial {
@@ -308,11 +306,11 @@ impl MoverPlan {
         }
     }
 
-    /// Returns false if the session is over before the host has found the common tree.
+    /// Returns false if the session ended before the host found the common tree.
     fn meets(&self, remote: &Remote, path: u16, redials: &Redials) -> Result<bool, Error> {
         let (movers, outbox) = (&self.movers, remote.channel.outbox());
         if self.reads() {
-            // It has found its sources. It proves each file when it is given the file.
+            // It has found its sources, and proves each file later.
             let is_first =
                 |message: &Control| matches!(message, Control::OfMover { word: MoverWord::Takes { .. }, .. });
             let Some(first) = self.until(remote, &is_first, path, redials, Some(START_DEADLINE))? else {

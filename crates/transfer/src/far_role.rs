@@ -27,7 +27,7 @@ use haul_kept::faults;
 use haul_kept::surroundings::Surroundings;
 use haul_striping::movers::Movers;
 
-/// Fails if next to nothing of the list of `--files-from` comes for `limit`. Other events wait for the session.
+/// Fails if next to nothing of the list of `--files-from` comes for `limit`. Other events wait.
 fn await_list(
     listed: wire::Listed,
     events: &Events,
@@ -64,7 +64,7 @@ fn await_list(
             Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
             Some(SessionEvent::Control(other)) => return Err(faults::unexpected(&other)),
             Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
-            // A lane beyond this number is closed here, and may be dialled again later.
+            // A surplus lane may be dialled again later.
             Some(event) if early.len() < usize::from(MAX_LANES) => early.push(event),
             Some(_) | None => {}
         }
@@ -224,7 +224,6 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Sends `say` until a far side that awaits its list ends.
     fn ends_while(limit: Duration, say: impl Fn() -> SessionEvent + Send) -> Result<Option<Arc<FileList>>, Error> {
         let events = Events::new();
         let sender = events.sender();
@@ -247,7 +246,6 @@ mod tests {
         let events = Events::new();
         let sender = events.sender();
         let brings = std::thread::spawn(move || {
-            // Events of a lane take no descriptor.
             (0..2 * MAX_LANES)
                 .for_each(|_| sender.send(SessionEvent::Lane(LaneEvent::FallsShort(Vec::new()))).unwrap());
             sender.send(SessionEvent::Control(Control::Listed(vec![b"data".to_vec()]))).unwrap();
@@ -264,7 +262,6 @@ mod tests {
         const LIMIT: Duration = Duration::from_millis(500);
         let error = ends_while(LIMIT, || SessionEvent::Lane(LaneEvent::FallsShort(Vec::new()))).unwrap_err();
         assert_eq!(error.fault, Fault::Timeout, "{error:?}");
-        // A name now and then makes no list either.
         let error = ends_while(LIMIT, || SessionEvent::Control(Control::Listed(vec![b"x".to_vec()]))).unwrap_err();
         assert_eq!(error.fault, Fault::Timeout, "{error:?}");
     }

@@ -1,4 +1,4 @@
-//! What a copy is going to move, before anything is walked.
+//! Foretells what a copy is going to move, before any walk.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use haul_job::{Endpoint, Here, Job, Place};
 
-/// The bytes of files of this host that were named, as far as a look at each tells.
+/// The bytes of named files of this host, as far as a look at each tells.
 pub(crate) fn bytes(job: &Job) -> u64 {
     let is_new = |source: &&Endpoint| source.place == Place::Here(Here::Disk) && !job.selection.dry_run;
     let sources = job.sources.iter().filter(is_new).take(MAX_LOOKS);
@@ -14,5 +14,5 @@ pub(crate) fn bytes(job: &Job) -> u64 {
     facts.filter(|facts| facts.is_file()).map(|facts| facts.len()).sum()
 }
 
-/// Files that are looked at before the login: they take milliseconds.
+/// The looks before a login take milliseconds.
 const MAX_LOOKS: usize = 1000;

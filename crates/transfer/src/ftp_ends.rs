@@ -26,8 +26,8 @@ use crate::s3_ends;
 use crate::server_terms::{self, Dialled};
 use crate::web;
 
-/// The lanes to a near server, where nobody asks for a number: each has one file under way. To a far one there are as many as it lets in,
-/// because a short file waits for six answers of the server.
+/// The lanes to a near server, each with one file under way. A far one gets as many as it lets in, because a short file waits
+/// for six answers.
 const LANES: u16 = 16;
 
 fn is_ftp(end: &Endpoint) -> bool {
@@ -38,12 +38,10 @@ fn is_grid(end: &Endpoint) -> bool {
     matches!(end.place, Place::Here(Here::Ftp(FtpServer { is_grid: true, .. }) | Here::SshFtp { .. }))
 }
 
-/// Whether the target is one.
 pub(crate) fn is_target(job: &Job) -> bool {
     is_ftp(&job.target)
 }
 
-/// Refuses what a copy from or to such a server cannot keep its promise of.
 pub(crate) fn check(job: &Job) -> Result<(), Error> {
     let (source, target) = (job.sources.iter().any(is_ftp), is_target(job));
     let Selection { follow_links, xattrs, acls, one_file_system, keep_dirlinks, append, hard_links, .. } =
@@ -71,7 +69,6 @@ pub(crate) fn check(job: &Job) -> Result<(), Error> {
     }
 }
 
-/// The job as such a target can take it: files whole and in order, without what no server keeps.
 pub(crate) fn adjusted(job: &Job) -> Cow<'_, Job> {
     if !is_target(job) {
         return Cow::Borrowed(job);
@@ -81,7 +78,7 @@ pub(crate) fn adjusted(job: &Job) -> Cow<'_, Job> {
     let is_block_target = is_grid(&job.target);
     job.carriage.in_order = !is_block_target;
     let selection = &mut job.selection;
-    // Few servers set modes, so they are set where that was asked for.
+    // Few servers set modes, so they are set where asked for.
     let permissions = match selection.wishes.permissions {
         Wish::InWords => Wish::InWords,
         Wish::Usual | Wish::No => Wish::No,
@@ -94,7 +91,6 @@ pub(crate) fn adjusted(job: &Job) -> Cow<'_, Job> {
     Cow::Owned(job)
 }
 
-/// How this server is reached.
 fn settings(
     place: &Here,
     connections: u16,
@@ -133,7 +129,7 @@ fn settings(
         encrypts_data: !job.carriage.clear,
         credentials: Credentials::of_environment(login),
         reach: web::reach(job, surroundings)?,
-        // A server that is silent is asked again before the copy gives up.
+        // A silent server is asked again before the copy gives up.
         silence: job.carriage.timeout / 3,
         first_pause: FIRST_PAUSE,
         connections: connections.into(),
@@ -146,7 +142,6 @@ fn settings(
     })
 }
 
-/// Finds the sources at the server.
 pub(crate) fn sources(
     server: &Here,
     job: &Job,
@@ -162,7 +157,6 @@ pub(crate) fn sources(
     Ok(Sources::Open(OpenSource::of(tree)))
 }
 
-/// The tree is opened once it is known what comes.
 pub(crate) fn target(
     server: &Here,
     job: &Job,
@@ -179,7 +173,6 @@ pub(crate) fn target(
         let text = "the data passes through this host: one server sends to no other".to_owned();
         watch.tell(&Event::Warning { text });
     } else {
-        // A source that is a server, too, has said it.
         for text in server_terms::not_kept(&job.carriage, Dialled::Here) {
             watch.tell(&Event::Warning { text });
         }
@@ -187,7 +180,6 @@ pub(crate) fn target(
     let is_background = job.carriage.service.class == AskedClass::Background;
     let asked = job.carriage.lanes.or(is_background.then_some(1));
     let connections = asked.unwrap_or(if is_grid(&job.target) { LANES } else { CONNECTIONS_MAX });
-    // A server may take its time between the last byte and its answer.
     let settings = settings(server, connections, job, surroundings, watch)?;
     let journals = s3_ends::journals(surroundings, watch);
     let settings = Settings { silence: job.carriage.timeout, journals, ..settings };
@@ -203,7 +195,6 @@ pub(crate) fn target(
     Ok(Target::Other(Box::new(Opening { server, typed, lanes })))
 }
 
-/// Reaches the server for a question about its trees.
 pub(crate) fn place(
     server: &Here,
     request: &Request,
@@ -220,7 +211,6 @@ pub(crate) fn place(
     Ok(Arc::new(FtpPlace::new(Settings { journals, ..settings(server, connections, &job, surroundings, watch)? })))
 }
 
-/// A target whose server is known.
 struct Opening {
     server: Server,
     typed: Vec<u8>,

@@ -12,7 +12,7 @@ use haul_channel::channel;
 use haul_copy::receiver;
 use haul_kept::{known_paths, known_routes, network_classes, networks_observed, trusted_keys};
 
-/// Reads a control channel, message after message, and a further link of one.
+/// Reads a control channel, and a further link.
 pub fn control_channel(mut bytes: &[u8]) {
     let mut buffer = Vec::new();
     channel::read_link(bytes, &mut buffer);
@@ -20,11 +20,11 @@ pub fn control_channel(mut bytes: &[u8]) {
     assert!(buffer.len() <= haul_wire::limits::MAX_CONTROL_FRAME_BYTES);
 }
 
-/// Decompresses a block of a lane: all that it holds comes out, and no more than a block.
+/// Decompresses a lane's block: all of it, and no more than a block.
 pub fn block(packed: &[u8]) {
     let Some(block) = receiver::decompress(packed) else { return };
     assert!(block.len() <= BLOCK_BYTES);
-    // A stream that this decoder refuses (a window of more than 128 MiB) proves nothing.
+    // A refused stream (a window of more than 128 MiB) proves nothing.
     let mut all = Vec::new();
     let decoder = zstd::stream::read::Decoder::new(packed).expect("it has memory");
     if decoder.take(BLOCK_BYTES as u64 + 1).read_to_end(&mut all).is_ok() {
@@ -32,7 +32,7 @@ pub fn block(packed: &[u8]) {
     }
 }
 
-/// Reads the index of a striped recording.
+/// Reads a striped recording's index.
 pub fn stripes_index(text: &[u8]) {
     if let Ok(index) = Index::parse(text) {
         for name in index.stripe_names() {
@@ -43,7 +43,7 @@ pub fn stripes_index(text: &[u8]) {
     }
 }
 
-/// Reads a list of known daemons.
+/// Reads known daemons.
 pub fn known_hosts(text: &str) {
     if let Ok(entries) = trusted_keys::parse(text) {
         let again: String = entries.iter().map(|(name, key)| format!("{name} {key}\n")).collect();
@@ -51,20 +51,18 @@ pub fn known_hosts(text: &str) {
     }
 }
 
-/// Reads the findings of earlier jobs about paths and file systems.
+/// Reads known paths and routes.
 pub fn known_paths(text: &str) {
     known_paths::survive_the_disk(text);
     known_routes::survive_the_disk(text);
 }
 
-/// Reads a file of network classes. Each network has its class, and the floor of that class, unless a smaller one
-/// inside has another.
+/// Reads network classes. Each network has its class and floor, unless a smaller one inside has another.
 pub fn networks(text: &str) {
     let Ok(list) = network_classes::parse(text, Path::new("networks.toml")) else { return };
     let mut named: Vec<(Prefix, &str)> = Vec::new();
     for class in list.classes() {
         let members = list.members_of(&class.name);
-        // An interface is no network.
         named.extend(members.iter().filter_map(|member| Some((member.parse().ok()?, class.name.as_str()))));
     }
     let networks = Networks::of(vec![list.clone()], OwnNetworks::default());
@@ -86,7 +84,7 @@ pub fn networks(text: &str) {
 /// Each file has rows for loopback and for everybody, of both families.
 const ROWS_OF_ALL: usize = 4;
 
-/// Reads observations of network classes.
+/// Reads observed classes.
 pub fn networks_observed(bytes: &[u8]) {
     networks_observed::survive_the_disk(bytes);
 }

@@ -1,4 +1,4 @@
-//! What ends at servers of GridFTP have beside those of FTP: the ports of this host, and control connections through ssh.
+//! Holds what ends at servers of GridFTP have beside those of FTP: the ports of this host, and control connections through ssh.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -13,7 +13,6 @@ use haul_reach::ssh::{SftpSession, SshServer};
 
 use crate::foreseen;
 
-/// How a server of GridFTP is spoken to.
 pub(crate) fn grid(job: &Job, is_target: bool, surroundings: &Surroundings) -> Result<Grid, Error> {
     let of_globus = surroundings.environment.get(PORT_RANGE).map(|text| {
         let text = text.to_string_lossy().into_owned();
@@ -28,25 +27,21 @@ pub(crate) fn grid(job: &Job, is_target: bool, surroundings: &Surroundings) -> R
     Ok(Grid { ports, foreseen_bytes: if is_target { foreseen::bytes(job) } else { 0 } })
 }
 
-/// The variable by which tools of Globus are told the ports that a firewall lets through.
+/// Tells tools of Globus which ports a firewall lets through.
 const PORT_RANGE: &str = "GLOBUS_TCP_PORT_RANGE";
 
-/// Two ports, with a comma or a space between them.
 fn ports(text: &str) -> Option<(u16, u16)> {
     let (first, last) = text.trim().split_once([',', ' '])?;
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
     (first > 0 && first <= last).then_some((first, last))
 }
 
-/// A server that ssh starts.
 pub(crate) struct ThroughSsh {
-    /// Where its data connections lead.
     pub(crate) server: FtpServer,
-    /// Makes control connections.
     pub(crate) make: MakePipe,
 }
 
-/// Logs in to the host by ssh. Further control connections go through the login that was kept, or through new ones where ssh asks no question.
+/// Logs in by ssh. Further control connections use the kept login, or new ones without questions.
 pub(crate) fn through_ssh(
     place: &Here,
     job: &Job,
@@ -73,7 +68,7 @@ pub(crate) fn through_ssh(
     Ok(ThroughSsh { server, make: Box::new(make) })
 }
 
-/// Logins of ssh at the same time.
+/// Bounds simultaneous logins of ssh.
 #[derive(Default)]
 struct Doors {
     taken: Mutex<usize>,
@@ -86,7 +81,6 @@ const DOORS: usize = 8;
 struct Door<'a>(&'a Doors);
 
 impl Doors {
-    /// Each login has its deadline.
     fn enter(&self) -> Door<'_> {
         let waited = self.left.wait_while(lock(&self.taken), |taken| *taken >= DOORS);
         *waited.unwrap_or_else(PoisonError::into_inner) += 1;

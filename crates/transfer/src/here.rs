@@ -27,13 +27,12 @@ use haul_striping::movers::Movers;
 
 /// The lanes of a copy on one host.
 pub struct LanePairs {
-    /// Each as its sending and its receiving end.
     pairs: Vec<(Stream, Stream)>,
     hand_over: Option<Arc<HandOver>>,
 }
 
 impl LanePairs {
-    /// Lanes that hand data over in one buffer, past their connections.
+    /// Makes lanes that hand data over in one buffer.
     pub fn handing_over(pairs: Vec<(Stream, Stream)>) -> Self {
         let lanes = u16::try_from(pairs.len()).unwrap_or(u16::MAX);
         Self { pairs, hand_over: Some(Arc::new(HandOver::new(lanes))) }
@@ -46,7 +45,7 @@ impl From<Vec<(Stream, Stream)>> for LanePairs {
     }
 }
 
-/// Carries out a job whose two sides are on this machine.
+/// Carries out a job of this machine.
 pub fn here(order: Order<'_>) -> Result<Ends, Error> {
     let Order { job, surroundings, watch, hash_kept } = order;
     into_itself::refuse(job)?;
@@ -62,7 +61,6 @@ pub fn here(order: Order<'_>) -> Result<Ends, Error> {
     Ok(beside_server(job, Ends { proof, ..ends }))
 }
 
-/// Whether both ends are files of this host.
 fn is_between_disks(job: &Job) -> bool {
     job.sources.iter().chain([&job.target]).all(|end| end.place == Place::Here(Here::Disk))
 }
@@ -87,7 +85,7 @@ fn beside_server(job: &Job, ends: Ends) -> Ends {
     }
 }
 
-/// How many lanes there are, once it is known what is read from where. A server's path says how many of them carry data.
+/// The lanes for the tasks. A server's path says how many of them carry data.
 fn lanes(job: &Job, sender: &SenderJob, receiver: &ReceiverJob) -> u16 {
     let asked = job.carriage.lanes;
     let of_server = match &sender.sources {
@@ -104,7 +102,7 @@ fn lanes(job: &Job, sender: &SenderJob, receiver: &ReceiverJob) -> u16 {
     haul_engine::plan::near_lanes(wanted, host_facts::cpus()).lanes
 }
 
-/// The sender's watch comes first.
+/// Takes the sender's watch first.
 pub fn here_watched(
     early: Option<EarlyLook>,
     job: &Job,

@@ -5,8 +5,8 @@
 //!   the input ends              the session is over, or its process died: what is raised is released
 //!   start                       records of keepers that died themselves are released
 //! ```
-//! A record says for which path something is raised. The policy in force names the programs. A hook runs without a shell, for a
-//! bounded time, and its output is bounded. Its whole process group is killed afterwards.
+//! A record names the raised path; the policy in force names the programs. A hook runs without a shell, with bounded time and
+//! output. Its whole process group is killed afterwards.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -36,7 +36,7 @@ const RELEASES: u32 = 3;
 
 /// Runs until its input ends. Records lie in `state`; without it none survives this process.
 pub fn keep_hooks(state: Option<&Path>, policy_files: &[PathBuf]) -> u8 {
-    // If another user could have put records there, none are read, and none are made.
+    // Records that another user could have put there are not read, and none are made.
     let directory = state.and_then(|state| OwnDirectory::make(&raised(state)).ok()).map(Arc::new);
     let hooks = Hooks(policy_files.to_vec());
     if let Some(directory) = &directory {
@@ -111,7 +111,7 @@ impl Keeper {
                 if known {
                     return refused("it is raised already");
                 }
-                // The record is written first: the hook may have done half of its work when everything dies.
+                // The record comes first: the hook may have done half of its work when everything dies.
                 let record = self.directory.as_ref().and_then(|directory| Record::write(directory, &order).ok());
                 let raised = Raised { order, record };
                 match self.hooks.raise(&raised.order) {
@@ -178,14 +178,14 @@ impl Record {
 fn release_left(directory: &OwnDirectory, hooks: &Hooks) {
     for name in directory.names(MAX_LEFT).unwrap_or_default() {
         let Ok(file) = directory.file(&name) else { continue };
-        // The holder of the lock lives, and will release it.
+        // The lock's holder lives, and will release it.
         if !matches!(try_lock(file.as_fd()), Ok(true)) {
             continue;
         }
         let mut text = String::new();
         let is_read = (&file).take(MAX_ANSWER_BYTES).read_to_string(&mut text).is_ok();
         let order = serde_json::from_str::<Order>(&text).ok().filter(|_| is_read);
-        // A record that cannot be read was not written to its end: its hook did not run.
+        // An unreadable record was cut short: its hook did not run.
         if order.is_none_or(|mut order| hooks.release(&mut order).is_ok()) {
             let _ = directory.remove(&name);
         }
@@ -196,7 +196,7 @@ fn refused(why: impl Into<String>) -> Answer {
     Answer { reason: Some(why.into()), ..Answer::default() }
 }
 
-/// Runs one hook, at most for its time. After an error nobody knows what it did.
+/// Runs one hook, within its time. After an error nobody knows what it did.
 fn run(command: &[String], time_limit: Duration, order: &Order) -> Result<Answer, String> {
     let Some((program, arguments)) = command.split_first() else { return Err("there is no program".into()) };
     let mut hook = Command::new(program);
@@ -230,7 +230,7 @@ fn run(command: &[String], time_limit: Duration, order: &Order) -> Result<Answer
             Err(error) => break Err(format!("{program} is lost: {error}")),
         }
     };
-    // Processes that it left behind would hold its output open.
+    // Processes that it left would hold its output open.
     let _ = kill_group(hook.id());
     let _ = hook.wait();
     let output = output.and_then(|reader| reader.join().ok()).unwrap_or_default();
@@ -304,7 +304,6 @@ mod tests {
         assert!(why("sleep 1000").contains("took longer"));
         assert!(why("head -c 1000000000 /dev/zero").contains("KiB"));
         let begun = Instant::now();
-        // A process that it leaves behind does not delay the answer.
         assert!(answer_of("sleep 1000 & exit 0").unwrap().granted);
         assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     }

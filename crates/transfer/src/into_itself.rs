@@ -1,4 +1,4 @@
-//! Copies that would find themselves, or lose what they copy.
+//! Refuses copies that would find themselves, or lose what they copy.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use haul_channel::convert;
 use haul_job::{Endpoint, Error, Fault, Here, Job, Place};
 
-/// Refuses two copies, as cp does: a directory into itself, which would find its own copy for ever, and a link over its
-/// own file, which would be lost.
+/// Refuses two copies, as cp does: a directory into itself, which would find its own copy for ever, and a link over its own
+/// file, which would be lost.
 pub(crate) fn refuse(job: &Job) -> Result<(), Error> {
     match job.target.place {
         Place::Here(Here::Disk) => on_disk(job),
@@ -16,8 +16,8 @@ pub(crate) fn refuse(job: &Job) -> Result<(), Error> {
     }
 }
 
-/// A list that goes on while it grows brings what the copy has made, and so on for ever. Names alone are compared: the server is not asked
-/// where its links lead, nor where a path begins that has no slash in front.
+/// A list that grows while it is read would bring the copy's own entries for ever. Names alone are compared: the server is not
+/// asked where its links lead, nor where a path begins that has no slash in front.
 fn at_one_server(job: &Job) -> Result<(), Error> {
     let path_of = |end: &Endpoint| PathBuf::from(OsStr::from_bytes(&end.path));
     let target = path_of(&job.target);
@@ -44,7 +44,7 @@ fn into_itself(source: &Endpoint) -> Error {
 fn on_disk(job: &Job) -> Result<(), Error> {
     let path_of = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
     let typed_target = path_of(&job.target.path);
-    // A path that does not exist yet lies where its nearest existing ancestor does.
+    // A missing path lies where its nearest existing ancestor does.
     let absolute = std::path::absolute(&typed_target).unwrap_or_else(|_| typed_target.clone());
     let ancestors = absolute.ancestors();
     let nearest = |path: &Path| Some((path.canonicalize().ok()?, absolute.strip_prefix(path).ok()?.to_owned()));
@@ -70,7 +70,7 @@ fn on_disk(job: &Job) -> Result<(), Error> {
         if is_link {
             let name = typed.file_name().unwrap_or_default();
             let place = if target.is_dir() { typed_target.join(name) } else { typed_target.clone() };
-            // A link that stands there already is replaced by its like.
+            // A standing link is replaced by its like.
             let is_file = place.symlink_metadata().is_ok_and(|found| found.is_file());
             if is_file && place.canonicalize().is_ok_and(|place| place == path) {
                 return Err(Error::new(Fault::Usage, format!("cannot copy {shown} onto the file to which it leads"))
@@ -87,7 +87,7 @@ fn on_disk(job: &Job) -> Result<(), Error> {
     Ok(())
 }
 
-/// As in rsync, a list of paths or a rule may leave the target's directory out: then the copy does not find itself.
+/// As in rsync, a list of paths or a rule may leave the target's directory out.
 fn selects(job: &Job, source: &Endpoint, source_path: &Path, directory: &Path) -> bool {
     let Ok(beneath) = directory.strip_prefix(source_path) else { return true };
     let beneath = beneath.as_os_str().as_bytes();
@@ -105,7 +105,7 @@ fn selects(job: &Job, source: &Endpoint, source_path: &Path, directory: &Path) -
     ends.into_iter().all(|end| filter.selects(&path[..end], true))
 }
 
-/// Whether a source without a slash at its end lands where it is.
+/// Whether a source without a final slash lands where it is.
 fn is_itself(typed: &Path, path: &Path, target: &Path, typed_target: &Path) -> bool {
     let Some(name) = typed.file_name() else { return false };
     let place = if target.is_dir() { typed_target.join(name) } else { typed_target.to_owned() };

@@ -5,8 +5,8 @@
 //!   Wires    laid with the first job: the keys of the lanes, who dials them, who lets them in
 //!   job      Start -> role here, role there -> JobEnd; lanes that came to its end wait in the queue of events for the next
 //! ```
-//! The Start of the next job leaves before the far side's JobEnd has come. The role here begins when that has come: a sender
-//! begins a round trip later.
+//! The next job's Start leaves before the far side's JobEnd has come, but the role here begins after it: a sender a round trip
+//! later.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,17 +46,17 @@ use haul_reach::lane_terms::{LaneTerms, Memory};
 use haul_reach::remote::{Assignment, Remote};
 use haul_striping::movers::Movers;
 
-/// The role that is played here.
+/// The role played here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The host of the session sends.
+    /// Data leaves here.
     Sender,
-    /// The host of the session receives.
+    /// Data comes here.
     Receiver,
 }
 
 impl Side {
-    /// The direction of the data.
+    /// The data's direction.
     pub fn direction(self) -> Direction {
         match self {
             Side::Sender => Direction::To,
@@ -65,35 +65,33 @@ impl Side {
     }
 }
 
-/// Failed jobs may take the lanes of the session with them only this often: a lane that is lost again and again is not
-/// dialled any more.
+/// After so many failed jobs that took the lanes with them, lost lanes are not dialled any more.
 const MAX_COSTLY: u32 = 3;
 
 /// A session with one remote.
 pub struct Joined {
     /// The wires are dropped before the remote, with which their threads end.
     wires: Option<Wires>,
-    /// The early look for the first job.
+    /// The early look is for the first job.
     early: Option<EarlyLook>,
     record: Arc<LaneRecord>,
     /// Receives what belongs to no job.
     watch: Arc<Watch>,
     side: Side,
-    /// Set until the far side says that the last job is over. True: our lanes can carry the next one.
+    /// The far side has not ended the last job. True: our lanes can carry the next one.
     unheard: Option<bool>,
     is_over: bool,
     /// Jobs that failed and took the lanes with them.
     costly: u32,
-    /// An identity for this session, if the host knows us by no key.
+    /// The host may know us by no key.
     identity: Option<Arc<Identity>>,
     remote: Remote,
 }
 
 struct Wires {
     keeper: Box<dyn LaneKeeper>,
-    /// Takes messages that no role takes.
     on_other_message: Box<dyn FnMut(Control) -> Result<(), Error> + Send>,
-    /// The plan of lanes, until a job needs them.
+    /// The plan stays until a job needs lanes.
     plan: Option<LanePlan>,
     movers: Movers,
     _expecting: Expecting,
@@ -122,7 +120,7 @@ impl Joined {
         }
     }
 
-    /// Runs one job. `stays`: another one may follow.
+    /// Runs one job. `stays`: another may follow.
     pub fn run(&mut self, order: Order<'_>, stays: bool) -> Result<Ends, Error> {
         let (place, proof) = (self.remote.place.clone(), sftp_ends::proof(order.job));
         let result = self.run_role(order, stays);
@@ -140,12 +138,12 @@ impl Joined {
         Ok(Ends { sender, receiver, source, target, lane_path, cipher, is_pull, proof })
     }
 
-    /// Drops the early look: the first job is another one.
+    /// Drops the first job's early look.
     pub fn forget_early_look(&mut self) {
         self.early = None;
     }
 
-    /// Whether no further job can be run, as far as we know.
+    /// Whether no further job can run, as far as we know.
     pub fn is_over(&mut self) -> bool {
         // Before the first job all messages are for its role.
         if !self.is_over && self.wires.is_some() {
@@ -169,7 +167,7 @@ impl Joined {
 
     fn run_role(&mut self, order: Order<'_>, stays: bool) -> Result<(SenderSummary, ReceiverSummary), Error> {
         let Order { job, surroundings, watch, hash_kept } = order;
-        // An end that cannot be opened here fails before the far side learns of the job.
+        // Such a failure comes before the far side learns of the job.
         let end = match self.side {
             Side::Sender => EndHere::Source(sources_here(job, surroundings, watch)?),
             Side::Receiver => EndHere::Target(target_here(job, surroundings, watch)?),
@@ -285,11 +283,9 @@ impl Joined {
         Ok(Arc::clone(self.identity.insert(made)))
     }
 
-    /// Takes the messages that have come between two jobs.
     fn hear(&mut self) -> Result<(), Error> {
         while let Some(event) = self.remote.events.next_word(Duration::ZERO) {
             if self.wires.is_none() {
-                // Before the first job all messages are for its role, but the end.
                 return match event {
                     SessionEvent::ControlEnded(why) => Err(channel::ended(why)),
                     event => {
@@ -303,8 +299,7 @@ impl Joined {
         Ok(())
     }
 
-    /// Waits for the end of the last job, when the next one has been asked for. Messages behind it are for the next
-    /// job.
+    /// Waits for the last job's end, when the next one was asked for. Later messages are for the next job.
     fn hear_end(&mut self, watch: &Watch, limit: Duration) -> Result<(), Error> {
         let begun = Instant::now();
         while self.unheard.is_some() {
@@ -320,7 +315,6 @@ impl Joined {
         Ok(())
     }
 
-    /// Takes a message that belongs to no running job.
     fn on_word(&mut self, event: SessionEvent) -> Result<(), Error> {
         let is_of_job = self.unheard.is_some();
         match event {
@@ -342,12 +336,10 @@ impl Joined {
             },
             SessionEvent::Control(Control::Abort(abort)) if !is_of_job => Err(convert::error_of(abort)),
             SessionEvent::Control(message) if !is_of_job => Err(faults::unexpected(&message)),
-            // This belongs to the job that is over.
             _ => Ok(()),
         }
     }
 
-    /// Lets lanes in, and begins to bring them.
     fn wire(&mut self, order: Order<'_>, carriage: &Carriage, hosts: Vec<OtherHost>) -> Result<Wires, Error> {
         let Order { job, surroundings, .. } = order;
         let (identity, watch) = (self.identity()?, &self.watch);
@@ -409,7 +401,7 @@ impl Joined {
     }
 }
 
-/// If we could dial lanes, we can dial further links of the control channel. Otherwise the far side may.
+/// If we could dial lanes, we can dial links. Otherwise the far side may.
 fn keep_channel(remote: &Remote, job: &Job, terms: &LaneTerms, record: &Arc<LaneRecord>, watch: &Arc<Watch>) {
     let links = LinkDialler::new(terms.clone(), remote.candidates(job.carriage.family));
     let (record, watch) = (Arc::clone(record), Arc::clone(watch));

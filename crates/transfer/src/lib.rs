@@ -6,14 +6,9 @@
 //!   joined       a session with one remote       far_movers  further hosts of the far end
 //!   here         both ends on this host           sftp_ends   ends at hosts where only sftp runs
 //!   web          ends on web servers              ftp_ends    ends at servers of FTP
-//!   grid_ends    of them, those of GridFTP         foreseen    what a copy is going to move
-//!   server_terms what of a job's wishes such ends cannot keep
-//!   place_ends   ends where no haul runs, for ls, rm, hash and their like
 //!   relay        a job between two other hosts
 //!   serving      the far side of a session       agent   the far side over standard input and output
 //!   far_jobs     its jobs, one after the other   far_role   one of them   far_dialler   who dials from there
-//!   hook_keeper  runs the hooks of a session, and outlives it
-//!   probe        what a path carries, both ways; without files
 //! ```
 
 #![forbid(unsafe_code)]

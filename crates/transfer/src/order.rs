@@ -12,10 +12,10 @@ use haul_kept::surroundings::Surroundings;
 pub struct Order<'a> {
     /// The job.
     pub job: &'a Job,
-    /// The directories of this user.
+    /// The user's directories.
     pub surroundings: &'a Surroundings,
-    /// Receives the events.
+    /// Receives events.
     pub watch: &'a Arc<Watch>,
-    /// Whether files that stand at the target already are hashed, too.
+    /// Whether kept files are hashed.
     pub hash_kept: bool,
 }

@@ -11,7 +11,7 @@ use haul_wire::place::Verb;
 
 use crate::{ftp_ends, s3_ends, sftp_ends, web};
 
-/// How this user reaches places of all kinds.
+/// The user's ways to all places.
 pub fn ways(surroundings: &Surroundings) -> Ways {
     Ways::new(surroundings, open)
 }

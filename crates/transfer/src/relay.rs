@@ -1,5 +1,5 @@
-//! Runs a copy between two other hosts: this machine passes the control messages on and keeps the tally, and the data
-//! goes directly between them. With `-3`, or when neither reaches the other, the lanes run through here, too.
+//! Runs a copy between two other hosts: this machine passes control messages on and keeps the tally. With `-3`, or when neither
+//! reaches the other, the lanes run through here, too.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 /// Each event may take 3 MiB (`MAX_BATCH_ITEMS`); others wait at their channels.
 const MERGED_EVENTS: usize = 8;
 
-/// The sender hears of deletions more often than its shortest limit: `--timeout` counts seconds.
+/// Shorter than the sender's shortest limit: `--timeout` counts seconds.
 const DELETIONS_EVERY: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(order: Order<'_>, source: &Far, target: &Far) -> Result<Ends, Error> {
@@ -59,8 +59,8 @@ pub(crate) fn run(order: Order<'_>, source: &Far, target: &Far) -> Result<Ends, 
     result
 }
 
-/// A daemon waits for its task no longer than a minute. An agent waits while the user types the password of the other
-/// host, or our program is on its way there.
+/// A daemon waits a minute for its task. An agent waits while the user types the other host's password, or our program is on
+/// its way there.
 fn is_reached_last(place: &Far) -> bool {
     match place {
         Far::Haul { .. } => true,
@@ -78,7 +78,7 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
     let asked_for = AskedFor::of(job)?;
     let identity = Arc::new(Identity::generate().map_err(|error| faults::net_error(&error))?);
     let through_here = job.carriage.through_here;
-    // A daemon knows us by the key of the login, so lanes that we bring prove that key.
+    // A daemon knows us by the login's key, which our lanes prove.
     let key_for = |remote: &Remote, peer: &Remote| match (&remote.identity, through_here) {
         (Some(ours), true) => ours.public(),
         (None, true) => identity.public(),
@@ -86,12 +86,12 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
     };
     let cpus = sender.far_end.cpus().min(receiver.far_end.cpus());
     let assigned =
-        // In most cases the key is that of the other host, which may not bring links.
+        // The key is mostly the other host's, which may not bring links.
         |peer: &Remote, peer_key, role| {
             let (peer_session, path, links, stays) = (peer.session, None, false, false);
             Assignment { peer_session, peer_key, links, stays, role, path, cpus, others: 0 }
         };
-    // The receiver starts first: the list for a sender may take longer than a daemon waits.
+    // The receiver starts first: a sender's list may take longer than a daemon waits.
     let role = Role::Receiver { target: job.target.path.clone() };
     receiver.start(assigned(&sender, key_for(&receiver, &sender), role), job, hash_kept, watch)?;
     let role = Role::Sender { sources: job.source_paths() };
@@ -307,7 +307,7 @@ impl Relay<'_> {
         Ok(())
     }
 
-    /// Tells the sender of deletions, so that a long deletion is no standstill. It does not learn the names.
+    /// Tells the sender of deletions without names: a long one is no standstill.
     fn tell_sender_of_deletion(&mut self) {
         if self.told_of_deletion.is_none_or(|told| told.elapsed() >= DELETIONS_EVERY) {
             self.told_of_deletion = Some(Instant::now());
@@ -440,7 +440,7 @@ impl Route {
         self.tell(LanePath::ThroughHere, why);
         let mut waiting = Waiting { lanes: lanes_between(job), halves: Vec::new() };
         let mut has_joined = false;
-        // The thread ends with the process or with both queues.
+        // Ends with the process or with both queues.
         loop {
             let mut progressed = false;
             for (is_out, side) in [(true, &out), (false, &into)] {
@@ -515,7 +515,6 @@ impl Route {
                 watch: Arc::clone(&self.watch),
             }),
             only_over_ssh: job.carriage.lanes_over_ssh,
-            // Each lane to one host is joined with one to the other.
             asked: AskedPaths::One,
             family: None,
             peer: PeerAddresses::default(),
@@ -546,7 +545,7 @@ struct RelayedLanes {
     keeper: Keeper,
     _door: Option<haul_net::Door>,
     _expecting: haul_reach::lane_rendezvous::Expecting,
-    /// The owner of the dial threads is dropped after the events, for which its threads may wait.
+    /// The owner is dropped after the events, for which its threads may wait.
     _dial_owner: DialThreadsOwner,
 }
 

@@ -23,14 +23,14 @@ use haul_wire::place::Verb;
 use crate::server_terms::{self, Dialled};
 use crate::web;
 
-/// Requests to a store at once, where nobody asks for a number and no tuner finds out: Amazon's own tools use 10.
+/// The usual requests to a store at once, without a tuner: Amazon's own tools use 10.
 const LANES: u16 = 8;
 
 fn is_store(end: &Endpoint) -> bool {
     matches!(end.place, Place::Here(Here::S3 { .. }))
 }
 
-/// The usual number of lanes, if one end is a store. Those to a store rest as long as the path asks for fewer.
+/// The usual lanes, if one end is a store; surplus ones rest.
 pub(crate) fn lanes(job: &Job) -> Option<u16> {
     match (is_store(&job.target), job.sources.iter().any(is_store)) {
         (true, _) if hands_over(job) => Some(AUTO_CONNECTIONS_MAX),
@@ -39,14 +39,13 @@ pub(crate) fn lanes(job: &Job) -> Option<u16> {
     }
 }
 
-/// Whether lanes hand their data over in one buffer: a store has as many connections at work as keep both processors of a small host
-/// busy. Where a server may be read over a single connection, the target better writes meanwhile, on a thread of its own.
+/// Whether lanes hand over in one buffer: a store's connections keep both processors of a small host busy. A server read over
+/// one connection gives the target a thread of its own instead.
 pub(crate) fn hands_over(job: &Job) -> bool {
     let ends = || job.sources.iter().chain([&job.target]);
     ends().any(is_store) && ends().all(|end| is_store(end) || end.place == Place::Here(Here::Disk))
 }
 
-/// Refuses what a copy from or to a store cannot keep its promise of.
 pub(crate) fn check(job: &Job) -> Result<(), Error> {
     let (source, target) = (job.sources.iter().any(is_store), is_store(&job.target));
     if !source && !target {
@@ -78,7 +77,6 @@ pub(crate) fn check(job: &Job) -> Result<(), Error> {
     }
 }
 
-/// Finds the objects of a bucket.
 pub(crate) fn sources(
     bucket: &str,
     job: &Job,
@@ -97,7 +95,6 @@ pub(crate) fn sources(
     Ok(Sources::Open(OpenSource { recorded, ..OpenSource::of(tree) }))
 }
 
-/// Prepares the bucket of the target. It is reached once it is known what comes.
 pub(crate) fn target(
     bucket: &str,
     job: &Job,
@@ -128,7 +125,7 @@ pub(crate) fn target(
     })))
 }
 
-/// A bucket for a question about its objects. No tuner finds out here whether more connections bring more.
+/// Opens a bucket for a question, without a tuner of connections.
 pub(crate) fn place(
     bucket: &str,
     request: &Request,
@@ -141,7 +138,7 @@ pub(crate) fn place(
         _ => None,
     };
     let reach = web::reach(&job, surroundings)?;
-    // A store that copies an object of its own may be silent meanwhile.
+    // A store that copies its own object may be silent meanwhile.
     let settings = || Settings { silence: job.carriage.timeout, ..settings(&job, reach.clone()) };
     let place = PlaceSettings { journals: journals(surroundings, watch), others_after };
     let opened = S3Place::open(bucket, place, &environment(surroundings), settings);
@@ -154,7 +151,7 @@ fn tell_what_is_not_kept(job: &Job, watch: &Watch) {
     }
 }
 
-/// The directory of journals, if nobody else can have planted what is in it.
+/// The directory of journals, unless others can have planted something.
 pub(crate) fn journals(surroundings: &Surroundings, watch: &Arc<Watch>) -> Option<PathBuf> {
     let state = surroundings.state.as_deref()?;
     let directory = state.join("uploads");
@@ -172,7 +169,6 @@ pub(crate) fn journals(surroundings: &Surroundings, watch: &Arc<Watch>) -> Optio
     }
 }
 
-/// A bucket that is still to be reached.
 struct Opening {
     bucket: String,
     key: Vec<u8>,
@@ -218,14 +214,14 @@ impl Told for Teller {
 fn settings(job: &Job, reach: Reach) -> Settings {
     let Carriage { lanes, timeout, .. } = &job.carriage;
     Settings {
-        // A store that is silent is asked again before the copy gives up.
+        // A silent store is asked again before the copy gives up.
         silence: *timeout / 3,
         reach,
         ..Settings::usual(lanes.unwrap_or(LANES).into(), Credentials::default())
     }
 }
 
-/// Collects the variables that Amazon's tools look at.
+/// Collects the variables of Amazon's tools.
 fn environment(surroundings: &Surroundings) -> StoreEnvironment {
     let text = |(name, value): (&std::ffi::OsStr, &std::ffi::OsStr)| {
         Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))

@@ -1,17 +1,14 @@
-//! What of a job's wishes for the network a server that is no haul cannot keep. It is said, and the copy goes on.
+//! Says what of a job's wishes for the network a server that is no haul cannot keep. The copy goes on.
 
 use haul_job::{AskedClass, AskedPaths, Carriage, Transport};
 
-/// Who makes the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialled {
-    /// This process: it chooses how they leave this host.
+    /// Our process: it chooses how they leave this host.
     Here,
-    /// ssh.
     BySsh,
 }
 
-/// The sentences for the user.
 pub(crate) fn not_kept(carriage: &Carriage, dialled: Dialled) -> Vec<String> {
     let mut told = Vec::new();
     match (carriage.service.class, dialled) {

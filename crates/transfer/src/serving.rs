@@ -35,18 +35,18 @@ pub use haul_reach::lane_rendezvous::LaneRendezvous;
 /// Each dial takes a thread. An initiator asks at most twice: to reach another host, and to reach itself.
 const MAX_DIALS: u32 = 4;
 
-/// The ports where the lanes of a far side arrive.
+/// A far side's ports for lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
-    /// The port for other hosts; 0 when there is none.
+    /// The port for other hosts; 0: none.
     pub open: u16,
-    /// The port for ssh sessions on this host; 0 when there is none.
+    /// The port for ssh sessions on this host; 0: none.
     pub relay: u16,
-    /// The addresses that the far side names to its peers, and dials from when they ask for it.
+    /// The addresses to name to peers, and to dial from.
     pub paths: AskedPaths,
 }
 
-/// Makes the greeting of the far side.
+/// Makes the far side's greeting.
 pub fn hello(identity: &Identity, ports: &Ports, grant: &Grant, surroundings: &Surroundings) -> AgentHello {
     // A daemon that was started from an ssh session has the operator's address here.
     let ssh = surroundings.ssh_connection.as_deref().filter(|_| !grant.is_of_daemon()).unwrap_or_default();
@@ -67,12 +67,12 @@ pub fn hello(identity: &Identity, ports: &Ports, grant: &Grant, surroundings: &S
     }
 }
 
-/// Lists the addresses for a peer. With one path there are none, because the peer knows one.
+/// The peer knows the address of one path.
 fn named_addresses(paths: &AskedPaths) -> Vec<Address> {
     if *paths == AskedPaths::One { Vec::new() } else { own_addresses(paths) }
 }
 
-/// Serves one initiator to its end. Lanes arrive at `rendezvous`, whose listener has `port`.
+/// Serves one initiator. Lanes arrive at `rendezvous`, whose listener has `port`.
 pub fn serve_control(
     stream: Stream,
     identity: &Arc<Identity>,
@@ -84,7 +84,7 @@ pub fn serve_control(
 ) -> Result<(), Error> {
     let awaited = rendezvous.await_session();
     let is_from_here = stream.peer_addr().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
-    // The policies are read while the rights still allow it.
+    // The rights still allow it.
     let sending = Sending { user: grant.user.clone(), key: grant.key };
     let permits = Permits::of(&surroundings.policy_files, surroundings.state.as_deref(), sending);
     // A wrong file is a matter for the daemon's log, not for this session.
@@ -123,7 +123,6 @@ pub fn serve_control(
         ciphers,
         carriage: start.carriage.clone(),
         way: way_of(&ports.paths, Transport::Tcp),
-        // The initiator knows about the path.
         memory: None,
         foreseen: Foreseen::default(),
         events: events.sender(),
@@ -143,7 +142,6 @@ pub fn serve_control(
         let (links, watch): (Arc<Mutex<Option<LinkDialler>>>, _) = (Arc::clone(&links), Arc::clone(&watch));
         let dialler =
             move || lock(&links).clone().map(|links| links.towards(watch.addresses_of(0).map(|ends| ends.peer)));
-        // Without the thread the loss of the channel ends the session.
         let _ = attach::keep(&channel, &dial_owner.threads(), dialler);
     }
     let mut dials = 0;
@@ -191,7 +189,6 @@ pub fn serve_control(
         .run(start)
 }
 
-/// An agent ends with its ssh in any case.
 fn is_given_up(waited: Duration, silence: Duration, of_daemon: bool) -> bool {
     let longest = if of_daemon { START_DEADLINE } else { LONGEST_LOGIN };
     waited > longest || silence > START_DEADLINE

@@ -1,7 +1,5 @@
-//! Runs several jobs between the same two ends, one after the other.
-//!
-//! They share the login, the keys, the connections and the findings about the path. So the second job needs no login
-//! and no handshake.
+//! Runs several jobs between the same two ends, one after the other. They share the login, the keys, the connections and the
+//! findings about the path.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +18,7 @@ use haul_reach::connect;
 pub struct Session {
     surroundings: Surroundings,
     ends: Ends,
-    /// `None`: jobs share nothing, so each runs on its own.
+    /// `None`: each job runs on its own.
     joined: Option<Joined>,
     /// Receives what belongs to no job.
     watch: Arc<Watch>,
@@ -30,7 +28,7 @@ pub struct Session {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ends {
-    /// `None` means this machine.
+    /// `None`: this machine.
     source: Option<Far>,
     target: Option<Far>,
     has_movers: bool,
@@ -50,7 +48,7 @@ impl Ends {
         }
     }
 
-    /// Returns the far end, if the other is here and one host is enough.
+    /// The far end, if the other is here and one host is enough.
     fn far(&self) -> Option<(&Far, Side)> {
         match (&self.source, &self.target) {
             _ if self.has_movers => None,
@@ -61,9 +59,9 @@ impl Ends {
     }
 }
 
-/// Opens a session between the ends of this job, for it and others. `observer` watches how they are reached.
+/// Opens a session between this job's ends. `observer` watches how they are reached.
 ///
-/// If both ends are here, or neither is, or the far side lets us use sftp only, each job is carried out on its own.
+/// If both ends are here, or neither is, or the far side permits sftp only, each job runs on its own.
 ///
 /// # Errors
 /// The job is invalid, or the far side cannot be reached.
@@ -92,28 +90,27 @@ pub fn open(first: &Job, surroundings: &Surroundings, observer: Arc<dyn Observer
 }
 
 impl Session {
-    /// Whether the session lives, and this job has the same ends and settings.
+    /// Whether the session lives, and fits this job.
     pub fn takes(&mut self, job: &Job) -> bool {
         !self.is_over() && Ends::of(job) == self.ends
     }
 
-    /// Whether no further job can be run: the connection was lost, or an end gave the session up.
+    /// Whether no further job can run.
     pub fn is_over(&mut self) -> bool {
         self.joined.as_mut().is_some_and(Joined::is_over)
     }
 
-    /// Carries a job out, as [`crate::run`] does. After an error of the job alone, another job can be run; see
-    /// [`Session::is_over`].
+    /// Carries a job out as [`crate::run`]. After an error of the job alone another may run; see [`Session::is_over`].
     ///
     /// # Errors
-    /// [`Fault::Usage`]: the job is not for this session. Other errors are those of [`crate::run`].
+    /// [`Fault::Usage`]: the job is not for this session. Others as in [`crate::run`].
     pub fn run(&mut self, job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
         if !self.takes(job) {
             return Err(Error::new(Fault::Usage, "the job is for other ends than its session"));
         }
         let Some(joined) = &mut self.joined else { return coordinate::run(job, &self.surroundings, observer) };
         if self.first.take().is_some_and(|first| first != *job) {
-            // The early look was for the sources of another job.
+            // The early look was for another job's sources.
             joined.forget_early_look();
         }
         self.ears.lend(Some(Arc::clone(&observer)));
@@ -141,7 +138,7 @@ impl Drop for Session {
     }
 }
 
-/// Passes what belongs to no job to the observer of the running job.
+/// Passes what belongs to no job to the running job's observer.
 struct Ears(Mutex<Option<Arc<dyn Observer>>>);
 
 impl Ears {

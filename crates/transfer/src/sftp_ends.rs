@@ -23,7 +23,6 @@ use crate::foreseen;
 use crate::ftp_ends;
 use crate::server_terms::{self, Dialled};
 
-/// Refuses what a copy from or to such a host cannot keep its promise of.
 pub(crate) fn check(job: &Job) -> Result<(), Error> {
     let is_sftp = |end: &Endpoint| matches!(end.place, Place::Here(Here::Sftp { .. }));
     let (source, target) = (job.sources.iter().any(is_sftp), is_sftp(&job.target));
@@ -50,7 +49,6 @@ pub(crate) fn check(job: &Job) -> Result<(), Error> {
     }
 }
 
-/// Finds the sources at the host.
 pub(crate) fn sources(
     place: &Here,
     job: &Job,
@@ -70,7 +68,7 @@ pub(crate) fn sources(
     Ok(Sources::Open(OpenSource { missing, ..OpenSource::of(Arc::new(tree)) }))
 }
 
-/// Reaches the host of the target. The tree is opened once it is known what comes.
+/// Reaches the host. The tree is opened once it is known what comes.
 pub(crate) fn target(
     place: &Here,
     job: &Job,
@@ -85,7 +83,6 @@ pub(crate) fn target(
     Ok(Target::Other(Box::new(Opening { pool, typed: job.target.path.clone(), watch: Arc::clone(watch) })))
 }
 
-/// Reaches the host for a question about its trees.
 pub(crate) fn place(
     end: &Here,
     job: &Job,
@@ -97,7 +94,6 @@ pub(crate) fn place(
     Ok(Arc::new(SftpPlace::new(pool, Box::new(move |text| watch.tell(&Event::Warning { text })))))
 }
 
-/// A target at a host that was reached.
 struct Opening {
     pool: Arc<Pool>,
     typed: Vec<u8>,
@@ -118,7 +114,7 @@ impl OpenTarget for Opening {
     }
 }
 
-/// What the success of a job between these ends proves.
+/// The proof of success between these ends.
 pub(crate) fn proof(job: &Job) -> Proof {
     let is_sftp = |end: &Endpoint| matches!(end.place, Place::Here(Here::Sftp { .. }));
     match (
@@ -131,7 +127,7 @@ pub(crate) fn proof(job: &Job) -> Proof {
     }
 }
 
-/// The same job with sftp at its far end. `None`: that end is not reached over ssh.
+/// The same job with sftp at its far end; `None`: no ssh leads there.
 pub(crate) fn instead(job: &Job) -> Option<(Job, Here)> {
     let over_sftp = |place: &Place| match place {
         Place::Far(Far::Ssh { user, host, port }) => {
@@ -157,18 +153,18 @@ pub(crate) fn instead(job: &Job) -> Option<(Job, Here)> {
     Some((other, here))
 }
 
-/// The number of lanes of a copy whose both sides are on this host, if it follows from an end: each request of a lane waits
-/// for the server, and a small file takes some of them one after the other.
+/// The lanes of a copy within this host, if an end decides: each request of a lane waits for the server, several for a small
+/// file.
 pub(crate) fn lanes(job: &Job) -> Option<u16> {
     let is_sftp = |end: &Endpoint| matches!(end.place, Place::Here(Here::Sftp { .. }));
     job.sources.iter().chain([&job.target]).any(is_sftp).then_some(LANES)
 }
 
-/// At 20 ms to the server, one lane opens, reads and looks again at 15 small files a second, and eight at 120. A lane that writes waits for
-/// one connection at a time: over a long path there are twelve of them.
+/// At 20 ms to the server, one lane opens, reads and looks again at 15 small files a second, and eight at 120. A lane that
+/// writes waits for one connection at a time: over a long path there are twelve.
 const LANES: u16 = 16;
 
-/// Logs in. Further connections are dialled by themselves, where ssh asks no question; for a large file they are before the first is there.
+/// Logs in. Further connections are dialled where ssh asks no question; for a large file before the first is there.
 fn connect(place: &Here, job: &Job, surroundings: &Surroundings, watch: &Arc<Watch>) -> Result<Arc<Pool>, Error> {
     watch.tell(&Event::Connecting { place: place.to_string() });
     let far = Place::Here(place.clone()).login().expect("a host of sftp is reached over ssh");

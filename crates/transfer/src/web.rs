@@ -30,7 +30,6 @@ pub(crate) fn open(
         watch.tell(&Event::Warning { text });
     }
     let connections = job.carriage.lanes.unwrap_or(AUTO_CONNECTIONS_MAX);
-    // A server that is silent is asked again before the copy gives up.
     let settings = settings(server, connections, job.carriage.timeout / 3, reach(job, surroundings)?);
     let settings = Settings { begins_with: servers::at_start, ..settings };
     let urls = paths.iter().map(|path| url(server, path)).collect::<Result<Vec<_>, _>>()?;
@@ -54,7 +53,7 @@ pub(crate) fn url(server: &WebServer, path: &[u8]) -> Result<Url, Error> {
     })
 }
 
-/// A server for a question about its files. It is asked nothing yet. No tuner finds out here whether more connections bring more.
+/// Opens a server for a question, without asking yet, and without a tuner of connections.
 pub(crate) fn place(server: &WebServer, job: &Job, surroundings: &Surroundings) -> Result<Arc<dyn PlaceTree>, Error> {
     let connections = job.carriage.lanes.unwrap_or(USUAL_CONNECTIONS);
     let settings = settings(server, connections, job.carriage.timeout / 3, reach(job, surroundings)?);
@@ -63,7 +62,7 @@ pub(crate) fn place(server: &WebServer, job: &Job, surroundings: &Surroundings) 
     Ok(Arc::new(WebPlace::new(origin, settings, lists(server))))
 }
 
-/// How connections to servers leave this host, as lanes to a haul do.
+/// The way of connections from this host, as of lanes.
 pub(crate) fn reach(job: &Job, surroundings: &Surroundings) -> Result<Reach, Error> {
     let carriage = &job.carriage;
     let policies = network_classes::policies(&surroundings.network_files)?;

@@ -1,5 +1,4 @@
-//! Tests that a closed session leaves no thread behind, and nothing that the next session trips over. It has a process
-//! of its own, because it counts threads.
+//! Tests that a closed session leaves no thread and no trap for the next. Its own process counts threads.
 
 use std::net::SocketAddr;
 use std::path::Path;

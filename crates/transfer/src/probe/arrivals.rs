@@ -13,11 +13,10 @@ pub(super) struct Arrivals {
 
 const POINT_EVERY: Duration = Duration::from_millis(50);
 
-/// The longest probe has 60 s / 50 ms = 1200 points, and some while the last bytes come in: 64 KiB.
+/// 60 s / 50 ms = 1200 points, and some while the last bytes come in: 64 KiB.
 const POINTS_MAX: usize = 4096;
 
 impl Arrivals {
-    /// Notes that `bytes` in all have arrived.
     pub(super) fn note(&mut self, now: Instant, bytes: u64) {
         if bytes == 0 {
             return;
@@ -31,7 +30,6 @@ impl Arrivals {
         }
     }
 
-    /// The time since the first byte.
     pub(super) fn elapsed(&self, now: Instant) -> Option<Duration> {
         self.first.map(|first| now.duration_since(first))
     }
@@ -48,8 +46,8 @@ impl Arrivals {
         }
     }
 
-    /// Counts from half of the time, when the ramp is over, to its end: later bytes come from queues. A probe that
-    /// ended early counts as a whole.
+    /// Counts from half of the time, after the ramp, to its end: later bytes come from queues. A probe that ended early counts
+    /// as a whole.
     fn steady_bytes_per_s(&self, time: Duration) -> u64 {
         let within: Vec<&(Duration, u64)> = self.points.iter().filter(|(at, _)| *at <= time).collect();
         let Some((to, bytes_then)) = within.last() else { return 0 };
@@ -67,7 +65,6 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    /// Makes the points of a path that carries `rate(ms)` bytes in each millisecond.
     fn seen(ms: u64, rate: impl Fn(u64) -> u64) -> Arrivals {
         let (mut arrivals, start) = (Arrivals::default(), Instant::now());
         let mut bytes = 0;
@@ -89,7 +86,7 @@ mod tests {
     fn the_ramp_and_what_stood_in_queues_do_not_count() {
         check(&seen(4_000, |_| 100), 100_000);
         check(&seen(4_000, |at| (at / 10).min(100)), 100_000);
-        // The queue runs empty after the time is over.
+        // The queue empties after the time.
         check(&seen(6_000, |at| if at < 4_000 { 100 } else { 20 }), 100_000);
     }
 

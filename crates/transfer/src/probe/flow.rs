@@ -1,7 +1,7 @@
-//! Runs the lanes of a probe. One thread of each lane sends zeros in this side's turn. Another thread counts arriving
-//! bytes and drops them.
+//! Runs the lanes of a probe. One thread of each lane sends zeros in this side's turn; another counts arriving bytes and drops
+//! them.
 //!
-//! TLS makes zeros look like noise: no device on the way can compress them.
+//! TLS makes zeros look like noise, which no device can compress.
 
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,14 +27,13 @@ pub(super) struct Flow {
 struct State {
     sends: bool,
     over: bool,
-    /// Lanes that send nothing until further notice.
     resting: Vec<u16>,
     sending_time: LaneTime,
     receiving_time: LaneTime,
 }
 
 impl Flow {
-    /// Lets the lanes send, or stops them after the block that each has begun.
+    /// Lets the lanes send, or stops them after their present block.
     pub(super) fn send(&self, sends: bool) {
         self.lock().sends = sends;
         self.changed.notify_all();

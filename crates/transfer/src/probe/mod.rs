@@ -10,8 +10,7 @@
 //!                                              <---    ProbeSent
 //!      ProbeArrived                            --->
 //! ```
-//! One login and one set of lanes serve both directions; each has a tuning of its own. Nothing is written to any disk, not even
-//! what was learned of the path.
+//! One set of lanes serves both directions; each has a tuning of its own. No finding is kept.
 
 mod arrivals;
 mod flow;
@@ -50,10 +49,10 @@ use haul_reach::lane_terms::LaneTerms;
 use haul_reach::remote::{Assignment, Remote};
 use haul_reach::{connect, lane_door};
 
-/// The longest time for each direction.
+/// Longest time of a direction.
 pub const TIME_MAX: Duration = Duration::from_millis(MAX_PROBE_MS as u64);
 
-/// A peer that is silent for this long is taken for dead, because a person waits for the answer.
+/// A person waits for the answer, so a silent peer soon counts as dead.
 pub const SILENCE: Duration = Duration::from_secs(15);
 
 /// The settings of a probe.
@@ -61,15 +60,15 @@ pub const SILENCE: Duration = Duration::from_secs(15);
 pub struct Request {
     /// The other host.
     pub place: Far,
-    /// The time for each direction; at most [`TIME_MAX`].
+    /// The time of a direction; at most [`TIME_MAX`].
     pub time: Duration,
-    /// The settings of the connection.
+    /// The connection.
     pub carriage: Carriage,
-    /// The settings of the system's ssh program.
+    /// The ssh program.
     pub ssh: SshOptions,
 }
 
-/// The result of a probe.
+/// A probe's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The host of this process.
@@ -78,51 +77,51 @@ pub struct Found {
     pub far: Host,
     /// The way of the lanes, as in [`haul_job::Report`].
     pub lane_path: LanePath,
-    /// The TLS cipher of the lanes.
+    /// Their TLS cipher.
     pub cipher: String,
-    /// The time that each direction was given.
+    /// The time of each direction.
     pub time: Duration,
-    /// The direction from here to the far host.
+    /// The direction from here.
     pub there: Way,
-    /// The direction from the far host to here.
+    /// The direction to here.
     pub back: Way,
 }
 
-/// The result of one direction.
+/// One direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Way {
-    /// Payload that arrived.
+    /// Arrived payload.
     pub arrived_bytes: u64,
-    /// The rate after the ramp: a long copy gets this.
+    /// The rate of a long copy, after the ramp.
     pub bytes_per_s: u64,
-    /// The path as its sender saw it; several paths are combined.
+    /// The sender's view, of all paths together.
     pub path: PathSummary,
-    /// Each path, with the addresses as this host sees them.
+    /// Each path, with addresses seen here.
     pub paths: Vec<OneWay>,
-    /// The mean deviation of the round-trip time under load.
+    /// Mean deviation of the round-trip time under load.
     pub jitter_us: u32,
-    /// The largest packet on the path; 0: unknown.
+    /// The path's largest packet; 0: unknown.
     pub mtu_bytes: u32,
-    /// The largest segment of TCP; 0: unknown.
+    /// TCP's largest segment; 0: unknown.
     pub segment_bytes: u32,
-    /// The shares of the lanes' time, without the ramp.
+    /// The lanes' time without the ramp.
     pub time: Shares,
-    /// The limit of a copy; `None` when nothing arrived.
+    /// A copy's limit; `None`: nothing arrived.
     pub limit: Option<Limit>,
-    /// Remedies, the best first.
+    /// Remedies, best first.
     pub remedies: Vec<Remedy>,
 }
 
-/// One of several paths, in one direction.
+/// One path in one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OneWay {
-    /// The path as its sender saw it.
+    /// The sender's view.
     pub path: OnePath,
-    /// The path's part of [`Way::bytes_per_s`].
+    /// A part of [`Way::bytes_per_s`].
     pub bytes_per_s: u64,
 }
 
-/// Probes the path to a host and back.
+/// Probes both ways.
 pub fn run(request: &Request, surroundings: &Surroundings, observer: Arc<dyn Observer>) -> Result<Found, Error> {
     let time_ms = u32::try_from(request.time.as_millis()).ok().filter(|ms| (1..=MAX_PROBE_MS).contains(ms));
     let Some(time_ms) = time_ms else {
@@ -186,7 +185,7 @@ fn over_lanes(
         Some(identity) => Arc::clone(identity),
         None => Arc::new(Identity::generate().map_err(|error| faults::net_error(&error))?),
     };
-    // A probe ignores the findings of earlier jobs, to show the path as it is now.
+    // Shows the path as it is now, without earlier findings.
     let cpus = host_facts::cpus().min(remote.far_end.cpus());
     let role = Role::Probe { time_ms };
     let (peer_session, peer_key, links, stays) = (id, identity.public(), false, false);
@@ -212,7 +211,6 @@ fn over_lanes(
     )
 }
 
-/// Serves the far side of a probe.
 pub(crate) fn serve(
     time_ms: u32,
     carriage: wire::Carriage,
@@ -266,7 +264,7 @@ fn way(source: &Host, target: &Host, measured: Measured, asked: Asked, lane_path
     }
 }
 
-/// Bytes do not tell their path, so the rate is divided as the sender saw its paths deliver.
+/// Bytes do not tell their path, so the rate is divided by the sender's view of its paths.
 fn each_way(sent: &wire::ProbeSent, bytes_per_s: u64) -> Vec<OneWay> {
     let of = |at: usize| u128::from(sent.steady_bytes.get(at).copied().unwrap_or_default());
     let all: u128 = (0..sent.sender.paths.len()).map(of).sum();

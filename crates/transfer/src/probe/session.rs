@@ -1,6 +1,5 @@
-//! Runs one end of a probe: it sends and receives, or receives and sends, over the same lanes.
-//!
-//! The sending side keeps the time, and the other side checks it.
+//! Runs one end of a probe: it sends and receives, or receives and sends, over the same lanes. The sending side keeps the time,
+//! and the other checks it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,13 +28,13 @@ use haul_kept::faults;
 use super::arrivals::Arrivals;
 use super::flow::{self, Flow};
 
-/// Data under way has this time to arrive. Then the other direction begins.
+/// Gives data under way time to arrive before the other direction.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Extra time for a sender or an answer: [`DRAIN`], seconds of queue, one round trip.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A peer may ask us to wait at most this long for a sign of life, or for the first byte.
+/// The longest wait for a sign of life, or a first byte, that a peer may ask for.
 const TIMEOUT_MAX_MS: u32 = 60_000;
 
 const READ_EVERY: Duration = Duration::from_millis(100);
@@ -48,7 +47,7 @@ pub(super) enum Side {
     Agent,
 }
 
-/// One direction, as both ends saw it.
+/// Both ends' views of a direction.
 pub(super) type Measured = (ProbeSent, ProbeArrived);
 
 pub(super) struct Measures {
@@ -89,12 +88,12 @@ pub(super) fn run(terms: Terms, context: RoleContext<'_>) -> Result<Measures, Er
     };
     let result = end.both_ways();
     let bytes_moved = end.flow.sent_bytes().saturating_add(end.flow.arrived_bytes());
-    // The lanes go last: the peer must not see them go first.
+    // The peer must not see the lanes go first.
     farewell::close(channel, &result);
     end.flow.finish();
     end.lanes.cut_all();
     let End { events, lanes, .. } = end;
-    // A thread with an event must not wait for a loop that is over.
+    // No thread may wait for a loop that is over.
     drop(events);
     lanes.join();
     result.map(|(there, back)| Measures { there, back, bytes_moved })
@@ -233,7 +232,6 @@ impl End<'_> {
             SessionEvent::Control(Control::ProbeSent(sent)) => return Ok(Some(Word::Sent(Box::new(sent)))),
             SessionEvent::Control(Control::ProbeArrived(arrived)) => return Ok(Some(Word::Arrived(arrived))),
             SessionEvent::Control(Control::WantLanes { path, lanes }) => {
-                // If this side cannot bring any, those that are there have to do.
                 self.keeper.want(path, lanes);
             }
             SessionEvent::Control(Control::SmallerSegments { path, segment_bytes }) => {
@@ -353,7 +351,7 @@ impl Readings {
     }
 }
 
-/// Whether bytes of a lane have not arrived yet. An unknown count means none.
+/// An unknown count means none.
 fn is_under_way(probe: &LaneProbe) -> bool {
     let Some(info) = probe.tcp_info() else { return false };
     let sent = info.bytes_sent.unwrap_or(0).saturating_sub(info.bytes_retrans.unwrap_or(0));

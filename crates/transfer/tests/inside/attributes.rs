@@ -1,5 +1,4 @@
-//! Tests extended attributes that change while their file is read, that cannot be read, that are too many, or that the
-//! target does not take.
+//! Tests extended attributes that change while their file is read, cannot be read, are too many, or are refused by the target.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -39,8 +38,7 @@ fn changed_at(path: &Path) -> (i64, i64) {
     (found.ctime(), found.ctime_nsec())
 }
 
-/// Changes the attributes of a file, and not its contents, while it is read. `verdict` answers the call that lists them
-/// again.
+/// Changes only the attributes of a file while it is read. `verdict` answers the call that lists them again.
 fn changed_while_read(verdict: Verdict) -> Option<(Bench, Report)> {
     let bench = Bench::new();
     bench.write("file", 10_000);
@@ -59,7 +57,7 @@ fn changed_while_read(verdict: Verdict) -> Option<(Bench, Report)> {
             return verdict;
         }
         if !std::mem::replace(&mut changed, true) {
-            // The clock of a file system may stand still for some milliseconds.
+            // A file system's clock may stand still for some milliseconds.
             let before = changed_at(&source);
             while changed_at(&source) == before {
                 assert!(set(&source, "user.kind", b"newer"));

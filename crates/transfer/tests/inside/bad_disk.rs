@@ -1,9 +1,7 @@
-//! Tests whole jobs on disks that fail: at each operation once, from some operation on, only at the flush, only at the
-//! close.
+//! Tests whole jobs on disks that fail: at each operation once, from some operation on, only at the flush, only at the close.
 //!
-//! The system calls of the job's threads are watched (`haul_sys::intercept`), so the code is the one that users run.
-//! After any failure no final name shows wrong data, an exit without a failure means equal trees, and the same command
-//! on a good disk brings the rest.
+//! `haul_sys::intercept` watches system calls, so the code is the one that users run. No final name may show wrong data,
+//! success means equal trees, and the same command on a good disk brings the rest.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -37,7 +35,6 @@ pub const WRITING: [Call; 11] = [
 
 pub const LANES: u16 = 2;
 
-/// The large file then comes to some checkpoints.
 pub const CHECKPOINT_BYTES: u64 = 1 << 20;
 
 const LARGE_BYTES: u64 = 5_000_000;
@@ -45,8 +42,7 @@ const LARGE_BYTES: u64 = 5_000_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
-/// A job may try each of 12 entries a few times: 13 calls were counted at most. A job that tries without end comes to
-/// thousands.
+/// A few tries for each of 12 entries: 13 calls were counted at most. Endless tries come to thousands.
 const TRIED_AT_MOST: usize = 36;
 
 pub const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
@@ -80,7 +76,6 @@ fn run(job: Job) -> impl FnOnce() -> Result<Report, Error> + Send + 'static {
     move || run_here(&job, LANES, CHECKPOINT_BYTES)
 }
 
-/// Checks that no final name shows wrong data, and that the trees are equal if the job says so.
 #[track_caller]
 pub fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, what: &str) {
     if bench.to().exists() {
@@ -97,7 +92,6 @@ pub fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, what: &st
     }
 }
 
-/// Runs the same command on a good disk, which brings the rest and leaves nothing behind.
 #[track_caller]
 pub fn goes_on(bench: &Bench, job: &Job, what: &str) -> Report {
     let report = run_here(job, LANES, CHECKPOINT_BYTES).unwrap_or_else(|error| panic!("{what}: {error:?}"));
@@ -145,7 +139,7 @@ fn without_space_from_any_operation_on_the_job_ends_and_goes_on_later() {
     });
 }
 
-/// Returns the error of the job. `None`: every file had its name before, and only a directory's time or flush failed.
+/// Returns the job's error. `None`: every file had its name before, and only a directory's time or flush failed.
 #[track_caller]
 fn end_of_a_dead_disk<'a>(result: &'a Result<Report, Error>, what: &str) -> Option<&'a Error> {
     match result {
@@ -200,13 +194,12 @@ fn a_quota_that_is_used_up_says_so_in_its_own_words() {
 #[test]
 fn one_failed_operation_fails_one_entry_and_never_none() {
     at_each_operation(EIO, false, |result, what| {
-        // Without its own directory there is no target.
         if what.starts_with("MakeDir") && what.contains(", operation 0 ")
             || what.starts_with("Flush") && what.contains(", operation 1 ")
         {
             return assert_eq!(result.as_ref().unwrap_err().fault, Fault::FileIo, "{what}");
         }
-        // The names of the tree's top are flushed last, so this fails the job as a whole.
+        // The names of the tree's top are flushed last, so this fails the whole job.
         let Ok(report) = result else { return assert!(what.starts_with("Flush"), "{what} ends the job: {result:?}") };
         // A directory fails with its contents, and a first name with its second one.
         assert!((1..=5).contains(&report.failed), "{what}: {:?}", report.failures);
@@ -293,7 +286,6 @@ fn a_flush_that_failed_once_is_final_for_its_file() {
     assert!(failed, "it is flushed");
     assert_eq!((report.failed, report.files_moved), (1, 6), "{:?}", report.failures);
     assert!(!bench.to().join("a-large").exists());
-    // Data of the failed flush does not count as saved.
     let report = goes_on(&bench, &job_of(&bench), "afterwards");
     assert_eq!((report.files_moved, report.bytes_moved), (1, LARGE_BYTES), "{report:?}");
 }
@@ -435,7 +427,6 @@ enum Asked {
     Write(PathBuf, u64, u64),
     Flush(PathBuf),
     Rename(PathBuf, PathBuf),
-    /// A journal that is about to be flushed claims these ranges.
     Claim(PathBuf, Vec<(u64, u64)>),
 }
 
@@ -443,7 +434,7 @@ fn orders_of_a_job() -> Vec<Vec<Asked>> {
     by_each_route().filter_map(|(bench, job)| order_of_a_job(&bench, job)).collect()
 }
 
-/// The same job through the page cache, and past it if there is a disk.
+/// Writes through the page cache, and past it if there is a disk.
 fn by_each_route() -> impl Iterator<Item = (Bench, Job)> {
     let cached = varied();
     let job = job_of(&cached);
@@ -467,7 +458,6 @@ fn order_of_a_job(bench: &Bench, job: Job) -> Option<Vec<Asked>> {
             Call::Write => {
                 past_cache_bytes += if is_direct(stopped) { stopped.bytes() } else { 0 };
                 log.push(Asked::Write(path, stopped.offset(), stopped.bytes() as u64));
-                // The write is carried out before the next operation is noted.
                 return Verdict::Short(stopped.bytes());
             }
             Call::Truncate => log.push(Asked::Write(path, 0, 0)),

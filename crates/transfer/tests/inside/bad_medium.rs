@@ -1,7 +1,5 @@
-//! Tests whole jobs with `--verify disk` on media that do not give back what was written.
-//!
-//! Bytes of the file change between the flush and the reading back, as on a medium that rots, or with a controller that
-//! writes to the wrong place.
+//! Tests whole jobs with `--verify disk` on media that do not give back what was written: bytes change between the flush and
+//! the reading back.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
@@ -34,7 +32,6 @@ fn rot(file: &Path, at: u64) {
     file.sync_all().unwrap();
 }
 
-/// Runs a job on media that `decide` about the reading back of unfinished files.
 fn run(job: Job, mut decide: impl FnMut(&Stopped, &Path) -> Verdict) -> Option<(Report, Vec<Event>)> {
     let witness = Arc::new(Witness::default());
     let watched = Arc::clone(&witness);
@@ -71,7 +68,7 @@ fn a_byte_that_changes_on_the_medium_is_found_and_only_its_chunk_comes_again() {
     bench.assert_equal();
     let again = MIB + 3000 + (LARGE_BYTES - 4 * MIB);
     assert_eq!((report.bytes_moved, report.bytes_again), (ALL_BYTES, again));
-    // The chunk that could not be read at all is not counted.
+    // The unreadable chunk is not counted.
     let unread = LARGE_BYTES - 4 * MIB;
     assert_eq!(report.bytes_reread, ALL_BYTES + again - unread);
 }

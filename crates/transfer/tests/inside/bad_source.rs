@@ -1,5 +1,4 @@
-//! Tests sources whose directories cannot be read to their end, and whose names have become something else by the time
-//! they are opened.
+//! Tests sources whose directories cannot be read to their end, or whose names have become something else.
 
 use std::ffi::OsStr;
 use std::fs::Permissions;
@@ -36,11 +35,10 @@ fn place_of(stopped: &Stopped) -> PathBuf {
     }
 }
 
-/// One call of the kernel lists fewer names (64 KiB).
 const NAMES: usize = 400;
 
-/// Makes a tree that was copied before. `d`, with more names than one listing, and `other` each have a file at the
-/// target that the source lacks.
+/// Makes a tree that was copied before. `d`, with more names than one listing, and `other` each have an extra file at the
+/// target.
 fn copied_before() -> Bench {
     let bench = Bench::new();
     for number in 0..NAMES {
@@ -104,7 +102,6 @@ fn nothing_is_deleted_anywhere_when_a_listing_broke_off_in_its_middle() {
         assert_eq!((report.failed, report.vanished), (1, lost), "{:?}", report.failures);
         let [(path, why)] = &report.failures[..] else { panic!("{:?}", report.failures) };
         assert!(path == b"d" && why.contains("cannot read directory d: "), "{why}");
-        // A directory that is gone hides only its own entries.
         assert_eq!(extra(&bench), [true, true, code != ENOENT]);
         assert_eq!(files(&bench.to().join("d")).len(), NAMES + 5);
         let told = warnings.iter().filter(|text| text.starts_with("nothing is deleted: cannot read directory d: "));
@@ -135,7 +132,6 @@ fn nothing_is_deleted_from_where_on_a_name_cannot_be_looked_at() {
         assert_eq!((report.failed, report.vanished), (1, lost), "{:?}", report.failures);
         let [(path, why)] = &report.failures[..] else { panic!("{:?}", report.failures) };
         assert!(*path == format!("d/{name}").into_bytes() && why.contains("cannot look at d/"), "{why}");
-        // If a name is gone, only its directory may lack another one.
         let stays = code != ENOENT;
         assert_eq!(extra(&bench), [true, stays, stays]);
         assert_eq!(files(&bench.to().join("d")).len(), NAMES + 4 + usize::from(stays));
@@ -175,7 +171,6 @@ fn a_directory_that_cannot_be_read_closes_none_at_the_target() {
     }
 }
 
-/// Makes a tree that was copied before, where entries of each kind have replaced each other since.
 fn with_every_change_of_kind() -> Bench {
     let bench = Bench::new();
     let make = |root: PathBuf, name: &str, kind: char| {
@@ -199,7 +194,6 @@ fn with_every_change_of_kind() -> Bench {
                 let name = format!("{here}{there}{excluded}");
                 make(bench.from(), &name, here);
                 make(bench.to(), &name, there);
-                // Two files of one tick of the clock would be taken for the same.
                 for path in [bench.from().join(&name), bench.from().join(&name).join("within")] {
                     let file = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
                     file.then(|| std::fs::File::open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap());
@@ -298,7 +292,6 @@ fn beside_an_outside() -> Option<Bench> {
     Some(bench)
 }
 
-/// Puts links in the place of a directory and a file, or takes them back.
 fn exchange(bench: &Bench) {
     for (name, link, _) in PAIRS {
         let (name, link) = (bench.from().join(name), bench.root().join(link));
@@ -376,7 +369,6 @@ fn what_becomes_a_link_between_any_two_looks_at_it_leads_nowhere() {
             };
             let Some((report, _)) = under(&LOOKS, decide, copy(&bench)) else { return };
             assert_nothing_from_outside(&bench);
-            // The entry was listed as what it was, and opened as a link.
             directory_failed |= report.failures.iter().any(|(path, why)| path == b"d" && why.contains("directory d"));
             file_failed |= report.failures.iter().any(|(path, why)| path == b"file" && why.contains("open file"));
         }
@@ -384,7 +376,6 @@ fn what_becomes_a_link_between_any_two_looks_at_it_leads_nowhere() {
     assert!(directory_failed && file_failed, "{directory_failed}, {file_failed}");
 }
 
-/// Ends the race also when a test fails: the scope waits for its threads.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -406,7 +397,6 @@ fn a_source_whose_directories_and_files_become_links_sends_nothing_from_outside(
         });
         let _over = Over(&is_over);
         for _ in 0..150 {
-            // Entries that have gone or changed may fail.
             let _ = copy(&bench)();
             assert_nothing_from_outside(&bench);
             for (name, ..) in PAIRS {

@@ -93,7 +93,6 @@ pub fn choose(job: &mut Job, options: u16) {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(12) })]
 
-    /// Each copy is a version that its name had, or failed; the same command brings the rest.
     #[test]
     fn a_changing_source_never_becomes_a_mixture(
         changes in proptest::collection::vec((any_change(), 0u64..80), 1..8),
@@ -150,7 +149,6 @@ proptest! {
     }
 }
 
-/// They grow at each read, as a log does of which somebody always writes the end.
 #[test]
 fn files_that_never_stop_growing_are_copied_as_they_were_listed_when_that_is_asked_for() {
     const FILES: [(&str, usize); 2] = [("log", 5_000), ("recording", 3_000_000)];
@@ -185,7 +183,6 @@ fn files_that_never_stop_growing_are_copied_as_they_were_listed_when_that_is_ask
     }
 }
 
-/// Each file is found at the target as listed, and then written anew before it is read for the manifest.
 #[test]
 fn a_manifest_has_what_is_at_the_target_also_of_a_file_that_changes_after_it_was_found_there() {
     for new_bytes in [5_000, 6_000] {
@@ -260,7 +257,6 @@ fn a_file_that_is_read_for_a_manifest_for_longer_than_the_time_limit_is_waited_f
     assert!(reads >= SIZE / BLOCK_BYTES, "{reads}");
 }
 
-/// A slow disk must not delay the small files that were brought until they fill a write.
 #[test]
 fn many_small_files_that_take_longer_than_the_time_limit_together_are_waited_for() {
     const FILES: u32 = 40;

@@ -1,4 +1,4 @@
-//! Tests clear lanes over TCP against an attacker who reads all that passes, and changes it.
+//! Tests clear lanes over TCP against an attacker who reads and changes all that passes.
 
 use std::io::{Read, Seek as _, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,14 +18,11 @@ use haul_channel::reporter::Watch;
 use haul_copy::receiver::CHECKPOINT_BYTES;
 use haul_copy::sender::early_look::EarlyLook;
 
-/// An attacker between the two ends of a lane.
 #[derive(Clone, Default)]
 struct OnTheWay {
-    /// The place counts from behind the handshake and the hello.
     flips: Option<(usize, u8)>,
     /// Holds so many bytes back, and passes them as changed. Nothing follows.
     forges: Option<(usize, Forgery)>,
-    /// Set behind the handshake, where counting begins.
     awake: Arc<AtomicBool>,
     seen: Arc<Mutex<Vec<u8>>>,
 }
@@ -43,7 +40,6 @@ impl OnTheWay {
         Self { forges: Some((bytes, forgery)), ..Self::default() }
     }
 
-    /// Returns the sending and the receiving end.
     fn lane(&self, clear: bool) -> (Stream, Stream) {
         let (listener, door) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let near = TcpStream::connect(door.local_addr().unwrap()).unwrap();
@@ -198,7 +194,7 @@ fn what_was_forged_into_a_hole_is_gone_when_the_chunk_comes_again() {
     file.write_all(&vec![7; BLOCK_BYTES]).unwrap();
     file.set_len(3 * MIB as u64).unwrap();
     drop(file);
-    // One bit makes the hole of the first block a block of data, which consists of the bytes behind it.
+    // One bit turns the first block's hole into data: the bytes behind it.
     let lanes = vec![OnTheWay::flipping(FIRST_BLOCK + 3, 0x80).lane(true), OnTheWay::default().lane(true)];
     let (copy, report, _) = copied(dir.path(), lanes);
     assert!(std::fs::read(copy).unwrap() == std::fs::read(dir.path().join("file")).unwrap());
@@ -219,14 +215,12 @@ fn a_clear_lane_can_be_read_on_the_way_and_one_that_nobody_asked_to_be_clear_can
     }
 }
 
-/// The data and its tag stand here.
 fn data_at(block: usize) -> usize {
     FIRST_BLOCK + block * BLOCK + BLOCK_HEADER_BYTES + TAG_BYTES
 }
 
 const DATA_AND_TAG: usize = BLOCK_BYTES + TAG_BYTES;
 
-/// The second of four blocks is changed.
 const FORGERIES: [(&str, Forgery); 6] = [
     ("a bit", |bytes| bytes[data_at(1) + 5] ^= 1),
     ("bytes of somebody's choice", |bytes| bytes[data_at(1)..][..BLOCK_BYTES].fill(b'!')),
@@ -270,14 +264,12 @@ fn no_byte_of_somebody_on_the_way_stands_in_a_file_that_is_written_in_place() {
         let second = BLOCK_BYTES..2 * BLOCK_BYTES;
         assert!(left[second.clone()] == before[second], "{what}: what was there before still is");
     };
-    // Each waits a second for more lanes than there are.
     std::thread::scope(|scope| FORGERIES.map(|(what, forgery)| scope.spawn(move || tried(what, forgery))).map(drop));
     let left = left_in_place(|_| {}, LAST_BLOCK, |_| {}, &content, &before);
     let chunk = ..MIN_CHUNK_BYTES as usize;
     assert!(left[chunk] == content[chunk], "what nobody touched is written");
 }
 
-/// The text compresses to blocks of different lengths.
 fn wordy() -> Vec<u8> {
     (0..)
         .flat_map(|number: u32| format!("line {} of it\n", number.wrapping_mul(77_777)).into_bytes())
@@ -307,7 +299,7 @@ fn no_packed_block_of_somebody_on_the_way_stands_in_a_file_that_is_written_in_pl
     assert!(left[..BLOCK_BYTES] == before[..BLOCK_BYTES], "{:?}", String::from_utf8_lossy(&left[..40]));
 }
 
-/// A decompressor that had seen it would have ended the lane, which is the only one.
+/// A decompressor would have ended the only lane.
 #[test]
 fn a_packed_block_that_was_changed_is_read_by_no_decompressor_and_comes_again_on_the_same_lane() {
     let dir = tempfile::tempdir().unwrap();

@@ -22,29 +22,23 @@ use crate::scenarios::{Bench, files, run_here};
 
 const CHECKPOINT_BYTES: u64 = 1 << 20;
 
-/// These options keep files that are not the source's.
 const UPDATE: u8 = 1;
 const IGNORE_EXISTING: u8 = 2;
 
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Append,
-    /// The number is in thousandths of the file's size.
     Cut(u32),
-    /// The number is in thousandths of the file's size.
     Scribble(u32),
     Delete,
 }
 
-/// A run that ends early, with the changes before the next one.
 #[derive(Clone, Debug)]
 struct Attempt {
     options: u16,
     lanes: u16,
-    /// From this operation on the disk takes nothing, as after a death.
     operations: usize,
     changes: Vec<(usize, Change)>,
-    /// Each number counts modulo the files at the target.
     damages: Vec<(usize, Damage)>,
 }
 
@@ -96,14 +90,12 @@ fn damage(bench: &Bench, number: usize, damage: Damage, whole: &mut Whole) {
 
 fn run_short(job: Job, lanes: u16, operations: usize) -> bool {
     let decide = move |number, _: &Stopped| if number >= operations { Verdict::Fail(EIO) } else { Verdict::Proceed };
-    // Other tests check how it fails.
     under(&WRITING, decide, move || drop(run_here(&job, lanes, CHECKPOINT_BYTES))).is_some()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(16) })]
 
-    /// After the last run the target equals the source. No name has content that no file ever had.
     #[test]
     fn what_was_cut_short_anywhere_is_finished_whatever_is_asked_for_then(
         attempts in proptest::collection::vec(any_attempt(), 1..4),
@@ -148,7 +140,7 @@ proptest! {
             }
         }
         let report = run_here(&job(options), 3, CHECKPOINT_BYTES).unwrap();
-        // If a first name stays as it is, the second is not made: it would show content that it never had.
+        // If a first name stays, the second would show content that it never had.
         let has_no_first = |why: &str| keeps != 0 && why.contains("stays at the target as it is there");
         let failed: Vec<_> = report.failures.iter().map(|(path, _)| Path::new(OsStr::from_bytes(path))).collect();
         prop_assert!(report.failures.iter().all(|(_, why)| has_no_first(why)), "{:?}", report.failures);
@@ -169,7 +161,6 @@ proptest! {
     }
 }
 
-/// Writes a file in place until the journal claims some chunks; then the disk takes no more.
 fn half_in_place(bench: &Bench, job: &Job) -> bool {
     bench.write("large", LARGE_BYTES as usize);
     let file = bench.to().join("large");
@@ -230,7 +221,7 @@ fn a_file_that_was_begun_in_place_is_neither_newer_nor_existing() {
     }
 }
 
-/// This is rule P2: after a power cut the time of a file says that all of it is there.
+/// Rule P2: after a power cut a file's time says that all of it is there.
 #[test]
 fn in_place_data_is_flushed_before_the_file_gets_its_time() {
     let bench = fill(Bench::new());
@@ -256,7 +247,6 @@ fn in_place_data_is_flushed_before_the_file_gets_its_time() {
     assert_eq!(dated, 8);
 }
 
-/// The data of this file in place is right, but was not flushed.
 fn written_and_not_flushed() -> (Bench, Job) {
     let bench = Bench::new();
     bench.write("small", 70_000);

@@ -11,7 +11,6 @@ use crate::scenarios::{Bench, Lane, checkpoints_every, here_over};
 
 const CHECKPOINT_BYTES: u64 = 1 << 20;
 
-/// Does something once, when the first data has moved.
 struct AtFirstData<F>(Mutex<Option<F>>);
 
 impl<F: FnOnce() + Send> Observer for AtFirstData<F> {
@@ -33,7 +32,7 @@ impl<F: FnOnce() + Send> Observer for AtFirstData<F> {
 fn data_between_two_paths_of_one_host_passes_no_connection() {
     let bench = Bench::with_tree();
     let watch = Arc::new(Watch::new(Arc::new(AtFirstData(Mutex::new(Some(|| ()))))));
-    // The end of the lane fits, and no file of 500 bytes.
+    // The lane's end fits, and no file of 500 bytes.
     let lanes = LanePairs::handing_over(vec![Lane::Cut(500).pair()]);
     let ends = here_over(&bench.job(), &watch, false, lanes, checkpoints_every(CHECKPOINT_BYTES)).unwrap();
     let report = watch.report(&ends, Default::default(), false).unwrap();
@@ -46,7 +45,6 @@ fn a_receiver_that_ends_its_half_of_a_lane_within_a_chunk_gets_the_chunk_over_an
     let bench = Bench::new();
     bench.write("large", 21_000_001);
     let mut job = bench.job();
-    // A second and more: progress is told ten times a second.
     job.carriage.rate_bytes_per_s = Some(16 << 20);
     let ((sender, near), (far, receiver)) = (Stream::plain_pair().unwrap(), Stream::plain_pair().unwrap());
     let watch = Arc::new(Watch::new(Arc::new(AtFirstData(Mutex::new(Some(move || drop((near, far))))))));

@@ -15,18 +15,15 @@ use crate::bad_disk::{CHECKPOINT_BYTES as SOON_BYTES, ENOSPC, LANES};
 use crate::scenarios::{Bench, run_here};
 use haul_copy::receiver::CHECKPOINT_BYTES;
 
-/// The standing file is missing, or its size differs by this much.
 const STANDING: [Option<i64>; 4] = [None, Some(0), Some(-100_000), Some(100_000)];
 
-/// Whether each block is data. All patterns of files that travel whole are here, and some of one that travels in
-/// chunks.
+/// Tells of each block whether it is data: all patterns of files that travel whole, and some of one in chunks.
 fn patterns() -> Vec<Vec<bool>> {
     let of = |blocks: u32| (0..1 << blocks).map(move |bits: u32| (0..blocks).map(|at| bits >> at & 1 == 1).collect());
     let large = [[true, false], [false, true]].map(|halves| halves.into_iter().flat_map(|half| [half; 6]).collect());
     of(1).chain(of(2)).chain(of(4)).chain(large).collect()
 }
 
-/// Makes a file for each pattern and each standing file.
 fn with_patterns() -> Bench {
     let bench = Bench::new();
     std::fs::create_dir(bench.to()).unwrap();
@@ -137,7 +134,7 @@ fn what_is_no_hole_at_the_source_is_written_though_it_is_zeros() {
     assert!(stat.blocks() * 512 >= 3 << 20, "only {} blocks are taken", stat.blocks());
 }
 
-/// Large disk images have a hole in every second block. Returns the path of the part.
+/// Makes holes as in large disk images. Returns the part's path.
 fn every_second_block(bench: &Bench) -> PathBuf {
     let file = File::create(bench.from().join("image")).unwrap();
     file.set_len(IMAGE_BYTES).unwrap();

@@ -1,5 +1,4 @@
-//! Tests peers that break the protocol, in one process and in milliseconds. One end is real; the test chooses each
-//! message and byte of the other.
+//! Tests peers that break the protocol, in one process and in milliseconds: the test chooses each message and byte of one end.
 
 #[cfg(test)]
 mod hosts;
@@ -33,17 +32,15 @@ use haul_channel::channel::{Channel, Events, LaneEvent, PING_EVERY, SessionEvent
 use haul_channel::reporter::Watch;
 use haul_kept::faults;
 
-/// Asks for nothing beyond the names and data of files: not even for a flush.
+/// Asks only for names and data: not even for a flush.
 fn bare() -> wire::Selection {
     wire::Selection { sparse: false, flush: false, make_target: false, ..wire::Selection::default() }
 }
 
-/// A session that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const SHORT_MS: u32 = 300;
 
-/// Makes the watch keep totals, and ignores the events.
 struct Deaf;
 
 impl Observer for Deaf {
@@ -64,7 +61,6 @@ struct Peer {
 }
 
 impl Peer {
-    /// Faces the end that `real` runs over its channel and one lane of this number.
     fn facing(
         number: u16,
         real: impl FnOnce(Events, &Channel, &Arc<Watch>) -> Result<(), Error> + Send + 'static,
@@ -90,7 +86,7 @@ impl Peer {
         Self { control, heard, lane, end, asked_for: RefCell::default(), outcomes: RefCell::default() }
     }
 
-    /// Sends a message. A missing receiver shows in its own result.
+    /// A missing receiver shows in its own result.
     fn says(&mut self, message: &Control) {
         self.says_bytes(&frame(message));
     }
@@ -166,7 +162,6 @@ impl Peer {
         self.end.join().unwrap()
     }
 
-    /// Waits in silence until the other end ends.
     fn ended(self) -> Result<(), Error> {
         let end = Instant::now() + PATIENCE;
         while !self.end.is_finished() && Instant::now() < end {
@@ -228,7 +223,6 @@ fn sparse(path: &str, size: u64) -> Item {
     item
 }
 
-/// Makes a unit with its true hash, in blocks as an honest sender makes them.
 fn unit(kind: UnitKind, index: u64, chunk: u32, size: u64, data: &[u8]) -> Vec<u8> {
     let mut hasher = UnitHasher::new(&ChunkLayout::of(size), chunk);
     hasher.update(data);

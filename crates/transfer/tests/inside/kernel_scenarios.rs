@@ -1,5 +1,4 @@
-//! Tests whole jobs over lanes that the kernel seals, one of them damaged on its way. `make guest` runs them in a
-//! kernel that has TLS.
+//! Tests whole jobs over lanes that the kernel seals, one of them damaged. `make guest` has a kernel with TLS.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -32,7 +31,6 @@ fn encrypted(near: TcpStream, far: TcpStream) -> (Stream, Stream) {
     (near, server.join().unwrap().unwrap().0)
 }
 
-/// Flips one bit of the byte at this place. The thread returns whether that byte came.
 fn flipped(at: u64) -> ((Stream, Stream), JoinHandle<bool>) {
     let (near, carrier_in) = sockets();
     let (carrier_out, far) = sockets();
@@ -42,7 +40,6 @@ fn flipped(at: u64) -> ((Stream, Stream), JoinHandle<bool>) {
     (encrypted(near, far), carrier)
 }
 
-/// Passes bytes until either end is done. Returns whether the byte at this place came.
 fn pass(mut from: TcpStream, mut to: TcpStream, at: u64) -> bool {
     let mut block = vec![0; 10_000];
     let mut passed = 0;

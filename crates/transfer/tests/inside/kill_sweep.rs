@@ -1,8 +1,6 @@
 //! Kills a small job by SIGKILL at every operation, one side of it or both at once, and runs the same command again.
 //!
-//! A child process runs the job, or one side of it, with its system calls under watch, and kills itself before
-//! operation n. Then the target is judged, the job is run again, trees are compared and bytes counted. The test takes
-//! every so many operations; `HAUL_SWEEP=full` takes them all.
+//! A child process kills itself before operation n. The test takes every so many operations; `HAUL_SWEEP=full` takes them all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -56,10 +54,9 @@ enum Killed {
 
 const LANES: u16 = 2;
 
-/// Each large file then comes to some checkpoints.
 const CHECKPOINT_BYTES: u64 = 2 << 20;
 
-/// Without `HAUL_SWEEP=full` all three sweeps take half a minute on two cores.
+/// All three sweeps take half a minute on two cores.
 const SAMPLES: usize = 50;
 
 /// Samples that wait for a disk take longer.
@@ -67,7 +64,6 @@ const SAMPLES_ON_DISK: usize = 25;
 
 const LARGE: [(&str, usize); 2] = [("b-large", 9_000_001), ("m/large", 5_000_000)];
 
-/// Together these small files have 790 kB.
 const SMALL: usize = 48;
 const SMALL_STEP: usize = 700;
 
@@ -78,18 +74,16 @@ enum Way {
 }
 
 impl Way {
-    /// So many chunks may have a block on its way to the disk.
     fn writers(self) -> u64 {
         if self == Way::Direct { receiver::WRITERS as u64 } else { 0 }
     }
 
-    /// Lanes may have brought so much, which writers write all the same.
+    /// Brought by lanes, and written all the same.
     fn behind_bytes(self) -> u64 {
         if self == Way::Direct { (receiver::BUFFERS * haul_wire::limits::BLOCK_BYTES) as u64 } else { 0 }
     }
 }
 
-/// Makes fifty files, two of them in chunks, and links.
 fn bench(way: Way) -> Option<Bench> {
     let bench = match way {
         Way::Cached => Bench::new(),
@@ -203,7 +197,7 @@ fn run_side(
 struct Counted {
     written: BTreeMap<PathBuf, u64>,
     flushing: BTreeMap<PathBuf, u64>,
-    /// The bytes of the last flush whose checkpoint came to its end.
+    /// The last flush whose checkpoint came to its end.
     safe: BTreeMap<PathBuf, u64>,
 }
 
@@ -219,7 +213,6 @@ impl Counted {
                 let written = self.written.get(&path).copied().unwrap_or(0);
                 self.flushing.insert(path, written);
             }
-            // At first there is only the header.
             (Call::Flush, Some("journal")) if size(&path) > journal::HEADER_BYTES as u64 => {
                 let part = path.with_extension("part");
                 let flushed = self.flushing.get(&part).copied().unwrap_or(0);
@@ -311,7 +304,6 @@ fn run_and_kill(bench: &Bench, way: Way, killed: Killed, at: usize) -> bool {
     died
 }
 
-/// Files under their final names, and chunks that a journal claims, need not be sent again.
 fn retained(bench: &Bench) -> u64 {
     let mut bytes = 0;
     if !bench.to().exists() {
@@ -376,14 +368,13 @@ fn kill_and_go_on(way: Way, killed: Killed, at: usize) -> u64 {
     let (written, safe): (u64, u64) = (written.parse().unwrap(), safe.parse().unwrap());
     let under_way = (u64::from(LANES) + way.writers()) * haul_wire::limits::MIN_CHUNK_BYTES;
     assert!(retained + under_way >= safe, "{what}: {retained} bytes are there, of {safe} flushed by checkpoints");
-    // At most an interval of later data is lost, however long the disk takes for a checkpoint.
+    // At most an interval of later data is lost, however long a checkpoint takes.
     let (lost, most) = (written.saturating_sub(retained), most_lost(way));
     assert!(lost <= most, "{what}: {lost} written bytes are lost, more than {most}");
     lost
 }
 
-/// A death may cost one checkpoint interval of all files together, a chunk under way on each lane, and whole files that
-/// wait for their names.
+/// One checkpoint interval of all files together, a chunk under way on each lane, and whole files that wait for their names.
 fn most_lost(way: Way) -> u64 {
     let small = (0..SMALL).map(|number| (number * SMALL_STEP) as u64).sum::<u64>();
     CHECKPOINT_BYTES + u64::from(LANES) * haul_wire::limits::MIN_CHUNK_BYTES + way.behind_bytes() + small

@@ -1,5 +1,4 @@
-//! Tests whole jobs with files that count as large: data outside the page cache is read past it and leaves nothing
-//! there, in any way that works; cached data is read from the cache.
+//! Tests large files: uncached data is read past the page cache and leaves nothing there; cached data is read from it.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -23,12 +22,11 @@ use crate::scenarios::{self, Bench, Witness, files};
 use haul_channel::reporter::Watch;
 use haul_copy::receiver::Bounds;
 
-/// The size allows two stretches, and is not a multiple of anything.
+/// Allows two stretches, and is not a multiple of anything.
 const FILE_BYTES: usize = (24 << 20) + 1_234;
 
 const FROM_BYTES: u64 = 2 << 20;
 
-/// The question may cost a page for each stretch.
 const ASKED_BYTES: u64 = 2 * 4096;
 
 const TRIES: usize = 5;
@@ -36,7 +34,6 @@ const TRIES: usize = 5;
 const PAST: &str = "past the page cache";
 const THROUGH: &str = "through the page cache, and dropped from it";
 
-/// Returns `None` if the cached part of a file cannot be seen.
 fn bench(bytes: usize) -> Option<Bench> {
     let bench = Bench::on_disk();
     bench.write("large", bytes);
@@ -53,7 +50,7 @@ fn source(bench: &Bench) -> File {
     File::options().read(true).write(true).open(bench.from().join("large")).unwrap()
 }
 
-/// Returns false if that cannot be seen.
+/// Returns false if it cannot be seen.
 fn make_cold(bench: &Bench, from: u64) -> bool {
     let opened = source(bench);
     file::flush_all(opened.as_fd()).unwrap();
@@ -66,15 +63,14 @@ fn cached_bytes(bench: &Bench) -> u64 {
     CacheProbe::new(opened.as_fd()).cached_bytes(0, opened.metadata().unwrap().len()).unwrap()
 }
 
-/// Tries several times: a virtual machine may hand pages back to its host at any moment. A reader that drops them does
-/// so every time.
+/// A virtual machine may hand pages back to its host at any moment; a reader that drops them does so every time.
 #[track_caller]
 fn once_at_least(scenario: impl Fn() -> Result<(), String>) {
     let failures: Vec<String> = (0..TRIES).map_while(|_| scenario().err()).collect();
     assert!(failures.len() < TRIES, "{failures:#?}");
 }
 
-/// The job writes through the page cache: these tests are about the reader.
+/// Writes through the page cache: these tests are about the reader.
 fn job(bench: &Bench) -> Job {
     let mut job = bench.job();
     job.carriage.write_route = Some(WriteRoute::Copy);
@@ -114,7 +110,6 @@ fn assert_read_past(events: &[Event]) {
     }
 }
 
-/// Lets some system calls fail.
 fn copy_refused(job: Job, call: Call, refuses: impl Fn(&Stopped) -> Option<i32>) -> Option<(Report, Vec<Event>)> {
     let (sender, receiver) = sync_channel::<std::io::Result<Watcher>>(1);
     let worker = std::thread::spawn(move || {
@@ -239,7 +234,6 @@ fn holes_of_a_large_file_are_neither_read_nor_sent() {
     assert!(cached_bytes(&bench) <= ASKED_BYTES);
     assert_read_past(&events);
     let written = std::fs::metadata(bench.to().join("large")).unwrap().blocks();
-    // A file system may need some blocks to find the others.
     assert!(written <= blocks + 64, "{written} blocks of {blocks}");
     bench.assert_equal();
 }
@@ -271,12 +265,10 @@ fn a_large_file_that_is_cut_while_it_is_read_is_sent_again_as_it_is_then() {
         let Some(bench) = bench(FILE_BYTES) else { return };
         let mut job = job(&bench);
         job.selection.inplace = inplace;
-        // At this rate half a second remains to cut it in.
         job.carriage.rate_bytes_per_s = Some(2 * FILE_BYTES as u64);
         let to_bytes = FILE_BYTES as u64 / 2 + 777;
         let path = bench.from().join("large");
         let cutter = Arc::new(Cutter { path, to_bytes, is_cut: AtomicBool::new(false), events: Mutex::default() });
-        // With several lanes, some still bring the cut-off part when the others begin anew.
         let report = run(&job, 4, FROM_BYTES, Arc::clone(&cutter) as Arc<dyn Observer>).unwrap();
         assert!(cutter.is_cut.load(Ordering::Relaxed), "it was copied before it was cut");
         let counts = (report.files_moved, report.failed, report.unverified);
@@ -299,7 +291,6 @@ proptest! {
         let Some(bench) = bench(size) else { return Ok(()) };
         let opened = source(&bench);
         if !writes.is_empty() {
-            // Data lies in places that are not aligned.
             opened.set_len(0).unwrap();
             for (at, len) in &writes {
                 opened.write_all_at(&vec![7; *len], *at).unwrap();

@@ -1,7 +1,5 @@
-//! Tests parts that another process changes, between two runs or during one, and targets that are moved.
-//!
-//! What an earlier run left is read again before it gets its name, and so is data that does not look as it was written.
-//! A foreign file gets no name.
+//! Tests parts that another process changes, and targets that are moved: parts are read again before the name, and a foreign
+//! file gets none.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -55,7 +53,6 @@ fn part(bench: &Bench, name: &str) -> PathBuf {
     bench.to().join(std::str::from_utf8(&part_name(name.as_bytes())).unwrap())
 }
 
-/// The run ended after 4 MiB of the large file.
 fn half_done() -> Option<Bench> {
     let bench = fill(Bench::new());
     let decide = |_, stopped: &Stopped| {
@@ -108,7 +105,7 @@ fn a_part_that_is_complete_is_read_before_it_gets_its_name() {
             false => Verdict::Proceed,
         };
         let job = job_of(&bench);
-        // The job is slow, so that all of the file is in the journal.
+        // The job is slow, so all of the file is in the journal.
         let work = move || run_here(&job, 1, 1);
         let Some((result, _)) = under(&[Call::Rename], decide, work) else { return };
         assert!(result.is_err());
@@ -130,7 +127,6 @@ fn holes_of_whole_blocks_are_read_back_like_data() {
     bench.assert_equal();
 }
 
-/// Lets `act` change the part of `name`, once, before `call` on it.
 fn while_it_runs(
     bench: &Bench,
     mut job: Job,

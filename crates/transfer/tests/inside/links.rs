@@ -27,7 +27,6 @@ impl Fate {
         self.0.store(CUT, Ordering::Release);
     }
 
-    /// Neither end is told that the bytes are lost.
     pub fn swallow(&self) {
         self.0.store(SWALLOW, Ordering::Release);
     }
@@ -36,7 +35,6 @@ impl Fate {
         self.0.load(Ordering::Acquire)
     }
 
-    /// The link is also cut after so many bytes of either direction.
     pub fn link(&self, bytes: usize) -> (Stream, Stream) {
         let (near, before) = Stream::plain_pair().unwrap();
         let (behind, far) = Stream::plain_pair().unwrap();
@@ -49,7 +47,6 @@ impl Fate {
                 ends.iter().for_each(haul_net::ShutdownHandle::shutdown);
             });
         }
-        // A reader or writer that waits feels the cut, too.
         let fate = self.clone();
         std::thread::spawn(move || {
             while fate.get() != CUT && !ends[0].is_shut_down() {
@@ -151,7 +148,6 @@ fn close(ends: [End; 2]) {
     ends.iter().for_each(|end| end.channel.close(Duration::ZERO));
 }
 
-/// Several messages, behind which the end may move.
 #[derive(Clone, Debug)]
 struct Burst {
     sizes: Vec<usize>,
@@ -177,7 +173,6 @@ fn messages(bursts: &[Burst], whose: &str) -> Vec<Vec<Control>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Links end at any byte, each end moves when it likes, and links come and go.
     #[test]
     fn whatever_becomes_of_the_links_each_message_arrives_once_and_in_its_order(
         (ours, theirs) in (bursts(), bursts()),
@@ -232,7 +227,6 @@ fn a_link_that_swallows_everything_is_left_and_nothing_is_missing() {
     assert!(begun.elapsed() >= Duration::from_millis(500), "it was not given up at the first late ping");
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert!(near.channel.speaks_on() == far.channel.speaks_on());
-    // The silence of the dead link does not count.
     assert!(near.channel.silence() < Duration::from_secs(1));
     close([near, far]);
 }
@@ -299,7 +293,6 @@ fn a_peer_that_brings_links_without_end_has_a_few_of_them() {
     close([near, far]);
 }
 
-/// A link that breaks the protocol ends the session, however many other links there are.
 #[test]
 fn a_gap_and_a_confirmation_of_what_was_never_said_break_the_protocol() {
     let frame = |number: u64, message: &Control| {
@@ -326,7 +319,6 @@ fn a_gap_and_a_confirmation_of_what_was_never_said_break_the_protocol() {
     }
 }
 
-/// Makes a dialled side with one lane. Returns how long after `end_of_peer` its channel has ended.
 fn ends_after(stream: Stream, peer: Stream, end_of_peer: impl FnOnce(Stream)) -> Duration {
     let (dial_owner, events) = (haul_reach::dial_threads::DialThreadsOwner::new(), Events::new());
     let channel = Channel::open(stream, events.sender(), PING_EVERY).unwrap();
@@ -361,7 +353,6 @@ fn who_was_killed_is_told_from_one_whose_ssh_has_died() {
     assert!(ends_after(direct, peer, |lane| held = Some(lane)) < WAITS);
 }
 
-/// An act that happens once, at so many bytes.
 type Act = (u64, Box<dyn FnOnce() + Send>);
 
 #[derive(Default)]
@@ -410,7 +401,6 @@ mod jobs {
 
     const FILE_BYTES: usize = 30_000_000;
 
-    /// A far side of an agent, behind a link with this fate.
     struct FarSide {
         end: JoinHandle<Result<(), Error>>,
         near: Stream,
@@ -428,7 +418,6 @@ mod jobs {
         FarSide { end, near, door: Some(door) }
     }
 
-    /// The job takes two seconds at its rate.
     fn job(bench: &Bench) -> Job {
         bench.write("file", FILE_BYTES);
         (0..50).for_each(|number| bench.write(&format!("d/small{number}"), 1000 + number));
@@ -517,7 +506,6 @@ mod jobs {
         let begun = Instant::now();
         let error = run(&job, Side::Sender, far.near, watcher).unwrap_err();
         assert_eq!(error.fault, Fault::Network, "{error:?}");
-        // The far side, whose lanes have ended with that, does not wait either.
         let error = far.end.join().unwrap().unwrap_err();
         assert_eq!(error.fault, Fault::Network, "{error:?}");
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());

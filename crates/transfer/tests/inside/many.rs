@@ -38,7 +38,6 @@ fn a_file_with_several_names_at_the_target_is_not_written_in_place() {
     let mut job = bench.job();
     job.selection.inplace = true;
     run_here(&job, 1, CHECKPOINT_BYTES).unwrap();
-    // The second name of each belongs to the same file as the first, which is right.
     for kind in ["small", "large"] {
         let [first, second] = [1, 2].map(|number| bench.to().join(format!("{kind}{number}")));
         std::fs::remove_file(&second).unwrap();

@@ -1,4 +1,4 @@
-//! Tests whole jobs between ends that are no disk: a tree in memory, and a list of items in the place of a walk.
+//! Tests whole jobs between ends that are no disk: a tree in memory, and a list of items.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,7 +21,6 @@ use haul_transfer::here::{carry, roles};
 
 type Tree = Arc<dyn SourceTree>;
 
-/// Runs a job whose ends may differ from those that it names.
 fn copy_over(
     job: &Job,
     from: Option<Tree>,
@@ -38,7 +37,6 @@ fn copy_over(
     Ok(watch.report(&ends, Default::default(), false).unwrap())
 }
 
-/// A target whose tree lives in memory.
 trait InMemory {
     fn shared(&self) -> Arc<dyn TargetTree>;
 }
@@ -158,7 +156,6 @@ fn what_an_end_cannot_do_fails_by_itself_and_the_rest_is_copied() {
     assert_eq!(names(&memory), ["first", "other"]);
 }
 
-/// A chosen part of a tree.
 #[derive(Debug)]
 struct Leased {
     tree: Tree,
@@ -195,7 +192,6 @@ fn a_list_of_items_is_copied_like_what_a_walk_finds() {
     assert_eq!(names(&memory), wanted);
 }
 
-/// A tree that takes each file from front to back, and tells how far a file may be before its end.
 #[derive(Clone, Debug)]
 struct InOrder(Memory);
 

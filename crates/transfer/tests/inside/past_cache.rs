@@ -31,14 +31,13 @@ const BOUNDS: Bounds = Bounds {
     foreign_names: usize::MAX,
 };
 
-/// This disk may be too busy for a trial of routes.
+/// The disk may be too busy for a trial of routes.
 pub fn job_by(bench: &Bench, route: WriteRoute) -> Job {
     let mut job = bench.job();
     job.carriage.write_route = Some(route);
     job
 }
 
-/// Returns `None` if the temporary directory has no direct I/O.
 pub fn disk() -> Option<Bench> {
     let bench = Bench::on_disk();
     let has_direct = direct::is_possible(tempfile::tempfile_in(bench.root()).unwrap().as_fd());
@@ -161,8 +160,7 @@ fn an_interrupted_large_file_goes_on_where_its_journal_ends() {
         let Some(bench) = disk() else { return };
         bench.write("large", SIZE);
         let job = job_by(&bench, WriteRoute::Direct);
-        // The disk fails once the journal claims something. Until then at most an interval comes, and what is under
-        // way.
+        // Until the journal claims something, at most an interval comes, and what is under way.
         let mut claimed = false;
         let decide = move |_, call: &Stopped| match claimed {
             true => Verdict::Fail(EIO),

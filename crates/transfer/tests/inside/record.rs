@@ -64,7 +64,6 @@ fn request(directory: &std::path::Path) -> Request {
     }
 }
 
-/// `sends` writes into the connection, and may stop the recording.
 fn recorded(request: &Request, sends: impl FnOnce(TcpStream, &AtomicBool) + Send) -> (Result<Recorded, Error>, u64) {
     let onlooker = Onlooker::default();
     let result = onlooker.records(request, |stream| sends(stream, &onlooker.enough));
@@ -122,12 +121,11 @@ fn it_ends_after_what_was_asked_for_however_long_the_stream_is() {
 fn who_has_enough_keeps_what_came_until_then() {
     let dir = tempfile::tempdir().unwrap();
     let request = request(dir.path());
-    // Two sockets hold less, so all of it has been taken in when it is written.
     const SENT: usize = 16 << 20;
     let (found, _) = recorded(&request, |mut stream, enough| {
         stream.write_all(&content(SENT)).unwrap();
         enough.store(true, Ordering::Relaxed);
-        // The stream goes on, and the recorder must not wait for its end.
+        // The recorder must not wait for the stream's end.
         let _ = std::io::Read::read(&mut stream, &mut [0]);
     });
     let found = found.unwrap();
@@ -231,7 +229,6 @@ impl Disks {
         recorded(&self.request(), |mut stream, _| stream.write_all(content).unwrap()).0.unwrap()
     }
 
-    /// Copies with the directories in another order. Returns the result, its warnings and failures, and the file.
     fn copied(&self, index: &Path) -> (Result<Report, Error>, String, Option<Vec<u8>>) {
         self.copied_into(&Bench::new(), index, |_| ())
     }
@@ -305,10 +302,8 @@ fn stripes_that_do_not_hold_what_was_recorded_are_told() {
     assert!(disks.copied(&disks.index()).0.unwrap_err().what.contains("stream.stripe-1"));
 }
 
-/// Each stripe is whole when it is found.
 #[test]
 fn a_recording_whose_stripe_is_cut_while_it_is_copied_fails_and_leaves_no_file_that_looks_like_it() {
-    // The stripe that is cut is still to be read, or was read already.
     for (is_complete, read_block, cut_stripe) in [(true, 0, 1), (false, 0, 1), (true, 4, 2), (false, 4, 2)] {
         let disks = Arc::new(Disks::new());
         disks.records(&content(5 * BLOCK));
@@ -352,7 +347,7 @@ fn of_a_recording_that_was_cut_off_what_was_flushed_is_read_and_that_is_said() {
     let flushed = format!("\"bytes\": {}", 5 * BLOCK);
     let (found, _) = recorded(&disks.request(), |mut stream, _| {
         stream.write_all(&content(5 * BLOCK)).unwrap();
-        // The stream pauses; a power cut now would leave this index.
+        // A power cut now would leave this index.
         until(
             || std::fs::read_to_string(disks.index()).unwrap().contains(&flushed),
             "what was written is never entered",
@@ -422,7 +417,7 @@ fn a_flush_that_failed_is_told_at_once_and_at_the_end_and_the_recording_goes_on(
     let (report, said, file) = disks.copied(&disks.index());
     assert_eq!((report.unwrap().failed, said.as_str()), (0, ""));
     assert!(file.unwrap() == whole);
-    // After a power cut that much is read, and a warning says what may be wrong with it.
+    // So much is read, and a warning says what may be wrong with it.
     let (report, said, file) = disks.copied(&cut_off);
     assert_eq!(report.unwrap().failed, 0);
     assert!(said.contains("a flush of stream.stripe-1 failed, which may lack what follows byte 0"), "{said}");
@@ -444,7 +439,6 @@ fn an_index_that_is_written_later_makes_up_for_one_that_was_not() {
     let decide = |_, stopped: &Stopped| {
         let of_index = is_new_index(stopped, &root);
         flushes += u32::from(of_index);
-        // The first flush is that of the recording that begins.
         let fails = of_index && (2..=3).contains(&flushes);
         if fails { Verdict::Fail(EIO) } else { Verdict::Proceed }
     };

@@ -1,7 +1,7 @@
 //! Tests whole jobs in one process, over lanes that misbehave.
 //!
-//! Both roles run as they do between machines. The lanes are socket pairs, with a device in between that cuts or
-//! changes what passes. They are clear, so that a changed byte reaches the hashes instead of failing in TLS.
+//! A device between socket pairs cuts or changes what passes. They are clear, so a changed byte reaches the hashes instead of
+//! failing in TLS.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd as _;
@@ -27,20 +27,16 @@ use proptest::prelude::*;
 /// A temporary directory with a source tree.
 pub struct Bench {
     root: PathBuf,
-    /// `None`: another process removes it.
     _directory: Option<tempfile::TempDir>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Lane {
     Good,
-    /// The lane ends after this many bytes.
     Cut(usize),
-    /// One bit of the byte at this place is flipped.
     Flip(usize),
     /// The lane is dead for the sender, and never ends for the receiver.
     Forgotten,
-    /// The lane takes this many bytes, stands still for so long, and ends.
     Hangs(usize, Duration),
 }
 
@@ -74,12 +70,12 @@ impl Observer for Witness {
 
 impl Bench {
     pub fn new() -> Self {
-        // These tests are not about a medium, so they use memory if they can.
+        // These tests are not about a medium, so memory serves.
         let memory = Path::new("/dev/shm");
         Self::within(if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap())
     }
 
-    /// Uses a disk with direct I/O, if there is one: that of the temporary directory, or of the program itself.
+    /// Uses a disk with direct I/O, if there is one: of the temporary directory, or of the program itself.
     pub fn on_disk() -> Self {
         let program = std::env::current_exe().unwrap();
         let places = [std::env::temp_dir(), program.parent().unwrap().to_owned()];
@@ -165,7 +161,6 @@ pub fn checkpoints_every(checkpoint_bytes: u64) -> Bounds {
     Bounds { checkpoint_bytes, ..Bounds::default() }
 }
 
-/// Bounds of a receiver, or the bytes between its checkpoints.
 pub trait IntoBounds {
     fn into_bounds(self) -> Bounds;
 }
@@ -244,7 +239,6 @@ impl Lane {
         (sender, receiver)
     }
 
-    /// The bytes pass until the lane ends, which closes both streams.
     fn pass(self, mut from: Stream, mut to: Stream) {
         let mut block = vec![0; 10_000];
         let mut passed = 0;
@@ -311,7 +305,6 @@ fn made_up(place: Place) -> Endpoint {
 
 const ZEROS: u64 = 21_000_001;
 
-/// Returns the report and the events, which tell the route.
 pub fn copied_by(route: SendRoute, bench: &Bench, lanes: Vec<(Stream, Stream)>) -> (Report, Vec<Event>) {
     let mut job = bench.job();
     job.carriage.route = Some(route);
@@ -446,7 +439,7 @@ fn a_lane_that_dies_hands_its_chunks_to_the_others() {
     assert!(report.bytes_again <= 12_000_000, "{} bytes again", report.bytes_again);
 }
 
-/// This happens with a slow disk at the target of a far path, when a lane is given up near the end.
+/// A slow disk at the target of a far path does this, when a lane is given up near the end.
 #[test]
 fn lanes_that_have_nothing_left_when_another_is_lost_did_not_wait_for_work() {
     let bench = Bench::with_tree();
@@ -538,7 +531,7 @@ fn hashes_from_before_the_lanes_are_believed_until_one_does_not_match() {
         watch.report(&ends, Default::default(), false).unwrap().bytes_again
     };
     assert_eq!(copy(EarlyLook::complete(&paths, false)), 0);
-    // The chunk is sent again, which shows that the false hash was used.
+    // The repeated chunk shows that the false hash was used.
     assert_eq!(copy(EarlyLook::complete(&paths, false).falsified(3)), 1 << 20);
 }
 
@@ -551,7 +544,7 @@ fn a_source_that_changed_meanwhile_is_not_mixed_with_old_chunks() {
     let witness = Arc::new(Witness { interrupt_at_bytes: Some(40_000_000), ..Witness::default() });
     haul_transfer::run(&job, &Surroundings::default(), witness).unwrap_err();
 
-    // Size and modification time stay the same.
+    // Size and modification time stay.
     let path = bench.from().join("large");
     let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
     std::fs::write(&path, vec![7; 90_000_000]).unwrap();
@@ -603,8 +596,7 @@ fn a_source_that_changes_while_it_is_read_is_sent_once_more_as_it_is_then() {
     }
 }
 
-/// The agent of a killed run may finish a file that the next run has begun anew. If that run is killed as well, a part
-/// stays beside the file.
+/// A killed run's agent may finish a file that the next run has begun anew. If that run is killed as well, a part stays.
 #[test]
 fn a_part_beside_its_finished_file_goes_with_the_next_run() {
     let bench = Bench::with_tree();
@@ -660,8 +652,8 @@ fn a_dry_run_changes_nothing_and_says_what_would_be_done() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// A flipped bit in data costs a chunk. In a header it costs the lane, or the job when nothing moves any more (TLS
-    /// lanes end at once).
+    /// A flipped bit in data costs a chunk. In a header it costs the lane, or the job when nothing moves any more (TLS lanes
+    /// end at once).
     #[test]
     fn no_flipped_bit_gets_into_a_file(at in prop_oneof![0usize..300, 0usize..12_000_000], compress in any::<bool>()) {
         let bench = Bench::with_tree();
@@ -669,7 +661,7 @@ proptest! {
         job.carriage.timeout = Duration::from_millis(500);
         job.carriage.compress = compress;
         if compress {
-            // This compresses to about the half, so that less passes each lane.
+            // Compresses to about the half, so less passes each lane.
             let data: Vec<u8> = std::fs::read(bench.from().join("large")).unwrap().iter().map(|byte| byte & 0x0f).collect();
             std::fs::write(bench.from().join("large"), data).unwrap();
         }

@@ -1,5 +1,4 @@
-//! Tests files with two names (`--hard-links`) while other files may stay at the target (`--update`,
-//! `--ignore-existing`).
+//! Tests files with two names (`--hard-links`) while others stay (`--update`, `--ignore-existing`).
 
 use std::fs::{File, FileTimes};
 use std::os::unix::fs::MetadataExt as _;
@@ -106,7 +105,6 @@ fn an_older_file_makes_way_for_a_hard_link_and_a_first_name_that_is_the_sources_
     for choose in [update, ignore_existing] {
         let bench = with_two_names();
         run(&bench, |_| {});
-        // This is the state after a run that was cut short between the two names.
         std::fs::remove_file(bench.to().join("b")).unwrap();
         assert_eq!(run(&bench, choose).failed, 0);
         assert!(has_sources(&bench, "b"));
@@ -119,7 +117,6 @@ fn an_older_file_makes_way_for_a_hard_link_and_a_first_name_that_is_the_sources_
     assert!(has_sources(&bench, "a") && inode("a") == inode("b"));
 }
 
-/// More files stay than are remembered by name.
 #[test]
 fn however_many_others_stay_at_the_target_the_source_s_own_files_get_their_second_names() {
     for (choose, keeps_all) in [(update as fn(&mut Selection), false), (ignore_existing, true)] {
@@ -130,7 +127,7 @@ fn however_many_others_stay_at_the_target_the_source_s_own_files_get_their_secon
                 bench.write(&name, 10);
                 put(&bench, &name, Age::Newer);
             }
-            // Behind those come a first name that stays, and one that stays with the very time of the source's file.
+            // Then a first name that stays, and one with the very time of the source's file.
             let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
             for (first, second) in [("c", "d"), ("e", "f")] {
                 bench.write(first, 2000);

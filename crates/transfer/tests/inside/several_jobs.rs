@@ -26,7 +26,7 @@ use haul_transfer::joined::{Joined, Side};
 use haul_transfer::order::Order;
 use haul_transfer::serving::{Ports, serve_control};
 
-/// The operator of a daemon, who may change the rights of a key between two jobs.
+/// The operator of a daemon, who may change a key's rights between two jobs.
 #[derive(Default)]
 struct Operator {
     grant: Mutex<Option<Grant>>,
@@ -84,7 +84,6 @@ impl Pair {
         Self::of(side, Grant { clear: true, ..Grant::default() }, None)
     }
 
-    /// Joins a daemon that lets its key into this directory.
     fn daemon(side: Side, root: &Path) -> (Self, Arc<Operator>) {
         let grant = Grant { root: Some(root.to_owned()), ..Grant::default() };
         let operator = Arc::new(Operator { grant: Mutex::new(Some(grant.clone())), ..Operator::default() });
@@ -115,7 +114,6 @@ impl Pair {
         })
     }
 
-    /// Only connections that stand can carry data then.
     fn close_door(&mut self) {
         self.door = None;
     }
@@ -162,7 +160,6 @@ fn three_jobs_go_over_one_session_and_the_lanes_of_the_first() {
             pair.close_door();
             assert_eq!(run(&mut pair, "from/two", "to2").files_moved, 1);
             assert_eq!(run(&mut pair, "from/many/", "to3").files_moved, 40);
-            // Files that stand there already are found, as in any run.
             let again = run(&mut pair, "from/two", "to2");
             assert_eq!((again.files_moved, again.files_kept), (0, 1));
             assert!(is_copied(&bench, "from/one", "to1") && is_copied(&bench, "from/two", "to2"));
@@ -221,7 +218,6 @@ fn each_job_has_the_rights_that_its_key_has_then() {
     let outside = bench.root().join("elsewhere/file");
     assert_eq!(push(&mut pair, "/second").unwrap().files_moved, 1);
     assert!(push(&mut pair, "../elsewhere/file").is_err() && !outside.exists());
-    // The operator changes the line of the key between two jobs.
     let change = |change: &dyn Fn(&mut Grant)| change(operator.grant.lock().unwrap().as_mut().unwrap());
     change(&|grant| grant.read_only = true);
     let error = push(&mut pair, "third").unwrap_err();
@@ -258,7 +254,6 @@ fn a_key_that_has_left_the_list_or_has_another_directory_gets_no_further_job() {
         drop(grant);
         assert_eq!(pull(&mut pair, "to2").unwrap_err().fault, Fault::Authentication);
         assert!(!bench.root().join("to2").exists());
-        // The end is final, and the next job is told that there is no session.
         assert_eq!(pull(&mut pair, "to3").unwrap_err().fault, Fault::Network);
         assert!(pair.joined.is_over());
         pair.end.join().unwrap().unwrap_err();

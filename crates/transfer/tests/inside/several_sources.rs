@@ -37,7 +37,6 @@ fn delete(bench: &Bench, sources: &[&str], dry_run: bool) -> (Report, Vec<String
     (report, warnings(&witness.events()).into_iter().map(str::to_owned).collect())
 }
 
-/// Two sources have a directory in common, and the target has files that neither has.
 fn two_and_extras() -> Bench {
     let bench = Bench::new();
     for path in ["a/one", "a/d/one", "b/two", "b/d/two", "b/only/f", "to/extra", "to/d/extra", "to/only/extra"] {
@@ -79,7 +78,6 @@ fn nothing_is_deleted_where_a_source_is_missing_and_it_is_said_once() {
     for (sources, dry_run) in [(["a/", "b/"], false), (["a/", "b/"], true), (["b/", "a/"], false), (["a/", "b"], false)]
     {
         let bench = two_and_extras();
-        // This entry would make way for one of the other source.
         put(&bench, "to/one/of-b", "");
         std::fs::remove_dir_all(bench.root().join("b")).unwrap();
         let before = names(&bench.to());

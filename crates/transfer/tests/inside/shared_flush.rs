@@ -1,5 +1,5 @@
-//! Tests many small files on a disk: one flush of the file system for a whole batch, names only after it, and every
-//! answer to that flush.
+//! Tests many small files on a disk: one flush of the file system for a batch, names only after it, and every answer to that
+//! flush.
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,8 @@ use haul_copy::receiver::Bounds;
 
 const FILES: usize = 120;
 
-/// Two files are worth a flush of the file system.
 const TOGETHER: usize = 2;
 
-/// Returns `None` if the temporary directory is on no file system that is flushed at once.
 fn bench() -> Option<Bench> {
     let bench = Bench::on_disk();
     let probe = tempfile::tempfile_in(bench.root()).unwrap();
@@ -33,7 +31,6 @@ fn bench() -> Option<Bench> {
 }
 
 fn run(job: Job, lanes: u16, together: usize) -> impl FnOnce() -> Result<Report, Error> + Send + 'static {
-    // Other writes of the host do not matter here.
     let bounds = Bounds { flush_together_from_files: together, dirty_bytes_max: u64::MAX, ..Bounds::default() };
     move || run_here(&job, lanes, bounds)
 }
@@ -72,7 +69,6 @@ const CALLS: [Call; 8] = [
     Call::Rename,
 ];
 
-/// `fails` chooses an error for each operation.
 fn log_of(
     bench: &Bench,
     fails: impl Fn(&Asked) -> Option<i32> + Send + 'static,

@@ -1,5 +1,5 @@
-//! Tests whole jobs on a disk whose flush or write is slow, or never ends: the data that waits for it is bounded, other
-//! files go on, and a warning names it.
+//! Tests whole jobs on a disk whose flush or write is slow, or never ends: waiting data is bounded, other files go on, and a
+//! warning names it.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,10 +18,9 @@ const LANES: u16 = 2;
 
 const CHECKPOINT_BYTES: u64 = 4 << 20;
 
-/// This is many times the bound of waiting data.
+/// Many times the bound of waiting data.
 const FILE_BYTES: usize = 40_000_000;
 
-/// After this time without an operation the lanes wait for the disk.
 const STILL: Duration = Duration::from_millis(500);
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,7 +47,6 @@ impl Run {
         }
     }
 
-    /// Lets the job go on until the first flush of a part.
     fn until_flush(&self) -> (Stopped, u64) {
         let mut written = 0;
         loop {
@@ -60,7 +58,6 @@ impl Run {
         }
     }
 
-    /// Lets all but the flush go on until the job stands still. Returns the bytes that were written.
     fn until_still(&self) -> u64 {
         let end = Instant::now() + PATIENCE;
         let mut written = 0;
@@ -161,7 +158,6 @@ fn a_flush_that_comes_back_after_the_time_limit_is_waited_for_as_long_as_a_slow_
     let witness = Arc::default();
     let Some(run) = Run::start(job, LANES, INTERVAL_BYTES, &witness) else { return };
     let (flush, _) = run.until_flush();
-    // From now on nothing moves.
     run.until_still();
     let still = Instant::now();
     while still.elapsed() < LIMIT * 5 / 2 {
@@ -182,7 +178,6 @@ fn named_while_a_write_hangs(directory: &str, small_files: usize, lanes: u16) ->
     let bench = Bench::new();
     (0..small_files).for_each(|number| bench.write(&format!("{directory}/{number}"), 20_000));
     bench.write("large", 5_000_000);
-    // The interval is larger than all files.
     let run = Run::start(bench.job(), lanes, 2 * FILE_BYTES as u64, &Arc::default())?;
     let hung = loop {
         let stopped = run.next().expect("it writes the large file");
@@ -211,6 +206,6 @@ fn small_files_that_came_before_get_their_names_while_a_write_of_a_large_one_han
 fn others_go_on_while_a_write_hangs() {
     const FILES: usize = 1000;
     let Some(named) = named_while_a_write_hangs("with", FILES, LANES) else { return };
-    // Units behind the chunk on the same lane wait with it: as much as its connection holds, a few MB.
+    // Units behind the chunk on its lane wait with it: as much as its connection holds, a few MB.
     assert!(named >= FILES / 2, "{named} of {FILES}");
 }

@@ -1,5 +1,4 @@
-//! Tests files that stand at the target and differ: only what does not stand there is sent, whatever was changed, and the result is the
-//! source's file.
+//! Tests differing files at the target: only what does not stand there is sent, and the result is the source's file.
 
 use std::collections::HashSet;
 use std::fs::{File, FileTimes};
@@ -18,7 +17,6 @@ use crate::scenarios::{Bench, run_here};
 
 const LANES: u16 = 3;
 
-/// Three chunks and a bit.
 const SIZE: usize = (3 << 20) + 4_321;
 
 fn random(seed: u64, bytes: usize) -> Vec<u8> {
@@ -27,7 +25,6 @@ fn random(seed: u64, bytes: usize) -> Vec<u8> {
     data
 }
 
-/// A bench with one file, and what stands under its name.
 fn bench(source: &[u8], standing: &[u8]) -> Bench {
     let bench = Bench::new();
     std::fs::write(bench.from().join("file"), source).unwrap();
@@ -48,7 +45,7 @@ fn copied(bench: &Bench, change: impl FnOnce(&mut Job)) -> Report {
     report
 }
 
-/// What a change costs beside its own bytes: the pieces that it cuts in two, and where two files come to be cut alike again.
+/// A change costs beside its bytes the pieces cut in two, and those until two files are cut alike again.
 fn around_a_change() -> u64 {
     4 * Cutter::of(SIZE as u64).unwrap().longest_bytes() as u64
 }
@@ -129,7 +126,7 @@ fn in_place_only_what_differs_is_written() {
     assert_eq!(std::fs::metadata(&target).unwrap().ino(), inode);
 }
 
-/// Between the look and the run that is taken from there, somebody writes into the standing file, or cuts it.
+/// Somebody writes into the standing file, or cuts it, between the look and the run taken from there.
 #[test]
 fn a_target_that_changes_while_it_is_compared_costs_its_data_and_nothing_else() {
     let before = random(1, SIZE);
@@ -145,7 +142,6 @@ fn a_target_that_changes_while_it_is_compared_costs_its_data_and_nothing_else() 
                 return Verdict::Proceed;
             }
             read += stopped.bytes();
-            // The look has read it all, and lanes read some of it again.
             if read > SIZE + (1 << 20) && !std::mem::replace(&mut is_changed, true) {
                 match is_cut {
                     true => standing.set_len(1000).unwrap(),
@@ -194,7 +190,7 @@ enum Edit {
 }
 
 impl Edit {
-    /// Places and lengths are taken modulo what there is. It returns the bytes that are new.
+    /// Places and lengths are taken modulo what there is. Returns the new bytes.
     fn apply(&self, data: &mut Vec<u8>) -> usize {
         let within = |at: usize, data: &Vec<u8>| at % (data.len() + 1);
         match *self {
@@ -248,7 +244,6 @@ fn any_edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Zeros become holes.
 fn make_sparse(path: &std::path::Path, data: &[u8]) {
     let file = File::create(path).unwrap();
     file.set_len(data.len() as u64).unwrap();
@@ -289,7 +284,6 @@ proptest! {
         // In place nothing can be taken from elsewhere; and a file that shrank below the least is sent whole.
         let least = 64 << 10;
         if !bit(1) && after.len() >= least {
-            // Moved data has three seams.
             let most = new_bytes as u64 + 3 * edits.len() as u64 * around_a_change();
             prop_assert!(report.bytes_moved <= most, "{} bytes were sent, at most {}", report.bytes_moved, most);
         }
@@ -321,7 +315,6 @@ fn a_run_that_was_cut_short_goes_on_with_what_stands_there() {
     assert!(report.bytes_moved <= 100_000 + around_a_change() * 4, "{}", report.bytes_moved);
 }
 
-/// A tree of many changed files has each looked at, and none is forgotten.
 #[test]
 fn many_files_that_differ_all_arrive() {
     let bench = Bench::new();

@@ -3,7 +3,6 @@
 use haul_copy::asked_for::AskedFor;
 use haul_job::{Carriage, Endpoint, Far, Here, Job, Place, Selection, SshOptions};
 
-/// Makes the request of a copy from `there:SOURCE`.
 pub fn asked_for(source: &str, change: impl FnOnce(&mut Job)) -> AskedFor {
     let place = Far::Ssh { user: None, host: "there".into(), port: None };
     let sources = vec![Endpoint { place: place.into(), path: source.into() }];

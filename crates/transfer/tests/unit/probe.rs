@@ -1,4 +1,4 @@
-//! Tests both ends of a probe in one process, over loopback and over socket pairs, and peers that break the rules.
+//! Tests both ends of a probe over loopback and socket pairs, and peers that break the rules.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -82,7 +82,6 @@ struct Peer {
 }
 
 impl Peer {
-    /// Returns the other end of the only lane, too.
     fn facing(side: Side) -> (Self, JoinHandle<Result<Measures, Error>>, Stream) {
         let (own, other) = Bench::pair();
         let (lane, far) = Stream::plain_pair().unwrap();

@@ -29,7 +29,6 @@ impl Observer for Lister {
     }
 }
 
-/// Runs a silent relay between two channels, and passes on their far ends.
 fn check(act: impl FnOnce(&mut Relay<'_>, Stream, Stream)) {
     check_told(Watch::silent(), act);
 }
@@ -139,7 +138,6 @@ fn lanes_that_nobody_asked_for_do_not_wait_at_the_machine_in_between() {
     let stream = || Stream::plain_pair().unwrap().0;
     assert!((2..300).all(|lane| !waiting.place(lane, true, stream())));
     assert!(waiting.halves.is_empty());
-    // A later lane replaces an earlier one of the same number.
     for _ in 0..3 {
         assert!(waiting.place(1, true, stream()) && waiting.place(0, false, stream()));
     }
@@ -164,7 +162,6 @@ fn a_host_that_does_not_listen_is_not_kept_words_for_without_end() {
     let flood = |from: From, mut words: Box<dyn FnMut() -> Control + Send>, deaf: &str| {
         check(|relay, _at_sender, _at_receiver| {
             let (merged, events) = sync_channel(1);
-            // This is far more than may gather, and than the channels hold.
             let says = std::thread::spawn(move || {
                 (0..100).all(|_| merged.send((from, SessionEvent::Control(words()))).is_ok())
             });
@@ -188,7 +185,7 @@ fn a_time_limit_that_is_shorter_than_a_few_pings_ends_nothing() {
             [at_sender, at_receiver].map(|stream| Channel::open(stream, others.sender(), channel::PING_EVERY).unwrap());
         let (merged, events) = sync_channel(1);
         let says_bye = std::thread::spawn(move || {
-            // This is longer than the limit, and shorter than the time between two pings.
+            // The pause is longer than the limit, and shorter than between two pings.
             std::thread::sleep(Duration::from_millis(300));
             let bye = Control::Bye(SenderSummary::default());
             merged.send((From::Sender, SessionEvent::Control(bye))).is_ok()

@@ -77,7 +77,7 @@ fn watched(
 #[test]
 fn a_far_side_does_not_dial_without_end() {
     let mut peer = far_side();
-    // No program listens at port 1 of this host, so each dial ends at once.
+    // Nothing listens at port 1, so each dial ends at once.
     let nowhere = Candidate { address: Address::V4([127, 0, 0, 1]), port: 1 };
     for _ in 0..100 {
         peer.says(&Control::Dial(Dial { candidates: vec![nowhere], lanes: 1, several_paths: true, timeout_ms: 1000 }));
@@ -90,7 +90,6 @@ fn a_daemon_knocks_once_where_nobody_proves_a_key_however_many_lanes_are_asked_f
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (port, knocks) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&knocks);
-    // This listener hangs up on all connections.
     std::thread::spawn(move || {
         while listener.accept().is_ok() {
             counted.fetch_add(1, Ordering::SeqCst);

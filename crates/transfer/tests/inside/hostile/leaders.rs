@@ -22,7 +22,6 @@ struct WithLeader {
 }
 
 impl WithLeader {
-    /// Makes a mover with a large file, whose request for chunks is granted.
     fn open() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("tree")).unwrap();
@@ -97,7 +96,6 @@ fn chunks_that_were_given_go_on_the_lane_with_the_number_of_the_leader() {
         data_bytes: MIN_CHUNK_BYTES,
         matched_bytes: 0,
     }]));
-    // One receipt is for a chunk of another host, and one repeats.
     with.peer.says(&Control::Receipts(vec![Receipt { index: 40, chunk: 1, data_bytes: 0, matched_bytes: 0 }]));
     with.peer.says(&Control::Receipts(vec![Receipt { index: 7, chunk: u32::MAX, data_bytes: 0, matched_bytes: 0 }]));
     with.peer.says(&Control::Bye(SenderSummary::default()));
@@ -158,7 +156,6 @@ fn more_than_was_asked_for_and_chunks_that_do_not_exist_end_the_session() {
     check(&[chunks(0, 0)], "do not exist");
     check(&[chunks(u32::MAX, u32::MAX)], "do not exist");
     check(&[chunks(0, 1), chunks(0, 1)], "twice");
-    // It asks for at most eight more without a receipt, while its lane is not read.
     let mut with = WithLeader::open();
     for index in 0..100 {
         let portion = with.portion("tree/large", "large", chunks(0, CHUNKS));

@@ -27,7 +27,6 @@ mod moving;
 #[cfg(test)]
 mod standing;
 
-/// These are indexes of items: the directory comes first.
 const DIRECTORY: u64 = 0;
 const LARGE: u64 = 1;
 const SMALL: u64 = 2;
@@ -70,7 +69,6 @@ impl Source {
         Self::planted(carriage, selection, spare, secret, 0, |_, _| ())
     }
 
-    /// Gives the lane this number, and changes the job.
     fn on_lane(number: u16, change: impl FnOnce(&mut SenderJob, EventSender) + Send + 'static) -> Self {
         Self::planted(carriage(20_000), bare(), None, None, number, change)
     }
@@ -269,7 +267,6 @@ fn a_chunk_that_is_wanted_again_and_again_is_given_up() {
     source.answers(LARGE, Wanted::Chunks(vec![ChunkRange { first: 1, count: 1 }]));
     let mut tries = 0;
     let withdrawn = loop {
-        // A chunk that was not yet sent does not count.
         source.peer.says(&Control::Again { index: LARGE, chunk: 1 });
         tries += 1;
         assert!(tries < 1_000, "it is sent for ever");
@@ -286,7 +283,7 @@ fn a_chunk_that_is_wanted_again_and_again_is_given_up() {
 #[test]
 fn a_file_that_is_cut_while_it_is_handed_on_is_withdrawn_and_the_lane_goes_on() {
     let secret = vec![0xa5; BLOCK_BYTES];
-    // These are sendfile, mmap, and the copy that reads whole blocks.
+    // sendfile, mmap, and the copy that reads whole blocks.
     for route in [Some(2), Some(4), None] {
         let carriage = wire::Carriage { route, ..carriage(20_000) };
         let mut source = Source::with_secret(carriage, bare(), None, Some(&secret));
@@ -317,7 +314,6 @@ fn a_file_that_is_cut_while_it_is_handed_on_is_withdrawn_and_the_lane_goes_on() 
     }
 }
 
-/// The receiver may have refused a lane whose sender had sent all that it had by then.
 #[test]
 fn a_lane_that_the_far_side_leaves_without_a_word_is_replaced_and_what_it_carried_goes_again() {
     let (mut second, spare) = Stream::plain_pair().unwrap();
@@ -330,7 +326,6 @@ fn a_lane_that_the_far_side_leaves_without_a_word_is_replaced_and_what_it_carrie
     assert_eq!((header.index, data.as_slice()), (SMALL, &b"small"[..]));
 }
 
-/// With a slow disk at the target a chunk may lose several lanes.
 #[test]
 fn a_chunk_whose_lanes_are_lost_again_and_again_is_not_taken_for_wrong_data() {
     let mut source = Source::open();
@@ -338,7 +333,6 @@ fn a_chunk_whose_lanes_are_lost_again_and_again_is_not_taken_for_wrong_data() {
     for _ in 0..10 {
         let (header, ..) = next_unit(&mut source.peer.lane);
         assert_eq!((header.index, header.chunk), (LARGE, 1));
-        // Lane 7 does not carry the chunk, so its loss changes nothing.
         source.peer.says(&Control::Void(Void { index: LARGE, chunk: 1, lane: 7 }));
         source.peer.says(&Control::Void(Void { index: LARGE, chunk: 1, lane: 0 }));
     }
@@ -432,7 +426,7 @@ fn a_receiver_that_decides_about_nothing_is_not_waited_for() {
     let error = source.peer.only_lives(|_| ()).unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
     assert!(error.what.contains("decided nothing"), "{error:?}");
-    // Each MiB of the file that it may be comparing allows a second.
+    // Each MiB that it may be comparing allows a second.
     assert!(start.elapsed() >= Duration::from_secs(CHUNKS.into()), "{:?}", start.elapsed());
 
     // All is decided, but the receiver never says that it is done.
@@ -444,7 +438,7 @@ fn a_receiver_that_decides_about_nothing_is_not_waited_for() {
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
 }
 
-/// Its loop may be reading, and let in no lane meanwhile.
+/// The receiver's loop may be reading, and let in no lane meanwhile.
 #[test]
 fn a_receiver_that_may_be_reading_a_large_file_is_given_the_time_to_bring_what_it_wants_of_another() {
     let by_reading: [fn(&mut wire::Selection); 3] = [
@@ -460,7 +454,6 @@ fn a_receiver_that_may_be_reading_a_large_file_is_given_the_time_to_bring_what_i
         source.answers(SMALL, Wanted::All);
         let error = source.peer.only_lives(|_| ()).unwrap_err();
         assert_eq!(error.fault, Fault::Timeout, "{error:?}");
-        // Each MiB of the undecided file allows a second.
         assert!(start.elapsed() >= Duration::from_secs(CHUNKS.into()), "{:?}", start.elapsed());
     }
 }
@@ -473,9 +466,7 @@ fn words_that_are_not_a_receivers_break_the_protocol() {
         Control::EndOfManifest,
         Control::Bye(SenderSummary::default()),
         Control::Admit { key: [0; 32] },
-        // Only an initiator has a say in the limit.
         Control::Rate { bytes_per_s: None },
-        // A job with several items has no single name.
         Control::Named(RelPath::new(b"name".to_vec()).unwrap()),
     ];
     for word in words {

@@ -128,7 +128,6 @@ impl Target {
 
 #[test]
 fn a_path_that_leaves_the_tree_ends_the_session() {
-    // An honest path of the same length is packed, then its bytes are replaced.
     for evil in [
         "../outside/x",
         "/outside/xxx",
@@ -276,7 +275,6 @@ fn units_that_do_not_fit_their_file_cost_the_lane_and_publish_nothing() {
     let packed = |bytes: usize| zstd::bulk::compress(&vec![0; bytes], 1).unwrap();
     let bomb = packed(64 << 20);
     assert!(bomb.len() < BLOCK_BYTES);
-    // Only the size of the decompressed data is wrong.
     let true_hash = |chunk: u32, bytes: usize| {
         let mut hasher = UnitHasher::new(&ChunkLayout::of(LARGE), chunk);
         hasher.update(&vec![0; bytes]);
@@ -417,7 +415,6 @@ fn directories_without_end_end_the_session() {
     target.announces(&[item("", ItemKind::Directory), item("", ItemKind::Directory)]);
     target.peer.broke_the_protocol("leaves a directory without its end");
 
-    // The directories are nested, and each path is as long as may be.
     let mut target = Target::of(|job| job.selection.dry_run = true);
     let mut path = String::new();
     for depth in 0..1000 {
@@ -560,7 +557,6 @@ fn what_would_stand_beneath_a_file_or_be_the_target_itself_is_refused() {
         let error = target.peer.ended().unwrap_err();
         assert_eq!(error.fault, Fault::Protocol, "{evil:?}: {error:?}");
     }
-    // The same rule holds within a directory.
     let mut target = Target::open();
     target.announces(&[item("d", ItemKind::Directory), file("d/x", 4), file("d/x/y", 4)]);
     target.peer.broke_the_protocol("without its end");
@@ -625,7 +621,6 @@ fn a_listing_that_repeats_itself_ends_the_session() {
         }
         target.peer.broke_the_protocol("more that is not to be copied than agreed");
     }
-    // A directory may be announced for each of several sources.
     let mut target = Target::open();
     target.announces(&[directory("d"), link("d/b"), end(), directory("d"), link("d/a"), link("d/b"), end()]);
     assert_eq!(target.peer.outcome_of(6), OutcomeKind::Nothing);

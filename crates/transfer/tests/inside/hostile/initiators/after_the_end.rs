@@ -1,5 +1,4 @@
-//! Tests what a far side still does when its session is over: a dial ends with it, and a walk counts for it and soon
-//! ends.
+//! Tests what a far side still does after its session: a dial ends with it, and a walk counts for it and soon ends.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -15,7 +14,6 @@ use haul_kept::surroundings::Surroundings;
 
 use super::*;
 
-/// A session counts as long as this is held.
 struct Guest;
 
 impl Observer for Guest {
@@ -48,7 +46,6 @@ impl Visit for Guest {
     }
 }
 
-/// Each of these calls waits for our answer.
 fn far_side_of(
     dir: &tempfile::TempDir,
     role: Role,

@@ -1,4 +1,4 @@
-//! Tests initiators that have a daemon dial foreign addresses: the dials are bounded, refused, and logged.
+//! Tests initiators that have a daemon dial foreign addresses: dials are bounded, refused, and logged.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -84,7 +84,6 @@ fn ten_thousand_addresses_end_the_session_and_none_is_dialled() {
         peer.says(&many);
         let error = peer.ended().unwrap_err();
         assert_eq!(error.cause.as_deref(), Some("unreadable control message"), "{error:?}");
-        // The daemon logs the end of the session with its reason.
         assert!(book.0.lock().unwrap().is_empty());
     }
 }

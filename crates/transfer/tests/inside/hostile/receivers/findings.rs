@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// What a sender says between the end of its manifest and its Bye.
 fn says_until_bye(change: impl FnOnce(&mut SenderJob, EventSender) + Send + 'static) -> Vec<Control> {
     let mut source = Source::on_lane(0, change);
     let mut said = Vec::new();
@@ -26,7 +25,6 @@ fn tells(said: &[Control]) -> bool {
 #[test]
 fn a_sender_at_the_far_side_tells_its_findings_behind_its_manifest() {
     let source = Source::on_lane(0, |job, _| job.far = true);
-    // They come before anything has moved, and so not again.
     source.peer.hears(|message| matches!(message, Control::Findings(_)).then_some(()));
 }
 

@@ -78,7 +78,6 @@ fn what_a_mover_gives_back_goes_on_the_lanes_of_the_leader_and_only_what_it_had(
     source.answers(LARGE, Wanted::All);
     assert_eq!(source.gives().chunks.count, 2);
     let range = |first, count| ChunkRange { first, count };
-    // These are chunks of other hosts, of no file, and of no item.
     let wild = vec![range(2, u32::MAX), range(u32::MAX, u32::MAX), range(7, 1)];
     for index in [LARGE, SMALL, DIRECTORY, 99] {
         source.mover_says(PATH, MoverWord::Returns { index, chunks: wild.clone() });

@@ -11,7 +11,6 @@ use super::*;
 
 const PATH: u16 = MAX_PATHS - 1;
 
-/// Only the mover's lane is hostile: control is that of an honest leader.
 struct ToMover {
     source: Source,
     movers: Movers,
@@ -19,7 +18,6 @@ struct ToMover {
 }
 
 impl ToMover {
-    /// Brings the first chunk of the large file over the mover's lane.
     fn open(timeout_ms: u32) -> Self {
         let (movers, (give, given)) = (Movers::new(1), channel());
         let for_job = movers.clone();

@@ -5,7 +5,6 @@ use haul_wire::standing::{MAX_MEAN_BYTES, MAX_PIECES, MIN_MEAN_BYTES};
 
 use super::*;
 
-/// Some pieces of a file that is never told whole.
 fn some_of(index: u64, pieces: usize) -> Standing {
     let piece = Piece { bytes: 1, digest: [7; 8] };
     Standing { index, mean_bytes: MIN_MEAN_BYTES, in_place: false, pieces: vec![piece; pieces], is_last: false }
@@ -52,14 +51,12 @@ fn a_file_is_cut_in_one_way_and_once() {
 fn a_file_has_no_pieces_without_end() {
     let mut source = Source::open();
     let full = Control::Standing(some_of(LARGE, MAX_PIECES));
-    // The session ends somewhere on the way, and hears nothing of the rest.
     for _ in 0..=haul_copy::pieces::MOST_PIECES as usize * 2 / MAX_PIECES {
         source.peer.says(&full);
     }
     source.peer.broke_the_protocol("without end");
 }
 
-/// Of a file that was never offered, or has its outcome, nobody wants to know.
 #[test]
 fn what_is_said_of_files_that_are_not_open_costs_nothing() {
     let mut source = Source::open();

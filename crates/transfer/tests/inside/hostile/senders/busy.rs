@@ -14,7 +14,7 @@ use haul_kept::surroundings::Surroundings;
 
 use super::*;
 
-/// A receiver with [`SHORT_MS`] waits for a silent peer for less than this: for three pings.
+/// A receiver with [`SHORT_MS`] waits less for a silent peer: three pings.
 const BUSY: Duration = Duration::from_secs(4);
 
 struct Person(Arc<AtomicBool>);
@@ -27,7 +27,6 @@ impl Observer for Person {
     }
 }
 
-/// Each read of a file waits for our answer.
 struct Reading {
     peer: Peer,
     watcher: Watcher,
@@ -102,7 +101,6 @@ impl Reading {
         }
     }
 
-    /// Returns how the receiver ended, and after how many more reads.
     fn goes_on(mut self, read: Stopped) -> (Result<(), Error>, usize) {
         self.watcher.answer(read, Verdict::Proceed).unwrap();
         let (end, mut more) = (Instant::now() + PATIENCE, 0);
@@ -140,7 +138,7 @@ fn a_peer_is_not_taken_for_silent_while_a_file_is_compared_for_longer_than_the_t
     reading.peer.says(&Control::Items(vec![packer.pack(&hashed("standing", &data))]));
     reading.peer.says(&Control::EndOfManifest);
     let read = reading.reads("standing");
-    // This is more than may wait here (64 KiB in tests), and our own messages must fit into the socket.
+    // More comes than may wait here (64 KiB in tests), and our own messages must fit into the socket.
     (0..400).for_each(|_| reading.peer.says(&Control::PathNow(PathNow::default())));
     let begun = Instant::now();
     while begun.elapsed() < BUSY {
@@ -167,7 +165,6 @@ fn who_interrupts_while_a_file_is_compared_does_not_wait_for_its_end() {
     assert_eq!((result.unwrap_err().fault, more), (Fault::Interrupted, 0));
 }
 
-/// Earlier messages are still to be read, and some are skipped.
 #[test]
 fn of_a_sender_that_died_while_a_file_was_compared_nothing_is_made_under_another_name() {
     let dir = tempfile::tempdir().unwrap();
@@ -177,7 +174,7 @@ fn of_a_sender_that_died_while_a_file_was_compared_nothing_is_made_under_another
     let mut packer = Packer::default();
     let mut pack = |item: &Item| packer.pack(item);
     let link = |name| item(name, ItemKind::Symlink { target: b"nowhere".to_vec() });
-    // A name is packed as its difference from the one before, so behind another name it reads differently.
+    // A name is packed as its difference from the one before.
     let first = [hashed("f-standing", &data), link("g-link-x"), link("g-link-y")].iter().map(&mut pack).collect();
     let then = [link("g-link-z"), link("g-link-zz")].iter().map(pack).collect::<Vec<_>>();
     reading.peer.says(&Control::Items(first));
@@ -229,7 +226,6 @@ fn large_size(item: &Item) -> u64 {
     identity.size
 }
 
-/// The loop itself reports deletions.
 #[test]
 fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
     let (mut control, theirs) = Stream::plain_pair().unwrap();
@@ -271,7 +267,6 @@ fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
     });
     let replaced = Packer::default().pack(&file(&"n".repeat(250), 1));
     let say = |control: &mut Stream, message: &Control| {
-        // A receiver that has enough does not read either.
         let _ = control.write_all(&frame(message)).and_then(|()| control.flush());
     };
     say(&mut control, &Control::Begin { single_file: false });
@@ -286,7 +281,6 @@ fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
     assert!(error.fault == Fault::Timeout && error.what.contains("has read nothing"), "{error:?}");
 }
 
-/// The sender reads the file for the manifest, and sends nothing meanwhile.
 #[test]
 fn a_sender_that_may_be_reading_what_is_there_already_is_given_the_time() {
     const SECONDS: u64 = 4;
@@ -302,6 +296,5 @@ fn a_sender_that_may_be_reading_what_is_there_already_is_given_the_time() {
     target.peer.is_asked_for(0);
     let error = target.peer.only_lives(|_| ()).unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
-    // Each MiB allows a second.
     assert!(start.elapsed() >= Duration::from_secs(SECONDS), "{:?}", start.elapsed());
 }

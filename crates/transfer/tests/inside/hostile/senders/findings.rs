@@ -4,14 +4,12 @@ use haul_wire::control::Withdraw;
 
 use super::*;
 
-/// A session that waits for a Bye is longer than a test waits for its end.
 const NEVER_MS: u32 = 600_000;
 
 fn findings() -> Control {
     Control::Findings(SenderSummary::default())
 }
 
-/// A target that has a whole file, and is told the findings of its sender.
 fn has_everything(change: impl FnOnce(&mut ReceiverJob)) -> Target {
     let mut target = Target::of(|job| {
         job.carriage.timeout_ms = NEVER_MS;

@@ -1,4 +1,4 @@
-//! Links that a sender brings, or that stand at the target.
+//! Tests links that a sender brings, or that stand at the target.
 
 use super::*;
 
@@ -21,7 +21,6 @@ fn links_in_the_data_lead_nowhere() {
         link("out/link", "x"),
         file("out", 4),
     ]);
-    // The test sends the data that was asked for anyway.
     target.peer.is_asked_for(11);
     for index in [1, 2, 11] {
         target.peer.sends(&unit(UnitKind::Whole, index, 0, 4, b"evil"));
@@ -35,7 +34,7 @@ fn links_in_the_data_lead_nowhere() {
     target.closes_in_peace();
 }
 
-/// A receiver that follows links (`--keep-dirlinks`).
+/// A receiver with `--keep-dirlinks`.
 fn following() -> Target {
     Target::of(|job| job.selection.keep_dirlinks = true)
 }
@@ -66,7 +65,7 @@ fn a_link_that_a_sender_brings_leads_it_nowhere() {
     target.assert_outside_is_untouched();
 }
 
-/// Two names of one directory: a link comes by one of them, and is to be followed by the other.
+/// Two names of one directory: a link comes by one, and is to be followed by the other.
 #[test]
 fn a_link_that_comes_through_another_link_leads_nowhere_either() {
     let mut target = following();

@@ -13,7 +13,6 @@ const PATH: u16 = MAX_PATHS - 1;
 
 const SIZE: u64 = 2 * MIN_CHUNK_BYTES;
 
-/// Only the mover's lane is hostile: control is that of an honest leader.
 struct WithMover {
     target: Target,
     movers: Movers,
@@ -55,7 +54,6 @@ impl WithMover {
         assert!(said.contains(why), "{said}");
         assert_eq!(self.target.read("large"), None);
         self.target.assert_outside_is_untouched();
-        // The leader never had the mover's lane, so only the mover hears of its loss.
         assert!(!self.heard.take_all().iter().any(|message| matches!(message, Control::Receipts(_))));
     }
 }

@@ -11,7 +11,6 @@ fn a_sender_that_only_lives_is_not_waited_for() {
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
     assert!(error.hint.unwrap().contains("run the same command again"));
 
-    // A byte now and then is no better.
     let mut target = Target::of(|job| job.carriage.timeout_ms = SHORT_MS);
     target.announces(&[file("file", BLOCK_BYTES as u64)]);
     target.peer.is_asked_for(0);
@@ -37,6 +36,5 @@ fn a_sender_that_never_says_good_bye_is_not_waited_for() {
     let mut target = Target::of(|job| job.carriage.timeout_ms = SHORT_MS);
     target.peer.says(&Control::EndOfManifest);
     target.peer.hears(|message| matches!(message, Control::Summary(_)).then_some(()));
-    // All was verified and flushed, so nothing is wrong.
     target.peer.only_lives(|_| ()).unwrap();
 }

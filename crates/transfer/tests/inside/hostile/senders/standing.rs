@@ -6,7 +6,6 @@ use super::*;
 
 const PRECIOUS: &[u8] = b"precious";
 
-/// A target where `large` stands with other bytes, and is to be written.
 fn target(change: impl FnOnce(&mut ReceiverJob)) -> Target {
     let mut target = Target::before_the_beginning(change);
     std::fs::write(target.to("large"), [PRECIOUS, &vec![3; 1 << 20]].concat()).unwrap();
@@ -15,7 +14,6 @@ fn target(change: impl FnOnce(&mut ReceiverJob)) -> Target {
     target
 }
 
-/// Eight bytes that stand there from this offset on.
 fn run_at(at: u64) -> Vec<u8> {
     let header = UnitHeader { kind: UnitKind::Chunk, index: 1, chunk: 1 };
     unit_of(header, &[(Encoding::Standing, &at.to_le_bytes())], Trailer::Complete([7; 32]))
@@ -44,7 +42,7 @@ fn a_run_is_within_the_file_that_stands_there() {
     }
 }
 
-/// What was there at that place may be overwritten by then.
+/// Data there may be overwritten by then.
 #[test]
 fn in_place_a_run_stays_where_it_is() {
     let mut target = target(|job| job.selection.inplace = true);
@@ -55,7 +53,6 @@ fn in_place_a_run_stays_where_it_is() {
     target.peer.leaves();
 }
 
-/// The hash of the chunk tells.
 #[test]
 fn a_run_that_is_not_what_the_sender_says_is_asked_for_again() {
     let mut target = target(|_| ());
@@ -66,7 +63,7 @@ fn a_run_that_is_not_what_the_sender_says_is_asked_for_again() {
     target.peer.leaves();
 }
 
-/// There the disks of the two ends are the limit.
+/// The disks are the limit there.
 #[test]
 fn a_target_does_not_look_when_the_path_is_known_to_be_quick() {
     let looks = |capacity_bytes_per_s| {

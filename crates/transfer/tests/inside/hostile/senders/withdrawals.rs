@@ -1,4 +1,4 @@
-//! Tests items that are taken back while their data is on its way, and their replacements.
+//! Tests items that are taken back while their data is on its way.
 
 use haul_wire::control::Withdraw;
 use haul_wire::manifest::Time;
@@ -13,7 +13,6 @@ impl Target {
     }
 }
 
-/// Both names have an older version, and the receiver waits for the data of a newer one.
 fn told_of_another_version() -> Target {
     let mut target = Target::of(|job| job.selection.hard_links = true);
     std::fs::write(target.to("first"), "older").unwrap();
