@@ -1,13 +1,12 @@
-//! Runs the control channel: threads of their own read and write messages, and neither direction waits for the other.
+//! Runs the control channel: its own threads read and write messages, and neither direction waits for the other.
 //!
 //! ```text
 //!   Outbox -> writer of the link where this end speaks == link ==> reader -> Events     one link, or several
 //!             frames: what is not confirmed                         in order, each once
 //! ```
-//! Messages that were read go to the session's [`Events`]; messages to write wait in its [`Outbox`]. The channel begins with
-//! one link, and others can be added. Each direction can move to another link at any time: its sender writes all unconfirmed
-//! messages there, and goes on there. So the channel survives the loss of a link. After the last one it waits for another as
-//! long as a thread keeps it (`reach/attach.rs`).
+//! Each direction can move to another link at any time: its sender writes all unconfirmed messages there, and goes on there. So
+//! the channel survives the loss of a link. After the last one it waits for another as long as a thread keeps it
+//! (`reach/attach.rs`).
 
 mod framing;
 mod heard;
@@ -33,13 +32,12 @@ use crate::way_times::WayTimes;
 use haul_engine::path::OneWay;
 use haul_kept::sync::lock;
 
-/// Each side is heard at least this often while it lives.
+/// The longest time between two words of a live side.
 pub const PING_EVERY: Duration = Duration::from_secs(1);
-/// By so much more often it pings: three are missing before a link is left, and a queue on one way is known within a
-/// second.
+/// Three pings are missing before a link is left, and a queue on one way is known within a second.
 const PINGS_MORE_OFTEN: u32 = 4;
 
-/// The peer need not keep its messages for long.
+/// Bounds the messages that the peer must keep.
 const CONFIRM_MESSAGES: u64 = 64;
 
 const CONFIRM_BYTES: u64 = 128 << 10;
@@ -61,57 +59,56 @@ pub struct Channel {
     inside: Arc<Inside>,
 }
 
-/// The state of a channel, for the thread that keeps it.
+/// The state of a channel, for its keeping thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
     /// A link works.
     Good,
-    /// The speaking link has been silent for so long, or is known to be dead.
+    /// The speaking link has been silent, or is dead.
     Doubtful(Duration),
     /// No link is left.
     Lost(Loss),
-    /// The channel is not needed any more.
+    /// The channel is not needed.
     Over,
 }
 
 /// The loss of the last link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The moment of the loss.
+    /// The moment.
     pub since: Instant,
-    /// Whether the peer's kernel ended it. Otherwise the network failed.
+    /// Whether the peer's kernel ended it, not the network.
     pub by_peer: bool,
     /// Whether no process in between, such as ssh, could die alone.
     pub is_direct: bool,
     why: Option<String>,
 }
 
-/// The state of a link that was dialled.
+/// The state of a dialled link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// The peer has sent something on it.
+    /// The peer has spoken on it.
     Stands,
-    /// The peer has ended it without a message.
+    /// The peer ended it without a message.
     Refused,
-    /// The peer has sent nothing on it yet.
+    /// The peer is silent on it.
     Silent,
 }
 
 struct Inside {
     outbox: Arc<Outbox>,
-    /// A daemon also holds the first link, and ends the session with it.
+    /// A daemon also holds this link, and ends the session with it.
     first: ShutdownHandle,
     heard: Heard,
     events: EventSender,
     ping_every: Duration,
     way_times: WayTimes,
-    /// Several links may bring the same message, so the lock orders them.
+    /// Orders a message that several links bring.
     intake: Mutex<()>,
     delivered: AtomicU64,
-    /// The messages that the peer was told of, and the bytes of the others.
+    /// The confirmed messages, and the bytes of the others.
     told: AtomicU64,
     untold_bytes: AtomicU64,
-    /// A peer that dialled lanes can dial a link as well.
     is_dialled: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -120,10 +117,8 @@ struct Inside {
 struct State {
     kept: Kept,
     links: Links<Handle>,
-    /// The threads that read a link. Each ends after its peer.
     readers: u32,
     offered: Vec<Stream>,
-    /// A kept channel outlives the loss of its last link.
     is_attended: bool,
     loss: Option<Loss>,
     is_doubted: bool,
@@ -146,12 +141,11 @@ impl Handle {
 }
 
 impl Channel {
-    /// Starts the two threads on a stream; messages arrive in `events`.
+    /// Starts both threads on a stream; messages arrive in `events`.
     pub fn open(stream: Stream, events: EventSender, ping_every: Duration) -> io::Result<Self> {
         Self::with(stream, events, ping_every, MAX_KEPT_BYTES)
     }
 
-    /// Bounds the memory of unconfirmed messages; see [`MAX_KEPT_BYTES`].
     fn with(stream: Stream, events: EventSender, ping_every: Duration, max_kept_bytes: usize) -> io::Result<Self> {
         let state = State {
             kept: Kept::new(max_kept_bytes),
@@ -194,12 +188,12 @@ impl Channel {
         std::thread::Builder::new().name("control-out".into()).spawn(move || for_writer.write(id, output)).map(drop)
     }
 
-    /// How long the peer's last ping took to here.
+    /// The time of the peer's last ping.
     pub fn one_way(&self) -> Option<OneWay> {
         self.inside.way_times.heard()
     }
 
-    /// The queue of messages to the peer.
+    /// The queue to the peer.
     pub fn outbox(&self) -> &Arc<Outbox> {
         &self.inside.outbox
     }
@@ -209,25 +203,23 @@ impl Channel {
         self.inside.heard.silence()
     }
 
-    /// Whether the peer was heard a moment ago on the link where this end speaks. What this end says last then arrives, as far as
-    /// anybody can know.
+    /// Whether the peer was just heard where this end speaks, so last words likely arrive.
     pub fn is_well(&self) -> bool {
         let state = self.inside.lock();
         let silence = state.links.speaker_silence(Instant::now());
         !state.is_over() && !state.is_doubted && silence.is_some_and(|silence| silence <= 2 * self.inside.ping_often())
     }
 
-    /// Lets the peer close its end first, as the server side of a session should: the kernel of an end that has shut
-    /// down, and is still spoken to, resets the connection and throws away what it has not sent (RFC 9293, 3.10.7.4).
-    /// So the last words of this end would be lost.
+    /// Lets the peer close first: the kernel of an end that has shut down, and is still spoken to, resets the connection and
+    /// throws away what it has not sent (RFC 9293, 3.10.7.4).
     pub fn let_peer_leave_first(&self) {
         self.inside.lock().peer_leaves_first = true;
     }
 
-    /// Writes what is queued, and ends the channel. Takes at most `limit`, and as long again for a peer that
-    /// [leaves first](Channel::let_peer_leave_first).
+    /// Writes the queue, and ends the channel. Takes at most `limit`, and as long again for a peer that [leaves
+    /// first](Channel::let_peer_leave_first).
     pub fn close(&self, limit: Duration) {
-        // A link that the network lost may come back. A peer that has left does not.
+        // A link that the network lost may come back. A peer that left does not.
         let has_writer = || {
             let state = self.inside.lock();
             state.links.speaker().is_some() || !state.loss.as_ref().is_some_and(|loss| loss.by_peer)
@@ -246,8 +238,7 @@ impl Channel {
         state.links.handles().for_each(|handle| handle.shutdown.shutdown());
     }
 
-    /// Adds a link to the peer, which has proved its key. `is_proved`: the peer dialled it. Otherwise this end speaks
-    /// there only once the peer has sent something.
+    /// Adds a link to a peer that proved its key. `is_proved`: the peer dialled it; otherwise the peer speaks first there.
     ///
     /// `None`: the channel has ended or needs all its links.
     pub fn add_link(&self, stream: Stream, is_proved: bool) -> Option<LinkId> {
@@ -269,7 +260,7 @@ impl Channel {
         Some(id)
     }
 
-    /// Waits, at most for `limit`, until a dialled link stands or fails.
+    /// Waits up to `limit` until a dialled link stands or fails.
     pub fn proof(&self, id: LinkId, limit: Duration) -> Proof {
         let waits = |state: &mut State| state.is_kept() && state.links.stands(id) && !state.links.is_proved(id);
         let waited = self.inside.changed.wait_timeout_while(self.inside.lock(), limit, waits);
@@ -281,19 +272,19 @@ impl Channel {
         }
     }
 
-    /// The number of links.
+    /// Counts links.
     #[cfg(any(test, feature = "testing"))]
     pub fn links(&self) -> usize {
         self.inside.lock().links.count()
     }
 
-    /// The link on which this end speaks.
+    /// The link where this end speaks.
     #[cfg(any(test, feature = "testing"))]
     pub fn speaks_on(&self) -> Option<LinkId> {
         self.inside.lock().links.speaker()
     }
 
-    /// Leaves a dead link, at once or as soon as there is another.
+    /// Leaves a dead link, at once or when there is another.
     pub fn avoid(&self, id: LinkId) {
         let mut state = self.inside.lock();
         if state.links.speaker() != Some(id) {
@@ -307,12 +298,12 @@ impl Channel {
         self.inside.call();
     }
 
-    /// Announces that a thread keeps the channel: see [`Channel::attend`].
+    /// Announces a keeping thread: see [`Channel::attend`].
     pub fn set_attended(&self) {
         self.inside.lock().is_attended = true;
     }
 
-    /// Waits for work of the keeping thread. Returns the offered links, and the state of the channel.
+    /// Waits for work of the keeping thread. Returns offered links and the state.
     pub fn attend(&self, limit: Duration) -> (Vec<Stream>, Health) {
         let state = self.inside.lock();
         let is_fine = |state: &mut State| {
@@ -335,19 +326,19 @@ impl Channel {
         (offered, health)
     }
 
-    /// Whether a link was offered, or the channel has ended.
+    /// Whether a link was offered, or the channel ended.
     pub fn has_news(&self) -> bool {
         let state = self.inside.lock();
         !state.is_kept() || !state.offered.is_empty()
     }
 
-    /// Waits for `pause`, or until the channel ends or a link is offered.
+    /// Waits for `pause`, or for news.
     pub fn pause(&self, pause: Duration) {
         let waits = |state: &mut State| state.is_kept() && state.offered.is_empty();
         drop(self.inside.changed.wait_timeout_while(self.inside.lock(), pause, waits));
     }
 
-    /// Offers a link that the peer has dialled. Returns false if there is no room or no keeping thread.
+    /// Offers a link of the peer's. Returns false without room or a keeping thread.
     pub fn offer(&self, stream: Stream) -> bool {
         let mut state = self.inside.lock();
         if !state.is_attended || state.is_over() || state.offered.len() >= MAX_OFFERED {
@@ -369,17 +360,17 @@ impl Channel {
         self.inside.is_dialled.load(Ordering::Relaxed)
     }
 
-    /// The bytes that all lanes have brought here, and those that the peer has acknowledged.
+    /// The bytes of all lanes, arrived or acknowledged.
     pub fn lane_bytes(&self) -> u64 {
         self.inside.events.lane_bytes()
     }
 
-    /// Whether the kernel knows of a standing lane.
+    /// Whether a lane stands, for the kernel.
     pub fn has_live_lane(&self) -> bool {
         self.inside.events.has_live_lane()
     }
 
-    /// Stops waiting for another link, which ends the session.
+    /// Stops waiting for a link, which ends the session.
     pub fn give_up(&self) {
         let mut state = self.inside.lock();
         state.is_attended = false;
@@ -416,7 +407,6 @@ impl Inside {
 
     fn health(&self, state: &State) -> Health {
         if !state.kept.is_whole() {
-            // This direction cannot move to another link.
             return Health::Good;
         }
         match state.links.speaker_silence(Instant::now()).filter(|_| !self.heard.waits()) {
@@ -428,7 +418,7 @@ impl Inside {
         }
     }
 
-    /// The caller must then do [`Inside::call`].
+    /// Moves this direction; the caller must then do [`Inside::call`].
     fn move_to(&self, state: &mut State, id: LinkId) {
         state.links.move_to(id);
         let oldest = state.kept.oldest();
@@ -459,7 +449,7 @@ impl Inside {
             self.outbox.written_out();
         }
         self.call();
-        // A busy loop must still read the last messages, so the peer does not count as silent.
+        // A busy loop must still read the last messages; the peer is not silent meanwhile.
         self.heard.touch();
         self.heard.begin_wait();
         let _ = self.events.send(SessionEvent::ControlEnded(why));
@@ -469,7 +459,7 @@ impl Inside {
 /// One ping may be late.
 const SUSPICIOUS_PINGS: u32 = 2;
 
-/// Makes the error of a session whose control channel has ended.
+/// Makes the error of an ended channel.
 pub fn ended(why: Option<String>) -> Error {
     match why {
         None => Error::new(Fault::Network, "the far side ended the session early"),

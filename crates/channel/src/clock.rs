@@ -1,4 +1,4 @@
-//! Does what the loop of a session does at every turn besides its events.
+//! Does the regular work at every turn of a session's loop.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::lane_silence::LaneSilence;
 use crate::reporter::Watch;
 use haul_kept::faults::silent;
 
-/// The loop of a session ticks this often.
+/// The tick of a session's loop.
 pub const TICK: Duration = Duration::from_millis(50);
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -20,28 +20,27 @@ pub struct Clock {
     told_at: Instant,
     timeout: Duration,
     lanes: LaneSilence,
-    /// The silence of another peer of the same session.
     other_silence: Duration,
 }
 
 impl Clock {
-    /// Makes a clock with this time limit.
+    /// Makes a clock.
     pub fn new(timeout_ms: u32) -> Self {
         let timeout = Duration::from_millis(u64::from(timeout_ms));
         Self { told_at: Instant::now(), timeout, lanes: LaneSilence::default(), other_silence: Duration::ZERO }
     }
 
-    /// The time limit of the session.
+    /// The time limit.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// The longest silence of a peer. Less than a few pings would take a healthy peer for dead.
+    /// The longest silence of a peer. Less than a few pings would kill a healthy one.
     pub fn silence_limit(&self) -> Duration {
         self.timeout.max(3 * PING_EVERY)
     }
 
-    /// Fails if the peer has been silent for too long, or does not listen.
+    /// Fails if the peer is silent for too long, or does not listen.
     pub fn check_peer(&self, channel: &Channel) -> Result<(), Error> {
         if channel.outbox().has_overflowed() {
             return Err(Error::broke_the_protocol("it does not listen"));
@@ -50,12 +49,12 @@ impl Clock {
         if channel.silence() > limit { Err(silent(limit)) } else { Ok(()) }
     }
 
-    /// Notes the silence of a peer besides that of [`Clock::turn`]: a copy stands still without either.
+    /// Notes another peer's silence: a copy needs both.
     pub fn note_peer(&mut self, channel: &Channel) {
         self.other_silence = channel.silence();
     }
 
-    /// Reports progress; fails on an interruption, on silence, and on failures of other threads.
+    /// Reports progress; fails on interruption, silence, and failures of other threads.
     pub fn turn(&mut self, watch: &Watch, channel: &Channel, failure: &Failure) -> Result<(), Error> {
         failure.get()?;
         if watch.interrupted() {
@@ -72,5 +71,5 @@ impl Clock {
     }
 }
 
-/// An initiator must name its task to a daemon within this time.
+/// The longest wait of a daemon for the initiator's task.
 pub const START_DEADLINE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Converts, by hand, between the job as the user means it, the messages that carry it, and the store's own types.
+//! Converts by hand between the user's job, its messages, and the store's types.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
@@ -21,7 +21,7 @@ use haul_wire::summary::{self, HeldBy, HostLimits};
 
 use haul_kept::files::sparse;
 
-/// The selection for both roles. Rules for accounts are left out where they match nobody.
+/// Converts a selection, without rules for accounts that match nobody.
 pub fn selection(selection: &Selection) -> Selection {
     Selection {
         user_map: by_number(&selection.user_map, selection.numeric_ids),
@@ -30,7 +30,7 @@ pub fn selection(selection: &Selection) -> Selection {
     }
 }
 
-/// The part of the sources that a list asks for.
+/// Converts a list's part of the sources.
 pub fn listed(files_from: Option<&FileList>) -> wire::Listed {
     match files_from {
         None => wire::Listed::Nothing,
@@ -39,7 +39,7 @@ pub fn listed(files_from: Option<&FileList>) -> wire::Listed {
     }
 }
 
-/// As with rsync, no account has a name with `--numeric-ids`: only an empty name matches, and it matches all.
+/// With `--numeric-ids` no account has a name, as in rsync: only an empty name matches, and it matches all.
 fn by_number(rules: &[wire::AccountRule], numeric_ids: bool) -> Vec<wire::AccountRule> {
     let seen = |rule: &wire::AccountRule| match &rule.from {
         wire::Accounts::Named(name) if name.is_empty() => {
@@ -52,7 +52,7 @@ fn by_number(rules: &[wire::AccountRule], numeric_ids: bool) -> Vec<wire::Accoun
     if numeric_ids { rules.iter().filter_map(seen).collect() } else { rules.to_vec() }
 }
 
-/// Parses the rules of a selection for the store.
+/// Parses the rules of a selection.
 ///
 /// # Errors
 /// [`Fault::Usage`]: a pattern is invalid.
@@ -61,7 +61,7 @@ pub fn filter(rules: &[wire::FilterRule]) -> Result<Filter, Error> {
     Filter::of(&rules).map_err(|why| Error::new(Fault::Usage, "a filter pattern cannot be understood").because(why))
 }
 
-/// The rules that protect the target. With `--delete-excluded` these are only the receiver's own.
+/// The rules that protect the target: with `--delete-excluded` only the receiver's own.
 pub fn filter_of_receiver(selection: &Selection) -> Result<Filter, Error> {
     let mut rules = selection.rules.clone();
     let of_both = rules.iter_mut().filter(|rule| rule.sides == wire::Sides::Both);
@@ -71,7 +71,7 @@ pub fn filter_of_receiver(selection: &Selection) -> Result<Filter, Error> {
     filter(&rules)
 }
 
-/// The carriage for the far side. `ciphers` are those that this end takes.
+/// Converts the carriage. `ciphers` are those of this end.
 pub fn carriage(job: &Job, ciphers: &[haul_net::Cipher]) -> wire::Carriage {
     let carriage = &job.carriage;
     wire::Carriage {
@@ -108,7 +108,7 @@ fn service(service: &haul_job::Service) -> wire::Service {
     }
 }
 
-/// The class that a peer asks for.
+/// Converts a class.
 pub fn asked_class(class: wire::AskedClass) -> AskedClass {
     match class {
         wire::AskedClass::Background => AskedClass::Background,
@@ -118,7 +118,7 @@ pub fn asked_class(class: wire::AskedClass) -> AskedClass {
     }
 }
 
-/// The state of a path, as its sender reports it.
+/// Converts a path's state.
 pub fn path_now(path: &summary::PathNow) -> PathNow {
     PathNow {
         path: path.path,
@@ -147,7 +147,7 @@ pub fn path_now(path: &summary::PathNow) -> PathNow {
     }
 }
 
-/// The settings of every connection of a session.
+/// The settings of a session's connections.
 pub fn wanted(carriage: &wire::Carriage) -> Wanted {
     Wanted {
         congestion_control: carriage.congestion_control.clone(),
@@ -156,7 +156,7 @@ pub fn wanted(carriage: &wire::Carriage) -> Wanted {
     }
 }
 
-/// The limits of a host; 0 stands for an unknown one.
+/// Converts limits; 0: unknown.
 pub fn host_limits(limits: haul_net::host::Limits) -> HostLimits {
     HostLimits {
         rmem_max_bytes: limits.rmem_max_bytes.unwrap_or(0),
@@ -176,7 +176,7 @@ fn cipher_number(cipher: haul_net::Cipher) -> u8 {
     }
 }
 
-/// The ciphers of a peer's numbers; unknown ones are left out.
+/// The known ciphers of a peer's numbers.
 pub fn ciphers(numbers: &[u8]) -> Vec<haul_net::Cipher> {
     let all = [haul_net::Cipher::Aes128Gcm, haul_net::Cipher::Aes256Gcm, haul_net::Cipher::Chacha20Poly1305];
     numbers.iter().filter_map(|n| all.into_iter().find(|cipher| cipher_number(*cipher) == *n)).collect()
@@ -193,7 +193,7 @@ fn route_number(route: SendRoute) -> u8 {
     }
 }
 
-/// The route of a peer's number.
+/// Converts a peer's number.
 pub fn route(number: u8) -> Option<SendRoute> {
     SendRoute::ALL.into_iter().map(|(route, _)| route).find(|route| route_number(*route) == number)
 }
@@ -205,12 +205,12 @@ fn write_route_number(route: WriteRoute) -> u8 {
     }
 }
 
-/// The write route of a peer's number.
+/// Converts a peer's number.
 pub fn write_route(number: u8) -> Option<WriteRoute> {
     WriteRoute::ALL.into_iter().find(|route| write_route_number(*route) == number)
 }
 
-/// An address for a message.
+/// Converts to a message.
 pub fn address(ip: IpAddr) -> Address {
     match ip {
         IpAddr::V4(v4) => Address::V4(v4.octets()),
@@ -218,7 +218,7 @@ pub fn address(ip: IpAddr) -> Address {
     }
 }
 
-/// The address of a message.
+/// Converts from a message.
 pub fn ip(address: Address) -> IpAddr {
     match address {
         Address::V4(octets) => IpAddr::from(octets),
@@ -226,22 +226,22 @@ pub fn ip(address: Address) -> IpAddr {
     }
 }
 
-/// A candidate for the peer to dial.
+/// Makes a candidate to dial.
 pub fn candidate(address_and_port: SocketAddr) -> Candidate {
     Candidate { address: address(address_and_port.ip()), port: address_and_port.port() }
 }
 
-/// The address and port of a candidate.
+/// The address of a candidate.
 pub fn socket_addr(candidate: &Candidate) -> SocketAddr {
     SocketAddr::new(ip(candidate.address), candidate.port)
 }
 
-/// A time for a message.
+/// Converts to a message.
 pub fn time(time: haul_store::Time) -> Time {
     Time { s: time.s, ns: time.ns }
 }
 
-/// The time by the clock of this machine.
+/// The time by this machine's clock.
 pub fn now() -> Time {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Time { s: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), ns: since.subsec_nanos() }
@@ -251,7 +251,7 @@ fn store_time(time: Time) -> haul_store::Time {
     haul_store::Time { s: time.s, ns: time.ns }
 }
 
-/// The facts that tell one state of a file from another.
+/// The facts that tell states of a file apart.
 pub fn identity(stat: &Stat) -> Identity {
     Identity {
         size: stat.size,
@@ -261,7 +261,7 @@ pub fn identity(stat: &Stat) -> Identity {
     }
 }
 
-/// Makes an item of an entry. Fails for a path that no peer would take.
+/// Makes an item; fails for a path that no peer takes.
 pub fn item(entry: FoundEntry) -> Result<Item, PathFault> {
     let kind = match entry.kind {
         haul_store::EntryKind::File { further_names } => ItemKind::File {
@@ -288,7 +288,7 @@ fn special_to_wire(special: haul_store::Special) -> Special {
     }
 }
 
-/// The special file in the store's terms.
+/// Converts a special file.
 pub fn special(special: Special) -> haul_store::Special {
     match special {
         Special::Fifo => haul_store::Special::Fifo,
@@ -298,17 +298,17 @@ pub fn special(special: Special) -> haul_store::Special {
     }
 }
 
-/// Extended attributes for a message.
+/// Converts extended attributes.
 pub fn xattrs(found: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<Xattr> {
     found.into_iter().map(|(name, value)| Xattr { name, value }).collect()
 }
 
-/// Mode, owner, times and extended attributes of an entry.
+/// The attributes of an entry.
 pub fn attributes(stat: &Stat, xattrs: Vec<Xattr>) -> Attributes {
     Attributes { mode: stat.mode & 0o7777, mtime: time(stat.mtime), uid: stat.uid, gid: stat.gid, names: None, xattrs }
 }
 
-/// The entry at a name of the target, for the comparison.
+/// The entry at the target, for comparison.
 pub fn existing(stat: Option<&Stat>) -> Existing {
     let Some(stat) = stat else { return Existing::Missing };
     match stat.kind {
@@ -318,7 +318,7 @@ pub fn existing(stat: Option<&Stat>) -> Existing {
     }
 }
 
-/// The facts of an entry, for the comparison.
+/// The facts of an entry, for comparison.
 pub fn standing(stat: &Stat) -> Standing {
     Standing { size: stat.size, mtime: time(stat.mtime), mode: stat.mode & 0o7777, uid: stat.uid, gid: stat.gid }
 }
@@ -328,7 +328,7 @@ fn sets_special_bits(selection: &Selection) -> bool {
     selection.special_bits || selection.chmod.iter().any(|change| change.add & 0o7000 != 0)
 }
 
-/// The rules by which a receiver compares.
+/// The receiver's rules of comparison.
 pub fn rules(selection: &Selection) -> Rules {
     Rules {
         checksum: selection.checksum,
@@ -355,7 +355,7 @@ pub fn rules(selection: &Selection) -> Rules {
     }
 }
 
-/// The rule in the words of a job.
+/// Converts the rule.
 pub fn left_out(rule: wire::LeftOut) -> LeftOut {
     match rule {
         wire::LeftOut::Missing => LeftOut::Missing,
@@ -407,7 +407,7 @@ pub(crate) fn item_told(item: &Item, result: &OutcomeKind, changes: Changes) -> 
     }
 }
 
-/// The metadata for an entry, with owner and group of this host.
+/// The metadata by owner and group of this host.
 pub fn metadata(attributes: &Attributes, kind: &ItemKind, selection: &Selection) -> Metadata {
     let wishes = &selection.wishes;
     let of_time = match kind {
@@ -434,7 +434,7 @@ pub fn failure_kind(error: &StoreError) -> FailureKind {
     if error.is_no_space() { FailureKind::Space } else { FailureKind::Io }
 }
 
-/// Cuts text to the limit of the protocol.
+/// Cuts text to the protocol's limit.
 pub fn bounded(text: impl std::fmt::Display) -> String {
     let mut text = text.to_string();
     if text.len() > MAX_TEXT_BYTES {
@@ -444,7 +444,7 @@ pub fn bounded(text: impl std::fmt::Display) -> String {
     text
 }
 
-/// The last message to the peer, for an error.
+/// Makes the last message of an error.
 pub fn abort(error: &Error) -> Abort {
     let fault = match error.fault {
         Fault::Usage => AbortFault::Usage,
@@ -469,7 +469,7 @@ pub fn abort(error: &Error) -> Abort {
     }
 }
 
-/// The error in the peer's last message.
+/// The error of the peer's last message.
 pub fn error_of(abort: Abort) -> Error {
     let fault = match abort.fault {
         AbortFault::Usage => Fault::Usage,
@@ -489,12 +489,12 @@ pub fn error_of(abort: Abort) -> Error {
     Error { fault, what: abort.what, cause: abort.cause, hint: abort.hint, far: true }
 }
 
-/// The notice of an automatic choice.
+/// Makes the notice of a choice.
 pub fn chose(what: Subject, choice: impl Into<String>, reason: impl Into<String>) -> Notice {
     Notice::Chose { what: what.name().to_owned(), choice: choice.into(), reason: reason.into() }
 }
 
-/// The warning about a lost path, when there are several.
+/// The warning about one lost path of several.
 pub fn path_lost(path: u16, why: &str) -> Notice {
     let text = format!("path {path} is lost: {why}; the other paths carry its data, and it is tried again");
     Notice::Warning { text: bounded(text) }

@@ -1,4 +1,4 @@
-//! Watches for hung disks, so that a hung disk is not mistaken for a silent peer.
+//! Watches for hung disks, to tell one from a silent peer.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,22 +8,21 @@ use haul_wire::control::Notice;
 
 use haul_kept::sync::lock;
 
-/// The storage of one side of a session.
+/// The storage of a session's side.
 pub struct Storage {
     side: &'static str,
-    /// The start of each call that has not come back.
     calls: Mutex<Vec<Option<Instant>>>,
     is_named: AtomicBool,
 }
 
-/// Frees its place also when the call panics.
+/// Frees the place also on a panic.
 struct Call<'a> {
     storage: &'a Storage,
     place: usize,
 }
 
 impl Storage {
-    /// Watches the storage of this side.
+    /// Watches this side's storage.
     pub fn of(side: &'static str) -> Self {
         Self { side, calls: Mutex::default(), is_named: AtomicBool::new(false) }
     }
@@ -34,24 +33,24 @@ impl Storage {
         act()
     }
 
-    /// The start of the longest call that waits.
+    /// The start of the longest wait.
     pub fn waits_since(&self) -> Option<Instant> {
         lock(&self.calls).iter().flatten().min().copied()
     }
 
-    /// Describes a call that has waited for half of the time limit.
+    /// Describes a call that has waited for half of the limit.
     pub fn unanswered(&self, timeout: Duration) -> Option<String> {
         let waits = self.waits_since()?.elapsed();
         (waits > timeout / 2).then(|| self.has_not_answered_for(waits))
     }
 
-    /// Makes that notice once, long before either side gives up: the other side sees only that nothing moves.
+    /// Makes that notice once, before either side gives up: the other sees only that nothing moves.
     pub fn notice(&self, timeout: Duration) -> Option<Notice> {
         let text = self.unanswered(timeout)?;
         (!self.is_named.swap(true, Ordering::Relaxed)).then_some(Notice::Warning { text })
     }
 
-    /// The sentence for a disk that has not answered for `waits`.
+    /// Describes a disk that has not answered for `waits`.
     pub fn has_not_answered_for(&self, waits: Duration) -> String {
         format!("the storage of the {} has not answered for {} s", self.side, waits.as_secs())
     }

@@ -11,12 +11,12 @@ use haul_kept::sync::lock;
 pub struct Failure(Mutex<Option<Error>>);
 
 impl Failure {
-    /// Keeps `error`, unless another came first.
+    /// Keeps the first error.
     pub fn set(&self, error: Error) {
         lock(&self.0).get_or_insert(error);
     }
 
-    /// Fails with the error that was kept.
+    /// Fails with the kept error.
     pub fn get(&self) -> Result<(), Error> {
         match &*lock(&self.0) {
             Some(error) => Err(error.clone()),

@@ -11,37 +11,37 @@ use haul_wire::{PROTOCOL_VERSION, codec};
 use crate::channel::{Channel, Events, PING_EVERY};
 use crate::{convert, farewell};
 
-/// The longest time for the last messages.
+/// The longest farewell.
 pub const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Sends the error to the peer, and ends the channel.
+/// Sends the error, and ends the channel.
 pub fn abort(channel: &Channel, error: &Error) {
     channel.outbox().send(Control::Abort(convert::abort(error)));
     channel.close(FAREWELL);
 }
 
-/// Ends the channel of a session, with the error if there is one.
+/// Ends the channel, with the error if any.
 pub fn close<T>(channel: &Channel, result: &Result<T, Error>) {
     end(channel, result, Ending::Begun { stays: false });
 }
 
-/// How far a job had come at its end.
+/// The progress of an ended job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The job had come to its lanes.
+    /// Lanes were used.
     Begun {
-        /// Whether the session takes another job.
+        /// Whether another job may follow.
         stays: bool,
     },
-    /// A lane that waits for this job can carry the next one.
+    /// Waiting lanes can carry the next job.
     NotBegun {
-        /// Whether the session takes another job.
+        /// Whether another job may follow.
         stays: bool,
     },
 }
 
 impl Ending {
-    /// The ending of a job that began with this result.
+    /// Tells how a job ended.
     pub fn of<T>(begun: &Result<T, Error>, events: &Events) -> Self {
         let stays = events.stay();
         if begun.is_err() {
@@ -52,7 +52,7 @@ impl Ending {
     }
 }
 
-/// Ends a job, with its error, and the channel if no other job may follow.
+/// Ends a job, and the channel unless another may follow.
 pub fn end<T>(channel: &Channel, result: &Result<T, Error>, ending: Ending) {
     let (Ending::Begun { stays } | Ending::NotBegun { stays }) = ending;
     if let Err(error) = result {
@@ -72,7 +72,7 @@ pub fn end<T>(channel: &Channel, result: &Result<T, Error>, ending: Ending) {
 pub fn lets_others_follow(error: &Error) -> bool {
     match error.fault {
         Fault::Usage | Fault::FileIo | Fault::Missing | Fault::Space | Fault::Verification => true,
-        // The rights of the next job may suffice.
+        // The next job's rights may suffice.
         Fault::Authentication | Fault::Busy | Fault::Allowance => true,
         Fault::Protocol
         | Fault::Network
@@ -93,7 +93,7 @@ pub fn turn_away(stream: Stream, error: &Error) {
     }
 }
 
-/// Tells an initiator, in its own version, that it speaks another version of the protocol.
+/// Tells an initiator, in its version, that versions differ.
 pub fn turn_away_version(mut stream: Stream, version: u32) {
     let error = Error::new(Fault::Protocol, "the daemon speaks another version of the protocol")
         .because(format!("it speaks version {PROTOCOL_VERSION}, this program version {version}"))

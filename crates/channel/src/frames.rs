@@ -1,5 +1,4 @@
-//! Counts the messages of one direction of a control channel, and keeps unconfirmed ones, to send them again over
-//! another link.
+//! Counts messages of one direction of a control channel, and keeps unconfirmed ones for another link.
 
 use std::collections::VecDeque;
 
@@ -12,11 +11,11 @@ pub struct Kept {
     confirmed: u64,
 }
 
-/// The peer confirms each 128 KiB (`CONFIRM_BYTES`), so these are the messages under way. A path of 1 Gbit/s and 60 ms
-/// holds 7.5 MB, and so much of control messages alone is hardly ever sent.
+/// Messages under way, since the peer confirms each 128 KiB (`CONFIRM_BYTES`): 1 Gbit/s x 60 ms holds 7.5 MB, hardly ever
+/// control messages alone.
 pub(crate) const MAX_KEPT_BYTES: usize = 8 << 20;
 
-/// The peer confirms more messages than were sent.
+/// The peer confirms more than was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NeverSent;
 
@@ -29,7 +28,6 @@ impl Kept {
         self.oldest + self.frames.len() as u64
     }
 
-    /// Beyond the limit the oldest messages go: see [`Kept::is_whole`].
     pub fn push(&mut self, frame: &[u8]) {
         self.bytes += frame.len();
         self.frames.push_back(frame.into());
@@ -38,7 +36,6 @@ impl Kept {
         }
     }
 
-    /// A late confirmation changes nothing.
     pub fn confirm(&mut self, received: u64) -> Result<(), NeverSent> {
         if received > self.next() {
             return Err(NeverSent);
@@ -50,7 +47,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Whether all messages are here that the peer may lack. Otherwise this direction cannot move to another link.
+    /// Whether this direction can move to another link: all messages are here that the peer may lack.
     pub fn is_whole(&self) -> bool {
         self.oldest <= self.confirmed
     }
@@ -105,7 +102,6 @@ mod tests {
         }
         assert!(!kept.is_whole(), "the peer may lack what is not here any more");
         assert_eq!((kept.next(), numbers(&kept, 0)), (1000, (990..1000).collect()));
-        // The peer may have it after all.
         kept.confirm(990).unwrap();
         assert!(kept.is_whole());
         kept.push(&[0; 101]);

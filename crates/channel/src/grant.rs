@@ -1,4 +1,4 @@
-//! Describes what a peer may do at a far side, and who watches it there.
+//! Describes a peer's rights at a far side, and who watches it there.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -12,24 +12,24 @@ use haul_wire::control::Role;
 /// The rights of a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// The directory above all its paths; `None`: all that the account may.
+    /// The directory of all paths; `None`: all that the account may.
     pub root: Option<PathBuf>,
-    /// Whether it may only read.
+    /// Whether only reading is allowed.
     pub read_only: bool,
-    /// Whether it may not read.
+    /// Whether reading is forbidden.
     pub unreadable: bool,
-    /// The network class that narrows its rights, if one does.
+    /// The network class that narrows the rights.
     pub network: Option<String>,
-    /// Whether it may have data connections that are not encrypted.
+    /// Whether unencrypted lanes are allowed.
     pub clear: bool,
-    /// The account as which its files are read and written; `None`: that of the daemon.
+    /// The account for files; `None`: the daemon's.
     pub user: Option<String>,
-    /// The key of the peer, for the policy of classes; `None`: it came by ssh.
+    /// The peer's key, for the class policy; `None`: by ssh.
     pub key: Option<PublicKey>,
 }
 
 impl Grant {
-    /// Names those for whom the limits hold.
+    /// Names those under the limits.
     pub fn whom(&self) -> String {
         match &self.network {
             Some(class) => format!("network class {class}"),
@@ -43,25 +43,24 @@ impl Grant {
     }
 }
 
-/// Watches a session at its far side for a daemon. It is held until the last thread of the session has ended, which may
-/// be after `serve_control` has returned.
+/// Watches a session for a daemon, until its last thread ends.
 pub trait Visit: Observer {
-    /// The directory was opened, to work there as this user. An error ends the session.
+    /// Notes the opened directory, and the user there. Errors end the session.
     fn on_root(&self, directory: BorrowedFd<'_>, uid: u32) -> Result<(), Error>;
 
-    /// The kernel does not keep the session within that directory. The checks of each path do.
+    /// Notes that only path checks, not the kernel, keep the session within its directory.
     fn on_unfenced(&self, why: &str);
 
-    /// The initiator has named its task.
+    /// Notes the initiator's task.
     fn on_role(&self, role: &Role);
 
-    /// A path has a lane again, between this host's address and the peer's.
+    /// Notes a path that has a lane again.
     fn on_path(&self, number: u16, local: IpAddr, peer: IpAddr);
 
-    /// A path lost its last lane a while ago.
+    /// Notes a path without lanes for a while.
     fn on_path_gone(&self, number: u16);
 
-    /// An address of the peer is not dialled, or this host lacks a path.
+    /// Notes an address that is not dialled, or a path that this host lacks.
     fn on_refused(&self, why: &str);
 
     /// Whether [`Visit::on_entry`] is wanted.
@@ -69,21 +68,20 @@ pub trait Visit: Observer {
         false
     }
 
-    /// An entry has its outcome, which is one of `Copied`, `Deleted`, `Failed` and their kind. `took` is the time since
-    /// the target has asked for data of the file.
+    /// Notes an outcome (`Copied`, `Deleted`, `Failed` and their kind). `took`: since the target asked for data.
     fn on_entry(&self, _event: &Event, _took: Option<Duration>) {}
 
-    /// Data of files is about to leave, or has come. Returns how long it waits. An error ends the session.
+    /// Counts data before it leaves, or after it came. Returns how long it waits. Errors end the session.
     fn on_data(&self, _bytes: u64) -> Result<Duration, Error> {
         Ok(Duration::ZERO)
     }
 
-    /// The peer's list has so many bytes so far. Returns false if there is no room.
+    /// Counts the bytes of the peer's list. Returns false without room.
     fn on_list(&self, bytes: usize) -> bool;
 
-    /// A job has ended, with this error or well.
+    /// Notes the end of a job.
     fn on_job_end(&self, error: Option<&Error>);
 
-    /// The next job gets these rights. An error ends the session.
+    /// The next job's rights. Errors end the session.
     fn next_job(&self) -> Result<Grant, Error>;
 }

@@ -6,7 +6,7 @@ use haul_engine::remedy::Host;
 
 use crate::convert;
 
-/// The processors that this process may use.
+/// The processors of this process.
 pub fn cpus() -> u16 {
     static COUNT: OnceLock<u16> = OnceLock::new();
     *COUNT.get_or_init(|| {
@@ -14,7 +14,7 @@ pub fn cpus() -> u16 {
     })
 }
 
-/// The description of this machine for the report.
+/// The host, for the report.
 pub fn host_here() -> Host {
     let limits = convert::host_limits(haul_net::host::limits());
     Host { place: haul_job::Here::Disk.to_string(), cpus: cpus(), limits }

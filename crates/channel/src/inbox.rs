@@ -1,5 +1,4 @@
-//! Holds the one queue of a session, which gets all its [`SessionEvent`]s. So a session is a loop:
-//! `while !done { apply(next_event()) }`.
+//! Holds the one queue of a session, which gets all its [`SessionEvent`]s: `while !done { apply(next_event()) }`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,13 +17,13 @@ use haul_kept::sync::lock;
 
 /// An event of a session.
 pub enum SessionEvent {
-    /// The peer has sent a message.
+    /// The peer's message.
     Control(Control),
-    /// The control channel has ended, orderly (`None`) or for this reason.
+    /// The control channel's end: orderly (`None`) or not.
     ControlEnded(Option<String>),
-    /// An event of a lane or a path; [`carry_on`](crate::lane_role::carry_on) handles it.
+    /// An event for [`carry_on`](crate::lane_role::carry_on).
     Lane(LaneEvent),
-    /// A mover wrote these chunks, on lanes of this path.
+    /// Chunks that the mover of a path wrote.
     Moved(u16, Vec<MovedChunk>),
     /// The loop must look at a change now.
     Wake,
@@ -32,37 +31,37 @@ pub enum SessionEvent {
 
 /// An event of a lane or a path.
 pub enum LaneEvent {
-    /// A lane is connected and authenticated.
+    /// An authenticated lane.
     Up(Stream, u16),
-    /// A lane came to the end of the job before.
+    /// A lane after the last job.
     Back(LaneBack),
     /// A lane's thread ended.
     Down(LaneEnd),
-    /// This host does not grant settings that the user asked for.
+    /// The host does not grant requested settings.
     FallsShort(Vec<Applied>),
-    /// The keeper knows that this path leads nowhere any more.
+    /// The keeper gave the path up.
     PathLost {
-        /// The number of the path.
+        /// The path.
         path: u16,
-        /// The reason, for the user.
+        /// The reason.
         why: String,
     },
-    /// The lanes of this path leave elsewhere now, as far as possible.
+    /// Lanes of a path leave elsewhere, as far as possible.
     Redialled {
-        /// The path of the lanes.
+        /// The path.
         path: u16,
-        /// The reason why they do not.
+        /// The failure.
         outcome: Result<(), String>,
     },
-    /// No lane can be had, and nothing is left to try.
+    /// No lane can be had.
     NoMore(Error),
 }
 
-/// A lane between two jobs of a session.
+/// A lane between two jobs.
 pub struct LaneBack {
-    /// The number of the lane.
+    /// The number.
     pub lane: u16,
-    /// The connection of the lane.
+    /// The connection.
     pub stream: Stream,
     /// The tags of a clear lane. They count on, so that no data of one job passes as data of another.
     pub tags: Option<LaneTags>,
@@ -70,37 +69,34 @@ pub struct LaneBack {
 
 /// A lane that has ended.
 pub struct LaneEnd {
-    /// The number of the lane.
+    /// The number.
     pub lane: u16,
-    /// Tells lanes of the same number apart: a redialled lane may come before the end of the old one is noticed. 0: a
-    /// lane that was lost after the end of a job.
+    /// Tells lanes of one number apart: a redialled lane may come before the old one's end is noticed. 0: lost after its job.
     pub serial: u64,
-    /// The reason, if it ended before its time.
+    /// The reason of an early end.
     pub error: Option<io::Error>,
 }
 
-/// A peer that floods waits in its own socket.
+/// Makes a flooding peer wait in its own socket.
 ///
-/// All messages of an honest peer fit, however long the loop hashes a file: a window of 16 Ki items takes 176 bytes
-/// each and 4 MiB for their names (`MAX_OPEN_ITEM_BYTES`), 6.8 MiB in all. A full socket without a reader for 30 s
-/// would make the peer's kernel end the connection (`USER_TIMEOUT_MS`).
+/// All messages of an honest peer fit, however long the loop hashes: 16 Ki items of 176 bytes and 4 MiB of names
+/// (`MAX_OPEN_ITEM_BYTES`) are 6.8 MiB. A socket full for 30 s would end the connection (`USER_TIMEOUT_MS`).
 const MAX_WAITING_BYTES: usize = 8 << 20;
 
 /// All lanes of a session may come while its loop is busy.
 const MAX_WAITING_OTHERS: usize = MAX_LANES as usize;
 
-/// The receiving end of a queue. Dropping it is an error for those who still send.
+/// The receiving end of a queue; dropping it fails senders.
 ///
-/// A session that runs several jobs keeps one, and has another [of each job](Events::of_job). Events of one job alone
-/// end with it. Messages, lanes and events of lanes wait for the next job.
+/// A session of several jobs keeps one, and has another [of each job](Events::of_job). Messages, lanes and events of lanes wait
+/// for the next job.
 pub struct Events {
     queue: Arc<Queue>,
     put_back: RefCell<VecDeque<SessionEvent>>,
-    /// The job of these events; `None`: the whole session.
     job: Option<u64>,
 }
 
-/// A sending end of a queue, for a thread of one job or of the session.
+/// A sending end of a queue.
 #[derive(Clone)]
 pub struct EventSender {
     queue: Arc<Queue>,
@@ -119,7 +115,6 @@ struct Queue {
     lanes: Mutex<Carrying>,
 }
 
-/// Lanes whose threads have not ended.
 #[derive(Default)]
 struct Carrying {
     probes: BTreeMap<u64, Probe>,
@@ -128,7 +123,7 @@ struct Carrying {
 
 #[derive(Default)]
 struct State {
-    /// Each event has its size in memory; `None` for those that are counted by number.
+    /// The event with its size; `None`: counted by number.
     events: VecDeque<(SessionEvent, Option<usize>)>,
     message_bytes: usize,
     others: usize,
@@ -136,7 +131,6 @@ struct State {
     job: u64,
     job_is_over: bool,
     back: Vec<LaneBack>,
-    /// The last job ended before it used a lane.
     lanes_are_spared: bool,
 }
 
@@ -145,7 +139,6 @@ impl State {
         self.is_over || job.is_some_and(|job| job != self.job || self.job_is_over)
     }
 
-    /// Keeps the waiting events that belong to the session.
     fn end_job(&mut self, put_back: VecDeque<SessionEvent>) {
         self.job_is_over = true;
         let waiting = std::mem::take(&mut self.events).into_iter().map(|(event, _)| event);
@@ -162,7 +155,7 @@ impl State {
 
     fn has_room(&self, weight: Option<usize>, max_bytes: usize) -> bool {
         match weight {
-            // A message that is larger than the bound has to come through, too.
+            // A message above the bound has to come through.
             Some(bytes) => self.message_bytes == 0 || self.message_bytes + bytes <= max_bytes,
             None => self.others < MAX_WAITING_OTHERS,
         }
@@ -203,24 +196,24 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Makes an empty queue with the usual bound.
+    /// Makes a queue with the usual bound.
     pub fn new() -> Self {
         Self::with(MAX_WAITING_BYTES)
     }
 
-    /// Makes a queue whose messages take at most so many bytes, or are a single one.
+    /// Makes a queue of at most so many bytes, or of one message.
     pub fn with(max_bytes: usize) -> Self {
         let (state, filled, taken, lanes) = Default::default();
         let queue = Arc::new(Queue { max_bytes, state, filled, taken, lanes });
         Self { queue, put_back: RefCell::default(), job: None }
     }
 
-    /// Makes a sending end for a thread.
+    /// Makes a sending end.
     pub fn sender(&self) -> EventSender {
         EventSender { queue: Arc::clone(&self.queue), job: self.job }
     }
 
-    /// The events of the next job of this session. Dropping them ends the job, not the session.
+    /// Begins a job. Dropping its events ends the job, not the session.
     ///
     /// # Panics
     /// If `number` is not greater than that of the job before.
@@ -234,33 +227,31 @@ impl Events {
         Self { queue: Arc::clone(&self.queue), put_back: RefCell::new(self.put_back.take()), job }
     }
 
-    /// Whether another job may follow on this session.
+    /// Whether another job may follow.
     pub fn stay(&self) -> bool {
         self.job.is_some()
     }
 
-    /// The number of this job, if another may follow on the session.
+    /// The job's number, if another may follow.
     pub fn job(&self) -> Option<u64> {
         self.job
     }
 
-    /// The number of the last job of the session; 0 before the first.
+    /// The last job's number; 0: none.
     pub fn last_job(&self) -> u64 {
         self.queue.lock().job
     }
 
-    /// Notes that the job ends before it has used a lane.
     pub(crate) fn spare_lanes(&self) {
         self.queue.lock().lanes_are_spared = true;
     }
 
-    /// Whether the last job ended before it used a lane.
+    /// Whether the last job used no lane.
     pub fn lanes_are_spared(&self) -> bool {
         self.queue.lock().lanes_are_spared
     }
 
-    /// Takes the next message, or the end of the control channel, between two jobs. `None` after `limit`. Other events
-    /// wait for the next job.
+    /// Takes a message, or the channel's end, between two jobs. `None` after `limit`.
     pub fn next_word(&self, limit: Duration) -> Option<SessionEvent> {
         let is_word = |event: &SessionEvent| matches!(event, SessionEvent::Control(_) | SessionEvent::ControlEnded(_));
         let at = |state: &State| state.events.iter().position(|(event, _)| is_word(event));
@@ -273,7 +264,7 @@ impl Events {
         Some(event)
     }
 
-    /// Counts lanes as lost that did not come to the end of the job at both ends: they cannot carry the next one.
+    /// Gives up lanes that did not end the job at both ends.
     pub fn drop_lanes_back(&self) {
         let mut state = self.queue.lock();
         for (event, _) in &mut state.events {
@@ -283,7 +274,7 @@ impl Events {
         }
     }
 
-    /// Takes the next event, or `None` after `limit`.
+    /// Takes an event; `None` after `limit`.
     pub fn next(&self, limit: Duration) -> Option<SessionEvent> {
         let first = self.put_back.borrow_mut().pop_front();
         first.or_else(|| {
@@ -297,13 +288,12 @@ impl Events {
         })
     }
 
-    /// Puts events back that came before their time. They come again, first.
+    /// Puts early events back in front.
     pub fn put_back(&self, events: Vec<SessionEvent>) {
         self.put_back.borrow_mut().extend(events);
     }
 }
 
-/// Keeps an event that concerns the next job.
 fn of_session(event: SessionEvent) -> Option<SessionEvent> {
     match event {
         SessionEvent::Control(_)
@@ -323,7 +313,6 @@ fn of_session(event: SessionEvent) -> Option<SessionEvent> {
     }
 }
 
-/// The end of a lane after its job.
 fn lost(lane: u16) -> LaneEnd {
     LaneEnd { lane, serial: 0, error: Some(io::ErrorKind::ConnectionReset.into()) }
 }
@@ -357,32 +346,31 @@ impl Drop for Events {
 }
 
 impl EventSender {
-    /// Sends an event, and waits for room as long as it takes.
+    /// Sends an event, and waits for room.
     pub fn send(&self, event: SessionEvent) -> Result<(), NotTaken> {
         self.put(event, None, || ())
     }
 
-    /// Does [`EventSender::send`], and calls `waits` before it waits.
     pub(crate) fn send_noting(&self, event: SessionEvent, waits: impl FnOnce()) -> Result<(), NotTaken> {
         self.put(event, None, waits)
     }
 
-    /// Sends an event, and waits for room at most for `limit`.
+    /// Sends an event; waits for room up to `limit`.
     pub fn send_within(&self, event: SessionEvent, limit: Duration) -> Result<(), NotTaken> {
         self.put(event, Some(limit), || ())
     }
 
-    /// Sends an event only if there is room.
+    /// Sends an event if there is room.
     pub fn try_send(&self, event: SessionEvent) -> Result<(), NotTaken> {
         self.put(event, Some(Duration::ZERO), || ())
     }
 
-    /// Whether no event is taken any more.
+    /// Whether events are refused.
     pub fn is_over(&self) -> bool {
         self.queue.lock().is_over_for(self.job)
     }
 
-    /// Gives a lane back that has come to the end of its job. If no job follows, the lane ends here.
+    /// Gives a lane back. If no job follows, it ends here.
     pub fn lane_back(&self, lane: LaneBack) {
         let mut state = self.queue.lock();
         if state.is_over || self.job != Some(state.job) {
@@ -399,7 +387,7 @@ impl EventSender {
         }
     }
 
-    /// Reports that the thread of a lane has ended. The next job gets a lane that was lost after this job.
+    /// Reports a thread's end, maybe to the next job.
     pub fn lane_down(&self, end: LaneEnd) {
         let (lane, is_lost) = (end.lane, end.error.is_some());
         if self.send(SessionEvent::Lane(LaneEvent::Down(end))).is_err() && is_lost {
@@ -412,7 +400,7 @@ impl EventSender {
         }
     }
 
-    /// Counts a lane as carried by a thread, until the answer is dropped.
+    /// Counts a lane as carried until the answer is dropped.
     pub fn carries(&self, lane: Probe) -> CarriedLane {
         let mut lanes = lock(&self.queue.lanes);
         let number = lanes.next;
@@ -421,8 +409,7 @@ impl EventSender {
         CarriedLane { queue: Arc::clone(&self.queue), number }
     }
 
-    /// Whether a lane stands, as far as the kernel knows: a thread that waits for work does not see the end of its
-    /// lane. Lanes that wait for the session count, too.
+    /// Whether a lane stands for the kernel, a waiting one too: a thread that waits for work does not see its end.
     pub fn has_live_lane(&self) -> bool {
         let lives = |stream: &Stream| !stream.probe().has_hung_up();
         let waits = |event: &SessionEvent| match event {
@@ -434,7 +421,7 @@ impl EventSender {
             || self.queue.lock().events.iter().any(|(event, _)| waits(event))
     }
 
-    /// The bytes that all lanes have brought here, and those that the peer has acknowledged.
+    /// The bytes of all lanes, arrived or acknowledged.
     pub fn lane_bytes(&self) -> u64 {
         let lanes = lock(&self.queue.lanes);
         let all =
@@ -505,7 +492,6 @@ mod tests {
         );
         (0..MAX_WAITING_OTHERS).for_each(|_| sender.try_send(SessionEvent::Wake).unwrap());
         assert_eq!(sender.try_send(SessionEvent::Wake), Err(NotTaken));
-        // Room for a message comes back with a message.
         assert!(matches!(events.next(LONG), Some(SessionEvent::Control(_))));
         sender.try_send(message()).unwrap();
         assert_eq!(sender.try_send(SessionEvent::Wake), Err(NotTaken));
@@ -556,7 +542,6 @@ mod tests {
         drop(first);
         assert!(of_first.is_over() && !session.is_over());
         assert_eq!(of_first.send(SessionEvent::Wake), Err(NotTaken));
-        // This thread sees the end of its lane late.
         of_first.lane_down(LaneEnd { lane: 3, serial: 9, error: Some(io::ErrorKind::BrokenPipe.into()) });
         assert!(matches!(events.next_word(LONG), Some(SessionEvent::Control(_))), "between two jobs, past the lanes");
         assert!(events.next_word(Duration::ZERO).is_none());

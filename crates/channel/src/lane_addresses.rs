@@ -5,23 +5,23 @@ use std::net::IpAddr;
 
 use haul_net::{Stream, interfaces};
 
-/// The two ends of a lane's connection, as this side sees them.
+/// Both addresses, as this side sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneAddresses {
-    /// The address at this side.
+    /// The address here.
     pub local: IpAddr,
-    /// The address of the other side, or of what translates it.
+    /// The address there, or of its translator.
     pub peer: IpAddr,
 }
 
 impl LaneAddresses {
-    /// Reads the addresses; `None` when the lane does not run over TCP.
+    /// Reads the addresses; `None`: not over TCP.
     pub fn of(stream: &Stream) -> Option<Self> {
         let (local, peer) = stream.local_addr().zip(stream.peer_addr())?;
         Some(Self { local: local.ip().to_canonical(), peer: peer.ip().to_canonical() })
     }
 
-    /// The interface of this host with the local address.
+    /// The interface with the local address.
     pub fn device(&self) -> Option<String> {
         let found = interfaces::usable().unwrap_or_default();
         let has = |interface: &&interfaces::Interface| {

@@ -14,33 +14,33 @@ use crate::channel::{Channel, LaneBack, LaneEnd, LaneEvent};
 use crate::convert;
 use crate::lane_threads::{LaneKeeper, Lanes};
 
-/// The part of a role that concerns its lanes.
+/// The lanes' part of a role.
 pub trait LaneRole {
-    /// The name of this host in warnings: "the sending host".
+    /// The host in warnings: "the sending host".
     fn host(&self) -> &'static str;
 
-    /// The lanes of this side.
+    /// The lanes.
     fn lanes(&mut self) -> &mut Lanes;
 
-    /// Starts the thread of a new lane.
+    /// Starts a new lane's thread.
     fn lane_up(&mut self, lane: u16, stream: Stream) -> Result<(), Error>;
 
-    /// Starts the thread of a lane that carried the job before. A role whose session has one job gets none.
+    /// Starts the thread of a lane of the last job, if several jobs run.
     fn lane_back(&mut self, _back: LaneBack) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Notes the end of a lane's thread. `is_newest`: no other lane has its number by now.
+    /// Notes a thread's end. `is_newest`: no other lane has its number.
     fn lane_down(&mut self, end: &LaneEnd, is_newest: bool);
 
-    /// Learns whether the lanes of a path leave elsewhere now. Only the role that asked for it needs this.
+    /// Learns whether lanes of a path leave elsewhere.
     fn redialled(&mut self, _path: u16, _outcome: Result<(), String>) {}
 
-    /// Passes a notice on to the observer.
+    /// Passes on a notice.
     fn notice(&self, notice: Notice);
 }
 
-/// Does what an event of a lane or a path asks for. Fails if no thread can be started for a lane.
+/// Handles an event of a lane or a path. Fails if no thread starts.
 pub fn carry_on<R: LaneRole>(
     role: &mut R,
     event: LaneEvent,
@@ -63,7 +63,6 @@ pub fn carry_on<R: LaneRole>(
         }
         LaneEvent::NoMore(error) => role.lanes().give_up(error),
         LaneEvent::PathLost { path, why } => {
-            // The units of this path go to the others, at both ends.
             role.lanes().cut_path(path);
             channel.outbox().send(Control::PathLost { path });
             role.notice(convert::path_lost(path, &why));

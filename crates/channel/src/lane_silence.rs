@@ -1,6 +1,6 @@
-//! Tells how long nothing has come from the peer: neither a word on a link nor a byte on a lane.
+//! Tells how long nothing has come from the peer, neither a word on a link nor a byte on a lane.
 //!
-//! Words come each second. Lanes are looked at only when the words are late: a lane may carry while the link of the words stands still.
+//! Words come each second. A lane may carry while their link stands still, so late words lead to a look at the lanes.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ struct Seen {
 }
 
 impl LaneSilence {
-    /// The time since the last word and the last byte. `lane_bytes`: what the lanes have carried so far, both ways.
+    /// The time since the last word or byte. `lane_bytes`: the lanes' count.
     pub fn with_words(&mut self, words: Duration, now: Instant, lane_bytes: impl FnOnce() -> u64) -> Duration {
         if words < PING_EVERY + LATE {
             self.0 = None;
@@ -28,13 +28,12 @@ impl LaneSilence {
         if bytes > seen.bytes {
             seen.came_at = Some(now);
         }
-        // A lane that ended takes its bytes with it.
         seen.bytes = bytes;
         seen.came_at.map_or(words, |came_at| words.min(now.saturating_duration_since(came_at)))
     }
 }
 
-/// Two looks. A busy host hears a word late.
+/// Two looks: a busy host hears a word late.
 const LATE: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

@@ -20,19 +20,19 @@ use crate::reporter::Watch;
 use haul_kept::hook_words::Outlet;
 use haul_kept::sync::lock;
 
-/// Brings lost lanes back, on the side that dials.
+/// Brings lost lanes back, on the dialling side.
 pub trait LaneKeeper: Send {
-    /// Takes a lane that ended before its time.
+    /// Takes a lost lane.
     fn lane_lost(&mut self, lane: u16);
 
-    /// Brings so many lanes of this path, if they can be had. Returns false if this side cannot bring any.
+    /// Brings lanes of this path. Returns false if this side cannot.
     fn want(&mut self, path: u16, lanes: u16) -> bool;
 
-    /// New lanes of this path announce this as their largest segment. Returns false if this side cannot bring any.
+    /// Sets new lanes' largest segment. Returns false if this side cannot.
     fn shrink(&mut self, path: u16, segment_bytes: u16) -> bool;
 
-    /// Sets where new lanes of a path leave this host, and dials `lanes` again for that. The answer comes as
-    /// [`LaneEvent::Redialled`]. Returns false if this side cannot.
+    /// Sets where new lanes of a path leave, and redials `lanes`; [`LaneEvent::Redialled`] answers. Returns false if this side
+    /// cannot.
     fn leave_from(&mut self, path: u16, outlet: Outlet, lanes: &[u16]) -> bool;
 }
 
@@ -55,12 +55,12 @@ impl LaneKeeper for NoKeeper {
     }
 }
 
-/// Counts the threads of lanes that have not ended.
+/// The lane threads that have not ended.
 #[derive(Default)]
 pub struct Running {
     count: Mutex<usize>,
     ended: Condvar,
-    /// Lanes at the end of the job are not cut: they may carry the next one.
+    /// Lanes at the job's end are not cut: they may carry the next one.
     back: Mutex<BTreeSet<u64>>,
 }
 
@@ -70,28 +70,26 @@ struct Alive {
     shutdown: ShutdownHandle,
 }
 
-/// A faulty line makes a lane without TLS break the protocol now and then. A peer that does it this often is hostile.
+/// A faulty line makes a lane without TLS break the protocol now and then; a peer that does it this often is hostile.
 const MAX_BROKEN_LANES: usize = 16;
 
-/// The lanes of one side, each with its thread.
+/// The lanes of one side.
 pub struct Lanes {
     alive: Vec<Alive>,
     started: u64,
-    /// Ended threads are joined as lanes come and go: each keeps its stack until then.
+    /// Ended threads are joined early: each keeps its stack until then.
     threads: Vec<JoinHandle<()>>,
     running: Arc<Running>,
     none_since: Instant,
     given_up: Option<Error>,
-    /// The number of lanes on which the peer sent nonsense, and the last of it.
     broken: Option<(usize, String)>,
-    /// Missing settings of which the user knows.
     told_short: Vec<&'static str>,
     events: EventSender,
     watch: Arc<Watch>,
 }
 
 impl Lanes {
-    /// Makes a session without lanes yet. `events` and `watch` get news of lanes.
+    /// Begins without lanes.
     pub fn new(events: EventSender, watch: Arc<Watch>) -> Self {
         Self {
             alive: Vec::new(),
@@ -107,8 +105,7 @@ impl Lanes {
         }
     }
 
-    /// Starts the thread of a new lane. `carry` returns the lane at its end if it can carry another job; an error means
-    /// that it ended before its time.
+    /// Starts a lane's thread. `carry` returns the lane for another job; an error: it ended early.
     pub fn start(
         &mut self,
         stream: Stream,
@@ -116,11 +113,10 @@ impl Lanes {
         carry: impl FnOnce(Stream) -> io::Result<Option<LaneBack>> + Send + 'static,
     ) -> Result<(), Error> {
         if self.alive.len() >= usize::from(MAX_LANES) && !self.alive.iter().any(|alive| alive.lane == lane) {
-            // Each path may have so many lanes, but all of them together may not. The surplus is closed here.
+            // All paths together have a limit of their own.
             return Ok(());
         }
         let (shutdown, addresses) = (stream.shutdown_handle(), LaneAddresses::of(&stream));
-        // A lane comes back before the end of the old one was noticed.
         self.cut(lane);
         self.forget(lane);
         self.started += 1;
@@ -132,8 +128,7 @@ impl Lanes {
         let thread = std::thread::Builder::new()
             .name(format!("lane-{lane}"))
             .spawn(move || {
-                // A panic costs this lane, and not the session: its units go back to the queue, as with any dead lane.
-                // The panic hook has reported it.
+                // A panic costs this lane, not the session: its units go back, and the panic hook reported it.
                 let result = catch_unwind(AssertUnwindSafe(|| carry(stream)))
                     .unwrap_or_else(|_| Err(io::Error::other("the thread of this lane panicked")));
                 let error = match result {
@@ -158,7 +153,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Notes that a lane's thread ended. Returns false if another lane has its number by now.
+    /// Notes a thread's end. Returns false if another lane has its number.
     pub fn ended(&mut self, end: &LaneEnd) -> bool {
         if let Some(error) = end.error.as_ref().filter(|error| error.kind() == io::ErrorKind::InvalidData) {
             let count = self.broken.as_ref().map_or(0, |(count, _)| *count) + 1;
@@ -181,7 +176,7 @@ impl Lanes {
         (self.alive.len()..before).for_each(|_| self.watch.lane_down(path_of(lane)));
     }
 
-    /// Warns the users of both ends, once for each setting. `host` names the host in their words.
+    /// Warns both users once for each setting.
     pub fn tell_short(&mut self, short: &[Applied], host: &str, channel: &Channel) {
         for applied in short {
             if !self.told_short.contains(&applied.what) {
@@ -193,7 +188,7 @@ impl Lanes {
         }
     }
 
-    /// Leaves out a time in which the loop was busy.
+    /// Leaves out time in which the loop was busy.
     pub fn exclude_own_time(&mut self, busy: Duration) {
         self.none_since += busy;
     }
@@ -207,12 +202,12 @@ impl Lanes {
         }
     }
 
-    /// Makes a lane's thread end.
+    /// Ends a lane's thread.
     pub fn cut(&mut self, lane: u16) {
         self.cut_those(|alive| alive.lane == lane);
     }
 
-    /// Makes the threads of all lanes of a path end.
+    /// Ends the threads of a path.
     pub fn cut_path(&mut self, path: u16) {
         self.cut_those(|alive| path_of(alive.lane) == path);
     }
@@ -223,12 +218,12 @@ impl Lanes {
         cut.for_each(|alive| alive.shutdown.shutdown());
     }
 
-    /// Notes that no further lanes will come.
+    /// Notes that no lanes will come.
     pub fn give_up(&mut self, why: Error) {
         self.given_up = Some(why);
     }
 
-    /// Fails if there is work, but no lane is left or will come.
+    /// Fails if work remains, but no lane is left or will come.
     pub fn check(&self, has_work: bool, timeout: Duration) -> Result<(), Error> {
         if let Some((count, why)) = &self.broken
             && *count >= MAX_BROKEN_LANES
@@ -257,13 +252,13 @@ impl Lanes {
         self.cut_those(|_| true);
     }
 
-    /// Waits for the lanes' threads. Nothing is at stake any more, so slow ones are cut.
+    /// Joins the threads. Slow ones are cut: nothing is at stake any more.
     pub fn join(mut self) {
         let count = lock(&self.running.count);
         drop(self.running.ended.wait_timeout_while(count, FAREWELL, |count| *count > 0));
         self.cut_all();
         drop(self.events);
-        // A thread that waits for a hung disk ends when the disk answers. The session ends now.
+        // The session does not wait for a thread at a hung disk.
         let count = lock(&self.running.count);
         let left = self.running.ended.wait_timeout_while(count, FAREWELL, |count| *count > 0);
         let all_ended = *left.unwrap_or_else(PoisonError::into_inner).0 == 0;
@@ -319,7 +314,6 @@ mod tests {
             };
             assert!(lanes.ended(&end));
             if number == 0 {
-                // No keeper brings another lane, so the error has the reason.
                 let error = lanes.check(true, Duration::ZERO).unwrap_err();
                 assert_eq!(error.fault, Fault::Timeout);
                 assert!(error.cause.unwrap().contains("no such chunk"));

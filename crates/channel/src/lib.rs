@@ -4,12 +4,7 @@
 //!   channel       the control channel         inbox          the one queue of events of each session
 //!   outbox        messages that wait          links, frames  over which link, and which messages may be missing
 //!   lane_threads  the lanes of one side       clock, stalls  what happens at every turn
-//!   lane_silence  whether lanes carry while the peer says nothing
-//!   convert       job <-> wire                path_log       which paths come and go, for the log of a daemon
-//!   reporter      what happens -> events, report         rate_limit     which a person may change
-//!   told, proved  an event of each entry, and what success proves
-//!   way_times     how long pings take each way    withheld       why entries were not deleted
-//!   proved        what success proves
+//!   convert       job <-> wire                reporter       what happens -> events, report
 //! ```
 
 #![forbid(unsafe_code)]

@@ -2,19 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-/// The limits of a copy.
 #[derive(Default)]
 pub(crate) struct LimitLog {
-    /// The present limit, once it has changed, and since when.
     now: Option<(Option<u64>, Instant)>,
     held: Vec<(u64, Duration)>,
 }
 
-/// A timetable has fewer; of a user who changes it more often, the first ones count.
+/// A timetable has fewer; a user's later changes do not count.
 const LIMITS_KEPT: usize = 100;
 
 impl LimitLog {
-    /// At `now` the limit `before`, which has held since `started` if it is the first, made way for another one.
     pub(crate) fn changed(&mut self, before: Option<u64>, limit: Option<u64>, started: Instant, now: Instant) {
         let since = self.now.map_or(started, |(_, since)| since);
         self.add(before, now.saturating_duration_since(since));
@@ -30,7 +27,6 @@ impl LimitLog {
         }
     }
 
-    /// The limit that held for the longest time; `asked` where none has changed.
     pub(crate) fn longest(&mut self, asked: Option<u64>, now: Instant) -> Option<u64> {
         let Some((limit, since)) = self.now.take() else { return asked };
         self.add(limit, now.saturating_duration_since(since));

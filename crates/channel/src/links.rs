@@ -1,14 +1,14 @@
 //! Chooses the link on which this end of a control channel speaks. Pure: the time is an argument.
 //!
-//! Each end chooses by itself. It leaves a link that ended, that has been silent, or that it was told to avoid. It
-//! follows the peer to another link, because the peer may have noticed a fault.
+//! Each end leaves a link that ended, was silent, or is to be avoided. It follows the peer to another link, because the peer
+//! may have noticed a fault.
 
 use std::time::{Duration, Instant};
 
-/// A host with more paths leaves some of them to the lanes alone.
+/// Leaves some of a host's many paths to the lanes alone.
 pub const MAX_LINKS: usize = 8;
 
-/// A link is left when three pings are missing.
+/// Three pings are missing.
 pub(crate) const MOVE_AFTER: Duration = Duration::from_secs(1);
 
 /// One link of a channel.
@@ -20,13 +20,11 @@ impl LinkId {
     pub const FIRST: LinkId = LinkId(0);
 }
 
-/// The links of one end, each with its owner's handle.
+/// The links of one end, with owners' handles.
 pub struct Links<H> {
     standing: Vec<Link<H>>,
     speaker: Option<LinkId>,
-    /// Each move adds one.
     turn: u32,
-    /// The peer's highest turn, and the link on which it speaks since then.
     peer: (u32, LinkId),
     next: u32,
 }
@@ -40,14 +38,13 @@ struct Link<H> {
 }
 
 impl<H> Links<H> {
-    /// Begins with one link, since `now`.
+    /// Begins with one link.
     pub fn new(handle: H, now: Instant) -> Self {
         let first = Link { id: LinkId::FIRST, handle, heard: now, is_proved: true, is_mute: false };
         Self { standing: vec![first], speaker: Some(LinkId::FIRST), turn: 1, peer: (1, LinkId::FIRST), next: 1 }
     }
 
-    /// Adds a link. If there are too many, the one that was silent longest goes, and is returned. `Err`: all are
-    /// needed.
+    /// Adds a link. Of too many, the one silent longest goes, and is returned. `Err`: all are needed.
     pub fn add(&mut self, handle: H, is_proved: bool, now: Instant) -> Result<(LinkId, Option<H>), H> {
         let mut gone = None;
         if self.standing.len() >= MAX_LINKS {
@@ -62,7 +59,7 @@ impl<H> Links<H> {
         Ok((id, gone))
     }
 
-    /// Removes a link. This end may then speak nowhere until it moves.
+    /// Removes a link. This end may speak nowhere until it moves.
     pub fn remove(&mut self, id: LinkId) -> Option<H> {
         let at = self.standing.iter().position(|link| link.id == id)?;
         if self.speaker == Some(id) {
@@ -71,7 +68,7 @@ impl<H> Links<H> {
         Some(self.standing.remove(at).handle)
     }
 
-    /// The handle of a standing link.
+    /// The handle of a link.
     pub fn handle(&mut self, id: LinkId) -> Option<&mut H> {
         self.standing.iter_mut().find(|link| link.id == id).map(|link| &mut link.handle)
     }
@@ -80,22 +77,22 @@ impl<H> Links<H> {
         self.standing.iter().map(|link| &link.handle)
     }
 
-    /// Whether the link stands.
+    /// Whether the link exists.
     pub fn stands(&self, id: LinkId) -> bool {
         self.standing.iter().any(|link| link.id == id)
     }
 
-    /// Whether the peer has been heard on it.
+    /// Whether the peer spoke on it.
     pub fn is_proved(&self, id: LinkId) -> bool {
         self.standing.iter().any(|link| link.id == id && link.is_proved)
     }
 
-    /// The number of links.
+    /// Counts links.
     pub fn count(&self) -> usize {
         self.standing.len()
     }
 
-    /// The link on which this end speaks.
+    /// The link where this end speaks.
     pub fn speaker(&self) -> Option<LinkId> {
         self.speaker
     }
@@ -109,14 +106,14 @@ impl<H> Links<H> {
         Some(now.saturating_duration_since(link.heard))
     }
 
-    /// Notes that something came on a link.
+    /// Notes a sign of life.
     pub fn hear(&mut self, id: LinkId, now: Instant) {
         for link in self.standing.iter_mut().filter(|link| link.id == id) {
             (link.heard, link.is_proved) = (now, true);
         }
     }
 
-    /// Restarts all silences: this end did not listen until now.
+    /// Restarts all silences: this end did not listen.
     pub fn exclude_own_time(&mut self, now: Instant) {
         self.standing.iter_mut().for_each(|link| link.heard = now);
     }
@@ -128,7 +125,6 @@ impl<H> Links<H> {
         }
     }
 
-    /// Returns true if the peer has left the link on which this end speaks, which should follow it.
     pub(crate) fn is_to_follow(&mut self, id: LinkId, turn: u32) -> bool {
         if turn <= self.peer.0 {
             return false;
@@ -137,7 +133,7 @@ impl<H> Links<H> {
         self.can_speak(id) && self.speaker.is_none_or(|speaker| speaker == left && speaker != id)
     }
 
-    /// Whether this link is better than the speaking one, which has been silent for too long.
+    /// Whether this link is better than the speaking one, silent for too long.
     pub(crate) fn is_to_take_over(&self, id: LinkId, now: Instant) -> bool {
         let silence = |link: &Link<H>| now.saturating_duration_since(link.heard);
         let is_alive = |link: &&Link<H>| link.id == id && silence(link) < MOVE_AFTER / 2;
@@ -145,7 +141,7 @@ impl<H> Links<H> {
         is_left && self.can_speak(id) && self.speaker != Some(id) && self.standing.iter().any(|link| is_alive(&link))
     }
 
-    /// The link that was heard last is the best.
+    /// The link heard last is the best.
     pub(crate) fn successor(&self) -> Option<LinkId> {
         let can = self.standing.iter().filter(|link| self.can_speak(link.id) && Some(link.id) != self.speaker);
         can.max_by_key(|link| link.heard).map(|link| link.id)
@@ -193,7 +189,6 @@ mod tests {
         assert!(!links.is_to_take_over(LinkId::FIRST, now));
         links.hear(two, now);
         assert!(links.is_to_take_over(two, now));
-        // If nothing is heard at all, no link is better.
         assert!(!links.is_to_take_over(two, now + MOVE_AFTER));
     }
 
@@ -214,14 +209,12 @@ mod tests {
         assert!(!links.is_to_follow(LinkId::FIRST, 1));
         assert!(links.is_to_follow(one, 2));
         links.move_to(one);
-        // Old reports, and a move from elsewhere, change nothing.
         assert!(!links.is_to_follow(two, 2));
         links.move_to(two);
         assert!(!links.is_to_follow(three, 3), "the peer spoke on the first of them");
         assert!(!links.is_to_follow(two, 4) && links.is_to_follow(one, 5));
     }
 
-    /// The two ends do not chase each other.
     #[test]
     fn two_ends_that_move_at_once_come_to_rest() {
         let (mut ours, added, _) = with(2);

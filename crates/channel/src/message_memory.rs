@@ -1,4 +1,4 @@
-//! Weighs messages in memory: many small elements in one message must not get a peer more memory.
+//! Weighs messages in memory: many small elements must not get a peer more memory.
 
 use haul_wire::control::{
     Answer, Control, FilterRule, MoverWord, Notice, Outcome, OutcomeKind, Receipt, Role, SenderSummary, Wanted,
@@ -6,7 +6,7 @@ use haul_wire::control::{
 use haul_wire::manifest::PackedItem;
 use haul_wire::summary::OnePath;
 
-/// Bytes of the message and of all that it owns, without the allocator's overhead.
+/// Bytes of the message and all it owns, without the allocator's overhead.
 pub fn memory_bytes(message: &Control) -> usize {
     size_of::<Control>() + owned_bytes(message)
 }

@@ -11,11 +11,11 @@ use haul_wire::manifest::PackedItem;
 use crate::message_memory;
 use haul_kept::sync::lock;
 
-/// The queue of messages to the peer. Runs of the same kind are sent as one batch, in order. Frequent messages are
-/// gathered for a short time, or until an urgent one leaves: inside ssh each message wakes four processes.
+/// The queue to the peer. Runs of one kind become one batch. Frequent messages gather for a short time, or until an urgent one
+/// leaves: inside ssh each message wakes four processes.
 ///
-/// The window bounds items, and the items bound answers, receipts and outcomes. A peer that does not read is found by
-/// the size of the queue: see [`MAX_QUEUED_BYTES`].
+/// The window bounds items, and items bound answers, receipts and outcomes; [`MAX_QUEUED_BYTES`] finds a peer that does not
+/// read.
 #[derive(Default)]
 pub struct Outbox {
     state: Mutex<OutboxState>,
@@ -24,26 +24,23 @@ pub struct Outbox {
     drained: Condvar,
 }
 
-/// At most half of this gathers for an honest peer: 4 MiB of failures and notices ([`ROOM_BYTES`]), and a window of
-/// items or answers. 16 Ki of 176 bytes are 2.8 MiB, and their names take 4 MiB (`MAX_OPEN_ITEM_BYTES`).
+/// Twice what gathers for an honest peer: 4 MiB of failures and notices ([`ROOM_BYTES`]), and a window of 16 Ki items of 176
+/// bytes, 2.8 MiB, with names of 4 MiB (`MAX_OPEN_ITEM_BYTES`).
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 
-/// A batch is held a second time while it is encoded and written.
+/// A batch is held twice while it is encoded and written.
 pub(crate) const MAX_TAKEN_BYTES: usize = 1 << 20;
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Progress is seen in pieces of this size. At the slowest rate that counts, a kilobyte a second, a piece takes a
-/// minute.
+/// The unit of progress: at the slowest rate that counts, 1 kB/s, a minute.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-/// A waiting thread goes on below this.
 const ROOM_BYTES: usize = 4 << 20;
 
 #[derive(Default)]
 struct OutboxState {
     queue: VecDeque<Queued>,
-    /// The shortest spacing that a queued message asks for.
     spacing: Option<Duration>,
     left_last: Option<Instant>,
     moved: Option<Instant>,
@@ -55,33 +52,30 @@ struct OutboxState {
     calls: u64,
 }
 
-/// Messages that leave the queue together.
+/// Messages that leave together.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// The messages, in order.
+    /// The messages.
     pub messages: Vec<Control>,
-    /// Whether a ping goes with them.
+    /// Whether a ping goes along.
     pub ping: bool,
-    /// Whether no more will come than is queued.
+    /// Whether nothing more will come.
     pub closing: bool,
 }
 
 struct Queued {
     message: Control,
-    /// The size on the way, if more of its kind may join it.
     batch_bytes: usize,
     weight_bytes: usize,
 }
 
 impl OutboxState {
-    /// Returns false if the peer does not listen; the message is then not queued.
     fn admits(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
         self.overflowed |= self.bytes > MAX_QUEUED_BYTES;
         !self.overflowed
     }
 
-    /// Returns true if the writer may have to leave earlier than it knows.
     fn is_sooner(&mut self, spacing: Duration) -> bool {
         let sooner = self.spacing.is_none_or(|least| spacing < least);
         if sooner {
@@ -110,7 +104,7 @@ impl Outbox {
         }
     }
 
-    /// Queues an item, which takes `weight_bytes` of the peer's memory.
+    /// Queues an item of `weight_bytes` in the peer's memory.
     pub fn item(&self, item: PackedItem, weight_bytes: usize) {
         self.append(
             item,
@@ -124,7 +118,7 @@ impl Outbox {
         );
     }
 
-    /// Queues a path of the list of `--files-from`.
+    /// Queues a path of `--files-from`.
     pub fn listed(&self, path: &[u8]) {
         self.append(
             path.to_vec(),
@@ -138,7 +132,7 @@ impl Outbox {
         );
     }
 
-    /// Queues an answer to an item.
+    /// Queues an answer.
     pub fn answer(&self, answer: Answer) {
         let ranges = match &answer.wanted {
             Wanted::All | Wanted::Hash => 0,
@@ -156,7 +150,7 @@ impl Outbox {
         );
     }
 
-    /// Queues the receipt of a chunk.
+    /// Queues a receipt.
     pub fn receipt(&self, receipt: Receipt) {
         self.append(
             receipt,
@@ -170,7 +164,7 @@ impl Outbox {
         );
     }
 
-    /// Queues the hash of a mover's chunk. Data may wait for it at the receiver.
+    /// Queues the hash of a mover's chunk, for which data may wait at the receiver.
     pub fn proof(&self, proof: ChunkProof) {
         self.append(
             proof,
@@ -184,7 +178,7 @@ impl Outbox {
         );
     }
 
-    /// Queues the outcome of an item.
+    /// Queues an outcome.
     pub fn outcome(&self, outcome: Outcome) {
         let text = match &outcome.result {
             OutcomeKind::Failed { why, .. } => why.len(),
@@ -230,7 +224,7 @@ impl Outbox {
         }
     }
 
-    /// Takes all messages at once.
+    /// Takes all messages.
     #[cfg(any(test, feature = "testing"))]
     pub fn take_all(&self) -> Vec<Control> {
         let mut state = self.lock();
@@ -238,7 +232,6 @@ impl Outbox {
         state.queue.drain(..).map(|queued| queued.message).collect()
     }
 
-    /// Returns false if another thread has called since `calls`.
     pub(crate) fn await_leave(&self, until: Instant, calls: u64) -> bool {
         let mut state = self.lock();
         while !state.closing && state.calls == calls {
@@ -262,7 +255,6 @@ impl Outbox {
             messages.push(queued.message);
         }
         state.bytes -= taken_bytes;
-        // The rest leaves at the next turn.
         state.spacing = (!state.queue.is_empty()).then_some(Duration::ZERO);
         self.taken.notify_all();
         state.left_last = Some(Instant::now());
@@ -278,32 +270,30 @@ impl Outbox {
         }
     }
 
-    /// Makes the waiting threads look at the links again.
+    /// Makes waiting threads look at the links again.
     pub fn call(&self) {
         self.lock().calls += 1;
         self.filled.notify_all();
     }
 
-    /// The number of calls.
+    /// Counts calls.
     pub fn calls(&self) -> u64 {
         self.lock().calls
     }
 
-    /// After an overflow nothing is queued.
     pub(crate) fn has_overflowed(&self) -> bool {
         self.lock().overflowed
     }
 
-    /// Whether [`Outbox::await_room`] would not wait.
+    /// Whether there is room.
     pub fn has_room(&self) -> bool {
         self.lock().bytes <= ROOM_BYTES
     }
 
-    /// Waits until most has been read, the channel ends, or `is_over`. Returns false if the peer has read nothing for
-    /// `limit`.
+    /// Waits until most was read, the channel ends, or `is_over`. Returns false if nothing was read for `limit`.
     pub fn await_room(&self, is_over: impl Fn() -> bool, limit: Duration) -> bool {
         let begun = Instant::now();
-        // The answer may need another lock, whose owner may be about to send, so it is asked without our lock.
+        // Asked without our lock: the answer may need the lock of a thread about to send.
         while !is_over() {
             let state = self.lock();
             if state.bytes <= ROOM_BYTES || state.closing || state.written_out {
@@ -317,7 +307,7 @@ impl Outbox {
         true
     }
 
-    /// Whether nothing reaches the peer any more.
+    /// Whether nothing reaches the peer.
     pub fn has_ended(&self) -> bool {
         self.lock().written_out
     }
@@ -333,7 +323,7 @@ impl Outbox {
         self.drained.notify_all();
     }
 
-    /// Waits until all is written, at most for `limit`. If nothing is queued and there is no writer, the peer has left.
+    /// Waits up to `limit` until all is written. An empty queue without a writer: the peer left.
     pub fn close(&self, limit: Duration, has_writer: impl Fn() -> bool) {
         let mut state = self.lock();
         state.closing = true;
@@ -360,20 +350,19 @@ impl Outbox {
     }
 }
 
-/// With this delay a tree of small files needs a hundredth of the messages. With one message each, 20,000 files of 16
-/// KiB took a sixth more time.
+/// Small files need a hundredth of the messages; with one each, 20,000 files of 16 KiB took a sixth longer.
 const SPACING: Duration = Duration::from_millis(2);
 
-/// Receipts are not urgent: the sender shows progress by them and forgets what it would have to send again.
+/// Receipts only show progress, and free what would be sent again.
 const RECEIPT_SPACING: Duration = Duration::from_millis(20);
 
-/// The longest path of a list fits into a frame, as the longest of an item does.
+/// A list's longest path fits into a frame, like an item's.
 const _: () = assert!(haul_store::MAX_LISTED_PATH_BYTES == haul_wire::limits::MAX_PATH_BYTES);
 
-/// An answer, a receipt, an outcome or the fixed part of an item takes less than this on the wire.
+/// The largest answer, receipt, outcome or fixed part of an item on the wire.
 const ELEMENT_BYTES: usize = 96;
 
-/// One range of chunks takes at most two varints of 32 bits.
+/// Two varints of 32 bits.
 const RANGE_BYTES: usize = 10;
 
 #[cfg(test)]
@@ -407,7 +396,6 @@ mod tests {
     #[test]
     fn what_cannot_wait_takes_along_what_gathered_before_it() {
         let outbox = Outbox::default();
-        // What gathers stays until the end of this test.
         outbox.lock().left_last = Some(Instant::now() + LONG);
         outbox.receipt(receipt(0));
         assert!(outbox.lock().wait() >= Some(RECEIPT_SPACING));
@@ -438,12 +426,10 @@ mod tests {
         let messages = outbox.lock().queue.len();
         outbox.send(Control::EndOfManifest);
         assert_eq!(outbox.lock().queue.len(), messages, "nothing more is queued");
-        // A thread that waits for room goes on when the peer reads, or when the session is over.
         outbox.take_all();
         assert!(outbox.await_room(|| false, LONG));
         outbox.lock().bytes = 2 * ROOM_BYTES;
         assert!(outbox.await_room(|| true, LONG));
-        // It does not wait for a peer that reads nothing.
         assert!(!outbox.await_room(|| false, Duration::from_millis(1)));
     }
 
@@ -455,7 +441,6 @@ mod tests {
         (0..COUNT).for_each(|index| outbox.outcome(failed(index)));
         let mut next = 0;
         while next < COUNT {
-            // The rest leaves without a spacing once the first has left.
             let messages = take(&outbox);
             let outcomes = messages.into_iter().flat_map(|message| match message {
                 Control::Outcomes(outcomes) => outcomes,

@@ -1,14 +1,13 @@
-//! Notes which paths of a session come and go, for the log of a daemon.
+//! Notes which paths of a session come and go, for a daemon's log.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::lane_addresses::LaneAddresses;
 
-/// Most often the session has ended, which has a line of its own, or a lane is replaced.
+/// A loss this recent is most often a replaced lane, or the session's end, which has a line of its own.
 const GONE_AFTER: Duration = Duration::from_secs(1);
 
-/// The paths of one session, by their numbers.
 #[derive(Default)]
 pub(crate) struct PathLog(BTreeMap<u16, Known>);
 
@@ -20,7 +19,6 @@ struct Known {
 }
 
 impl PathLog {
-    /// Returns the ends of the path if they are news.
     pub fn lane_up(&mut self, path: u16, ends: Option<LaneAddresses>) -> Option<LaneAddresses> {
         let Some(known) = self.0.get_mut(&path) else {
             let ends = ends?;

@@ -9,14 +9,13 @@ use haul_store::SumCounts;
 #[derive(Debug, Default)]
 pub(crate) struct Proved {
     told: Option<Proof>,
-    /// The files of which the source's store keeps no sum. `None`: nothing is compared with sums of a store.
+    /// Files without a sum in the source's store; `None`: there are no such sums.
     uncompared: Option<Arc<AtomicU64>>,
-    /// How many files the sender here has compared with sums of their server.
     pub(crate) sums: Option<SumCounts>,
 }
 
 impl Proved {
-    /// The last word counts, and one that proves less is never taken back.
+    /// The last word counts, but one that proves less stays.
     pub(crate) fn tell(&mut self, proof: Proof) {
         if self.told != Some(Proof::BySize) {
             self.told = Some(proof);
@@ -27,7 +26,7 @@ impl Proved {
         self.uncompared = Some(uncompared);
     }
 
-    /// Returns what success proves. `of_ends` holds where no end has told more. A sum of the source's store proves nothing of a target that hashes nothing.
+    /// Returns the proof; `of_ends` if no end told more. A source's sum proves nothing of a target without hashes.
     pub(crate) fn of(&self, of_ends: Proof) -> Proof {
         let is_compared = self.uncompared.as_ref().is_some_and(|files| files.load(Ordering::Relaxed) == 0);
         match (self.told, of_ends) {

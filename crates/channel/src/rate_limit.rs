@@ -1,23 +1,23 @@
-//! The limit of the rate, which the person of a copy may change while it runs: by the time of day, or by a word.
+//! The limit of the rate, which time or the user may change while a copy runs.
 
 use crate::reporter::Watch;
 
-/// The limit as the loop of a session knows it. Only the initiator's can change: its watch has a person.
+/// The limit in a session's loop, which only the initiator's user can change.
 pub struct RateLimit {
     bytes_per_s: Option<u64>,
 }
 
-/// The limit from now on, in bytes per second; `None`: there is none.
+/// The new limit in bytes per second, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewLimit(pub Option<u64>);
 
 impl RateLimit {
-    /// Begins with the limit of the job.
+    /// Begins with the job's limit.
     pub fn of(asked_bytes_per_s: Option<u64>) -> Self {
         Self { bytes_per_s: asked_bytes_per_s }
     }
 
-    /// Returns the limit if it is another one than at the last call.
+    /// Returns a limit that has changed.
     pub fn changed(&mut self, watch: &Watch) -> Option<NewLimit> {
         let now = watch.rate_limit(self.bytes_per_s);
         let before = std::mem::replace(&mut self.bytes_per_s, now);

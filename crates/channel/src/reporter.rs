@@ -1,4 +1,4 @@
-//! Turns the two streams of a session into events for the observer and, at the end, into the report.
+//! Turns the two streams of a session into events and, at the end, the report.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -32,13 +32,11 @@ use haul_kept::sync::lock;
 /// Observes a session. An agent's watch is silent.
 pub struct Watch {
     person: Option<Person>,
-    /// A daemon watches instead of the user of the copy.
     visit: Option<Arc<dyn Visit>>,
     lanes_alive: AtomicU16,
     lanes_most: AtomicU16,
-    /// Connections to a server that carry data, where the lanes are on this host; 0: there are none.
+    /// Server connections that carry data, if lanes are on this host; 0: none.
     connections: AtomicU16,
-    /// The addresses of each path's first lane, by the number of the path.
     lane_addresses: Arc<Mutex<BTreeMap<u16, LaneAddresses>>>,
     path_log: Mutex<PathLog>,
     other_hosts: Mutex<BTreeMap<u16, String>>,
@@ -47,7 +45,6 @@ pub struct Watch {
 struct Person {
     observer: Arc<dyn Observer>,
     started: Instant,
-    /// Microseconds from the start to the first lane, the first verified byte and the last one.
     connected_us: AtomicU64,
     first_byte_us: AtomicU64,
     last_byte_us: AtomicU64,
@@ -59,7 +56,7 @@ struct State {
     tally: Tally,
     root: RootHasher,
     name: Option<RelPath>,
-    /// When data of a file was asked for, by the index of the file. The tally bounds the number of open items.
+    /// The moment when data of a file was asked for, by index; the tally bounds open items.
     asked: BTreeMap<u64, Instant>,
     deleted: u64,
     withheld: u64,
@@ -69,7 +66,6 @@ struct State {
     limits: LimitLog,
     told_found_all: bool,
     path_told: BTreeMap<u16, Instant>,
-    /// The round-trip time of each path.
     rtt_us: BTreeMap<u16, u32>,
     listener: Listener,
     no_data_for: Option<Duration>,
@@ -104,7 +100,7 @@ impl Watch {
         }
     }
 
-    /// Makes a watch for this observer.
+    /// Makes a watch.
     pub fn new(observer: Arc<dyn Observer>) -> Self {
         let person = Person {
             observer,
@@ -117,44 +113,44 @@ impl Watch {
         Self { person: Some(person), ..Self::silent() }
     }
 
-    /// Takes in what success proves, as the end itself knows it. The last word counts, and one that proves less is never taken back.
+    /// Takes in a proof: the last word counts, but one that proves less stays.
     pub fn proves(&self, proof: Proof) {
         if let Some(person) = &self.person {
             person.lock().proved.tell(proof);
         }
     }
 
-    /// Notes that the source's store has sums, with which data is compared. `uncompared` counts the files that have none.
+    /// Notes that data is compared with sums of the source's store, which `uncompared` files lack.
     pub fn compares(&self, uncompared: Arc<AtomicU64>) {
         if let Some(person) = &self.person {
             person.lock().proved.compares(uncompared);
         }
     }
 
-    /// The files of the job are cut by this rule.
+    /// Sets the rule that cuts files.
     pub fn cut_by(&self, cut: Cut) {
         if let Some(person) = &self.person {
             person.lock().tally.cut_by(cut);
         }
     }
 
-    /// Makes the watch of a far side, for its daemon.
+    /// Makes a daemon's watch.
     pub fn serving(visit: Arc<dyn Visit>) -> Self {
         Self { visit: Some(Arc::clone(&visit)), ..Self::new(visit) }
     }
 
-    /// Makes the watch of one job, which shares the addresses of lanes.
+    /// Makes the watch of one job, with shared addresses.
     pub fn of_job(&self, visit: Option<Arc<dyn Visit>>) -> Self {
         let watch = visit.map_or_else(Self::silent, Self::serving);
         Self { lane_addresses: Arc::clone(&self.lane_addresses), ..watch }
     }
 
-    /// Makes the watch of one job of an initiator, for this observer.
+    /// Makes the watch of an initiator's job.
     pub fn of_job_for(&self, observer: Arc<dyn Observer>) -> Self {
         Self { lane_addresses: Arc::clone(&self.lane_addresses), ..Self::new(observer) }
     }
 
-    /// Waits before data of files leaves, or after it came. Returns true if it waited.
+    /// Waits before data leaves, or after it came. Returns true if it waited.
     pub fn spend(&self, bytes: u64) -> Result<bool, Error> {
         let Some(visit) = &self.visit else { return Ok(false) };
         let wait = visit.on_data(bytes)?;
@@ -165,7 +161,7 @@ impl Watch {
         Ok(!wait.is_zero())
     }
 
-    /// The error of an interruption, as the user of the copy sees it.
+    /// The error of an interruption, as the user sees it.
     pub fn interruption(&self) -> Error {
         if self.visit.is_some() {
             return Error::new(Fault::Network, "the daemon is being stopped")
@@ -174,12 +170,12 @@ impl Watch {
         haul_kept::faults::interrupted()
     }
 
-    /// Whether the user or the daemon interrupted the session.
+    /// Whether the user or the daemon interrupted.
     pub fn interrupted(&self) -> bool {
         self.person.as_ref().is_some_and(|person| person.observer.interrupted())
     }
 
-    /// The limit of the rate at this moment, of a session that has `before` so far. The person is told of another one.
+    /// The present limit, given `before`. Tells the user of a change.
     pub fn rate_limit(&self, before: Option<u64>) -> Option<u64> {
         let Some(person) = &self.person else { return before };
         let limit = person.observer.rate_limit(before);
@@ -190,12 +186,12 @@ impl Watch {
         limit
     }
 
-    /// The limit of the rate at this moment, for whoever is not the first to hear of it.
+    /// The present limit, for later hearers.
     pub fn present_rate_limit(&self, asked: Option<u64>) -> Option<u64> {
         self.person.as_ref().map_or(asked, |person| person.observer.rate_limit(asked))
     }
 
-    /// Takes an item of the manifest. Fails if it breaks the protocol.
+    /// Takes an item. Fails if it breaks the protocol.
     pub fn on_item(&self, item: &Item) -> Result<(), Error> {
         self.with(|_, state| state.tally.on_item(item).map_err(tally_error))
     }
@@ -208,7 +204,7 @@ impl Watch {
         })
     }
 
-    /// Takes the receiver's answer to an item.
+    /// Takes an answer.
     pub fn on_answer(&self, index: u64, wanted: &Wanted) {
         let _ = self.with(|_, state| {
             state.tally.on_answer(index, wanted);
@@ -219,7 +215,7 @@ impl Watch {
         });
     }
 
-    /// Takes the count of the sources so far.
+    /// Takes the count so far.
     pub fn on_counted(&self, counted: Counted) {
         let _ = self.with(|_, state| {
             state.tally.on_counted(counted);
@@ -227,7 +223,7 @@ impl Watch {
         });
     }
 
-    /// Takes the end of the manifest.
+    /// Takes the manifest's end.
     pub fn on_end_of_manifest(&self) {
         let _ = self.with(|_, state| {
             state.tally.on_end_of_manifest();
@@ -235,7 +231,7 @@ impl Watch {
         });
     }
 
-    /// Takes the receipt of a verified chunk. Fails if it was not asked for.
+    /// Takes a receipt. Fails if it was not asked for.
     pub fn on_receipt(&self, receipt: &Receipt) -> Result<(), Error> {
         self.with(|person, state| {
             let now_us = person.now_us();
@@ -245,7 +241,7 @@ impl Watch {
         })
     }
 
-    /// Takes the outcome of an item. Fails if it breaks the protocol.
+    /// Takes an outcome. Fails if it breaks the protocol.
     pub fn on_outcome(&self, outcome: &Outcome) -> Result<(), Error> {
         self.with(|person, state| {
             let State { tally, root, failures, name, asked, .. } = state;
@@ -263,7 +259,7 @@ impl Watch {
         })
     }
 
-    /// Takes a notice of an end about itself or its tree.
+    /// Takes an end's notice.
     pub fn on_notice(&self, notice: Notice) {
         let _ = self.with(|person, state| {
             let event = match notice {
@@ -277,7 +273,7 @@ impl Watch {
                     Event::Failed { path, why }
                 }
                 Notice::Withheld { path, entries, why } => {
-                    // The number is a word of the far side.
+                    // The far side chooses the number.
                     state.withheld = state.withheld.saturating_add(entries);
                     state.tally.on_failure_aside();
                     let why = withheld::text(entries, why);
@@ -306,19 +302,18 @@ impl Watch {
         });
     }
 
-    /// The daemon, if it wants each entry.
     fn logged(&self) -> Option<&dyn Visit> {
         self.visit.as_deref().filter(|visit| visit.wants_entries())
     }
 
-    /// Takes how many files were compared with sums of their server.
+    /// Takes the comparisons with server sums.
     pub fn on_sums(&self, sums: SumCounts) {
         if let Some(person) = &self.person {
             person.lock().proved.sums = Some(sums);
         }
     }
 
-    /// Takes the bytes of earlier runs that were read again so far.
+    /// Takes the bytes read again so far.
     pub fn on_read_again(&self, bytes: u64) {
         if let Some(person) = &self.person {
             let mut state = person.lock();
@@ -326,7 +321,7 @@ impl Watch {
         }
     }
 
-    /// Takes the present state of a path.
+    /// Takes a path's state.
     pub fn on_path(&self, path: &PathNow) {
         let Some(person) = &self.person else { return };
         let now = Instant::now();
@@ -342,7 +337,7 @@ impl Watch {
         person.observer.on_event(&Event::Path(now));
     }
 
-    /// Passes on an event about the job itself.
+    /// Passes on an event.
     pub fn tell(&self, event: &Event) {
         if let Some(person) = &self.person {
             person.observer.on_event(event);
@@ -354,7 +349,7 @@ impl Watch {
         self.person.as_ref().is_none_or(|person| person.lock().tally.all_settled())
     }
 
-    /// Notes a lane of this path, with its addresses over TCP.
+    /// Notes a lane, with its TCP addresses.
     pub fn lane_up(&self, path: u16, addresses: Option<LaneAddresses>) {
         if let Some(addresses) = addresses {
             lock(&self.lane_addresses).entry(path).or_insert(addresses);
@@ -374,18 +369,18 @@ impl Watch {
         lock(&self.lane_addresses).get(&path).copied()
     }
 
-    /// Notes that a lane of this path is gone.
+    /// Notes a lost lane.
     pub fn lane_down(&self, path: u16) {
         self.lanes_alive.fetch_sub(1, Ordering::Relaxed);
         lock(&self.path_log).lane_down(path, Instant::now());
     }
 
-    /// Sets the number of connections to a server that carry data, which are fewer than the lanes on this host.
+    /// Sets the server connections that carry data.
     pub fn set_connections(&self, connections: u16) {
         self.connections.store(connections, Ordering::Relaxed);
     }
 
-    /// Sets the number of lanes that run elsewhere.
+    /// Sets the number of lanes elsewhere.
     pub fn set_lanes(&self, lanes: u16) {
         self.lanes_alive.store(lanes, Ordering::Relaxed);
         self.lanes_most.fetch_max(lanes, Ordering::Relaxed);
@@ -399,20 +394,20 @@ impl Watch {
         }
     }
 
-    /// Takes how long nothing has come from the other end. Called as often as [`Watch::tell_progress`].
+    /// Takes the other end's silence, as often as [`Watch::tell_progress`].
     pub fn on_silence(&self, silence: Duration) {
         let Some(person) = &self.person else { return };
         let mut state = person.lock();
         let rtt_us = state.rtt_us.values().copied().max().unwrap_or(0);
         let now_us = person.now_us();
-        // Of two other hosts one may be silent while the other still tells what came.
+        // Of two other hosts, one may be silent while the other tells what came.
         let receipt_us = Some(person.last_byte_us.load(Ordering::Relaxed)).filter(|us| *us > 0);
         let silent_us = u64::try_from(silence.as_micros()).unwrap_or(u64::MAX);
         let silent_us = receipt_us.map_or(silent_us, |us| silent_us.min(now_us.saturating_sub(us)));
         state.no_data_for = state.listener.on_look(now_us, silent_us, rtt_us).map(Duration::from_micros);
     }
 
-    /// Reports the running totals.
+    /// Reports running totals.
     pub fn tell_progress(&self) {
         if let Some(visit) = &self.visit {
             let gone = lock(&self.path_log).gone(Instant::now());
@@ -453,7 +448,7 @@ impl Watch {
         });
     }
 
-    /// Makes the report of a session that ended well. `None` without an observer.
+    /// Makes the report of success, for an observer.
     pub fn report(&self, ends: &Ends, asked: Asked, dry_run: bool) -> Option<Report> {
         let person = self.person.as_ref()?;
         let mut state = person.lock();
@@ -464,7 +459,7 @@ impl Watch {
         let nothing_moved = dry_run || totals.bytes_moved == 0;
         let phases = person.phases();
         let (sender, receiver) = (&ends.sender, &ends.receiver);
-        // Of a server's lanes on this host some rest: each other one has a connection.
+        // Of a server's lanes here some rest: each other lane has a connection.
         let lanes = match ends.lane_path.and_then(LanePath::server) {
             Some(_) if sender.path.lanes > 0 => sender.path.lanes,
             _ => self.lanes_most.load(Ordering::Relaxed),
@@ -541,19 +536,18 @@ impl Watch {
         Some(report)
     }
 
-    /// Notes another host of the far end.
+    /// Notes another far host.
     pub fn leads_to(&self, path: u16, host: &str) {
         lock(&self.other_hosts).insert(path, host.to_owned());
     }
 
-    /// The hosts of a job's paths, if there are several.
     fn hosts_of(&self, paths: &[OnePath], first: &str) -> Vec<(u16, String)> {
         let others = lock(&self.other_hosts);
         let host = |path: &OnePath| (path.number, others.get(&path.number).map_or(first, String::as_str).to_owned());
         if others.is_empty() { Vec::new() } else { paths.iter().map(host).collect() }
     }
 
-    /// Describes a path with the addresses of this side.
+    /// Describes a path with this side's addresses.
     pub fn seen_from_here(&self, path: &OnePath) -> OnePath {
         let path = path.clone();
         let Some(ends) = self.addresses_of(path.number) else { return path };
@@ -580,7 +574,7 @@ impl Watch {
 }
 
 impl Person {
-    /// 0 stands for an event that has not happened.
+    /// Microseconds from the start; at least 1, since 0 stands for never.
     fn now_us(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
     }
@@ -600,29 +594,28 @@ impl Person {
     }
 }
 
-/// The facts about both ends when a session is over.
+/// Facts of both ends.
 #[derive(Clone, Debug, Default)]
 pub struct Ends {
-    /// The sender's summary.
+    /// Sender's summary.
     pub sender: SenderSummary,
-    /// The receiver's summary.
+    /// Receiver's summary.
     pub receiver: ReceiverSummary,
-    /// The host that sent.
+    /// Sending host.
     pub source: Host,
-    /// The host that received.
+    /// Receiving host.
     pub target: Host,
-    /// The way of the lanes; `None`: no lane stood.
+    /// The lanes' way.
     pub lane_path: Option<LanePath>,
-    /// The cipher of the lanes, as TLS names it.
+    /// TLS name of the cipher.
     pub cipher: String,
-    /// Whether the source is the far end.
+    /// Whether the source is far.
     pub is_pull: bool,
-    /// The proof that a success gives of the data.
+    /// The proof of the data.
     pub proof: Proof,
 }
 
 impl Ends {
-    /// The far end, which may have several hosts.
     fn far_place(&self) -> &str {
         if self.is_pull { &self.source.place } else { &self.target.place }
     }
@@ -637,7 +630,7 @@ fn tally_error(fault: TallyFault) -> Error {
     Error::broke_the_protocol(why)
 }
 
-/// The options that affect the speed of a job.
+/// The options that affect speed.
 pub fn asked(job: &Job) -> Asked {
     let (carriage, selection) = (&job.carriage, &job.selection);
     Asked {

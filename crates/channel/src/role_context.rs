@@ -9,16 +9,16 @@ use crate::channel::{Channel, Events};
 use crate::lane_threads::LaneKeeper;
 use crate::reporter::Watch;
 
-/// The connections of a role of a session.
+/// The connections of a role.
 pub struct RoleContext<'a> {
-    /// Control messages and lanes, as they come.
+    /// Messages and lanes.
     pub events: Events,
     /// The control channel.
     pub channel: &'a Channel,
     /// Receives the events.
     pub watch: &'a Arc<Watch>,
-    /// Brings lanes back.
+    /// Keeper of lanes.
     pub keeper: &'a mut dyn LaneKeeper,
-    /// Takes messages that are not the role's own.
+    /// Takes messages of other roles.
     pub on_other_message: &'a mut dyn FnMut(Control) -> Result<(), Error>,
 }

@@ -2,30 +2,28 @@
 
 use std::time::{Duration, Instant};
 
-/// Storage must be at least this fast: a side gets as much extra time to compare or flush a file. A checkpoint's 256
-/// MiB are four minutes.
+/// The least speed of storage: a side gets so much extra time to compare or flush. A checkpoint's 256 MiB are four minutes.
 const LEAST_STORAGE_BYTES_PER_S: u64 = 1 << 20;
 
-/// The time that the slowest disk takes for so many bytes.
+/// The slowest disk's time for so many bytes.
 pub fn time_to_store(bytes: u64) -> Duration {
     Duration::from_secs(bytes / LEAST_STORAGE_BYTES_PER_S)
 }
 
-/// Judges a sending peer by the payload that arrives.
+/// Judges a sender by arriving payload.
 pub struct Progress {
     bytes: u64,
     done: u64,
     since: Instant,
-    /// The last moment when something was finished, or there was nothing to do.
+    /// The last moment when something was finished, or nothing was to do.
     done_at: Instant,
 }
 
-/// Half of the least rate to which a copy may be limited, and that may happen while it runs. With the usual limit of 60 s a
-/// peer has to bring 30 kB in a minute, or to finish something.
+/// Half of the least rate limit, since the limit may change. In 60 s a peer brings 30 kB, or finishes something.
 const LEAST_BYTES_PER_S: u64 = haul_job::rate::MIN_RATE_BYTES_PER_S / 2;
 
-/// Data without one complete chunk for so long will never be a file. A chunk of a file of 1 TiB (16 MiB) on each of 64
-/// lanes gets through in that time if all of them together carry 12 kB/s.
+/// Data without one complete chunk for so long will never be a file: 16 MiB (a chunk of 1 TiB) on each of 64 lanes takes this
+/// long at 12 kB/s in all.
 pub const MAX_IN_VAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Progress {
@@ -34,14 +32,13 @@ impl Progress {
         Self { bytes: 0, done: 0, since: now, done_at: now }
     }
 
-    /// Leaves out a time in which our own loop was busy.
+    /// Leaves out time in which our loop was busy.
     pub fn exclude_own_time(&mut self, busy: Duration) {
         self.since += busy;
         self.done_at += busy;
     }
 
-    /// Whether `timeout` has passed with work, but with too few bytes and nothing finished. `bytes` and `done` count
-    /// from the start of the session.
+    /// Whether `timeout` passed with work, few bytes and nothing finished, as counted from the session's start.
     pub fn is_stalled(&mut self, has_work: bool, bytes: u64, done: u64, now: Instant, timeout: Duration) -> bool {
         let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         let least = LEAST_BYTES_PER_S.saturating_mul(timeout_ms) / 1000;
@@ -56,12 +53,12 @@ impl Progress {
         self.stands_for(now) > timeout
     }
 
-    /// The time without progress at the last call of `is_stalled`.
+    /// The time without progress at the last `is_stalled`.
     pub fn stands_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.since)
     }
 
-    /// Whether bytes keep coming and nothing is ever finished, as of the last call of `is_stalled`.
+    /// Whether bytes came and nothing was finished, at the last `is_stalled`.
     pub fn is_in_vain(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.done_at) > MAX_IN_VAIN
     }
@@ -100,7 +97,6 @@ mod tests {
         let mut progress = Progress::new(start);
         assert!((1..=60).all(|s| !progress.is_stalled(true, s, 0, at(s), TIMEOUT)));
         assert!(progress.is_stalled(true, 61, 0, at(61), TIMEOUT));
-        // Each of these starts the time anew.
         for (has_work, bytes, done) in [(true, 61, 1), (true, 61 + (60 << 10), 1), (false, 61 + (60 << 10), 1)] {
             let mut progress = Progress { bytes: 61, ..Progress::new(start) };
             assert!(!progress.is_stalled(has_work, bytes, done, at(61), TIMEOUT));

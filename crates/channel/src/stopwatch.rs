@@ -1,40 +1,37 @@
-//! Measures where a lane's time goes: work on a processor, or waiting, and for what.
+//! Measures a lane's time: work on a processor, or waiting, and for what.
 
 use std::time::{Duration, Instant};
 
 use haul_sys::clock::{thread_cpu_us, thread_delay_us};
 use haul_wire::control::LaneTime;
 
-/// The reasons of a lane's wait.
+/// The reasons to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// The lane waits for the disk.
+    /// The disk.
     Storage,
-    /// The lane waits for the connection.
+    /// The connection.
     Network,
-    /// The lane waits for a unit.
+    /// A unit.
     Work,
-    /// The lane waits for the session's rate.
+    /// The session's rate.
     Rate,
-    /// The lane was told to rest, and its time does not count.
+    /// An ordered rest, which does not count.
     Leave,
 }
 
-/// Divides the time of one thread. Between two looks at the thread's clock, the time in which the thread ran, or was ready to
-/// run, is processor time. The time in a sleeping system call counts for its reason.
+/// Divides one thread's time. Between two looks at the thread's clock, running or ready time is processor time; sleep counts
+/// for its reason.
 ///
-/// A look is a system call, and a small file has five laps. So short laps wait for a common look, and share its figure by their
-/// lengths.
+/// A look is a system call, and a small file has five laps. So short laps share a look, by their lengths.
 pub struct Stopwatch {
     at: Instant,
     cpu_us: u64,
     delay_us: u64,
-    /// Laps since the last look.
     laps: Laps,
     time: LaneTime,
 }
 
-/// The lengths of laps by what the thread waited for, in nanoseconds.
 #[derive(Clone, Copy, Default)]
 struct Laps {
     storage: u64,
@@ -61,27 +58,26 @@ impl Laps {
 }
 
 impl Stopwatch {
-    /// Starts now, with work.
+    /// Starts with work.
     pub fn start() -> Self {
         let (cpu_us, delay_us) = (thread_cpu_us(), thread_delay_us());
         Self { at: Instant::now(), cpu_us, delay_us, laps: Laps::default(), time: LaneTime::default() }
     }
 
-    /// Ends a lap in which the thread worked or waited for `cause`.
+    /// Ends a lap of work, or of waiting for `cause`.
     pub fn lap(&mut self, cause: Waiting) {
         self.lap_until(cause, Instant::now());
     }
 
-    /// Ends a wait for the next unit. After a long one the sender had no unit for this lane, so it says nothing about
-    /// the network.
+    /// Ends a wait for the next unit. After a long one the sender had no unit for this lane, which says nothing about the
+    /// network.
     pub fn lap_next_unit(&mut self, is_end: bool) {
         let is_rest = is_end || self.at.elapsed() > UNIT_ON_ITS_WAY_MAX;
         self.lap(if is_rest { Waiting::Work } else { Waiting::Network });
     }
 
-    /// Ends a sending lane's wait for units, or for the end of the session. It waited for work until all units were
-    /// taken, for the network until its last receipt, and then for other lanes, whose time that is. Units come so late
-    /// only because another lane was lost.
+    /// Ends a sending lane's wait for units or the session's end. It waited for work until all units were taken, for the
+    /// network until its last receipt, and then for other lanes, whose time that is.
     pub fn lap_for_units(&mut self, all_taken: Option<Instant>, last_receipt: Option<Instant>) {
         let Some(all_taken) = all_taken else { return self.lap(Waiting::Work) };
         self.lap_until(Waiting::Work, all_taken);
@@ -91,7 +87,7 @@ impl Stopwatch {
         self.lap(Waiting::Leave);
     }
 
-    /// Ends a lap at a moment that may have passed. A moment before the last lap ends none.
+    /// Ends a lap at a past moment; one before the last lap ends none.
     pub fn lap_until(&mut self, cause: Waiting, until: Instant) {
         if until < self.at {
             return;
@@ -104,7 +100,7 @@ impl Stopwatch {
         }
     }
 
-    /// Divides the laps since the last look into work and waiting.
+    /// Divides laps into work and waiting.
     fn look(&mut self) {
         let laps = std::mem::take(&mut self.laps);
         let cpu_us = thread_cpu_us();
@@ -128,7 +124,6 @@ impl Stopwatch {
         }
     }
 
-    /// Delays of short laps count with the next long one.
     fn delayed_us(&mut self) -> u64 {
         let before_us = self.delay_us;
         self.delay_us = thread_delay_us();
@@ -140,22 +135,22 @@ impl Stopwatch {
         self.time
     }
 
-    /// Takes the times so far. Short laps stay for the next time.
+    /// Takes the times. Short laps stay.
     pub fn take(&mut self) -> LaneTime {
         std::mem::take(&mut self.time)
     }
 }
 
-/// So long are laps together before the thread's clock is read: 0.2 us, a 500th of that.
+/// Laps before a look, which takes 0.2 us, a 500th of that.
 const SHORT_LAPS_US: u64 = 100;
 
-/// The kernel's figure costs a file to be opened, some 5 us: at most 1 % of such a lap.
+/// Opening the kernel's file costs some 5 us: at most 1 % of such a lap.
 const DELAY_WORTH_A_LOOK_US: u64 = 500;
 
-/// A sender sends a unit behind the one before. A second is several round trips, or the repair of a loss.
+/// A second is several round trips, or the repair of a loss, behind the unit before.
 const UNIT_ON_ITS_WAY_MAX: Duration = Duration::from_secs(1);
 
-/// Adds the times of another lane.
+/// Adds another lane's times.
 pub fn add(total: &mut LaneTime, lane: &LaneTime) {
     total.storage_us += lane.storage_us;
     total.cpu_us += lane.cpu_us;

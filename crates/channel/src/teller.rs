@@ -7,7 +7,7 @@ use haul_wire::control::{Control, Notice};
 use crate::outbox::Outbox;
 use crate::reporter::Watch;
 
-/// Sends notices to both ends. Each thread of a session has one.
+/// Sends notices for one thread.
 #[derive(Clone)]
 pub struct Teller {
     watch: Arc<Watch>,
@@ -15,7 +15,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Makes a teller for this watch, and for the peer behind this outbox.
+    /// Makes a teller.
     pub fn new(watch: Arc<Watch>, outbox: Arc<Outbox>) -> Self {
         Self { watch, outbox }
     }

@@ -7,7 +7,6 @@ use haul_wire::RelPath;
 
 use crate::convert;
 
-/// Only a manifest has the names at the target.
 pub(crate) fn named(told: Told, name: Option<&RelPath>) -> Told {
     match (told, name) {
         (Told::Hashed { size, mtime, blake3, .. }, Some(name)) => {
@@ -17,7 +16,6 @@ pub(crate) fn named(told: Told, name: Option<&RelPath>) -> Told {
     }
 }
 
-/// The event for the observer, if there is one.
 pub(crate) fn event_of(
     told: Told,
     root: &mut RootHasher,
@@ -49,12 +47,11 @@ pub(crate) fn event_of(
     })
 }
 
-/// Keeps a failure for the closing lines.
 pub(crate) fn keep_failure(failures: &mut Vec<(Vec<u8>, String)>, path: &[u8], why: &str) {
     if failures.len() < FAILURES_KEPT && !why.ends_with(WITH_ITS_DIRECTORY) {
         failures.push((path.to_vec(), why.to_owned()));
     }
 }
 
-/// The closing lines list these; each failure was reported when it happened.
+/// Each failure was reported when it happened.
 const FAILURES_KEPT: usize = 20;

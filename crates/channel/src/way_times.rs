@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use haul_engine::path::OneWay;
 use haul_kept::sync::lock;
 
-/// The times of the pings of one session.
 #[derive(Debug)]
 pub(crate) struct WayTimes {
     began: Instant,
@@ -28,24 +27,22 @@ impl WayTimes {
         u64::try_from(now.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// A ping of the peer arrived.
     pub(crate) fn on_ping(&self, now: Instant, sent_us: u64) {
         let took_us = i64::try_from(i128::from(self.us(now)) - i128::from(sent_us)).unwrap_or(i64::MIN);
         lock(&self.state).heard = Some(OneWay { sent_us, took_us });
     }
 
-    /// A ping of ours leaves. Returns its time.
+    /// Stamps a leaving ping. Returns the time.
     pub(crate) fn leaves(&self, now: Instant) -> u64 {
         lock(&self.state).pinged = Some(now);
         self.us(now)
     }
 
-    /// Whether a ping is due beside other words. The first one leaves with the first words, before anything is sent that could delay it.
+    /// Whether a ping is due beside other words. The first leaves with the first words, before anything that could delay it.
     pub(crate) fn is_due(&self, now: Instant, every: Duration) -> bool {
         lock(&self.state).pinged.is_none_or(|pinged| now.saturating_duration_since(pinged) >= every)
     }
 
-    /// How long the peer's last ping took to here.
     pub(crate) fn heard(&self) -> Option<OneWay> {
         lock(&self.state).heard
     }

@@ -2,7 +2,7 @@
 
 use haul_wire::control::Withheld;
 
-/// The sentence for so many entries.
+/// Makes the sentence.
 pub fn text(entries: u64, why: Withheld) -> String {
     let stays = if entries == 1 { "1 entry stays".to_owned() } else { format!("{entries} entries stay") };
     match why {

@@ -8,11 +8,11 @@ use haul_wire::control::Control;
 use crate::links::LinkId;
 
 pub(super) enum End {
-    /// The peer sent nonsense, so no other link helps.
+    /// No other link helps.
     Broken(String),
-    /// The link brings nothing more.
+    /// The link has ended.
     Gone { why: Option<String>, by_peer: bool },
-    /// The session has stopped listening.
+    /// The session does not listen.
     NotHeard,
 }
 
@@ -23,13 +23,13 @@ pub(super) fn put_frame(id: LinkId, number: u64, frame: &[u8], bytes: &mut Vec<u
     bytes.extend_from_slice(frame);
 }
 
-/// Reads messages of a further link until one makes no sense.
+/// Reads messages until one makes no sense.
 #[cfg(feature = "testing")]
 pub fn read_link(mut input: impl Read, buffer: &mut Vec<u8>) {
     while let Ok(Some(_)) = read_numbered(&mut input, buffer) {}
 }
 
-/// Reads one message; `Ok(None)` at an orderly end.
+/// Reads a message; `Ok(None)` at an orderly end.
 #[cfg(any(test, feature = "testing"))]
 pub fn read_message(input: &mut impl Read, buffer: &mut Vec<u8>) -> Result<Option<Control>, String> {
     read_frame(input, buffer).map_err(|end| match end {
@@ -61,7 +61,6 @@ pub(super) fn read_numbered(input: &mut impl Read, buffer: &mut Vec<u8>) -> Resu
     Ok(Some((u64::from_be_bytes(number), message)))
 }
 
-/// Returns false if the input has ended before its first byte.
 fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> Result<bool, End> {
     let mut filled = 0;
     while filled < buffer.len() {

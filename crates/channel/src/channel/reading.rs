@@ -45,7 +45,6 @@ impl Inside {
         self.changed.notify_all();
     }
 
-    /// Hands a message over, unless another link has brought it before.
     fn take(&self, id: LinkId, number: u64, message: Control, bytes: usize) -> Result<(), End> {
         let intake = lock(&self.intake);
         self.heard.touch();
@@ -136,7 +135,6 @@ impl Inside {
     }
 }
 
-/// Reads what nobody wants, until the peer has left or this end shuts the link down.
 fn read_to_end(input: &mut ReadHalf) {
     let mut unwanted = [0; UNWANTED_BYTES];
     while input.read(&mut unwanted).is_ok_and(|read| read > 0) {}

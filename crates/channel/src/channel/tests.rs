@@ -67,7 +67,6 @@ fn silence_brings_a_ping() {
     channel.close(LONG);
 }
 
-/// Pings are a minute apart here.
 #[test]
 fn what_has_arrived_is_confirmed_before_it_is_much() {
     let (ours, theirs) = Stream::plain_pair().unwrap();
@@ -92,7 +91,6 @@ fn what_has_arrived_is_confirmed_before_it_is_much() {
     channel.close(LONG);
 }
 
-/// Another link could not bring all messages.
 #[test]
 fn a_channel_that_would_have_to_keep_too_much_cannot_move() {
     const MAX_KEPT: usize = 10_000;
@@ -116,7 +114,6 @@ fn a_channel_that_would_have_to_keep_too_much_cannot_move() {
     channel.close(LONG);
 }
 
-/// A daemon can cut its sessions only in this way.
 #[test]
 fn who_ends_the_first_link_here_ends_the_channel() {
     let (ours, _theirs) = Stream::plain_pair().unwrap();
@@ -146,7 +143,6 @@ fn nobody_waits_to_say_nothing_to_a_peer_that_has_left() {
     assert!(begun.elapsed() < LONG / 2, "it waited for {:?}", begun.elapsed());
 }
 
-/// The peer reads slowly and speaks meanwhile, as somebody does who takes a file through a pipe.
 #[test]
 fn the_last_words_reach_a_peer_that_still_speaks() {
     const WORDS: usize = 4000;

@@ -1,4 +1,4 @@
-//! Writes on one thread for each link: all messages on the link where this end speaks, pings on the others.
+//! Writes on one thread for each link: all messages where this end speaks, pings on the others.
 
 use std::io::Write as _;
 use std::sync::PoisonError;
@@ -36,7 +36,6 @@ impl Inside {
                 Turn::Write => {}
                 Turn::WriteLast => {
                     if self.lock().peer_leaves_first {
-                        // The peer's TLS tells an end from a break.
                         drop(output.finish_write());
                     }
                     return self.outbox.written_out();
