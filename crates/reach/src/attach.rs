@@ -4,7 +4,7 @@
 //!   the side that dials the lanes    the link is doubtful or lost -> dial another, again and again
 //!   the other side                   takes the links that arrive, and waits for one while a lane lives
 //! ```
-//! A link proves the key of its host and names the session, as a lane does. Its address proves nothing.
+//! A link proves its host's key and names the session. Its address proves nothing.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -19,23 +19,22 @@ use crate::dialler::{REDIAL_PAUSE, WAY_TIMEOUT};
 use crate::lane_terms::LaneTerms;
 use haul_channel::channel::{Channel, Health, Loss, Proof};
 
-/// The pause between two dials of a link begins with [`REDIAL_PAUSE`] and doubles up to this.
+/// The pause between dials doubles from [`REDIAL_PAUSE`] up to this.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
-/// A channel without a link is given up after this time. `--timeout` may end the session earlier.
+/// The longest wait for a link, unless `--timeout` ends the session earlier.
 const LONGEST_LOSS: Duration = Duration::from_secs(60);
 
-/// When ssh has ended and no lane lives, the peer's process is gone. Its connections end at once, but we may see that
-/// this far apart.
+/// The most time between ssh's end and that of other connections of a dead peer, as we see them.
 const LANE_GRACE: Duration = Duration::from_millis(200);
 
-/// A living peer sees the end of ssh too, and dials at once: its link is here by then, even with one lost SYN (1 s) on
-/// a path of 300 ms. Lanes prove nothing: the kernel of a killed peer still sends what they hold.
+/// A living peer sees the end of ssh too, and dials at once: its link comes even with one lost SYN (1 s) on a path of 300 ms.
+/// Lanes prove nothing: a killed peer's kernel still sends what they hold.
 const RETURN_LIMIT: Duration = Duration::from_secs(5);
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Dials further links of one control channel.
+/// Dials links of a control channel.
 #[derive(Clone)]
 pub struct LinkDialler {
     terms: LaneTerms,
@@ -43,12 +42,12 @@ pub struct LinkDialler {
 }
 
 impl LinkDialler {
-    /// Makes a dialler for a channel to a peer.
+    /// Makes a dialler.
     pub fn new(terms: LaneTerms, candidates: Vec<SocketAddr>) -> Self {
         Self { terms, candidates }
     }
 
-    /// Keeps only the address where a lane has found the peer, if it is a candidate.
+    /// Keeps only the candidate where a lane has found the peer.
     pub fn towards(mut self, peer: Option<IpAddr>) -> Self {
         let is_there = |candidate: &SocketAddr| peer.is_some_and(|peer| candidate.ip().to_canonical() == peer);
         if self.candidates.iter().any(is_there) {
@@ -87,7 +86,7 @@ pub(crate) fn greet_link(socket: TcpStream, terms: &LaneTerms) -> Result<Stream,
     Ok(stream)
 }
 
-/// Keeps a channel until it ends, in one of the dial threads. `dialler` answers once this side is known to dial.
+/// Keeps a channel until it ends, in a dial thread. `dialler` waits until this side is known to dial.
 pub fn keep(
     channel: &Channel,
     dial_threads: &DialThreads,
@@ -135,7 +134,7 @@ impl Keeper<'_> {
 
     fn await_link(&self, loss: &Loss) {
         let is_too_long = loss.since.elapsed() > if loss.by_peer { RETURN_LIMIT } else { LONGEST_LOSS };
-        // A direct connection ends only when the peer's process ends, or when the peer wants it.
+        // A direct connection ends only by the peer's process or will.
         let is_sure = loss.by_peer && loss.is_direct;
         if is_sure || is_too_long || !self.channel.is_dialled() || self.peer_is_gone(loss) {
             return self.channel.give_up();
@@ -176,7 +175,6 @@ impl Keeper<'_> {
     }
 }
 
-/// Whether no address of the peer listens any more.
 fn is_refused(error: &NetError) -> bool {
     match error {
         NetError::Unreachable { attempts } => {

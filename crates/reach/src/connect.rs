@@ -12,8 +12,7 @@ use haul_channel::reporter::Watch;
 use haul_kept::known_paths::Direction;
 use haul_kept::surroundings::Surroundings;
 
-/// Reaches the far side of a job at `place`. If `direction` says how the lanes will be used, they may be dialled at
-/// once.
+/// Reaches `place`. With a `direction`, lanes may be dialled at once.
 pub fn connect(
     place: &Far,
     job: &Job,

@@ -28,21 +28,20 @@ use haul_kept::surroundings::Surroundings;
 
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A daemon that hung up is tried again after this pause, which doubles up to the last: 0.75 + 1.5 + 3 + 6 = 11.25 s.
-/// Strangers may stay at its door for 10 s.
+/// Tries again after a hang-up: 0.75 + 1.5 + 3 + 6 = 11.25 s. Strangers may stay at a door for 10 s.
 const KNOCK_PAUSE: Duration = Duration::from_millis(750);
 
 const LAST_KNOCK_PAUSE: Duration = Duration::from_secs(6);
 
-/// Names the daemon to reach.
+/// The daemon to reach.
 pub struct Wanted<'a> {
-    /// The name that was typed.
+    /// The name, as typed.
     pub host: &'a str,
-    /// The port of the daemon.
+    /// The port.
     pub port: u16,
-    /// Reaches only the daemon at this address. If it proves this key, it is a host that is reached already.
+    /// The only address to reach. With this key, the daemon is reached already.
     pub only: Option<(SocketAddr, PublicKey)>,
-    /// Whether the daemon proved the key in `only`.
+    /// Whether this key was proved.
     pub is_same: Cell<bool>,
 }
 
@@ -56,7 +55,6 @@ pub fn connect_daemon(
     direction: Option<Direction>,
     foreseen: &Foreseen,
 ) -> Result<Remote, Error> {
-    // The owner of the dial threads is dropped after the events, for which its threads may wait.
     let dial_owner = DialThreadsOwner::new();
     dial_owner.threads().tune_by(network_classes::policies(&surroundings.network_files)?);
     let (session, events) = (id::random_id()?, Events::new());
@@ -73,7 +71,7 @@ pub fn connect_daemon(
         known.retain(|key| *key != reached);
     }
     let ciphers = ciphers(&job.carriage);
-    // If exactly one key of a daemon is known, lanes may be dialled before the daemon has spoken.
+    // With exactly one known key, lanes may be dialled before the daemon has spoken.
     let key = known.as_deref().and_then(|known| <[PublicKey; 1]>::try_from(known).ok()).map(|[key]| key);
     let may_presume = !job.selection.dry_run && !names_remote(&job.carriage);
     let mut early = match (direction.filter(|_| may_presume), key, addresses.first()) {
@@ -129,7 +127,7 @@ pub fn connect_daemon(
         let shaken = watched(watch, Some(&dial_owner.threads()), "shake hands", shake)?;
         match shaken {
             Ok((stream, _)) => break (stream, reached_at),
-            // A door full of strangers has room again when their time is over.
+            // Strangers leave a full door when their time is over.
             Err(NetError::HungUp) if pause <= LAST_KNOCK_PAUSE => {
                 watch.tell(&Event::Warning { text: format!("{place} has no room for us yet; trying again") });
                 rest(watch, pause)?;
@@ -147,13 +145,13 @@ pub fn connect_daemon(
     std::io::Write::write_all(&mut stream, &hello)
         .and_then(|()| std::io::Write::flush(&mut stream))
         .map_err(|error| Error::new(Fault::Network, format!("{place} does not answer")).because(error))?;
-    // A daemon judges our key after we have judged its own, so its refusal is its first message.
+    // A daemon judges our key last, so its refusal is its first message.
     let may_be_several = known.is_some_and(|known| known.len() > 1);
     let known = Arc::new(keys.known);
     let mut remote = match key.filter(|_| early.is_some()) {
         None => Remote::meet(place, stream, session, events, watch)
             .map_err(|error| known.explain_refusal(host, port, error))?,
-        // The daemon is far and has proved its key, and lanes are on their way: we do not wait for its first words.
+        // The daemon has proved its key, and lanes are on their way: its first words are not awaited.
         Some(key) => {
             let introduction = Introduction::new(known, host, port, key);
             Remote::presume(place, stream, session, events, introduction)?
@@ -161,7 +159,7 @@ pub fn connect_daemon(
     };
     remote.identity = Some(keys.identity);
     remote.peer.know(addresses.iter().map(|address| address.ip().to_canonical()));
-    // One key means one host: its further addresses are further paths to it.
+    // One key means one host: its other addresses are paths to it.
     if may_be_several && job.carriage.paths != AskedPaths::One {
         let others = addresses.iter().filter(|address| Some(**address) != reached_at);
         remote.other_addresses = others.copied().collect();
@@ -172,8 +170,8 @@ pub fn connect_daemon(
     Ok(remote)
 }
 
-/// Runs slow work in a thread, so that an interruption ends the wait at once. A dial thread ends with the
-/// session. The system's resolver cannot be interrupted, so its thread ends by its own bounds.
+/// Runs slow work in a thread that an interruption leaves. The system's resolver cannot be interrupted: its own bounds end the
+/// thread.
 fn watched<T: Send + 'static>(
     watch: &Watch,
     dial_threads: Option<&DialThreads>,
@@ -194,7 +192,6 @@ fn watched<T: Send + 'static>(
             Ok(brought) => return Ok(brought),
             Err(RecvTimeoutError::Timeout) if watch.interrupted() => return Err(watch.interruption()),
             Err(RecvTimeoutError::Timeout) => {}
-            // The panic hook has told why.
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::new(Fault::Network, format!("the thread broke that was to {name}")));
             }
@@ -202,7 +199,7 @@ fn watched<T: Send + 'static>(
     }
 }
 
-/// Pauses until `pause` is over or the user interrupts.
+/// Pauses, unless the user interrupts.
 pub fn rest(watch: &Watch, pause: Duration) -> Result<(), Error> {
     let end = Instant::now() + pause;
     loop {
@@ -229,7 +226,6 @@ mod tests {
     use crate::lane_rendezvous::LaneRendezvous;
     use haul_channel::farewell;
 
-    /// Returns what a client is told by a daemon that does `deliver` with each connection.
     fn told_by(deliver: impl Fn(Stream) + Send + Sync + 'static) -> Error {
         let daemon = Arc::new(haul_net::Identity::generate().unwrap());
         let listener = haul_net::Listener::bind_to(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
@@ -239,7 +235,6 @@ mod tests {
         knock(port, &key, &Watch::silent())
     }
 
-    /// Returns what a client is told by whatever listens on `port`, when it expects a daemon with `key`.
     fn knock(port: u16, key: &PublicKey, watch: &Watch) -> Error {
         let dir = tempfile::tempdir().unwrap();
         let (own, list) = (dir.path().join("key"), dir.path().join("known_hosts"));
@@ -271,7 +266,6 @@ mod tests {
             let _ = self.0.set(Instant::now());
         }
 
-        /// Knocks, and checks that the wait ends soon after that moment.
         fn ends(self: &Arc<Self>, port: u16, key: &PublicKey) {
             let error = knock(port, key, &Watch::new(Arc::<Self>::clone(self)));
             assert_eq!(error.fault, Fault::Interrupted, "{error:?}");
@@ -307,7 +301,6 @@ mod tests {
         person.ends(port, &key);
         drop(silent.join().unwrap());
 
-        // The warning that there is no room comes before the pause.
         let (listener, person) = (std::net::TcpListener::bind(loopback).unwrap(), Arc::new(Impatient::default()));
         let port = listener.local_addr().unwrap().port();
         let full = std::thread::spawn(move || drop(listener.accept().unwrap()));
@@ -329,7 +322,6 @@ mod tests {
 
     #[test]
     fn a_daemon_of_another_version_is_named_as_such() {
-        // A daemon of version 1 does this with a greeting that it does not know.
         let error = told_by(|mut stream| {
             let mut greeting = [0; 26];
             std::io::Read::read_exact(&mut stream, &mut greeting).unwrap();

@@ -12,7 +12,7 @@ use haul_net::dial::Cancel;
 
 use haul_kept::sync::lock;
 
-/// Ends the dial threads of a session when it is dropped, and waits for them.
+/// Ends a session's dial threads when dropped.
 pub struct DialThreadsOwner(DialThreads);
 
 impl Default for DialThreadsOwner {
@@ -22,7 +22,7 @@ impl Default for DialThreadsOwner {
 }
 
 impl DialThreadsOwner {
-    /// Owns no thread yet.
+    /// Begins without threads.
     pub fn new() -> Self {
         // Without its descriptors a dial ends by its time limit.
         let cancel = Cancel::new().ok();
@@ -30,7 +30,7 @@ impl DialThreadsOwner {
         Self(DialThreads(Arc::new(Inside { cancel, policies, state: Mutex::default(), over: Condvar::new() })))
     }
 
-    /// Returns what starts threads.
+    /// The starter of threads.
     pub fn threads(&self) -> DialThreads {
         self.0.clone()
     }
@@ -42,7 +42,7 @@ impl Drop for DialThreadsOwner {
     }
 }
 
-/// Starts threads, and tells them when their session is over.
+/// Starts threads, and tells them of the session's end.
 #[derive(Clone)]
 pub struct DialThreads(Arc<Inside>);
 
@@ -68,7 +68,6 @@ impl DialThreads {
         if state.is_over {
             return Err(io::Error::other("the session is over"));
         }
-        // A thread that has ended keeps its stack until it is joined.
         let (ended, running) = std::mem::take(&mut state.threads).into_iter().partition(JoinHandle::is_finished);
         state.threads = running;
         Vec::into_iter(ended).for_each(|thread: JoinHandle<()>| drop(thread.join()));
@@ -76,7 +75,7 @@ impl DialThreads {
         Ok(())
     }
 
-    /// Pauses. Returns false if the session is over.
+    /// Pauses. Returns false when the session is over.
     pub fn pause(&self, pause: Duration) -> bool {
         let state = lock(&self.0.state);
         let waited = self.0.over.wait_timeout_while(state, pause, |state| !state.is_over);
@@ -87,17 +86,17 @@ impl DialThreads {
         self.0.cancel.as_ref()
     }
 
-    /// Sets the network classes by which dials are tuned. Only the first call counts.
+    /// Sets the network classes of dials, once.
     pub fn tune_by(&self, policies: Arc<Policies>) {
         let _ = self.0.policies.set(policies);
     }
 
-    /// Returns the policies by which dials are tuned.
+    /// The policies of dials.
     pub fn policies(&self) -> Arc<Policies> {
         self.0.policies.get().map(Arc::clone).unwrap_or_default()
     }
 
-    /// Runs `act` when the session is over, or at once if it is. Dropping the guard cancels it.
+    /// Runs `act` at the session's end, or at once after it, unless the guard is dropped.
     pub fn on_end(&self, act: impl FnOnce() + Send + 'static) -> Waiting {
         let mut state = lock(&self.0.state);
         let number = state.next_number;
@@ -111,7 +110,7 @@ impl DialThreads {
         Waiting { dial_threads: self.clone(), number }
     }
 
-    /// Shuts a connection that shakes hands down when the session is over.
+    /// Shuts a connection down at the session's end.
     pub fn watches(&self, socket: &TcpStream) -> Option<Waiting> {
         // Without a second descriptor the handshake ends by its time limit.
         let socket = socket.try_clone().ok()?;
@@ -127,12 +126,11 @@ impl DialThreads {
         self.0.over.notify_all();
         self.0.cancel.iter().for_each(Cancel::cancel);
         breaks.into_values().for_each(|act| act());
-        // The panic hook has reported a panic.
         threads.into_iter().for_each(|thread| drop(thread.join()));
     }
 }
 
-/// Guards a wait that is broken off when the session is over.
+/// Guards a wait that the session's end breaks off.
 pub struct Waiting {
     dial_threads: DialThreads,
     number: u64,

@@ -18,55 +18,52 @@ use haul_channel::channel::{LaneEvent, SessionEvent};
 use haul_kept::hook_words::Outlet;
 use haul_kept::sync::lock;
 
-/// One way is tried this long before the next. A path of 300 ms with one lost SYN (1 s) still gets through.
+/// The time for one way. A path of 300 ms with one lost SYN (1 s) still gets through.
 pub const WAY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The pause doubles with each redial.
+/// The first pause; it doubles with each redial.
 pub(crate) const REDIAL_PAUSE: Duration = Duration::from_millis(200);
 
-/// A job begins with so many lanes in most cases. A listener bounds the handshakes with one host at 128.
+/// The usual number of first lanes. A listener bounds the handshakes with one host at 128.
 const DIALLING_AT_ONCE: u16 = START_LANES_MAX;
 
-/// A lane that finds no room at the door tries again after 0.2 + 0.4 + 0.8 s.
+/// A lane without room at the door tries again after 0.2 + 0.4 + 0.8 s.
 pub(crate) const MAX_KNOCKS: u32 = 3;
 
-/// When the lanes behind the first one are dialled.
+/// When further lanes are dialled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Further {
-    /// Dials them when the first connection is accepted: a round trip or two sooner.
+    /// Once the first connection is accepted: a round trip or two sooner.
     OnceAnswered,
-    /// Dials them when the peer has proved its key. Where only a peer names the address, we must not flood another
-    /// host.
+    /// Once the peer proved its key: its word alone must not make us flood another host.
     OnceProved,
 }
 
-/// Brings lanes to one peer by dialling it.
+/// Dials lanes to one peer.
 pub struct Dialler {
-    /// The terms that both ends agreed on for lanes.
+    /// The agreed terms.
     pub terms: LaneTerms,
-    /// Indexes count from 0 on each path; [`Self::hand_over`] makes lane numbers of them.
     path: u16,
     way: Way,
     candidates: Mutex<Vec<SocketAddr>>,
-    /// When each standing lane was connected, by its number.
+    /// The moment when each lane was connected, by number.
     pub connected: Arc<Mutex<HashMap<u16, Instant>>>,
     is_given_up: Arc<AtomicBool>,
     /// A device on the way may not like padding.
     padding_failed: Arc<AtomicBool>,
     /// An operator's program grants priority only to lanes that leave here.
     outlet: Arc<Mutex<Outlet>>,
-    /// Larger segments do not arrive.
     segment_max_bytes: Arc<Mutex<Option<u16>>>,
 }
 
 impl Dialler {
-    /// Makes the dialler of the first path of a session.
+    /// Dials a session's first path.
     pub fn new(terms: LaneTerms, candidates: Vec<SocketAddr>) -> Self {
         let way = terms.way.clone();
         Self::on_path(terms, 0, way, candidates)
     }
 
-    /// Makes the dialler of a path that leaves this host by `way`.
+    /// Dials a path that leaves this host by `way`.
     pub fn on_path(terms: LaneTerms, path: u16, way: Way, candidates: Vec<SocketAddr>) -> Self {
         Self {
             terms,
@@ -94,7 +91,7 @@ impl Dialler {
         self.is_given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Connects one lane from the outlet, or else by the way of the path: it then carries data without priority.
+    /// Connects one lane from the outlet, or else by the way of the path, without priority.
     fn dial(
         &self,
         index: u16,
@@ -110,13 +107,13 @@ impl Dialler {
         self.dial_by(&self.way, index, timeout, answered)
     }
 
-    /// New lanes announce this as their largest segment, so that neither end sends a larger one.
+    /// Makes new lanes announce this largest segment, which bounds both ends.
     pub(crate) fn shrink(&self, segment_bytes: u16) {
         let mut largest = lock(&self.segment_max_bytes);
         *largest = Some(largest.map_or(segment_bytes, |bytes| bytes.min(segment_bytes)));
     }
 
-    /// Sets the outlet of new lanes, and dials `lanes` again. Returns false if no thread could be started.
+    /// Sets the outlet of new lanes, and redials `lanes`. Returns false without a thread.
     pub fn leave_from(self: &Arc<Self>, outlet: Outlet, lanes: &[u16]) -> bool {
         *lock(&self.outlet) = outlet;
         if lanes.is_empty() {
@@ -142,9 +139,8 @@ impl Dialler {
         self.terms.dial_threads.start(format!("move-{}", self.path), moves).is_ok()
     }
 
-    /// Returns a connected lane with its connect time in microseconds. A candidate where another host answers is
-    /// dropped; the one that works is remembered. `answered` is told of each address that accepts, before the peer has
-    /// proved its key.
+    /// Returns a lane and its connect time in microseconds. Drops candidates where another host answers; remembers the one that
+    /// works. `answered` is told of accepting addresses, before the proof of a key.
     fn dial_by(
         &self,
         way: &Way,
@@ -172,7 +168,6 @@ impl Dialler {
             match greeted {
                 Ok(stream) => {
                     *lock(&self.candidates) = vec![address];
-                    // All lanes are asked for the same, so one report is enough.
                     applied.retain(|applied| index == 0 && applied.falls_short);
                     if !applied.is_empty() {
                         let _ = self.terms.events.send(SessionEvent::Lane(LaneEvent::FallsShort(applied)));
@@ -203,13 +198,12 @@ impl Dialler {
         })
     }
 
-    /// Padding fills the first congestion window, which then doubles a round trip sooner. It pays for much data on a
-    /// far path.
+    /// Padding fills the first congestion window, which then doubles a round trip sooner: for much data on a far path.
     fn pads(&self, rtt_us: u32) -> bool {
         rtt_us >= QUICK_FROM_US && self.terms.sends_much() && !self.padding_failed.load(Ordering::Relaxed)
     }
 
-    /// How many lanes the path begins with, and why. A further path gets half of those that were asked for.
+    /// The first lanes of the path, and why. A further path gets half of the requested number.
     fn first_lanes(&self, address: SocketAddr, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
         match self.terms.carriage.lanes {
             Some(asked) if self.path > 0 => ((asked / 2).max(1), "asked for"),
@@ -217,8 +211,8 @@ impl Dialler {
         }
     }
 
-    /// Connects the first lane, and then as many more as its connect time asks for. Lanes below `dialled` are on their
-    /// way. Returns the number of all lanes and the RTT.
+    /// Connects the first lane, and then as many as its connect time asks for. Lanes below `dialled` are on their way. Returns
+    /// their number and the RTT.
     pub fn bring(
         self: &Arc<Self>,
         cpus: u16,
@@ -246,13 +240,12 @@ impl Dialler {
         lock(&self.candidates).iter().filter_map(|candidate| self.terms.lanes_max(candidate.ip())).min()
     }
 
-    /// Whether its lanes are no longer wanted.
+    /// Whether lanes are unwanted.
     pub fn is_over(&self) -> bool {
         self.is_given_up.load(Ordering::Relaxed) || self.terms.events.is_over()
     }
 
-    /// Tries again when the door closes at once: a door bounds the handshakes with one host, and several jobs may begin
-    /// together.
+    /// Tries again when the door closes at once: several jobs may begin together.
     pub(crate) fn dial_patiently(&self, index: u16, timeout: Duration) -> Result<Stream, NetError> {
         let mut tries = 0;
         loop {
@@ -266,7 +259,7 @@ impl Dialler {
         }
     }
 
-    /// Connects lanes, some at a time, to `address` or any candidate. Lanes that fail are left out.
+    /// Connects lanes, some at a time, to `address` or any candidate; failures are left out.
     pub(crate) fn dial_more(self: &Arc<Self>, lanes: Range<u16>, address: Option<SocketAddr>, timeout: Duration) {
         let dialler = match address {
             Some(address) => Arc::new(Self {

@@ -11,17 +11,17 @@ use haul_channel::host_facts;
 use haul_kept::faults;
 use haul_kept::trusted_keys::KnownHosts;
 
-/// Facts about a far side.
+/// A far side's facts.
 #[derive(Clone)]
 pub enum FarEnd {
-    /// The far side has said who it is.
+    /// Words of its own.
     Said(AgentHello),
-    /// The session has begun before the daemon's first words, which take a round trip.
+    /// A proved key: the first words take a round trip more.
     Presumed(Introduction),
 }
 
 impl FarEnd {
-    /// The key that the far side proves on lanes.
+    /// The key on lanes.
     pub fn key(&self) -> PublicKey {
         match self {
             Self::Said(hello) => PublicKey(hello.key),
@@ -29,7 +29,7 @@ impl FarEnd {
         }
     }
 
-    /// The port where its lanes arrive; 0: it accepts no connections.
+    /// The port of lanes; 0: none.
     pub fn port(&self) -> u16 {
         match self {
             Self::Said(hello) => hello.port,
@@ -37,12 +37,12 @@ impl FarEnd {
         }
     }
 
-    /// The port on its own host for lanes inside ssh sessions, if it has named one.
+    /// The port of lanes inside ssh.
     pub fn relay_port(&self) -> Option<u16> {
         self.said().map(|hello| hello.relay_port).filter(|port| *port != 0)
     }
 
-    /// The greeting of the far side, if it has come.
+    /// The greeting, if any.
     pub fn said(&self) -> Option<&AgentHello> {
         match self {
             Self::Said(hello) => Some(hello),
@@ -50,13 +50,12 @@ impl FarEnd {
         }
     }
 
-    /// The processors of its host. A daemon that has not spoken counts as equal to us, and itself looks whether it has
-    /// fewer.
+    /// Processors. A silent daemon counts as our equal, and itself looks whether it has fewer.
     pub fn cpus(&self) -> u16 {
         self.said().map_or_else(host_facts::cpus, |hello| hello.cpus)
     }
 
-    /// Describes its host for the report.
+    /// The host, for the report.
     pub fn host(&self, place: &Far) -> Host {
         let place = place.to_string();
         match self.said() {
@@ -65,7 +64,7 @@ impl FarEnd {
         }
     }
 
-    /// Takes a greeting in the middle of the session. Only a daemon that was presumed may send one, once.
+    /// Takes a presumed daemon's greeting, once.
     pub fn on_hello(&self, hello: AgentHello) -> Result<(), Error> {
         match self {
             Self::Said(_) => Err(faults::unexpected(&Control::AgentHello(hello))),
@@ -73,7 +72,7 @@ impl FarEnd {
         }
     }
 
-    /// Explains an error: it may be a refusal if the daemon has said nothing.
+    /// Explains an error, maybe as a refusal.
     pub fn explain(&self, error: Error) -> Error {
         match self {
             Self::Presumed(later) if self.said().is_none() => {
@@ -84,7 +83,7 @@ impl FarEnd {
     }
 }
 
-/// A daemon whose first words are not awaited: its proved key, and later its words.
+/// A proved key, and later words.
 #[derive(Clone)]
 pub struct Introduction {
     said: Arc<OnceLock<AgentHello>>,
@@ -95,7 +94,7 @@ pub struct Introduction {
 }
 
 impl Introduction {
-    /// Describes a daemon that was reached under this name, and has proved this key.
+    /// Notes a proved key under this name.
     pub fn new(known: Arc<KnownHosts>, host: &str, port: u16, key: PublicKey) -> Self {
         Self { said: Arc::default(), known, host: host.to_owned(), port, key }
     }

@@ -8,7 +8,7 @@ use haul_wire::lane::Hello;
 
 use crate::lane_rendezvous::LaneRendezvous;
 
-/// Listens for lanes. A host that may not listen still works: it dials, or lanes run inside ssh.
+/// Listens for lanes. A host that may not listen still dials, or uses ssh.
 pub fn open_door(
     identity: &Arc<Identity>,
     rendezvous: &Arc<LaneRendezvous>,
@@ -18,10 +18,10 @@ pub fn open_door(
     open_door_on(Listener::bind(port_range, None).ok()?, identity, rendezvous, policies)
 }
 
-/// Any free port of this host that other hosts cannot reach.
+/// Any free port, for this host alone.
 pub const LOOPBACK: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
-/// Opens a port for lanes of one session on this listener.
+/// Opens a session's port on this listener.
 pub fn open_door_on(
     listener: Listener,
     identity: &Arc<Identity>,

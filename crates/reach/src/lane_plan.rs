@@ -30,54 +30,54 @@ use haul_kept::faults;
 use haul_kept::hook_words::Outlet;
 use haul_kept::sync::lock;
 
-/// The copy may be slower then, and few would guess why.
+/// Few would guess why the copy is slower.
 const THROUGH_SSH: &str = "neither host reaches a port of the other (-v says more): the data goes through ssh, which carries less. To use a range \
                            that a firewall lets through: --port-range FIRST-LAST";
 
 const CIPHER_REASON: &str = "fast on both processors, or asked for";
 
-/// How the lanes went, for the report.
+/// The lanes, for the report.
 #[derive(Default)]
 pub struct LaneRecord {
-    /// The way that the lanes take, once one stands.
+    /// The way, once known.
     pub path: Mutex<Option<LanePath>>,
-    /// The cipher of the first lane that stood.
+    /// Cipher of the first lane.
     pub cipher: Mutex<String>,
 }
 
-/// Everything that the initiator needs to get lanes to one far side.
+/// The initiator's means to get lanes.
 pub struct LanePlan {
-    /// The terms that both ends agreed on for lanes.
+    /// Agreed terms.
     pub terms: LaneTerms,
     /// Processors of the smaller host.
     pub cpus: u16,
-    /// Where the far side may be reached.
+    /// The far side's addresses.
     pub candidates: Vec<SocketAddr>,
-    /// Where the far side may reach us, once we listen.
+    /// Our addresses.
     pub own_addresses: Vec<IpAddr>,
-    /// The port on which we are ready to listen.
+    /// The port that we can open.
     pub own_port: Option<u16>,
-    /// Answers of the far side to a request to dial.
+    /// Answers about dialling.
     pub answers: Receiver<Control>,
-    /// The control channel, which carries that request.
+    /// The control channel.
     pub channel: Channel,
-    /// Lanes inside ssh sessions, when the far side was reached over ssh.
+    /// Lanes inside ssh.
     pub over_ssh: Option<SshLanes>,
-    /// Whether only lanes inside ssh sessions may be used.
+    /// Whether only ssh may carry them.
     pub only_over_ssh: bool,
-    /// Which paths the user asked for.
+    /// The user's paths.
     pub asked: Asked,
-    /// The only version of IP that may be used.
+    /// The only version of IP to use.
     pub family: Option<Family>,
-    /// The addresses that the far side says it has.
+    /// The far side's own addresses.
     pub peer: PeerAddresses,
-    /// Which lanes stood, for the report.
+    /// The record for the report.
     pub record: Arc<LaneRecord>,
-    /// Receives which way was taken.
+    /// Hears which way was taken.
     pub watch: Arc<Watch>,
-    /// The most paths to the far side.
+    /// The most paths.
     pub paths_max: u16,
-    /// Lanes that may be here already.
+    /// Lanes that may be here.
     pub early: Option<Early>,
 }
 
@@ -112,7 +112,7 @@ impl LaneKeeper for Keeper {
 }
 
 impl LanePlan {
-    /// Connects in a thread; the session starts meanwhile.
+    /// Connects in a thread.
     pub fn start(self) -> Keeper {
         let keeper = Keeper::default();
         let for_thread = keeper.clone();
@@ -128,7 +128,6 @@ impl LanePlan {
 
     fn connect(mut self, keeper: &Keeper) {
         let mut reasons = Vec::new();
-        // If the early lanes did not get through, the ways are tried one after the other.
         if let Some(Ok(brought)) = self.early.take().map(Early::brought) {
             self.tell(LanePath::Direct, brought.cipher, brought.lanes, brought.reason);
             self.keep(keeper, brought.first);
@@ -198,7 +197,6 @@ impl LanePlan {
         self.channel.outbox().send(Control::Dial(Dial { candidates, lanes, several_paths, timeout_ms }));
         match self.answers.recv_timeout(WAY_TIMEOUT * 2) {
             Ok(Control::Dialled { lanes, .. }) => {
-                // From here on the far side looks for further paths.
                 paths::tell_changes(&self.terms.dial_threads, self.channel.outbox(), self.asked.clone());
                 let reason = "the far side cannot be reached from here, but reaches us";
                 self.tell_path(LanePath::Reversed, reason);
@@ -253,7 +251,7 @@ impl LanePlan {
     }
 }
 
-/// Collects what the lanes to a remote have in common.
+/// Collects the common terms of lanes.
 pub fn lane_terms(
     remote: &Remote,
     job: &Job,
@@ -277,7 +275,7 @@ pub fn lane_terms(
     }
 }
 
-/// Collects how lanes to a remote are connected.
+/// Collects the plan of lanes.
 pub fn lane_plan(
     remote: &Remote,
     job: &Job,
@@ -307,7 +305,7 @@ pub fn lane_plan(
     }
 }
 
-/// The user misses a path that was asked for. Few care about a path that the far side names.
+/// The user misses a requested path; few care about one that the far side names.
 fn refused(refusal: &Refusal) -> Notice {
     match refusal {
         Refusal::NotHere(_) | Refusal::NoRemote(_) | Refusal::BeyondLimit(_) => {
@@ -319,7 +317,7 @@ fn refused(refusal: &Refusal) -> Notice {
     }
 }
 
-/// Passes the far side's answers about its dialling on to the plan.
+/// Passes answers about dialling to the plan.
 pub fn dial_answers() -> (std::sync::mpsc::Receiver<Control>, impl FnMut(Control) -> Result<(), Error>) {
     let (sender, receiver) = sync_channel(1);
     let answered = AtomicBool::new(false);

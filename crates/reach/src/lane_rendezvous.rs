@@ -1,10 +1,10 @@
 //! Hands arriving lanes, and further links of control channels, to their session.
 //!
-//! A lane proves its key in the TLS handshake and then names its session. It is handed over only if that session
-//! expects lanes of that key; otherwise it is closed without a word.
+//! A lane proves its key in the TLS handshake, then names its session. Unless that session expects the key, the lane is closed
+//! without a word.
 //!
-//! Initiators choose the numbers of sessions, and a far host learns the number of its peer. So a number that is taken
-//! is refused, and only the ticket that was given for an entry removes it.
+//! Initiators choose session numbers, and a far host learns its peer's. So a taken number is refused, and only an entry's
+//! ticket removes it.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -22,11 +22,11 @@ use haul_channel::channel::{Channel, EventSender, LaneEvent, SessionEvent};
 use haul_channel::clock::TICK;
 use haul_kept::sync::lock;
 
-/// Holds the sessions of one listener that expect lanes.
+/// The sessions of one listener that expect lanes.
 pub struct LaneRendezvous {
     sessions: Mutex<Announced>,
     changed: Condvar,
-    /// Counts the initiators that are connected and have not yet announced a session.
+    /// Counts initiators that may announce a session.
     awaited: AtomicUsize,
     overtake: Duration,
     hand_over: Duration,
@@ -51,32 +51,29 @@ struct Expected {
     events: EventSender,
     wanted: Wanted,
     clear: bool,
-    /// The host with this key may bring links; other hosts bring lanes only.
+    /// Only the host with this key may bring links.
     channel: Option<(PublicKey, Channel)>,
-    /// A lane may come before the channel is told of its session.
     brought: Vec<PublicKey>,
 }
 
-/// A session takes lanes of the initiator, and of hosts that the initiator names.
+/// Lanes come from the initiator, and from hosts that it names.
 const MAX_KEYS: usize = 8;
 
-/// A session must take a lane within the time of a handshake: meanwhile the lane's connection fills the door, as a
-/// stranger's does.
+/// The time of a handshake: a waiting lane fills the door as a stranger does.
 const HAND_OVER: Duration = HANDSHAKE_DEADLINE;
 
-/// A lane may overtake the control message that announces its session.
+/// A lane may overtake its session's announcement.
 const OVERTAKE: Duration = Duration::from_secs(5);
 
 impl LaneRendezvous {
-    /// Reads the hello of a new connection. The deadline of the handshake still holds.
+    /// Reads a new connection's hello, within the handshake's deadline.
     pub fn read_hello(stream: &mut Stream) -> io::Result<Hello> {
         let mut bytes = [0; LANE_HELLO_BYTES];
         stream.read_exact(&mut bytes)?;
         Hello::decode(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "neither lane nor control"))
     }
 
-    /// Whether a session expects lanes of this key. It waits while an initiator could still announce one, unless the
-    /// lane is to leave by now.
+    /// Whether a session expects this key. Waits while one may be announced, unless the lane is to leave.
     pub fn expects_key(&self, key: &PublicKey, is_to_leave: &dyn Fn() -> bool) -> bool {
         let expects = |sessions: &Announced| sessions.by_number.values().any(|expected| expected.keys.contains(key));
         let begun = Instant::now();
@@ -91,7 +88,7 @@ impl LaneRendezvous {
         expects(&sessions)
     }
 
-    /// Hands a lane to its session. Returns false if no session takes it in time, or if the door needs its place.
+    /// Hands a lane over. Returns false if not in time, or if the door needs its place.
     pub fn deliver(&self, stream: Stream, key: &PublicKey, hello: LaneHello) -> bool {
         let begun = Instant::now();
         let mut sessions = lock(&self.sessions);
@@ -101,12 +98,11 @@ impl LaneRendezvous {
         let Some(expected) = sessions.of(&hello, key) else {
             return false;
         };
-        // The session may lose its channel as soon as it has the lane, and then asks whether the peer can dial.
+        // The session may lose its channel at once, and then asks whether the peer can dial.
         expected.has_brought(*key);
         let (events, clear) = (expected.events.clone(), expected.clear);
         let mut applied = stream.tune(&expected.wanted, NEAR_RTT_US);
         drop(sessions);
-        // All lanes are asked for the same, so one report is enough.
         applied.retain(|applied| hello.lane == 0 && applied.falls_short);
         if !applied.is_empty() {
             let _ = events.try_send(SessionEvent::Lane(LaneEvent::FallsShort(applied)));
@@ -122,25 +118,24 @@ impl LaneRendezvous {
         events.send_within(SessionEvent::Lane(LaneEvent::Up(stream, hello.lane)), self.hand_over).is_ok()
     }
 
-    /// Hands a further link to its channel. Returns false if no channel takes links of this key. Links come long after
-    /// the announcement, so this does not wait.
+    /// Hands a link over. Returns false if none takes this key. Links come long after the announcement, so it does not wait.
     pub fn deliver_link(&self, stream: Stream, key: &PublicKey, session: [u8; 16]) -> bool {
         let sessions = lock(&self.sessions);
         let channel = sessions.by_number.get(&session).and_then(|expected| expected.channel_of(key)).cloned();
         drop(sessions);
         let Some(channel) = channel else { return false };
-        // These settings let us notice the death of the peer's host, whatever time-out the peer asked for.
+        // Finds a dead host, whatever time-out the peer asked for.
         stream.tune(&Wanted::default(), NEAR_RTT_US);
         stream.set_deadline(None).is_ok() && channel.offer(stream)
     }
 
-    /// Announces that an initiator may still name a session, as long as the answer lives.
+    /// Announces an initiator, while the answer lives.
     pub fn await_session(self: &Arc<Self>) -> Awaited {
         self.awaited.fetch_add(1, Ordering::Relaxed);
         Awaited(Arc::clone(self))
     }
 
-    /// Lets lanes in for a session, until the answer is dropped.
+    /// Lets lanes in, until the answer is dropped.
     ///
     /// # Errors
     /// Another session has this number, and keeps it.
@@ -174,7 +169,6 @@ impl Expected {
         self.channel.as_ref().filter(|(of, _)| of == key).map(|(_, channel)| channel)
     }
 
-    /// Notes that this host can dial us.
     fn has_brought(&mut self, key: PublicKey) {
         if !self.brought.contains(&key) {
             self.brought.push(key);
@@ -195,7 +189,7 @@ impl Announced {
     }
 }
 
-/// Counts one initiator that may still announce a session.
+/// Counts an initiator that may name a session.
 pub struct Awaited(Arc<LaneRendezvous>);
 
 impl Drop for Awaited {
@@ -207,7 +201,7 @@ impl Drop for Awaited {
     }
 }
 
-/// Lets lanes of the session in while it lives.
+/// Lets lanes of a session in.
 pub struct Expecting {
     rendezvous: Arc<LaneRendezvous>,
     id: [u8; 16],
@@ -215,7 +209,7 @@ pub struct Expecting {
 }
 
 impl Expecting {
-    /// Lets lanes with this key in, too. Returns false at [`MAX_KEYS`].
+    /// Admits this key, too. Returns false at [`MAX_KEYS`].
     pub fn also(&self, key: PublicKey) -> bool {
         if let Some(expected) = lock(&self.rendezvous.sessions).entry(self.id, self.ticket) {
             if expected.keys.len() >= MAX_KEYS {
@@ -227,7 +221,7 @@ impl Expecting {
         true
     }
 
-    /// Lets the host with this key bring further links of the session's control channel.
+    /// Lets this host bring links.
     pub fn takes_links(&self, key: PublicKey, channel: &Channel) {
         if let Some(expected) = lock(&self.rendezvous.sessions).entry(self.id, self.ticket) {
             expected.channel = Some((key, channel.clone()));
@@ -283,7 +277,6 @@ mod tests {
         assert!(!rendezvous.expects_key(&KEY, &stays));
     }
 
-    /// Delivers a lane to a session that leaves such events in its queue. Returns whether the lane was handed over.
     fn delivers_behind(waiting: impl Fn() -> SessionEvent) -> bool {
         let rendezvous =
             Arc::new(LaneRendezvous { hand_over: Duration::from_millis(300), ..LaneRendezvous::default() });
@@ -315,7 +308,6 @@ mod tests {
         assert_eq!(answered.recv_timeout(PATIENCE), Ok(false));
     }
 
-    /// A number and the proof of some key are not enough: the key must be that of the session.
     #[test]
     fn a_lane_with_the_number_of_another_session_or_of_one_that_has_ended_is_let_go() {
         let rendezvous = Arc::new(LaneRendezvous { overtake: Duration::from_millis(200), ..LaneRendezvous::default() });
@@ -338,7 +330,6 @@ mod tests {
         assert!(!came(&events_a));
     }
 
-    /// The far end of a copy knows the number of the other session, and may announce it as its own.
     #[test]
     fn a_number_that_is_taken_is_refused_and_the_session_that_has_it_goes_on() {
         let rendezvous = Arc::new(LaneRendezvous { overtake: Duration::from_millis(200), ..LaneRendezvous::default() });

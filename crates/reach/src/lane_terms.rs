@@ -17,40 +17,39 @@ use haul_channel::foreseen::Foreseen;
 use haul_govern::tuning;
 use haul_kept::known_paths::{Direction, KnownPaths};
 
-/// The findings of earlier jobs, and the direction in which they are used.
+/// Earlier findings.
 #[derive(Clone)]
 pub struct Memory {
-    /// The known paths.
+    /// Known paths.
     pub paths: KnownPaths,
-    /// Which way the bytes go.
+    /// Direction of the data.
     pub direction: Direction,
 }
 
-/// The settings that the lanes of a session share.
+/// The lanes' common settings.
 #[derive(Clone)]
 pub struct LaneTerms {
-    /// Random name of the end that lanes are dialled to.
+    /// Random name of the dialled end.
     pub session: [u8; 16],
-    /// The key that this end proves.
+    /// Our key.
     pub identity: Arc<Identity>,
-    /// The key that the peer must prove.
+    /// The peer's key.
     pub peer_key: PublicKey,
-    /// Ciphers that this end takes, the best first.
+    /// Our ciphers, best first.
     pub ciphers: Vec<Cipher>,
-    /// The carriage that was asked for, and what the initiator knows of the path.
+    /// The carriage, with known facts.
     pub carriage: Carriage,
-    /// How lanes of the first path leave this host.
+    /// The first path's way.
     pub way: Way,
-    /// The findings of earlier jobs.
+    /// Earlier findings.
     pub memory: Option<Memory>,
-    /// How much will be sent from here.
+    /// Bytes to send.
     pub foreseen: Foreseen,
-    /// The queue that gets lanes that stand.
+    /// Queue of standing lanes.
     pub events: EventSender,
-    /// The threads that bring the lanes.
+    /// Dial threads.
     pub dial_threads: DialThreads,
-    /// The mark of the first packets. A path may drop them, and with them each lane, so only a search for such paths
-    /// sets it.
+    /// The first packets' mark, for a search of paths: some drop marked packets.
     pub first_mark: Option<Dscp>,
 }
 
@@ -63,7 +62,7 @@ impl LaneTerms {
         Carriage { path: known.or_else(|| self.carriage.path.clone()), ..self.carriage.clone() }
     }
 
-    /// How many lanes the first path begins with, and why.
+    /// The first lanes, and why.
     pub fn first_lanes(&self, way: &Way, peer: IpAddr, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
         let advice = tuning::first_lanes(&self.carriage_towards(way, peer), &self.foreseen, rtt_us, cpus);
         match self.lanes_max(peer) {
@@ -72,7 +71,6 @@ impl LaneTerms {
         }
     }
 
-    /// The most lanes that the network class of this address allows.
     pub(crate) fn lanes_max(&self, peer: IpAddr) -> Option<u16> {
         let networks = self.dial_threads.policies().networks();
         networks.find(&networks.peer_at(peer)).terms().lanes
@@ -82,19 +80,18 @@ impl LaneTerms {
         Self { carriage: Carriage { path: None, ..self.carriage.clone() }, ..self.clone() }
     }
 
-    /// Whether this end sends enough to make a quick start worth it.
     pub(crate) fn sends_much(&self) -> bool {
         self.memory.as_ref().is_some_and(|memory| memory.direction == Direction::To)
             && self.foreseen.bytes() >= QUICK_START_WORTH_BYTES
     }
 
-    /// Admits the peer's key alone.
+    /// Admits only the peer's key.
     pub fn admits(&self) -> impl Fn(&PublicKey) -> bool + Send + Sync + use<> {
         let expected = self.peer_key;
         move |key| *key == expected
     }
 
-    /// The settings of every connection.
+    /// Settings of connections.
     pub fn wanted(&self) -> policy::Wanted {
         let policies = match self.first_mark {
             Some(mark) => Arc::new(self.dial_threads.policies().marked(mark)),
@@ -104,7 +101,7 @@ impl LaneTerms {
     }
 }
 
-/// Shakes hands and says which lane of which session this is.
+/// Shakes hands and names lane and session.
 pub fn greet(transport: impl Into<haul_net::Transport>, terms: &LaneTerms, lane: u16) -> Result<Stream, NetError> {
     let (stream, _) = haul_net::client(transport, &terms.identity, terms.admits(), &terms.ciphers)?;
     introduce(stream, terms, lane)

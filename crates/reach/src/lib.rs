@@ -4,9 +4,6 @@
 //!   connect      a place -> a control channel: over ssh, or to a daemon
 //!   lane_plan    direct, reversed, inside ssh sessions: the first way that works
 //!   dialler      dials lanes             redial   dials lost lanes again      early_lanes   before the daemon has spoken
-//!   paths        further paths beside the first, and those that were lost
-//!   attach       further links of the control channel
-//!   rendezvous         where lanes wait for their session             lane_door   where they arrive
 //! ```
 
 #![forbid(unsafe_code)]

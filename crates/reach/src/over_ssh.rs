@@ -25,13 +25,13 @@ pub(crate) fn connect_ssh(place: &Far, job: &Job, surroundings: &Surroundings, w
     let mut remote = Remote::meet(place, stream, id::random_id()?, Events::new(), watch)?;
     remote.resolver = resolver;
     remote.is_indirect = target.is_indirect;
-    // Over a kept login all lanes would share one connection through the network.
+    // Over a kept login all lanes would share one connection.
     remote.ssh = Some(target.without_kept_login());
     remote.child = Some(child);
     Ok(remote)
 }
 
-/// Logs in to each host of the job whose login can be kept for the copy that follows. ssh asks at the terminal.
+/// Logs in to hosts whose logins can be kept. ssh asks at the terminal.
 pub fn log_in(job: &Job, surroundings: &Surroundings) -> Result<(), Error> {
     let ends = job.sources.first().into_iter().chain([&job.target]).filter_map(|end| end.place.login());
     let places = ends.chain(job.movers.iter().cloned());
@@ -39,27 +39,27 @@ pub fn log_in(job: &Job, surroundings: &Surroundings) -> Result<(), Error> {
     targets.try_for_each(|target| target.looked_up(surroundings).log_in(&Watch::silent()))
 }
 
-/// The way to a server that ssh starts at a host. It may be gone more than once.
+/// The way to a server of ssh.
 #[derive(Clone)]
 pub struct SftpWay(SshTarget, SshServer);
 
 impl SftpWay {
-    /// Finds out how ssh reaches the host; `place` is reached over ssh.
+    /// Finds ssh's way; `place` is reached over ssh.
     pub fn to(server: SshServer, place: &Far, job: &Job, surroundings: &Surroundings) -> Option<Self> {
         SshTarget::of(place, &job.ssh, &job.carriage).map(|target| Self(target.looked_up(surroundings), server))
     }
 
-    /// The name or address that ssh's configuration has for the host.
+    /// The host in ssh's configuration.
     pub fn host_name(&self) -> &str {
         &self.0.host_name
     }
 
-    /// Whether ssh may have a question, and somebody to ask.
+    /// Whether somebody can answer.
     pub fn may_ask(&self) -> bool {
         self.0.may_ask
     }
 
-    /// Logs in, or uses the login that was kept. ssh may ask its questions.
+    /// Logs in, or uses the kept login. ssh may ask.
     ///
     /// # Errors
     /// ssh cannot log in.
@@ -67,7 +67,7 @@ impl SftpWay {
         self.0.start_server(self.1, greeting, watch)
     }
 
-    /// Logs in once more, on a connection of its own. No question is asked: where ssh has one, this fails, and ssh's words are not shown.
+    /// Logs in anew, without questions or words of ssh.
     ///
     /// # Errors
     /// ssh cannot log in.
@@ -75,19 +75,18 @@ impl SftpWay {
         self.0.clone().without_kept_login().silently().with_words_held().start_server(self.1, greeting, watch)
     }
 
-    /// Starts one more session over the connection of the login that is kept. `None`: there is none, or the host allows no more.
+    /// Starts a further session of the kept login, if possible.
     pub fn beside(&self, greeting: &[u8], watch: &Watch) -> Option<SftpSession> {
         self.0.start_server_beside(self.1, greeting, watch)
     }
 
-    /// Whether a login failed because the host's key is not known here.
+    /// Whether the host's key was unknown.
     pub fn is_host_unknown(error: &Error) -> bool {
         is_host_unknown(error)
     }
 }
 
-/// Asks the resolver while ssh logs in, for the name that ssh's configuration has for the host. A hung resolver must
-/// not hold up a session.
+/// Resolves the name while ssh logs in: a hung resolver must not hold up a session.
 fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<IpAddr>>> {
     let (sender, receiver) = sync_channel(1);
     let host = host.to_owned();

@@ -11,15 +11,14 @@ use crate::dialler::{Dialler, REDIAL_PAUSE, WAY_TIMEOUT};
 use haul_kept::hook_words::Outlet;
 use haul_kept::sync::lock;
 
-/// After so many redials of a lane the others have to do without it.
+/// More redials leave a lane to the others.
 const MAX_REDIALS: u32 = 5;
 
-/// The losses of a lane that stood this long are counted anew. While the receiver reads a large file for minutes,
-/// kernels end waiting lanes every 30 s (`USER_TIMEOUT_MS`), and doors end lanes that are not taken every 10 s
-/// (`HAND_OVER`).
+/// The losses of a lane that stood this long count anew. While the receiver reads a large file, kernels end waiting lanes every
+/// 30 s (`USER_TIMEOUT_MS`), and doors every 10 s (`HAND_OVER`).
 const STOOD: Duration = Duration::from_secs(5);
 
-/// Dials a lane again when it was lost, and further lanes when they would be of use.
+/// Dials lanes again, and useful further ones.
 pub struct Redialler {
     dialler: Arc<Dialler>,
     lanes: u16,
@@ -30,7 +29,6 @@ pub struct Redialler {
 struct Losses(HashMap<u16, u32>);
 
 impl Losses {
-    /// Returns the pause before a lost lane is dialled again, or `None` if it is given up.
     fn pause_after(&mut self, lane: u16, stood: Duration) -> Option<Duration> {
         let losses = self.0.entry(lane).or_insert(0);
         if stood >= STOOD {
@@ -42,14 +40,14 @@ impl Losses {
 }
 
 impl Redialler {
-    /// Keeps `lanes` lanes, which were dialled.
+    /// Keeps `lanes` dialled lanes.
     pub fn new(dialler: Arc<Dialler>, lanes: u16) -> Self {
         Self { dialler, lanes, losses: Arc::default() }
     }
 }
 
 impl Redialler {
-    /// Dials a lost lane again, after a pause.
+    /// Redials after a pause.
     pub fn lane_lost(&mut self, lane: u16) {
         let connected = lock(&self.dialler.connected).remove(&lane);
         let stood = connected.map_or(Duration::ZERO, |connected| connected.elapsed());
@@ -63,7 +61,6 @@ impl Redialler {
                 }
                 match dialler.dial_patiently(index_of(lane), WAY_TIMEOUT) {
                     Ok(stream) => return dialler.hand_over(stream, index_of(lane)),
-                    // No other thread would notice the missing lane.
                     Err(_) => pause = lock(&losses).pause_after(lane, Duration::ZERO),
                 }
             }
@@ -75,15 +72,15 @@ impl Redialler {
         self.dialler.leave_from(outlet, lanes)
     }
 
-    /// New lanes announce this as their largest segment.
+    /// Limits new lanes' segments.
     pub fn shrink(&self, segment_bytes: u16) -> bool {
         self.dialler.shrink(segment_bytes);
         true
     }
 
-    /// Dials as many lanes as would be of use.
+    /// Dials useful lanes.
     pub fn want(&mut self, lanes: u16) {
-        // The peer may ask too. It gets no more than the user allows, or than we would open.
+        // The peer, too, gets no more than the user allows, or than we would open.
         let lanes = lanes.min(self.dialler.terms.carriage.lanes.unwrap_or(AUTO_LANES_MAX));
         let lanes = lanes.min(self.dialler.lanes_max().unwrap_or(lanes));
         if lanes > self.lanes {
@@ -104,7 +101,6 @@ mod tests {
     use crate::lane_terms::LaneTerms;
     use haul_channel::channel::Events;
 
-    /// The door has no room for longer than one round of knocks (1.4 s).
     #[test]
     fn a_lost_lane_that_cannot_be_dialled_at_once_is_dialled_again() {
         let door = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -26,69 +26,68 @@ use haul_channel::foreseen::Foreseen;
 use haul_channel::reporter::Watch;
 use haul_kept::known_paths::{Direction, KnownPaths};
 
-/// An agent must send its hello within this time after its banner.
+/// The limit for an agent's hello after its banner.
 const HELLO_DEADLINE: Duration = Duration::from_secs(20);
 
-/// A far side that answered, and what leads to it.
+/// A far side that answered.
 pub struct Remote {
-    /// The place as it was typed.
+    /// The place, as typed.
     pub place: Far,
-    /// The far side's own words, or our presumption.
+    /// Words or presumption.
     pub far_end: FarEnd,
-    /// The control channel to it.
+    /// The channel.
     pub channel: Channel,
-    /// The queue of its messages.
+    /// The messages.
     pub events: Events,
-    /// How ssh reaches it; `None` for a daemon.
+    /// The ssh; `None`: a daemon.
     pub ssh: Option<SshTarget>,
-    /// The identity that our lanes must prove: a daemon knows us by it.
+    /// Our identity on lanes.
     pub identity: Option<std::sync::Arc<haul_net::Identity>>,
-    /// Random name of this end of the session. Both ends on this machine share it.
+    /// Random name of this end; both ends on one machine share it.
     pub session: [u8; 16],
-    /// How much will be sent to it, where that is known.
+    /// Bytes to send, if known.
     pub foreseen: Foreseen,
-    /// Lanes that are on their way already.
+    /// Lanes on their way.
     pub early: Option<Early>,
-    /// Where it may be reached.
+    /// The addresses.
     pub peer: PeerAddresses,
-    /// Further addresses of its name. With several keys known, they may be other hosts.
+    /// Other addresses of the name; with several known keys maybe of other hosts.
     pub other_addresses: Vec<SocketAddr>,
-    /// Ends the threads that bring its lanes.
+    /// Ends dial threads.
     pub dial_owner: DialThreadsOwner,
-    /// The ssh that carries the control channel.
+    /// The channel's ssh.
     pub child: Option<SshChild>,
     pub(crate) reached_at: Option<SocketAddr>,
     /// An address of its name may be another host's here.
     pub(crate) is_indirect: bool,
-    /// Brings the addresses that our resolver has for its name; `resolved` keeps them.
+    /// Brings our resolver's addresses for `resolved`.
     pub(crate) resolver: Option<Receiver<Vec<IpAddr>>>,
     pub(crate) resolved: OnceCell<Vec<IpAddr>>,
-    /// The number of the last job that it was told of.
     pub(crate) job: Cell<u64>,
 }
 
-/// The task of a far side, and facts about the session that one end alone does not know.
+/// A task, with facts that one end does not know.
 pub struct Assignment {
-    /// The name of the peer's session.
+    /// Peer's session.
     pub peer_session: [u8; 16],
-    /// The key that the peer proves on lanes.
+    /// Peer's key.
     pub peer_key: PublicKey,
-    /// Whether that key is our own, which may bring further links.
+    /// Whether the key is ours, and may bring links.
     pub links: bool,
-    /// Whether another job may follow on the session.
+    /// Whether jobs may follow.
     pub stays: bool,
-    /// The far side's role in the session.
+    /// The role.
     pub role: Role,
-    /// The known facts about the path between the two.
+    /// Facts about the path.
     pub path: Option<KnownPath>,
     /// Processors of the smaller host.
     pub cpus: u16,
-    /// The number of further hosts of the same end.
+    /// Further hosts.
     pub others: u16,
 }
 
 impl Remote {
-    /// Reads the greeting of a far side and opens the control channel. Fails if it is not haul, or too old.
+    /// Reads a greeting and opens the channel. Fails if it is not haul, or too old.
     pub fn meet(place: &Far, to: Stream, id: [u8; 16], events: Events, watch: &Watch) -> Result<Self, Error> {
         let channel = Channel::open(to, events.sender(), PING_EVERY)
             .map_err(|error| Error::new(Fault::FileIo, "cannot open the control channel").because(error))?;
@@ -96,7 +95,6 @@ impl Remote {
         Ok(Self::of(place, FarEnd::Said(hello), channel, id, events))
     }
 
-    /// Opens the control channel to a daemon that has not spoken yet.
     pub(crate) fn presume(
         place: &Far,
         stream: Stream,
@@ -132,22 +130,22 @@ impl Remote {
         }
     }
 
-    /// The key that the far side proved.
+    /// Proved key.
     pub fn key(&self) -> PublicKey {
         self.far_end.key()
     }
 
-    /// Describes its host for the report.
+    /// Host for the report.
     pub fn host(&self) -> Host {
         self.far_end.host(&self.place)
     }
 
-    /// The number of the last job that it was told of.
+    /// The last job told.
     pub fn last_job(&self) -> u64 {
         self.job.get()
     }
 
-    /// Sends it its role. A sender also gets the list of `--files-from`.
+    /// Sends the role; a sender also gets the list of `--files-from`.
     ///
     /// # Errors
     /// [`Fault::Usage`]: the job names more than a far side takes.
@@ -167,7 +165,7 @@ impl Remote {
         let movers = if leads && !job.selection.dry_run { others } else { 0 };
         let mut carriage = control::Carriage { path, cpus, movers, ..carriage };
         if let (Role::SourceMover { .. }, Some(rate)) = (&role, &mut carriage.rate_bytes_per_s) {
-            // The leader leaves the same part of the rate to each of them.
+            // The leader leaves each the same part of the rate.
             *rate = share_of_rate(*rate, others);
         }
         let (session, peer_key) = (self.session, peer_key.0);
@@ -210,8 +208,8 @@ impl Remote {
         Ok(())
     }
 
-    /// A daemon's address is the one that was dialled. An ssh host's is one that our resolver has for its name; the far
-    /// side can only choose among these. A name that only ssh knows has no address, nor has a host behind another one.
+    /// The dialled address of a daemon. An ssh host's is one of our resolver's for its name: the far side only chooses among
+    /// these. A name that only ssh knows has no address. The same holds for a host behind another one.
     fn address(&self) -> Option<IpAddr> {
         if let Some(address) = self.reached_at {
             return Some(address.ip().to_canonical());
@@ -231,13 +229,12 @@ impl Remote {
         self.resolved.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Returns what earlier jobs found of the path to it, before any lane has reached it.
+    /// Earlier findings about the path.
     pub fn known_path(&self, paths: &KnownPaths, direction: Direction) -> Option<KnownPath> {
         paths.towards(self.address()?, direction)
     }
 
-    /// Candidates for its lanes. The best come first: where ssh reached it, then the addresses of its name, then those
-    /// that it names.
+    /// Candidates, best first: ssh's, those of the name, those that it names.
     pub fn candidates(&self, family: Option<Family>) -> Vec<SocketAddr> {
         if self.far_end.port() == 0 {
             return Vec::new();
@@ -274,7 +271,7 @@ impl Remote {
         self.peer.clone()
     }
 
-    /// Our addresses, first the one that it saw.
+    /// Our addresses, the one that it saw first.
     pub fn our_addresses(&self) -> Vec<IpAddr> {
         let seen = self.far_end.said().and_then(|hello| hello.ssh_client);
         let seen = seen.map(|seen| convert::ip(seen).to_canonical());
@@ -288,13 +285,13 @@ impl Remote {
         addresses
     }
 
-    /// Plans lanes inside further ssh sessions, if it was reached over ssh.
+    /// Plans lanes inside ssh.
     pub fn ssh_lanes(&self, watch: &std::sync::Arc<Watch>) -> Option<SshLanes> {
         let (target, port) = self.ssh.clone().zip(self.far_end.relay_port())?;
         Some(SshLanes { target, port, watch: std::sync::Arc::clone(watch) })
     }
 
-    /// Takes the process that has to be ended when the session is over.
+    /// Takes the process to end.
     pub fn take_child(&mut self) -> Option<SshChild> {
         self.child.take()
     }
@@ -320,8 +317,7 @@ fn await_hello(events: &Events, place: &Far, watch: &Watch) -> Result<AgentHello
     }
 }
 
-/// The ciphers for lanes, best first: the one asked for, or those that both processors do well. A peer that has not
-/// spoken chooses from our order.
+/// Ciphers, best first: the requested one, or those quick on both processors. A silent peer chooses from our order.
 pub fn agreed_ciphers(carriage: &Carriage, peer: &FarEnd) -> Vec<haul_net::Cipher> {
     let ours = ciphers(carriage);
     if carriage.cipher.is_none() && peer.said().is_some_and(|hello| !hello.fast_aes) {
@@ -333,7 +329,7 @@ pub fn agreed_ciphers(carriage: &Carriage, peer: &FarEnd) -> Vec<haul_net::Ciphe
     ours
 }
 
-/// The ciphers that this end takes, the best first.
+/// Our ciphers, best first.
 pub fn ciphers(carriage: &Carriage) -> Vec<haul_net::Cipher> {
     haul_net::preferred_ciphers(carriage.cipher.map(Into::into))
 }
@@ -435,7 +431,7 @@ mod tests {
         check(&reached(also_ours, Some(&[ours, also_ours])), Some(also_ours));
         check(&reached(claimed, Some(&[])), None);
         check(&reached(claimed, None), None);
-        // Behind one gate 10.0.0.5 is another host than behind another gate, or than here.
+        // Behind one gate 10.0.0.5 is another host than behind another, or than here.
         let mut behind = reached(ours, Some(&[ours]));
         behind.is_indirect = true;
         check(&behind, None);

@@ -1,7 +1,4 @@
-//! Dials further paths together with the first one.
-//!
-//! A path that is looked for when the first one stands comes two round trips later: 40 ms on a path of 20 ms. At 500
-//! Mbit/s that delays 2.5 MB.
+//! Dials further paths together with the first one: otherwise they come two round trips later, 2.5 MB at 500 Mbit/s x 20 ms.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,30 +12,28 @@ use crate::dialler::{Dialler, Further, WAY_TIMEOUT};
 use crate::lane_terms::LaneTerms;
 use haul_channel::lane_addresses::LaneAddresses;
 
-/// The paths that a job wants.
+/// The wanted paths.
 #[derive(Clone)]
 pub struct Wish {
-    /// The paths that the user asked for.
+    /// The user's wish.
     pub asked: Asked,
-    /// The addresses that the name of the far side has.
     pub(crate) remotes: Vec<IpAddr>,
 }
 
-/// A further path whose lanes are on their way.
+/// A path whose lanes are on their way.
 pub struct Ahead {
     pub(super) number: u16,
     pub(super) way: Way,
     pub(super) dialler: Arc<Dialler>,
-    /// The number of lanes that it begins with, or why there are none.
     pub(super) outcome: Receiver<Result<u16, String>>,
 }
 
-/// Higher numbers are for paths that are found later, and for further hosts.
+/// Higher numbers are for later paths and hosts.
 const MOST: u16 = MAX_PATHS - MAX_MOVERS;
 
 impl Ahead {
-    /// Dials by each way beside the first path, which leads between the addresses `first`. The user named the far side,
-    /// so further lanes follow as soon as one is accepted there.
+    /// Dials by each way beside the first path. The user named the far side, so an accepted connection suffices for further
+    /// lanes.
     pub fn dial(terms: &LaneTerms, first: LaneAddresses, port: u16, cpus: u16, wish: &Wish) -> Vec<Self> {
         let ways = ways_beside(first, wish).into_iter();
         let one = |(number, way): (u16, Way)| {
@@ -56,7 +51,7 @@ impl Ahead {
         (1..MOST).zip(ways).filter_map(one).collect()
     }
 
-    /// Stops: these lanes are not wanted.
+    /// Stops: the lanes are not wanted.
     pub fn give_up(&self) {
         self.dialler.give_up();
     }

@@ -6,25 +6,24 @@ use haul_engine::paths::{Asked, AskedPath};
 use haul_job::{Carriage, Transport};
 use haul_net::{DeviceName, Way, interfaces};
 
-/// How lanes of the first path leave this host: as asked for, or by the kernel's routes.
+/// The first path's way.
 pub fn first_way(carriage: &Carriage) -> Way {
     way_of(&carriage.paths, carriage.transport)
 }
 
-/// How a connection leaves this host, given these paths and this protocol.
+/// The way of these paths and this protocol.
 pub fn way_of(asked: &Asked, protocol: Transport) -> Way {
     let any = Way { protocol, ..Way::default() };
     match first_of(asked) {
         None => any,
         Some(AskedPath::Interface(name)) => Way { device: name.parse().ok(), ..any },
-        // By the address alone, the kernel's routes would choose the interface.
         Some(AskedPath::Local(local) | AskedPath::Pair(local, _)) => {
             Way { local: Some(*local), device: device_of(*local), ..any }
         }
     }
 }
 
-/// Where the first path leads: to the address that was asked for, or to the known candidates.
+/// Candidates, or the requested address.
 pub fn first_candidates(carriage: &Carriage, candidates: Vec<SocketAddr>) -> Vec<SocketAddr> {
     match (first_asked(carriage), candidates.first()) {
         (Some(AskedPath::Pair(_, remote)), Some(any)) => vec![SocketAddr::new(*remote, any.port())],
@@ -32,12 +31,12 @@ pub fn first_candidates(carriage: &Carriage, candidates: Vec<SocketAddr>) -> Vec
     }
 }
 
-/// Whether the user names the far address of the first path. Then none is presumed.
+/// Whether the user names the far address.
 pub fn names_remote(carriage: &Carriage) -> bool {
     matches!(first_asked(carriage), Some(AskedPath::Pair(..)))
 }
 
-/// Which paths are looked for. Over MPTCP the kernels look for them, unless the user names some.
+/// The paths to look for. Over MPTCP the kernels look, unless the user names some.
 pub fn asked(carriage: &Carriage) -> Asked {
     match (&carriage.paths, carriage.transport) {
         (Asked::Auto, Transport::Mptcp) => Asked::One,
@@ -45,7 +44,7 @@ pub fn asked(carriage: &Carriage) -> Asked {
     }
 }
 
-/// The addresses of this host that the far side may dial.
+/// Our addresses for the far side.
 pub fn offered(asked: &Asked, addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let Asked::List(list) = asked else { return addresses };
     let found = interfaces::usable().unwrap_or_default();

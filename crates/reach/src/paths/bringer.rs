@@ -25,48 +25,48 @@ use haul_channel::channel::{Channel, LaneEvent, LinkId, SessionEvent};
 use haul_channel::convert;
 use haul_channel::lane_addresses::LaneAddresses;
 
-/// Receives a notice for the user of this or the other side.
+/// Tells the user of either side.
 pub type Tell = Arc<dyn Fn(Notice) + Send + Sync>;
 
-/// The first path of a session, which has lanes.
+/// The first path, with lanes.
 pub struct First {
-    /// The dialler that brought its lanes.
+    /// The dialler.
     pub dialler: Arc<Dialler>,
-    /// The number of its lanes.
+    /// The lanes.
     pub lanes: u16,
-    /// The addresses between which its lanes run.
+    /// The addresses.
     pub addresses: LaneAddresses,
-    /// Paths that are being dialled together with it.
+    /// Paths dialled with it.
     pub ahead: Vec<Ahead>,
 }
 
 pub(crate) type Refuses = Arc<dyn Fn(&Refusal) + Send + Sync>;
 
-/// Everything needed to bring further paths.
+/// The means to bring paths.
 pub struct Bringer {
-    /// The terms that both ends agreed on for lanes.
+    /// Agreed terms.
     pub terms: LaneTerms,
-    /// The paths that the user asked for.
+    /// The user's paths.
     pub asked: Asked,
-    /// The only version of IP that may be used.
+    /// The only version of IP to use.
     pub family: Option<Family>,
-    /// Where the peer may be reached.
+    /// Addresses of the peer.
     pub peer: PeerAddresses,
-    /// The control channel, which gets a link on each path.
+    /// The channel, which gets a link on each path.
     pub channel: Channel,
-    /// The port where the peer's lanes arrive.
+    /// The port of lanes.
     pub port: u16,
     /// Processors of the smaller host.
     pub cpus: u16,
-    /// The most paths to this peer. Higher numbers belong to other peers.
+    /// The most paths. Higher numbers belong to other peers.
     pub paths_max: u16,
-    /// Receives a notice about each path.
+    /// Hears of paths.
     pub tell: Tell,
-    /// Receives each refused address once.
+    /// Hears of refused addresses.
     pub refuses: Refuses,
 }
 
-/// Some hosts report no changes of their network, so each is looked at this often.
+/// Some hosts report no changes of their network.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Addresses of a new interface come one by one.
@@ -76,7 +76,7 @@ const SETTLES: Duration = Duration::from_millis(50);
 const REFUSED_TOLD_MAX: usize = 2 * MAX_CANDIDATES;
 
 impl Bringer {
-    /// Takes over the paths that are dialled, and looks for further ones until the session ends.
+    /// Takes over dialled paths, and looks for others until the session's end.
     pub fn start(self, first: First) -> PathSet {
         let First { dialler, lanes, addresses, ahead } = first;
         let way = way_between(addresses, &local_addresses());
@@ -152,7 +152,7 @@ impl Bringer {
         }
     }
 
-    /// Reports paths whose way is gone. The only path survives a cable that is out for a moment.
+    /// Reports lost ways. An only path survives a short outage.
     fn look_for_lost(&self, set: &PathSet) {
         let up = set.up();
         for (number, way) in &up {
@@ -171,7 +171,7 @@ impl Bringer {
         }
     }
 
-    /// Finds the way that the kernel would take now: a host that moved may know no other.
+    /// Finds the kernel's present way: a host that moved may know no other.
     fn by_routes(&self, remotes: &[IpAddr], locals: &[LocalAddress]) -> Option<Way> {
         remotes.iter().find_map(|remote| {
             let local = haul_net::dial::local_address_towards(*remote).ok()?.to_canonical();
@@ -185,7 +185,7 @@ impl Bringer {
         let there = SocketAddr::new(way.remote, self.port);
         let dialler = Arc::new(Dialler::on_path(self.terms.of_further_path(), *number, self.out(way), vec![there]));
         set.tries(*number, &dialler);
-        // Where the peer has not proved its key, another host may answer: we must not flood it.
+        // Without a proved key another host may answer, which we must not flood.
         let further = if set.has_reached(way.remote) { Further::OnceAnswered } else { Further::OnceProved };
         let brought = dialler.bring(self.cpus, WAY_TIMEOUT, 1, further, &|_, _, _| {});
         self.brought(set, due, brought.map(|(lanes, _)| lanes));
@@ -208,7 +208,7 @@ impl Bringer {
         }
     }
 
-    /// Control messages flow by this link while another path stands still.
+    /// Control messages use it while another path stands still.
     fn bring_link(&self, way: &Way, there: SocketAddr) -> Option<LinkId> {
         let socket = dial::dial(
             &[there],
@@ -253,7 +253,7 @@ fn name(number: u16, way: &Way) -> String {
     format!("path {number}: {}, {} to {}", way.interface, way.local, way.remote)
 }
 
-/// Names the usual cause: a host answers by its route to the peer's address, whichever interface received the packet.
+/// Names the usual cause: a host answers by its route, whichever interface received the packet.
 fn hint(way: &Way) -> String {
     let Way { interface, local, .. } = way;
     format!(
@@ -262,7 +262,6 @@ fn hint(way: &Way) -> String {
     )
 }
 
-/// Runs `act` at each change of the network, until the session is over.
 pub(super) fn on_network_change(dial_threads: &DialThreads, act: impl Fn() + Send + 'static) {
     let watched = dial_threads.clone();
     let _ = dial_threads.start("network-watch".into(), move || {
@@ -280,11 +279,10 @@ pub(super) fn on_network_change(dial_threads: &DialThreads, act: impl Fn() + Sen
 enum Presence {
     There,
     NoCarrier,
-    /// The address is gone, or the interface with it.
     NoAddress,
 }
 
-/// An address that is being withdrawn still carries its connections.
+/// A withdrawn address still carries its connections.
 fn presence(way: &Way) -> Presence {
     let Ok(found) = haul_sys::interfaces::interfaces() else { return Presence::There };
     let named = found.iter().find(|interface| interface.name == way.interface);

@@ -6,8 +6,6 @@
 //!   the addresses of both ends        -> ways worth a try (`haul_engine::paths`) -> dialled -> further paths
 //!   interface gone, silence, no lanes -> down -> dialled again until the session ends
 //! ```
-//! The side that dials the lanes does this, on a thread of its own. If both ends have one address, the thread only waits
-//! for a change of the network.
 
 mod ahead;
 mod asked;

@@ -14,13 +14,13 @@ use haul_channel::channel::Outbox;
 use haul_channel::convert;
 use haul_kept::sync::lock;
 
-/// The addresses that a peer is told: those of the paths that are to be used.
+/// Our addresses of wanted paths.
 pub fn own_addresses(asked: &Asked) -> Vec<Address> {
     let of_paths = offered(asked, dial::local_addresses());
     of_paths.into_iter().take(MAX_CANDIDATES).map(convert::address).collect()
 }
 
-/// Tells the dialling peer of each change of our addresses, until the session is over.
+/// Tells the peer of changes, until the session's end.
 pub fn tell_changes(dial_threads: &DialThreads, outbox: &Arc<Outbox>, asked: Asked) {
     let (outbox, told) = (Arc::clone(outbox), Mutex::new(own_addresses(&asked)));
     on_network_change(dial_threads, move || {

@@ -9,8 +9,7 @@ use haul_wire::limits::MAX_CANDIDATES;
 use haul_channel::convert;
 use haul_kept::sync::lock;
 
-/// The addresses that we know of a peer, and those that it names. An address is only a place to try: whoever answers
-/// there must prove the key of the session.
+/// Known and named addresses. Each is only a place to try: the key must be proved there.
 #[derive(Clone, Default)]
 pub struct PeerAddresses(Arc<Mutex<Inside>>);
 
@@ -22,12 +21,12 @@ struct Inside {
 }
 
 impl PeerAddresses {
-    /// Adds addresses that we know.
+    /// Adds known addresses.
     pub fn know(&self, addresses: impl IntoIterator<Item = IpAddr>) {
         lock(&self.0).known.extend(addresses);
     }
 
-    /// Replaces the addresses that the peer names.
+    /// Replaces the named addresses.
     pub fn tell(&self, addresses: &[Address]) {
         let mut inside = lock(&self.0);
         let told: Vec<IpAddr> = addresses.iter().take(MAX_CANDIDATES).copied().map(convert::ip).collect();
@@ -42,7 +41,6 @@ impl PeerAddresses {
         inside.known.iter().chain(&inside.told).copied().collect()
     }
 
-    /// Calls `act` at each change. It must not wait.
     pub(super) fn on_change(&self, act: impl Fn() + Send + 'static) {
         lock(&self.0).on_change = Some(Box::new(act));
     }

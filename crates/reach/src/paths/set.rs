@@ -17,21 +17,20 @@ use haul_channel::lane_threads::LaneKeeper;
 use haul_kept::hook_words::Outlet;
 use haul_kept::sync::lock;
 
-/// A path that stood is tried again after this pause. An attempt takes up to 3 s, and the kernel sends its SYN again
-/// after 1 s: a healed path is used at most 2 s later.
+/// The pause of a path that stood. An attempt takes up to 3 s, with a second SYN after 1 s: a healed path is used at most 2 s
+/// later.
 const LOST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The pause after a way that never worked begins with this, and doubles up to [`NEVER_PAUSE_MAX`].
+/// The first pause of a way that never worked; doubles up to [`NEVER_PAUSE_MAX`].
 const NEVER_PAUSE: Duration = Duration::from_secs(4);
 
 const NEVER_PAUSE_MAX: Duration = Duration::from_secs(64);
 
-/// The paths of a session, by their numbers. It brings their lanes back.
+/// A session's paths. Brings lanes back.
 #[derive(Clone)]
 pub struct PathSet {
     state: Arc<Mutex<State>>,
     channel: Channel,
-    /// Higher numbers belong to other peers.
     paths_max: u16,
     wakes: SyncSender<()>,
 }
@@ -39,7 +38,7 @@ pub struct PathSet {
 #[derive(Default)]
 struct State {
     paths: BTreeMap<u16, Path>,
-    /// More than one path has stood: each is bound to its way from then on.
+    /// More than one path stood: each is then bound to its way.
     is_several: bool,
 }
 
@@ -49,10 +48,9 @@ struct Path {
     dialler: Option<Arc<Dialler>>,
     redialler: Option<Redialler>,
     link: Option<LinkId>,
-    /// This host once had its way. The kernel does not tell of some ways, such as link-local ones.
+    /// The host once had its way. Kernels do not tell of some, such as link-local ones.
     was_there: bool,
     stood: bool,
-    /// Failed attempts since it last stood.
     tries: u32,
 }
 
@@ -60,7 +58,7 @@ struct Path {
 enum Stage {
     Tried,
     Up,
-    /// The time is that of the next attempt.
+    /// The path is down until the next attempt at this time.
     Down(Instant),
 }
 
@@ -72,12 +70,10 @@ pub(super) struct Due {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vain {
     First,
-    /// The user has been told already.
     Again,
 }
 
 impl PathSet {
-    /// Begins with the first path of a session, to which `lanes` were dialled.
     pub(super) fn with_first(
         way: Way,
         dialler: Arc<Dialler>,
@@ -87,7 +83,7 @@ impl PathSet {
     ) -> Self {
         let set = Self { state: Arc::default(), channel, paths_max: MAX_PATHS, wakes };
         let redialler = Some(Redialler::new(Arc::clone(&dialler), lanes));
-        // The kernel chose the way of the first link and of the first lanes: most likely they are the same.
+        // The kernel chose both the link's way and the lanes': most likely the same.
         let link = Some(LinkId::FIRST);
         let dialler = Some(dialler);
         let path = Path { dialler, redialler, link, stood: true, ..Path::new(&way, Stage::Up) };
@@ -120,7 +116,7 @@ impl PathSet {
         state.paths.values().filter(is_in_vain).map(|path| path.way.clone()).collect()
     }
 
-    /// A new way gets a free number, or that of a path which is down and no longer wanted.
+    /// Adds ways, with a free number or that of an unwanted path that is down.
     pub(super) fn want(&self, ways: Vec<Way>, now: Instant) {
         let mut state = lock(&self.state);
         for way in &ways {
@@ -135,7 +131,7 @@ impl PathSet {
         }
     }
 
-    /// Takes the paths that are due and `can_be` dialled. They count as tried.
+    /// Takes due paths that `can_be` dialled, as tried.
     pub(super) fn due(&self, now: Instant, can_be: impl Fn(&Way) -> bool) -> Vec<Due> {
         let mut state = lock(&self.state);
         let due = state.paths.iter_mut().filter(|(_, path)| match path.stage {
@@ -158,7 +154,6 @@ impl PathSet {
         due.min()
     }
 
-    /// The network has changed: every path that is down is due at once.
     pub(super) fn try_now(&self, now: Instant) {
         for path in lock(&self.state).paths.values_mut() {
             if let Stage::Down(at) = &mut path.stage {
@@ -175,7 +170,6 @@ impl PathSet {
         }
     }
 
-    /// Notes that a path's first lane stands, and that `lanes` were dialled.
     pub(super) fn stands(&self, number: u16, lanes: u16) {
         let mut state = lock(&self.state);
         let Some(path) = state.paths.get_mut(&number) else { return };
@@ -213,7 +207,7 @@ impl PathSet {
         }
     }
 
-    /// Returns false if the path was not up, or if this host never told of its way.
+    /// Returns false for a path that was not up, or whose way this host never told.
     pub(super) fn is_gone(&self, number: u16) -> bool {
         let mut state = lock(&self.state);
         let path = state.paths.get_mut(&number).filter(|path| path.stage == Stage::Up && path.was_there);
@@ -262,7 +256,7 @@ impl LaneKeeper for PathSet {
             connected.len() == 1 && connected.contains_key(&lane)
         });
         match &mut path.redialler {
-            // Without a lane we do not know whether the path still works. The first new lane finds out.
+            // Without a lane the path may not work. The first new lane finds out.
             _ if is_several && is_last => {
                 path.goes_down(&self.channel);
                 drop(state);
@@ -321,7 +315,6 @@ mod tests {
         Way { interface: interface.into(), local: ip(1), remote: ip(2) }
     }
 
-    /// The paths of a session whose first path stands with lane 0.
     struct Trial {
         set: PathSet,
         terms: LaneTerms,

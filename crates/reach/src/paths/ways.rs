@@ -18,7 +18,6 @@ pub(super) fn way_between(addresses: LaneAddresses, locals: &[LocalAddress]) -> 
     Way { interface, local: addresses.local, remote: addresses.peer }
 }
 
-/// The addresses that a connection may have here.
 pub(super) fn local_addresses() -> Vec<LocalAddress> {
     let found = interfaces::usable().unwrap_or_default();
     let of = |interface: &interfaces::Interface| -> Vec<LocalAddress> {
@@ -33,7 +32,7 @@ pub(super) fn local_addresses() -> Vec<LocalAddress> {
     found.iter().flat_map(of).collect()
 }
 
-/// Whether packets that are bound to this interface have a route. If the kernel does not tell, the way is tried.
+/// Whether the interface has a route there; if the kernel does not tell, it is tried.
 pub(super) fn leads(local: &LocalAddress, remote: IpAddr) -> bool {
     let found = interfaces::usable().unwrap_or_default();
     let Some(interface) = found.iter().find(|interface| interface.name == local.interface) else { return true };

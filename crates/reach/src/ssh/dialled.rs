@@ -1,13 +1,12 @@
 //! Dials the connection on which ssh then speaks (ssh_config(5), ProxyCommand with ProxyUseFdpass).
 //!
-//! ssh itself leaves Nagle's algorithm on while it logs in, so that the second of two packets waits for an acknowledgement of the first: 1.2 round
-//! trips of a login. A connection that is handed to it has TCP_NODELAY. All else is as ssh would have done it: addresses in the resolver's order,
-//! its limit of time, its words.
+//! ssh leaves Nagle's algorithm on while it logs in, so the second of two packets waits for an acknowledgement: 1.2 round trips
+//! of a login. Our connection has TCP_NODELAY; all else is as in ssh.
 //!
 //! ```text
 //!   haul -> ssh -> the user's shell -> haul dial HOST PORT: connects, hands the connection to ssh over standard output, ends
 //! ```
-//! Where the user's configuration has anything to say of how hosts are reached, ssh dials.
+//! ssh dials where the user's configuration says how hosts are reached.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,22 +22,22 @@ use haul_sys::standard_streams::Output;
 
 use super::resolved::Resolved;
 
-/// The connection to dial.
+/// A connection to dial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dialled {
-    /// The name or address that ssh's configuration has for the host.
+    /// The host in ssh's configuration.
     pub host: String,
-    /// The port of its sshd.
+    /// The port.
     pub port: u16,
-    /// The version of IP, if ssh's configuration names one.
+    /// The version of IP in ssh's configuration.
     pub family: Option<Family>,
-    /// ssh's limit for a connection to be accepted.
+    /// Limit to connect.
     pub timeout: Option<Duration>,
-    /// The kernel asks whether a silent peer still lives.
+    /// Whether the kernel asks for a sign of life.
     pub keepalive: bool,
 }
 
-/// The options that make ssh take a connection of ours, and where that leads. `None`, if ssh shall dial by itself.
+/// The options that make ssh take our connection; `None`: ssh dials.
 pub(super) fn options(resolved: &Resolved, timeout: Option<Duration>) -> Option<(Vec<OsString>, Dialled)> {
     let (program, dialled) = own_program().zip(Dialled::of(resolved, timeout))?;
     let Dialled { host, port, family, timeout, keepalive } = &dialled;
@@ -87,10 +86,10 @@ impl Dialled {
         Some(Self { host, port, family, timeout, keepalive: resolved.is_set("tcpkeepalive") })
     }
 
-    /// Connects, and hands the connection to the process at standard output.
+    /// Connects, and hands over at standard output.
     ///
     /// # Errors
-    /// What ssh would have said.
+    /// ssh's own words.
     pub fn hand_to_ssh(&self) -> Result<(), String> {
         let addresses = self.resolved()?;
         let handed = self.connect(&addresses).and_then(|stream| hand_over(Output.as_fd(), stream.as_fd()));
@@ -109,7 +108,7 @@ impl Dialled {
         format!("ssh: connect to host {} port {}: {}", self.host, self.port, words(error))
     }
 
-    /// Tries again, and returns what ssh would have said. Where a login is kept, ssh throws away what its proxy command says.
+    /// Tries again for ssh's words: where a login is kept, ssh throws away its proxy command's.
     pub(super) fn why_not(&self) -> Option<String> {
         let again = Self { timeout: Some(self.timeout.unwrap_or(AGAIN_MOST).min(AGAIN_MOST)), ..self.clone() };
         let connected = again
@@ -142,10 +141,9 @@ impl Dialled {
     }
 }
 
-/// Who did not answer the first time does not answer now.
+/// A host that did not answer the first time does not answer now.
 const AGAIN_MOST: Duration = Duration::from_secs(2);
 
-/// The text of the C library, as ssh has it.
 fn words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::TimedOut => "Connection timed out".to_owned(),
@@ -156,11 +154,9 @@ fn words(error: &io::Error) -> String {
     }
 }
 
-/// Our own program, if the user's shell and ssh take its path as it is.
 fn own_program() -> Option<String> {
     let path = std::fs::read_link("/proc/self/exe").ok()?;
     let path = std::str::from_utf8(path.as_os_str().as_bytes()).ok().filter(|path| is_plain(path.as_bytes()))?;
-    // A program that was replaced meanwhile has no name of its own any more.
     std::fs::metadata(path).is_ok().then(|| path.to_owned())
 }
 
@@ -181,7 +177,6 @@ mod tests {
         canonicalizehostname false\ncheckhostip no\nhostbasedauthentication no\nproxycommand none\n";
 
     fn of(more: &str) -> Option<Dialled> {
-        // The first value of a name counts.
         let resolved = Resolved { settings: format!("{more}{USUAL}"), ..Resolved::default() };
         Dialled::of(&resolved, Some(Duration::from_secs(60)))
     }

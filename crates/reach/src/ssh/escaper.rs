@@ -1,20 +1,17 @@
-//! Escapes control characters in a far side's text for our terminal. Text is shown before its line ends, because it may
-//! be a question.
+//! Escapes control characters in a far side's text for our terminal. A question shows before its line ends.
 
 use std::fmt::Write as _;
 
 use haul_store::drives_terminal;
 
-/// Makes each block of a stream safe to show. `\r` passes only before `\n`: alone it would let text overwrite its line.
+/// Makes blocks safe to show. `\r` passes only before `\n`: alone it would let text overwrite its line.
 #[derive(Default)]
 pub(super) struct Escaper {
-    /// A character whose rest has not come: at most three bytes.
     begun: Vec<u8>,
     after_return: bool,
 }
 
 impl Escaper {
-    /// Returns at most four bytes for each, as for `\xff`, and those held back before.
     pub(super) fn push(&mut self, block: &[u8]) -> String {
         let mut bytes = std::mem::take(&mut self.begun);
         bytes.extend_from_slice(block);

@@ -1,9 +1,7 @@
 //! Identifies a far host and account by a digest of all that decides who answers an ssh login and as whom it acts.
 //!
-//! As far as this host can tell, two logins with the same [`digest`] reach the same host and account. A login that is
-//! kept for reuse has the digest in its name. Doubtful settings are part of it: a change then costs one login.
-//!
-//! The resolver's answer is not part: ssh has checked the host's key under its name.
+//! As far as this host can tell, one [`digest`] means one host and account. A kept login has the digest in its name. A doubtful
+//! setting in it costs one login at a change. The resolver's answer is left out: ssh has checked the host's key under its name.
 
 use std::fs;
 use std::io::Read as _;
@@ -37,7 +35,7 @@ pub(super) fn digest(command: &Command, resolved: &Resolved, surroundings: &Surr
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(path),
     };
-    // Another key under the same name may be another account's, and another agent at the same socket has other keys.
+    // Another key of the same name may be another account's; another agent at the same socket has other keys.
     for name in ["identityfile", "certificatefile", "identityagent", "pkcs11provider"] {
         for path in resolved.values(name) {
             parts.add_file(name, &at_home(path));
@@ -89,7 +87,7 @@ fn found_program(command: &Command, environment: &Environment) -> PathBuf {
     places.find(|place| place.is_file()).unwrap_or_else(|| program.to_owned())
 }
 
-/// Reads the principal at the beginning of a Kerberos cache. Each login may add a ticket behind it.
+/// Reads a Kerberos cache's principal, in front of the tickets that logins add.
 fn principal(environment: &Environment) -> Vec<u8> {
     let usual = || format!("/tmp/krb5cc_{}", haul_sys::process::effective_user()).into();
     let cache = environment.get("KRB5CCNAME").map_or_else(usual, ToOwned::to_owned);
@@ -100,10 +98,10 @@ fn principal(environment: &Environment) -> Vec<u8> {
     begins
 }
 
-/// This holds a principal with its realm, and the ticket that `kinit` brings.
+/// Holds a principal with its realm, and `kinit`'s ticket.
 const PRINCIPAL_BYTES: u64 = 256;
 
-/// ssh and the Kerberos library read these variables. Each decides who one is.
+/// ssh and the Kerberos library read these; each decides who one is.
 const VARIABLES: [&str; 9] = [
     "HOME",
     "USER",
@@ -116,7 +114,7 @@ const VARIABLES: [&str; 9] = [
     "GSS_USE_PROXY",
 ];
 
-/// These change with each command of a shell, and do not change where ssh leads.
+/// Each command of a shell changes these, without effect on ssh's way.
 const OF_EACH_COMMAND: [&str; 3] = ["_", "SHLVL", "OLDPWD"];
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Keeps a login for a minute after its copy, so that the next copy to the same host needs none.
 //!
-//! ssh itself keeps the connection (ssh_config(5), ControlMaster). Its socket lies in a private directory, under the digest
-//! of all that decides who answers and as whom ([`far_identity`]). So a copy finds only a login to its own host and account.
+//! ssh keeps the connection (ssh_config(5), ControlMaster). Its socket lies in a private directory, under the digest of all
+//! that decides who answers and as whom ([`far_identity`]).
 //!
 //! ```text
 //!   no socket:  ssh logs in, and leaves the connection behind its socket
@@ -35,7 +35,7 @@ impl KeptLogin {
     /// `command` is ssh with all its options and the host, `options` are those typed with `-o`.
     ///
     /// # Errors
-    /// Says why the login is not kept. The copy then logs in as usual.
+    /// Says why the login is not kept.
     pub(super) fn of(
         command: &Command,
         options: &[OsString],
@@ -71,7 +71,6 @@ impl KeptLogin {
         [vec![self.control_path()], self.keeping.clone()].concat()
     }
 
-    /// Makes ssh use the standing connection, and never make another one.
     pub(super) fn to_use(&self) -> Vec<OsString> {
         let never = ["ControlMaster=no", "ProxyCommand=exec false", "BatchMode=yes"];
         [self.control_path()].into_iter().chain(never.map(OsString::from)).collect()
@@ -96,7 +95,6 @@ impl KeptLogin {
         }
     }
 
-    /// A connection that is silent for longer counts as dead.
     pub(super) fn patience(&self) -> Duration {
         let text = fs::read_to_string(self.pace_file()).unwrap_or_default();
         let usual = text.trim().parse().map_or(USUAL_PACE, Duration::from_millis);
@@ -112,7 +110,7 @@ impl KeptLogin {
         self.socket.with_extension("ms")
     }
 
-    /// Closes the connection to new sessions. Running sessions go on.
+    /// Closes the connection to new sessions; running ones go on.
     pub(super) fn give_up(&self, host: &str) {
         let mut command = Command::new("ssh");
         command.args(["-F", "none", "-O", "stop", "-o"]).arg(self.control_path()).args(["--", host]);
@@ -130,7 +128,7 @@ fn is_match_exec(word: &str, rest: &str) -> bool {
     word == "match" && rest.to_ascii_lowercase().contains("exec")
 }
 
-/// Finds the shortest directory of the user's that suits, or else one among those of all users: homes of clusters have long paths.
+/// Finds the user's shortest suitable directory, or one among those of all users: homes of clusters have long paths.
 fn directory(surroundings: &Surroundings) -> Result<PathBuf, String> {
     let mut places: Vec<&PathBuf> = [&surroundings.runtime, &surroundings.state].into_iter().flatten().collect();
     places.sort_by_key(|place| place.as_os_str().len());
@@ -163,7 +161,7 @@ fn is_plain(path: &Path) -> bool {
     path.as_os_str().as_bytes().iter().copied().all(is_plain)
 }
 
-/// Removes old files, also those of earlier versions. A failure does no harm.
+/// Removes old files, also of earlier versions. A failure does no harm.
 fn remove_leftovers(directory: &Path) {
     let old = SystemTime::now().checked_sub(LEFTOVER_AGE);
     for entry in fs::read_dir(directory).into_iter().flatten().flatten().take(LEFTOVERS_LOOKED_AT) {
@@ -178,14 +176,13 @@ fn remove_leftovers(directory: &Path) {
 
 /// Ansible keeps a login as long.
 const KEPT_S: u32 = 60;
-/// A connection whose network is gone ends after `ALIVE_EVERY_S` times `ALIVE_TRIES` seconds.
+/// A connection without network ends after `ALIVE_EVERY_S` times `ALIVE_TRIES` seconds.
 const ALIVE_EVERY_S: u32 = 5;
 const ALIVE_TRIES: u32 = 2;
 
-/// A shell of a near host starts within 50 ms. A known time of the far side counts instead.
+/// A shell of a near host starts within 50 ms. The far side's known time counts instead.
 const USUAL_PACE: Duration = Duration::from_millis(300);
-/// A dead connection then costs less than a second more than a login.
-/// A shell that got this much slower gets a new login.
+/// A dead connection then costs less than a second more than a login. A shell that got this much slower gets a new login.
 const MARGIN: Duration = Duration::from_millis(600);
 const MAX_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -197,11 +194,11 @@ const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 3600);
 /// A user reaches few hosts a day.
 const LEFTOVERS_LOOKED_AT: usize = 1_000;
 
-/// 96 bits are enough to tell the user's own choices apart.
+/// 96 bits tell the user's own choices apart.
 const NAME_LETTERS: usize = 24;
 /// A slash, the name, and up to 17 bytes that ssh adds while it makes the socket.
 const LONGER_BYTES: usize = 1 + NAME_LETTERS + 17;
-/// The size of `sun_path` without the zero at its end (unix(7)).
+/// `sun_path` without its final zero (unix(7)).
 const SOCKET_PATH_MAX_BYTES: usize = 107;
 
 #[cfg(test)]

@@ -18,23 +18,22 @@ use super::programs::ProgramsSought;
 use super::session::kill;
 use super::target::SshTarget;
 
-/// Lanes inside further ssh sessions. The far side relays each to its agent's port.
+/// Lanes inside ssh.
 #[derive(Clone)]
 pub struct SshLanes {
-    /// How ssh reaches the host.
+    /// The ssh.
     pub target: SshTarget,
-    /// The port there at which lanes arrive.
+    /// The agent's port.
     pub port: u16,
-    /// Receives an event for each login.
+    /// Hears of logins.
     pub watch: Arc<Watch>,
 }
 
-/// ssh sessions that log in at the same time: sshd begins to refuse at ten (MaxStartups).
+/// sshd begins to refuse at ten logins at once (MaxStartups).
 const SSH_AT_ONCE: u16 = 3;
 
 impl SshLanes {
-    /// Brings the lanes of a path: the first one now, the others in threads. `told` gets the first lane and their
-    /// number.
+    /// Brings a path's lanes, the first at once. `told` gets it and their number.
     pub fn bring(
         &self,
         terms: &LaneTerms,
@@ -50,7 +49,7 @@ impl SshLanes {
             let (over_ssh, terms) = (self.clone(), terms.clone());
             let _ = terms.dial_threads.clone().start(format!("dial-{first}"), move || {
                 for lane in (first..lanes).step_by(usize::from(SSH_AT_ONCE)).map(|index| lane_of(path, index)) {
-                    // The lanes that are up suffice: sshd may limit its sessions, and no password is asked for again.
+                    // The standing lanes suffice: no password is asked for again.
                     let Ok(stream) = over_ssh.connect(&terms, lane, true) else { return };
                     let _ = terms.events.send(SessionEvent::Lane(LaneEvent::Up(stream, lane)));
                 }
@@ -59,7 +58,7 @@ impl SshLanes {
         Ok(())
     }
 
-    /// Connects one lane. `silently`: without asking for a password.
+    /// Connects one lane; `silently`: without a question.
     pub fn connect(&self, terms: &LaneTerms, lane: u16, silently: bool) -> Result<Stream, Error> {
         let target = if silently { self.target.clone().silently() } else { self.target.clone() };
         let (arguments, programs) = (format!("--relay {}", self.port), ProgramsSought::begin(&target.options)?);
@@ -75,7 +74,7 @@ impl SshLanes {
         })
     }
 
-    /// Replaces each lost lane by a new session.
+    /// Makes the keeper.
     pub fn keeper(self, terms: LaneTerms) -> SshKeeper {
         SshKeeper { lanes: self, terms, left: MAX_REPLACED }
     }
@@ -83,7 +82,7 @@ impl SshLanes {
 
 const MAX_REPLACED: u32 = 32;
 
-/// Replaces lost lanes by new ssh sessions.
+/// Replaces lost lanes.
 pub struct SshKeeper {
     lanes: SshLanes,
     terms: LaneTerms,
@@ -91,7 +90,7 @@ pub struct SshKeeper {
 }
 
 impl LaneKeeper for SshKeeper {
-    /// Each lane would be a login of its own, and sshd bounds them.
+    /// Each lane would be a login, which sshd bounds.
     fn want(&mut self, _path: u16, _lanes: u16) -> bool {
         true
     }

@@ -1,15 +1,13 @@
-//! Leaves out what ssh says of the sockets by which it shares connections: the user has not asked for them. Questions that
-//! nobody answers are left out, too: another key may do, and an error has the question.
+//! Leaves out ssh's words about shared connections, which the user has not asked for. Unanswered questions go, too: another key
+//! may do, and an error has the question.
 
 use super::question::ASKED;
 
-/// Passes on all other words of ssh and the far side.
+/// Passes all other words on.
 #[derive(Default)]
 pub(super) struct WithoutMachinery {
-    /// The beginning of a line that may still prove to be such words.
     begun: Vec<u8>,
     line: Line,
-    /// Questions, since they were last taken.
     asked: Vec<u8>,
 }
 
@@ -42,7 +40,7 @@ impl WithoutMachinery {
         said
     }
 
-    /// The questions that came, each a line.
+    /// The questions since the last call.
     pub(super) fn asked(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.asked)
     }
@@ -65,7 +63,7 @@ impl WithoutMachinery {
     }
 }
 
-/// Lines of OpenSSH's mux.c and ssh.c begin so.
+/// The lines are those of OpenSSH's mux.c and ssh.c.
 const BEGINNINGS: [&[u8]; 6] = [
     b"mux_client_",
     b"ControlSocket ",

@@ -1,13 +1,11 @@
 //! Reaches a far side through the system's ssh program, and puts our own program there when it is missing.
 //!
-//! One ssh session does it all. A start script for the login shell runs one of these: the program that is kept there
-//! under the hash of its content; an installed program of the same protocol; or our own program, which the script asks
-//! for. The user's configuration, agent, jump hosts and second factors work as usual. A far side that has the program
-//! costs no round trip.
+//! A start script for the login shell runs the program that is kept there under the hash of its content. If none is kept, the
+//! script runs an installed one of the same protocol, or asks for ours. The user's configuration, agent, jump hosts and second
+//! factors work as usual.
 //!
-//! While ssh may be asking for a password, it has no time limit. `--timeout` bounds the login where nobody can be
-//! asked, and the silence after the login. ssh tells when the login is over: it then runs a command of ours here
-//! (ssh_config(5), LocalCommand).
+//! No time limit holds while ssh may be asking for a password. `--timeout` bounds other logins, and the silence after one. ssh
+//! tells the end of a login by a command of ours that it runs here (ssh_config(5), LocalCommand).
 
 mod dialled;
 mod escaper;

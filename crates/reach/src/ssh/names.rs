@@ -1,6 +1,5 @@
-//! Lists names at an ssh host for shell completion: without our program, without questions, and soon.
-//!
-//! It uses a login that a copy has kept, and keeps a new one for the copy that may follow.
+//! Lists names at an ssh host for shell completion: without our program, without questions, and soon. A login is used or kept
+//! as for a copy.
 
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
@@ -17,29 +16,29 @@ use super::target::{Kept, SshTarget};
 use super::words::EXIT_WAIT;
 use haul_kept::surroundings::Surroundings;
 
-/// A name in a directory of a host, as it stands there.
+/// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarName {
     /// Any bytes but `/` and NUL.
     pub name: Vec<u8>,
-    /// Whether it is a directory, or a link to one.
+    /// Whether it is, or leads to, a directory.
     pub is_directory: bool,
 }
 
 /// The names to look for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The directory, relative to the home directory.
+    /// The directory, from the home directory.
     pub directory: &'a [u8],
-    /// The beginning of the names. Hidden names need a dot here.
+    /// The names' beginning; hidden ones need a dot.
     pub begun: &'a [u8],
-    /// The most names to return.
+    /// Most names.
     pub most: usize,
-    /// The search ends at this time with the names that it has.
+    /// The search's end.
     pub until: Instant,
 }
 
-/// Lists names in a directory of an ssh host. `None`: the place is not behind ssh, or ssh does not start.
+/// Lists names. `None`: the place is not behind ssh, or ssh does not start.
 pub fn list(
     place: &Far,
     (options, carriage): (&SshOptions, &Carriage),
@@ -120,7 +119,7 @@ fn answer(child: &Mutex<Child>, question: &[u8], wanted: &Wanted<'_>, first_unti
     Some(Read::Names(answer.names))
 }
 
-/// Returns `None` if the names do not fit into lines, or not into a pipe.
+/// `None`: the names do not fit into lines, or not into a pipe.
 fn question(wanted: &Wanted<'_>) -> Option<Vec<u8>> {
     let is_of_shape = |bytes: &[u8]| !bytes.contains(&b'\n') && bytes.len() <= MAX_PATH_BYTES;
     if !is_of_shape(wanted.directory) || !is_of_shape(wanted.begun) {
@@ -137,7 +136,7 @@ fn question(wanted: &Wanted<'_>) -> Option<Vec<u8>> {
 
 #[derive(Default)]
 struct Answer {
-    /// The NUL in front of the names has come, behind the words of the login shell.
+    /// The NUL came that ends the login shell's words.
     has_begun: bool,
     rest: Vec<u8>,
     names: Vec<FarName>,
@@ -169,12 +168,12 @@ impl Answer {
 /// ssh must ask nothing, and must give up before the caller does.
 const SETTINGS: [&str; 3] = ["BatchMode=yes", "ConnectTimeout=3", "NumberOfPasswordPrompts=0"];
 
-/// This has no single quote and no exclamation mark, so any login shell hands it on to `sh`.
+/// Without single quotes and exclamation marks any login shell hands it on to `sh`.
 const SCRIPT: &str = "IFS= read -r d; IFS= read -r b; cd -- \"$d\" >/dev/null 2>&1 || exit 0; printf \"\\0\"; for n in \"$b\"*; do \
                       if [ -d \"$n\" ]; then printf \"%s/\\0\" \"$n\"; \
                       elif [ -e \"$n\" ] || [ -L \"$n\" ]; then printf \"%s\\0\" \"$n\"; fi; done";
 
-/// A directory of 100 000 files with names of 80 bytes fits.
+/// 100 000 names of 80 bytes fit.
 const MAX_BYTES: usize = 8 << 20;
 
 /// PATH_MAX; both lines fit into an empty pipe.

@@ -5,7 +5,7 @@
 //!   /usr/bin/haul-aarch64            for a far side of that machine, as `uname -m` names it
 //!   /usr/lib/haul/haul-aarch64       the same, where packages put it
 //! ```
-//! One line tells the far side of all of them before it is asked for its machine, so this costs no round trip.
+//! One line names all before the far side tells its machine, which saves a round trip.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -27,10 +27,9 @@ pub(crate) struct Programs {
     others: Vec<Other>,
 }
 
-/// The programs, while a thread reads and hashes ours. That takes some 10 ms, in which ssh can tell its settings.
+/// The programs, while a thread reads and hashes ours in some 10 ms, in which ssh can tell its settings.
 pub(crate) struct ProgramsSought(Option<JoinHandle<Result<Programs, Error>>>);
 
-/// A program for another machine. It is read again when the far side asks for it.
 struct Other {
     machine: &'static Machine,
     path: PathBuf,
@@ -39,7 +38,7 @@ struct Other {
 }
 
 struct Machine {
-    /// The names that `uname -m` gives on different systems. The first is in the name of the file.
+    /// The names of `uname -m` on different systems. The first is in the file's name.
     names: &'static [&'static str],
     /// `e_machine` of its little-endian programs (elf(5)).
     elf: u16,
@@ -52,7 +51,7 @@ const MACHINES: [Machine; 4] = [
     Machine { names: &["ppc64le"], elf: 21 },
 ];
 
-/// The longest program that is brought; ours has 16 MB.
+/// Ours has 16 MB.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 
 impl Program {
@@ -63,7 +62,7 @@ impl Program {
 }
 
 impl ProgramsSought {
-    /// Nothing is sought where the user names the far side's program.
+    /// Seeks nothing where the user names the far side's program.
     ///
     /// # Errors
     /// No thread can be started.
@@ -78,7 +77,6 @@ impl ProgramsSought {
 
     pub(super) fn found(self) -> Result<Programs, Error> {
         let Some(thread) = self.0 else { return Programs::find() };
-        // The panic hook has told why.
         thread.join().unwrap_or_else(|_| Err(Error::new(Fault::Install, "cannot read our own program")))
     }
 }
@@ -116,7 +114,6 @@ impl Programs {
     }
 }
 
-/// Finds the programs for machines other than `own` in a directory, and in `lib/haul` beside it.
 fn beside(directory: &Path, own: &str) -> Vec<Other> {
     let mut found = Vec::new();
     for machine in MACHINES.iter().filter(|machine| machine.names[0] != own) {

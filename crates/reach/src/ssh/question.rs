@@ -1,25 +1,22 @@
-//! What ssh wanted to ask where nobody is there to answer: a detached copy, a job of cron.
+//! Tells what ssh wanted to ask where nobody is there to answer: a detached copy, a job of cron.
 //!
-//! ssh has its questions asked by a program (ssh(1), `SSH_ASKPASS`). There it is this one: it prints the question behind
-//! [`ASKED`], and gives no answer. So the words of ssh have it, and [`login_failed`](super::words::login_failed) finds it there.
+//! ssh has a program ask its questions (ssh(1), `SSH_ASKPASS`): here, our own. It prints the question behind [`ASKED`] and
+//! gives no answer, and [`login_failed`](super::words::login_failed) finds the question in ssh's words.
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::Command;
 
-/// The beginning of the line.
 pub(super) const ASKED: &str = "nobody is here to answer: ";
 
-/// Tells this program that ssh has started it to ask.
 const REFUSES: &str = "HAUL_REFUSES_QUESTIONS";
 
-/// The command of the far side.
 const FAR_SIDE: &str = "agent";
 
-/// No question is longer; a host chooses the words of its own.
+/// No question is longer, though a host chooses its words.
 const MAX_BYTES: usize = 600;
 
-/// Makes ssh tell what it wants to ask. It could ask nobody.
+/// Makes ssh tell questions that nobody could answer.
 pub(super) fn tell_instead(command: &mut Command) {
     let Ok(program) = std::env::current_exe() else { return };
     command.env("SSH_ASKPASS", program).env("SSH_ASKPASS_REQUIRE", "force").env(REFUSES, "yes");
@@ -29,14 +26,14 @@ pub(super) fn tell_instead(command: &mut Command) {
     }
 }
 
-/// Where ssh has started this program to ask: prints the question, and returns true. The program then fails.
+/// Prints the question that ssh started this program to ask, and returns true: the program then fails.
 pub fn refused() -> bool {
     if std::env::var_os(REFUSES).is_none() {
         return false;
     }
     let mut words = std::env::args_os().skip(1);
     let (Some(question), None) = (words.next(), words.next()) else { return false };
-    // A stand-in for ssh (`-S`) may run the far side on this host, in the environment of ssh.
+    // A stand-in for ssh (`-S`) may run the far side here, in ssh's environment.
     if question == FAR_SIDE {
         return false;
     }
@@ -44,7 +41,6 @@ pub fn refused() -> bool {
     true
 }
 
-/// A question may have several lines.
 fn line(question: &OsString) -> String {
     let question = question.to_string_lossy();
     let mut words = question.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -52,7 +48,6 @@ fn line(question: &OsString) -> String {
     format!("{ASKED}{words}")
 }
 
-/// The first question in the words of ssh, and what to do about it.
 pub(super) fn found(said: &str, host: &str) -> Option<(String, String)> {
     let question = said.lines().find_map(|line| line.trim().strip_prefix(ASKED)).filter(|words| !words.is_empty())?;
     let is_about = |word: &str| question.to_ascii_lowercase().contains(word);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Resolved {
-    /// One setting a line: its name in small letters, a space, its value.
+    /// Each line is a name in small letters, a space, a value.
     pub(super) settings: String,
     pub(super) files: Vec<(PathBuf, String)>,
     /// A `Match exec` was run: another look may have another outcome.
@@ -27,7 +27,6 @@ impl Resolved {
         let left = || deadline.saturating_duration_since(Instant::now());
         let said = settings.recv_timeout(left()).ok().zip(log.recv_timeout(left()).ok());
         if said.is_none() {
-            // ssh waits for a resolver, or for a command that does not end.
             let _ = child.kill();
         }
         let status = child.wait().ok()?;
@@ -60,7 +59,6 @@ impl Resolved {
         ["proxycommand", "proxyjump"].iter().any(|name| self.value(name).is_some())
     }
 
-    /// Whether a line of the configuration satisfies `is_it`, whichever hosts it is for.
     pub(super) fn any_line(&self, is_it: impl Fn(&str, &str) -> bool) -> bool {
         self.files.iter().flat_map(|(_, text)| text.lines()).any(|line| {
             let (word, rest) = setting(line);
@@ -69,7 +67,6 @@ impl Resolved {
     }
 }
 
-/// Splits a line into the name of a setting in small letters, and its value (ssh_config(5)).
 pub(super) fn setting(line: &str) -> (String, &str) {
     let line = line.trim();
     let end = line.find(|letter: char| letter.is_ascii_whitespace() || letter == '=').unwrap_or(line.len());

@@ -19,7 +19,7 @@ use haul_channel::stalls::Progress;
 use haul_kept::faults;
 use haul_kept::sync::lock;
 
-/// One ssh session with the far side's program at its other end.
+/// An ssh session with our program.
 pub struct SshSession {
     child: Arc<Mutex<Child>>,
     input: Option<ChildStdin>,
@@ -27,14 +27,11 @@ pub struct SshSession {
     first: Option<u8>,
     words: Arc<Words>,
     host: String,
-    /// The place that haul dials for ssh.
     dialled: Option<Dialled>,
     silence: Silence,
-    /// The time from the end of the login to the next byte.
     pace: Option<Duration>,
 }
 
-/// Bounds the silence of ssh and the far side before the first word of our protocol.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silence {
     /// ssh may ask for a password until the login is over.
@@ -74,14 +71,14 @@ impl Silence {
 }
 
 pub(super) enum FirstWord {
-    /// A byte came, or the far side has ended the session.
+    /// A byte came, or the far side ended the session.
     Came,
-    /// The connection is dead, or as good as that.
+    /// The connection is as good as dead.
     Missing,
 }
 
 impl SshSession {
-    /// If `silently`, its words are held back until [`SshSession::first_word`] has come.
+    /// `silently`: words wait for [`SshSession::first_word`].
     pub(super) fn start(mut command: Command, host: &str, silence: Silence, silently: bool) -> Result<Self, Error> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| {
@@ -96,13 +93,11 @@ impl SshSession {
         Ok(Self { child, input, output, first: None, words, host, dialled: None, silence, pace: None })
     }
 
-    /// haul dials for ssh.
     pub(super) fn dials(mut self, dialled: Option<Dialled>) -> Self {
         self.dialled = dialled;
         self
     }
 
-    /// Why ssh could not log in, in its words.
     fn refusal(&self) -> Option<String> {
         self.words.last().or_else(|| self.dialled.as_ref()?.why_not())
     }
@@ -111,7 +106,6 @@ impl SshSession {
         Arc::clone(&self.child)
     }
 
-    /// How long the far side took from the end of the login to its first byte.
     pub(super) fn pace(&self) -> Option<Duration> {
         self.pace
     }
@@ -182,7 +176,7 @@ impl SshSession {
         Ok(Some(byte[0]))
     }
 
-    /// Reads single bytes up to the next banner: the bytes behind it have another reader.
+    /// Reads single bytes up to the next banner: another reader has the bytes behind it.
     pub(super) fn banner(&mut self, sent: Option<&Sent>, watch: &Watch) -> Result<Banner, Error> {
         let mut scanner = BannerScanner::default();
         let mut noise = Vec::new();
@@ -204,7 +198,6 @@ impl SshSession {
         }
     }
 
-    /// Waits until a login is over whose command says nothing.
     pub(super) fn finish(mut self, watch: &Watch) -> Result<(), Error> {
         drop(self.input.take());
         let mut scanner = BannerScanner::default();
@@ -276,7 +269,6 @@ impl SshSession {
         }
     }
 
-    /// The login is over, as far as its own words tell.
     pub(super) fn logged_in(&mut self) {
         self.silence.logged_in(Instant::now());
     }
@@ -286,23 +278,21 @@ impl SshSession {
         self.input.take().zip(self.output.take()).map(|(input, output)| (input, output, self.first.take()))
     }
 
-    /// What ssh and the far side have said last.
     pub(super) fn said(&self) -> Option<String> {
         self.words.last()
     }
 
-    /// Shows what was held back, and from now on all that is said.
     pub(super) fn release_words(&self) {
         self.words.release();
     }
 
-    /// The session as a stream; ending it kills ssh.
+    /// Makes a stream, whose end kills ssh.
     pub fn into_stream(self) -> Result<(Stream, SshChild), Error> {
         let child = SshChild(Arc::clone(&self.child));
         Ok((Stream::plain(self.into_pipes()?), child))
     }
 
-    /// Ending the pipes kills ssh, once it has sent our last words.
+    /// The pipes' end kills ssh, once it has sent our last words.
     pub(super) fn into_pipes(mut self) -> Result<Pipes, Error> {
         let (Some(input), Some(output)) = (self.input.take(), self.output.take()) else { unreachable!("taken once") };
         let child = Arc::clone(&self.child);
@@ -326,16 +316,16 @@ impl Drop for SshSession {
     }
 }
 
-/// The line by which a host refuses commands: of OpenSSH (session.c, `SUBSYSTEM_INT_SFTP_ERROR`), of rssh, of scponly, and of their like.
+/// The line by which a host refuses commands: of OpenSSH (session.c, `SUBSYSTEM_INT_SFTP_ERROR`), of rssh, of scponly, and of
+/// their like.
 fn says_sftp_only(words: &str) -> Option<String> {
     let line = words.lines().map(str::trim).find(|line| line.to_ascii_lowercase().contains("sftp"))?;
     Some(line.to_owned())
 }
 
 pub(super) struct Sent {
-    /// Our program must run by then: `--timeout` from its last byte, and as long again as sending took. On a slow path
-    /// ssh and the kernel still hold minutes' worth of it: OpenSSH's window is 2 MiB (CHAN_SES_WINDOW_DEFAULT), of our
-    /// 8 MB.
+    /// The time when our program must run: `--timeout` from its last byte, and as long again as sending took. ssh and the
+    /// kernel may hold minutes of a slow path: OpenSSH's window is 2 MiB (CHAN_SES_WINDOW_DEFAULT), of our 8 MB.
     deadline: Option<Instant>,
     patience: Duration,
 }
@@ -355,12 +345,11 @@ impl Sent {
     }
 }
 
-/// The ssh process of a session, killed on drop. Threads that wait at its pipes keep them open, so a hung host would
-/// keep ssh for ever.
+/// A session's ssh, killed on drop: threads that wait at its pipes keep them open, and a hung host would keep ssh for ever.
 pub struct SshChild(Arc<Mutex<Child>>);
 
 impl SshChild {
-    /// Gives it a little time to end by itself, then ends it.
+    /// Gives ssh a little time, then ends it.
     pub fn end(self) {
         wait(&self.0, EXIT_WAIT);
     }
@@ -387,11 +376,9 @@ pub(super) fn ready(pipe: BorrowedFd<'_>, interest: Interest) -> bool {
 }
 
 fn poll_until(pipe: BorrowedFd<'_>, interest: Interest, limit: Duration) -> bool {
-    // The read or write that follows finds any error of poll.
     poll::wait(&[(pipe, interest)], Some(limit)).map_or(true, |ready| ready[0])
 }
 
-/// Waits until ssh has sent what stands in its pipe.
 fn await_last_words(pipe: BorrowedFd<'_>, child: &Mutex<Child>) {
     let (process, end) = (lock(child).id(), Instant::now() + LAST_WORDS_WAIT);
     while !pipe::is_taken(pipe, process) && Instant::now() < end {
@@ -399,8 +386,8 @@ fn await_last_words(pipe: BorrowedFd<'_>, child: &Mutex<Child>) {
     }
 }
 
-/// ssh takes a message from its pipe within a tenth of a millisecond, if its host and its connection have room. A hung connection is not
-/// waited for: the far side then learns that we are gone, and nothing that was copied depends on it.
+/// ssh takes a message from its pipe within a tenth of a millisecond, if there is room. A hung connection is not waited for:
+/// the far side then learns that we are gone, and no copied data depends on it.
 const LAST_WORDS_WAIT: Duration = Duration::from_millis(200);
 
 const LAST_WORDS_LOOK: Duration = Duration::from_micros(100);

@@ -1,7 +1,5 @@
-//! A session of ssh with a server of another protocol at its other end, instead of our program: the sftp subsystem of the host, or its server
-//! of GridFTP.
-//!
-//! The login is the same as for our program: the same options, the same kept login, the same words.
+//! An ssh session with another protocol's server: the host's sftp subsystem, or its server of GridFTP. Options, kept login and
+//! words are as for our program.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -16,19 +14,19 @@ use super::target::{Kept, Login, SshTarget};
 use haul_channel::reporter::Watch;
 use haul_kept::sync::lock;
 
-/// A session with an sftp server behind it. [`SftpControl::end`] ends it.
+/// A session with a server. [`SftpControl::end`] ends it.
 pub struct SftpSession {
-    /// What the server says, behind `heard`.
+    /// The server's words, behind `heard`.
     pub output: OwnedFd,
-    /// What the server hears; the greeting was written.
+    /// The input; the greeting was written.
     pub input: OwnedFd,
-    /// The first byte of the server, where it was read.
+    /// The first byte, if read.
     pub heard: Vec<u8>,
-    /// Ends it, and tells why it ended.
+    /// Ends the session.
     pub control: SftpControl,
 }
 
-/// Ends a session, and tells why it ended by itself. Threads share it.
+/// Ends a session; shared by threads.
 #[derive(Clone)]
 pub struct SftpControl {
     child: Arc<Mutex<Child>>,
@@ -42,13 +40,13 @@ impl SftpControl {
         kill(&self.child);
     }
 
-    /// What ssh said when it ended.
+    /// ssh's last words.
     pub fn said(&self) -> Option<String> {
         let said = lock(&self.session).said()?;
         said.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
     }
 
-    /// The error of a session that ended before the server spoke.
+    /// The error of a silent server's end.
     pub fn why_ended(&self) -> Error {
         let mut session = lock(&self.session);
         if session.said().is_some_and(|said| said.contains(NO_SUBSYSTEM)) {
@@ -60,12 +58,12 @@ impl SftpControl {
     }
 }
 
-/// The server that ssh starts.
+/// A server of ssh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SshServer {
-    /// The subsystem of sshd.
+    /// sshd's subsystem.
     Sftp,
-    /// The script that a host has for GridFTP.
+    /// The host's script for GridFTP.
     GridFtp,
 }
 
@@ -77,7 +75,7 @@ impl SshServer {
         }
     }
 
-    /// The first byte that it says: the length of a packet begins with a zero, and a greeting with 220.
+    /// The first byte: a packet's length begins with a zero, a greeting with 220.
     fn first_byte(self) -> u8 {
         match self {
             SshServer::Sftp => 0,
@@ -87,7 +85,7 @@ impl SshServer {
 }
 
 impl SshTarget {
-    /// Starts a session with the sftp server of the host, and says `greeting` to it.
+    /// Starts a server, and says `greeting`.
     ///
     /// # Errors
     /// ssh cannot log in, in time or at all.
@@ -105,7 +103,7 @@ impl SshTarget {
             }
         }
         let mut session = self.spawn_with(subsystem(), command, Login::New(&self.kept))?;
-        // ssh's own words explain a failed connection better than the broken pipe.
+        // ssh's words explain a failure better than the broken pipe.
         drop(session.send(greeting, self.timeout, watch));
         let (mut scanner, mut first, mut begins_line) = (BannerScanner::default(), None, true);
         loop {
@@ -127,7 +125,7 @@ impl SshTarget {
         Ok(opened)
     }
 
-    /// Starts one more session over the login that is kept. `None`: none is, or the host allows no further session in it.
+    /// Starts a further session of the kept login, if possible.
     pub fn start_server_beside(&self, server: SshServer, greeting: &[u8], watch: &Watch) -> Option<SftpSession> {
         let Kept::At(kept) = &self.kept else { return None };
         if !kept.stands() {

@@ -1,4 +1,4 @@
-//! The place that ssh is started to: the command, the login that is kept for it, and the start of the far side's agent there.
+//! The place that ssh is started to: the command, its kept login, and the start of the far side's agent.
 
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
@@ -23,41 +23,39 @@ use haul_channel::convert;
 use haul_channel::reporter::Watch;
 use haul_kept::surroundings::{Environment, Surroundings};
 
-/// How to start ssh to one place.
+/// The start of ssh.
 #[derive(Clone)]
 pub struct SshTarget {
-    /// The account there; `None` where ssh decides.
+    /// Account; `None`: ssh decides.
     pub user: Option<String>,
-    /// The name that was typed.
+    /// The name, as typed.
     pub host: String,
-    /// The port of its sshd; `None` where ssh decides.
+    /// Port; `None`: ssh decides.
     pub port: Option<u16>,
-    /// Options of ssh that the user chose.
+    /// User's options.
     pub options: SshOptions,
-    /// The version of IP, if one was asked for.
+    /// Requested version of IP.
     pub family: Option<Family>,
-    /// The longest silence after its first word of our protocol.
+    /// The longest silence after the first word of our protocol.
     pub timeout: Duration,
     pub(crate) may_ask: bool,
-    /// A question of ssh reaches somebody, if it has one.
     has_person: bool,
-    /// ssh's limit for a connection to be accepted. `None`: the user has set one.
+    /// ssh's limit to connect. `None`: the user's.
     connect_timeout: Option<Duration>,
-    /// The name or address that ssh's configuration has for the host.
+    /// The host in ssh's configuration.
     pub host_name: String,
-    /// Whether another host or program carries the connection.
     pub(crate) is_indirect: bool,
     pub(super) kept: Kept,
-    /// Make ssh speak on a connection of ours. None: it dials by itself.
+    /// Make ssh speak on a connection of ours. `None`: ssh dials.
     dialled: Option<(Vec<OsString>, Dialled)>,
-    /// What ssh says before the login is over is shown when it is, and else not at all.
+    /// Words before the login's end show then, or never.
     holds_words: bool,
 }
 
 #[derive(Clone)]
 pub(super) enum Kept {
     At(KeptLogin),
-    /// The reason is there if it is worth a word.
+    /// The reason, if worth a word.
     No(Option<String>),
 }
 
@@ -68,7 +66,7 @@ pub(super) enum Login<'a> {
 }
 
 impl SshTarget {
-    /// The target of a place; `None` for a place that is not reached over ssh.
+    /// The target of a place over ssh.
     pub fn of(place: &Far, options: &SshOptions, carriage: &Carriage) -> Option<Self> {
         match place {
             Far::Ssh { user, host, port } => Some(Self {
@@ -91,7 +89,6 @@ impl SshTarget {
         }
     }
 
-    /// Adds what ssh's configuration says of the host, and where its login is kept.
     pub(crate) fn looked_up(mut self, surroundings: &Surroundings) -> Self {
         let is_batch = |resolved: &Resolved| resolved.is_set("batchmode");
         let asked = self.command();
@@ -111,8 +108,7 @@ impl SshTarget {
             self.kept = Kept::No(why.filter(|_| !self.options.fresh_login));
             return self;
         };
-        // Over a connection that the user's configuration shares, ssh asks for nothing, and does not tell when a login
-        // is over.
+        // Over a connection that the user's configuration shares, ssh asks for nothing, and does not tell when a login is over.
         self.may_ask &= resolved.value("controlpath").is_none_or(|socket| UnixStream::connect(socket).is_err());
         self.host_name = resolved.value("hostname").unwrap_or(&self.host).to_owned();
         self.is_indirect = resolved.is_indirect();
@@ -150,8 +146,7 @@ impl SshTarget {
         self.command_with(&[], true)
     }
 
-    /// Our options win. They are scp's: the session must be one command with clean input and output, whatever the
-    /// user's configuration says.
+    /// Our options win. They are scp's: one command with clean input and output, whatever the user's configuration says.
     pub(super) fn command_with(&self, ours: &[OsString], by_jump: bool) -> Command {
         let program = self.options.program.clone().unwrap_or_else(|| OsString::from("ssh"));
         let mut command = Command::new(program);
@@ -197,7 +192,7 @@ impl SshTarget {
         command
     }
 
-    /// Logs in and leaves the connection for the next session, if the login can be kept.
+    /// Logs in for the next session, if possible.
     pub fn log_in(self, watch: &Watch) -> Result<(), Error> {
         let Kept::At(kept) = &self.kept else { return Ok(()) };
         if kept.stands() {
@@ -214,7 +209,6 @@ impl SshTarget {
         self.spawn_with(Vec::new(), remote_command, login)
     }
 
-    /// `ours` are further options, which win.
     pub(super) fn spawn_with(
         &self,
         mut ours: Vec<OsString>,
@@ -248,7 +242,7 @@ impl SshTarget {
         Ok(session.dials(dialled.map(|(_, dialled)| dialled.clone())))
     }
 
-    /// Starts the far side's agent. `arguments` follow `haul agent`. The wait ends with the session of `dial_threads`.
+    /// Starts the far side's agent with `arguments` of `haul agent`. The wait ends with the session of `dial_threads`.
     pub(crate) fn start_agent(
         &self,
         arguments: &str,
@@ -259,7 +253,7 @@ impl SshTarget {
         let tell = |choice: &str, reason: String| {
             watch.tell(&Event::Chose { what: Subject::Login, choice: choice.to_owned(), reason });
         };
-        // ssh delivers our input a round trip later than the command, so all that the far side has to know goes with it.
+        // ssh delivers our input a round trip later than the command, so all that the far side must know goes with it.
         let (script, programs) = match &self.options.remote_program {
             Some(program) => (agent_of(program, arguments), None),
             None => {
@@ -281,7 +275,7 @@ impl SshTarget {
                     }
                     return self.await_agent(session, programs, watch);
                 }
-                // It is dead, or its far side is slower than before.
+                // The login is dead, or slower than before.
                 kept.give_up(&self.host);
                 tell("a new one", "the connection of the last one does not answer any more".to_owned());
             }
@@ -364,7 +358,7 @@ impl SshTarget {
     }
 }
 
-/// Nothing that is installed there would help: no haul exists for it.
+/// No haul exists for it, so an installed program would not help.
 fn runs_elsewhere(host: &str, system: &str) -> Error {
     Error::new(Fault::Install, format!("haul runs on Linux only, and {host} runs {system}"))
         .try_this("run haul on a Linux host that mounts the same disk, or copy with rsync or scp")
@@ -374,7 +368,7 @@ fn agent_of(program: &str, arguments: &str) -> String {
     format!("echo; exec {} agent {arguments}", quoted(program))
 }
 
-/// Whether a second ssh can read the same configuration (`-F`). A pipe would be empty.
+/// Whether a second ssh can read the configuration (`-F`). A pipe would be empty.
 fn can_be_read_twice(config: &Path) -> bool {
     config.as_os_str() == "none" || std::fs::metadata(config).is_ok_and(|found| found.is_file())
 }
@@ -389,5 +383,5 @@ fn can_ask(environment: &Environment) -> bool {
 
 const NOTHING: &str = "exit 0";
 
-/// There are two notes: our program is not kept, and it is run by its name.
+/// Our program is not kept, and it is run by its name.
 const MAX_NOTES: u32 = 2;

@@ -14,17 +14,17 @@ use super::escaper::Escaper;
 use super::machinery::WithoutMachinery;
 use super::question;
 
-/// Standard error of ssh and the far side. Its end is kept to explain a failure. The far side chooses most of it, so it
-/// is escaped, also for a file: logs are read on terminals.
+/// Standard error of ssh and the far side; its end explains a failure. The far side chooses most of it, so it is escaped, also
+/// for a file: logs are read on terminals.
 #[derive(Default)]
 pub(super) struct Words {
     kept: Mutex<Vec<u8>>,
-    /// Text that waits for [`Words::release`]; `None`: all is shown as it comes.
+    /// Text that waits for [`Words::release`]; `None`: all is shown.
     held: Mutex<Option<String>>,
     ended: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The reason stands in the last lines, so no more than these bytes are kept.
+/// The reason stands in the last lines.
 const WORDS_KEPT_BYTES: usize = 4096;
 
 pub(super) const EXIT_WAIT: Duration = Duration::from_millis(1500);
@@ -77,8 +77,8 @@ impl Words {
         }
     }
 
-    /// Returns the kept words once ssh has ended. A background process of the user's ssh (a shared connection) may hold
-    /// the pipe open, so the wait is bounded.
+    /// Returns the kept words after ssh's end. A background process of the user's ssh (a shared connection) may hold the pipe
+    /// open, so the wait is bounded.
     pub(super) fn last(&self) -> Option<String> {
         let end = Instant::now() + EXIT_WAIT;
         while Instant::now() < end && lock(&self.ended).as_ref().is_some_and(|thread| !thread.is_finished()) {
@@ -94,7 +94,7 @@ pub(super) fn last_line(text: &str) -> Option<String> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// The messages are those of OpenSSH's sshconnect.c, sshconnect2.c and misc.c.
+/// The words are those of OpenSSH's sshconnect.c, sshconnect2.c and misc.c.
 const SSH_SAYS: [(&str, Fault, &str, &str); 12] = [
     ("Could not resolve hostname", Fault::Network, "cannot find the host", "check the spelling of the host"),
     (
@@ -158,10 +158,8 @@ pub(super) fn login_failed(host: &str, said: &Option<String>) -> Error {
     }
 }
 
-/// The last words of ssh where a host's key is not known.
 const HOST_UNKNOWN: &str = "Host key verification failed";
 
-/// Whether a login failed because the host's key is not known.
 pub(crate) fn is_host_unknown(error: &Error) -> bool {
     error.fault == Fault::Authentication && error.cause.as_ref().is_some_and(|words| words.contains(HOST_UNKNOWN))
 }

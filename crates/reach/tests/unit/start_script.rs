@@ -12,10 +12,8 @@ use super::*;
 
 const SOMEBODY: u32 = 54_321;
 
-/// What is looked for is not there: no gzip, and no haul.
 const NO_GZIP: &str = "command() { false; };";
 
-/// This program stands in for ours: it prints where it lies.
 const PROGRAM: &str = "/bin/readlink";
 
 struct Host {
@@ -56,7 +54,6 @@ impl Said {
 }
 
 impl Host {
-    /// Root or we own all directories above its temporary one.
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let script = format!(
@@ -92,13 +89,11 @@ impl Host {
         }
     }
 
-    /// `sabotage` stands before the script, in the same shell.
     fn logs_in(&self, shell: &[&str], cache: &Path, sabotage: &str) -> Said {
         let script = start_script("--lanes 1", &self.first_line());
         let script = script.strip_prefix("exec sh -c '").and_then(|script| script.strip_suffix('\'')).unwrap();
         let mut command = Command::new(shell[0]);
         command.args(&shell[1..]).arg("-c").arg(format!("{sabotage} {script}"));
-        // An installed haul would be taken.
         command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.dir.path().join("home"));
         command.env("XDG_CACHE_HOME", cache).env("TMPDIR", self.dir.path().join("tmp"));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -107,7 +102,6 @@ impl Host {
             NO_GZIP => self.program.bytes.clone(),
             _ => packed(&self.program.bytes).unwrap(),
         };
-        // A host that has the program reads nothing.
         let _ = input.write_all(&words);
         drop(input);
         let output = child.wait_with_output().unwrap();
@@ -130,7 +124,6 @@ impl Host {
         self.is_kept_elsewhere(shell, cache, "", why);
     }
 
-    /// The program is kept in the temporary directory, and runs from there the next time.
     #[track_caller]
     fn is_kept_elsewhere(&self, shell: &[&str], cache: &Path, sabotage: &str, why: &str) {
         let said = self.logs_in(shell, cache, sabotage);
@@ -172,7 +165,6 @@ fn shells() -> Vec<Vec<&'static str>> {
     all.iter().map(|shell| shell.split(' ').collect()).filter(is_here).collect()
 }
 
-/// One of the trusted places lies beneath a world-writable `/tmp`.
 #[test]
 fn our_program_is_kept_where_only_we_can_put_it_whatever_the_name_of_that_place() {
     for shell in shells() {
@@ -214,7 +206,6 @@ fn our_program_is_neither_run_nor_kept_where_others_could_put_another() {
     }
 }
 
-/// As with a home that is over quota, on a read-only file system, or on one without programs.
 #[test]
 fn a_cache_that_takes_no_program_is_none() {
     if !haul_sys::process::is_root() {
@@ -232,7 +223,7 @@ fn a_cache_that_takes_no_program_is_none() {
     }
 }
 
-/// Somebody else has made the directory beside which ours would be. A link to one of ours is none either: it could be turned.
+/// Somebody else made the directory of our fallback. A link to one of ours is none either: it could be turned.
 #[test]
 fn what_somebody_else_put_in_the_place_of_our_fallback_is_not_used() {
     if !haul_sys::process::is_root() {
@@ -276,7 +267,6 @@ fn the_two_newest_programs_stay_and_those_of_the_last_thirty_days() {
         let mut expected = vec![ours, names[2].0.clone(), "haul-notes of mine".into()];
         expected.sort();
         assert_eq!(left, expected, "{shell:?}: {said:?}");
-        // Whoever uses a program keeps it.
         let program = host.kept_in(&cache);
         std::fs::File::open(&program).unwrap().set_modified(days_ago(60)).unwrap();
         assert!(!host.logs_in(&shell, &cache, "").asked_for_the_program());
@@ -303,7 +293,6 @@ fn a_kept_program_that_is_not_ours_alone_is_replaced() {
     }
 }
 
-/// Another program is put under the name between check and start.
 #[test]
 fn a_program_that_is_replaced_between_check_and_start_is_not_run() {
     let host = Host::new();
@@ -314,7 +303,6 @@ fn a_program_that_is_replaced_between_check_and_start_is_not_run() {
         let other = host.dir.path().join("other");
         std::fs::write(&other, "#!/bin/sh\necho the other one ran\n").unwrap();
         std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).unwrap();
-        // The computation of the hash ends with `cut`.
         let (from, to) = (other.display(), kept.display());
         let sabotage = format!("cut() {{ command cut \"$@\"; mv -f \"{from}\" \"{to}\"; }};");
         let said = host.logs_in(&shell, &cache, &sabotage);
