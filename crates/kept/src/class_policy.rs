@@ -1,23 +1,5 @@
-//! Reads what an operator lets senders ask of the network: `/etc/haul/policy.toml`, and the user's own file, which can only narrow it.
-//!
-//! ```toml
-//! [default]
-//! classes = ["background", "normal", "priority"]
-//! priority-rate-mbit = 100
-//! priority-time-s = 600
-//! priority-share-percent = 50
-//!
-//! [[rule]]                    # the first rule that fits counts, instead of the default
-//! user = "alice"
-//! key = "ed25519:..."         # of a daemon's client
-//! to = "192.0.2.0/24"         # the other end of the path
-//! classes = ["background", "normal"]
-//!
-//! [hooks]
-//! on-raise = ["/usr/local/bin/circuit", "up"]
-//! on-release = ["/usr/local/bin/circuit", "down"]
-//! time-limit-s = 5
-//! ```
+//! Reads what an operator lets senders ask of the network: `/etc/haul/policy.toml`, and the user's own file, which can only
+//! narrow it. docs/operate/policy.md has the format.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -37,11 +19,10 @@ use super::toml_words;
 
 pub(crate) const SYSTEM_FILE: &str = "/etc/haul/policy.toml";
 
-/// A policy may give a hook at most this time.
 const MAX_HOOK_TIME: Duration = Duration::from_secs(60);
 const HOOK_TIME: Duration = Duration::from_secs(5);
 
-/// The policies of a host, the operator's first. Without files nothing is forbidden.
+/// A host's policies, the operator's first.
 #[derive(Clone, Debug, Default)]
 pub struct ClassPolicy {
     levels: Vec<Level>,
@@ -55,16 +36,16 @@ struct Level {
     file: File,
 }
 
-/// The sender to whom rules apply.
+/// The rules' sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sending {
-    /// The account by name; `None`: that of this process.
+    /// Account; `None`: this process's.
     pub user: Option<String>,
-    /// The key of a daemon's client.
+    /// A daemon's client.
     pub key: Option<PublicKey>,
 }
 
-/// The policies for one sender, asked about each path.
+/// One sender's policies.
 #[derive(Clone, Debug, Default)]
 pub struct Permits {
     policy: Arc<ClassPolicy>,
@@ -72,14 +53,14 @@ pub struct Permits {
     time: PriorityTime,
 }
 
-/// Programs to run when a class changes.
+/// Programs for changes of class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookCommands {
-    /// The program and its arguments.
+    /// Program, arguments.
     pub on_raise: Vec<String>,
-    /// The program and its arguments.
+    /// Program, arguments.
     pub on_release: Vec<String>,
-    /// A hook that takes longer is killed.
+    /// Time before a hook is killed.
     pub time_limit: Duration,
 }
 
@@ -220,7 +201,7 @@ impl File {
 }
 
 impl ClassPolicy {
-    /// Reads these files. A missing file forbids nothing.
+    /// Reads these files; a missing one forbids nothing.
     pub fn load(files: &[PathBuf]) -> Self {
         let mut policy = Self::default();
         for path in files {
@@ -233,7 +214,7 @@ impl ClassPolicy {
         policy
     }
 
-    /// Checks a file for `--check`. `None`: it is not there.
+    /// Checks a file for `--check`. `None`: missing.
     pub fn check(path: &Path) -> Result<Option<String>, BadPolicy> {
         Ok(Self::read(path)?.map(|level| level.told()))
     }
@@ -262,14 +243,14 @@ impl ClassPolicy {
         self.levels.iter().any(|level| of(&level.file))
     }
 
-    /// The programs that these files name.
+    /// The named programs.
     pub fn programs(&self) -> impl Iterator<Item = PathBuf> {
         let hooks = self.levels.iter().filter_map(|level| level.file.hooks.as_ref());
         let commands = hooks.flat_map(|hooks| [&hooks.on_raise, &hooks.on_release]);
         commands.filter_map(|command| command.first().map(PathBuf::from))
     }
 
-    /// The hooks of the operator, else those of the user.
+    /// The operator's hooks, else the user's.
     pub fn hooks(&self) -> Option<HookCommands> {
         if self.broken.is_some() {
             return None;
@@ -294,7 +275,6 @@ impl Level {
 }
 
 impl Sending {
-    /// The name has only hexadecimal digits.
     fn file_name(&self) -> String {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         match (&self.key, &self.user) {
@@ -306,7 +286,7 @@ impl Sending {
 }
 
 impl Permits {
-    /// Reads these files for one sender. `state` is the directory where the time with priority is kept.
+    /// Reads these files for one sender; `state` has used priority time.
     pub fn of(files: &[PathBuf], state: Option<&Path>, sending: Sending) -> Self {
         let policy = ClassPolicy::load(files);
         let state = state.filter(|_| policy.limits_time());
@@ -314,17 +294,17 @@ impl Permits {
         Self { policy: Arc::new(policy), sending, time }
     }
 
-    /// The time with priority that this sender has used.
+    /// Used priority time.
     pub fn time(&self) -> PriorityTime {
         self.time.clone()
     }
 
-    /// The bounds on a path to this peer.
+    /// Bounds for this peer.
     pub fn allowed(&self, peer: Option<IpAddr>) -> Allowed {
         self.policy.allowed(&self.sending, peer)
     }
 
-    /// The programs to run when a class changes.
+    /// Programs for changes of class.
     pub fn hooks(&self) -> Option<HookCommands> {
         self.policy.hooks()
     }

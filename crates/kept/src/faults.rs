@@ -10,7 +10,7 @@ use haul_store::recording::RecordingError;
 use haul_sys::own::NotOurs;
 use haul_wire::control::Control;
 
-/// Adds the remedy of a [`haul_sys::own`] refusal, if `why` is one.
+/// Adds the remedy if `why` is a [`haul_sys::own`] refusal.
 pub fn advised(error: Error, why: &io::Error) -> Error {
     match NotOurs::of(why) {
         Some(not_ours) => error.try_this(not_ours.remedy()),
@@ -18,27 +18,27 @@ pub fn advised(error: Error, why: &io::Error) -> Error {
     }
 }
 
-/// The user interrupted the job.
+/// Makes the error of an interruption.
 pub fn interrupted() -> Error {
     Error::new(Fault::Interrupted, "interrupted")
         .try_this("run the same command again to go on: what is verified is not sent again")
 }
 
-/// The peer sent nothing for `timeout`.
+/// Makes the error of a silence for `timeout`.
 pub fn silent(timeout: Duration) -> Error {
     Error::new(Fault::Timeout, format!("the far side has been silent for {} s", timeout.as_secs()))
         .because("the network is gone, or the host")
         .try_this("run the same command again to go on: what is verified is not sent again")
 }
 
-/// The message has no place in this state.
+/// Makes the error of an unexpected message.
 pub fn unexpected(message: &Control) -> Error {
     let name = format!("{message:?}");
     let name = name.split(['(', ' ', '{']).next().unwrap_or_default().to_owned();
     Error::broke_the_protocol(format!("unexpected message {name}"))
 }
 
-/// Turns an error of the network into one of the job.
+/// Converts errors of the network.
 pub fn net_error(error: &NetError) -> Error {
     let fault = match error {
         NetError::WrongKey { .. } | NetError::KeyRefused | NetError::Key { .. } => Fault::Authentication,
@@ -54,12 +54,12 @@ pub fn net_error(error: &NetError) -> Error {
     }
 }
 
-/// Turns an error of the store into one that ends the job.
+/// Converts a store's error that ends the job.
 pub fn store_error(error: &StoreError) -> Error {
     store_error_in(error, b"")
 }
 
-/// Turns an error in a tree into one of the job. `root` is as it was typed.
+/// Converts an error in a tree; `root` as typed.
 pub fn store_error_in(error: &StoreError, root: &[u8]) -> Error {
     if error.is_no_space() {
         let hint = "free some space and run the same command again: what is there is not sent again";
@@ -82,7 +82,7 @@ pub fn store_error_in(error: &StoreError, root: &[u8]) -> Error {
     plain
 }
 
-/// Turns an error of a recording into one that ends the job.
+/// Converts a recording's error.
 pub fn recording_error(error: &RecordingError) -> Error {
     match error {
         RecordingError::Unreadable { path, source } => Error::of_disk("read", path, source),

@@ -1,4 +1,4 @@
-//! Defines the messages between a session, the keeper of its hooks, and the hooks: JSON, one object a line.
+//! Defines the messages of a session, its keeper of hooks, and hooks: JSON, one object a line.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,61 +6,61 @@ use std::net::{IpAddr, SocketAddr};
 use haul_net::Way;
 use serde::{Deserialize, Serialize};
 
-/// A session's order to the keeper of its hooks, which keeps it. It names no program: the policy in force does.
+/// A session's order, which the keeper keeps. Only the policy in force names programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// The path, which the answer names.
+    /// The path.
     pub path: u16,
-    /// The request to the program.
+    /// The request.
     pub request: Request,
 }
 
-/// The request that a hook reads from its standard input.
+/// A hook's standard input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// Whether the class is asked for or given back.
+    /// The call.
     pub event: Event,
-    /// The name of the class.
+    /// The class.
     pub class: String,
-    /// The number of the path in its session.
+    /// The path.
     pub path: u16,
-    /// The address of the sender; empty if it is unknown.
+    /// Sender's address; empty: unknown.
     pub local: String,
-    /// The far end, as it was typed.
+    /// Far end, as typed.
     pub remote: String,
-    /// The rate; null: as much as there is.
+    /// Rate; null: no limit.
     pub rate_bytes_per_s: Option<u64>,
-    /// The end in seconds after the epoch; null: until it is released.
+    /// End in seconds after the epoch; null: until released.
     pub until_unix_s: Option<u64>,
 }
 
-/// The two calls of a hook.
+/// A hook's two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Event {
-    /// Asks the network for the class.
+    /// Asks for the class.
     Raise,
     /// Gives the class back.
     Release,
 }
 
-/// The answer that a hook writes to its standard output. No output and exit status 0 mean: granted as asked.
+/// A hook's standard output. None and exit status 0: granted as asked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Answer {
-    /// Whether the network grants the class.
+    /// Whether the class is granted.
     pub granted: bool,
-    /// The granted rate, if it differs from the one that was asked for.
+    /// The granted rate, if another.
     pub rate_bytes_per_s: Option<u64>,
-    /// The address of this host to send from.
+    /// The address to send from.
     pub local: Option<String>,
-    /// The ports to send from, first and last.
+    /// Ports to send from.
     pub ports: Option<(u16, u16)>,
-    /// A reason for people.
+    /// The reason, for people.
     pub reason: Option<String>,
 }
 
-/// Where connections must leave this host to have the grant.
+/// Where connections leave with the grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outlet {
     address: Option<IpAddr>,
@@ -68,7 +68,7 @@ pub struct Outlet {
 }
 
 impl Answer {
-    /// Where the connections must leave.
+    /// Tells where they leave.
     ///
     /// # Errors
     /// The answer's address or ports are invalid.
@@ -85,12 +85,12 @@ impl Answer {
 }
 
 impl Outlet {
-    /// Whether every connection leaves there.
+    /// Whether any place will do.
     pub fn is_anywhere(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Changes a way so that it leaves there. Another address may belong to another device.
+    /// Makes a way leave there. Another address may belong to another device.
     pub fn way(&self, way: &Way) -> Way {
         let keeps_device = self.address.is_none() || self.address == way.local;
         Way {
@@ -101,7 +101,7 @@ impl Outlet {
         }
     }
 
-    /// Whether a connection with this local end leaves there.
+    /// Whether a connection leaves there.
     pub fn has(&self, end: Option<SocketAddr>) -> bool {
         let is_address = |end: SocketAddr| self.address.is_none_or(|address| address == end.ip().to_canonical());
         let is_port = |end: SocketAddr| self.ports.is_none_or(|(first, last)| (first..=last).contains(&end.port()));
@@ -119,14 +119,14 @@ impl fmt::Display for Outlet {
     }
 }
 
-/// The keeper's answer to a session.
+/// The keeper's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answered {
-    /// The path of the request.
+    /// The path.
     pub path: u16,
-    /// The event of the request.
+    /// The call.
     pub event: Event,
-    /// The answer of the program.
+    /// The answer.
     pub answer: Answer,
 }
 

@@ -1,17 +1,15 @@
-//! Keeps what earlier jobs found of the paths of this host, so that the next job begins where the last one ended.
+//! Keeps what earlier jobs found of this host's paths, where the next job begins.
 //!
 //! ```text
 //!   ~/.local/state/haul/paths      one line for each path, the one used last at the end:
 //!   to 10.99.1.0/24 via 10.99.1.0/24 rtt_us 228120 bytes_per_s 117500000 lanes 14 loss_ppm 0 cc cubic
 //! ```
-//! A path is a direction, the peer's network, and our network: hosts of one network share the way to it. The file is only
-//! advice.
+//! A path is a direction and two networks, whose hosts share the way. The file is only advice.
 //!
-//! The peer's network comes from an address that a lane reached, or that we looked up for the name that ssh connects to. An
-//! alias of ssh's configuration means nothing to the resolver, and a host behind a jump host or a proxy has no such address.
-//! An address that the far side claims is never used: it could ask for facts about other networks, and write facts about
-//! them. On a pull the far side reports what it found, and may lie, so values that no honest peer would send are dropped. A
-//! line that we cannot have written is ignored, and goes with the next write.
+//! The peer's network comes from an address that a lane reached, or that we looked up for the name that ssh connects to. A host
+//! behind a jump host or a proxy has no such address. An address that the far side claims is never used: it could ask for facts
+//! about other networks, and write them. A far sender may lie, so values of no honest peer are dropped. A line that we cannot
+//! have written goes with the next write.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -25,17 +23,16 @@ use haul_wire::summary::KnownPath;
 use crate::own_files;
 use crate::surroundings::Surroundings;
 
-/// The path that was not used for the longest time goes first.
+/// The path unused for the longest time goes first.
 const MAX_PATHS: usize = 256;
 
-/// A line has two networks of at most 22 bytes, five numbers of at most 20 digits and a name of at most 15: 256 lines
-/// of 250 bytes are 62 KiB.
+/// A line has two networks of 22 bytes, five numbers of 20 digits and a name of 15: 256 lines of 250 bytes are 62 KiB.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Lanes begin with the known rate, and look for more once it is reached: a bound of 1 Mbit/s is reached soon.
+/// Lanes begin with the known rate, and look for more: 1 Mbit/s is reached soon.
 const CAPACITY_BYTES_PER_S_MIN: u64 = 125_000;
 
-/// 1 Tbit/s is ten times the fastest port of a host.
+/// 1 Tbit/s: ten times the fastest port of a host.
 const CAPACITY_BYTES_PER_S_MAX: u64 = 125_000_000_000;
 
 /// Nearer paths need no memory.
@@ -44,31 +41,31 @@ const RTT_US_MIN: u32 = NEAR_RTT_US;
 /// By way of the Moon it is 2.6 s.
 const RTT_US_MAX: u32 = 10_000_000;
 
-/// Providers announce no longer prefixes (RFC 4632; /48 is a site, RFC 6177), so hosts of one share their way to it.
+/// Providers announce no longer prefixes (RFC 4632; /48 is a site, RFC 6177): one way leads to all hosts.
 const V4_PREFIX_BITS: u32 = 24;
 const V6_PREFIX_BITS: u32 = 48;
 
-/// The direction of the data, seen from this host.
+/// The data's direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Our host sends.
+    /// Data leaves here.
     To,
-    /// Our host receives.
+    /// Data comes here.
     From,
 }
 
-/// The name of one path.
+/// A path's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathName(String);
 
 impl PathName {
-    /// Names the path between this host and a peer. `None` when the peer is this host, or no route leads to it.
+    /// Names the path to a peer. `None`: on this host, or no route.
     pub fn towards(peer: IpAddr, direction: Direction) -> Option<Self> {
         let local = dial::local_address_towards(peer.to_canonical()).ok()?;
         Self::between(local, peer, direction)
     }
 
-    /// Names the path between these addresses. `None` when both are of this host.
+    /// Names the path between addresses. `None`: both of this host.
     pub fn between(ours: IpAddr, peer: IpAddr, direction: Direction) -> Option<Self> {
         let (ours, peer) = (ours.to_canonical(), peer.to_canonical());
         (ours != peer && !peer.is_loopback()).then(|| Self::named(ours, peer, direction))
@@ -83,27 +80,27 @@ impl PathName {
     }
 }
 
-/// The paths that a user's jobs have found.
+/// A user's known paths.
 #[derive(Clone, Debug, Default)]
 pub struct KnownPaths(Option<PathBuf>);
 
 impl KnownPaths {
-    /// Opens those of this user.
+    /// Opens them.
     pub fn of(surroundings: &Surroundings) -> Self {
         Self(surroundings.state.as_ref().map(|directory| directory.join("paths")))
     }
 
-    /// The facts about the path to a peer; `None` for a peer on this host.
+    /// Facts about the path to a peer.
     pub fn towards(&self, peer: IpAddr, direction: Direction) -> Option<KnownPath> {
         find_in(self.0.as_ref()?, &PathName::towards(peer, direction)?)
     }
 
-    /// The facts about the path between these addresses.
+    /// Facts about the path between addresses.
     pub fn between(&self, ours: IpAddr, peer: IpAddr, direction: Direction) -> Option<KnownPath> {
         find_in(self.0.as_ref()?, &PathName::between(ours, peer, direction)?)
     }
 
-    /// Keeps the findings of a job. A host that forbids the write forgets.
+    /// Keeps findings, if the host permits.
     pub fn keep(&self, path: &PathName, known: &KnownPath) {
         if let Some(file) = &self.0 {
             let _ = write(file, path, known);
@@ -133,7 +130,7 @@ fn ours(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| line.find(FIRST_WORD).is_some_and(|at| parse(&line[at..]).is_some()))
 }
 
-/// Checks, for the fuzz targets, that lines survive a write.
+/// Checks a write, for the fuzz targets.
 #[cfg(feature = "testing")]
 pub fn survive_the_disk(text: &str) {
     for ours in ours(text) {
@@ -244,7 +241,6 @@ mod tests {
             assert!(!is_sound(&known) && parse(&line(&known)).is_none(), "{known:?}");
             assert_eq!((find_in(&file, &path), find_in(&file, &other)), (None, None), "{known:?}");
         }
-        // A user's larger number is cut.
         write(&file, &path, &known(256)).unwrap();
         assert_eq!(find_in(&file, &path), Some(known(AUTO_LANES_MAX)));
     }

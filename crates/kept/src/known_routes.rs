@@ -4,9 +4,7 @@
 //!   ~/.local/state/haul/write-routes     one line for each file system:
 //!   4f2a91c07d3e5b18 direct 1795298048   the file system's id (statvfs(3)), the way, when it was measured
 //! ```
-//! A far side gives up the right to open files early. So it opens this file before that, if a job of its own host has made
-//! it, and writes in place. A far side makes no new file. The file is advice: if it is missing, torn or not ours, the next
-//! job measures again.
+//! A far side soon gives up the right to open files. So it opens one that a job of its host has made, and writes in place.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -20,16 +18,16 @@ use haul_sys::own::OwnDirectory;
 
 use crate::surroundings::Surroundings;
 
-/// The file system that was measured longest ago goes first.
+/// The file system measured longest ago goes first.
 const MAX_FILE_SYSTEMS: usize = 64;
 
-/// 64 lines have at most 16 + 6 + 20 bytes each, and what stands between.
+/// 64 lines of 16 + 6 + 20 bytes, and spaces.
 const MAX_FILE_BYTES: u64 = 4 << 10;
 
 /// Disks and kernels are replaced.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The file is opened when it is needed. A user without a home has none.
+/// The measured ways.
 #[derive(Default)]
 pub struct KnownRoutes {
     state: Option<PathBuf>,
@@ -37,7 +35,7 @@ pub struct KnownRoutes {
 }
 
 impl KnownRoutes {
-    /// A far side opens the file now; others when they need it.
+    /// Opens the file, at a far side now.
     pub fn of(surroundings: &Surroundings, far: bool) -> Self {
         let state = surroundings.state.clone();
         if !far {
@@ -58,7 +56,7 @@ impl KnownRoutes {
         lines.iter().find(|line| line.id == id).map(|line| line.route)
     }
 
-    /// Keeps a finding. A host that forbids the write forgets.
+    /// Keeps a finding, if the host permits.
     pub fn keep(&self, id: u64, route: WriteRoute, now: SystemTime) {
         let Some(file) = self.file() else { return };
         let mut lines = self.lines(now);
@@ -113,7 +111,7 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// Checks, for the fuzz targets, that lines survive a write.
+/// Checks a write, for the fuzz targets.
 #[cfg(feature = "testing")]
 pub fn survive_the_disk(text: &str) {
     for line in text.lines().filter_map(Line::parse) {

@@ -1,12 +1,5 @@
-//! Holds what stays between runs: keys, known paths and routes, network classes, policies; lists of hashes and manifests; and the
-//! errors and locks that every crate above shares.
-//!
-//! ```text
-//!   own_files, surroundings   where they are, and whether they may be obeyed
-//!   trusted_keys              who may come in                known_paths, known_routes   what earlier jobs found
-//!   network_classes           near and far, by address       class_policy, hook_words    what an operator allows
-//!   files                     hashes, manifests, verification, apart from any session
-//! ```
+//! Holds what stays between runs: keys, known paths and routes, network classes, policies, lists of hashes, manifests. Also
+//! holds shared errors and locks.
 
 #![forbid(unsafe_code)]
 

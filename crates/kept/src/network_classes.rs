@@ -1,17 +1,5 @@
 //! Reads the network classes of a host: `/etc/haul/networks.toml`, and the user's own file, which can only narrow it.
-//!
-//! ```toml
-//! near-ms = 2                 # shorter round trips are near
-//!
-//! [class.inside]
-//! networks = ["10.0.0.0/8", "fd00::/8"]   # the longest prefix wins
-//! interfaces = ["eth1"]
-//! rto-min-ms = 50
-//! connections-per-address = 20
-//!
-//! [class.far]                 # loopback, local, near, far and rest need no networks
-//! write = false
-//! ```
+//! docs/operate/networks.md has the format.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,16 +23,16 @@ use super::toml_words;
 
 pub(crate) const SYSTEM_FILE: &str = "/etc/haul/networks.toml";
 
-/// The name of a class stands in lines of logs.
+/// The name stands in lines of logs.
 const MAX_NAME_BYTES: usize = 32;
 
-/// Reads these files, before the built-in classes. A missing file adds nothing.
+/// Reads these files, before built-in classes.
 pub fn load(files: &[PathBuf]) -> Result<Networks, BadPolicy> {
     let lists: Result<Vec<_>, _> = files.iter().filter_map(|path| read(path).transpose()).collect();
     Ok(Networks::of(lists?, OwnNetworks::of_host()))
 }
 
-/// How connections of this program are tuned. A wrong file is an error, because it may forbid something.
+/// Tunes our connections. A wrong file is an error: it may forbid something.
 pub fn policies(files: &[PathBuf]) -> Result<Arc<Policies>, Error> {
     let networks = load(files).map_err(|why| {
         Error::new(Fault::Usage, why.to_string())
@@ -53,7 +41,7 @@ pub fn policies(files: &[PathBuf]) -> Result<Arc<Policies>, Error> {
     Ok(Arc::new(Policies::new(networks)))
 }
 
-/// Reads one file. `None`: it is not there.
+/// Reads one file, if there.
 pub fn read(path: &Path) -> Result<Option<ClassList>, BadPolicy> {
     let Some(text) = policy_file::read(path)? else { return Ok(None) };
     parse(&text, path).map(Some).map_err(|why| BadPolicy::of(path, why))
@@ -91,7 +79,7 @@ struct Class {
     write: Option<Spanned<bool>>,
 }
 
-/// Parses a list of classes. The error names `path` and the line.
+/// Parses classes. The error names `path` and line.
 pub fn parse(text: &str, path: &Path) -> Result<ClassList, String> {
     let file: File = toml::from_str(text).map_err(|error| toml_words::why(&error, text))?;
     let mut list = ClassList::default();
@@ -227,7 +215,7 @@ impl<'a> Values<'a> {
 
     fn rate(&mut self, key: &'static str, value: &Option<Spanned<f64>>) -> Result<Option<u64>, String> {
         let Some(mbit) = self.noted(key, value) else { return Ok(None) };
-        // Less than 1 kB/s would stop a connection.
+        // Less would stop a connection.
         match (0.008..=1e7).contains(mbit) {
             true => Ok(Some((mbit * 1e6 / 8.0) as u64)),
             false => Err(self.failed(key, "is a number from 0.008 to 10000000")),

@@ -1,7 +1,4 @@
-//! Keeps what the service has observed of its network classes, in a file of the state directory: round trips and
-//! timeouts.
-//!
-//! The service adds new observations now and then. `haul networks --observed` reads them.
+//! Keeps observed round trips and timeouts of network classes, for `haul networks --observed`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,23 +15,22 @@ use super::surroundings::Surroundings;
 /// 64 classes with three lists of 96 numbers of at most eight digits are 166 KiB.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A larger count is read as this one: 256 timeouts of each of a million connections. Times have at most 2^28 us. So
-/// for two such counts in each of [`STEPS`] the sum of count times time, 96 x 2^57, stays within 64 bits.
+/// Bounds read counts: 256 timeouts of each of a million connections. Times have at most 2^28 us, so for two such counts in
+/// each of [`STEPS`] the sum of count times time, 96 x 2^57, stays within 64 bits.
 const COUNT_MAX: u64 = 1 << 28;
 /// Floors that we write are shorter than these 268 s.
 const FLOOR_US_MAX: u32 = 1 << 28;
 
-/// A file of classes allows names of at most 32 bytes.
+/// A file of classes allows at most 32 bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// The path of the file. `None`: there is no place for it.
+/// The file's path, if it has a place.
 pub fn file(surroundings: &Surroundings) -> Option<PathBuf> {
     Some(surroundings.state.as_ref()?.join("networks-observed.json"))
 }
 
-/// Adds what was observed since the last time.
+/// Adds observations.
 pub fn add(path: &Path, new: &ObservedClasses) -> io::Result<()> {
-    // A file that cannot be read is begun anew.
     let mut kept = read(path).unwrap_or_default();
     for (name, observed) in new {
         if kept.contains_key(name) || kept.len() < MAX_OBSERVED_CLASSES {
@@ -87,7 +83,6 @@ impl Line {
     }
 
     fn meant(self) -> Observed {
-        // Another number of steps is another program's.
         let bounded = |count: u64| count.min(COUNT_MAX);
         let steps = |counts: Vec<u64>| match counts.len() == STEPS {
             true => Steps(counts.into_iter().map(bounded).collect()),
@@ -107,7 +102,7 @@ impl Line {
     }
 }
 
-/// Checks, for the fuzz targets, that observations survive a write, can be added to, and shown.
+/// Checks a write, a sum and the display, for the fuzz targets.
 #[cfg(feature = "testing")]
 pub fn survive_the_disk(text: &[u8]) {
     let Ok(kept) = parse(text) else { return };
@@ -120,34 +115,34 @@ pub fn survive_the_disk(text: &[u8]) {
     }
 }
 
-/// The observations of a class, for a person.
+/// Observations, for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedClass {
-    /// The name of the class.
+    /// The name.
     pub name: String,
-    /// Connections that were read at their end.
+    /// Ended connections.
     pub connections: u64,
-    /// Round trips that half, nine tenths, and 99 of 100 connections do not exceed.
+    /// Median, nine tenths and 99 of 100 round trips.
     pub rtt_us: [u32; 3],
-    /// The distribution of round trips: a time, and how many connections had at most that and more than the one before.
+    /// Each time, with connections above the time before.
     pub round_trips: Vec<(u32, u64)>,
-    /// Bytes that were sent.
+    /// Sent bytes.
     pub sent_bytes: u64,
-    /// The number of timeouts.
+    /// Timeouts.
     pub timeouts: u64,
-    /// Times of sending again until all was acknowledged.
+    /// Times of sending again until all arrived.
     pub recoveries: u64,
-    /// The time of all recoveries, each from its first timeout on, in milliseconds.
+    /// Milliseconds of recoveries, from the first timeout.
     pub recovery_ms: u64,
-    /// Segments that had arrived already when they were sent again.
+    /// Segments sent again in vain.
     pub spurious: u64,
-    /// The floor in effect.
+    /// Floor in effect.
     pub floor_us: Option<u32>,
-    /// The best floor; `None`: too little was seen.
+    /// Best floor; `None`: too little seen.
     pub best: Option<BestFloor>,
 }
 
-/// The observations of this user's service.
+/// The user's observations.
 pub fn observed(surroundings: &Surroundings) -> io::Result<Vec<ObservedClass>> {
     let Some(file) = file(surroundings) else { return Ok(Vec::new()) };
     Ok(read(&file)?.into_iter().map(|(name, observed)| shown(name, &observed)).collect())

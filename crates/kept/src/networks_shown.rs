@@ -1,4 +1,4 @@
-//! Shows the network classes to a person: the table of this host, and all that holds for one address.
+//! Shows a person the network classes of this host, and all that holds for one address.
 
 use std::io;
 use std::net::IpAddr;
@@ -7,84 +7,84 @@ use std::path::PathBuf;
 use haul_net::policy::{ClassList, ClassValue, Fits, Found, NetworkClass, Networks};
 use haul_net::{Policies, policy};
 
-/// The classes that hold on this host.
+/// The host's classes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// The operator's classes, then the user's, then the built-in ones.
+    /// Classes of operator, user, and built in.
     pub classes: Vec<ShownClass>,
-    /// The subnets of this host's own interfaces, which are local.
+    /// Own subnets.
     pub own_subnets: Vec<String>,
 }
 
 /// One class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownClass {
-    /// The name of the class.
+    /// The name.
     pub name: String,
-    /// The file of the class; `None`: it is built in.
+    /// The file; `None`: built in.
     pub file: Option<PathBuf>,
-    /// The networks and interfaces of the class, or its other condition.
+    /// Networks, interfaces, or a condition.
     pub members: Vec<String>,
-    /// The values that it sets.
+    /// The values.
     pub values: Vec<ShownValue>,
 }
 
-/// One value of a class or an address.
+/// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownValue {
-    /// The key in a file of classes, or the option of a socket.
+    /// Key of a file, or option of a socket.
     pub key: String,
-    /// The value that is asked for, if any.
+    /// Wanted value.
     pub value: Option<String>,
-    /// The origin of the value.
+    /// The origin.
     pub source: ValueSource,
-    /// The kernel's grant, if it was asked.
+    /// Kernel's grant.
     pub granted: Option<String>,
-    /// The reason why the kernel does not grant it.
+    /// Reason for less.
     pub short: Option<String>,
 }
 
-/// The origin of a value.
+/// A value's origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// A file of classes sets it.
+    /// A file of classes.
     File {
-        /// The name of the class.
+        /// The class.
         class: String,
-        /// The path of the file.
+        /// The path.
         file: PathBuf,
-        /// The number of the line.
+        /// The line.
         line: usize,
     },
-    /// A built-in class sets it.
+    /// A built-in class.
     BuiltIn {
-        /// The name of the class.
+        /// The class.
         class: String,
     },
-    /// Haul sets it on every connection that carries data.
+    /// Haul itself.
     Haul,
-    /// The kernel's own value holds.
+    /// The kernel.
     Kernel,
 }
 
 /// All that holds for an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneAddress {
-    /// The address that was asked about.
+    /// The address.
     pub address: IpAddr,
-    /// The name of its class.
+    /// The class.
     pub class: String,
-    /// The reason for this class.
+    /// The reason.
     pub fits: String,
-    /// Whether a measured round trip can give it another class.
+    /// Whether round trips can change it.
     pub by_distance: bool,
-    /// The values that hold.
+    /// The values.
     pub values: Vec<ShownValue>,
-    /// Settings that only a route can make, as words for `ip route change`.
+    /// Words for `ip route change`.
     pub route: Vec<String>,
 }
 
-/// Makes the table of these classes.
+/// Makes the table.
 pub fn table(networks: &Networks) -> Table {
     let of_list = |list: &ClassList| -> Vec<ShownClass> {
         list.classes().iter().map(|class| shown_class(class, list.members_of(&class.name))).collect()
@@ -117,7 +117,7 @@ fn source(class: &NetworkClass, key: &str) -> ValueSource {
     }
 }
 
-/// Finds what holds for an address, and what the kernel of this host grants. `rtt_us` is its round trip, if known.
+/// Finds what holds, and what the kernel grants. `rtt_us`: a known round trip.
 pub fn of_address(networks: Networks, address: IpAddr, rtt_us: Option<u32>) -> io::Result<OneAddress> {
     let policies = Policies::new(networks);
     let networks = policies.networks();
@@ -174,7 +174,7 @@ struct AskedValue {
     option: Option<&'static str>,
 }
 
-/// The first class that has a key counts; of limits, the narrowest.
+/// The first class with a key counts; of limits, the narrowest.
 fn asked_values(found: &Found) -> Vec<AskedValue> {
     let mut values: Vec<AskedValue> = Vec::new();
     let held = NetworkClass { terms: found.terms(), ..NetworkClass::default() }.values();

@@ -1,4 +1,4 @@
-//! Reads and writes the files that haul keeps for its user, in a directory that only this user can change.
+//! Reads and writes haul's files for its user, in a directory that only this user can change.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use haul_sys::own::{self, OwnDirectory, Weight};
 
-/// An older temporary file belongs to a killed process.
+/// An older file belongs to a killed process.
 const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 
 const MAX_LEFTOVERS: usize = 64;
@@ -30,14 +30,13 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.publish()
 }
 
-/// Reads at most `most` bytes of a file that haul keeps.
+/// Reads up to `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     own::open(path, Weight::Obeyed)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Removes temporary files of earlier processes. A failure does no harm.
 fn remove_leftovers(directory: &OwnDirectory, prefix: &OsString) {
     let prefix = prefix.as_encoded_bytes();
     let is_ours =

@@ -1,4 +1,4 @@
-//! Reads a file in which an operator, or a user, says how networks are used.
+//! Reads an operator's or a user's file about the use of networks.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read as _};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use haul_sys::own::{self, NotOurs, Weight};
 
-/// A policy of a thousand rules takes a tenth of it.
+/// A thousand rules take a tenth of it.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A policy that is not obeyed, and why.
+/// A bad policy, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPolicy {
     path: PathBuf,
@@ -17,7 +17,7 @@ pub struct BadPolicy {
 }
 
 impl BadPolicy {
-    /// The policy at `path`.
+    /// Makes the error.
     pub fn of(path: &Path, why: String) -> Self {
         Self { path: path.to_owned(), why }
     }
@@ -36,7 +36,7 @@ fn why_not(error: &io::Error) -> String {
     }
 }
 
-/// Reads the file. It names programs and grants rights, so no other user may write it. `None`: it is not there.
+/// Reads the file. It names programs and grants rights, so no other user may write it. `None`: missing.
 pub fn read(path: &Path) -> Result<Option<String>, BadPolicy> {
     let bad = |why: String| BadPolicy::of(path, why);
     let opened = match own::open(path, Weight::Obeyed) {

@@ -3,9 +3,7 @@
 //! ```text
 //!   ~/.local/state/haul/priority/NAME     seconds since 1970 when the day began, microseconds with priority since then
 //! ```
-//! There is a file for each key of a daemon's client, and for each user. It is opened before a session gives up its rights,
-//! and written under a lock, so that sessions at the same time count together. If it cannot be kept, each session counts
-//! for itself.
+//! Each key of a daemon's client and each user has a file, opened before a session gives up its rights, and locked for a write.
 
 use std::fs::File;
 use std::io;
@@ -26,17 +24,16 @@ const RECORD_BYTES: usize = 42;
 /// A killed session loses at most this much.
 const KEEP_EVERY_US: u64 = 1_000_000;
 
-/// The time of one sender.
+/// One sender's time.
 #[derive(Clone, Debug, Default)]
 pub struct PriorityTime(Option<Arc<File>>);
 
 impl PriorityTime {
-    /// Opens the time of a sender. `state` is the directory for what haul remembers.
+    /// Opens it; `state` is haul's directory.
     pub fn open(state: Option<&Path>, name: &str) -> Self {
         Self(state.and_then(|state| open(&state.join("priority"), name).ok()).map(Arc::new))
     }
 
-    /// Returns the sum of all sessions today, in microseconds. `None`: it is not kept, or another session writes.
     fn add(&self, used_us: u64) -> Option<u64> {
         let file = self.0.as_ref()?;
         file::try_lock(file.as_fd()).ok().filter(|is_locked| *is_locked)?;
@@ -70,7 +67,7 @@ fn add_at(file: &File, now_s: u64, used_us: u64) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// Counts the time of a session in which at least one path has priority.
+/// Counts a session's time with priority.
 #[derive(Debug)]
 pub struct PriorityClock {
     time: PriorityTime,
@@ -80,13 +77,13 @@ pub struct PriorityClock {
 }
 
 impl PriorityClock {
-    /// Starts a clock on the time of a sender.
+    /// Starts a sender's clock.
     pub fn new(time: PriorityTime) -> Self {
         let used_us = time.add(0).unwrap_or(0);
         Self { time, covered_us: 0, used_us, unkept_us: 0 }
     }
 
-    /// Counts the time between these moments, in which one path had priority.
+    /// Counts the time between.
     pub fn count(&mut self, from_us: u64, to_us: u64) {
         let more_us = to_us.saturating_sub(from_us.max(self.covered_us));
         self.covered_us = self.covered_us.max(to_us);
@@ -97,13 +94,12 @@ impl PriorityClock {
         }
     }
 
-    /// The time used today, in microseconds.
+    /// The microseconds used today.
     pub fn used_us(&self) -> u64 {
         self.used_us
     }
 
     fn keep(&mut self) {
-        // The next sample tries again.
         if let Some(sum) = self.time.add(self.unkept_us) {
             (self.used_us, self.unkept_us) = (sum, 0);
         }

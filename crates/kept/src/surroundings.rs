@@ -5,7 +5,7 @@
 //!   $XDG_STATE_HOME/haul  or ~/.local/state/haul   known paths and routes, last reports
 //!   $XDG_CACHE_HOME/haul  or ~/.cache              programs that were brought here
 //!   $XDG_RUNTIME_DIR/haul or the state's directory  sockets
-//!   $TMPDIR/haul-UID or /tmp/haul-UID              sockets whose path would be too long, and programs that have no other place
+//!   $TMPDIR/haul-UID or /tmp/haul-UID              long paths of sockets, and programs without another place
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,32 +18,32 @@ use haul_sys::process;
 
 use crate::{class_policy, network_classes};
 
-/// The places where a user keeps things. `None`: nowhere, as for a user without a home.
+/// A user's places; `None`: nowhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// The meaning of `~` in a path.
+    /// The meaning of `~`.
     pub home: Option<PathBuf>,
-    /// The directory of keys and lists that the user gives to haul.
+    /// Keys and lists.
     pub config: Option<PathBuf>,
-    /// The directory of what haul remembers: last reports, known paths and routes.
+    /// Last reports, known paths and routes.
     pub state: Option<PathBuf>,
-    /// The directory of sockets. The system empties it when the user has logged out.
+    /// Sockets.
     pub runtime: Option<PathBuf>,
-    /// A directory of the user's among those of all users, for what has no other place: sockets whose path would be too long, and programs.
+    /// The last resort, beside other users' directories.
     pub temporary: Option<PathBuf>,
-    /// The directory of programs that were brought here.
+    /// Programs brought here.
     pub cache: Option<PathBuf>,
-    /// The ssh session that started this process, as sshd tells it: address and port of both ends.
+    /// The ssh session around this process, from sshd: addresses and ports.
     pub ssh_connection: Option<String>,
-    /// Policies of networks: the operator's file, then the user's.
+    /// Policies: the operator's, then the user's.
     pub policy_files: Vec<PathBuf>,
-    /// The network classes: the operator's file, then the user's.
+    /// Network classes: the operator's, then the user's.
     pub network_files: Vec<PathBuf>,
-    /// The environment of programs that we start.
+    /// The environment for programs.
     pub environment: Environment,
 }
 
-/// The variables of a process. They may hold secrets, so they are never printed.
+/// Variables, maybe secret, so never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<OsString, OsString>);
 
@@ -53,7 +53,7 @@ impl Environment {
         Self(variables.iter().cloned().map(|(name, value)| (name.into(), value.into())).collect())
     }
 
-    /// The value of a variable.
+    /// A value.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str)
     }
@@ -71,7 +71,7 @@ impl fmt::Debug for Environment {
 }
 
 impl Surroundings {
-    /// Reads the environment of this process (XDG Base Directory Specification).
+    /// Reads the environment (XDG Base Directory Specification).
     pub fn of_process() -> Self {
         let environment = Environment(std::env::vars_os().collect());
         Self { environment, ..Self::of(&|name| std::env::var_os(name)) }
@@ -109,7 +109,7 @@ impl Surroundings {
         }
     }
 
-    /// Why haul remembers nothing: another user could have planted it. `None`: it remembers, or has no place for it.
+    /// Why nothing is remembered: another user could have planted it.
     pub fn why_nothing_is_kept(&self) -> Option<String> {
         let error = own::check_directory(self.state.as_deref()?).err()?;
         let not_ours = NotOurs::of(&error)?;
@@ -120,7 +120,7 @@ impl Surroundings {
         ))
     }
 
-    /// The path of a file in the user's configuration.
+    /// A configuration file.
     pub fn config_file(&self, name: &str) -> Option<PathBuf> {
         Some(self.config.as_ref()?.join(name))
     }

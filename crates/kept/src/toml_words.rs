@@ -1,12 +1,10 @@
-//! Says in words of the file what is wrong with a TOML file. Its parser speaks of types of Rust.
+//! Says in words of the file what is wrong with a TOML file, whose parser speaks of types of Rust:
 //!
 //! ```text
 //!   invalid type: string "fast", expected a sequence   ->  "fast" stands where a list belongs
-//!   unknown field `lane`, expected one of `a`, `b`     ->  there is no 'lane' here, but a, b
-//!   missing field `to`                                 ->  'to' is missing
 //! ```
 
-/// The line and the reason, such as `line 2: "fast" stands where a list belongs`.
+/// Line and reason: `line 2: "fast" stands where a list belongs`.
 pub fn why(error: &toml::de::Error, text: &str) -> String {
     let at = error.span().map_or(0, |span| span.start);
     let line = 1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count();
@@ -34,7 +32,6 @@ fn bare(name: &str) -> &str {
     name.trim_matches('`')
 }
 
-/// What stands in the file.
 fn value(found: &str) -> String {
     match found {
         "map" => "a table".to_owned(),
@@ -47,7 +44,6 @@ fn value(found: &str) -> String {
     }
 }
 
-/// What belongs there.
 fn kind(expected: &str) -> &str {
     match expected {
         "a sequence" => "a list",

@@ -24,16 +24,16 @@ use crate::surroundings::Surroundings;
 
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// The key that a client proves, and those that it expects.
+/// The keys of a client, and those that it expects.
 pub struct ClientKeys {
-    /// The key that this user proves.
+    /// The user's key.
     pub identity: Arc<Identity>,
-    /// The hosts that are trusted.
+    /// The trusted hosts.
     pub known: KnownHosts,
 }
 
 impl ClientKeys {
-    /// Reads both. Fails if a file may not be obeyed.
+    /// Reads both, if they may be obeyed.
     pub fn load(options: &SshOptions, surroundings: &Surroundings) -> Result<Self, Error> {
         let identity = match &options.haul_identity {
             Some(named) => load_identity(named, Weight::NamedSecret)?,
@@ -48,8 +48,8 @@ fn no_home() -> Error {
         .try_this("set HOME, or name the key with --identity FILE")
 }
 
-/// Reads a private key. It refuses a key that others may know, because they may read it, or have linked to it. A key of
-/// [`Weight::Secret`] is refused if others could replace it, too.
+/// Reads a private key. Refuses one that others may read, or have linked to; for [`Weight::Secret`] also one that others could
+/// replace.
 pub fn load_identity(path: &Path, weight: Weight) -> Result<Identity, Error> {
     let failed = |cause: String| {
         Error::new(Fault::Authentication, format!("cannot use the key {}", path.display())).because(cause)
@@ -62,8 +62,7 @@ pub fn load_identity(path: &Path, weight: Weight) -> Result<Identity, Error> {
     Identity::from_pem(&text).map_err(|error| failed(error.to_string()))
 }
 
-/// Makes a private key that only its owner may read. Without `replace` an existing key stays: hosts that know it would
-/// not know a new one.
+/// Makes a private key that only its owner reads. Without `replace` an old key stays: hosts would not know a new one.
 pub fn generate_identity(path: &Path, replace: bool) -> Result<Identity, Error> {
     let identity = Identity::generate().map_err(|error| faults::net_error(&error))?;
     write_whole(path, identity.to_pem().as_bytes(), PRIVATE_MODE, replace).map_err(|error| {
@@ -78,18 +77,18 @@ pub fn generate_identity(path: &Path, replace: bool) -> Result<Identity, Error> 
     Ok(identity)
 }
 
-/// The effect on a list of known hosts.
+/// The change to known hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trusted {
-    /// The key was added.
+    /// A new key.
     Added,
-    /// The key stood there already.
+    /// A known key.
     Before,
-    /// The key replaced other keys of the same daemon.
+    /// A key in place of others.
     Instead,
 }
 
-/// Adds a daemon to a list of known hosts. Another key of the same daemon is an error without `replace`.
+/// Adds a daemon. Without `replace` another key of it is an error.
 pub fn trust(path: &Path, host: &str, port: u16, key: &str, replace: bool) -> Result<Trusted, Error> {
     let key: PublicKey = key
         .parse()
@@ -147,7 +146,7 @@ fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Resul
     if replace { file.publish() } else { file.publish_new() }
 }
 
-/// The daemons of a list of known hosts, as `host:port`. The result is empty if the list cannot be read.
+/// The known daemons as `host:port`.
 pub fn names(path: &Path) -> Vec<String> {
     let entries = KnownHosts::load(path.to_owned()).map(|known| known.entries).unwrap_or_default();
     entries.into_iter().map(|(name, _)| name).collect()
@@ -161,7 +160,7 @@ pub struct KnownHosts {
 }
 
 impl KnownHosts {
-    /// Reads the list that was named, or else the user's.
+    /// Reads the named list, or the user's.
     pub fn of(options: &SshOptions, surroundings: &Surroundings) -> Result<Self, Error> {
         let own = surroundings.config_file("known_hosts");
         match &options.haul_known_hosts {
@@ -170,7 +169,7 @@ impl KnownHosts {
         }
     }
 
-    /// Another user could put a list there, if `XDG_CONFIG_HOME` lies in `/tmp`.
+    /// If `XDG_CONFIG_HOME` lies in `/tmp`, another user could put a list there.
     fn of_user(path: PathBuf) -> Result<Self, Error> {
         let opened = own::open(&path, Weight::Obeyed);
         if let Some(not_ours) = opened.as_ref().err().and_then(NotOurs::of) {
@@ -201,7 +200,7 @@ impl KnownHosts {
         Ok(Self { path, is_named: false, entries })
     }
 
-    /// The keys that this daemon may prove; `None` when it is not known.
+    /// A daemon's possible keys; `None`: unknown.
     pub fn expected(&self, host: &str, port: u16) -> Option<Vec<PublicKey>> {
         let name = host_name(host, port);
         let entries = self.entries.iter().filter(|(n, _)| n.eq_ignore_ascii_case(&name));
@@ -243,7 +242,7 @@ impl KnownHosts {
         }
     }
 
-    /// Explains the end of a connection whose handshake succeeded here.
+    /// Explains a later end.
     pub fn explain_refusal(&self, host: &str, port: u16, error: Error) -> Error {
         let cause = error.cause.as_deref();
         if cause.is_some_and(|cause| cause == NetError::KeyRefused.to_string()) {
@@ -274,13 +273,12 @@ fn key_refused(name: &str) -> Error {
         .try_this("give its operator what `haul key show` prints here, for its list of authorised keys")
 }
 
-/// The name of a daemon in known hosts.
+/// The daemon's name in known hosts.
 pub fn host_name(host: &str, port: u16) -> String {
     if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Parses lines of `host:port key`; empty lines and comments (`#`) do not count. The error is the number of the bad
-/// line.
+/// Parses lines of `host:port key`, and comments (`#`). The error is a line's number.
 pub fn parse(text: &str) -> Result<Vec<(String, PublicKey)>, usize> {
     let lines = text.lines().enumerate().filter(|(_, line)| {
         let line = line.trim();

@@ -2,26 +2,26 @@
 
 use haul_wire::hashed::Algorithm;
 
-/// The file that makes a directory a bag.
+/// Makes a directory a bag.
 pub const DECLARATION: &str = "bagit.txt";
 
-/// The file with facts about the bag as a whole.
+/// Facts about the bag.
 pub const INFO: &str = "bag-info.txt";
 
-/// The directory of its files.
+/// The payload's directory.
 pub const PAYLOAD: &str = "data";
 
-/// The longest tag file that is read as a whole, in bytes.
+/// Most bytes of a tag file.
 pub const MAX_TAG_BYTES: usize = 1 << 20;
 
 /// A manifest of a bag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BagManifest {
-    /// The name of its file.
+    /// The file.
     pub name: String,
-    /// The algorithm of its hashes.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// Whether it lists the payload; otherwise it lists tag files.
+    /// Whether it lists the payload.
     pub is_payload: bool,
 }
 
@@ -62,7 +62,7 @@ pub fn escapes_percent(declaration: &[u8]) -> Result<bool, &'static str> {
     }
 }
 
-/// Reads `Payload-Oxum: bytes.files`, if there is one.
+/// Reads `Payload-Oxum: bytes.files`, if any.
 ///
 /// # Errors
 /// The value is no pair of numbers.

@@ -9,13 +9,13 @@ use md5::Digest as _;
 
 use crate::files::hash::{Found, front_to_back};
 
-/// A hash that is being computed.
+/// A running hash.
 pub enum Hasher {
-    /// A BLAKE3 hash.
+    /// BLAKE3.
     Blake3(Box<blake3::Hasher>),
-    /// A hash of the SHA family.
+    /// SHA family.
     Sha(digest::Context),
-    /// An MD5 hash.
+    /// MD5.
     Md5(md5::Md5),
 }
 
@@ -31,7 +31,7 @@ impl Hasher {
         }
     }
 
-    /// Takes the next bytes.
+    /// Takes bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Blake3(hasher) => drop(hasher.update(bytes)),
@@ -40,7 +40,7 @@ impl Hasher {
         }
     }
 
-    /// Returns the hash of all bytes.
+    /// Returns the hash.
     pub fn finish(self) -> Vec<u8> {
         match self {
             Self::Blake3(hasher) => hasher.finalize().as_bytes().to_vec(),
@@ -50,9 +50,9 @@ impl Hasher {
     }
 }
 
-/// The outcome of reading a file once.
+/// The outcome of reading.
 pub enum Read {
-    /// The file was read: its size, its hash, and the second hash if it was wanted.
+    /// The size, hash, and a wanted second hash.
     All(u64, Vec<u8>, Vec<u8>),
     /// The file has another size: this one, or more if it has grown.
     OtherSize(u64),
@@ -60,7 +60,7 @@ pub enum Read {
     Stopped,
 }
 
-/// Reads a file through `buffer`. `goes_on` gets the bytes of each piece, and ends the reading with false.
+/// Reads a file through `buffer`. `goes_on` gets each piece's bytes; false ends the reading.
 ///
 /// # Errors
 /// The file cannot be read, or its size changed meanwhile.
@@ -87,7 +87,7 @@ pub fn read(
     }
     let (mut hasher, mut or) = (Hasher::new(wanted.algorithm), wanted.or.map(Hasher::new));
     let mut offset = 0;
-    // One byte more than expected shows that a file grew; reading on might never end.
+    // One more byte shows that a file grew; reading on might never end.
     while offset <= size {
         let read = file.read_at(buffer, offset)?;
         if read == 0 {
@@ -112,7 +112,7 @@ pub fn read(
 mod tests {
     use super::*;
 
-    /// The values are from the specification of BLAKE3, FIPS 180-4, and RFC 1321.
+    /// Values of BLAKE3's specification, FIPS 180-4, and RFC 1321.
     #[test]
     fn the_hash_of_nothing_is_the_known_one() {
         let begins = |algorithm| Hasher::new(algorithm).finish()[..4].to_vec();

@@ -1,5 +1,4 @@
-//! Computes BLAKE3 of files that are there: for `haul verify`, `--checksum`, manifests, and data that an earlier run
-//! has left.
+//! Computes BLAKE3 of files: for `haul verify`, `--checksum`, manifests, and data of earlier runs.
 
 use std::io;
 
@@ -12,7 +11,7 @@ use haul_wire::limits::BLOCK_BYTES;
 
 use crate::files::sparse;
 
-/// Hashes a whole file, until `is_over`. It fails if the file does not have the size with which it was listed.
+/// Hashes a whole file, until `is_over`. Fails unless it has the listed size.
 pub fn whole_file(file: &SourceFile, size: u64, is_over: &dyn Fn() -> bool) -> io::Result<Hash> {
     match front_to_back(file, size, &mut vec![0; BLOCK_BYTES], |_| !is_over())? {
         Found::All(hash) => Ok(hash),
@@ -21,9 +20,9 @@ pub fn whole_file(file: &SourceFile, size: u64, is_over: &dyn Fn() -> bool) -> i
     }
 }
 
-/// The outcome of hashing a file.
+/// The outcome of hashing.
 pub enum Found {
-    /// The BLAKE3 of the whole file.
+    /// BLAKE3.
     All(Hash),
     /// The file has another size: this one, or more if it has grown.
     OtherSize(u64),
@@ -31,8 +30,8 @@ pub enum Found {
     Stopped,
 }
 
-/// Hashes a file of `size` bytes, without holes of whole blocks (see [`zeros`]). `goes_on` gets the bytes of each
-/// piece, and ends the reading with false.
+/// Hashes a file of `size` bytes, without holes of whole blocks (see [`zeros`]). `goes_on` gets each piece's bytes; false ends
+/// the reading.
 pub fn front_to_back(
     file: &SourceFile,
     size: u64,
@@ -43,7 +42,6 @@ pub fn front_to_back(
     let mut hasher = FileHasher::default();
     let mut offset = 0;
     let mut hole_until = 0;
-    // One byte more than expected shows that a file grew; reading on might never end.
     while offset <= size {
         if sparse && offset < size && hole_until <= offset && offset.is_multiple_of(zeros::BLOCK_BYTES) {
             hole_until = file.next_data(offset, size)?.map_or(size, |(start, _)| start);
@@ -55,7 +53,6 @@ pub fn front_to_back(
             hasher.skip(length);
             length
         } else {
-            // A read ends at a block's end, because the next block may be a hole.
             let room = zeros::BLOCK_BYTES - offset % zeros::BLOCK_BYTES;
             let room = usize::try_from(room).unwrap_or(usize::MAX).min(buffer.len());
             let read = file.read_at(&mut buffer[..room], offset)?;
@@ -70,7 +67,7 @@ pub fn front_to_back(
             return Ok(Found::Stopped);
         }
     }
-    // A file that was cut meanwhile shows only a hole behind its end.
+    // A file that was cut shows only a hole behind its end.
     let found = if offset == size { file.stat()?.size } else { offset };
     Ok(if found == size { Found::All(hasher.finish()) } else { Found::OtherSize(found) })
 }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! <hex>  <name>                 b3sum, md5sum, sha1sum, sha256sum, sha512sum; `*` in place of the second space: read as binary
-//! SHA256 (<name>) = <hex>       the same with --tag, as BSD writes it; openssl dgst leaves the spaces out
-//! \<hex>  <name>                a name with a backslash, a newline or a carriage return: `\\`, `\n`, `\r`
+//! SHA256 (<name>) = <hex>       with --tag, as BSD writes it; openssl dgst leaves the spaces out
+//! \<hex>  <name>                `\\`, `\n`, `\r` in the name
 //! # ...                         a comment
-//! <hex> <name>                  a manifest of a bag (RFC 8493, 2.1.3): `%0A`, `%0D`, and `%25` since version 1.0
+//! <hex> <name>                  a bag's manifest (RFC 8493, 2.1.3): `%0A`, `%0D`, and `%25` since version 1.0
 //! ```
-//! A list may come from a stranger: each line is bounded before it is kept, and a name that leads out of the tree is refused.
+//! A stranger's list is safe: each line is bounded before it is kept, and a name that leads out of the tree is refused.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -16,41 +16,41 @@ use haul_wire::{PathFault, RelPath};
 
 use crate::files::manifest_file::MAX_PATH_BYTES;
 
-/// A file of a list, with its expected hash.
+/// A listed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The path beneath the root.
+    /// The path.
     pub path: RelPath,
-    /// The size, if the list has it.
+    /// The size, if listed.
     pub size: Option<u64>,
-    /// The expected hash.
+    /// The hash.
     pub hash: Vec<u8>,
-    /// The algorithm of the hash.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// A second algorithm that fits: 64 digits may be SHA-256 or BLAKE3.
+    /// A second fit: SHA-256 or BLAKE3.
     pub or: Option<Algorithm>,
 }
 
-/// How to read the lines of a list.
+/// The form of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// The lines are those that programs print.
+    /// Lines of programs.
     Program {
-        /// The hash of lines that name none; `None`: their length decides.
+        /// The default; `None`: by length.
         algorithm: Option<Algorithm>,
-        /// The root is `/`, so absolute names are beneath it.
+        /// Whether absolute names are beneath the root.
         takes_absolute: bool,
     },
-    /// The list is the manifest of a bag.
+    /// Lines of a bag's manifest.
     Bag {
-        /// The algorithm in the manifest's name.
+        /// The algorithm.
         algorithm: Algorithm,
         /// Whether `%25` is a percent sign.
         escapes_percent: bool,
     },
 }
 
-/// Reads a list line by line, in constant memory.
+/// Reads by lines, in constant memory.
 pub struct Reader<R: BufRead> {
     input: R,
     style: Style,
@@ -60,12 +60,12 @@ pub struct Reader<R: BufRead> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Starts at the first line of `input`.
+    /// Starts at the first line.
     pub fn new(input: R, style: Style) -> Self {
         Self { input, style, line: Vec::new(), number: 0, files: 0 }
     }
 
-    /// Reads the next file; `None` at the end.
+    /// Reads a file; `None` at the end.
     ///
     /// # Errors
     /// A line is malformed, or the list is empty.
@@ -97,7 +97,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Parses a line without its end; `None` for a comment or an empty line.
+/// Parses a line without its end; `None`: comment or empty.
 ///
 /// # Errors
 /// The line is malformed, or its name is not beneath the root.
@@ -133,7 +133,6 @@ fn program_line(line: &[u8], algorithm: Option<Algorithm>, takes_absolute: bool)
     Ok(Listed { path, size: None, hash: from_hex(hex, algorithm)?, algorithm, or })
 }
 
-/// A name may have parentheses.
 fn tagged(line: &[u8]) -> Option<(Algorithm, &[u8], &[u8])> {
     let (algorithm, rest) = TAGS.iter().find_map(|(tag, algorithm)| {
         let rest = line.strip_prefix(tag.as_bytes())?;
@@ -221,8 +220,7 @@ fn from_hex(hex: &[u8], algorithm: Algorithm) -> Result<Vec<u8>, LineError> {
     hex.chunks_exact(2).map(byte).collect::<Option<Vec<u8>>>().ok_or(LineError::Malformed)
 }
 
-/// Writes a line as the programs print it, or in BSD's form (`tag`). A name with an end of line is escaped, so that it
-/// cannot pose as two lines.
+/// Writes a line as programs do, or in BSD's form (`tag`). An escaped end of line in a name cannot pose as two lines.
 pub fn format_line(hash: &[u8], path: &[u8], tag: Option<Algorithm>) -> Vec<u8> {
     let mut name = Vec::with_capacity(path.len());
     for byte in path {
@@ -241,46 +239,46 @@ pub fn format_line(hash: &[u8], path: &[u8], tag: Option<Algorithm>) -> Vec<u8> 
     }
 }
 
-/// A fault in one line.
+/// A line's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// The line is longer than [`MAX_LINE_BYTES`].
+    /// The line exceeds [`MAX_LINE_BYTES`].
     #[error("the line is too long")]
     TooLong,
-    /// The line has none of the known forms.
+    /// No known form.
     #[error("the line is not of the form `<hash>  <name>`")]
     Malformed,
     /// No known hash has so many digits.
     #[error("a hash of {0} digits is none of BLAKE3, MD5, SHA-1, SHA-256, SHA-512")]
     UnknownHash(usize),
-    /// The name is absolute, and the root is not `/`.
+    /// An absolute name below another root than `/`.
     #[error("the name is absolute")]
     Absolute,
-    /// The name leads out of the tree, or is too long.
+    /// A name out of the tree, or too long.
     #[error("{0}")]
     Path(PathFault),
 }
 
-/// A fault that makes a list unreadable.
+/// A list's fault.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    /// The list has no file.
+    /// No file.
     #[error("it lists no file")]
     Empty,
-    /// A line is bad.
+    /// A bad line.
     #[error("line {number}: {error}")]
     Line {
-        /// The line's number, counted from 1.
+        /// The number, from 1.
         number: u64,
-        /// The fault in the line.
+        /// The fault.
         error: LineError,
     },
-    /// The list cannot be read.
+    /// An unreadable list.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// The first name of an algorithm is the one that we write; openssl has two of its own.
+/// The first name is the one that we write; openssl has two of its own.
 const TAGS: [(&str, Algorithm); 7] = [
     ("BLAKE3", Algorithm::Blake3),
     ("MD5", Algorithm::Md5),

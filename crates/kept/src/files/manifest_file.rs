@@ -1,23 +1,13 @@
-//! Reads and writes the manifest that `--manifest-out` writes and `haul verify` reads. `docs/use/json.md` has the format for users.
+//! Reads and writes the manifest that `--manifest-out` writes and `haul verify` reads. docs/use/json.md has the format.
 //!
-//! ```text
-//! # haul-manifest 1
-//! <64 hex BLAKE3>  <size> <mtime seconds>.<9 digits> <path>
-//! # files 2 bytes 1234 root <64 hex BLAKE3>
-//! ```
-//! Lines stand in the order of the manifest. A path is escaped reversibly to fit on one line: backslash, control characters
-//! and bytes that are not UTF-8 become `\xHH`. The last line closes the file: if it is missing or does not match the lines
-//! above, the manifest is refused. Its root is BLAKE3 over `<hex>  <size> <escaped path>\n` of each file.
-//!
-//! A manifest may come from a stranger: every line is bounded before it is kept, and a path that leads out of the tree is an
-//! error of the manifest.
+//! A stranger's manifest is safe: each line is bounded before it is kept, and a path that leads out of the tree is an error.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Read, Write};
 
 use haul_job::ManifestLine;
 
-/// Writes a manifest: header, lines, closing line.
+/// Writes a manifest.
 pub struct Writer<W: Write> {
     out: W,
     root: RootHasher,
@@ -31,7 +21,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, root: RootHasher::default(), bytes: 0 })
     }
 
-    /// Adds one file.
+    /// Adds a file.
     pub fn add(&mut self, line: &ManifestLine) -> io::Result<()> {
         self.root.add(&line.path, line.size, &line.blake3);
         self.bytes = self.bytes.saturating_add(line.size);
@@ -39,7 +29,7 @@ impl<W: Write> Writer<W> {
         self.out.write_all(b"\n")
     }
 
-    /// Writes the closing line, flushes the output and returns it.
+    /// Writes the closing line, flushes, returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         let (files, root) = self.root.finish();
         writeln!(self.out, "{}", Trailer { files, bytes: self.bytes, root }.format())?;
@@ -48,7 +38,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a manifest line by line, in constant memory, and checks its closing line.
+/// Reads by lines, in constant memory.
 pub struct Reader<R: BufRead> {
     input: R,
     line: Vec<u8>,
@@ -76,7 +66,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Reads the next file; `None` after a closing line that matches.
+    /// Reads a file; `None` after a matching closing line.
     pub fn next_file(&mut self) -> Result<Option<ManifestLine>, ReadError> {
         if self.closed.is_some() {
             return Ok(None);
@@ -95,7 +85,7 @@ impl<R: BufRead> Reader<R> {
         Ok(Some(line))
     }
 
-    /// The closing line, once all files are read.
+    /// The closing line, once read.
     pub fn trailer(&self) -> Option<&Trailer> {
         self.closed.as_ref()
     }
@@ -115,7 +105,7 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// A last line without its newline was cut off.
+    /// A last line without newline was cut off.
     fn read_line(&mut self) -> Result<bool, ReadError> {
         self.line.clear();
         let most = MAX_LINE_BYTES as u64 + 1;
@@ -137,7 +127,7 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// Computes the root hash of reports and manifests: BLAKE3 over `<hex>  <size> <escaped path>\n` of each file.
+/// Computes the root hash: BLAKE3 over `<hex>  <size> <escaped path>\n` of each file.
 #[derive(Clone, Debug, Default)]
 pub struct RootHasher {
     hasher: blake3::Hasher,
@@ -147,7 +137,7 @@ pub struct RootHasher {
 }
 
 impl RootHasher {
-    /// Adds one file, in the order of the manifest.
+    /// Adds a file, in order.
     pub fn add(&mut self, path: &[u8], size: u64, hash: &[u8; 32]) {
         self.line.clear();
         let _ = write!(self.line, "{}  {size} ", blake3::Hash::from_bytes(*hash).to_hex());
@@ -158,12 +148,12 @@ impl RootHasher {
         self.last = Some(*hash);
     }
 
-    /// The hash of the file, as long as there is one file.
+    /// A single file's hash.
     pub fn only(&self) -> Option<[u8; 32]> {
         self.last.filter(|_| self.files == 1)
     }
 
-    /// Returns the number of files, and the root over them.
+    /// Returns the files and the root.
     pub fn finish(self) -> (u64, [u8; 32]) {
         (self.files, *self.hasher.finalize().as_bytes())
     }
@@ -172,21 +162,21 @@ impl RootHasher {
 /// The closing line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trailer {
-    /// The number of files.
+    /// The files.
     pub files: u64,
-    /// The sum of their sizes, in bytes.
+    /// The bytes.
     pub bytes: u64,
-    /// The hash of [`RootHasher`].
+    /// The root.
     pub root: [u8; 32],
 }
 
 impl Trailer {
-    /// Makes `# files N bytes B root HEX`, without newline.
+    /// Makes the line, without newline.
     pub fn format(&self) -> String {
         format!("# files {} bytes {} root {}", self.files, self.bytes, blake3::Hash::from_bytes(self.root).to_hex())
     }
 
-    /// Parses a closing line; `None` for anything else.
+    /// Parses a closing line.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(line).ok()?;
         let mut words = text.strip_prefix("# files ")?.split(' ');
@@ -199,7 +189,7 @@ impl Trailer {
     }
 }
 
-/// Makes the line of one file, without newline.
+/// Makes a file's line, without newline.
 pub fn format_line(line: &ManifestLine) -> String {
     let mut text = String::with_capacity(HASH_HEX + 48 + line.path.len());
     let hash = blake3::Hash::from_bytes(line.blake3).to_hex();
@@ -208,8 +198,7 @@ pub fn format_line(line: &ManifestLine) -> String {
     text
 }
 
-/// Parses the line of one file. It refuses lines that `format_line` would not write, and paths that lead out of the
-/// tree.
+/// Parses a file's line, if `format_line` would write it, and its path stays in the tree.
 pub fn parse_line(line: &[u8]) -> Result<ManifestLine, LineError> {
     if line.len() > MAX_LINE_BYTES {
         return Err(LineError::TooLong);
@@ -238,7 +227,7 @@ pub fn parse_line(line: &[u8]) -> Result<ManifestLine, LineError> {
     Ok(line)
 }
 
-/// Escapes a path for a line of a manifest.
+/// Escapes backslashes, control characters, and bytes that are not UTF-8.
 pub fn escape(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     escape_into(path, &mut text);
@@ -248,7 +237,7 @@ pub fn escape(path: &[u8]) -> String {
 fn escape_into(path: &[u8], out: &mut String) {
     for chunk in path.utf8_chunks() {
         for c in chunk.valid().chars() {
-            // A manifest on a terminal must not drive it.
+            // A shown manifest must not drive a terminal.
             if c == '\\' || c.is_ascii_control() {
                 let _ = write!(out, "\\x{:02x}", c as u32);
             } else {
@@ -276,7 +265,7 @@ fn unescape(text: &str) -> Result<Vec<u8>, LineError> {
             rest = tail;
         }
     }
-    // A path has one spelling: otherwise two manifests of the same tree could differ in bytes and agree in their root.
+    // A second spelling would let two manifests of a tree differ in bytes and agree in their root.
     if escape(&path) == text { Ok(path) } else { Err(LineError::Malformed) }
 }
 
@@ -288,7 +277,7 @@ fn check_path(path: &[u8]) -> Result<(), LineError> {
     if path.split(|b| *b == b'/').any(bad) { Err(LineError::BadPath) } else { Ok(()) }
 }
 
-/// A number has one spelling: `u64::parse` would also take a plus sign and leading zeros.
+/// A number has one spelling: `u64::parse` also takes a plus sign and leading zeros.
 fn decimal(text: &str) -> Option<u64> {
     let canonical = text == "0" || !text.starts_with('0');
     (canonical && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok()).flatten()
@@ -320,64 +309,63 @@ fn nibble(digit: u8) -> Option<u8> {
     }
 }
 
-/// A fault in one line.
+/// A line's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// The line is longer than [`MAX_LINE_BYTES`].
+    /// The line exceeds [`MAX_LINE_BYTES`].
     #[error("the line is too long")]
     TooLong,
-    /// The line is not `<hash>  <size> <mtime> <path>`.
+    /// No `<hash>  <size> <mtime> <path>`.
     #[error("the line is not of the form `<hash>  <size> <mtime> <path>`")]
     Malformed,
-    /// The path is absolute, empty, too long, or has `.`, `..` or a NUL.
+    /// A path that is absolute, empty, too long, or has `.`, `..` or a NUL.
     #[error("the path is not a plain path inside a tree")]
     BadPath,
-    /// A line begins with `#` and is neither header nor closing line.
+    /// A `#` that is neither header nor closing line.
     #[error("a line with `#` that is not the closing line")]
     UnknownDirective,
-    /// A line follows the closing line.
+    /// A line after the closing line.
     #[error("something follows the closing line")]
     AfterTrailer,
 }
 
-/// A fault that makes a manifest unusable.
+/// A manifest's fault.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The first line is not a header.
+    /// No header.
     #[error("this is not a manifest of haul")]
     NotAManifest,
-    /// The format has another version.
+    /// A wrong version.
     #[error("this is a manifest of version {0}; this haul reads version 1")]
     Version(String),
-    /// The closing line is missing.
+    /// No closing line.
     #[error("the manifest ends without its closing line: it is cut off")]
     Truncated,
     /// Lines were lost, added or altered.
     #[error("the manifest does not match its closing line: it was altered")]
     TrailerDiffers,
-    /// A line is bad.
+    /// A bad line.
     #[error("line {number}: {error}")]
     Line {
-        /// The line's number, counted from 1.
+        /// The number, from 1.
         number: u64,
-        /// The fault in the line.
+        /// The fault.
         error: LineError,
     },
-    /// The manifest cannot be read.
+    /// An unreadable manifest.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// The first line of every manifest.
+/// The first line.
 pub const HEADER: &str = "# haul-manifest 1";
-/// The first line without its version.
+/// The same without its version.
 pub const HEADER_STEM: &str = "# haul-manifest ";
 
-/// The longest path in a manifest. Linux takes 4096 bytes in one call, but a walk that opens each directory gets
-/// deeper.
+/// The longest path. Linux takes 4096 bytes in one call, but a walk that opens each directory gets deeper.
 pub const MAX_PATH_BYTES: usize = 64 * 1024;
 
-/// The longest file name on Linux (NAME_MAX).
+/// NAME_MAX of Linux.
 pub const MAX_NAME_BYTES: usize = 255;
 
 /// Hash 64 + 2, size 20 + 1, seconds 20, dot 1, nanoseconds 9 + 1, and a path whose every byte is escaped to four.

@@ -3,18 +3,17 @@
 use haul_store::{SourceFile, Stat};
 use haul_wire::limits::MIN_CHUNK_BYTES;
 
-/// Whether a file takes less space than its size. A compressed file may have no holes, but looking for them costs
-/// little.
+/// Whether a file takes less than its size, by holes or compression; a look costs little.
 pub fn is_sparse(stat: &Stat) -> bool {
     hole_bytes(stat) > 0
 }
 
-/// The size of its holes, if it is not compressed.
+/// The holes' size, unless compressed.
 pub fn hole_bytes(stat: &Stat) -> u64 {
     stat.size.saturating_sub(stat.blocks.saturating_mul(512))
 }
 
-/// The size of its holes by the file system, or by its blocks if they are small or many.
+/// The holes' size by the file system, or by blocks if small or many.
 pub fn look(stat: &Stat, open: impl FnOnce() -> Option<SourceFile>) -> u64 {
     let by_size = hole_bytes(stat);
     if by_size == 0 || stat.size < MIN_CHUNK_BYTES {
@@ -35,7 +34,7 @@ pub fn look(stat: &Stat, open: impl FnOnce() -> Option<SourceFile>) -> u64 {
     by_size
 }
 
-/// With more pieces the size in blocks is as good: lseek(2) costs about a microsecond for each.
+/// With more pieces blocks tell as well: lseek(2) costs about a microsecond each.
 const MAX_EXTENTS: usize = 1024;
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 
 use haul_wire::limits::BLOCK_BYTES;
 
-/// A block of zeros, as a hole reads.
+/// A block of a hole.
 pub static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
-/// Cuts data into runs of zeros (true) and of anything else. Runs begin at a multiple of `grain`, which is at most a
-/// block.
+/// Cuts data into runs of zeros (true) and others, at multiples of `grain`, which is at most a block.
 pub fn runs(data: &[u8], grain: usize) -> impl Iterator<Item = (bool, &[u8])> {
     let is_zero = |piece: &[u8]| *piece == ZEROS[..piece.len()];
     let mut pieces = data.chunks(grain).map(move |piece| (is_zero(piece), piece.len())).peekable();
