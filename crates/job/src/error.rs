@@ -1,73 +1,73 @@
-//! The error that ended a whole job. A failed file is not such an error but an [`crate::Event::Failed`].
+//! The error that ended a whole job, unlike an [`crate::Event::Failed`].
 
 use std::io;
 use std::path::Path;
 
-/// An error that ended the job: what failed, on what, why, what to try.
+/// An error that ended the job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Error {
-    /// The kind of fault, which decides the exit code.
+    /// The fault, which decides the exit code.
     pub fault: Fault,
-    /// The failed act and its object, in one line.
+    /// The failed act and its object.
     pub what: String,
-    /// Why, when known: the system's or the peer's words.
+    /// The system's or the peer's words.
     pub cause: Option<String>,
-    /// A hint what to try.
+    /// The advice.
     pub hint: Option<String>,
-    /// True if it happened at the far side, which told us.
+    /// Whether the far side told us.
     pub far: bool,
 }
 
-/// The kinds of errors that end a job.
+/// The kinds of such errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The request makes no sense.
     Usage,
-    /// Files could not be read or written at all (source missing, target not a directory, no space).
+    /// No file could be read or written.
     FileIo,
     /// None of the sources is there.
     Missing,
-    /// No space or quota left at the target.
+    /// No space or quota at the target.
     Space,
-    /// The peer broke the protocol, or speaks another version.
+    /// The peer broke the protocol, or has another version.
     Protocol,
     /// Name resolution, refused or unreachable connections.
     Network,
-    /// ssh could not start or ended early (its own words stand above ours).
+    /// ssh failed (its words stand above ours).
     Ssh,
-    /// The account may use sftp alone, so no program of ours can run there.
+    /// The account may use sftp alone.
     SftpOnly,
-    /// Wrong key, unknown host, login refused.
+    /// Wrong key, unknown host, refused login.
     Authentication,
-    /// The far side has no program of ours and ours does not run there.
+    /// No program of ours runs at the far side.
     Install,
-    /// Data did not verify after repeated tries.
+    /// Data did not verify after tries.
     Verification,
-    /// The peer fell silent, or no payload moved for too long.
+    /// The peer fell silent, or no payload moved.
     Timeout,
-    /// A disk or file server does not answer.
+    /// A disk or file server hangs.
     Storage,
     /// SIGINT, SIGTERM, SIGHUP.
     Interrupted,
-    /// The daemon has no room for one more session, or for so long a list.
+    /// The daemon has no room for a session or list.
     Busy,
-    /// The daemon lets a key move so many bytes a day, and they are moved.
+    /// The key has moved its daily bytes.
     Allowance,
 }
 
 impl Error {
-    /// An error without cause and hint.
+    /// Makes an error without cause and hint.
     pub fn new(fault: Fault, what: impl Into<String>) -> Self {
         Self { fault, what: what.into(), cause: None, hint: None, far: false }
     }
 
-    /// The peer said or sent what nobody may.
+    /// Makes the error of a broken protocol.
     pub fn broke_the_protocol(why: impl std::fmt::Display) -> Self {
         Self::new(Fault::Protocol, "the far side broke the protocol").because(why)
     }
 
-    /// An error of a disk or a file system: no space left is a fault of its own.
+    /// Makes an error of a disk: no space left is a fault of its own.
     pub fn of_disk(act: &str, path: &Path, error: &io::Error) -> Self {
         let fault = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::Space,
@@ -76,14 +76,14 @@ impl Error {
         Self::new(fault, format!("cannot {act} {}", path.display())).because(error)
     }
 
-    /// Adds why.
+    /// Adds the cause.
     #[must_use]
     pub fn because(mut self, cause: impl std::fmt::Display) -> Self {
         self.cause = Some(cause.to_string());
         self
     }
 
-    /// Says at which place it happened, when the far side said so.
+    /// Adds the place.
     #[must_use]
     pub fn at(mut self, place: &crate::job::Far) -> Self {
         if std::mem::take(&mut self.far) {
@@ -92,7 +92,7 @@ impl Error {
         self
     }
 
-    /// Adds what to try.
+    /// Adds the hint.
     #[must_use]
     pub fn try_this(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

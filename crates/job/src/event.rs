@@ -13,196 +13,195 @@ use crate::item::{ItemTold, LeftOut};
 /// An event. Paths are relative to the target, any bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A remote end is being reached.
+    /// An end is being reached.
     Connecting {
-        /// Display form of the place.
+        /// The place, for people.
         place: String,
     },
-    /// Our program is being copied to the far side, which lacks it.
+    /// The far side lacks our program, which is copied.
     Installing {
-        /// Display form of the place.
+        /// The place, for people.
         place: String,
-        /// Size of the program in bytes.
+        /// Bytes of the program.
         bytes: u64,
     },
-    /// An automatic choice with its reason: route of the lanes, number of lanes, cipher, congestion control, chunk size.
+    /// An automatic choice.
     Chose {
-        /// The subject of the choice.
+        /// The subject.
         what: Subject,
         /// The choice.
         choice: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The walk's totals so far; `complete` once the whole manifest is known.
+    /// The walk's totals so far.
     Found {
-        /// Regular files found.
+        /// Regular files.
         files: u64,
         /// Their bytes.
         bytes: u64,
         /// Whether the totals are final.
         complete: bool,
     },
-    /// Running totals, at most ten times a second.
+    /// Running totals, at most ten a second.
     Progress(Progress),
-    /// The path as its sender sees it now, at most once a second; only if the sender runs here.
+    /// The path as a sender here sees it, each second.
     Path(PathNow),
-    /// An entry was copied, verified and stands under its final name (or would be, in a dry run).
+    /// An entry stands verified under its final name (or would).
     Copied {
-        /// Path relative to the target.
+        /// The path.
         path: Vec<u8>,
-        /// File size in bytes; 0 for other entries.
+        /// Bytes of a file; otherwise 0.
         bytes: u64,
-        /// The part of these that stood at the target, in the file that differed.
+        /// The bytes found at the target.
         bytes_matched: u64,
-        /// The change that was made.
+        /// The change.
         change: Change,
     },
-    /// An entry was deleted at the target (or would be).
+    /// An entry was deleted (or would be).
     Deleted {
-        /// Path relative to the target.
+        /// The path.
         path: Vec<u8>,
-        /// True if it was a directory.
+        /// Whether it was a directory.
         is_directory: bool,
     },
-    /// An entry was left out on purpose: special file, unsupported attribute.
+    /// An entry was left out: special file, unsupported attribute.
     Skipped {
-        /// Path relative to the target.
+        /// The path.
         path: Vec<u8>,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A rule of the job leaves an entry out, or leaves the target's as it is.
+    /// A rule leaves an entry out, or the target's as it is.
     LeftOut {
-        /// Path relative to the target.
+        /// The path.
         path: Vec<u8>,
-        /// Which rule.
+        /// The rule.
         rule: LeftOut,
     },
-    /// An entry that was made or differed, with all that is known of it; only if asked for.
+    /// An entry that was made or differed, if asked for.
     Item(Box<ItemTold>),
-    /// An entry could not be copied; the job goes on.
+    /// An entry failed; the job goes on.
     Failed {
-        /// Path relative to the target.
+        /// The path.
         path: Vec<u8>,
-        /// The failed act and its cause, in one line.
+        /// The act and its cause.
         why: String,
     },
-    /// The job broke off for a passing reason, and is tried again after a pause.
+    /// The job broke off, and is tried again.
     Retry {
-        /// The cause that broke it off, in one line.
+        /// The cause.
         why: String,
-        /// How long the pause is.
+        /// The time until then.
         pause: Duration,
-        /// Time without data after which it is given up; `None`: never.
+        /// The longest silence; `None`: no limit.
         gives_up_after: Option<Duration>,
     },
     /// The limit of the rate has changed.
     RateLimit {
-        /// Bytes per second; `None`: there is no limit any more.
+        /// Bytes per second; `None`: no limit.
         bytes_per_s: Option<u64>,
     },
-    /// A warning to give once: a limit of the host, a lane that died and came back.
+    /// A warning, given once.
     Warning {
         /// One line.
         text: String,
     },
-    /// One line of `--manifest-out`, in the order of the manifest; sent only when asked for.
+    /// A line of `--manifest-out`, if asked for.
     Manifest(ManifestLine),
 }
 
-/// The change that was made to an entry.
+/// The change to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Data moved.
     Data,
-    /// Only metadata was brought up to date.
+    /// Only metadata changed.
     Metadata,
-    /// A directory, symbolic link, hard link was made.
+    /// A directory or a link was made.
     Made,
 }
 
 /// Running totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Files verified and under their final name, plus those already there.
+    /// Files under their final name.
     pub files_done: u64,
-    /// The part of these that was already there.
+    /// Files that were already there.
     pub files_kept: u64,
-    /// Files of the whole job, as far as is known.
+    /// Files of the job so far.
     pub files_found: u64,
     /// Files without an outcome.
     pub files_left: u64,
-    /// Payload bytes verified at the target in this run.
+    /// Payload bytes verified in this run.
     pub bytes_moved: u64,
-    /// Bytes that were already there and needed no transfer.
+    /// Bytes that needed no transfer.
     pub bytes_kept: u64,
-    /// The part of these that stood at the target in files that differed.
+    /// Bytes that stood at the target in differing files.
     pub bytes_matched: u64,
-    /// Bytes that earlier runs left, and that were read again so far.
+    /// Bytes of earlier runs, read again.
     pub bytes_read_again: u64,
-    /// Bytes that earlier runs left, and that are not read yet.
+    /// Bytes of earlier runs, to read again.
     pub bytes_to_read_again: u64,
-    /// Data of all these files in bytes; holes are none.
+    /// Bytes of all files, without holes.
     pub bytes_found: u64,
-    /// Data that is neither there nor given up.
+    /// Bytes neither there nor given up.
     pub bytes_left: u64,
-    /// The most verified data that waits for its flush and its name. Each second, and before 256 MiB wait, large files
-    /// are flushed as far as they are there.
+    /// Verified bytes that wait for flush and name. Large files are flushed each second, and before 256 MiB wait.
     pub bytes_to_flush: u64,
-    /// Whether the totals above are final. Before that they include estimates.
+    /// Whether the totals are final, not estimates.
     pub found_all: bool,
-    /// The share of the sources that was seen, in millionths; 0: not known.
+    /// The seen share in millionths; 0: unknown.
     pub seen_ppm: u32,
-    /// Data connections alive.
+    /// Live data connections.
     pub lanes: u16,
-    /// Entries that failed so far.
+    /// Failed entries.
     pub failed: u64,
-    /// No byte and no word of the other end has come for so long; `None`: it speaks.
+    /// The silence; `None`: the end speaks.
     pub no_data_for: Option<Duration>,
 }
 
-/// The path in the last second. Rates are of all lanes together; 0 means unknown.
+/// The path in the last second; 0: unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathNow {
-    /// The path's number in the session.
+    /// The number in the session.
     pub path: u16,
     /// Payload rate.
     pub rate_bytes_per_s: u64,
     /// Smoothed round-trip time.
     pub rtt_us: u32,
-    /// The smallest so far.
+    /// The smallest round-trip time.
     pub rtt_min_us: u32,
-    /// How long packets stand in queues.
+    /// Time of packets in queues.
     pub queueing_us: u32,
-    /// Bytes sent again of a million bytes sent.
+    /// Bytes sent again, of a million.
     pub resent_ppm: u32,
     /// Lanes that carry data.
     pub lanes: u16,
-    /// The rate to which the lanes hold themselves; 0: none.
+    /// The lanes' own rate; 0: none.
     pub pacing_bytes_per_s: u64,
     /// The cause that holds the lanes.
     pub held_by: Option<Cause>,
-    /// The mark of most lanes (DSCP, RFC 2474).
+    /// The mark (DSCP, RFC 2474) of most.
     pub mark: u8,
-    /// The number of lanes that have a mark other than 0.
+    /// Lanes with a mark.
     pub marked_lanes: u16,
-    /// The bytes that the lanes carry between each pair of addresses over MPTCP, as this host sees it.
+    /// The bytes between address pairs over MPTCP.
     pub subflows: Vec<Subflow>,
 }
 
-/// One name of a regular file of the manifest, with its BLAKE3 hash.
+/// A file's name, with its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestLine {
-    /// Path relative to the target, as it is called there.
+    /// Path at the target.
     pub path: Vec<u8>,
     /// Size in bytes.
     pub size: u64,
-    /// Modification time: seconds since the epoch.
+    /// Modified, in seconds since the epoch.
     pub mtime_s: i64,
-    /// Modification time: nanoseconds part.
+    /// Nanoseconds of that time.
     pub mtime_ns: u32,
-    /// BLAKE3 of the contents, as `b3sum` prints it.
+    /// BLAKE3, as `b3sum` prints it.
     pub blake3: [u8; 32],
 }
 
@@ -213,147 +212,145 @@ pub struct Report {
     pub files_found: u64,
     /// Files whose data moved.
     pub files_moved: u64,
-    /// Files that were already there, unchanged.
+    /// Files already there, unchanged.
     pub files_kept: u64,
-    /// The part of these made at the target as hard links to files of `--link-dest`.
+    /// Kept files linked to `--link-dest`.
     pub files_linked: u64,
-    /// The part of these copied at the target from a tree of `--copy-dest` or `--link-dest`.
+    /// Moved files copied from reference trees.
     pub files_copied_there: u64,
-    /// Directories, links and other entries made.
+    /// Other entries made.
     pub others_made: u64,
-    /// Entries deleted at the target.
+    /// Entries deleted.
     pub deleted: u64,
-    /// Entries that were not deleted because nobody had insisted on so many.
+    /// Entries above the limit, not deleted.
     pub withheld: u64,
-    /// Entries that failed.
+    /// Failed entries.
     pub failed: u64,
-    /// The part of these that vanished at the source after they had been listed.
+    /// Failed entries that vanished.
     pub vanished: u64,
-    /// The part of these whose data did not verify.
+    /// Failed entries that did not verify.
     pub unverified: u64,
     /// Entries left out on purpose.
     pub skipped: u64,
-    /// Entries that a rule of the job leaves out, such as a limit of size.
+    /// Entries left out by rules.
     pub left_out: u64,
-    /// Files and links that were removed at the source after they were copied.
+    /// Entries removed at the source.
     pub removed: u64,
-    /// Bytes of all selected files.
+    /// Bytes of selected files.
     pub bytes_found: u64,
-    /// Payload bytes moved and verified in this run.
+    /// Verified payload bytes of this run.
     pub bytes_moved: u64,
-    /// Bytes moved more than once: lanes that died, chunks that did not verify.
+    /// Bytes moved again: lost lanes, bad chunks.
     pub bytes_again: u64,
-    /// Bytes that were read back from the target's medium; 0 unless that was asked for.
+    /// Bytes read back, if asked for.
     pub bytes_reread: u64,
-    /// Chunks that did not stand at the target as verified, and were written again.
+    /// Chunks that did not stand as verified.
     pub chunks_repaired: u64,
-    /// Bytes that earlier runs left, and that were read again and found right before their files got their names.
+    /// Bytes of earlier runs, found right.
     pub bytes_read_again: u64,
-    /// Bytes that earlier runs left, and that count by their journals, because that was asked for.
+    /// Bytes of earlier runs, trusted by the journal, as asked.
     pub bytes_trusted: u64,
-    /// Data that needed no transfer: unchanged files, chunks verified by an earlier run.
+    /// Bytes without transfer: unchanged files, old chunks.
     pub bytes_kept: u64,
-    /// The part of these that stood at the target in files that differed.
+    /// Bytes that stood in differing files.
     pub bytes_matched: u64,
-    /// Holes of all files, which are not data.
+    /// The holes.
     pub bytes_holes: u64,
-    /// The whole job, from start to the last flush.
+    /// Time until the last flush.
     pub elapsed: Duration,
-    /// Time until the first lane stood: login and connecting.
+    /// Time until the first lane stood.
     pub connected: Option<Duration>,
-    /// Time until the first payload byte was verified at the target.
+    /// Time until the first payload was verified.
     pub first_byte: Option<Duration>,
-    /// Time until the last payload byte was verified at the target, before flushes and final names.
+    /// Time until the last payload, before flush and name.
     pub last_byte: Option<Duration>,
-    /// Lanes used at most.
+    /// Most lanes.
     pub lanes: u16,
-    /// How the lanes went: `direct`, `direct, reversed`, `ssh`, `this machine`, `from a server`.
+    /// The way of the lanes.
     pub lane_path: Option<LanePath>,
-    /// TLS cipher of the lanes, or `none (this machine)`.
+    /// TLS cipher, or `none (this machine)`.
     pub cipher: String,
-    /// The work of earlier tries of the same job. All other figures are of the last one.
+    /// Earlier tries, which no other figure counts.
     pub earlier: Earlier,
-    /// The times in which nothing came from the other end, of all tries. They count from 1970.
+    /// Silences in all tries, from 1970.
     pub outages: Outages,
-    /// BLAKE3 of the contents, if `root_files` is 1.
+    /// BLAKE3 of a single file.
     pub only_blake3: Option<[u8; 32]>,
-    /// BLAKE3 over the lines `<hex blake3>  <size> <path>\n` of all files in manifest order whose hash is known.
+    /// BLAKE3 over the lines `<hex blake3>  <size> <path>\n` of all known hashes, in manifest order.
     pub root_blake3: [u8; 32],
-    /// Files that the root covers. Files kept by size and time are not read, so they are not in it.
+    /// Files in the root; those kept by size and time are not read.
     pub root_files: u64,
-    /// The end that read.
+    /// The reading end.
     pub source: Host,
-    /// The end that wrote.
+    /// The writing end.
     pub target: Host,
-    /// The path of the sender; of several paths, all together.
+    /// All paths of the sender together.
     pub path: PathSummary,
-    /// The paths, one by one.
+    /// Each path.
     pub paths: Vec<OnePath>,
-    /// The host at the far end of each path, by its number; empty where one host is that end.
+    /// The far host of each of several paths.
     pub hosts: Vec<(u16, String)>,
-    /// Where the lanes' time went.
+    /// The lanes' time.
     pub time: Shares,
-    /// The resource that limited this transfer; `None` when nothing moved.
+    /// The limiting resource; `None` if nothing moved.
     pub limit: Option<Limit>,
-    /// The changes that would help, the best first.
+    /// Helpful changes, best first.
     pub remedies: Vec<Remedy>,
-    /// True for `--dry-run`.
+    /// Whether nothing changed (`--dry-run`).
     pub dry_run: bool,
-    /// The first failures, at most 20, for the closing lines.
+    /// The first failures, at most 20.
     pub failures: Vec<(Vec<u8>, String)>,
-    /// The changes of the service class, in their order, at most 100.
+    /// The first 100 changes of class.
     pub class_changes: Vec<ClassChange>,
-    /// What the success proves.
+    /// The proof of the data.
     pub proof: Proof,
-    /// How many files were compared with a sum that the server of the source gave; `None`: this source gives no such sums.
+    /// Comparisons with sums of the source's server, if it gives any.
     pub server_sums: Option<SumCounts>,
 }
 
 impl Report {
-    /// The kinds of sums if every file that moved has the one that its server gave.
+    /// The kinds of sums, if every moved file has one.
     pub fn verified_by_server(&self) -> Option<Vec<SumKind>> {
         let sums = self.server_sums.filter(|sums| sums.without == 0 && sums.files() > 0)?;
         (sums.files() >= self.files_moved).then(|| sums.compared().map(|(kind, _)| kind).collect())
     }
 }
 
-/// The service class changed.
+/// A change of the service class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassChange {
-    /// Since the start.
+    /// Time since the start.
     pub at: Duration,
-    /// The class from then on, for people.
+    /// The new class, for people.
     pub class: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What has hashed the data of a copy, and so what its success proves.
+/// The proof, by who hashed the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Proof {
-    /// Programs of ours at both ends: what was read there is what stands here.
+    /// Our programs at both ends hashed.
     #[default]
     BothEnds,
-    /// One program, between two paths of its host: what was read was hashed once, in the buffer from which it was written. What is
-    /// read back is compared with that hash.
+    /// One program hashed, in the buffer between read and write. What is read back is compared.
     InOneBuffer,
-    /// Only this host: the source's server of sftp gave the data, and it stands at the target as it was given.
+    /// Our host hashed what the source's sftp server gave.
     AsRead,
-    /// Only this host: a web server, or a store that keeps no sum of it, sent the data, and it stands at the target as it was sent. With
-    /// what the server has it was compared by its length, since the server gives no sum.
+    /// Our host hashed what a web server, or a store without a sum, sent; the source is compared by length alone.
     AsSent,
-    /// Nobody at the target: its server has confirmed each write, and shows the size. What is read back is proved.
+    /// The target's server confirmed writes without a hash, and shows the size. What is read back is proved.
     Confirmed,
-    /// The source's store: what was read has the sum that the store keeps, and it stands at the target so.
+    /// The sum of the source's store matches, and the data stands so.
     AsStored,
-    /// The target's store: it has compared what arrived with the sum of what was sent.
+    /// The target's store compared a sum.
     ByStore,
-    /// Nobody at the target: its store takes no sum, and has confirmed that the objects are there.
+    /// The target's store takes no sum, and confirmed the objects.
     BySize,
 }
 
 impl Proof {
-    /// Its name in reports.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::BothEnds => "both_ends",
@@ -368,33 +365,33 @@ impl Proof {
     }
 }
 
-/// The work done before the job broke off and was tried again.
+/// The work of earlier tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Earlier {
-    /// Tries that broke off.
+    /// Broken-off tries.
     pub tries: u32,
-    /// Payload bytes that they moved. The last try finds them there.
+    /// Payload, found by the last try.
     pub bytes_moved: u64,
-    /// Their time, with the pauses after them.
+    /// Duration, with pauses.
     pub elapsed: Duration,
 }
 
-/// Watches a job. Called from several threads; must not block for long.
+/// Watches a job from several threads, without blocking for long.
 pub trait Observer: Send + Sync {
-    /// One thing happened.
+    /// Takes an event.
     fn on_event(&self, event: &Event);
 
-    /// Whether each file's [`Event::Manifest`] line is wanted: unchanged files are then read once to hash them.
+    /// Whether [`Event::Manifest`] lines are wanted, for which unchanged files are read.
     fn wants_manifest(&self) -> bool {
         false
     }
 
-    /// The limit of the rate at this moment, in bytes per second, of a copy that has `now` so far. Asked often.
+    /// The present limit in bytes per second, of a copy that has `now`. Asked often.
     fn rate_limit(&self, now: Option<u64>) -> Option<u64> {
         now
     }
 
-    /// Whether to stop. Asked often; true ends the job at the next safe point with [`crate::Fault::Interrupted`].
+    /// Whether to end soon with [`crate::Fault::Interrupted`]. Asked often.
     fn interrupted(&self) -> bool {
         false
     }
@@ -403,41 +400,41 @@ pub trait Observer: Send + Sync {
 /// The subject of an automatic choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// The number of lanes.
+    /// Number of lanes.
     Lanes,
-    /// The cipher of the lanes.
+    /// Cipher of the lanes.
     Cipher,
-    /// The congestion control of the lanes.
+    /// Congestion control.
     CongestionControl,
-    /// How the lanes run between the hosts.
+    /// Way of the lanes.
     LanePath,
-    /// Which paths the lanes use.
+    /// Paths of the lanes.
     Paths,
-    /// Whether a login over ssh is kept for the next copy, and used.
+    /// Whether a login is kept and used.
     Login,
-    /// The program that runs at the far side.
+    /// Program at the far side.
     Program,
-    /// How bytes go from a file into a connection.
+    /// Route from file to connection.
     Route,
-    /// How large files are read.
+    /// Reading of large files.
     Reading,
-    /// How large files are written.
+    /// Writing of large files.
     WriteRoute,
-    /// Who encrypts: this program or the kernel.
+    /// Encryption by this program or the kernel.
     Encryption,
-    /// How the medium is read back.
+    /// Reading back.
     Verification,
-    /// The rights that a far side keeps.
+    /// Rights of a far side.
     Rights,
-    /// Which of several sources with the same name.
+    /// Choice among sources of one name.
     Sources,
     /// Where a file goes on.
     Resume,
-    /// How small files are flushed.
+    /// Flush of small files.
     SmallFileFlush,
-    /// The request to the network: the mark of the packets.
+    /// Mark of packets.
     Class,
-    /// A subject that this version does not know.
+    /// Unknown to this version.
     Other,
 }
 
@@ -463,7 +460,7 @@ impl Subject {
         Self::Other,
     ];
 
-    /// The name, in the protocol and for people.
+    /// The name in protocol and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lanes => "lanes",
@@ -487,12 +484,11 @@ impl Subject {
         }
     }
 
-    /// The subject of this name. A peer's words are passed on only if we know them.
+    /// Finds a known subject; other words of a peer are not passed on.
     pub fn named(name: &str) -> Self {
         Self::ALL.into_iter().find(|subject| subject.name() == name).unwrap_or(Self::Other)
     }
 }
 
-/// How the message of an entry ends whose directory has failed. One cause fails all that lies beneath, so front ends count
-/// such entries, and name the directory.
+/// The end of a message about an entry whose directory failed. Front ends count these, and name the directory.
 pub const WITH_ITS_DIRECTORY: &str = "its directory could not be copied";

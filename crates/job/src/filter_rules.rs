@@ -3,7 +3,7 @@
 use haul_store::{FilterRule, MergeFile, MergeFormat, PatternRule, RuleTraits, Sides};
 use haul_wire::control as wire;
 
-/// The form that a selection carries.
+/// Converts for a selection.
 pub fn to_wire(rule: &FilterRule) -> wire::FilterRule {
     let (include, pattern, traits, merge) = match rule {
         FilterRule::Pattern(rule) => (rule.include, &rule.pattern, rule.traits, None),
@@ -37,7 +37,7 @@ fn merge(file: &MergeFile) -> wire::Merge {
     }
 }
 
-/// The form that is matched.
+/// Converts for a match.
 pub fn of_wire(rule: &wire::FilterRule) -> FilterRule {
     let traits = RuleTraits {
         sides: match rule.sides {

@@ -1,32 +1,32 @@
-//! What an observer is told of an entry: the differences at the target, and the rule that leaves it out.
+//! Differences of an entry at the target, and the rule that leaves it out.
 
 /// A rule that leaves an entry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
-    /// The entry does not stand at the target (`--existing`).
+    /// The target lacks the entry (`--existing`).
     Missing,
-    /// Something stands at the target (`--ignore-existing`).
+    /// Something at the target (`--ignore-existing`).
     Exists,
-    /// The target's is newer (`--update`).
+    /// Newer at the target (`--update`).
     Newer,
-    /// The file is larger than `--max-size`.
+    /// The file exceeds `--max-size`.
     TooLarge,
-    /// The file is smaller than `--min-size`.
+    /// The file is below `--min-size`.
     TooSmall,
-    /// The file was modified longer ago than `--max-age`.
+    /// Older than `--max-age`.
     TooOld,
-    /// The file was modified more lately than `--min-age`.
+    /// Younger than `--min-age`.
     TooYoung,
-    /// The source itself stands at the target.
+    /// The source itself.
     Itself,
-    /// A symbolic link that leads out of the tree (`--safe-links`).
+    /// A link out of the tree (`--safe-links`).
     UnsafeLink,
     /// The target's file is not shorter (`--append-verify`).
     NotShorter,
 }
 
 impl LeftOut {
-    /// The name of the flag, or for [`LeftOut::Itself`] a word.
+    /// The flag, or a word for [`LeftOut::Itself`].
     pub fn name(self) -> &'static str {
         match self {
             Self::Missing => "existing",
@@ -52,7 +52,7 @@ pub enum EntryType {
     Directory,
     /// A symbolic link.
     Symlink,
-    /// A further name of a file.
+    /// A further name.
     HardLink,
     /// A device.
     Device,
@@ -60,49 +60,49 @@ pub enum EntryType {
     Special,
 }
 
-/// In what an entry differed from what stood at the target.
+/// Differences from what stood at the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "the columns of rsync's --itemize-changes")]
 pub struct Changed {
     /// No entry of this kind stood there.
     pub new: bool,
-    /// The contents changed, or the target of a link; for files only if contents were compared.
+    /// Contents or link target; of files if compared.
     pub content: bool,
-    /// The size changed.
+    /// The size.
     pub size: bool,
-    /// The modification time changed.
+    /// Modification time.
     pub time: bool,
-    /// The permissions changed.
+    /// The permissions.
     pub mode: bool,
-    /// The owner changed.
+    /// The owner.
     pub owner: bool,
-    /// The group changed.
+    /// The group.
     pub group: bool,
 }
 
-/// One entry as the source has it, and what changed.
+/// One entry, and what changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemTold {
-    /// Path relative to the target; empty for the root.
+    /// Path; empty for the root.
     pub path: Vec<u8>,
-    /// The kind of the entry.
+    /// The kind.
     pub kind: EntryType,
-    /// Bytes of a file, or of the text of a link.
+    /// Bytes of file or link.
     pub size: u64,
-    /// Where a symbolic link leads, or the first name of a further one.
+    /// Target of a symbolic link, or first name.
     pub link: Option<Vec<u8>>,
     /// Permission bits.
     pub mode: u32,
-    /// Modification time: seconds since the epoch.
+    /// Modification time in seconds since the epoch.
     pub mtime_s: i64,
-    /// Numeric owner at the source; `u32::MAX` where owners are not copied.
+    /// Owner; `u32::MAX` if not copied.
     pub uid: u32,
-    /// Numeric group at the source; `u32::MAX` where groups are not copied.
+    /// Group; `u32::MAX` if not copied.
     pub gid: u32,
-    /// The data moved, or would move.
+    /// Whether data moves.
     pub data_moved: bool,
-    /// The entry was made, or would be.
+    /// Whether the entry is made.
     pub made: bool,
-    /// The differences at the target.
+    /// The differences.
     pub changed: Changed,
 }

@@ -1,6 +1,4 @@
-//! One copy job, free of flags.
-//!
-//! The command line and (later) the daemon's API both build a [`Job`]; past this point nobody knows flags.
+//! One copy job, free of flags: the command line and (later) the daemon's API build a [`Job`].
 
 use std::ffi::OsString;
 use std::fmt;
@@ -24,27 +22,27 @@ pub use haul_wire::control::{
     AccountRule, Accounts, Backup, Cut, Drafts, Entries, ModeChange, OfReference, References, Selection, Wish, Wishes,
 };
 
-/// A copy job: any number of sources, one target.
+/// A copy job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// The sources. All live at one place (`sources[i].place` are all equal).
+    /// The sources, all at one place.
     pub sources: Vec<Endpoint>,
     /// The target.
     pub target: Endpoint,
-    /// Further hosts of the end that is not here, with the same files as the first one; at most [`MAX_MOVERS`](haul_wire::limits::MAX_MOVERS).
+    /// Further hosts of the far end; at most [`MAX_MOVERS`](haul_wire::limits::MAX_MOVERS).
     pub movers: Vec<Far>,
-    /// Only these paths (relative to the single source directory), when given (`--files-from`).
+    /// The only paths (`--files-from`).
     pub files_from: Option<Arc<FileList>>,
-    /// The selection: which entries are copied, and how faithfully.
+    /// Which entries are copied, and how faithfully.
     pub selection: Selection,
     /// The way the bytes travel.
     pub carriage: Carriage,
-    /// How the system's ssh program is called.
+    /// Calls of ssh.
     pub ssh: SshOptions,
 }
 
 impl Job {
-    /// The paths of all sources, as they were typed.
+    /// The sources' paths, as typed.
     pub fn source_paths(&self) -> Vec<Vec<u8>> {
         self.sources.iter().map(|source| source.path.clone()).collect()
     }
@@ -55,115 +53,112 @@ impl Job {
 pub struct Endpoint {
     /// The machine.
     pub place: Place,
-    /// The path there, as typed: a trailing slash means the contents, a remote `~/` the home directory. Remote sources
-    /// may contain wildcards, expanded at the far side if no file has that literal name.
+    /// The path as typed: a trailing slash means the contents, a remote `~/` the home directory. The far side expands wildcards
+    /// if no file has that literal name.
     pub path: Vec<u8>,
 }
 
-/// Where a tree lives. A new kind is a variant of [`Here`] or [`Far`]: every match then has to say what becomes of it.
+/// Where a tree lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The copy's own process reads or writes the tree.
+    /// The copy's own process reads or writes.
     Here(Here),
-    /// Another haul reads or writes it, on another machine.
+    /// A haul on another machine does.
     Far(Far),
 }
 
-/// A tree that the process of the copy reads or writes by itself.
+/// A tree of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Here {
-    /// The file systems of this machine.
+    /// Local file systems.
     Disk,
-    /// A file of `bytes` zeros, made where the copy is started. Only a source; the path is empty.
+    /// A file of `bytes` zeros; only a source, with an empty path.
     Zero {
-        /// Its size.
+        /// The size.
         bytes: u64,
     },
-    /// A recording striped over directories, read as one file where the copy is started. Only a source; the path is
-    /// that of its index.
+    /// A recording striped over directories, read as one file; only a source. The path is that of its index.
     Stripes {
-        /// Where its stripes are looked for, in any order.
+        /// Directories of stripes, in any order.
         directories: Vec<PathBuf>,
     },
-    /// A tree at a host that speaks SFTP, where no haul runs. The copy's own process reads or writes it through the
-    /// system's `ssh` program.
+    /// A tree at an SFTP host, through the system's `ssh`.
     Sftp {
-        /// Login name, when given.
+        /// Login name.
         user: Option<String>,
         /// Host name or alias; never empty, never starting with a dash.
         host: String,
-        /// Port from `sftp://host:port/`; overrides `-P`.
+        /// Port from the URL; overrides `-P`.
         port: Option<u16>,
     },
-    /// Files and directories of a web server. A target only with WebDAV; the path is that of the URL, with its query.
+    /// A web server; a target only with WebDAV. The path is that of the URL, with its query.
     Web(WebServer),
-    /// A tree at a server of FTP. The path begins where the server starts, unless a slash stands in front.
+    /// A server of FTP. The path begins where the server starts, or at a slash.
     Ftp(FtpServer),
-    /// A tree at a server of GridFTP whose control connections go through the system's `ssh` program. Its data does not.
+    /// A server of GridFTP. The system's `ssh` carries control, not data.
     SshFtp {
-        /// Login name, when given.
+        /// Login name.
         user: Option<String>,
-        /// Host name or alias; never empty, never starting with a dash.
+        /// Host name or alias, as for SFTP.
         host: String,
-        /// Port from `sshftp://host:port/`; overrides `-P`.
+        /// Port from the URL; overrides `-P`.
         port: Option<u16>,
     },
-    /// Objects of a store that speaks S3. The path is a key, or a beginning of keys; empty: the whole bucket.
+    /// Objects of an S3 store. The path is a key or its beginning; empty: the bucket.
     S3 {
-        /// The name of the bucket.
+        /// The bucket.
         bucket: String,
     },
-    /// Nowhere: bytes that arrive where the copy is started are verified and discarded. Only a target; the path is
-    /// empty.
+    /// Nowhere: arriving bytes are verified and discarded; only a target, with an empty path.
     Null,
 }
 
-/// A web server, and who we are to it.
+/// A web server and our login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebServer {
     /// `https` or `davs`; otherwise `http` or `dav`.
     pub is_tls: bool,
-    /// It speaks WebDAV (`dav`, `davs`): it lists its directories by that, and can be a target.
+    /// Whether it lists by WebDAV, and can be a target.
     pub is_dav: bool,
-    /// A name or an address, without brackets, in lower case.
+    /// Name or address, without brackets, in lower case.
     pub host: String,
-    /// The port, also where it is the usual one.
+    /// The port, even a usual one.
     pub port: u16,
-    /// The login that was typed in the URL.
+    /// The login of the URL.
     pub login: Option<WebLogin>,
 }
 
-/// A server of FTP, and who we are to it.
+/// A server of FTP and our login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FtpServer {
-    /// `ftps`: nothing goes in clear, not even if the server offers no TLS.
+    /// `ftps`: nothing goes in clear, even if the server offers no TLS.
     pub is_tls: bool,
-    /// `gsiftp`: it speaks GridFTP, without certificates.
+    /// `gsiftp`: GridFTP without certificates.
     pub is_grid: bool,
-    /// A name or an address, without brackets, in lower case.
+    /// Name or address, as for the web.
     pub host: String,
-    /// The port, also where it is the usual one.
+    /// The port, even a usual one.
     pub port: u16,
-    /// The login that was typed in the URL.
+    /// The login of the URL.
     pub login: Option<WebLogin>,
 }
 
 impl FtpServer {
-    /// The port of `ftp`, and that of `ftps`, where TLS begins with the first byte.
+    /// The port of `ftp` or `ftps`.
     pub fn usual_port(is_tls: bool) -> u16 {
         if is_tls { 990 } else { 21 }
     }
 
-    /// The port of `gsiftp`.
+    /// `gsiftp`.
     pub const GRID_PORT: u16 = 2811;
 }
 
-/// A user's name and password. They are never printed.
+/// A name and a password, never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebLogin {
-    /// The user's name.
+    /// The user.
     pub user: String,
-    /// The password; empty if there is none.
+    /// The password, maybe empty.
     pub password: String,
 }
 
@@ -173,19 +168,19 @@ impl fmt::Debug for WebLogin {
     }
 }
 
-/// A machine where another haul takes part, and the way to it.
+/// A machine with another haul.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Far {
-    /// A host reached through the system's `ssh` program, which interprets `host` (aliases of `~/.ssh/config` work).
+    /// A host or alias for the system's `ssh`.
     Ssh {
-        /// Login name, when given.
+        /// Login name.
         user: Option<String>,
         /// Host name or alias; never empty, never starting with a dash.
         host: String,
-        /// Port from `ssh://host:port/`; overrides `-P`.
+        /// Port from the URL; overrides `-P`.
         port: Option<u16>,
     },
-    /// A `haul serve` daemon.
+    /// A daemon (`haul serve`).
     Haul {
         /// Host name or address.
         host: String,
@@ -197,52 +192,52 @@ pub enum Far {
 /// The way the bytes travel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carriage {
-    /// Number of data connections; `None` chooses by the path.
+    /// Data connections; `None` chooses.
     pub lanes: Option<u16>,
-    /// Upper bound of the payload rate in bytes per second.
+    /// Highest payload rate in bytes per second.
     pub rate_bytes_per_s: Option<u64>,
-    /// TLS 1.3 cipher; `None` takes what both CPUs do well.
+    /// TLS 1.3 cipher; `None` chooses.
     pub cipher: Option<Cipher>,
-    /// Do not encrypt the data connections (`--cipher none`): others on the way can read, but not change them.
+    /// Whether data goes unencrypted (`--cipher none`): others can read, not change it.
     pub clear: bool,
-    /// Compress data on the wire (`-z`).
+    /// Compression (`-z`).
     pub compress: bool,
-    /// Ports the listening side may use for the lanes.
+    /// Ports for the lanes.
     pub port_range: Option<(u16, u16)>,
-    /// Give up when nothing arrives from the peer for this long.
+    /// Longest silence of the peer.
     pub timeout: Duration,
-    /// Route a host-to-host copy through this machine (`-3`).
+    /// Whether data goes through here (`-3`).
     pub through_here: bool,
-    /// Carry the lanes inside further ssh sessions without trying direct connections.
+    /// Whether lanes go inside ssh sessions at once.
     pub lanes_over_ssh: bool,
-    /// Address family, when forced with `-4` or `-6`.
+    /// Forced address family (`-4`, `-6`).
     pub family: Option<Family>,
-    /// Congestion control asked for by name; `None` chooses by the path.
+    /// Congestion control; `None` chooses.
     pub congestion_control: Option<String>,
-    /// Bytes that one lane may have under way; `None` follows from the path.
+    /// Bytes under way on a lane; `None` chooses.
     pub window_bytes: Option<u64>,
-    /// Which paths through the network the lanes use.
+    /// Paths of the lanes.
     pub paths: AskedPaths,
-    /// The protocol that carries the lanes.
+    /// Protocol of the lanes.
     pub transport: Transport,
-    /// How the sender gets bytes from a file into a connection; `None` takes what is cheapest.
+    /// Route from file to connection; `None` chooses.
     pub route: Option<SendRoute>,
-    /// How the receiver writes large files; `None` measures, where there is a choice.
+    /// Writing of large files; `None` measures.
     pub write_route: Option<WriteRoute>,
-    /// The request to a network that others use, too.
+    /// The request to a shared network.
     pub service: Service,
-    /// The target takes the bytes of a file from front to back only. It follows from the target.
+    /// Whether files go front to back.
     pub in_order: bool,
 }
 
-/// The request to a network that others use, too.
+/// The request to a shared network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// The class of the data connections.
+    /// Class of the lanes.
     pub class: AskedClass,
-    /// While the job has this rate, it asks for no priority.
+    /// The rate that makes priority unnecessary.
     pub floor_bytes_per_s: Option<u64>,
-    /// The time by which the job shall be done.
+    /// The deadline.
     pub deadline: Option<SystemTime>,
 }
 
@@ -256,7 +251,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Whether an address is of this family.
+    /// Whether an address belongs to this family.
     pub fn has(self, address: IpAddr) -> bool {
         match self {
             Self::V4 => address.to_canonical().is_ipv4(),
@@ -265,7 +260,7 @@ impl Family {
     }
 }
 
-/// TLS 1.3 cipher suites by their short names.
+/// TLS 1.3 cipher suites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cipher {
     /// TLS_AES_128_GCM_SHA256
@@ -286,7 +281,7 @@ impl From<Cipher> for haul_net::Cipher {
     }
 }
 
-/// How the system's ssh program is called, and what runs at the far side.
+/// Calls of ssh, and the far program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SshOptions {
     /// The program (`-S`); default `ssh`.
@@ -301,13 +296,13 @@ pub struct SshOptions {
     pub jump: Option<String>,
     /// `-o`, repeated
     pub options: Vec<OsString>,
-    /// Log in anew, and keep no login for the next copy to the same host.
+    /// Whether to log in anew and keep no login.
     pub fresh_login: bool,
-    /// Path of `haul` at the far side; no copy of ours is put there then.
+    /// Path of `haul` there; nothing is installed.
     pub remote_program: Option<String>,
-    /// For `haul://` places: the identity key file, default `~/.config/haul/id_ed25519`.
+    /// Identity key of `haul://` places, default `~/.config/haul/id_ed25519`.
     pub haul_identity: Option<PathBuf>,
-    /// For `haul://` places: the known-hosts file, default `~/.config/haul/known_hosts`.
+    /// Known hosts of `haul://` places, default `~/.config/haul/known_hosts`.
     pub haul_known_hosts: Option<PathBuf>,
 }
 
@@ -336,17 +331,17 @@ impl Default for Carriage {
     }
 }
 
-/// A peer that is silent for this long counts as dead. Pings go out every quarter of it.
+/// Silence after which a peer counts as dead. Pings go out every quarter of it.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Place {
-    /// Whether no other machine is needed to get there.
+    /// Whether this machine is enough.
     pub fn is_here(&self) -> bool {
         self.far().is_none()
     }
 
-    /// How files are cut that are copied there. A store of objects takes at most 10,000 parts, all but the last of at least 5 MiB: 8 MiB
-    /// is the next power of two, so that each part is a whole subtree of the file's BLAKE3 tree.
+    /// The cut of files copied there. A store takes at most 10,000 parts, all but the last of at least 5 MiB: with 8 MiB, the
+    /// next power of two, each part is a whole BLAKE3 subtree.
     pub fn cut(&self) -> Cut {
         const OF_STORES: Cut = Cut::new(8 << 20, 10_000).expect("a rule that layouts can follow");
         match self {
@@ -355,7 +350,7 @@ impl Place {
         }
     }
 
-    /// The place over ssh that this one is reached like; `None`: no login of ssh leads there.
+    /// The ssh login that leads there, if any.
     pub fn login(&self) -> Option<Far> {
         match self {
             Self::Here(Here::Sftp { user, host, port } | Here::SshFtp { user, host, port }) => {
@@ -366,7 +361,7 @@ impl Place {
         }
     }
 
-    /// The other machine; `None`: this one is enough.
+    /// The other machine, if needed.
     pub fn far(&self) -> Option<&Far> {
         match self {
             Self::Here(_) => None,
@@ -376,8 +371,7 @@ impl Place {
 }
 
 impl Here {
-    /// What is proved of a tree that was read from this end, and hashed by this process. Where a store keeps sums, the copy compares them,
-    /// and says so itself.
+    /// The proof of a tree that this process read here and hashed. The copy itself compares sums of a store.
     pub fn proof_of_reading(&self) -> Proof {
         match self {
             Self::Disk | Self::Zero { .. } | Self::Stripes { .. } | Self::Null => Proof::BothEnds,
@@ -469,7 +463,6 @@ impl fmt::Display for Far {
         match self {
             Self::Ssh { user: Some(user), host, .. } => write!(f, "{user}@{host}"),
             Self::Ssh { user: None, host, .. } => f.write_str(host),
-            // RFC 3986: an address with colons stands in brackets.
             Self::Haul { host, port } if host.contains(':') => write!(f, "haul://[{host}]:{port}"),
             Self::Haul { host, port } => write!(f, "haul://{host}:{port}"),
         }

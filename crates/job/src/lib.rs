@@ -1,4 +1,4 @@
-//! The words that every front end shares with the program's inside: what to do, what happens, and what went wrong.
+//! The words that every front end shares with the program's inside.
 //!
 //! ```text
 //!   job     one copy job, free of flags      event   what happens while it runs, and the report

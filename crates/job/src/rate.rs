@@ -1,10 +1,8 @@
-//! Parses rates as people type them: `--rate 500Mbit`, `--bwlimit 10M` as in rsync, `-l 8000` as in scp; and `--rtt
-//! 228ms`.
+//! Parses rates as people type them: `--rate 500Mbit`, `--bwlimit 10M` as in rsync, `-l 8000` as in scp; and `--rtt 228ms`.
 //!
-//! `--rate` needs a unit: bits and bytes differ by a factor of eight, and a guess would be wrong half of the time.
+//! `--rate` needs a unit: a guess between bits and bytes would be wrong half of the time.
 
-/// `--rate`, in bytes per second: a number, a prefix, `bit` or `B`. k M G T are powers of 1000, Ki Mi Gi Ti powers of
-/// 1024.
+/// Parses `--rate` to bytes per second: number, prefix, `bit` or `B`. k M G T are powers of 1000, Ki Mi Gi Ti of 1024.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let (number, unit) = split_number(text)?;
     let bare = unit.strip_suffix("/s").unwrap_or(unit);
@@ -30,7 +28,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     number.times(factor).map(|units| units.saturating_mul(bits_per_unit) / 8).ok_or_else(too_large).and_then(in_range)
 }
 
-/// `--bwlimit` as in rsync: KiB per second, or with a suffix. 0 lifts the limit and is `None`.
+/// Parses `--bwlimit` as rsync: KiB per second, or with a suffix. 0 lifts the limit.
 pub fn parse_bwlimit(text: &str) -> Result<Option<u64>, String> {
     let (number, unit) = split_number(text)?;
     let unit = unit.to_ascii_uppercase();
@@ -43,7 +41,7 @@ pub fn parse_bwlimit(text: &str) -> Result<Option<u64>, String> {
     }
 }
 
-/// A size: bytes, or with a suffix K M G (1024) or KB MB GB (1000), as rsync reads them.
+/// Parses a size as rsync: bytes, or with K M G (1024) or KB MB GB (1000).
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split_number(text)?;
     let factor = binary_or_decimal(&unit.to_ascii_uppercase())
@@ -51,7 +49,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     number.times(factor).and_then(|size| u64::try_from(size).ok()).ok_or_else(|| "that is too large".to_owned())
 }
 
-/// `--max-size` and `--min-size` as in rsync: [`parse_size`], also with `P`, and with `+1` or `-1` behind it.
+/// Parses `--max-size` and `--min-size` as rsync: [`parse_size`], also with `P`, and with `+1` or `-1` behind it.
 pub fn parse_rsync_size(text: &str) -> Result<u64, String> {
     let wrong = || "a size as in rsync: 1500, 1.5K, 100M, 2GB, 1G-1".to_owned();
     let (size, step) = match text.len().checked_sub(2).and_then(|at| text.split_at_checked(at)) {
@@ -73,7 +71,6 @@ pub fn parse_rsync_size(text: &str) -> Result<u64, String> {
     stepped.ok_or_else(wrong)
 }
 
-/// The suffixes of rsync's sizes; none is 1.
 fn binary_or_decimal(unit: &str) -> Option<u64> {
     Some(match unit {
         "" | "B" => 1,
@@ -89,7 +86,7 @@ fn binary_or_decimal(unit: &str) -> Option<u64> {
     })
 }
 
-/// `-l` as in scp, in bytes per second: the number is in kbit/s, with 1024 for k.
+/// Parses `-l` as scp, to bytes per second: kbit/s, with 1024 for k.
 pub fn parse_scp_limit(text: &str) -> Result<u64, String> {
     let (number, unit) = split_number(text)?;
     if !unit.is_empty() {
@@ -98,7 +95,7 @@ pub fn parse_scp_limit(text: &str) -> Result<u64, String> {
     number.times(1024).map(|bits| bits / 8).ok_or_else(too_large).and_then(in_range)
 }
 
-/// `--rtt`: a number with `s`, `ms` or `us`. In microseconds.
+/// Parses `--rtt` (`s`, `ms` or `us`) to microseconds.
 pub fn parse_rtt_us(text: &str) -> Result<u64, String> {
     let wrong = || "a time with its unit, from 1us to 60s, such as 228ms, 1.5s, 80us".to_owned();
     let (number, unit) = split_number(text).map_err(|_| wrong())?;
@@ -118,7 +115,6 @@ struct Number {
 }
 
 impl Number {
-    /// Rounded down; `None` when it does not fit.
     fn times(&self, factor: u64) -> Option<u128> {
         self.nanos.checked_mul(u128::from(factor)).map(|n| n / 1_000_000_000)
     }
@@ -178,16 +174,16 @@ fn too_large() -> String {
     "more than 1000Tbit; leave the flag out for no limit".to_owned()
 }
 
-/// 1000 Tbit/s, some thousand times the fastest network card.
+/// 1000 Tbit/s: thousands of times the fastest card.
 pub const MAX_RATE_BYTES_PER_S: u64 = 125_000_000_000_000;
 
-/// 8 kbit/s: below this, most of the traffic would be keep-alive messages.
+/// 8 kbit/s: below this, keep-alive messages would be most of the traffic.
 pub const MIN_RATE_BYTES_PER_S: u64 = 1_000;
 
-/// A minute. The round trip to the Moon takes three seconds.
+/// A minute; the round trip to the Moon takes three seconds.
 const MAX_RTT_US: u64 = 60_000_000;
 
-/// 10^20 x 10^9 x 2^40 < 2^128 x 10. The multiplication above is checked; this limit only keeps the text short.
+/// Keeps the text short: 10^20 x 10^9 x 2^40 < 2^128 x 10, and the multiplication is checked.
 const MAX_DIGITS: usize = 20;
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! A limit of the rate that changes with the time of day: `08:00-18:00 200Mbit, else 5Gbit`. A plain rate is one without
-//! windows.
+//! A rate limit that changes with the time of day: `08:00-18:00 200Mbit, else 5Gbit`.
 
 use std::fmt;
 
@@ -9,27 +8,24 @@ use crate::rate::parse_rate;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timetable {
     windows: Vec<Window>,
-    /// The limit outside of all windows; `None`: no limit.
     otherwise: Option<u64>,
-    /// As it was typed.
     text: String,
 }
 
-/// A part of each day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Window {
-    /// The first minute of the day, and the minute after the last one. A window may go over midnight.
+    /// The first minute, and the one after the last, maybe past midnight.
     from: u16,
     to: u16,
     bytes_per_s: Option<u64>,
 }
 
-/// A minute of the day, from 0 to 1439.
+/// A minute of the day (0 to 1439).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MinuteOfDay(u16);
 
 impl MinuteOfDay {
-    /// Makes one of the hands of a clock. `None`: no clock shows that.
+    /// Takes a time, if a clock shows it.
     pub fn new(hour: u16, minute: u16) -> Option<Self> {
         (hour < 24 && minute < 60).then_some(Self(hour * 60 + minute))
     }
@@ -53,28 +49,28 @@ impl fmt::Display for Window {
 }
 
 impl Timetable {
-    /// The same limit at all times, or none.
+    /// Makes a constant limit, or none.
     pub fn always(bytes_per_s: Option<u64>) -> Self {
         Self { otherwise: bytes_per_s, ..Self::default() }
     }
 
-    /// The limit at this minute, in bytes per second; `None`: no limit.
+    /// The limit in bytes per second; `None`: no limit.
     pub fn at(&self, MinuteOfDay(minute): MinuteOfDay) -> Option<u64> {
         self.windows.iter().find(|window| window.has(minute)).map_or(self.otherwise, |window| window.bytes_per_s)
     }
 
-    /// Whether the limit changes with the time of day.
+    /// Whether the limit changes with time.
     pub fn changes(&self) -> bool {
         !self.windows.is_empty()
     }
 
-    /// The words as they were typed; empty for a limit that was asked for in another way.
+    /// The typed words, if any.
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// `--rate`: a rate with its unit, `unlimited`, or a timetable.
+/// Parses `--rate`: a rate with unit, `unlimited`, or a timetable.
 pub fn parse_timetable(text: &str) -> Result<Timetable, String> {
     if text.len() > MAX_TEXT_BYTES {
         return Err("that is too long".to_owned());
@@ -112,7 +108,6 @@ fn window(part: &str) -> Result<Window, String> {
     let (times, rate) = part.split_once(char::is_whitespace).ok_or_else(wrong)?;
     let (from, to) = times.split_once('-').ok_or_else(wrong)?;
     let (from, to) = (minute(from).ok_or_else(wrong)?, minute(to).ok_or_else(wrong)?);
-    // The end of a day is also that of its last window.
     let (from, to) = (from % DAY, if to == DAY && from != 0 { 0 } else { to });
     if from == to {
         return Err(format!("the window '{times}' has no length; a rate without a window holds all day"));
@@ -120,7 +115,6 @@ fn window(part: &str) -> Result<Window, String> {
     Ok(Window { from, to, bytes_per_s: limit(rate.trim())? })
 }
 
-/// `8:00`, `08:00`, up to `24:00`.
 fn minute(text: &str) -> Option<u16> {
     let (hour, minute) = text.split_once(':')?;
     let number = |digits: &str, most: usize| {
@@ -137,7 +131,6 @@ fn limit(text: &str) -> Result<Option<u64>, String> {
 
 const ELSE: &str = "else ";
 
-/// The words for no limit.
 const NO_LIMIT: [&str; 2] = ["unlimited", "none"];
 
 /// Minutes.
@@ -146,7 +139,7 @@ const DAY: u16 = 24 * 60;
 /// One for each half hour.
 const MAX_WINDOWS: usize = 48;
 
-/// So many windows, with some space.
+/// Holds so many windows, with some space.
 const MAX_TEXT_BYTES: usize = 4096;
 
 #[cfg(test)]
