@@ -14,21 +14,20 @@ use haul_sys::{discard, file};
 use super::route::{ReceiveRoute, Routes, is_refusal};
 use super::tap::{TAP_BYTES, Tap};
 
-/// The target of the bytes, shared by the lanes that write to it.
+/// The target, shared by the lanes that write to it.
 #[derive(Debug)]
 pub struct Target {
     file: Option<File>,
     direct: OnceLock<Result<Arc<DirectFile>, i32>>,
 }
 
-/// Receives ranges from one connection. Belongs to one lane.
+/// Receives ranges from the connection of one lane.
 pub struct ReceivePump {
     routes: Arc<Routes<ReceiveRoute>>,
     mechanism: Mechanism,
     block_bytes: usize,
-    /// The bytes shown to a tap, if the route itself does not see them.
     shown: Box<[u8]>,
-    /// The route was refused after bytes were taken, which are safe: the next piece goes another way.
+    /// The route was refused late. Taken bytes are safe; the next piece goes another way.
     refused_late: Option<io::Error>,
 }
 
@@ -37,7 +36,7 @@ pub struct ReceivePump {
 pub enum ReceiveError {
     /// The connection failed.
     Lane(io::Error),
-    /// The file could not be written (or read back).
+    /// The file could not be written, or read back.
     Target(io::Error),
 }
 
@@ -50,17 +49,17 @@ enum Mechanism {
 }
 
 impl Target {
-    /// A file that is open for reading and writing.
+    /// Makes a target of a file open for reading and writing.
     pub fn file(file: File) -> Target {
         Target { file: Some(file), direct: OnceLock::new() }
     }
 
-    /// No file: arriving bytes are discarded.
+    /// Makes a target that discards bytes.
     pub fn nowhere() -> Target {
         Target { file: None, direct: OnceLock::new() }
     }
 
-    /// The file, where there is one.
+    /// The file, if any.
     pub fn as_file(&self) -> Option<&File> {
         self.file.as_ref()
     }
@@ -75,16 +74,14 @@ impl Target {
 }
 
 impl ReceivePump {
-    /// Moves blocks of this size, as far as the route allows.
+    /// Makes a pump of blocks of this size, as far as the route allows.
     pub fn new(routes: Arc<Routes<ReceiveRoute>>, block_bytes: usize) -> ReceivePump {
         let mechanism = Mechanism::first(&routes, block_bytes);
         ReceivePump { routes, mechanism, block_bytes, shown: Box::default(), refused_late: None }
     }
 
-    /// Receives `len` bytes and puts them at `offset` of the target. Returns how many came: fewer if the peer ended
-    /// before.
-    ///
-    /// If they go into a file through the page cache, a tap is shown what stands there afterwards.
+    /// Receives `len` bytes, and puts them at `offset` of the target. Returns how many came: fewer if the peer ended before. A
+    /// tap is shown what then stands in the file, unless it went past the page cache.
     pub fn receive(
         &mut self,
         stream: &mut Stream,
@@ -124,7 +121,7 @@ impl ReceivePump {
         }
     }
 
-    /// The most writes on their way at once; 0 on routes that write one after the other.
+    /// The most writes at once; 0 for single writes.
     pub fn writes_in_flight_max(&self) -> usize {
         match &self.mechanism {
             Mechanism::Direct(ring) => ring.in_flight_max(),
@@ -139,7 +136,6 @@ impl ReceivePump {
         self.follow_routes().map_err(ReceiveError::Target)
     }
 
-    /// Makes the kernel open the connection if the route needs that; if it cannot, the route is dropped.
     fn open_way(&mut self, stream: &mut Stream) -> Result<(), ReceiveError> {
         self.follow_routes().map_err(ReceiveError::Target)?;
         let is_opened_here = stream.cipher().is_some() && !stream.is_opened_in_kernel();
@@ -153,8 +149,7 @@ impl ReceivePump {
         Ok(())
     }
 
-    /// Follows a change of routes: another lane may have found that a route is refused. Bytes that were handed over are
-    /// written first.
+    /// Follows another lane's change of routes. Bytes that were handed over are written first.
     fn follow_routes(&mut self) -> io::Result<()> {
         if self.mechanism.route() != self.routes.current() {
             self.finish()?;
@@ -231,15 +226,14 @@ fn lane_or_route(error: io::Error) -> Failed {
     if is_refusal(&error) { Failed::Route(error) } else { lane_failed(error) }
 }
 
-/// Fills the pipe; 0 at the end of the stream. If the kernel opens the records, a record without data stops the splice,
-/// and is taken in between.
+/// Fills the pipe; 0 at the end of the stream. A record without data stops a splice from kernel TLS, and is taken in between.
 fn fill(pipe: &mut Pipe, stream: &mut Stream, len: usize) -> Result<usize, Failed> {
     loop {
         let Some(socket) = stream.socket_to_splice() else {
             return Err(refused("the connection is no socket, or is opened in user space"));
         };
         let error = match pipe.fill_from_socket(socket, len) {
-            // An end without the proper record: somebody on the way may have cut it.
+            // An end without the proper record may be a cut by somebody on the way.
             Ok(0) if stream.is_opened_in_kernel() => match stream.read(&mut [0]) {
                 Ok(0) => return Ok(0),
                 Ok(_) => return Err(lane_failed(io::ErrorKind::InvalidData.into())),
@@ -256,7 +250,7 @@ fn fill(pipe: &mut Pipe, stream: &mut Stream, len: usize) -> Result<usize, Faile
     }
 }
 
-/// Moves the pipe's bytes into the file. If the file system refuses, they are copied, so that nothing is lost.
+/// Moves the pipe's bytes into the file, or copies them if the file system refuses.
 fn spliced(pipe: &mut Pipe, file: BorrowedFd<'_>, offset: u64, taken: usize) -> Result<Option<io::Error>, Failed> {
     let Err(error) = pipe.drain_to_file(file, offset) else { return Ok(None) };
     if !is_refusal(&error) {
@@ -325,8 +319,7 @@ fn direct(
     Ok(taken)
 }
 
-/// Fills a buffer. Returns the bytes that came, and how many of them may go past the page cache; the ragged end has
-/// gone through it.
+/// Fills a buffer. Returns the bytes that came, and those that may go past the page cache; the ragged end went through it.
 fn filled(
     buffer: &mut [u8],
     stream: &mut Stream,
@@ -338,7 +331,6 @@ fn filled(
     let len = len.min(buffer.len());
     let mut taken = 0;
     while taken < len {
-        // Pieces of this size are still in the processor's cache when a tap looks at them.
         let piece = taken..(taken + TAP_BYTES).min(len);
         let got = read_full(stream, &mut buffer[piece.clone()])?;
         if let Some(tap) = &mut tap {
@@ -410,11 +402,10 @@ impl Mechanism {
     }
 }
 
-/// One buffer is filled while three are written, so the disk is not idle between two writes. With blocks of 1 MiB, 4
-/// MiB for a lane.
+/// One buffer is filled while three are written, which keeps the disk busy: 4 MiB for a lane.
 const DIRECT_BUFFERS: usize = 4;
 
-/// The unit of buffers for direct writes: a multiple of every alignment that was seen.
+/// A multiple of every alignment that was seen for direct writes.
 const DIRECT_BLOCK_BYTES: usize = 64 << 10;
 
 /// EBADF: there is nothing to open.

@@ -7,28 +7,28 @@ use std::sync::{Mutex, PoisonError};
 /// How a range of a file gets into a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendRoute {
-    /// File to pipe to socket: pages are handed on (splice(2)).
+    /// File to pipe to socket (splice(2)).
     Splice,
-    /// File to socket: pages are handed on (sendfile(2)).
+    /// File to socket (sendfile(2)).
     Sendfile,
-    /// As `Splice`, both steps in one call of io_uring.
+    /// `Splice` in one call of io_uring.
     RingSplice,
     /// The socket copies from a mapping of the file.
     Map,
-    /// Read into a buffer and write from it. Always possible, and the only way over TLS that the kernel does not seal.
+    /// Copies through a buffer. Always possible, and the only way over TLS that the kernel does not seal.
     Copy,
-    /// As `Copy`, both steps in one call of io_uring.
+    /// `Copy` in one call of io_uring.
     RingCopy,
 }
 
 /// How arriving bytes get into a file, or are discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveRoute {
-    /// Socket to pipe to file (splice(2)): one copy, into the page cache.
+    /// Socket to pipe to page cache (splice(2)): one copy.
     Splice,
-    /// Into aligned buffers, and from there past the page cache, several writes at once (O_DIRECT, io_uring).
+    /// Aligned buffers, past the page cache (O_DIRECT), several writes at once (io_uring).
     Direct,
-    /// Read into a buffer and write from it. Always possible.
+    /// Copies through a buffer. Always possible.
     Copy,
     /// Discarded unseen (MSG_TRUNC). Only without a file.
     Discard,
@@ -37,7 +37,7 @@ pub enum ReceiveRoute {
 }
 
 impl SendRoute {
-    /// All routes with their names.
+    /// All routes by name.
     pub const ALL: [(SendRoute, &'static str); 6] = [
         (SendRoute::Splice, "splice"),
         (SendRoute::Sendfile, "sendfile"),
@@ -54,7 +54,7 @@ impl SendRoute {
 }
 
 impl ReceiveRoute {
-    /// All routes with their names.
+    /// All routes by name.
     pub const ALL: [(ReceiveRoute, &'static str); 5] = [
         (ReceiveRoute::Splice, "splice"),
         (ReceiveRoute::Direct, "direct"),
@@ -90,7 +90,7 @@ impl From<ReceiveRoute> for &'static str {
     }
 }
 
-/// Routes in order of preference, shared by the lanes of a job. The last one always works and is never dropped.
+/// Routes in order of preference, shared by the lanes of a job. The last one is never dropped.
 #[derive(Debug)]
 pub struct Routes<R> {
     list: Vec<R>,
@@ -101,28 +101,28 @@ pub struct Routes<R> {
 /// A route that the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// The name of the dropped route.
+    /// The route.
     pub route: &'static str,
-    /// The route that took its place.
+    /// The next route.
     pub instead: &'static str,
     /// The kernel's refusal.
     pub why: String,
 }
 
 impl<R: Copy + PartialEq + Into<&'static str>> Routes<R> {
-    /// Takes the preferred routes, best first, and then the one that always works.
+    /// Takes the preferred routes, best first, and one that always works.
     pub fn new(preferred: &[R], last: R) -> Routes<R> {
         let mut list: Vec<R> = preferred.iter().copied().filter(|route| *route != last).collect();
         list.push(last);
         Routes { list, current: AtomicUsize::new(0), dropped: Mutex::default() }
     }
 
-    /// The one to use now.
+    /// The present route.
     pub fn current(&self) -> R {
         self.list[self.current.load(Ordering::Acquire)]
     }
 
-    /// Gives up a refused route. Only the first lane that says so counts. False if no other is left to try.
+    /// Gives up a refused route, once for all lanes. Returns false if no other is left.
     pub(super) fn drop_route(&self, refused: R, why: &io::Error) -> bool {
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         let at = self.current.load(Ordering::Acquire);
@@ -135,17 +135,16 @@ impl<R: Copy + PartialEq + Into<&'static str>> Routes<R> {
         true
     }
 
-    /// The routes that were given up so far, each once.
+    /// The refused routes, each once.
     pub fn dropped(&self) -> Vec<Dropped> {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Whether an error says that the kernel, the file system or the operator forbids a way altogether, so that another may
-/// work.
+/// Whether the kernel, the file system or the operator forbids a way altogether.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, NotSeekable, OutOfMemory, PermissionDenied, Unsupported};
-    // OutOfMemory: the user may pin no more memory, which rings and pipes need.
+    // OutOfMemory: the user may pin no more memory for rings and pipes.
     matches!(error.kind(), InvalidInput | Unsupported | PermissionDenied | NotSeekable | OutOfMemory)
         || error.raw_os_error() == Some(NO_SUCH_DEVICE)
 }

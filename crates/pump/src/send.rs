@@ -13,25 +13,24 @@ use haul_sys::{file, sendfile};
 use super::route::{Routes, SendRoute, is_refusal};
 use super::tap::{TAP_BYTES, Tap};
 
-/// Sends ranges of files into one connection. Belongs to one lane.
+/// Sends ranges of files into the connection of one lane.
 pub struct SendPump {
     routes: Arc<Routes<SendRoute>>,
     mechanism: Mechanism,
     block_bytes: usize,
-    /// The bytes shown to a tap, if the route itself does not see them.
     shown: Box<[u8]>,
 }
 
 /// A range that was not sent to its end.
 #[derive(Debug)]
 pub struct SendFailed {
-    /// The bytes that were sent.
+    /// The bytes that went.
     pub sent_bytes: u64,
-    /// The error that ended it.
+    /// The reason.
     pub why: SendError,
 }
 
-/// Why a range was not sent to its end.
+/// The reason of a [`SendFailed`].
 #[derive(Debug)]
 pub enum SendError {
     /// The file could not be read.
@@ -52,17 +51,14 @@ enum Mechanism {
 }
 
 impl SendPump {
-    /// Moves blocks of this size, as far as the route allows.
+    /// Makes a pump of blocks of this size, as far as the route allows.
     pub fn new(routes: Arc<Routes<SendRoute>>, block_bytes: usize) -> SendPump {
         let mechanism = Mechanism::first(&routes, block_bytes);
         SendPump { routes, mechanism, block_bytes, shown: Box::default() }
     }
 
-    /// Sends `len` bytes from `offset` of the file on. `more` says that further bytes follow at once; the caller
-    /// flushes when none do.
-    ///
-    /// Pages can be handed to an encrypted connection only if the kernel seals it: from the first range on such a
-    /// route, it does.
+    /// Sends `len` bytes from `offset` on. `more`: further bytes follow at once; the caller flushes when none do. The kernel
+    /// seals an encrypted connection from the first range on a route that needs it.
     pub fn send(
         &mut self,
         stream: &mut Stream,
@@ -78,7 +74,6 @@ impl SendPump {
         sent.map_err(|why| SendFailed { sent_bytes: at - offset, why })
     }
 
-    /// Makes the kernel seal the connection if the route needs that; if it cannot, the route is dropped.
     fn open_way(&mut self, stream: &mut Stream) -> Result<(), SendError> {
         self.follow_routes();
         let is_sealed_here = stream.cipher().is_some() && !stream.is_sealed_in_kernel();
@@ -94,7 +89,6 @@ impl SendPump {
         Ok(())
     }
 
-    /// Sends the bytes between `offset`, which moves, and `end`.
     fn range(
         &mut self,
         stream: &mut Stream,
@@ -105,12 +99,11 @@ impl SendPump {
         mut tap: Option<Tap<'_>>,
     ) -> Result<(), SendError> {
         let mut mapping = None;
-        // The kernel would keep the last record open until more follows, for as long as that takes.
+        // The kernel would keep the last record open until more follows.
         let more = more && !stream.is_sealed_in_kernel();
         while *offset < end {
             let block = usize::try_from(end - *offset).unwrap_or(usize::MAX).min(self.block_bytes);
-            // Only a route that copies through our buffer shows it; on others the bytes are read again, from the page
-            // cache.
+            // Other routes read the bytes again, from the page cache.
             let copies = matches!(self.mechanism, Mechanism::Copy(_));
             let block = match &mut tap {
                 Some(tap) if !copies => self.show(file, *offset, block.min(TAP_BYTES), *tap)?,
@@ -140,7 +133,6 @@ impl SendPump {
         Ok(())
     }
 
-    /// Follows a change of routes: another lane may have found that a route is refused.
     fn follow_routes(&mut self) {
         if self.mechanism.route() != self.routes.current() {
             self.mechanism = Mechanism::first(&self.routes, self.block_bytes);
@@ -186,7 +178,6 @@ impl SendPump {
                 let taken = pipe.fill_from_file(file, offset, len).map_err(failed)?;
                 match pipe.drain_to_socket(socket, more) {
                     Ok(()) => Ok(taken),
-                    // Nothing has left yet: another way can begin here.
                     Err(error) if is_refusal(&error) && pipe.held_bytes() == taken => Err(Failed::Route(error)),
                     Err(error) => Err(Failed::Send(SendError::Lane(error))),
                 }
@@ -214,8 +205,7 @@ impl SendPump {
         }
     }
 
-    /// The connection is at its end, for a reason of its own, or because its key is used up: another route would meet
-    /// the same.
+    /// The connection or its key is used up: another route would meet the same.
     fn key_failed(&self, error: io::Error) -> Failed {
         if KeyUsedUp::caused(&error) {
             self.routes.drop_route(self.mechanism.route(), &error);
@@ -248,7 +238,6 @@ fn copied(
     Ok(read)
 }
 
-/// One call reads and sends, so the error's kind tells which of the two failed.
 fn failed(error: io::Error) -> Failed {
     use io::ErrorKind as Kind;
     let of_connection = [
@@ -308,7 +297,7 @@ impl Mechanism {
     }
 }
 
-/// Bytes mapped at a time: making a mapping costs as much as copying a few pages, and an address space is large.
+/// Making a mapping costs as much as copying a few pages.
 const MAPPED_BYTES: usize = 64 << 20;
 
 /// EFAULT: the file has become shorter than the mapping.

@@ -1,4 +1,4 @@
-//! Every route carries the same bytes; a refused one is given up once, and the bytes go another way.
+//! Every route carries the same bytes; a refused one is given up once.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,6 @@ use haul_sys::file;
 
 use super::*;
 
-/// Whether this kernel seals. Under `make guest` it must.
 fn kernel_seals() -> bool {
     let Err(error) = haul_net::seals_here() else { return true };
     assert!(std::env::var_os("HAUL_TEST_KERNEL_TLS").is_none(), "it was promised: {error}");
@@ -20,7 +19,6 @@ fn kernel_seals() -> bool {
     false
 }
 
-/// Not a multiple of anything.
 const LENGTH: usize = 3_000_001;
 const BLOCK: usize = 256 << 10;
 
@@ -52,7 +50,6 @@ fn encrypted((near, far): (impl Into<Transport>, impl Into<Transport> + Send + '
     (client, server.join().unwrap())
 }
 
-/// Sends the file from byte 1 on by `routes`; returns what arrived, and what a tap was shown.
 fn sent(routes: &Arc<Routes<SendRoute>>, (mut near, mut far): (Stream, Stream)) -> (Vec<u8>, Vec<u8>) {
     let reader = std::thread::spawn(move || {
         let mut got = Vec::new();
@@ -68,7 +65,6 @@ fn sent(routes: &Arc<Routes<SendRoute>>, (mut near, mut far): (Stream, Stream)) 
     (reader.join().unwrap().unwrap(), shown)
 }
 
-/// Receives the content by `routes` at `offset` of `file`; returns what a tap was shown.
 fn received(routes: &Arc<Routes<ReceiveRoute>>, file: File, offset: u64) -> Vec<u8> {
     let (mut near, mut far) = clear();
     let writer = std::thread::spawn(move || {
@@ -108,7 +104,6 @@ fn every_way_to_send_delivers_the_same_bytes_and_shows_them() {
 #[test]
 fn every_way_to_receive_leaves_the_same_bytes_and_shows_them() {
     for (route, name) in ReceiveRoute::ALL.into_iter().filter(|(route, _)| route.fills_file()) {
-        // Direct writes can begin only at the first of these.
         for offset in [0, 4097] {
             let routes = Arc::new(Routes::new(&[route], ReceiveRoute::Copy));
             let file = tempfile::tempfile().unwrap();
@@ -160,7 +155,6 @@ fn in_kernel_tls_every_way_to_receive_leaves_the_same_bytes_up_to_the_proper_end
     if !kernel_seals() {
         return;
     }
-    // Direct writes need a file system with direct I/O, but nothing of the kernel's TLS.
     let without = [ReceiveRoute::Direct, ReceiveRoute::Discard];
     for (route, name) in ReceiveRoute::ALL.into_iter().filter(|(route, _)| !without.contains(route)) {
         for cut in [false, true] {
@@ -177,7 +171,6 @@ fn in_kernel_tls_every_way_to_receive_leaves_the_same_bytes_up_to_the_proper_end
             let target = if route.fills_file() { Target::file(file.try_clone().unwrap()) } else { Target::nowhere() };
             let routes = Arc::new(Routes::new(&[route], ReceiveRoute::Copy));
             let mut pump = ReceivePump::new(Arc::clone(&routes), BLOCK);
-            // First a part, as of a chunk; then all that comes.
             let first = pump.receive(&mut far, &target, 0, 100_001, None).unwrap();
             let rest = pump.receive(&mut far, &target, first, u64::MAX, None);
             match (cut, rest) {
@@ -188,7 +181,6 @@ fn in_kernel_tls_every_way_to_receive_leaves_the_same_bytes_up_to_the_proper_end
                 (_, other) => panic!("{name}, cut {cut}: {other:?}"),
             }
             pump.finish().unwrap();
-            // Bytes right before a cut may not have been written yet.
             assert!(cut || !route.fills_file() || stands_at(&file, 0), "{name}");
             let by_kernel = matches!(route, ReceiveRoute::Splice | ReceiveRoute::Null);
             assert_eq!((far.is_opened_in_kernel(), routes.dropped()), (by_kernel, vec![]), "{name}");
@@ -210,7 +202,6 @@ fn in_kernel_tls_is_used_for_no_more_than_a_route_needs() {
             far.read_exact(&mut got).map(|()| got)
         });
         let mut pump = SendPump::new(Arc::new(Routes::new(&[route], SendRoute::Copy)), BLOCK);
-        // More is promised, but the sent bytes must arrive without it.
         pump.send(&mut near, file.as_fd(), 0, 1000, true, None).unwrap();
         near.flush().unwrap();
         assert!(reader.join().unwrap().unwrap() == content()[..1000]);
@@ -248,8 +239,8 @@ fn a_source_that_ends_early_is_told_whatever_the_way() {
         let got = reader.join().unwrap().unwrap();
         assert_eq!(got as u64, sent_bytes, "{name}: whoever frames the range has to know");
         match route {
-            // The kernel still has zeros of a mapping to the end of the last page, and the failing call may discard
-            // bytes that it had taken. So the bytes before the end are not certain.
+            // The kernel has zeros of a mapping to the end of the last page, and the failing call may discard bytes that it had
+            // taken.
             SendRoute::Map => assert!(got <= 500_000 + 4096, "{name}: {got}"),
             _ => assert_eq!(got, 500_000, "{name}"),
         }
@@ -264,7 +255,7 @@ fn a_connection_that_is_gone_is_no_fault_of_the_file() {
         drop(far);
         let file = source();
         let mut pump = SendPump::new(Arc::new(Routes::new(&[route], SendRoute::Copy)), BLOCK);
-        // The first bytes may still find room in the socket.
+        // The socket may still take the first bytes.
         let result = (0..100).find_map(|_| pump.send(&mut near, file.as_fd(), 0, LENGTH as u64, false, None).err());
         let lane = matches!(result, Some(SendFailed { why: SendError::Lane(_), .. }));
         assert!(lane, "{name}: {result:?}");
@@ -278,7 +269,6 @@ fn what_nobody_wants_is_counted_and_let_go() {
         let writer = std::thread::spawn(move || near.write_all(&content()).and_then(|()| near.finish_write()));
         let routes = Arc::new(Routes::new(&[route], ReceiveRoute::Copy));
         let mut pump = ReceivePump::new(Arc::clone(&routes), BLOCK);
-        // Not one byte more than was asked for: the next ones may matter.
         assert_eq!(pump.receive(&mut far, &Target::nowhere(), 0, 1_000_001, None).unwrap(), 1_000_001, "{name}");
         let mut next = [0; 1];
         far.read_exact(&mut next).unwrap();
