@@ -16,31 +16,30 @@ use haul_wire::control::{ChunkRange, Control, MoverWord, Portion};
 use haul_wire::lane::lane_of;
 use haul_wire::limits::{MAX_MOVERS, MAX_OPEN_ITEMS, MAX_PATHS};
 
-/// A file of which a mover may send chunks.
+/// A file whose chunks movers may send.
 pub trait Lendable: Offered {
-    /// These chunks of it, as a mover is told.
+    /// The chunks, as a mover is told.
     fn portion(&self, chunks: ChunkRange) -> Portion;
 }
 
-/// What the movers of a sending end have of its work.
+/// The work that movers of a sending end have.
 pub struct Lending<F> {
     movers: BTreeMap<u16, Mover>,
     to_prove: VecDeque<ToProve<F>>,
 }
 
 struct Mover {
-    /// Chunks that it still takes.
     takes: u32,
-    /// When it last had nothing and was given something.
+    /// The last time when the mover had nothing and was given something.
     busy_since: Instant,
 }
 
-/// The receiver is to be told the hash of this chunk.
+/// A chunk to prove to the receiver.
 #[derive(Clone)]
 pub struct ToProve<F> {
-    /// The file of the chunk.
+    /// The file.
     pub file: F,
-    /// The chunk, with the index of the manifest.
+    /// The chunk, by the manifest.
     pub unit: Unit,
 }
 
@@ -51,7 +50,7 @@ impl<F> Default for Lending<F> {
 }
 
 impl<F: Lendable + Clone> Lending<F> {
-    /// A mover takes further chunks. Returns true if it is a new one.
+    /// Notes a mover's wish. Returns true for a new mover.
     pub fn takes(&mut self, path: u16, chunks: u32, now: Instant) -> bool {
         let is_new = !self.movers.contains_key(&path);
         let mover = self.movers.entry(path).or_insert(Mover { takes: 0, busy_since: now });
@@ -59,7 +58,7 @@ impl<F: Lendable + Clone> Lending<F> {
         is_new
     }
 
-    /// Gives movers what they still take, in turns. Returns what is to be sent.
+    /// Gives movers chunks, in turns. Returns what is to be sent.
     pub fn lend(&mut self, items: &mut Sending<F>, now: Instant) -> Vec<Control> {
         let paths: Vec<u16> = self.movers.keys().copied().collect();
         let mut said = Vec::new();
@@ -88,7 +87,7 @@ impl<F: Lendable + Clone> Lending<F> {
         Some(Control::OfMover { path, word: MoverWord::Portion(portion) })
     }
 
-    /// A mover gives chunks back: others carry them.
+    /// Takes chunks back from a mover.
     pub fn returned(&self, items: &mut Sending<F>, path: u16, index: u64, ranges: &[ChunkRange]) {
         let Ok(Some(count)) = items.open_file(index).map(|file| file.map(|file| file.layout().count())) else { return };
         for ChunkRange { first, count: many } in ranges {
@@ -98,7 +97,7 @@ impl<F: Lendable + Clone> Lending<F> {
         }
     }
 
-    /// A mover is no more: what it had without a receipt goes to the others. Returns false if there was none.
+    /// Forgets a mover: the others get its chunks without receipts. Returns false if it had none.
     pub fn gone(&mut self, items: &mut Sending<F>, path: u16) -> bool {
         let was_there = self.movers.remove(&path).is_some();
         if was_there {
@@ -107,7 +106,7 @@ impl<F: Lendable + Clone> Lending<F> {
         was_there
     }
 
-    /// Movers that have chunks, and of whose chunks none has arrived for so long.
+    /// Movers none of whose chunks has arrived for `limit`.
     pub fn silent(&self, items: &Sending<F>, receipts: &BTreeMap<u16, Instant>, limit: Duration) -> Vec<u16> {
         let is_silent = |(path, mover): (&u16, &Mover)| {
             let lane = lane_of_mover(*path);
@@ -117,12 +116,12 @@ impl<F: Lendable + Clone> Lending<F> {
         self.movers.iter().filter_map(is_silent).collect()
     }
 
-    /// Whether chunks wait for their proof.
+    /// Whether chunks wait for proof.
     pub fn has_to_prove(&self) -> bool {
         !self.to_prove.is_empty()
     }
 
-    /// The next chunk that is to be read and hashed here. One that is not with a mover any more needs no proof.
+    /// The next chunk to hash here, if still with its mover.
     pub fn next_to_prove(&mut self, items: &Sending<F>) -> Option<ToProve<F>> {
         loop {
             let next = self.to_prove.pop_front()?;
@@ -132,7 +131,7 @@ impl<F: Lendable + Clone> Lending<F> {
         }
     }
 
-    /// The leader's part of a rate, of which each of the movers that were asked for has its share from its start.
+    /// The leader's part of a rate: each mover that was asked for has its share.
     pub fn rate_of_leader(&self, rate_bytes_per_s: u64, movers_asked: u16) -> u64 {
         let share = share_of_rate(rate_bytes_per_s, movers_asked);
         let movers = u64::try_from(self.movers.len()).unwrap_or(u64::MAX);
@@ -151,13 +150,13 @@ pub fn is_of_mover(path: u16) -> bool {
     (MAX_PATHS - MAX_MOVERS..MAX_PATHS).contains(&path)
 }
 
-/// All chunks of a mover count as carried by its first lane.
+/// Counts a mover's chunks as carried by its first lane.
 fn lane_of_mover(path: u16) -> u16 {
     lane_of(path, 0)
 }
 
-/// Chunks in one portion: movers take turns, and a file is read from its front to its end.
+/// Chunks of a portion: movers take turns, and a file is read in order.
 const RUN_CHUNKS: u32 = 8;
 
-/// Chunks that one mover may have without a receipt. One that asks for more is given no more.
+/// The most chunks of one mover without a receipt.
 const MAX_LENT: usize = MAX_OPEN_ITEMS;

@@ -1,7 +1,6 @@
 //! What a mover of a sending end was given, and what it asks for.
 //!
-//! Each portion is an item of its own here, with the number that the leader gave to its file for the lanes. It is gone when each of its chunks
-//! has its receipt, or was given back.
+//! Each portion is an item with the leader's number of its file, until each chunk has its receipt or was given back.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -11,19 +10,14 @@ use haul_engine::sending::{Broken, Offered, Sending};
 use haul_wire::control::{ChunkRange, Control, MoverWord, Portion, Wanted};
 use haul_wire::limits::{MAX_OPEN_ITEMS, MAX_RANGES};
 
-/// The work that a mover of a sending end was given.
+/// A sending mover's portions.
 pub struct Portions<F> {
-    /// The item of each chunk that has no receipt.
     local: BTreeMap<Unit, u64>,
-    /// Chunks without receipt of each item.
     left: BTreeMap<u64, u32>,
-    /// The files of these, by the number of the leader.
     files: BTreeMap<u64, F>,
-    /// Chunks that were asked for and have not come.
     asked: u32,
-    /// So many are to wait here.
     ahead: u32,
-    /// A lane found nothing while chunks were on their way: more have to wait here.
+    /// A lane found nothing while chunks were on their way: more have to wait.
     starved: bool,
 }
 
@@ -35,17 +29,17 @@ impl<F> Default for Portions<F> {
 }
 
 impl<F: Offered + Clone> Portions<F> {
-    /// The file of this number, if something of it is here.
+    /// The file, if partly here.
     pub fn file(&self, index: u64) -> Option<&F> {
         self.files.get(&index)
     }
 
-    /// The item of a chunk that has no receipt; the chunk has the number of the leader.
+    /// The item of an open chunk.
     pub fn item_of(&self, unit: Unit) -> Option<u64> {
         self.local.get(&unit).copied()
     }
 
-    /// The leader gave this to this host, which has found the file.
+    /// Takes a portion of a found file.
     ///
     /// # Errors
     /// The leader gives what does not exist, or more than was asked for.
@@ -66,7 +60,7 @@ impl<F: Offered + Clone> Portions<F> {
         items.want(local, &Wanted::Chunks(vec![portion.chunks])).map(drop)
     }
 
-    /// The receiver has a chunk. Returns the lane that carried it, if one did; `None` outside of that: the chunk was not here.
+    /// Notes a receipt. Returns the lane that carried the chunk, if one did; the outer `None`: the chunk was not here.
     ///
     /// # Errors
     /// The chunk cannot be settled.
@@ -79,14 +73,13 @@ impl<F: Offered + Clone> Portions<F> {
         Ok(Some(lane))
     }
 
-    /// This host cannot send a file as it was listed. Returns what is to be said: what it has of it goes to the others.
+    /// Gives a file back. Returns what is to be said.
     pub fn give_back(&mut self, items: &mut Sending<F>, index: u64) -> Vec<Control> {
         let units: Vec<Unit> = self.local.range(all_of(index)).map(|(unit, _)| *unit).collect();
         let mut chunks: Vec<ChunkRange> = Vec::new();
         for unit in units {
             if let Some((local, true)) = self.done(unit) {
                 items.withdraw(local);
-                // It is open: nothing of it was settled.
                 let _ = items.settle(local, true);
             }
             match chunks.last_mut() {
@@ -97,26 +90,25 @@ impl<F: Offered + Clone> Portions<F> {
         chunks.chunks(MAX_RANGES).map(|chunks| returns(index, chunks.to_vec())).collect()
     }
 
-    /// What was asked for will not be carried here. Returns what is to be said.
+    /// Declines a portion. Returns what is to be said.
     pub fn decline(&mut self, portion: &Portion) -> Control {
         self.asked = self.asked.saturating_sub(portion.chunks.count);
         returns(portion.index, vec![portion.chunks])
     }
 
-    /// Asks for more once half of what shall wait is taken. `found_nothing`: a lane did.
+    /// Asks for more once half is taken. `found_nothing`: a lane did.
     pub fn ask_for_more(&mut self, items: &Sending<F>, found_nothing: bool) -> Option<Control> {
         self.starved |= found_nothing && self.asked > 0;
         let chunks = self.wants(items.flying())?;
         Some(Control::OfMover { path: PATH_OF_LEADER, word: MoverWord::Takes { chunks } })
     }
 
-    /// Chunks that no lane has taken, when so many are on lanes.
     fn waiting(&self, flying: usize) -> u32 {
         u32::try_from(self.local.len().saturating_sub(flying)).unwrap_or(u32::MAX)
     }
 
-    /// Chunks come, while so many wait. What waits is to last until more has come. A lane that begins takes much at once; later fewer do,
-    /// and what waits here at the end of the job other hosts could send.
+    /// Adapts the stock, which is to last until more has come. A lane that begins takes much at once; later fewer wait, since
+    /// other hosts could send them at the job's end.
     fn adapt(&mut self, waiting: u32) {
         if std::mem::take(&mut self.starved) {
             self.ahead = (self.ahead * 2).min(AHEAD_AT_MOST);
@@ -125,7 +117,6 @@ impl<F: Offered + Clone> Portions<F> {
         }
     }
 
-    /// How many chunks to ask for now, when so many are on lanes.
     fn wants(&mut self, flying: usize) -> Option<u32> {
         let waiting = self.waiting(flying);
         let in_hand = waiting.saturating_add(self.asked);
@@ -137,7 +128,7 @@ impl<F: Offered + Clone> Portions<F> {
         Some(chunks)
     }
 
-    /// A chunk of an item is done with. True: it was the last one of its item.
+    /// Finishes a chunk. Returns true for the last one of its item.
     fn done(&mut self, unit: Unit) -> Option<(u64, bool)> {
         let local = self.local.remove(&unit)?;
         let left = self.left.get_mut(&local)?;
@@ -153,7 +144,6 @@ impl<F: Offered + Clone> Portions<F> {
     }
 }
 
-/// These chunks are for others.
 fn returns(index: u64, chunks: Vec<ChunkRange>) -> Control {
     Control::OfMover { path: PATH_OF_LEADER, word: MoverWord::Returns { index, chunks } }
 }
@@ -162,13 +152,13 @@ fn all_of(index: u64) -> RangeInclusive<Unit> {
     Unit { index, chunk: 0 }..=Unit { index, chunk: u32::MAX }
 }
 
-/// Who passes the word on enters the path of the mover.
+/// The host that passes the word on enters the mover's path.
 const PATH_OF_LEADER: u16 = 0;
 
-/// Chunks that wait for a lane at first. On a path of 1 Gbit/s x 20 ms, 1 MiB each, they last a round trip and a half.
+/// Chunks that wait at first: of 1 MiB each, a round trip and a half at 1 Gbit/s x 20 ms.
 const AHEAD_AT_FIRST: u32 = 4;
 
-/// And at most: 10 Gbit/s x 300 ms, two round trips from the request to the chunk, are 715 chunks of 1 MiB.
+/// The most chunks that wait: 10 Gbit/s x 300 ms, two round trips, are 715 chunks of 1 MiB.
 const AHEAD_AT_MOST: u32 = 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A mover of an end that writes has drafts open, and chunks that it has verified and not yet flushed.
+//! Keeps the open drafts of a writing mover, and its verified chunks until they are flushed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -13,10 +13,10 @@ use haul_wire::limits::MAX_OPEN_ITEMS;
 /// A lane may overtake the control message that opens its draft.
 const OVERTAKE: Duration = Duration::from_secs(10);
 
-/// A chunk of a draft that is verified and not flushed.
+/// A verified chunk, not flushed.
 pub type Fresh<D> = (Arc<D>, MovedChunk);
 
-/// The drafts of the leader that this mover has open. `D` is a draft as the caller keeps it.
+/// The drafts that a mover has open, as its caller's `D`.
 pub struct SharedDrafts<D> {
     state: Mutex<State<D>>,
     changed: Condvar,
@@ -43,7 +43,7 @@ impl<D> SharedDrafts<D> {
         Self { state: Mutex::new(state), changed: Condvar::new(), overtake }
     }
 
-    /// The leader has opened this draft. Returns false if there are more than a window holds.
+    /// Opens a draft. Returns false if a window is full.
     pub fn open(&self, index: u64, draft: Arc<D>) -> bool {
         let mut state = lock(&self.state);
         let has_room = state.drafts.len() < MAX_OPEN_ITEMS;
@@ -55,12 +55,12 @@ impl<D> SharedDrafts<D> {
         has_room
     }
 
-    /// The leader has closed a draft.
+    /// Closes a draft.
     pub fn close(&self, index: u64) {
         lock(&self.state).drafts.remove(&index);
     }
 
-    /// Returns `None` if the draft of the item is not open (any more).
+    /// An item's open draft.
     pub fn draft(&self, index: u64) -> Option<Arc<D>> {
         let is_missing = |state: &mut State<D>| !state.is_over && !state.drafts.contains_key(&index);
         let (state, _) = self
@@ -70,7 +70,7 @@ impl<D> SharedDrafts<D> {
         state.drafts.get(&index).cloned()
     }
 
-    /// Takes a chunk that was written and is verified. It waits while too much is not flushed.
+    /// Takes a chunk. Waits while too much is not flushed.
     pub fn deliver(&self, draft: &Arc<D>, verified: Verified, receipt: Receipt, written_bytes: u64) {
         let is_full = |state: &mut State<D>| !state.is_over && state.unflushed_bytes >= CHECKPOINT_BYTES;
         let mut state = self.changed.wait_while(lock(&self.state), is_full).unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +82,7 @@ impl<D> SharedDrafts<D> {
         self.changed.notify_all();
     }
 
-    /// Returns all that is to be flushed, file by file, or `None` at the end.
+    /// The chunks to flush, file by file.
     pub fn next(&self) -> Option<Vec<Fresh<D>>> {
         let is_idle = |state: &mut State<D>| !state.is_over && state.fresh.is_empty();
         let mut state = self.changed.wait_while(lock(&self.state), is_idle).unwrap_or_else(PoisonError::into_inner);
@@ -91,14 +91,14 @@ impl<D> SharedDrafts<D> {
         (!state.is_over).then_some(fresh)
     }
 
-    /// These are on the disk.
+    /// Notes flushed chunks.
     pub fn flushed(&self, chunks: &[MovedChunk]) {
         let bytes: u64 = chunks.iter().map(|chunk| chunk.written_bytes).sum();
         lock(&self.state).unflushed_bytes -= bytes;
         self.changed.notify_all();
     }
 
-    /// Nobody waits any more.
+    /// Ends all waits.
     pub fn end(&self) {
         lock(&self.state).is_over = true;
         self.changed.notify_all();
@@ -112,12 +112,10 @@ mod tests {
 
     use super::*;
 
-    /// Every test takes less time, on a busy machine, too.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     const SIZE: u64 = 1 << 30;
 
-    /// A draft, by its index.
     type Draft = u64;
 
     fn deliver(moves: &SharedDrafts<Draft>, draft: &Arc<Draft>, chunk: u32, written_bytes: u64) {

@@ -1,5 +1,5 @@
-//! The token is a file of the leader with a random name and random contents. A mover that finds it, with the same inode
-//! and contents, sees the same tree. A source that finds the name sees it, too.
+//! The token is a file of the leader with a random name and contents. A mover or a source that finds it, with the same inode,
+//! sees the same tree.
 
 use std::sync::Mutex;
 
@@ -8,15 +8,15 @@ use haul_kept::sync::lock;
 use haul_store::{Draft, StoreError, TargetTree};
 use haul_wire::control::SharedRoot;
 
-/// Movers know the tree by this file, as long as it stands.
+/// The file by which movers know the tree.
 pub struct Token {
     draft: Mutex<Option<Draft>>,
-    /// A file system that is mounted beneath the tree may be another thing elsewhere.
+    /// A file system mounted beneath the tree may differ elsewhere.
     dev: u64,
 }
 
 impl Token {
-    /// Makes the file in this tree. `None` where none can be made. With `flush`, other hosts of this end read it.
+    /// Makes the file, if possible; with `flush` for other hosts.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -30,7 +30,6 @@ impl Token {
         token[..16].copy_from_slice(&first);
         token[16..].copy_from_slice(&second);
         let path = format!("haul-token-{:032x}", u128::from_le_bytes(name)).into_bytes();
-        // Whoever sees the tree finds it there, wherever unfinished data stands.
         let draft = Draft::Local(local.new_part_beside(&path)?);
         draft.write_at(&token, 0)?;
         if flush {
@@ -40,15 +39,14 @@ impl Token {
         Ok(Some((Self { draft: Mutex::new(Some(draft)), dev: root.id.dev }, SharedRoot { path, inode, token })))
     }
 
-    /// The file system of the top of the tree.
+    /// The tree's file system.
     pub fn dev(&self) -> u64 {
         self.dev
     }
 
-    /// Goes before the tree gets its times, and at the end.
+    /// Removes the file, before the tree gets its times.
     pub fn discard(&self) {
         if let Some(draft) = lock(&self.draft).take() {
-            // A sweep takes what is left.
             let _ = draft.discard();
         }
     }

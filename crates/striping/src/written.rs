@@ -8,30 +8,30 @@ use haul_engine::schedule::Unit;
 use haul_engine::sending::{Offered, Sending};
 use haul_wire::control::MovedChunk;
 
-/// What a sender knows of movers that write.
+/// A sender's knowledge of writing movers.
 #[derive(Default)]
 pub struct Written {
-    /// The hashes of chunks that they were sent, until they say that they wrote them.
+    /// The hashes of unconfirmed chunks.
     sent: BTreeMap<Unit, Hash>,
-    /// When each of them last had nothing to write, or confirmed something.
+    /// The moment when each mover last had nothing to write, or confirmed something.
     confirmed: BTreeMap<u16, Instant>,
 }
 
 impl Written {
-    /// The data of a unit has gone to a mover, and this is its hash.
+    /// Notes a sent unit's hash.
     pub fn sent(&mut self, unit: Unit, hash: Hash) {
         self.sent.insert(unit, hash);
     }
 
-    /// Nothing more is awaited of this item.
+    /// Forgets an item.
     pub fn forget(&mut self, index: u64) {
         if !self.sent.is_empty() {
             self.sent.retain(|unit, _| unit.index != index);
         }
     }
 
-    /// The mover of a path says that it wrote these. Returns those that count: `has` tells whether a lane is one of its own, and what
-    /// has gone to another lane meanwhile is that lane's. Nothing counts after what cannot be true, which is returned, too.
+    /// Checks a mover's word. Returns the units that count, and the first untrue one, after which nothing counts. `has`:
+    /// whether a lane is the mover's own. A unit that went to another lane meanwhile is that lane's.
     pub fn confirms<F: Offered + Clone>(
         &mut self,
         items: &Sending<F>,
@@ -62,7 +62,7 @@ impl Written {
             .then_some("it says that it wrote other data than it was sent")
     }
 
-    /// For how long the mover of a path has confirmed nothing of what it has.
+    /// How long a mover has confirmed nothing.
     pub fn silent_for(&mut self, path: u16, carries: bool) -> Duration {
         let confirmed = self.confirmed.entry(path).or_insert_with(Instant::now);
         if !carries {
