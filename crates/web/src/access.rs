@@ -10,12 +10,12 @@ use crate::limits::{DISK_THREADS, HASH_JOBS, MAX_WAITING, STUCK_THREADS, TARS_AT
 
 use crate::token::Number;
 
-/// The asker, as far as the connection and the request prove it.
+/// The asker, as far as connection and request prove it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Asker {
-    /// Somebody without any proof.
+    /// An asker without proof.
     Anyone,
-    /// The holder of the certificate with this SHA-256 fingerprint, proved in the handshake.
+    /// The holder of the certificate with this SHA-256.
     Certificate([u8; 32]),
     /// The holder of a token for this line of the list.
     Token(String),
@@ -27,13 +27,12 @@ pub struct Shelf {
     pub directory: Published,
     /// The reader's name in the log.
     pub name: String,
-    /// Whether it is for the holder of a line of the list, and not for anybody.
+    /// Whether a line of the list grants the directory.
     pub(crate) is_of_line: bool,
     pub(crate) threads: ShelfThreads,
 }
 
-/// Bounds the threads that may wait for a shelf's file systems, so that a dead one keeps only its own readers from
-/// work.
+/// Bounds the threads that wait for a shelf's file systems: a dead one holds up only its own readers.
 #[derive(Clone, Debug)]
 pub(crate) struct ShelfThreads {
     pub(crate) disk: Arc<Budget>,
@@ -43,7 +42,7 @@ pub(crate) struct ShelfThreads {
 }
 
 impl Shelf {
-    /// A directory with its name for the log.
+    /// Names a directory for the log.
     pub fn new(directory: Published, name: String) -> Shelf {
         let half = |threads| {
             let all = threads / 2;
@@ -58,7 +57,7 @@ impl Shelf {
         Shelf { directory, name, is_of_line: false, threads }
     }
 
-    /// Marks the shelf as one for the holder of a line of the list.
+    /// Marks the shelf as granted by a line of the list.
     #[must_use]
     pub fn of_line(self) -> Shelf {
         Shelf { is_of_line: true, ..self }
@@ -69,28 +68,26 @@ impl Shelf {
 pub enum Lookup {
     /// The directory. `None`: this asker may read nothing.
     Found(Option<Arc<Shelf>>),
-    /// The directory, which should be opened again for the requests that follow.
+    /// The directory, due to be opened again for later requests.
     Aged(Option<Arc<Shelf>>),
-    /// The directory has to be opened, or is being opened.
+    /// The directory is not open yet.
     Unopened,
 }
 
 /// Decides who may read what.
 pub trait Access: Send + Sync + 'static {
-    /// Looks up the directory of an asker. Runs for each request, so it waits for nothing but a small file.
+    /// Looks up an asker's directory. Runs for each request, so it waits for a small file at most.
     fn look_up(&self, asker: &Asker) -> Lookup;
 
-    /// Returns the work that opens the directory of an asker, and may wait for a disk. `None`: another thread does it
-    /// already.
+    /// Returns the work that opens the directory and may wait for a disk. `None`: another thread does it.
     fn open(self: Arc<Self>, asker: &Asker) -> Option<Box<dyn FnOnce() + Send>>;
 
-    /// Whether the operator has revoked a token. Runs for each request with a token, and waits for nothing but a small
-    /// file.
+    /// Whether the operator has revoked a token. Runs for each request, like [`Access::look_up`].
     fn is_revoked(&self, _: Number) -> bool {
         false
     }
 
-    /// Whether any certificate is known: then readers are asked for one, and may have none.
+    /// Whether readers are asked for a certificate; they need none.
     fn knows_certificates(&self) -> bool {
         false
     }

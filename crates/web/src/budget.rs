@@ -1,11 +1,10 @@
-//! Hands out something bounded that all readers share, in turn: the places of a pool, or memory.
+//! Shares something bounded among all readers, in turn: places of a pool, or memory.
 //!
 //! ```text
 //! ask      a request asks for a share before any work is done for it
-//! bounds   all together, one source (an address, see haul-net), and one connection have only so much
-//! turn     who waits gets its turn after all others: first the source that was served longest ago, then its connection
-//! leave    a reader who leaves no longer waits; a share that is dropped goes to the next
-//! scarce   where somebody waits, a connection whose reader has what it asked for and takes nothing is ended, if that helps who waits
+//! bounds   the total, one source (an address, see haul-net), and one connection each have a bound
+//! turn     first the source that was served longest ago, then its connection
+//! scarce   while others wait, a connection whose reader takes nothing is ended, if that helps
 //! ```
 //! So a connection with a hundred streams waits for itself.
 
@@ -22,7 +21,6 @@ use crate::transport::line::watchdog::Watched as _;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Claimant {
-    /// The address, as connections are counted.
     pub(crate) source: IpAddr,
     pub(crate) line: Arc<Line>,
 }
@@ -32,7 +30,7 @@ pub(crate) struct Bounds {
     pub(crate) all: usize,
     pub(crate) per_source: usize,
     pub(crate) per_connection: usize,
-    /// Requests that wait at once. One more takes the place of the newest of the source that has the most.
+    /// One more request replaces the newest of the source with the most.
     pub(crate) waiting: usize,
 }
 
@@ -47,7 +45,6 @@ struct State {
     held: usize,
     waiting: usize,
     turns: u64,
-    /// The last time that a connection was ended for waiting requests.
     cut_at: Option<Instant>,
     sources: HashMap<IpAddr, Source>,
 }
@@ -64,7 +61,6 @@ struct Source {
 struct Connection {
     line: Weak<Line>,
     held: usize,
-    /// The part that only waits for the reader.
     with_reader: usize,
     last_turn: u64,
     waiting: VecDeque<Waiting>,
@@ -76,10 +72,10 @@ struct Waiting {
     tells: oneshot::Sender<Share>,
 }
 
-/// The address of its line, which lives while a share of it is held or waited for.
+/// The address of its line, which lives while a share is held or awaited.
 type ConnectionId = usize;
 
-/// A part of the budget, given back when it is dropped.
+/// A part of the budget, given back on drop.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
@@ -90,9 +86,8 @@ pub(crate) struct Share {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoShare {
-    /// The turn did not come in time.
     Late,
-    /// Too many wait, or the amount is more than is ever given.
+    /// Too many wait, or so much is never granted.
     TooMany,
 }
 
@@ -107,7 +102,7 @@ impl Budget {
         Arc::new(Budget { bounds, state: Mutex::default() })
     }
 
-    /// Whether less than half is left of all, or of the limit of its source or connection.
+    /// Whether less than half is left in total, or for its source or connection.
     pub(crate) fn is_scarce_for(&self, claimant: &Claimant) -> bool {
         let state = self.lock();
         let (of_source, of_connection) = state.held_of(claimant.source, claimant.id());
@@ -136,7 +131,6 @@ impl Budget {
         }
         let mut turn = self.queue(claimant, amount).ok_or(NoShare::TooMany)?;
         let begun = Instant::now();
-        // Each round but the first and the last ends a connection.
         loop {
             let left = patience.checked_sub(begun.elapsed()).ok_or(NoShare::Late)?;
             match tokio::time::timeout(left.min(SCARCE_AFTER), &mut turn).await {
@@ -150,7 +144,6 @@ impl Budget {
         self.lock().waiting > 0
     }
 
-    /// Waits in a thread for its turn, and takes a share. `None`: too many wait.
     pub(crate) fn wait(self: &Arc<Self>, claimant: &Claimant, amount: usize) -> Option<Share> {
         match self.try_take(claimant, amount) {
             Some(share) => Some(share),
@@ -183,12 +176,11 @@ impl Budget {
     }
 
     fn serve(self: &Arc<Self>) {
-        // Each round serves one waiting request, or drops one that has left.
         loop {
             let mut state = self.lock();
             let Some((tells, claimant, amount)) = state.next(&self.bounds) else { return };
             drop(state);
-            // A request that has left meanwhile gives it back.
+            // A request that has left gives it back.
             let share = Share::new(self, claimant, amount);
             if let Err(unwanted) = tells.send(share) {
                 unwanted.give_back();
@@ -196,8 +188,8 @@ impl Budget {
         }
     }
 
-    /// Ends a connection that has taken nothing for a while, if its share helps the waiting request. Chosen is the
-    /// connection that holds the most, of the source that holds the most.
+    /// Ends a connection that has taken nothing for a while, if its share helps: the one with the most, of the source with the
+    /// most.
     fn cut_one_that_stands_still(&self, waits: &Claimant, amount: usize) {
         let mut state = self.lock();
         let (of_source, of_connection) = state.held_of(waits.source, waits.id());
@@ -205,7 +197,7 @@ impl Budget {
         if is_next || of_connection + amount > self.bounds.per_connection {
             return;
         }
-        // Its share is handed out before the next connection is ended.
+        // The last ended connection's share is handed out first.
         if state.cut_at.is_some_and(|at| at.elapsed() < CUT_EVERY) {
             return;
         }
@@ -238,7 +230,6 @@ impl State {
             && of_connection + amount <= bounds.per_connection
     }
 
-    /// The amounts that a source and its connection hold.
     fn held_of(&self, source: IpAddr, connection: ConnectionId) -> (usize, usize) {
         let Some(source) = self.sources.get(&source) else { return (0, 0) };
         (source.held, source.connections.get(&connection).map_or(0, |it| it.held))
@@ -267,7 +258,6 @@ impl State {
         self.tidy(claimant.source, claimant.id());
     }
 
-    /// Forgets a connection and a source that hold nothing and wait for nothing.
     fn tidy(&mut self, source: IpAddr, connection: ConnectionId) {
         let Some(of_source) = self.sources.get_mut(&source) else { return };
         let is_over = |it: &Connection| it.held == 0 && it.waiting.is_empty();
@@ -279,9 +269,7 @@ impl State {
         }
     }
 
-    /// Picks the request whose turn it is, and counts its share as taken.
     fn next(&mut self, bounds: &Bounds) -> Option<(oneshot::Sender<Share>, Claimant, usize)> {
-        // Each round serves one, or drops one whose reader has left.
         loop {
             let (_, _, source, id) = self
                 .sources
@@ -301,7 +289,7 @@ impl State {
             let first = connection.waiting.front()?;
             let (amount, has_left) = (first.amount, first.tells.is_closed());
             let line = connection.line.upgrade().filter(|_| !has_left);
-            // A request that needs more than is free now is not overtaken: it would wait for ever.
+            // Overtaking a request that needs more than is free now would starve it.
             if line.is_some() && self.held + amount > bounds.all {
                 return None;
             }
@@ -339,8 +327,7 @@ impl State {
         self.waiting -= gone;
     }
 
-    /// Removes the newest waiting request of the connection with the most, of the source with the most. `None`: the
-    /// newcomer itself.
+    /// Removes the newest request of the connection with the most, of the source with the most. `None`: the newcomer.
     fn evict(&mut self, newcomer: &Claimant) -> Option<Waiting> {
         let (address, most) = self.sources.iter().max_by_key(|(_, source)| source.waiting)?;
         let (address, most) = (*address, most.waiting);
@@ -363,7 +350,7 @@ impl State {
 }
 
 impl Connection {
-    /// Removes the requests that were given up, so that repeated asking leaves no crowd behind. Returns how many.
+    /// Removes abandoned requests, or repeated asking would leave a crowd.
     fn forget_who_left(&mut self) -> usize {
         let before = self.waiting.len();
         if before >= MAX_STREAMS as usize {
@@ -401,13 +388,12 @@ impl Share {
         }
     }
 
-    /// Marks that the share only waits for the reader, who should go on taking.
+    /// Marks that the share waits only for the reader.
     pub(crate) fn with_reader(mut self) -> Share {
         self.waits_for_reader(true);
         self
     }
 
-    /// Says whether the share only waits for the reader.
     pub(crate) fn waits_for_reader(&mut self, waits: bool) {
         if std::mem::replace(&mut self.is_with_reader, waits) == waits {
             return;
@@ -422,7 +408,7 @@ impl Share {
         }
     }
 
-    /// Gives the share back without serving the next: the caller does so.
+    /// Gives back without serving the next.
     fn give_back(mut self) {
         self.budget.lock().give_back(&self.claimant, self.amount, self.is_with_reader);
         self.amount = 0;
@@ -438,11 +424,10 @@ impl Drop for Share {
     }
 }
 
-/// A request that has waited this long for a share shows that there is too little: a connection that stands still is
-/// ended for it.
+/// A request that waited this long shows scarcity: a connection that stands still is ended for it.
 const SCARCE_AFTER: Duration = Duration::from_millis(500);
 
-/// At most one connection in this time is ended for waiting requests.
+/// The least time between two connections ended for others.
 const CUT_EVERY: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -510,7 +495,6 @@ mod tests {
         assert!(budget.try_take(&three, 1).is_none(), "its address has enough");
         let mut waits = budget.queue(&three, 4).unwrap();
         assert!(is_served(&mut waits).is_none());
-        // A request that waits for its own address holds nobody else up.
         let mut others = budget.queue(&other, 4).unwrap();
         let others = is_served(&mut others).expect("there is room for another address");
         drop(held);

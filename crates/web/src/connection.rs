@@ -1,4 +1,4 @@
-//! One connection: tuned, greeted, and its requests answered until it ends, or rests without a task.
+//! One connection: tuned, greeted, and served until it ends or rests without a task.
 
 use std::future::poll_fn;
 use std::io;
@@ -24,11 +24,8 @@ use crate::transport::io::{Carrier, Io, Silence};
 use crate::transport::line::Line;
 use crate::transport::line::watchdog::Watchdog;
 
-/// A connection that needs a task.
 pub(crate) enum Arrived {
-    /// The connection was just accepted.
     New { stream: std::net::TcpStream, tls: Option<Arc<tls::Config>>, seat: Seat },
-    /// The connection rested, and its reader speaks again.
     Woken(Rested),
 }
 
@@ -39,8 +36,7 @@ impl Arrived {
     }
 }
 
-/// Serves a connection until it ends or rests. Each stage has its own memory and gives it back, so a connection that
-/// waits for its reader holds little.
+/// Serves a connection until it ends or rests. Each stage gives its memory back.
 pub(crate) async fn serve(
     arrived: Arrived,
     watchdog: &Arc<Watchdog>,
@@ -103,21 +99,18 @@ async fn greet(arrived: Arrived, line: Arc<Line>) -> io::Result<Greeted> {
 }
 
 fn tune(stream: std::net::TcpStream, seat: &Seat) -> io::Result<TcpStream> {
-    // A reader that pauses closes its window, and the kernel counts that, too: its limit must not be shorter than our
-    // own.
+    // The kernel counts a closed window, too: its limit must exceed ours.
     let wanted =
         Wanted { user_timeout: Some(seat.house.limits.stall + limits::WATCH_EVERY_MAX * 2), ..Wanted::default() };
     seat.house.policies.for_data(&stream, &wanted, NEAR_RTT_US);
     TcpStream::from_std(stream)
 }
 
-/// Paths with a shorter round trip are near.
 const NEAR_RTT_US: u32 = 2_000;
 
-/// Serves HTTP/1. hyper has the connection from the first byte of a request until its answer has left. Then it rests
-/// without any buffer, so ten thousand idle readers need little memory.
+/// Serves HTTP/1. hyper has the connection only from a request's first byte until its answer has left: ten thousand idle readers
+/// need no buffer.
 async fn serve_http1(mut io: Io, mut guest: Arc<Guest>) -> io::Result<Option<Rested>> {
-    // Each round has answered a request, or ends the task.
     loop {
         if let Silence::GoesOn { due_ms } = io.silence().await? {
             match Arc::try_unwrap(guest) {
@@ -138,7 +131,7 @@ async fn serve_http1(mut io: Io, mut guest: Arc<Guest>) -> io::Result<Option<Res
             return Ok(None);
         }
         if io.has_unread() {
-            // The beginning of the next request came with the one before. Its deadline begins, and hyper reads on.
+            // The next request has begun: its deadline begins.
             guest.line.expects_header();
         } else {
             guest.line.rests();
@@ -146,7 +139,6 @@ async fn serve_http1(mut io: Io, mut guest: Arc<Guest>) -> io::Result<Option<Res
     }
 }
 
-/// Serves until the connection ends (`None`), or may rest.
 async fn serve_awake(io: Io, guest: &Arc<Guest>) -> io::Result<Option<Io>> {
     let (line, answering) = (&guest.line, Arc::clone(guest));
     let service = service_fn(move |request| respond(Arc::clone(&answering), request));
@@ -165,7 +157,7 @@ async fn serve_awake(io: Io, guest: &Arc<Guest>) -> io::Result<Option<Io>> {
     match ended.await {
         Some(ended) => ended.map(|()| None).map_err(io::Error::other),
         None => {
-            // Bytes that hyper read and did not use belong to the next request.
+            // Bytes that hyper did not use belong to the next request.
             let parts = connection.into_parts();
             let mut io = parts.io;
             if !parts.read_buf.is_empty() {
@@ -190,7 +182,6 @@ async fn serve_http2(io: Io, guest: Arc<Guest>, mut stops: watch::Receiver<bool>
             .max_send_buf_size(limits::STREAM_SEND_BYTES)
             .serve_connection(io, service)
     );
-    // Each round takes a part of the requested bytes.
     loop {
         tokio::select! {
             ended = connection.as_mut() => return ended.map_err(io::Error::other),

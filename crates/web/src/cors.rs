@@ -6,11 +6,9 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 
-/// The allowed origins. Credentials of a browser are never taken from their pages; a page sends a token itself, in a
-/// field.
+/// The allowed origins. A page sends a token itself; a browser's own credentials are never taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cors {
-    /// `None`: any.
     origins: Option<Vec<HeaderValue>>,
 }
 
@@ -27,7 +25,6 @@ impl Cors {
         Ok(Some(Cors { origins: Some(origins.collect::<Result<_, _>>()?) }))
     }
 
-    /// The value of `Access-Control-Allow-Origin` for a request.
     pub(crate) fn allowed(&self, header: &HeaderMap) -> Option<HeaderValue> {
         let origin = header.get(ORIGIN)?;
         match &self.origins {
@@ -36,14 +33,12 @@ impl Cors {
         }
     }
 
-    /// Whether a browser asks if a page may ask.
     pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
         *request.method() == Method::OPTIONS
             && request.headers().contains_key(ORIGIN)
             && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
     }
 
-    /// Adds the fields of the answer to such a question.
     pub(crate) fn grant(header: &mut HeaderMap) {
         header.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD"));
         header.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ASKED_FIELDS));
@@ -51,7 +46,6 @@ impl Cors {
         header.insert(CONTENT_LENGTH, 0.into());
     }
 
-    /// Lets the page read the answer, if its origin is allowed.
     pub(crate) fn describe(&self, header: &mut HeaderMap, allowed: Option<HeaderValue>) {
         if self.origins.is_some() {
             header.append(VARY, HeaderValue::from_static("Origin"));
@@ -62,7 +56,6 @@ impl Cors {
     }
 }
 
-/// A scheme, a host and maybe a port, as a browser writes them.
 fn origin(word: &str) -> Option<HeaderValue> {
     let uri: Uri = word.parse().ok()?;
     let (scheme, authority) = (uri.scheme_str()?, uri.authority()?);
@@ -71,11 +64,10 @@ fn origin(word: &str) -> Option<HeaderValue> {
         .then(|| HeaderValue::from_str(word).ok())?
 }
 
-/// The fields that a page may send.
 const ASKED_FIELDS: &str = "Accept, Authorization, Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range, \
                             Want-Repr-Digest, Want-Digest";
 
-/// The fields that a page may read beside the ones that it always may.
+/// Fields that a page may read beside those it always may.
 const ANSWERED_FIELDS: &str = "Accept-Ranges, Content-Disposition, Content-Encoding, Content-Length, Content-Range, Digest, ETag, Link, \
                                Repr-Digest, Retry-After, WWW-Authenticate";
 

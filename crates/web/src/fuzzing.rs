@@ -14,7 +14,7 @@ use crate::request::range::{Wanted, wanted};
 use crate::request::target::Target;
 use crate::token::Token;
 
-/// Decodes parts between zeros: a target, a range, a list of tags, other fields, a token.
+/// Decodes parts between zeros, each as several kinds of text.
 pub fn request(bytes: &[u8]) {
     for (part, bytes) in bytes.split(|byte| *byte == 0).enumerate() {
         match part % 4 {
@@ -26,7 +26,7 @@ pub fn request(bytes: &[u8]) {
     }
 }
 
-/// Decodes a file of digests, as a killed process or somebody else may have left it.
+/// Decodes a file of digests.
 pub fn digests(bytes: &[u8]) {
     for part in bytes.chunks(RECORD_BYTES) {
         let same = |part: &[u8]| {
@@ -35,7 +35,7 @@ pub fn digests(bytes: &[u8]) {
             }
         };
         same(part);
-        // Chance does not find the check of a record, so it is set here.
+        // Chance does not find the check.
         if part.len() == RECORD_BYTES {
             let mut checked = part.to_vec();
             checked[RECORD_BYTES - CHECK_BYTES..].copy_from_slice(&digest_file::check(part));
@@ -44,7 +44,7 @@ pub fn digests(bytes: &[u8]) {
     }
 }
 
-/// A record of such a file.
+/// Makes a record of such a file.
 pub fn a_digest() -> Vec<u8> {
     let changed = Time { s: -5, ns: 999_999_999 };
     let state = (FileId { dev: 1, ino: 2 }, 3, Version::new(changed, 4));
@@ -59,7 +59,6 @@ fn target(bytes: &[u8]) {
         assert!(!target.path.starts_with(b"/") && !target.path.contains(&0));
         let is_dots = |name: &[u8]| matches!(name, b"." | b"..");
         assert!(!target.path.split(|byte| *byte == b'/').any(is_dots), "{target:?}");
-        // A link to the path asks for the same path.
         let link = target.path.split(|byte| *byte == b'/').map(names::link).collect::<Vec<_>>().join("/");
         assert_eq!(Target::parse(&format!("/{link}"), None).map(|again| again.path), Ok(target.path.clone()));
         assert!(HeaderValue::from_str(&names::disposition(target.name())).is_ok());

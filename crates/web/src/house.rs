@@ -18,7 +18,6 @@ use crate::token::Secret;
 pub(crate) struct House {
     pub(crate) access: Arc<dyn Access>,
     pub(crate) secret: Option<Secret>,
-    /// `None`: no page of another origin may read.
     pub(crate) cors: Option<Cors>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) limits: Limits,
@@ -39,8 +38,8 @@ impl Default for TurningAway {
 }
 
 impl House {
-    /// For a connection without a seat. With a place, it is told why; in a crowd it is closed without a word. The log
-    /// gets a line from time to time.
+    /// Turns away a connection without a seat, with an answer if there is a place for that. The log gets a line from time to
+    /// time.
     pub(crate) fn turn_away(&self, from: SocketAddr, over: &OverLimit) -> Option<OwnedSemaphorePermit> {
         let mut counted = self.turning_away.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -55,7 +54,7 @@ impl House {
     }
 }
 
-/// The place of a connection, counted together with all other ports.
+/// The place of a connection, counted with all other ports.
 pub(crate) struct Seat {
     pub(crate) house: Arc<House>,
     pub(crate) from: SocketAddr,

@@ -1,10 +1,10 @@
-//! The web's front door: files and directories to readers over HTTP/1.1 and HTTP/2, in clear or over TLS.
+//! The web's front door: files and directories over HTTP/1.1 and HTTP/2, in clear or over TLS.
 //!
 //! ```text
-//!   server      listens and accepts, on a few threads (`server.rs`)
-//!   connection  tuned by the policy of the caller's network, HTTP/1.1 or HTTP/2 (`connection.rs`)
-//!   resting     connections without a request: a descriptor and a seat each (`resting.rs`)
-//!   respond     for each request: check -> who asks -> answer -> a line of the log (`respond.rs`, `reader_log.rs`)
+//!   server      listens and accepts, on a few threads
+//!   connection  tuned by the policy of the caller's network, HTTP/1.1 or HTTP/2
+//!   resting     connections without a request: a descriptor and a seat each
+//!   respond     for each request: check -> who asks -> answer -> a line of the log
 //!   transport   the connection under hyper: a marker in its output becomes sendfile of a file's range
 //!   request     what was asked: path, range, conditions, wishes
 //!   token       what a bearer shows; `tls`: certificates
@@ -13,8 +13,8 @@
 //!   budget      memory and places, in turn; `pools`: threads for what may wait
 //!   answer      a file, a directory's page, or a short refusal
 //! ```
-//! hyper does HTTP itself: parsing, chunking, HTTP/2. Async stays inside this crate. An async thread reads only what
-//! the kernel has in memory; work that may wait for a disk, or takes a processor for long, runs in the pools.
+//! hyper does HTTP itself. Async stays inside this crate. An async thread reads only what the kernel has in memory; work that may
+//! wait for a disk, or takes a processor for long, runs in the pools.
 
 #![forbid(unsafe_code)]
 

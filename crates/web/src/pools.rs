@@ -1,12 +1,12 @@
-//! Threads for work that may wait for a disk, or for a processor that others need, too.
+//! Threads for work that may wait for a disk, or for a processor.
 //!
 //! ```text
 //! disk      opens paths and reads blocks: many threads, for each waits for one call
-//! listings  pages of directories: as many as there is memory for, and few at a time
+//! listings  pages of directories: as many as there is memory for, a few at a time
 //! hashing   digests and manifests: a few at a time, in turns of some hundred megabytes
 //! ```
-//! A job has a place before it begins. It learns that its reader has left when it asks, between two entries or blocks.
-//! A job that is silent for long, because a file system does not answer, keeps its thread and loses its place.
+//! A job has a place before it begins, and asks between two steps whether its reader has left. A job that a file system keeps
+//! silent for long keeps its thread and loses its place.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,28 +25,24 @@ pub(crate) struct Pools {
     pub(crate) listings: Arc<Pool>,
     pub(crate) hashing: Arc<Pool>,
     pub(crate) shelves: Arc<Pool>,
-    /// Digests and manifests that were begun, or wait. Each may hold a thread.
     pub(crate) hash_jobs: Arc<Budget>,
-    /// Tar files that are made, each in its own thread.
     pub(crate) tars: Arc<Budget>,
-    /// Memory for pages, in KiB.
+    /// In KiB.
     pub(crate) pages: Arc<Budget>,
-    /// Memory for blocks on their way to readers, in KiB.
+    /// In KiB.
     pub(crate) blocks: Arc<Budget>,
-    /// Files that streams of HTTP/2 have open.
+    /// Files open for streams of HTTP/2.
     pub(crate) streams: Arc<Budget>,
 }
 
 pub(crate) struct Pool {
     places: Arc<Budget>,
-    /// The bound for one directory.
     of_shelf: fn(&ShelfThreads) -> &Arc<Budget>,
     threads: Option<Runtime>,
     begun: Instant,
     running: Mutex<Vec<Weak<Job>>>,
 }
 
-/// There was no place in time, or the job took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Busy;
 
@@ -54,12 +50,11 @@ pub(crate) struct Job {
     pool: Weak<Pool>,
     claimant: Claimant,
     has_left: AtomicBool,
-    /// The last sign of life, in milliseconds of the pool's clock.
     heard_ms: AtomicU64,
     place: Mutex<Option<Share>>,
 }
 
-/// The reader that a job is for, and the directory whose file system the job may wait for.
+/// The reader, and the directory whose file system the job may wait for.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) claimant: Claimant,
@@ -88,7 +83,7 @@ impl Pools {
         let listings = limits::LISTINGS_AT_ONCE;
         let hashing = limits::HASHING_AT_ONCE;
         let (jobs, tars) = (limits::HASH_JOBS, limits::TARS_AT_ONCE);
-        // The other half of the descriptors is for connections and all else.
+        // The other half is for connections and all else.
         let files = haul_sys::process::open_file_limit().and_then(|limit| usize::try_from(limit / 2).ok());
         let files = files.unwrap_or(MAX_STREAM_FILES).clamp(MIN_STREAM_FILES, MAX_STREAM_FILES);
         Ok(Pools {
@@ -118,7 +113,7 @@ pub(crate) const KIB: usize = 1 << 10;
 
 /// With fewer than twice as many descriptors the service would be of little use.
 const MIN_STREAM_FILES: usize = 256;
-/// Four times the number of connections. One address has half of them: 327 connections with all of their streams.
+/// Four times the connections. One address has half: 327 connections with all streams.
 const MAX_STREAM_FILES: usize = 65_536;
 
 impl Pool {
@@ -128,7 +123,7 @@ impl Pool {
         threads: usize,
         of_shelf: fn(&ShelfThreads) -> &Arc<Budget>,
     ) -> io::Result<Arc<Pool>> {
-        // Nobody runs this runtime: it has only threads for blocking work, one for each waiting job.
+        // Nothing runs here: the runtime only has threads for blocking work.
         let runtime = Builder::new_current_thread().max_blocking_threads(threads).thread_name(name).build()?;
         Ok(Arc::new(Pool {
             places: Budget::new(places),
@@ -139,7 +134,7 @@ impl Pool {
         }))
     }
 
-    /// Carries work out when it is its turn, and waits for it. If this future is dropped, the job is told.
+    /// Runs work in its turn. If this future is dropped, the job is told.
     pub(crate) async fn run<T: Send + 'static>(
         self: &Arc<Pool>,
         client: &Client,
@@ -168,7 +163,6 @@ impl Pool {
         self.handle().spawn_blocking(move || {
             let outcome = match job.goes_on() {
                 Ok(()) => work(&job),
-                // The reader left before the job had a thread.
                 Err(left) => Err(left),
             };
             drop(thread);
@@ -176,7 +170,6 @@ impl Pool {
         })
     }
 
-    /// Begins work now, if there is a place.
     pub(crate) fn try_begin<T: Send + 'static>(
         self: &Arc<Pool>,
         claimant: &Claimant,
@@ -188,7 +181,6 @@ impl Pool {
 
     async fn place(&self, claimant: &Claimant, patience: Duration) -> Option<Share> {
         let begun = Instant::now();
-        // Each round waits for a while, and then looks for jobs that do not answer.
         loop {
             self.pass_over_silent_jobs();
             let left = patience.checked_sub(begun.elapsed())?;
@@ -241,7 +233,7 @@ impl Pool {
     }
 }
 
-/// A dropped runtime would wait for its threads, of which one may wait for a dead disk.
+/// Does not wait for the threads: one may wait for a dead disk.
 impl Drop for Pool {
     fn drop(&mut self) {
         if let Some(threads) = self.threads.take() {
@@ -250,17 +242,17 @@ impl Drop for Pool {
     }
 }
 
-/// A century, for work whose reader waits as long as it takes.
+/// A century, for readers who wait as long as it takes.
 pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// A job that got its place at the last moment may still try.
+/// The time left to a job that got its place at the last moment.
 const MIN_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Job {
-    /// Whether to go on: asked between two steps of work.
+    /// Whether to go on, asked between two steps.
     ///
     /// # Errors
-    /// Nobody wants the outcome any more.
+    /// The outcome is unwanted.
     pub(crate) fn goes_on(&self) -> io::Result<()> {
         if let Some(pool) = self.pool.upgrade() {
             self.heard_ms.store(pool.now_ms(), Ordering::Relaxed);
@@ -288,10 +280,10 @@ impl Job {
         self.has_left.store(true, Ordering::Relaxed);
     }
 
-    /// Lets others have their turn, if one waits.
+    /// Lets another job have its turn.
     ///
     /// # Errors
-    /// Too many wait, or nobody wants the outcome any more.
+    /// Too many wait, or the outcome is unwanted.
     pub(crate) fn takes_turns(&self) -> io::Result<()> {
         if self.pool.upgrade().is_some_and(|pool| pool.places.is_wanted()) {
             self.rests();
@@ -304,10 +296,7 @@ impl Job {
         drop(self.lock().take());
     }
 
-    /// Takes a place again.
-    ///
-    /// # Errors
-    /// Too many wait, or nobody wants the outcome any more.
+    /// Takes a place again, with the errors of [`Job::takes_turns`].
     pub(crate) fn resumes(&self) -> io::Result<()> {
         let has_place = self.lock().is_some();
         if !has_place && let Some(pool) = self.pool.upgrade() {

@@ -1,7 +1,5 @@
-//! Lines of the log about readers. Nobody can fill the disk with them, or hide behind the lines of another.
-//!
-//! Each stranger's address may cause a few bytes of the log in a minute, the holder of a line more, and all strangers
-//! together the most. Lines left out are counted in the log.
+//! Lines of the log about readers. No reader can fill the disk with them, or hide behind another's: each minute has bytes for a
+//! stranger's address, more for the holder of a line, most for all strangers together. Lines left out are counted.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -19,9 +17,9 @@ pub type Tell = Arc<dyn Fn(&Told<'_>) + Send + Sync>;
 pub struct Told<'a> {
     /// The whole line.
     pub text: &'a str,
-    /// Whether it matters to an operator who reads only warnings.
+    /// Whether it is a warning.
     pub matters: bool,
-    /// The request that the line is about.
+    /// The request of the line.
     pub request: Option<&'a Answered>,
 }
 
@@ -34,7 +32,7 @@ impl<'a> Told<'a> {
 /// An answered request, for logs that have fields.
 #[derive(Clone, Debug)]
 pub struct Answered {
-    /// The name of the reader in the list; `None`: it has shown nothing of the list.
+    /// The reader's name in the list, if it has shown something of the list.
     pub name: Option<String>,
     /// The address of the reader.
     pub from: SocketAddr,
@@ -46,23 +44,20 @@ pub struct Answered {
     pub path: String,
     /// The status of HTTP.
     pub status: u16,
-    /// The bytes of the body that have left.
+    /// The bytes of the body that left.
     pub bytes: u64,
     /// The time until the last of them.
     pub took: Duration,
 }
 
 pub(crate) struct ReaderLog {
-    /// `None`: requests are not logged.
     tell: Option<Tell>,
     minute: Mutex<Minute>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum About {
-    /// Anybody, by address.
     Stranger(IpAddr),
-    /// The holder of a line of the list, by a hash of its name.
     Holder(u64),
 }
 
@@ -80,7 +75,6 @@ struct Minute {
     of_strangers: usize,
     bytes: HashMap<About, usize>,
     left_out: u64,
-    /// The first stranger of whom a line was left out.
     first_left_out: Option<IpAddr>,
 }
 
@@ -100,7 +94,7 @@ impl ReaderLog {
         tell(&Told { text: &text, matters: false, request: request.as_ref() });
     }
 
-    /// Logs a line for the operator to look at. No reader can cause it often.
+    /// Logs a line that no reader can cause often.
     pub(crate) fn warn(&self, line: &str) {
         if let Some(tell) = &self.tell {
             tell(&Told::new(line, true));

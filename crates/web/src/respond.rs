@@ -32,18 +32,17 @@ pub(crate) struct Guest {
     pub(crate) asker: Asker,
     pub(crate) files: Option<Queue>,
     pub(crate) line: Arc<Line>,
-    /// The connection has TLS, with a cipher that its network class allows.
+    /// TLS, with a cipher that its network class allows.
     pub(crate) is_encrypted: bool,
     pub(crate) seat: Seat,
 }
 
 impl Guest {
-    /// Whether nobody on the way can read along: TLS, or this host's own loopback.
+    /// Whether nobody can read along: TLS, or this host's loopback.
     fn is_private(&self) -> bool {
         self.is_encrypted || self.seat.from.ip().is_loopback()
     }
 
-    /// Whether its network class may read, and over such a connection.
     fn may_read(&self) -> bool {
         let terms = self.seat.member.class().terms();
         terms.may_read() && (self.is_encrypted || terms.cipher.is_none_or(|floor| floor.allows(None)))
@@ -58,8 +57,8 @@ pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Re
     let (mut who, has_token) = (Who::default(), request.headers().contains_key(AUTHORIZATION));
     let cors = guest.seat.house.cors.as_ref().map(|cors| (cors.clone(), cors.allowed(request.headers())));
     let mut body = Some(body).filter(|_| !request.headers().contains_key(EXPECT));
-    // In HTTP/2 only the end of a request says whether it has content, so that is waited for. Otherwise the answer
-    // would reset a stream that has not ended, and later frames on it could not be judged (RFC 9113, section 5.1).
+    // In HTTP/2 only a request's end shows whether it has content. An earlier answer would reset the stream, and later frames on
+    // it could not be judged (RFC 9113, section 5.1).
     let has_content = match body.take_if(|body| request.version() == Version::HTTP_2 && !body.is_end_stream()) {
         Some(body) => !ends_empty(body).await,
         None => false,
@@ -92,13 +91,11 @@ pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Re
     Ok(response)
 }
 
-/// Whether a request ends without content. Short content is read and thrown away: a client whose connection or stream
-/// ends while it still sends may not read its answer (RFC 9112, section 9.6). A client that waits for leave to send
-/// gets none, and is not asked here.
+/// Whether a request ends without content. Short content is thrown away: a client whose stream ends while it sends may not read
+/// its answer (RFC 9112, section 9.6). A client that waits for leave to send gets none.
 async fn ends_empty(mut body: Incoming) -> bool {
     let mut bytes = 0;
     let all = async {
-        // Each round but the last takes at least one byte, or the trailers.
         while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
             bytes += frame.ok()?.data_ref().map_or(0, Bytes::len);
             if bytes > REFUSED_BODY_BYTES {
@@ -154,7 +151,7 @@ async fn attempt(
     answer(asked, shelf, request.uri()).await
 }
 
-/// The directory of an asker. It is opened in a thread of its own, so a dead one holds up only its own readers.
+/// Finds the asker's directory. A thread of its own opens it: a dead one holds up only its own readers.
 async fn shelf(guest: &Guest, asker: &Asker, claimant: &Claimant) -> Result<Option<Arc<Shelf>>, Refusal> {
     let (house, begun) = (&guest.seat.house, Instant::now());
     let open = || {
@@ -165,7 +162,6 @@ async fn shelf(guest: &Guest, asker: &Asker, claimant: &Claimant) -> Result<Opti
         })
     };
     let mut pause = Duration::from_millis(1);
-    // Each round waits for longer than the one before.
     loop {
         match house.access.look_up(asker) {
             Lookup::Found(shelf) => return Ok(shelf),
@@ -187,12 +183,11 @@ async fn shelf(guest: &Guest, asker: &Asker, claimant: &Claimant) -> Result<Opti
 #[derive(Default)]
 struct Who {
     shelf: Option<Arc<Shelf>>,
-    /// The number of a genuine token.
     token: Option<Number>,
     refused: Option<Refused>,
 }
 
-/// Finds out who asks. A token counts before the connection's certificate; a wrong one is refused.
+/// A token counts before the certificate; a wrong one is refused.
 fn asker(
     guest: &Guest,
     header: &HeaderMap,
@@ -215,7 +210,7 @@ fn asker(
     let token = bearer(value).ok_or(Refused::Malformed).and_then(Token::parse);
     let token = token.ok().filter(|token| secret.made(token)).ok_or_else(|| {
         who.refused = Some(Refused::Forged);
-        // Without a genuine token the reader is not told what was wrong with it.
+        // Only the holder of a genuine token is told what was wrong.
         Refusal::challenging("Bearer error=\"invalid_token\"")
     })?;
     who.token = Some(token.number());
@@ -237,7 +232,7 @@ fn bearer(value: &HeaderValue) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Logs the answer when its body has ended. Fields are not logged: a token may stand in one.
+/// Logs the answer when its body ended. Fields are not logged: one may hold a token.
 fn at_end(guest: Arc<Guest>, request: &Request<()>, response: &mut Response<Body>, (who, begun): (Who, Instant)) {
     let (method, uri, status) = (request.method().clone(), request.uri().clone(), response.status().as_u16());
     let blocked_before = guest.line.blocked_us();
@@ -248,7 +243,6 @@ fn at_end(guest: Arc<Guest>, request: &Request<()>, response: &mut Response<Body
     }
     response.body_mut().on_end(Box::new(move |Given { bytes, disk, rate: held }| {
         guest.line.ends();
-        // A reader who has shown a token or a certificate of the list reads in a directory of a line.
         let about = match who.shelf.as_ref().filter(|shelf| shelf.is_of_line) {
             Some(shelf) => About::holder(&shelf.name),
             None => About::Stranger(guest.seat.member.source()),
@@ -293,14 +287,13 @@ fn limit_of(took: Duration, blocked: Duration, disk: Duration, rate: Duration) -
     }
 }
 
-/// The bytes of a refused body that are read and thrown away, and the time for it.
+/// The bytes of a refused body that are thrown away, and the time for it.
 const REFUSED_BODY_BYTES: usize = 64 << 10;
 const REFUSED_BODY_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Longer paths are cut in the log.
 const LOGGED_PATH_BYTES: usize = 512;
 
-/// Fewer bytes say nothing of a rate.
+/// The least bytes that show a rate.
 const RATED_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
-//! Connections whose readers rest: each is a descriptor and a seat, and has no task.
+//! Connections whose readers rest: each is a descriptor and a seat, without a task, which would cost ten times as much.
 //!
 //! ```text
 //! line      its reader falls silent (`transport/line.rs`)
-//! watchdog  sees a tenth of a second later that it is still silent -> the task leaves the connection here, and ends
-//! resting   waits for all of them in one epoll set, and ends those whose time is over
+//! watchdog  sees a tenth of a second later that it still is -> the task leaves the connection here, and ends
+//! resting   waits for all in one epoll set, and ends those whose time is over
 //! server    a reader speaks again -> the connection has a task again
 //! ```
-//! A task, its place in tokio's reactor and its line cost ten times as much.
 
 use std::io;
 use std::net::TcpStream;
@@ -18,20 +17,18 @@ use tokio::io::unix::AsyncFd;
 
 use crate::house::Seat;
 
-/// A clear connection without a request.
 pub(crate) struct Rested {
     pub(crate) stream: TcpStream,
     pub(crate) seat: Seat,
     /// The reader has asked before, so it speaks HTTP/1.1.
     pub(crate) has_asked: bool,
-    /// The deadline for its next request, by the watchdog's clock.
+    /// The deadline by the watchdog's clock.
     pub(crate) due_ms: u64,
 }
 
-/// 10,000 of them have to stay below twice the 0.5 KiB each of nginx.
+/// The size has to stay below twice nginx's 0.5 KiB for 10,000 of them.
 const _: () = assert!(size_of::<Option<Rested>>() <= 192);
 
-/// The resting connections of one thread: at most as many as there are seats.
 pub(crate) struct Resting {
     readable: AsyncFd<ReadableSet>,
     places: Mutex<Places>,
@@ -45,7 +42,6 @@ struct Places {
 }
 
 impl Resting {
-    /// Must be called in the runtime of the thread.
     #[expect(
         deprecated,
         reason = "the newer form is unsafe; what it asks for holds: the set owns one descriptor to its end"
@@ -73,7 +69,6 @@ impl Resting {
         watched
     }
 
-    /// Waits until readers speak again or end their connections, and returns some of them.
     pub(crate) async fn woken(&self) -> io::Result<Vec<Rested>> {
         let mut ready = self.readable.readable().await?;
         let keys = self.readable.get_ref().readable_now()?;
@@ -102,7 +97,7 @@ impl Resting {
         let over = |at: &usize| places.held[*at].as_ref().is_some_and(&is_over);
         let over: Vec<usize> = (0..places.held.len()).filter(over).collect();
         let ended: Vec<Rested> = over.into_iter().filter_map(|at| self.give(&mut places, at)).collect();
-        // Seats are given back, and sockets closed, without the lock.
+        // Seats and sockets go without the lock.
         drop(places);
         drop(ended);
     }

@@ -1,4 +1,4 @@
-//! The service: it listens and accepts, on a few threads. Each connection stays with the thread that accepted it.
+//! The service: it listens and accepts, on a few threads that keep their connections.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -31,29 +31,29 @@ use crate::transport::line::watchdog::Watchdog;
 
 /// The parts of a service.
 pub struct Options {
-    /// The ports for clear connections.
+    /// Ports for clear connections.
     pub clear: Vec<Listener>,
-    /// The ports for TLS, and how it is spoken there.
+    /// Ports for TLS, each with its settings.
     pub tls: Vec<(Listener, Arc<tls::Config>)>,
     /// Decides who may read what.
     pub access: Arc<dyn Access>,
-    /// The secret of its tokens. `None`: it has none.
+    /// The secret of the tokens. `None`: there are none.
     pub secret: Option<Secret>,
-    /// The pages of other origins that may read. `None`: none.
+    /// Other origins whose pages may read. `None`: none.
     pub cors: Option<Cors>,
-    /// The form of its manifests.
+    /// The form of manifests.
     pub manifests: Arc<dyn ManifestFormat>,
-    /// The file that keeps digests for the next process. `None`: they are not kept.
+    /// The file that keeps digests for the next process.
     pub digests: Option<PathBuf>,
-    /// The tuning of connections, by the network that they come from.
+    /// The tuning of connections, by network.
     pub policies: Arc<Policies>,
     /// The limits.
     pub limits: Limits,
-    /// Takes a line for each request. `None`: requests are not logged.
+    /// Logs each request. `None`: none is logged.
     pub tell: Option<Tell>,
 }
 
-/// A running service. It ends when it is dropped, or by [`Service::stop`].
+/// A running service. Dropping it, or [`Service::stop`], ends it.
 pub struct Service {
     threads: Vec<JoinHandle<()>>,
     shared: Vec<Arc<ThreadOf>>,
@@ -109,12 +109,12 @@ impl Service {
         Ok(service)
     }
 
-    /// The number of connections that rest now without a task.
+    /// The number of connections resting without a task.
     pub fn resting(&self) -> usize {
         self.shared.iter().map(|thread| thread.resting.count()).sum()
     }
 
-    /// Accepts nobody any more, lets requests in progress end within their time, and cuts the others.
+    /// Stops accepting, lets running requests end in their time, and cuts the others.
     pub fn stop(mut self) {
         self.end();
     }
@@ -137,7 +137,7 @@ impl Drop for Service {
 type Port = (TcpListener, Option<Arc<tls::Config>>);
 
 fn run(runtime: Runtime, ports: Vec<Port>, house: &Arc<House>, thread: &Arc<ThreadOf>) {
-    // Every task that is waited for has a sender until it ends.
+    // Every awaited task has a sender until it ends.
     let (alive, mut ended) = mpsc::channel::<()>(1);
     runtime.block_on(async {
         tokio::spawn(watch_over(Arc::clone(thread), Arc::clone(house)));
@@ -163,7 +163,7 @@ struct ThreadOf {
     stops: watch::Receiver<bool>,
 }
 
-/// Ends connections whose time is over, and, when the service stops, all without a request.
+/// Ends late connections, and, when the service stops, all without a request.
 async fn watch_over(thread: Arc<ThreadOf>, house: Arc<House>) {
     let (watchdog, mut stops) = (&thread.watchdog, thread.stops.clone());
     let mut looks = tokio::time::interval(watchdog.every());
@@ -173,7 +173,6 @@ async fn watch_over(thread: Arc<ThreadOf>, house: Arc<House>) {
                 watchdog.look(Instant::now());
                 house.log.end_minute(Instant::now());
             }
-            // Without a sender the service has ended, too.
             _ = stops.wait_for(|stops| *stops), if !watchdog.is_stopping() => watchdog.stop(Instant::now()),
         }
         match watchdog.is_stopping() {
@@ -183,12 +182,10 @@ async fn watch_over(thread: Arc<ThreadOf>, house: Arc<House>) {
     }
 }
 
-/// Makes connections with silent readers give their tasks back.
 async fn release_silent(thread: Arc<ThreadOf>) {
     loop {
         thread.watchdog.has_silent().await;
         tokio::time::sleep(limits::SILENT_LOOK_EVERY).await;
-        // Each round sees the connections that fell silent in the one before: they leave, or speak.
         while thread.watchdog.look_at_silent() {
             tokio::time::sleep(limits::SILENT_LOOK_EVERY).await;
         }
@@ -202,7 +199,7 @@ async fn wake(thread: Arc<ThreadOf>, alive: mpsc::Sender<()>) {
             woken = thread.resting.woken() => woken,
             _ = stops.wait_for(|stops| *stops) => return,
         };
-        // The set of descriptors cannot be read: connections in it end when their time is over.
+        // The set cannot be read: its connections end when their time is over.
         let Ok(woken) = woken else { return };
         for rested in woken {
             begin(Arrived::Woken(rested), &thread, &alive);
@@ -277,13 +274,13 @@ async fn accept(
                 begin(Arrived::New { stream, tls: tls.clone(), seat }, &thread, &alive);
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            // Descriptors may be exhausted: connections that end free some.
+            // Descriptors may be exhausted: ending connections free some.
             Err(_) => tokio::time::sleep(limits::ACCEPT_PAUSE).await,
         }
     }
 }
 
-/// Tells a reader that there is no room. Over TLS a handshake would cost too much: the connection is just closed.
+/// Tells a reader that there is no room. Over TLS the handshake would cost too much: it is just closed.
 fn turn_away(house: &House, stream: std::net::TcpStream, (from, over): (SocketAddr, OverLimit), is_tls: bool) {
     let Some(place) = house.turn_away(from, &over).filter(|_| !is_tls) else { return };
     let Ok(mut stream) = TcpStream::from_std(stream) else { return };
@@ -291,7 +288,7 @@ fn turn_away(house: &House, stream: std::net::TcpStream, (from, over): (SocketAd
         let _ = tokio::time::timeout(limits::TURNED_AWAY_DEADLINE, async {
             stream.write_all(no_room(&over).as_bytes()).await?;
             stream.shutdown().await?;
-            // Its request is read: otherwise the kernel resets the connection, and the answer may be lost.
+            // Unread input would reset the connection, and the answer might be lost.
             let mut thrown_away = [0; 512];
             for _ in 0..TURNED_AWAY_READS {
                 if stream.read(&mut thrown_away).await? == 0 {
@@ -305,7 +302,7 @@ fn turn_away(house: &House, stream: std::net::TcpStream, (from, over): (SocketAd
     });
 }
 
-/// The answer without room: 429 for a limit of a class, 503 for the host's own.
+/// 429 for a limit of a class, 503 for the host's own.
 fn no_room(over: &OverLimit) -> String {
     let status = if over.class.is_some() { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
     let reason = status.canonical_reason().unwrap_or_default();
@@ -318,5 +315,4 @@ fn no_room(over: &OverLimit) -> String {
     )
 }
 
-/// Enough for the longest header.
 const TURNED_AWAY_READS: usize = limits::MAX_HEADER_BYTES / 512;

@@ -1,4 +1,4 @@
-//! TLS for the web: a certificate of the host, and readers' certificates if some are known.
+//! TLS for the web: the host's certificate, and readers' certificates if some are known.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -24,7 +24,6 @@ use crate::access::Access;
 /// The settings of TLS.
 pub struct Config {
     any: TlsAcceptor,
-    /// For network classes that want a key of 256 bits.
     bits256: TlsAcceptor,
     current: Arc<Current>,
 }
@@ -45,7 +44,7 @@ impl Config {
     }
 }
 
-/// Reads a certificate with its chain, and its key, both as PEM.
+/// Reads a certificate with its chain, and its key, as PEM.
 pub fn config(certificate: &Path, key: &Path, access: Arc<dyn Access>) -> io::Result<Arc<Config>> {
     let current = Arc::new(Current(RwLock::new(read(certificate, key)?)));
     let acceptor = |floor| acceptor(floor, Arc::clone(&current), Arc::clone(&access));
@@ -64,14 +63,13 @@ fn read(certificate: &Path, key: &Path) -> io::Result<Arc<CertifiedKey>> {
     CertifiedKey::from_der(chain, key, &provider).map(Arc::new).map_err(io::Error::other)
 }
 
-/// Reads a key. One that others may read is refused: they can pose as this host.
+/// Refuses a key that other users may read: they could pose as this host.
 fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
     let mut text = Zeroizing::new(Vec::new());
     own::open(path, Weight::NamedSecret)?.take(MAX_KEY_BYTES).read_to_end(&mut text)?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| unreadable(error, "private key"))
 }
 
-/// The error in words of the file.
 fn unreadable(error: pem::Error, what: &str) -> io::Error {
     match error {
         pem::Error::Io(error) => error,
@@ -80,7 +78,7 @@ fn unreadable(error: pem::Error, what: &str) -> io::Error {
     }
 }
 
-/// A key with a certificate and its chain in the same file takes a hundredth of it.
+/// A key with its chain takes a hundredth.
 const MAX_KEY_BYTES: u64 = 1 << 20;
 
 #[derive(Debug)]
@@ -104,13 +102,13 @@ fn acceptor(floor: CipherFloor, current: Arc<Current>, access: Arc<dyn Access>) 
         .map_err(io::Error::other)?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(current);
-    // A client that offers only other protocols is refused in the handshake.
+    // A client with other protocols only is refused in the handshake.
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// The suites of TLS 1.2, for programs of data centres and instruments that are older than TLS 1.3. They are as strong:
-/// a new key for each connection (ECDHE), and encryption that authenticates (RFC 9325, section 4.2).
+/// Suites of TLS 1.2, for older programs of data centres and instruments. They are as strong: ECDHE, and authenticated encryption
+/// (RFC 9325, section 4.2).
 fn suites_of_1_2(cipher: Cipher) -> [SupportedCipherSuite; 2] {
     match cipher {
         Cipher::Aes128Gcm => {
@@ -125,7 +123,7 @@ fn suites_of_1_2(cipher: Cipher) -> [SupportedCipherSuite; 2] {
     }
 }
 
-/// Accepts any certificate whose key is proved. The list of keys says what it is worth.
+/// Accepts any certificate whose key is proved; the list of keys gives it its rights.
 struct ByFingerprint {
     provider: Arc<CryptoProvider>,
     access: Arc<dyn Access>,

@@ -1,12 +1,12 @@
-//! Bearer tokens: `haul token` makes them, and a holder can narrow one without asking the server.
+//! Bearer tokens: `haul token` makes them, and a holder can narrow one without the server.
 //!
 //! ```text
 //! haul1.<hex of: nonce, who, conditions, tag>
 //! key of the token  HMAC-SHA256(secret of the service, "haul token 1" nonce who)
 //! tag               for each condition, in order: HMAC-SHA256(tag before, condition); the first from the token's key
 //! ```
-//! This is the construction of macaroons (Birgisson and others, NDSS 2014): a holder can add a condition, and nobody
-//! can remove one. `who` names a line of the list of keys.
+//! As in macaroons (Birgisson and others, NDSS 2014), conditions can be added, not removed. `who` names a line of the list of
+//! keys.
 
 use std::fmt::{self, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,10 +15,10 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use zeroize::Zeroizing;
 
-/// The secret of a service, from which the keys of all its tokens come.
+/// The secret of a service, from which all its tokens come.
 pub struct Secret(Zeroizing<[u8; 32]>);
 
-/// A token. It is never printed by accident: only [`Token::to_text`] shows it.
+/// A token. Only [`Token::to_text`] shows it, so none is printed by accident.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     nonce: [u8; NONCE_BYTES],
@@ -36,7 +36,7 @@ pub enum Condition {
     ReadOnly,
     /// The request comes before this second since 1970.
     Until(u64),
-    /// The request comes in this second since 1970, or later.
+    /// The request comes at this second since 1970, or later.
     From(u64),
 }
 
@@ -46,7 +46,7 @@ pub enum Refused {
     /// The text is no token.
     #[error("it is no token of haul")]
     Malformed,
-    /// The token was not made with this secret, or was changed.
+    /// The secret is another, or the token was changed.
     #[error("this service did not make it")]
     Forged,
     /// The token has expired.
@@ -81,14 +81,14 @@ impl Secret {
         Ok(Token { nonce, who: who.to_owned(), conditions: Vec::new(), tag })
     }
 
-    /// Whether the token was made with this secret. Only then its holder is told why it is refused.
+    /// Whether this secret made the token. Only then its holder learns why it is refused.
     pub fn made(&self, token: &Token) -> bool {
         let first = self.first_tag(&token.who, &token.nonce);
         let tag = token.conditions.iter().fold(first, |tag, condition| mac(&tag, &[&condition.to_bytes()]));
         verify_slices_are_equal(&tag, &token.tag).is_ok()
     }
 
-    /// Who the token is for, if it is genuine and its conditions hold for a path at a time.
+    /// Returns the holder, if token and conditions hold for this path and time.
     pub fn verify<'a>(&self, token: &'a Token, path: &[u8], now: SystemTime) -> Result<&'a str, Refused> {
         if !self.made(token) {
             return Err(Refused::Forged);
@@ -99,7 +99,7 @@ impl Secret {
                 Condition::Until(until) if second >= *until => return Err(Refused::Expired),
                 Condition::From(from) if second < *from => return Err(Refused::NotYet),
                 Condition::Path(top) if !is_beneath(path, top) => return Err(Refused::OtherPath),
-                // Readers ask for nothing else.
+                // Readers only read.
                 Condition::ReadOnly | Condition::Until(_) | Condition::From(_) | Condition::Path(_) => {}
             }
         }
@@ -121,7 +121,7 @@ pub fn nonce() -> Result<[u8; NONCE_BYTES], std::io::Error> {
 }
 
 impl Token {
-    /// Adds a condition to the token.
+    /// Adds a condition.
     pub fn narrowed(mut self, condition: Condition) -> Result<Token, Refused> {
         let bytes = condition.to_bytes();
         if self.conditions.len() >= MAX_CONDITIONS || bytes.len() > MAX_CONDITION_BYTES {
@@ -132,18 +132,18 @@ impl Token {
         Ok(self)
     }
 
-    /// Who the token is for.
+    /// The line that the token is for.
     pub fn who(&self) -> &str {
         &self.who
     }
 
-    /// The number of the token in logs and in lists of revoked tokens; a narrowed one keeps it.
+    /// The token's number in logs and lists; a narrowed one keeps it.
     pub fn number(&self) -> Number {
         let (number, _) = self.nonce.split_first_chunk().expect("a nonce is longer");
         Number(*number)
     }
 
-    /// The paths that its holder may read.
+    /// The paths that the holder may read.
     pub fn reach(&self) -> Reach {
         let paths = self.conditions.iter().filter_map(|condition| match condition {
             Condition::Path(path) => Some(path.clone()),
@@ -152,12 +152,12 @@ impl Token {
         Reach { tops: paths.collect() }
     }
 
-    /// The conditions of the token.
+    /// The conditions.
     pub fn conditions(&self) -> &[Condition] {
         &self.conditions
     }
 
-    /// The text to hand on. Keep it secret.
+    /// The secret text to hand on.
     pub fn to_text(&self) -> Zeroizing<String> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_TEXT_BYTES / 2));
         bytes.extend_from_slice(&self.nonce);
@@ -178,7 +178,7 @@ impl Token {
         text
     }
 
-    /// The reverse of [`Token::to_text`]. It takes nothing else.
+    /// Reads what [`Token::to_text`] writes, and nothing else.
     pub fn parse(text: &str) -> Result<Token, Refused> {
         let digits = text.strip_prefix(PREFIX).filter(|_| text.len() <= MAX_TEXT_BYTES).ok_or(Refused::Malformed)?;
         let bytes = Zeroizing::new(from_hex(digits.as_bytes()).ok_or(Refused::Malformed)?);
@@ -221,7 +221,7 @@ impl Condition {
         }
     }
 
-    /// Reads a condition. One of a newer version cannot be checked, so such a token is refused.
+    /// Refuses a newer version's condition, which cannot be checked.
     fn from_bytes(bytes: &[u8]) -> Option<Condition> {
         let condition = match bytes {
             b"ro" => Condition::ReadOnly,
@@ -229,7 +229,7 @@ impl Condition {
             _ if bytes.starts_with(b"from=") => Condition::From(second(&bytes[b"from=".len()..])?),
             _ => Condition::Until(second(bytes.strip_prefix(b"until=")?)?),
         };
-        // Only one way to write it is accepted, so that the tag is over what was read.
+        // The tag is over what was read only if there is one way to write it.
         (bytes.len() <= MAX_CONDITION_BYTES && condition.to_bytes() == bytes).then_some(condition)
     }
 }
@@ -238,7 +238,7 @@ fn second(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The number of a token: the first 64 bits of its nonce. It opens nothing.
+/// The first 64 bits of a token's nonce. The number opens nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Number([u8; NUMBER_BYTES]);
 
@@ -255,14 +255,14 @@ impl fmt::Display for Number {
     }
 }
 
-/// The paths that a reader may have beneath the directory. Without conditions: all.
+/// The paths that a reader may have. Without conditions: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     tops: Vec<Vec<u8>>,
 }
 
 impl Reach {
-    /// Whether the reader may have a path, which has no links and no dots.
+    /// Whether the reader may have this path without links and dots.
     pub fn includes(&self, path: &[u8]) -> bool {
         self.tops.iter().all(|top| is_beneath(path, top))
     }
@@ -294,16 +294,16 @@ fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
 const PREFIX: &str = "haul1.";
 /// 128 bits: no two tokens have the same.
 pub const NONCE_BYTES: usize = 16;
-/// Two of a million tokens have the same one with a chance of 1 to 37 million.
+/// Two of a million tokens share a number with a chance of 1 to 37 million.
 const NUMBER_BYTES: usize = 8;
 const TAG_BYTES: usize = 32;
 /// The length takes one byte.
 pub const MAX_WHO_BYTES: usize = 255;
 /// Each narrowing adds one to three.
 pub const MAX_CONDITIONS: usize = 16;
-/// The longest path of the kernel, and its word.
+/// The kernel's longest path, and its word.
 pub const MAX_CONDITION_BYTES: usize = 4_096 + 5;
-/// 12 KiB: two conditions with the longest path are too long for a header, and nobody needs them.
+/// 12 KiB: two conditions of the longest path are too long for a header.
 pub const MAX_TEXT_BYTES: usize = 12 << 10;
 
 #[cfg(test)]
@@ -342,7 +342,6 @@ mod tests {
         assert_eq!(wide.number().to_string(), "0707070707070707");
         assert_eq!(Number::parse("0707070707070707"), Some(wide.number()));
         assert!(Number::parse("070707070707070").is_none() && Number::parse("").is_none());
-        // Removing or changing a condition, or their order, gives a wrong tag.
         for conditions in [
             vec![Condition::Path(b"runs/3".to_vec()), Condition::Until(100)],
             vec![Condition::Path(b"runs".to_vec()), Condition::Until(100), Condition::ReadOnly],

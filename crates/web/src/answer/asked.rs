@@ -20,13 +20,11 @@ use super::refusal::Refusal;
 pub(crate) struct Asked {
     pub(crate) is_head: bool,
     pub(crate) target: Target,
-    /// The paths that this reader may read beneath the directory.
     pub(crate) reach: Reach,
     pub(crate) header: HeaderMap,
     pub(crate) now: SystemTime,
-    /// The queue for ranges of files. `None`: their bytes pass through this process.
+    /// `None`: bytes of files pass through this process.
     pub(crate) files: Option<Queue>,
-    /// Whether the reader opens a window before it takes anything.
     pub(crate) is_http2: bool,
     pub(crate) client: Client,
     pub(crate) shared: Arc<Shared>,
@@ -45,7 +43,6 @@ impl Shared {
 }
 
 impl Asked {
-    /// Runs work that may wait for a disk.
     pub(super) async fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Job) -> io::Result<T> + Send + 'static,
@@ -53,7 +50,7 @@ impl Asked {
         Ok(self.shared.pools.disk.run(&self.client, OPEN_DEADLINE, work).await?)
     }
 
-    /// Waits for its turn, and takes a share of a budget.
+    /// Waits for its turn in a budget, and takes a share.
     pub(super) async fn share(
         &self,
         budget: &Arc<Budget>,
@@ -65,7 +62,6 @@ impl Asked {
     }
 }
 
-/// The unit in which shares of memory count.
 pub(super) fn kib(bytes: usize) -> usize {
     bytes.div_ceil(KIB)
 }

@@ -1,4 +1,4 @@
-//! The body of an answer: bytes in memory, and ranges of a file that are sent by the kernel or read block by block.
+//! The body of an answer: bytes in memory, and ranges of a file that the kernel sends or this process reads.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,26 +24,20 @@ pub(crate) struct Body {
     segments: VecDeque<Segment>,
     left: u64,
     source: Option<Source>,
-    /// A body that is made while it is sent. Its maker is told when the body is dropped.
+    /// The maker of the blocks learns when the body is dropped.
     stream: Option<(Receiver<io::Result<Bytes>>, Option<Leaving>)>,
-    /// Shares of bounded things, held until the body has been sent.
     held: Vec<Share>,
-    /// `None`: no rate holds for its reader.
     paced: Option<Box<Paced>>,
-    /// Gets the counts when the body is dropped.
     on_end: Option<OnEnd>,
     given: u64,
 }
 
 pub(crate) type OnEnd = Box<dyn FnOnce(Given) + Send>;
 
-/// The counts of a body that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given {
     pub(crate) bytes: u64,
-    /// The time spent waiting for the disk.
     pub(crate) disk: Duration,
-    /// The time spent waiting for the rates of its network classes.
     pub(crate) rate: Duration,
 }
 
@@ -52,18 +46,14 @@ pub(crate) enum Segment {
     Part(Part),
 }
 
-/// The file, and the way of its bytes to the reader.
 struct Source {
-    /// `None`: it is opened when the reader takes something.
+    /// `None`: the file is opened when the reader takes something.
     file: Option<Arc<LocalFile>>,
     reopening: Option<Box<Reopening>>,
     file_to_come: Option<ToCome<io::Result<OpenFile>>>,
-    /// A share of the files that streams have open.
     stream: Option<Share>,
     queue: Option<Queue>,
-    /// Whether the first window is known to be in the page cache.
     is_cached: bool,
-    /// The bytes that the kernel is asked to send at once.
     window: u64,
     supply: Supply,
     memory: Option<Share>,
@@ -80,7 +70,6 @@ pub(crate) struct Supply {
 
 pub(crate) struct Reopening {
     pub(crate) shelf: Arc<Shelf>,
-    /// The path, without links.
     pub(crate) path: Vec<u8>,
     pub(crate) stat: Stat,
 }
@@ -99,7 +88,6 @@ type ToCome<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 type OpenFile = (Arc<LocalFile>, Share);
 
-/// A block on its way, which holds its share of the memory until it was sent.
 struct Block {
     bytes: Vec<u8>,
     _memory: Option<Share>,
@@ -112,7 +100,6 @@ impl AsRef<[u8]> for Block {
 }
 
 enum Fetched {
-    /// The window is in the page cache now.
     Cached,
     Block(Vec<u8>),
 }
@@ -126,7 +113,7 @@ impl Body {
         Body::of(if bytes.is_empty() { VecDeque::new() } else { VecDeque::from([Segment::Bytes(bytes)]) })
     }
 
-    /// A body of unknown length. An error ends it early.
+    /// Makes a body of unknown length. An error ends it early.
     pub(crate) fn stream(blocks: Receiver<io::Result<Bytes>>, leaving: Option<Leaving>) -> Body {
         let mut body = Body::empty();
         body.stream = Some((blocks, leaving));
@@ -146,7 +133,7 @@ impl Body {
         self.on_end = Some(on_end);
     }
 
-    /// Makes its pieces wait for a rate. They are small, so that all readers of the rate advance.
+    /// Makes pieces wait for a rate. They are small, so all its readers advance.
     pub(crate) fn keeps_to(&mut self, paced: Paced) {
         self.paced = Some(Box::new(paced));
         if let Some(source) = &mut self.source {
@@ -154,7 +141,7 @@ impl Body {
         }
     }
 
-    /// A body of parts of a file with bytes between them. With a queue, the kernel sends the parts.
+    /// Makes a body of parts of a file with bytes between them; with a queue, the kernel sends the parts.
     pub(crate) fn of_file(
         file: Arc<LocalFile>,
         segments: VecDeque<Segment>,
@@ -180,15 +167,14 @@ impl Body {
         body
     }
 
-    /// Notes that all of it is known to be in the page cache.
     pub(crate) fn is_cached(&mut self) {
         if let Some(source) = &mut self.source {
             source.is_cached = true;
         }
     }
 
-    /// For a stream of HTTP/2. A connection may have a hundred streams and take from none, so only some keep their file
-    /// open meanwhile. hyper asks for a piece before it knows whether the reader takes one, so the first is small.
+    /// Adapts the body to HTTP/2. A connection may have a hundred streams and take from none, so only some keep their file open.
+    /// hyper takes a piece before the reader opens a window, so the first is small.
     pub(crate) fn for_stream(mut self, reopening: Reopening) -> Body {
         self.read_first_piece();
         let has_parts = self.segments.iter().any(|segment| matches!(segment, Segment::Part(_)));
@@ -204,7 +190,7 @@ impl Body {
         self
     }
 
-    /// Reads only what the kernel has in memory: nothing is waited for before the header leaves.
+    /// Reads only what the kernel has in memory: the header must leave at once.
     fn read_first_piece(&mut self) {
         let (Some(source), Some(Segment::Part(part))) = (&self.source, self.segments.front_mut()) else { return };
         let Some(file) = source.file.as_ref().filter(|file| !file.is_remote()) else { return };
@@ -225,7 +211,6 @@ impl Body {
         self.segments.push_front(Segment::Bytes(Bytes::from_owner(block)));
     }
 
-    /// The part, if the body is one part of a file and nothing else.
     pub(crate) fn only_part(&self) -> Option<Part> {
         match (self.segments.len(), self.segments.front()) {
             (1, Some(Segment::Part(part))) => Some(*part),
@@ -343,7 +328,6 @@ impl Source {
         }
     }
 
-    /// The file, opened again if it was closed.
     fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Arc<LocalFile>>> {
         if let Some(file) = &self.file {
             return Poll::Ready(Ok(Arc::clone(file)));
@@ -384,7 +368,6 @@ impl Source {
         Poll::Ready(Ok((queue.add(range), len)))
     }
 
-    /// Gets memory for the next block of a part, and returns its size.
     fn poll_memory(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<usize>> {
         let (blocks, claimant) = (&self.supply.pools.blocks, &self.supply.client.claimant);
         let size = |most: usize| usize::try_from(part.len()).unwrap_or(most).min(most);
@@ -442,7 +425,7 @@ impl Source {
             }
         };
         if bytes.is_empty() {
-            // The file has become shorter: the reader sees that bytes are missing.
+            // The file became shorter: bytes must be missing.
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
         let count = bytes.len() as u64;
@@ -451,7 +434,6 @@ impl Source {
     }
 }
 
-/// Brings a window into the page cache, and waits for it.
 fn read_through(file: &LocalFile, offset: u64, len: u64, job: &Job) -> io::Result<Fetched> {
     let mut block = vec![0; BLOCK_BYTES];
     let mut at = offset;

@@ -1,4 +1,4 @@
-//! A file's compressed neighbour: `x.zst` or `x.gz` beside `x`, for readers that take it.
+//! A file's compressed neighbour, `x.zst` or `x.gz` beside `x`, for readers that take it.
 
 use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
@@ -9,10 +9,9 @@ pub(crate) struct Coding {
     pub(crate) suffix: &'static [u8],
 }
 
-/// Sorted from best to worst.
 const CODINGS: [Coding; 2] = [Coding { name: "zstd", suffix: b".zst" }, Coding { name: "gzip", suffix: b".gz" }];
 
-/// The codings that the reader names. `*` counts for none: old programs send it and cannot decompress.
+/// `*` names no coding: old programs send it and cannot decompress.
 pub(crate) fn taken(header: &HeaderMap) -> impl Iterator<Item = Coding> {
     CODINGS.into_iter().filter(|coding| {
         let values = header.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());

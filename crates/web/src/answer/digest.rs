@@ -1,4 +1,4 @@
-//! Digests of files (RFC 9530, and RFC 3230 for older programs), each computed once for a state of a file.
+//! Digests of files (RFC 9530; RFC 3230 for older programs), each computed once for a state of a file.
 
 pub(crate) mod digest_file;
 mod digests;
@@ -33,10 +33,8 @@ pub(crate) struct Kept {
     background: Mutex<Option<Background>>,
 }
 
-/// The digest of a long file that is computed while no reader waits for it.
 struct Background {
     of: (State, Which),
-    /// The last time that a reader asked for it.
     asked: Instant,
     job: Weak<Job>,
 }
@@ -44,7 +42,7 @@ struct Background {
 #[derive(Default)]
 struct Known {
     digests: HashMap<State, Digests>,
-    /// The digests in order of arrival; the oldest leaves when there are too many.
+    /// The states by arrival; the oldest leaves first.
     order: VecDeque<State>,
 }
 
@@ -63,7 +61,7 @@ impl Known {
 }
 
 impl Kept {
-    /// Opens the digests that an earlier process left in this file, and keeps new ones in it.
+    /// Opens the digests that an earlier process left, and keeps new ones there.
     pub(crate) fn in_file(path: &Path) -> io::Result<Kept> {
         let (file, earlier) = DigestFile::open(path, MAX_DIGESTS_KEPT)?;
         let mut known = Known::default();
@@ -76,7 +74,7 @@ impl Kept {
         let (_, size, _) = state;
         let Some(file) = self.file.as_ref().filter(|_| size >= DIGEST_FILE_BYTES_MIN) else { return };
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-        // A full disk costs the next process its time, and no reader anything.
+        // A full disk must not fail the reader.
         if file.add(&state, &digests).unwrap_or(false) {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let is_long = |(_, size, _): &&State| *size >= DIGEST_FILE_BYTES_MIN;
@@ -89,8 +87,7 @@ impl Kept {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).digests.get(&state(stat)).copied()
     }
 
-    /// The digests. If they are not known, this reads the whole file, in turn with other jobs, and only while somebody
-    /// wants the result.
+    /// Finds the digests, or reads the whole file for them in turn with other jobs, while somebody wants them.
     pub(crate) fn of(&self, file: &LocalFile, stat: &Stat, which: Which, job: &Job) -> io::Result<Digests> {
         if let Some(known) = self.known(stat).filter(|known| known.has(which)) {
             return Ok(known);
@@ -100,14 +97,14 @@ impl Kept {
         if state(&file.stat()?) != state(stat) {
             return Err(io::Error::other("the file changed while it was read"));
         }
-        // A file that had just changed may have changed again and look the same.
+        // A state younger than `FRESH` may have changed again and look the same.
         if begun.duration_since(moment(stat.version.changed())).is_ok_and(|age| age >= FRESH) {
             self.keep(state(stat), digests);
         }
         Ok(digests)
     }
 
-    /// The digests for a reader who wants them. `None`: they are being computed, or cannot be.
+    /// Returns the digests for a reader. `None`: they are being computed, or cannot be.
     pub(crate) async fn wanted(
         self: &Arc<Kept>,
         pools: &Arc<Pools>,
@@ -120,7 +117,7 @@ impl Kept {
         }
         if stat.size > DIGEST_AT_ONCE_BYTES {
             self.begin_behind(pools, client, (file, stat), which);
-            // Those that need no further reading are there already.
+            // Digests that need no reading are there already.
             return self.known(stat);
         }
         let share = pools.hash_jobs.take(&client.claimant, 1, DIGEST_DEADLINE).await.ok()?;
@@ -133,8 +130,7 @@ impl Kept {
         pools.hashing.run(client, DIGEST_DEADLINE, work).await.ok()?.ok()
     }
 
-    /// Computes digests in the background, one file at a time, in turn with the jobs that readers wait for. It makes
-    /// way when nobody has asked for its file for a while.
+    /// Computes digests one file at a time, in turn with jobs that readers wait for. A file not asked for lately makes way.
     fn begin_behind(
         self: &Arc<Kept>,
         pools: &Arc<Pools>,
@@ -160,7 +156,6 @@ impl Kept {
         let job = pools.hashing.job(client.claimant.clone(), None);
         *background = Some(Background { of, asked: now, job: Arc::downgrade(&job) });
         let (kept, file, stat) = (Arc::clone(self), Arc::clone(file), stat.clone());
-        // A digest that fails is computed again when somebody asks for it.
         drop(pools.hashing.begin(job, Some(thread), move |job| {
             job.resumes()?;
             kept.of(&file, &stat, which, job).map(drop)
@@ -168,7 +163,7 @@ impl Kept {
     }
 }
 
-/// A reader waits at most this long for a digest, its turn included, and then gets the answer without one.
+/// The reader gets the answer without a digest after this long, its turn included.
 const DIGEST_DEADLINE: Duration = Duration::from_secs(60);
 
 fn compute(file: &LocalFile, which: Which, job: &Job) -> io::Result<Digests> {
@@ -176,7 +171,6 @@ fn compute(file: &LocalFile, which: Which, job: &Job) -> io::Result<Digests> {
     let (mut adler32, mut md5) = (Adler32::new(), (which == Which::All).then(Md5::new));
     let mut block = vec![0; READ_BYTES];
     let (mut at, mut turn_ends) = (0, HASHING_TURN_BYTES);
-    // Each round takes at least one byte of the file.
     loop {
         let count = file.read_at(&mut block, at)?;
         if count == 0 {
@@ -202,7 +196,7 @@ fn compute(file: &LocalFile, which: Which, job: &Job) -> io::Result<Digests> {
 
 const READ_BYTES: usize = 1 << 20;
 
-/// RFC 9530, section 7.2, lists `md5` as deprecated, so it is answered to RFC 3230 alone.
+/// RFC 9530, section 7.2, deprecates `md5`, so only RFC 3230 gets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wish {
     sha256: bool,
@@ -241,7 +235,7 @@ impl Wish {
 pub(crate) const WANT: HeaderName = HeaderName::from_static("want-repr-digest");
 pub(crate) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
-/// The digests that `Want-Digest` asks for (RFC 3230). RFC 9530 replaces it, but grids and their stores still use it.
+/// The digests that `Want-Digest` asks for (RFC 3230): grids and their stores still use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OldWish {
     adler32: bool,
@@ -287,12 +281,11 @@ impl OldWish {
 pub(crate) const OLD_WANT: HeaderName = HeaderName::from_static("want-digest");
 pub(crate) const OLD_DIGEST: HeaderName = HeaderName::from_static("digest");
 
-/// Base64 (RFC 4648), as in a byte sequence of structured fields.
+/// Base64 (RFC 4648), as in structured fields.
 fn base64(bytes: &[u8]) -> String {
     haul_net::base64_text(bytes)
 }
 
-/// Hexadecimal digits, as `sha256sum` prints them.
 pub(crate) fn hex(digest: &[u8; 32]) -> String {
     blake3::Hash::from_bytes(*digest).to_hex().to_string()
 }

@@ -1,4 +1,4 @@
-//! A directory as a page in HTML, or JSON. A long one is sent block by block, as the reader takes it.
+//! A directory as HTML or JSON, sent block by block.
 
 mod archive;
 mod listing;
@@ -35,7 +35,7 @@ use crate::request::target::{Order, Wishes};
 use listing::{Entry, Listing, Place};
 use order::Key;
 
-/// Answers with the listing of a directory. `path` has no links.
+/// `path` has no links.
 pub(crate) async fn answer(
     asked: &Asked,
     shelf: Arc<Shelf>,
@@ -98,7 +98,6 @@ pub(crate) async fn answer(
     Ok(response)
 }
 
-/// Answers with the directory and all beneath it as a tar file.
 pub(crate) async fn packed(asked: &Asked, shelf: Arc<Shelf>, path: Vec<u8>) -> Result<Response<Body>, Refusal> {
     let name = match asked.target.name() {
         b"" => b"files.tar".to_vec(),
@@ -123,7 +122,6 @@ pub(crate) async fn packed(asked: &Asked, shelf: Arc<Shelf>, path: Vec<u8>) -> R
     Ok(response)
 }
 
-/// Whether the reader names JSON and not HTML.
 fn prefers_json(header: &HeaderMap) -> bool {
     let names = |wanted: &str| {
         let values = header.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -136,26 +134,23 @@ fn prefers_json(header: &HeaderMap) -> bool {
 
 struct Telling {
     listing: Listing,
-    /// The path as it was asked for, so that no resolved link shows.
+    /// The path as asked for: resolved links do not show.
     shown: Vec<u8>,
     prefix: String,
     wishes: Wishes,
     wants_json: bool,
-    /// Whether no page is before this one.
     is_first: bool,
     begun: bool,
 }
 
-/// A block of the text.
 struct Told {
     text: String,
-    /// `None`: the text is complete.
     rest: Option<Telling>,
     next_page: Option<String>,
 }
 
 impl Telling {
-    /// Makes the next block. This reads the directory, so it runs in the pool.
+    /// Makes the next block. It reads the directory, so it runs in the pool.
     fn next(mut self, job: &Job) -> io::Result<Told> {
         let mut text = String::new();
         loop {
@@ -242,10 +237,10 @@ fn readme(place: &Place) -> Option<(&'static [u8], String)> {
 
 const README_NAMES: [&[u8]; 4] = [b"README", b"README.md", b"README.txt", b"readme.txt"];
 
-/// Entries whose metadata is read before the length of the text is checked again.
+/// Entries read before the length of the text is checked.
 const ENTRIES_AT_ONCE: usize = 256;
 
-/// Sends the first block, and the others as the reader takes them. Between blocks no thread waits.
+/// Sends the blocks. Between blocks no thread waits.
 fn follow(asked: &Asked, first: String, rest: Telling) -> Receiver<io::Result<Bytes>> {
     let (blocks, reader) = channel(1);
     let (pools, client) = (Arc::clone(&asked.shared.pools), asked.client.clone());
@@ -253,7 +248,6 @@ fn follow(asked: &Asked, first: String, rest: Telling) -> Receiver<io::Result<By
         let mut told = Told { text: first, rest: Some(rest), next_page: None };
         loop {
             let Told { text, rest, .. } = told;
-            // The reader may have left.
             if blocks.send(Ok(Bytes::from(text))).await.is_err() {
                 return;
             }

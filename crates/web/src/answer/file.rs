@@ -1,4 +1,4 @@
-//! Answers with a file, or parts of it.
+//! Answers with a file or parts of it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) async fn answer(
         Outcome::Proceed { with_ranges } => with_ranges,
     };
     let media_type = names::media_type(asked.target.name());
-    // A range is defined only for GET (RFC 9110, section 14.2).
+    // RFC 9110, section 14.2, defines ranges for GET only.
     let with_ranges = with_ranges && !asked.is_head;
     let wanted = if with_ranges { wanted(&asked.header, stat.size) } else { Wanted::Whole };
     let (status, segments, content_type, content_range) = match wanted {
@@ -65,7 +65,7 @@ pub(crate) async fn answer(
         },
     };
     let digests = digests(asked, &file, stat, &validators).await;
-    // The kernel sends only local files: for others it would wait for a server.
+    // sendfile of a remote file would wait for its server.
     let files = asked.files.clone().filter(|_| !file.is_remote());
     let supply = Supply { pools: Arc::clone(&asked.shared.pools), client: asked.client.clone() };
     let body = Body::of_file(Arc::clone(&file), segments, files.clone(), supply);
@@ -115,7 +115,7 @@ fn wanted(header: &HeaderMap, size: u64) -> Wanted {
     }
 }
 
-/// The digests that the reader wants. A file that has just changed has none: another state may look the same.
+/// A file that has just changed has no digests: another state may look the same.
 async fn digests(asked: &Asked, file: &Arc<LocalFile>, stat: &Stat, validators: &Validators) -> Option<Digests> {
     let old = OldWish::of(&asked.header);
     let is_wanted = Wish::of(&asked.header).is_any() || old.is_any();
@@ -125,7 +125,7 @@ async fn digests(asked: &Asked, file: &Arc<LocalFile>, stat: &Stat, validators: 
     asked.shared.digests.wanted(&asked.shared.pools, &asked.client, (file, stat), old.which()).await
 }
 
-/// Reads a small part here, so that it leaves in one write with its header.
+/// Reads a small part, which leaves in one write with the header.
 async fn inline(asked: &Asked, mut body: Body, file: &Arc<LocalFile>, has_queue: bool) -> Result<Body, Refusal> {
     let small = body.only_part().filter(|part| part.len() <= INLINE_BYTES_MAX);
     let is_cached = !file.is_remote() && small.is_some_and(|part| file.is_surely_cached(part.start, part.len()));
@@ -150,7 +150,7 @@ async fn inline(asked: &Asked, mut body: Body, file: &Arc<LocalFile>, has_queue:
     };
     Ok(match read {
         Ok((bytes, count)) if count == bytes.len() => Body::full(Bytes::from(bytes)),
-        // The body will meet the same error, and the connection ends.
+        // The body will meet the error and end the connection.
         _ => body,
     })
 }
@@ -162,7 +162,7 @@ fn describe(header: &mut HeaderMap, validators: &Validators) {
     header.insert(VARY, HeaderValue::from_static("Accept-Encoding, Authorization"));
 }
 
-/// Sets a field. Values are made here only of characters that a field can have.
+/// Callers pass only characters that a field can have.
 pub(super) fn set(header: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         header.insert(name, value);
@@ -180,7 +180,7 @@ fn nothing(asked: &Asked, size: u64) -> Response<Body> {
     response
 }
 
-/// The boundary between parts. No file can hold it, because its writer does not know the time of the request.
+/// No file can hold the boundary: its writer does not know the time of the request.
 fn boundary(validators: &Validators, now: SystemTime) -> String {
     let ns = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let hash = blake3::hash(format!("{} {ns}", validators.tag).as_bytes()).to_hex();

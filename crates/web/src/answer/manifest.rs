@@ -21,15 +21,15 @@ pub struct ManifestFile {
     pub path: Vec<u8>,
     /// Bytes.
     pub size: u64,
-    /// The time of its last change.
+    /// The time of the last change.
     pub mtime: Time,
-    /// The hash of its content.
+    /// The hash of the content.
     pub blake3: [u8; 32],
 }
 
 /// The program's own format of manifests.
 pub trait ManifestFormat: Send + Sync + 'static {
-    /// Writes a whole manifest of the files that `next` gives, one after the other.
+    /// Writes a manifest of the files that `next` gives.
     fn write(&self, next: &mut dyn FnMut() -> io::Result<Option<ManifestFile>>, out: &mut dyn Write) -> io::Result<()>;
 }
 
@@ -40,8 +40,7 @@ pub(super) struct Making {
     pub(super) format: Arc<dyn ManifestFormat>,
 }
 
-/// Begins a manifest in a thread. It takes turns file by file, and ends when its reader leaves. A file that cannot be
-/// read ends it without its last line.
+/// Makes a manifest in turns of one file, until its reader leaves. An unreadable file ends it without its last line.
 pub(super) fn begin(making: Making, pool: &Arc<Pool>, job: Arc<Job>, mut out: Out) {
     drop(pool.begin(job, None, move |job| {
         let mut walk = Walk { making: &making, job, waiting: vec![(Vec::new(), Kind::Directory)] };
@@ -54,11 +53,11 @@ pub(super) fn begin(making: Making, pool: &Arc<Pool>, job: Arc<Job>, mut out: Ou
     }));
 }
 
-/// Sends blocks to the reader. A slow reader holds up nobody, because the job gives its place back meanwhile.
+/// The job gives its place back while a slow reader takes a block.
 pub(super) struct Out {
     text: Vec<u8>,
     blocks: Sender<io::Result<Bytes>>,
-    /// Shares of bounded things. While a block waits, they count as waiting only for the reader.
+    /// The shares held. While a block waits, they wait for the reader.
     shares: Vec<Share>,
     job: Option<Arc<Job>>,
 }
@@ -69,7 +68,6 @@ impl Out {
         (Out { text: Vec::with_capacity(MANIFEST_BLOCK_BYTES), blocks, shares, job }, reader)
     }
 
-    /// The way to tell the reader of an error, which ends the answer early.
     pub(super) fn errors(&self) -> Sender<io::Result<Bytes>> {
         self.blocks.clone()
     }
@@ -117,7 +115,7 @@ impl Write for Out {
 struct Walk<'a> {
     making: &'a Making,
     job: &'a Job,
-    /// The paths beneath the top that are still to be looked at, the next one last.
+    /// The last is the next.
     waiting: Vec<(Vec<u8>, Kind)>,
 }
 
@@ -146,7 +144,7 @@ impl Walk<'_> {
                     let paths = names.into_iter().map(|found| (joined(&path, &found.name), found.stat.kind));
                     self.waiting.extend(paths);
                 }
-                // The file vanished, became a link, or is not for this reader, who could not fetch it either.
+                // The reader could not fetch it either.
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
                 Err(error) => return Err(error),
             }

@@ -33,7 +33,6 @@ use manifest::{Making, Out};
 use refusal::{Refusal, refusal};
 use status::{has_links, status_of};
 
-/// Checks a request before any path is looked at.
 pub(crate) fn check<B>(request: &Request<B>) -> Result<Target, Refusal> {
     check_frame(request)?;
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -45,10 +44,9 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<Target, Refusal> {
     })
 }
 
-/// Checks what holds for any method: one host, and no content.
 pub(crate) fn check_frame<B>(request: &Request<B>) -> Result<(), Refusal> {
     check_host(request)?;
-    // No reader has to send a body. An unread body must not be taken for the next request.
+    // An unread body must not be taken for the next request.
     let header = request.headers();
     let has_body = header.get_all(CONTENT_LENGTH).iter().any(|length| length.as_bytes() != b"0");
     if has_body || header.contains_key(TRANSFER_ENCODING) {
@@ -76,7 +74,6 @@ fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     }
 }
 
-/// Whether the host names no account, and its port is a number.
 fn is_plain(host: &Authority) -> bool {
     let name = host.host();
     let port = host.as_str().strip_prefix(name).and_then(|rest| rest.strip_prefix(':'));
@@ -121,13 +118,11 @@ struct Sought {
 struct Found {
     opened: Opened,
     coding: Option<Coding>,
-    /// The path without links, if the requested one has links.
     real: Option<Vec<u8>>,
 }
 
 impl Sought {
-    /// Opens what the path leads to. A link is followed only with patience, and only to a path that the reader may
-    /// have.
+    /// Follows links only with patience, and only to a path that the reader may have.
     fn find(&self, shelf: &Shelf, patience: Patience) -> io::Result<Found> {
         let (opened, real) = match shelf.directory.find(&self.path, patience) {
             Err(error) if has_links(&error) && patience == Patience::ForDisk => {
@@ -147,8 +142,8 @@ impl Sought {
         Ok(Found { opened, coding, real })
     }
 
-    /// The file's compressed neighbour, if the reader takes and may read it, and it is not older. If the kernel lacks
-    /// it in memory, it is waited for only if the file was.
+    /// Finds a compressed neighbour that the reader takes and may read, and that is not older. It is waited for only if the file
+    /// was.
     fn neighbour(&self, shelf: &Shelf, path: &[u8], opened: &Opened, patience: Patience) -> Option<(Opened, Coding)> {
         let Opened::File(_, stat) = opened else { return None };
         self.codings.iter().find_map(|coding| {
@@ -188,8 +183,8 @@ async fn manifest_of(asked: &Asked, shelf: Arc<Shelf>, top: Vec<u8>) -> Result<R
     Ok(response)
 }
 
-/// Redirects to the path with a slash. The link is written from the parsed path: leading slashes or dots of the request
-/// could name another host.
+/// Redirects to the path with a slash. The link comes from the parsed path: leading slashes or dots of the request could name
+/// another host.
 fn to_the_slash(path: &[u8], query: Option<&str>) -> Response<Body> {
     let path = names::path_link(path);
     let location = match query {

@@ -1,29 +1,27 @@
-//! Writes names of files in fields, links and pages. A name is any bytes.
+//! Writes names of files, which are any bytes, in fields, links and pages.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
-/// All but the characters that RFC 3986 calls unreserved.
+/// All characters but the unreserved of RFC 3986.
 pub(crate) const RESERVED: &AsciiSet =
     &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The characters that RFC 8187 forbids in `filename*`.
 const EXTENDED: &AsciiSet = RESERVED;
 
-/// The characters that a quoted string cannot have.
 const QUOTED: &AsciiSet = &CONTROLS.add(b'"').add(b'\\').add(b'%');
 
-/// A link to a name in the same directory. A colon would look like the end of a scheme, so it is encoded.
+/// A link to a name in the same directory. A colon is encoded: it would end a scheme.
 pub(crate) fn link(name: &[u8]) -> String {
     percent_encode(name, RESERVED).to_string()
 }
 
-/// A path beneath the root in a link: without a slash at either end.
 pub(crate) fn path_link(path: &[u8]) -> String {
     path.split(|byte| *byte == b'/').map(link).collect::<Vec<_>>().join("/")
 }
 
-/// The prefix of links on a page whose path was written with segments of dots: rclone asks for `/./a:b/`, and takes
-/// only names whose links begin with it. Encoded dots stay in a link while it is resolved.
+/// The prefix of links on a page whose path had segments of dots: rclone asks for `/./a:b/`, and takes only names whose links
+/// begin so. Encoded dots survive resolving.
 pub(crate) fn dotted_link(path: &str) -> String {
     let component = |component: &str| match component {
         "." => "%2E".to_owned(),
@@ -35,7 +33,6 @@ pub(crate) fn dotted_link(path: &str) -> String {
     components.fold("/".to_owned(), |prefix, component| prefix + &component + "/")
 }
 
-/// A name as text that is safe in HTML. Bytes that are no UTF-8 show as a mark.
 pub(crate) fn html(name: &[u8]) -> String {
     escaped(&String::from_utf8_lossy(name), "")
 }
@@ -45,7 +42,6 @@ pub(crate) fn html_lines(lines: &str) -> String {
     escaped(&lines.replace('\r', ""), "\n\t")
 }
 
-/// Escapes for HTML. `kept` are control characters that may stay.
 fn escaped(name: &str, kept: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for letter in name.chars() {
@@ -56,7 +52,7 @@ fn escaped(name: &str, kept: &str) -> String {
             '>' => text.push_str("&gt;"),
             '"' => text.push_str("&quot;"),
             '\'' => text.push_str("&#39;"),
-            // A control character, or one that reverses the direction of text, could make a name look like another.
+            // Control characters, and those that reverse the direction of text, could make names look alike.
             letter if letter.is_control() || is_direction(letter) => text.push('\u{fffd}'),
             letter => text.push(letter),
         }
@@ -68,7 +64,7 @@ fn is_direction(letter: char) -> bool {
     matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `Content-Disposition` of a file to be saved (RFC 6266): in ASCII for old programs, exactly for others.
+/// Makes `Content-Disposition` (RFC 6266): in ASCII for old programs, exact for others.
 pub(crate) fn disposition(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     let plain: String = text.chars().map(|letter| if letter.is_ascii() { letter } else { '_' }).collect();
@@ -90,8 +86,7 @@ pub(crate) fn media_type(name: &[u8]) -> String {
     }
 }
 
-/// Whether a browser might run something in a document of this type: others than the operator may have written it, and
-/// its scripts would act with the rights of this site.
+/// Whether a browser might run a document of this type: others' scripts would have the rights of this site.
 pub(crate) fn may_run(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_passive = match essence.split_once('/') {
@@ -102,7 +97,7 @@ pub(crate) fn may_run(media_type: &str) -> bool {
     !is_passive
 }
 
-/// Types that browsers show or save. Browsers have their own sandbox for PDF, and would not show it with ours.
+/// Types that browsers show or save. Browsers sandbox PDF themselves, and would not show it in ours.
 const PASSIVE_TYPES: [&str; 6] = [
     "text/plain",
     "application/octet-stream",

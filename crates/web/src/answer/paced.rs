@@ -1,7 +1,6 @@
-//! Makes pieces of a body wait until the rates of their reader's network classes have room.
+//! Makes pieces of a body wait for the rates of the reader's network classes.
 //!
-//! All connections of a class share its rates, at haul's own port and here. A piece is paid for first, and then waits
-//! for its turn.
+//! All connections of a class share its rates, at haul's own port and here. A piece is paid for before it waits.
 
 use std::io;
 use std::pin::Pin;
@@ -15,13 +14,12 @@ use tokio::time::Sleep;
 use crate::transport::line::Line;
 use crate::transport::piece::Piece;
 
-/// Counts bytes that are about to be sent, and returns how long they have to wait.
+/// Counts bytes about to be sent, and returns how long they wait.
 pub(crate) type Charge = Box<dyn Fn(u64) -> Duration + Send + Sync>;
 
 pub(crate) struct Paced {
     charge: Charge,
     line: Arc<Line>,
-    /// A piece that is paid for.
     waiting: Option<Waiting>,
     waited: Duration,
 }

@@ -14,9 +14,9 @@ use crate::token::Refused;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
-    /// Whether the connection ends, because what follows on it may not be what it seems.
+    /// Whether the connection ends: later bytes on it may be misread.
     pub(crate) closes: bool,
-    /// The reason why a token is asked for: the parameters of `WWW-Authenticate: Bearer`.
+    /// The parameters of `WWW-Authenticate: Bearer`.
     pub(crate) challenge: Option<Cow<'static, str>>,
     pub(crate) reason: Option<String>,
 }
@@ -41,7 +41,6 @@ impl Refusal {
         Refusal { challenge: Some(parameters.into()), ..Refusal::of(StatusCode::UNAUTHORIZED) }
     }
 
-    /// Refuses a genuine token, and tells its holder why.
     pub(crate) fn of_token(why: Refused) -> Refusal {
         let challenge = format!("Bearer error=\"invalid_token\", error_description=\"{why}\"");
         Refusal {
@@ -52,7 +51,6 @@ impl Refusal {
     }
 }
 
-/// The answer. For HEAD it has the length and no text.
 pub(crate) fn refusal(refused: &Refusal, is_head: bool) -> Response<Body> {
     let status = refused.status;
     let reason = refused.reason.as_ref().map(|reason| format!(" because {reason}")).unwrap_or_default();

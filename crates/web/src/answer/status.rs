@@ -1,11 +1,10 @@
-//! What an error of the file system means to a reader.
+//! Maps an error of the file system to a status.
 
 use std::io;
 
 use http::StatusCode;
 
-/// Whether the kernel refused a link on the way. A kernel without `openat2` reports a link in a directory's place as no
-/// directory.
+/// Without `openat2` a link in a directory's place is "not a directory".
 pub(super) fn has_links(error: &io::Error) -> bool {
     error.raw_os_error() == Some(errno::LOOP) || error.kind() == io::ErrorKind::NotADirectory
 }
@@ -23,7 +22,7 @@ pub(super) fn status_of(error: &io::Error) -> StatusCode {
     }
 }
 
-/// Error numbers for which the standard library has no stable name, as on most architectures of Linux.
+/// Error numbers without a stable name in the standard library.
 mod errno {
     pub(super) const NXIO: i32 = 6;
     pub(super) const XDEV: i32 = 18;

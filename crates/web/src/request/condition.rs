@@ -1,4 +1,4 @@
-//! Conditions of a request (RFC 9110, section 13), and the tags and times that they compare.
+//! Conditions of a request (RFC 9110, section 13), and the tags and times they compare.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,23 +10,21 @@ use crate::limits::FRESH;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validators {
-    /// The text between the quotes of its entity tag.
+    /// The text between the tag's quotes.
     pub(crate) tag: String,
-    /// The file has just changed: it could change again and look alike.
+    /// The file has just changed: a next state could look alike.
     pub(crate) is_weak: bool,
     /// `Last-Modified`, in whole seconds and at least one second ago.
     pub(crate) modified: SystemTime,
-    /// The second of its modification time.
     written: SystemTime,
-    /// The second of the last change.
     changed: SystemTime,
-    /// That second is over, so no other state of the file will have its date.
+    /// The second of the change is over: no other state will have its date.
     has_strong_date: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The request is carried out, with or without its ranges.
+    /// Carried out, with or without its ranges.
     Proceed { with_ranges: bool },
     /// Status 304.
     NotModified,
@@ -35,7 +33,7 @@ pub(crate) enum Outcome {
 }
 
 impl Validators {
-    /// The validators of a file. `variant` tells apart representations that come from one file.
+    /// `variant` tells apart representations of one file.
     pub(crate) fn of(stat: &Stat, variant: &str, now: SystemTime) -> Validators {
         let changed = stat.version.changed();
         let mut hasher = blake3::Hasher::new();
@@ -46,8 +44,8 @@ impl Validators {
         let mut tag = hasher.finalize().to_hex().to_string();
         tag.truncate(TAG_CHARS);
         let age = now.duration_since(moment(changed)).unwrap_or_else(|ahead| ahead.duration());
-        // A reader who fetches a file within the second of a change gets an earlier date than the states that follow in
-        // this second. So no two states have the same date (RFC 9110, section 8.8.2.2).
+        // Within the second of a change a reader gets an earlier date than later states, so no two states share a date (RFC 9110,
+        // section 8.8.2.2).
         let modified = whole_second(moment(stat.mtime).min(now.checked_sub(DATE_STEP).unwrap_or(UNIX_EPOCH)));
         let written = whole_second(moment(stat.mtime));
         let changed = written.max(whole_second(moment(changed)));
@@ -59,7 +57,7 @@ impl Validators {
         format!("{}\"{}\"", if self.is_weak { "W/" } else { "" }, self.tag)
     }
 
-    /// Judges in the order of section 13.2.2, for GET and HEAD.
+    /// Judges GET and HEAD in the order of section 13.2.2.
     pub(crate) fn judge(&self, header: &HeaderMap) -> Outcome {
         if header.contains_key(IF_MATCH) {
             if !any_matches(header, &IF_MATCH, |tag| !self.is_weak && !tag.is_weak && tag.text == self.tag.as_bytes()) {
@@ -82,7 +80,7 @@ impl Validators {
         self.modified <= date && (self.has_strong_date || self.changed < date)
     }
 
-    /// `If-Range`: a strong tag, or the exact time of a file that is old enough for times to tell its states apart.
+    /// Whether `If-Range` holds: a strong tag, or the exact time of a file old enough for times to tell states apart.
     fn holds_for_range(&self, header: &HeaderMap) -> bool {
         let mut values = header.get_all(IF_RANGE).iter();
         let Some(value) = values.next() else { return true };
@@ -96,7 +94,7 @@ impl Validators {
     }
 }
 
-/// The dates of HTTP count whole seconds.
+/// Dates of HTTP count whole seconds.
 const DATE_STEP: Duration = Duration::from_secs(1);
 
 /// 128 bits.
@@ -108,7 +106,6 @@ pub(crate) fn moment(time: Time) -> SystemTime {
     second.and_then(|second| second.checked_add(Duration::from_nanos(time.ns.into()))).unwrap_or(UNIX_EPOCH)
 }
 
-/// The time in whole seconds, as in dates of HTTP, from 1970 on.
 fn whole_second(time: SystemTime) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
@@ -117,7 +114,7 @@ fn date(text: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()
 }
 
-/// The date of a field. A date that is given twice or malformed is ignored.
+/// Ignores repeated or malformed dates.
 fn single_date(header: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     let mut values = header.get_all(name).iter();
     let value = values.next()?;
@@ -142,8 +139,8 @@ impl<'a> Tag<'a> {
     }
 }
 
-/// Whether a tag of the list is the one looked for; `*` matches every existing file. A malformed list matches nothing
-/// from its first wrong character on.
+/// Whether a tag of the list matches; `*` matches every existing file. A malformed list matches nothing behind its first wrong
+/// character.
 fn any_matches(header: &HeaderMap, name: &HeaderName, is_it: impl Fn(Tag<'_>) -> bool) -> bool {
     header.get_all(name).iter().any(|value| list_matches(value.as_bytes(), &is_it))
 }
@@ -153,7 +150,6 @@ fn list_matches(list: &[u8], is_it: impl Fn(Tag<'_>) -> bool) -> bool {
     if rest == b"*" {
         return true;
     }
-    // Each round takes at least one byte of the field.
     while !rest.is_empty() {
         if let Some(behind) = rest.strip_prefix(b",") {
             rest = behind.trim_ascii_start();
@@ -235,7 +231,6 @@ mod tests {
         check(&[("if-modified-since", "Sun Nov  6 08:49:37 1994")], Outcome::NotModified);
         check(&[("if-modified-since", "yesterday")], ALL);
         check(&[("if-modified-since", DATE), ("if-modified-since", DATE)], ALL);
-        // A tag is stronger than a time.
         check(&[("if-none-match", "\"x\""), ("if-modified-since", DATE)], ALL);
         check(&[("if-match", "TAG"), ("if-unmodified-since", EARLIER)], ALL);
         check(&[("if-match", "\"x\""), ("if-none-match", "TAG")], Outcome::Failed);
@@ -281,7 +276,6 @@ mod tests {
             Validators::of(stat, "", now).judge(&header)
         };
         let (old, new) = (state(300_000_000), state(700_000_000));
-        // A reader who comes between the two changes holds another date than the second state's.
         let held = Validators::of(&old, "", at(500)).modified;
         assert_eq!(Validators::of(&new, "", at(5_000)).modified, second);
         assert_eq!(held, second - DATE_STEP);
@@ -297,7 +291,6 @@ mod tests {
             assert_eq!(range, Outcome::Proceed { with_ranges: holds }, "{now:?} {date}");
             assert_eq!(since == Outcome::NotModified, holds, "{now:?} {date}");
         }
-        // The content came just now, under an old time.
         let kept_time = Stat { version: Version::new(Time { s: 784_119_999, ns: 0 }, 2), ..state(0) };
         let then = UNIX_EPOCH + Duration::from_secs(784_119_999);
         assert_eq!(judged(&kept_time, then + FRESH, "if-range", DATE), NO_RANGES);

@@ -2,7 +2,7 @@
 
 use crate::limits::MAX_RANGES;
 
-/// A part of a file: the first byte, and the byte behind the last.
+/// The first byte, and the byte behind the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) start: u64,
@@ -17,17 +17,15 @@ impl Part {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// The whole file: the field is missing, or has to be ignored.
     Whole,
-    /// These parts: at least one, none of them empty.
+    /// The wanted parts: at least one, none empty.
     Parts(Vec<Part>),
     /// No part has a byte of the file: 416.
     Nothing,
 }
 
-/// Reads the field. Another unit, wrong syntax and too many parts are ignored, as section 14.2 permits. So is every
-/// range of an empty file, as in nginx and Apache: a client that asks for all of it by a range gets all of it. Parts
-/// that touch become one.
+/// Reads the field. Another unit, wrong syntax and too many parts are ignored (section 14.2), and every range of an empty file,
+/// as in nginx and Apache. Parts that touch become one.
 pub(crate) fn wanted(field: &[u8], size: u64) -> Wanted {
     if size == 0 {
         return Wanted::Whole;
@@ -60,7 +58,6 @@ fn strip_unit(field: &[u8]) -> Option<&[u8]> {
 
 struct Malformed;
 
-/// Reads one part. `None`: the file has no byte of it.
 fn part(spec: &[u8], size: u64) -> Result<Option<Part>, Malformed> {
     let dash = spec.iter().position(|byte| *byte == b'-').ok_or(Malformed)?;
     let (first, last) = (spec[..dash].trim_ascii(), spec[dash + 1..].trim_ascii());
@@ -79,7 +76,7 @@ fn part(spec: &[u8], size: u64) -> Result<Option<Part>, Malformed> {
     Ok((found.start < found.end).then_some(found))
 }
 
-/// Reads a number. One beyond 2^64 lies behind the end of every file.
+/// Reads a number. One beyond 2^64 lies behind every file.
 fn number(text: &[u8]) -> Result<u64, Malformed> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return Err(Malformed);
@@ -88,7 +85,6 @@ fn number(text: &[u8]) -> Result<u64, Malformed> {
     Ok(text.iter().fold(0, digit))
 }
 
-/// Keeps the order asked for, unless some parts overlap.
 fn joined(parts: Vec<Part>) -> Vec<Part> {
     let mut sorted = parts.clone();
     sorted.sort_by_key(|part| part.start);

@@ -1,4 +1,4 @@
-//! The target of a request: the path as bytes, and the wishes of the query.
+//! The target of a request: its path as bytes, and the wishes of its query.
 
 use percent_encoding::percent_decode;
 
@@ -6,28 +6,27 @@ use crate::limits::MAX_TARGET_BYTES;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The path beneath the root, without a slash at either end. Empty: the root.
+    /// The path without a slash at either end.
     pub(crate) path: Vec<u8>,
-    /// The path ended in a slash or in dots, so it means a directory.
+    /// The path ended in a slash or dots, so it means a directory.
     pub(crate) is_directory: bool,
-    /// The path as it was written, if it has segments of dots.
+    /// The path as written, if it has segments of dots.
     pub(crate) dotted: Option<String>,
     pub(crate) wishes: Wishes,
 }
 
-/// The wishes of the query. Unknown words are ignored, because caches and trackers add some.
+/// The wishes of the query. Unknown words are ignored: caches add some.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
-    /// `?download`: the file is saved under its name, not shown.
+    /// `?download`: the file is saved, not shown.
     pub(crate) download: bool,
     pub(crate) json: bool,
     pub(crate) manifest: bool,
     pub(crate) tar: bool,
     /// `?sort=name`, `?sort=-size` ...
     pub(crate) order: Order,
-    /// `?limit=N`: at most N names of a directory.
     pub(crate) limit: Option<usize>,
-    /// `?after=...`: only names behind the last one of an earlier page.
+    /// `?after=...`: only names behind this one.
     pub(crate) after: Option<Vec<u8>>,
 }
 
@@ -53,8 +52,7 @@ pub(crate) enum BadTarget {
 }
 
 impl Target {
-    /// Reads the path and the query. Segments of dots, also encoded ones, are removed before any path is looked at:
-    /// rclone asks for `/./a:b`.
+    /// Reads path and query. Segments of dots, also encoded, go before any path is looked at: rclone asks for `/./a:b`.
     pub(crate) fn parse(path: &str, query: Option<&str>) -> Result<Target, BadTarget> {
         if path.len() + query.map_or(0, str::len) > MAX_TARGET_BYTES {
             return Err(BadTarget::TooLong);
@@ -67,8 +65,8 @@ impl Target {
             is_directory = matches!(component.as_slice(), b"" | b"." | b"..");
             match component.as_slice() {
                 b"" | b"." => {}
-                // RFC 3986, section 5.2.4, would stay at the root. A client resolves the dots of its links itself, so
-                // this is an attempt to leave, which nginx refuses, too.
+                // RFC 3986, section 5.2.4, would stay at the root. Clients resolve the dots of links, so this is an attempt to
+                // leave; nginx refuses it, too.
                 b".." if decoded.is_empty() => return Err(BadTarget::Malformed),
                 b".." => decoded.truncate(decoded.iter().rposition(|byte| *byte == b'/').unwrap_or(0)),
                 name if name.iter().any(|byte| matches!(byte, b'/' | 0)) => return Err(BadTarget::Malformed),
@@ -85,7 +83,6 @@ impl Target {
         Ok(Target { path: decoded, is_directory, dotted, wishes: Wishes::parse(query.unwrap_or_default()) })
     }
 
-    /// The last component. Empty: the root.
     pub(crate) fn name(&self) -> &[u8] {
         self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! One connection as hyper reads and writes it, clear or TLS. It tells its line of all that happens.
+//! One connection as hyper reads and writes it, clear or TLS, reported to its line.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -27,7 +27,6 @@ pub(crate) enum Carrier {
 #[derive(Debug)]
 pub(crate) struct Io {
     carrier: TokioIo<Carrier>,
-    /// Bytes that were read before hyper had the connection.
     first: Bytes,
     files: Queue,
     line: Arc<Line>,
@@ -35,7 +34,7 @@ pub(crate) struct Io {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// There is something to read, or the end of input.
+    /// Input, or its end.
     Ended,
     /// The reader has to ask before `due_ms`, by the watchdog's clock.
     GoesOn { due_ms: u64 },
@@ -46,14 +45,13 @@ impl Io {
         Io { carrier: TokioIo::new(carrier), first: Bytes::new(), files: Queue::default(), line }
     }
 
-    /// The queue where bodies put ranges of files. `None`: their bytes have to pass through this process.
+    /// The queue for ranges of files. `None`: their bytes pass through this process.
     pub(crate) fn files(&self) -> Option<Queue> {
         matches!(self.carrier.inner(), Carrier::Clear(_)).then(|| self.files.clone())
     }
 
-    /// Puts back bytes that were read and not used.
     pub(crate) fn unread(&mut self, bytes: &[u8]) {
-        // A slice of hyper's buffer would hold all of that buffer, so the bytes are copied.
+        // A slice would keep all of hyper's buffer.
         self.first = [bytes, &self.first].concat().into();
     }
 
@@ -61,8 +59,7 @@ impl Io {
         !self.first.is_empty()
     }
 
-    /// Waits until there is something to read, or the end, or until the connection should rest without a task. This
-    /// needs no buffer.
+    /// Waits without a buffer until there is input or its end, or the connection should rest.
     pub(crate) async fn silence(&self) -> io::Result<Silence> {
         if self.has_unread() {
             return Ok(Silence::Ended);
@@ -71,15 +68,14 @@ impl Io {
             Carrier::Clear(socket) => socket,
             Carrier::Tls(stream) => {
                 let (socket, session) = stream.get_ref();
-                // A request may come in one segment with the end of the handshake. Then it is deciphered already, and
-                // the socket is empty.
+                // A request that came with the end of the handshake is deciphered already: the socket is empty.
                 if !session.wants_read() {
                     return Ok(Silence::Ended);
                 }
                 socket
             }
         };
-        // Unlike `TcpStream::readable`, this needs no place in a list of waiting tasks.
+        // `TcpStream::readable` would need a place in a list of waiting tasks.
         poll_fn(|cx| match (socket.poll_read_ready(cx), self.line.leaves()) {
             (Poll::Ready(ready), _) => Poll::Ready(ready.map(|()| Silence::Ended)),
             (Poll::Pending, Some(due_ms)) => Poll::Ready(Ok(Silence::GoesOn { due_ms })),
@@ -88,10 +84,9 @@ impl Io {
         .await
     }
 
-    /// Reads until the bytes show whether they are the beginning of HTTP/2, and puts them back for hyper.
+    /// Reads until the bytes show whether HTTP/2 begins, and puts them back.
     pub(crate) async fn begins_http2(&mut self) -> io::Result<bool> {
         let mut first = BytesMut::with_capacity(PREFACE.len());
-        // Each round reads at least one byte.
         while first.len() < PREFACE.len() && PREFACE.starts_with(&first) {
             let mut some = [0; PREFACE.len()];
             match self.carrier.inner_mut().read(&mut some[first.len()..]).await? {
@@ -123,25 +118,24 @@ impl Io {
             ready!(socket.poll_write_ready(cx))?;
             let sent = socket.try_io(Interest::WRITABLE, || range.file.send_to(socket.as_fd(), range.offset, most));
             match sent {
-                // The file has become shorter: the reader sees that bytes are missing.
+                // The file became shorter: bytes must be missing.
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 Ok(sent) => {
                     self.files.sent(sent as u64);
                     return Poll::Ready(Ok(sent));
                 }
-                // The readiness was stale; now it is cleared, and the next round waits.
+                // The readiness was stale; the next round waits.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }
 
-    /// Sends the header of an answer in one packet with the first bytes of the file.
+    /// Sends the header in one packet with the first bytes of the file.
     fn send_before_file(&self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let Carrier::Clear(socket) = self.carrier.inner() else {
             return Poll::Ready(Err(io::Error::other("a marker where only bytes can go")));
         };
-        // Each round but the last found that the readiness was stale, and cleared it.
         loop {
             ready!(socket.poll_write_ready(cx))?;
             match socket.try_io(Interest::WRITABLE, || haul_sys::outgoing::send_with_more(socket, slices)) {
@@ -151,7 +145,6 @@ impl Io {
         }
     }
 
-    /// Tells the line how a write ended.
     fn told<T>(&self, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         self.line.wrote(outcome.is_pending());
         outcome

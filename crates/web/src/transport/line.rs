@@ -13,41 +13,33 @@ use watchdog::{Watchdog, Watched};
 
 use crate::limits::{MIN_STREAM_BYTES, SILENT_LOOKS, SILENT_LOOKS_OF_BUSY, STANDS_STILL};
 
-/// The marks of a connection, shared with the tasks that answer on it. All run in one thread at a time, so their order
-/// does not matter.
+/// The marks of a connection, shared with its tasks. All run in one thread, so order does not matter.
 #[derive(Debug)]
 pub(crate) struct Line {
     watchdog: Arc<Watchdog>,
-    /// The deadline for the reader to send something. [`NEVER`]: it is our turn.
+    /// [`NEVER`]: it is our turn to act.
     reading_due: AtomicU64,
-    /// The deadline for the reader to take something.
     writing_due: AtomicU64,
-    /// The start of the waiting write, in microseconds of the watchdog's clock. [`NEVER`]: none waits.
+    /// In microseconds of the watchdog's clock. [`NEVER`]: no write waits.
     blocked_since_us: AtomicU64,
-    /// The time that writes have waited, in microseconds.
     blocked_us: AtomicU64,
     /// Bytes written since the last [`Line::takes_little`].
     sent: AtomicU64,
-    /// The last write or request, in milliseconds of the watchdog's clock.
+    /// In milliseconds of the watchdog's clock.
     moved_ms: AtomicU64,
-    /// Requests whose answers are not yet given out.
     in_flight: AtomicU32,
-    /// Requests whose next bytes wait for a rate of ours.
     held_back: AtomicU32,
     phase: AtomicU8,
-    /// Something was written after the last flush.
     is_unflushed: AtomicBool,
     is_read_empty: AtomicBool,
     is_closing: AtomicBool,
     is_cut: AtomicBool,
-    /// A resting connection may be kept without a task.
     may_leave: bool,
-    /// The watchdog's look before its reader fell silent: see [`Watchdog::look_at_silent`].
+    /// The last look before the reader fell silent: see [`Watchdog::look_at_silent`].
     silent_since: AtomicU32,
-    /// Requests so far. Only whether there is more than one matters: it shows a reader that asks again and again.
+    /// A second request shows a reader that asks again and again.
     asked: AtomicU32,
     is_listed: AtomicBool,
-    /// The reader has been silent for more than a moment, so the task should end.
     leaves: AtomicBool,
     task: Mutex<Option<Waker>>,
 }
@@ -55,22 +47,18 @@ pub(crate) struct Line {
 /// The answers to several pings or settings in one write.
 const LITTLE_BYTES: usize = 512;
 
-/// A moment that does not come.
 const NEVER: u64 = u64::MAX;
 
 mod phase {
-    /// Nothing, since its last answer or since it came.
+    /// The reader has sent nothing since its last answer, or since it came.
     pub(super) const SILENT: u8 = 0;
-    /// A part of a header has come.
     pub(super) const HEADER: u8 = 1;
-    /// A whole request has come.
     pub(super) const ASKED: u8 = 2;
     pub(super) const HTTP2: u8 = 3;
 }
 
 impl Line {
-    /// For a connection that was just accepted. Its reader has to ask for something. If it `may_leave`, its task is
-    /// told when the reader has been silent for more than a moment.
+    /// Tracks a new connection. If it `may_leave`, its task learns when the reader has been silent for more than a moment.
     pub(crate) fn new(watchdog: &Arc<Watchdog>, may_leave: bool) -> Arc<Line> {
         let line = Arc::new(Line {
             watchdog: Arc::clone(watchdog),
@@ -99,9 +87,6 @@ impl Line {
         line
     }
 
-    // ---- The task of the connection ----
-
-    /// Runs the future until the watchdog ends it.
     pub(crate) async fn within<T>(&self, future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         let mut future = pin!(future);
         poll_fn(|cx| {
@@ -124,7 +109,7 @@ impl Line {
         self.reading_due.store(self.watchdog.after(self.watchdog.limits.handshake), Ordering::Relaxed);
     }
 
-    /// For a connection that has rested without a task. Its deadline stays.
+    /// Tracks a connection that has rested. Its deadline stays.
     pub(crate) fn again(watchdog: &Arc<Watchdog>, due_ms: u64, has_asked: bool) -> Arc<Line> {
         let line = Line::new(watchdog, true);
         line.asked.store(has_asked.into(), Ordering::Relaxed);
@@ -132,7 +117,6 @@ impl Line {
         line
     }
 
-    /// Sets the deadline for the next request, or the end of the connection.
     pub(crate) fn rests(self: &Arc<Line>) {
         self.phase.store(phase::SILENT, Ordering::Relaxed);
         self.reading_due.store(self.watchdog.after(self.watchdog.limits.idle), Ordering::Relaxed);
@@ -145,24 +129,21 @@ impl Line {
         }
     }
 
-    /// The deadline for the next request, if the task should end while its reader is silent.
     pub(crate) fn leaves(&self) -> Option<u64> {
         self.leaves.load(Ordering::Relaxed).then(|| self.reading_due.load(Ordering::Relaxed))
     }
 
-    /// Sets the deadline for the end of a header that has begun.
     pub(crate) fn expects_header(&self) {
         self.phase.store(phase::HEADER, Ordering::Relaxed);
         self.reading_due.store(self.watchdog.after(self.watchdog.limits.header), Ordering::Relaxed);
     }
 
-    /// HTTP/2 has deadlines of its own for what its reader sends.
+    /// Drops our deadlines: HTTP/2 has its own.
     pub(crate) fn keeps_own_time(&self) {
         self.phase.store(phase::HTTP2, Ordering::Relaxed);
         self.reading_due.store(NEVER, Ordering::Relaxed);
     }
 
-    /// Whether all requests are answered, the answers have left, and nothing more has come.
     pub(crate) fn may_rest(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) == 0
             && self.phase.load(Ordering::Relaxed) == phase::ASKED
@@ -191,7 +172,6 @@ impl Line {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes that the next bytes of an answer wait for a rate of ours, or no longer do.
     pub(crate) fn is_held_back(&self, waits: bool) {
         match waits {
             true => self.held_back.fetch_add(1, Ordering::Relaxed),
@@ -199,7 +179,6 @@ impl Line {
         };
     }
 
-    /// Whether few bytes were written since the last call, although no rate of ours held them back.
     pub(crate) fn takes_little(&self) -> bool {
         self.sent.swap(0, Ordering::Relaxed) < MIN_STREAM_BYTES && self.held_back.load(Ordering::Relaxed) == 0
     }
@@ -210,11 +189,10 @@ impl Line {
 
     // ---- Bytes ----
 
-    /// Notes the end of a read: bytes or the end of input, or nothing yet.
     pub(crate) fn read(&self, is_empty: bool) {
         self.is_read_empty.store(is_empty, Ordering::Relaxed);
         let phase = self.phase.load(Ordering::Relaxed);
-        // The bytes of one header may come one by one; its deadline stays.
+        // A header may come byte by byte; its deadline stays.
         if !is_empty && matches!(phase, phase::SILENT | phase::ASKED) && self.in_flight.load(Ordering::Relaxed) == 0 {
             self.expects_header();
         }
@@ -232,7 +210,6 @@ impl Line {
         }
     }
 
-    /// The time that writes have waited so far for the reader or the path, in microseconds.
     pub(crate) fn blocked_us(&self) -> u64 {
         let since = self.blocked_since_us.load(Ordering::Relaxed);
         let now = if since == NEVER { 0 } else { self.watchdog.now_us().saturating_sub(since) };
@@ -243,7 +220,6 @@ impl Line {
         self.is_unflushed.store(true, Ordering::Relaxed);
     }
 
-    /// hyper flushes when it has nothing more to write.
     pub(crate) fn flushed(&self) {
         self.is_unflushed.store(false, Ordering::Relaxed);
     }
@@ -255,13 +231,12 @@ impl Line {
         }
     }
 
-    /// Whether a write shows that the reader takes something. Over HTTP/2 a reader that takes nothing may still have
-    /// pings answered.
+    /// Whether the reader takes something. Over HTTP/2 a reader that takes nothing may still have pings answered.
     fn counts_as_moving(&self, bytes: usize) -> bool {
         bytes > LITTLE_BYTES || self.phase.load(Ordering::Relaxed) != phase::HTTP2
     }
 
-    /// Whether its reader has taken nothing for a while, although no rate of ours held it back.
+    /// Whether the reader has taken nothing for a while, held back by no rate of ours.
     pub(crate) fn stands_still(&self) -> bool {
         let since_ms = self.watchdog.now_ms().saturating_sub(self.moved_ms.load(Ordering::Relaxed));
         u128::from(since_ms) >= STANDS_STILL.as_millis() && self.held_back.load(Ordering::Relaxed) == 0
@@ -269,8 +244,7 @@ impl Line {
 
     // ---- The watchdog ----
 
-    /// The number of looks until its silence counts. To leave and come back costs as much as two small requests, so a
-    /// reader that asks again has longer.
+    /// Leaving and coming back costs two small requests, so a reader that asks again has longer.
     fn silent_looks(&self) -> u32 {
         match self.asked.load(Ordering::Relaxed) {
             0 | 1 => SILENT_LOOKS,
@@ -381,7 +355,6 @@ mod tests {
         assert!(!line.may_rest());
     }
 
-    /// The test sets the clock.
     #[test]
     fn a_reader_has_its_time_for_a_request_for_a_header_and_for_each_write() {
         let limits = Limits::default();

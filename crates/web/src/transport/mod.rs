@@ -5,8 +5,7 @@
 //! hyper  counts the marker against Content-Length, and hands it on as a slice
 //! io     knows the slice by its address -> sendfile of what stands first in the queue (`io.rs`)
 //! ```
-//! The marker's bytes are never read: its [`bytes::Buf::chunk`] panics, which ends only that connection. So zeros
-//! cannot be sent in place of a file.
+//! The marker's [`bytes::Buf::chunk`] panics, which ends only that connection, so zeros cannot be sent in place of a file.
 
 pub(crate) mod io;
 pub(crate) mod line;

@@ -10,17 +10,16 @@ use haul_store::LocalFile;
 #[derive(Debug)]
 pub(crate) enum Piece {
     Bytes(Bytes),
-    /// A marker for this many bytes of the connection's [`Queue`].
+    /// A marker for this many bytes of [`Queue`].
     File(usize),
 }
 
-/// The slice of a marker. It is never touched, so it takes addresses and no memory; an array would make the program
-/// larger by as much. One slice is at most one sendfile.
+/// The slice of a marker. It is never touched, so it takes no memory; an array would enlarge the program. One slice is at most
+/// one sendfile.
 static MARKER: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; MARKER_BYTES].into_boxed_slice());
 
 const MARKER_BYTES: usize = 4 << 20;
 
-/// Whether this slice is a marker, and not bytes.
 pub(crate) fn is_marker(slice: &[u8]) -> bool {
     std::ptr::eq(slice.as_ptr(), MARKER.as_ptr())
 }
@@ -60,7 +59,6 @@ impl Buf for Piece {
     }
 }
 
-/// The ranges of files for which markers are on their way, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue(Arc<Mutex<VecDeque<Range>>>);
 
@@ -72,7 +70,7 @@ pub(crate) struct Range {
 }
 
 impl Queue {
-    /// Adds a range, and makes the marker for it. A range has at most [`crate::limits::WINDOW_BYTES`].
+    /// Adds a range of at most [`crate::limits::WINDOW_BYTES`].
     pub(crate) fn add(&self, range: Range) -> Piece {
         let len = usize::try_from(range.left).expect("a window fits into memory");
         self.lock().push_back(range);
@@ -83,7 +81,6 @@ impl Queue {
         self.lock().front().cloned()
     }
 
-    /// Notes that `count` bytes of the first range were sent.
     pub(crate) fn sent(&self, count: u64) {
         let mut ranges = self.lock();
         if let Some(first) = ranges.front_mut() {

@@ -1,13 +1,11 @@
 //! RFC 9110 and 9112 as a table: bytes to the port, and the statuses that come back.
 //!
-//! One good request follows each row's bytes: it shows whether the connection went on. A smuggled request would add a
-//! status.
+//! One good request follows each row's bytes: it shows whether the connection went on. A smuggled request would add a status.
 
 use haul_web::Limits;
 
 use crate::harness::{answers, serve};
 
-/// The statuses in a row of answers, each with its whole body.
 fn statuses(mut said: &[u8], is_head: bool) -> Vec<u16> {
     let mut found = Vec::new();
     while !said.is_empty() {
@@ -41,7 +39,7 @@ fn requests_are_read_as_the_standards_say_and_nothing_is_smuggled() {
     assert!(wrong.is_empty(), "{} rows differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Bytes, and the statuses. If the connection goes on, the last is the good request's.
+/// Pairs of bytes and statuses. If the connection goes on, the last is the good request's.
 fn rows() -> Vec<(String, Vec<u16>)> {
     let mut rows: Vec<(String, Vec<u16>)> = Vec::new();
     let mut row = |request: &str, statuses: &[u16]| rows.push((request.to_owned(), statuses.to_vec()));
@@ -235,7 +233,7 @@ fn fields(row: &mut Row<'_>) {
 
 /// docs/proof/faults.md H1 and H5.
 fn bodies(row: &mut Row<'_>) {
-    // If the body's length were read otherwise, its content would be a request of its own.
+    // If the body's length were misread, its content would be a request.
     let inner = "GET /none HTTP/1.1\r\nHost: h\r\n\r\n";
     let length = inner.len();
     let get = |fields: &str, body: &str| format!("GET /ten HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}");

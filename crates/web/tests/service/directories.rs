@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::harness::{answers, get, secret, serve, serve_to};
 
-/// The body, also of an answer in chunks.
 fn body(answer: &crate::harness::Answer) -> Vec<u8> {
     if answer.field("transfer-encoding") != Some("chunked") {
         return answer.body.clone();
@@ -46,7 +45,6 @@ fn a_directory_with_more_names_than_a_page_is_read_to_its_end() {
         fs::write(many.join(format!("f{number}")), b"").unwrap();
     }
     let expected: Vec<String> = (0..20_500).map(|number| format!("f{number}")).collect();
-    // A program follows pages.
     let (mut target, mut found, mut pages) = ("/many/?json".to_owned(), Vec::new(), 0);
     loop {
         let answer = get(served.address, &target, "");
@@ -69,7 +67,7 @@ fn a_directory_with_more_names_than_a_page_is_read_to_its_end() {
     let next = few.split("rel=\"next\" href=\"").nth(1).unwrap().split('"').next().unwrap().replace("&amp;", "&");
     let few = text(&get(served.address, &format!("/many/{next}"), ""));
     assert!(few.contains(">f20496<") && !few.contains(">f20497<") && !few.contains(">f20493<"), "{next}");
-    // The links of a page lead back to it, also if it was asked for in another way.
+    // Links of a page lead back to it, however it was asked for.
     fs::create_dir(served.top.join("a:b")).unwrap();
     fs::write(served.top.join("a:b/c:d"), b"x").unwrap();
     let dotted = text(&get(served.address, "//./a:b/", ""));
@@ -106,7 +104,6 @@ fn links_that_stay_beneath_are_shown_and_followed_and_others_hidden() {
         assert_eq!(get(served.address, target, "").status, status, "{target}");
     }
     assert_eq!(get(served.address, "/near", "Range: bytes=1-2\r\n").body, b"nn");
-    // A token for a directory does not lead out of it over a link.
     let private = top.parent().unwrap().join("private");
     symlink("../hidden", private.join("runs/out")).unwrap();
     fs::write(private.join("hidden"), b"hidden").unwrap();
@@ -219,7 +216,7 @@ fn digests_that_grids_ask_for_are_given() {
         answer.field("digest").map(str::to_owned)
     };
     assert_eq!(digest("adler32").as_deref(), Some("adler32=0aff020e"));
-    // The others are known by now, and MD5 is not.
+    // The others are known by now, MD5 is not.
     assert_eq!(digest("md5, ADLER32;q=0.3").as_deref(), Some("adler32=0aff020e,md5=eB5eJF1ptWaXm4bijSPyxw=="));
     assert_eq!(digest("MD5;q=1").as_deref(), Some("md5=eB5eJF1ptWaXm4bijSPyxw=="));
     assert_eq!(digest("sha-256").as_deref(), Some("sha-256=hNiYd/DUBB77a/kaFvAkjy/Vc+avBcGflr7bn4gveII="));

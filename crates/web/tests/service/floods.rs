@@ -1,4 +1,4 @@
-//! Readers who ask for much and take nothing, or leave: others are served meanwhile.
+//! Readers who ask for much and take nothing, or leave, while others are served.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -31,8 +31,7 @@ fn connect_from(last: u8, to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A connection of HTTP/2 that asks for the same on all of its streams. `window`: the bytes that the reader opens of
-/// each at first.
+/// Asks for the same on all streams of an HTTP/2 connection. `window`: the bytes that the reader opens of each at first.
 fn asks_on_all_streams(to: SocketAddr, method: u8, path: &str, window: Option<u32>) -> TcpStream {
     let mut stream = connect(to);
     let window = window.map(|window| [&[0, 4], &window.to_be_bytes()[..]].concat()).unwrap_or_default();
@@ -53,7 +52,7 @@ fn next(stream: &mut TcpStream) -> (u8, Vec<u8>) {
     (head[3], payload)
 }
 
-/// Reads heads of answers until there are `count`. Each is one frame.
+/// Reads `count` heads of answers. Each is one frame.
 fn heads(stream: &mut TcpStream, count: u32) -> Vec<Vec<u8>> {
     let mut heads = Vec::new();
     while heads.len() < count as usize {
@@ -64,7 +63,6 @@ fn heads(stream: &mut TcpStream, count: u32) -> Vec<Vec<u8>> {
     heads
 }
 
-/// Reads content until there are at least `least` bytes.
 fn data(stream: &mut TcpStream, least: usize) -> usize {
     let mut bytes = 0;
     while bytes < least {
@@ -75,13 +73,13 @@ fn data(stream: &mut TcpStream, least: usize) -> usize {
     bytes
 }
 
-/// The bytes that a reader takes of a stream before it opens its window further.
+/// The first window of a stream (RFC 9113, section 6.9.2).
 const FIRST_WINDOW: usize = 65_535;
 
 /// `:status 200` and `:status 503`, as the first field of an answer begins.
 const OK: u8 = 0x88;
 
-/// Lets only one flood run: each measures the memory of all, and takes the processors.
+/// Lets one flood run at a time: each measures the memory of all.
 fn alone() -> MutexGuard<'static, ()> {
     static FLOOD: Mutex<()> = Mutex::new(());
     FLOOD.lock().unwrap_or_else(PoisonError::into_inner)
@@ -93,8 +91,7 @@ fn memory_kib() -> usize {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// What this process has had of the processors, on which other programs may be busy, too. Source: proc(5), `utime` and
-/// `stime` of `/proc/pid/stat`, in ticks of 10 ms.
+/// Reads this process's processor time: `utime` and `stime` of `/proc/pid/stat` (proc(5)), in ticks of 10 ms.
 fn processor_time() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let (_, after_name) = stat.rsplit_once(')').unwrap();
@@ -102,7 +99,7 @@ fn processor_time() -> Duration {
     Duration::from_millis(ticks.sum::<u64>() * 10)
 }
 
-/// An answer does not wait for what a flood has asked for: that takes minutes of a processor.
+/// Fails if the answer waits for the flood, which takes minutes of a processor.
 fn quickly<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let begun = processor_time();
     let outcome = work();
@@ -146,7 +143,6 @@ fn a_crowd_that_asks_for_large_pages_holds_up_nobody_else() {
     }
     let more = memory_kib().saturating_sub(before);
     assert!(more < 400 << 10, "{more} KiB");
-    // The readers leave, and their pages are no longer made.
     drop(flood);
     quickly("a file", || assert_eq!(get(served.address, "/ten", "").body, b"0123456789"));
     quickly("a page", || assert_eq!(get(served.address, "/sub/", "").status, 200));
@@ -159,25 +155,23 @@ fn streams_that_stand_still_hold_next_to_nothing() {
 
 #[test]
 fn streams_that_take_one_byte_and_stand_still_hold_what_one_address_may_have() {
-    // A quarter of the memory for blocks, and what the streams themselves need.
+    // A quarter of the memory for blocks, and what the streams need.
     stand_still(1, 128 + 250);
 }
 
-/// Opens many streams from one address that all stand still.
 fn stand_still(window: u32, most_mib: usize) {
     let _alone = alone();
     haul_sys::process::raise_open_file_limit().unwrap();
     let served = serve(Limits::default());
     File::create(served.top.join("data")).unwrap().set_len(100 << 20).unwrap();
     let before = memory_kib();
-    // The fate of the flood does not matter: some of it may be refused or cut.
+    // Some of the flood may be refused or cut.
     let flood: Vec<_> = (0..190).map(|_| asks_on_all_streams(served.address, GET, "/data", Some(window))).collect();
     for last in [2, 1] {
         let mut other = connect_from(last, served.address);
         other.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, b"")].concat()).unwrap();
         other.write_all(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &asks_for("/data"))).unwrap();
         quickly("a stream", || assert_eq!(heads(&mut other, 1)[0][0], OK));
-        // All of the first window is more than a first piece.
         quickly("its first window", || assert_eq!(data(&mut other, FIRST_WINDOW), FIRST_WINDOW));
         quickly("a file", || assert_eq!(get_on(connect_from(last, served.address), "/ten").body, b"0123456789"));
     }
@@ -192,7 +186,7 @@ fn who_leaves_has_nothing_hashed_any_more_and_others_have_their_turn() {
     let served = serve(Limits::default());
     fs::create_dir(served.top.join("long")).unwrap();
     for name in ["a", "b", "c"] {
-        // No test has to write these zeros, and hashing them takes hours.
+        // Hashing these zeros takes hours, writing them nothing.
         File::create(served.top.join("long").join(name)).unwrap().set_len(4 << 40).unwrap();
     }
     let ask = |target: &str, fields: &str| {

@@ -17,7 +17,6 @@ pub struct Served {
     _dir: tempfile::TempDir,
     pub top: PathBuf,
     pub address: SocketAddr,
-    /// The port with the certificate of `stand-ins`.
     pub tls: SocketAddr,
     pub log: Arc<Mutex<Vec<String>>>,
     /// Shared with other ports of the same host.
@@ -30,7 +29,6 @@ pub fn serve(limits: Limits) -> Served {
     serve_to(limits, None)
 }
 
-/// [`serve`], also to pages of other origins.
 pub fn serve_to(limits: Limits, cors: Option<Cors>) -> Served {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path().canonicalize().unwrap();
@@ -118,14 +116,13 @@ impl ManifestFormat for Lines {
     }
 }
 
-/// A connection with a time limit.
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     stream
 }
 
-/// Returns all that the server says until it closes the connection.
+/// Returns all that the server says until it closes.
 pub fn answers(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = connect(address);
     // A server that refuses may close before it has read all.
@@ -142,13 +139,11 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A field by its name in lower case.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 }
 
-/// GET with further fields, on a connection of its own.
 pub fn get(address: SocketAddr, target: &str, fields: &str) -> Answer {
     let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
     parsed(answers(address, request.as_bytes()))

@@ -1,4 +1,4 @@
-//! Readers that want harm: slow ones, crowds, floods. Others are served meanwhile (docs/proof/faults.md H4).
+//! Readers that want harm: slow ones, crowds, floods (docs/proof/faults.md H4).
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use crate::http2::{CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PREFACE, RST_
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// `HAUL_WEB_CROWD=10000` makes as many readers as a host may meet; a process needs two descriptors for each.
+/// `HAUL_WEB_CROWD=10000` makes as many readers as a host may meet; each needs two descriptors.
 fn crowd() -> usize {
     std::env::var("HAUL_WEB_CROWD").map_or(200, |count| count.parse().expect("a number"))
 }
@@ -22,7 +22,7 @@ fn own_memory_kib() -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// The limits shorten an hour of theirs. Each asks, takes nothing, and is cut off; its memory is bounded meanwhile.
+/// Shorter limits stand for an hour.
 #[test]
 fn readers_that_take_nothing_are_cut_off_and_others_are_served() {
     let served = serve(Limits { stall: SHORT, idle: Duration::from_secs(300), ..Limits::default() });
@@ -33,7 +33,7 @@ fn readers_that_take_nothing_are_cut_off_and_others_are_served() {
         stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     }
     assert_eq!(get(served.address, "/ten", "").body, b"0123456789");
-    // Other tests of this process may give memory back meanwhile.
+    // Other tests may give memory back meanwhile.
     let of_each = own_memory_kib().saturating_sub(before) / crowd() as u64;
     println!("{} readers: {of_each} KiB of memory for each, both ends", crowd());
     assert!(of_each <= MEMORY_OF_A_READER_KIB, "{of_each} KiB for each");
@@ -48,7 +48,7 @@ fn readers_that_take_nothing_are_cut_off_and_others_are_served() {
     assert!(got.len() < 100_000_000);
 }
 
-/// hyper's buffers, the answer and the task. A small crowd also pays for threads that read from disk.
+/// hyper's buffers, the answer and the task. A small crowd also pays for disk threads.
 const MEMORY_OF_A_READER_KIB: u64 = 64;
 
 #[test]
@@ -60,13 +60,11 @@ fn a_header_that_comes_too_slowly_or_never_ends_the_connection() {
         let mut stream = connect(served.address);
         stream.write_all(begin.as_bytes()).unwrap();
         let mut said = Vec::new();
-        // The server ends it within the time of a test.
         let _ = stream.read_to_end(&mut said);
         assert_eq!(said.starts_with(b"HTTP/1.1 200"), begin.ends_with("\r\n\r\n"), "{begin:?}");
     }
 }
 
-/// Nothing takes a body, so none is waited for longer than a second.
 #[test]
 fn a_body_that_comes_too_slowly_or_is_cut_short_ends_the_connection_and_writes_nothing() {
     let served = serve(Limits::default());
@@ -83,7 +81,6 @@ fn a_body_that_comes_too_slowly_or_is_cut_short_ends_the_connection_and_writes_n
         .collect();
     for (stream, status) in &mut waiting {
         let mut said = Vec::new();
-        // The server ends it; else this read would fail at its time limit.
         stream.read_to_end(&mut said).unwrap();
         assert!(said.starts_with(status.as_bytes()), "{status}: {}", said.escape_ascii());
     }
@@ -110,14 +107,14 @@ fn one_address_has_only_its_part_of_the_connections() {
     assert!((0..200).any(|_| ask(&mut connect(served.address))), "a place that is free is given again");
 }
 
-/// haul's port and the web's are in one process. A crowd at one of them leaves no room at the other.
+/// haul's port and the web's are in one process.
 #[test]
 fn connections_at_the_hosts_other_ports_count_too() {
     let served = serve(Limits { connections_per_source: 2, ..Limits::default() });
     let at_other_port = || served.policies.enters(haul_net::policy::Found::default(), served.address.ip());
     let first = at_other_port();
     assert_eq!(get(served.address, "/ten", "").status, 200);
-    // The seat of that reader is given back soon after it has its answer.
+    // That reader's seat is given back soon after its answer.
     let second = (0..500).find_map(|_| {
         std::thread::park_timeout(Duration::from_millis(20));
         Some(at_other_port()).filter(|member| member.over_limit().is_none())
@@ -130,7 +127,7 @@ fn connections_at_the_hosts_other_ports_count_too() {
     assert_eq!(get(served.address, "/ten", "").status, 200);
 }
 
-/// The connection is alive, and the window of the stream stays shut.
+/// The connection is alive, but the stream's window stays shut.
 #[test]
 fn a_stream_whose_window_stays_shut_ends_its_connection() {
     let served = serve(Limits { idle: SHORT, stall: SHORT, ..Limits::default() });
@@ -158,7 +155,6 @@ fn streams_that_are_reset_at_once_end_their_connection() {
     let mut stream = connect(served.address);
     let _ = stream.write_all(&flood);
     let mut said = Vec::new();
-    // The server ends it; else this read would fail at its time limit.
     let ended = stream.read_to_end(&mut said);
     assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
     assert_eq!(get(served.address, "/ten", "").status, 200);

@@ -37,7 +37,7 @@ pub fn asks_for(path: &str) -> Vec<u8> {
     [&[0x82, 0x86, 0x41, 1, b'h', 0x44, path.len() as u8], path.as_bytes()].concat()
 }
 
-/// [`asks_for`] with another method: `0` is HEAD, as a literal.
+/// Like [`asks_for`]; method `0` is HEAD, as a literal.
 pub fn asks_with(method: u8, path: &str) -> Vec<u8> {
     match method {
         0 => [&[0x02, 4], &b"HEAD"[..], &asks_for(path)[1..]].concat(),
@@ -45,7 +45,6 @@ pub fn asks_with(method: u8, path: &str) -> Vec<u8> {
     }
 }
 
-/// A connection on which both sides have sent their settings.
 struct Spoken {
     stream: TcpStream,
 }
@@ -62,7 +61,7 @@ impl Spoken {
         self.stream.write_all(&frame(kind, flags, stream, payload)).unwrap();
     }
 
-    /// The next frame: its kind, its stream, its payload. `None`: the service has closed the connection.
+    /// Reads the next frame: kind, stream, payload. `None`: the service closed the connection.
     fn hears(&mut self) -> Option<(u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).ok()?;
@@ -71,11 +70,10 @@ impl Spoken {
         Some((head[3], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
     }
 
-    /// The answers of the service to all frames so far: kinds of frames on a stream. It answers a ping last.
+    /// The kinds of frames that answer all frames so far; a ping is answered last.
     fn answers_so_far(&mut self) -> Vec<u8> {
         self.says(PING, 0, 0, b"all read");
         let mut heard = Vec::new();
-        // The answer to the ping ends the loop, or the connection does.
         while let Some((kind, stream, payload)) = self.hears() {
             match (kind, payload.as_slice()) {
                 (PING, b"all read") => return heard,
@@ -86,9 +84,8 @@ impl Spoken {
         panic!("the connection ended after {heard:?}");
     }
 
-    /// The code of the first error. `None`: the connection is closed without one.
+    /// The code of the first error. `None`: closed without one.
     fn error(&mut self) -> Option<u32> {
-        // Frames of answers come before it, or the connection ends.
         loop {
             let (kind, _, payload) = self.hears()?;
             let at = match kind {
@@ -100,9 +97,8 @@ impl Spoken {
         }
     }
 
-    /// The status of the next answer, as its number in the table of HPACK.
+    /// The status of the next answer, as its number in HPACK's table.
     fn status(&mut self) -> u8 {
-        // An answer comes, or the connection ends.
         loop {
             let (kind, _, payload) = self.hears().expect("an answer");
             if kind == HEADERS {
@@ -131,8 +127,7 @@ fn a_request_is_answered_when_it_has_ended_and_content_is_refused() {
     assert_eq!(spoken.status(), STATUS_400);
 }
 
-/// h2spec has these cases, and sends the frames as fast as it can. Here the service has read each before the next is
-/// sent, which was the order that failed.
+/// h2spec sends these frames as fast as it can. Here the service reads each before the next, which was the order that failed.
 #[test]
 fn what_comes_on_a_stream_that_was_reset_is_an_error() {
     let served = serve(Limits::default());

@@ -8,7 +8,7 @@ use haul_web::Limits;
 
 use crate::harness::{connect, get, serve};
 
-/// A rate so low that the time of a test does not count.
+/// A rate so low that the test's own time does not count.
 const BYTES_PER_S: u64 = 1_000;
 
 fn one_class() -> Networks {
@@ -18,14 +18,13 @@ fn one_class() -> Networks {
     Networks::of(vec![list], OwnNetworks::default())
 }
 
-/// A copy at haul's port and a download over the web run at once, and one budget pays for each byte of both. It counts
-/// from a fixed moment, so the count is exact whatever time the test takes.
+/// The budget counts from a fixed moment, so the count is exact however long the test takes.
 #[test]
 fn a_download_and_a_copy_pay_out_of_one_budget() {
     let served = serve(Limits::default());
     served.policies.replace(one_class());
     std::fs::write(served.top.join("half"), vec![7; 500_000]).unwrap();
-    // 192.0.2.1 is no address of this host. It is in the same class as the reader, which comes over loopback.
+    // 192.0.2.1 is no address of this host, and in the class of the loopback reader.
     let elsewhere = "192.0.2.1".parse().unwrap();
     let networks = served.policies.networks();
     let copy = served.policies.enters(networks.find(&networks.peer_at(elsewhere)), elsewhere);
@@ -58,7 +57,7 @@ fn every_body_is_paid_for_and_arrives_whole() {
     let networks = served.policies.networks();
     let other = served.policies.enters(networks.find(&networks.peer_at(me)), me);
     let begun = Instant::now();
-    // The first takes the burst. Ten bytes wait for 10 ms each.
+    // The first takes the burst. Ten bytes wait 10 ms each.
     other.charge(100, begun);
     let before = other.charge(0, begun);
     for _ in 0..5 {

@@ -9,7 +9,7 @@ use haul_web::token::{Condition, Token};
 
 use crate::harness::{connect, get, secret, serve};
 
-/// Sets a time an hour ago, so that the state can be told from the next.
+/// Sets the time an hour back: the state differs from the next.
 fn old(path: &std::path::Path) {
     let hour = SystemTime::now() - Duration::from_secs(3_600);
     File::options().write(true).open(path).unwrap().set_modified(hour).unwrap();
@@ -50,7 +50,7 @@ fn a_tag_from_one_answer_serves_in_the_next_request() {
     let served = serve(Limits::default());
     let again =
         |tag: &str, field: &str| get(served.address, "/ten", &format!("{field}: {tag}\r\nRange: bytes=0-4\r\n")).status;
-    // A file that has just changed has a weak tag; as a reader would, wait until the state is old enough.
+    // A file that has just changed has a weak tag; wait until it is old enough.
     let strong = (0..100).find_map(|_| {
         let tag = get(served.address, "/ten", "").field("etag").unwrap().to_owned();
         std::thread::park_timeout(Duration::from_millis(20));
@@ -72,7 +72,6 @@ fn a_compressed_neighbour_goes_to_who_takes_it() {
     assert_eq!((packed.body.as_slice(), packed.field("content-encoding")), (&b"as if compressed"[..], Some("gzip")));
     assert_ne!(plain.field("etag"), packed.field("etag"));
     assert!(plain.field("vary").is_some_and(|vary| vary.contains("Accept-Encoding")));
-    // A neighbour older than its file is of an older state.
     old(&served.top.join("ten.gz"));
     assert_eq!(get(served.address, "/ten", "Accept-Encoding: gzip\r\n").body, b"0123456789");
 }
@@ -173,7 +172,6 @@ fn a_token_opens_its_path_and_stands_in_no_log() {
         assert_eq!(refused.body, format!("401 unauthorized because of the token: {why}\n").as_bytes());
         assert!(refused.field("www-authenticate").is_some_and(|field| field.contains(why)), "{}", refused.head);
     }
-    // Others are not told what was wrong.
     let mut forged = over.to_text().to_string();
     forged.truncate(forged.len() - 1);
     for text in [format!("{forged}0"), format!("{forged}1"), forged] {
@@ -225,8 +223,7 @@ fn a_request_in_progress_ends_well_when_the_service_is_stopped() {
     assert!(std::net::TcpStream::connect(served.address).is_err(), "nobody listens any more");
 }
 
-/// A request is cut in two at each place: its first part comes together with the request before, which is answered, and
-/// then the connection rests. No byte is lost, and none counts twice.
+/// The first part comes with the request before; then the connection rests.
 #[test]
 fn a_reader_that_rests_between_requests_or_within_one_is_answered_when_it_goes_on() {
     let served = serve(Limits::default());
@@ -253,7 +250,7 @@ fn a_reader_that_rests_between_requests_or_within_one_is_answered_when_it_goes_o
     assert!(more.is_empty(), "{}", more.escape_ascii());
 }
 
-/// Far more than the answers that lie in buffers on their way.
+/// More than the buffers on the way hold.
 #[test]
 fn hundreds_of_requests_at_once_are_answered_in_their_order() {
     let served = serve(Limits::default());

@@ -9,7 +9,7 @@ use haul_web::Limits;
 use crate::harness::{Served, connect, get, serve};
 use crate::http2::{END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, asks_for, frame};
 
-/// `HAUL_WEB_RESTING=10000` makes as many readers as a host may meet; a process needs two descriptors for each.
+/// `HAUL_WEB_RESTING=10000` makes as many readers as a host may meet; each needs two descriptors.
 fn crowd() -> usize {
     std::env::var("HAUL_WEB_RESTING").map_or(1_000, |count| count.parse().expect("a number"))
 }
@@ -36,7 +36,7 @@ fn asks_and_is_answered(stream: &mut TcpStream) {
     assert!(said.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", said.escape_ascii());
 }
 
-/// Half of them ask before they rest. A place is given back when its reader goes, and not while it rests.
+/// Half of them ask before they rest.
 #[test]
 fn a_thousand_readers_that_rest_are_answered_when_they_ask_and_count_meanwhile() {
     let served = serve(Limits { connections_per_source: crowd(), ..Limits::default() });

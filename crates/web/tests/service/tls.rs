@@ -15,7 +15,6 @@ use rustls::{
 
 use crate::harness::{answers, connect, serve, stand_in};
 
-/// A reader that trusts the service of these tests, with all ciphers.
 fn reader() -> ClientConnection {
     reader_with(&ALL)
 }
@@ -40,7 +39,7 @@ fn reader_of(version: &'static SupportedProtocolVersion, suites: Vec<SupportedCi
     ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap()
 }
 
-/// The service reads both at once, so nothing more comes to wake it.
+/// The service reads both at once: nothing more comes to wake it.
 #[test]
 fn a_request_that_comes_with_the_end_of_the_handshake_is_answered() {
     let served = serve(Limits::default());
@@ -48,8 +47,6 @@ fn a_request_that_comes_with_the_end_of_the_handshake_is_answered() {
     while tls.wants_write() {
         tls.write_tls(&mut socket).unwrap();
     }
-    // The loop ends when our last words of the handshake are ready. A silent service ends the test by the socket's time
-    // limit.
     while tls.is_handshaking() {
         assert!(tls.read_tls(&mut socket).unwrap() > 0);
         tls.process_new_packets().unwrap();
@@ -76,7 +73,7 @@ fn with_floor(cipher: CipherFloor) -> Networks {
     Networks::only(vec![list])
 }
 
-/// The agreed cipher, and the beginning of an answer over it. `None`: there is no connection.
+/// The agreed cipher and the start of an answer. `None`: no connection.
 fn agreed(service: SocketAddr, ciphers: &[Cipher]) -> Option<(CipherSuite, String)> {
     agreed_with(service, reader_with(ciphers))
 }

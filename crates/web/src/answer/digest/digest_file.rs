@@ -1,11 +1,7 @@
-//! Keeps digests beyond the process: a file with a record for each state of a file.
+//! Keeps digests beyond the process: a record for each state of a file.
 //!
-//! ```text
-//! at the start   records are read, and those that are not whole are left out
-//! a new digest   is appended
-//! too many       the file is written again, with those that are still kept
-//! ```
-//! A record whose check fails is ignored, and the digest is computed again.
+//! New records are appended. When there are too many, the file is written again with those still kept. A record whose check fails
+//! is ignored.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -26,9 +22,9 @@ pub(crate) struct DigestFile {
 }
 
 impl DigestFile {
-    /// Opens the file and reads its digests, the oldest first. It has at most twice as many records as are kept.
+    /// Opens the file and reads its digests, the oldest first.
     pub(crate) fn open(path: &Path, most: usize) -> io::Result<(DigestFile, Vec<(State, Digests)>)> {
-        // Digests that somebody else could have written do not count.
+        // Another user must not have written the digests.
         let directory = OwnDirectory::make(path.parent().unwrap_or(Path::new("/")))?;
         let name = path.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         let mut file = directory.make_file_to_append(&name)?;
@@ -41,14 +37,13 @@ impl DigestFile {
         Ok((DigestFile { directory, name, file, records: whole / RECORD_BYTES, most }, known))
     }
 
-    /// Adds a digest. True: there are too many now, and [`DigestFile::rewrite`] is due.
+    /// Adds a digest. True: [`DigestFile::rewrite`] is due.
     pub(crate) fn add(&mut self, state: &State, digests: &Digests) -> io::Result<bool> {
         self.file.write_all(&record(state, digests))?;
         self.records += 1;
         Ok(self.records >= 2 * self.most)
     }
 
-    /// Writes the file again with only these digests.
     pub(crate) fn rewrite<'a>(&mut self, kept: impl Iterator<Item = (&'a State, &'a Digests)>) -> io::Result<()> {
         let bytes: Vec<u8> = kept.flat_map(|(state, digests)| record(state, digests)).collect();
         let mut out = self.directory.begin(&self.name, OWN)?;
@@ -60,11 +55,11 @@ impl DigestFile {
     }
 }
 
-/// Nobody else has to know which files were read.
+/// Only this user may see which files were read.
 const OWN: u32 = 0o600;
 
-/// A record: device, inode, size, change (seconds, nanoseconds, number of the file), Adler-32, whether MD5
-/// is known, three digests, and a check. Numbers have eight bytes, the lowest first.
+/// A record: device, inode, size, change (seconds, nanoseconds, number of the file), Adler-32, whether MD5 is known, three
+/// digests, and a check. Numbers have eight bytes, little endian.
 pub(crate) const RECORD_BYTES: usize = NUMBERS * 8 + 2 * 32 + 16 + CHECK_BYTES;
 const NUMBERS: usize = 8;
 const SHA256_AT: usize = NUMBERS * 8;
@@ -73,7 +68,7 @@ const MD5_AT: usize = BLAKE3_AT + 32;
 const CHECK_AT: usize = MD5_AT + 16;
 pub(crate) const CHECK_BYTES: usize = 8;
 
-/// Keys the check. A new layout gets a new text, so that old records fail.
+/// Keys the check. A new layout needs a new text.
 const PURPOSE: &str = "haul 2026-11-26 digests of the web service, with MD5";
 
 pub(crate) fn record((id, size, version): &State, digests: &Digests) -> [u8; RECORD_BYTES] {
@@ -110,7 +105,6 @@ pub(crate) fn parse(record: &[u8]) -> Option<(State, Digests)> {
         adler32: u32::try_from(number(6)?).ok()?,
         sha256: record[SHA256_AT..BLAKE3_AT].try_into().ok()?,
         blake3: record[BLAKE3_AT..MD5_AT].try_into().ok()?,
-        // A record is read in one way only.
         md5: match (number(7)?, record[MD5_AT..CHECK_AT].try_into().ok()?) {
             (0, md5) if md5 == [0; 16] => None,
             (1, md5) => Some(md5),

@@ -4,15 +4,14 @@ use haul_store::{FileId, Stat, Version};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digests {
-    /// The checksum that grids compare (RFC 1950). It finds accidents, but no intent.
+    /// The checksum that grids compare (RFC 1950). It finds accidents, not intent.
     pub(crate) adler32: u32,
     pub(crate) sha256: [u8; 32],
     pub(crate) blake3: [u8; 32],
-    /// `None`: nobody has asked for it.
     pub(crate) md5: Option<[u8; 16]>,
 }
 
-/// Which digests are computed. MD5 takes as long as all others together, so only who asks for it pays for it.
+/// Which digests are computed. MD5 takes as long as all others together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     AllButMd5,
@@ -25,7 +24,6 @@ impl Digests {
     }
 }
 
-/// Device and inode, size, and the times that tell a change.
 pub(crate) type State = (FileId, u64, Version);
 
 pub(super) fn state(stat: &Stat) -> State {

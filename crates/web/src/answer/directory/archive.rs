@@ -1,7 +1,7 @@
 //! A directory and all beneath it as a tar file, made while it is sent.
 //!
-//! Names that are too long for the oldest form, and sizes from 8 GiB on, are written as GNU tar does. A file that this
-//! reader cannot read is left out. If a file becomes shorter while it is sent, the answer ends early.
+//! Long names, and sizes from 8 GiB on, are written as GNU tar does. Files that this reader may not read are left out. A file
+//! that becomes shorter ends the answer early.
 
 use std::ffi::OsStr;
 use std::io::{self, BufReader, Read};
@@ -24,13 +24,13 @@ use crate::token::Reach;
 
 pub(super) struct Packing {
     pub(super) shelf: Arc<Shelf>,
-    /// The paths that links may lead this reader to.
+    /// The paths to which links may lead the reader.
     pub(super) reach: Reach,
-    /// The path of the directory, without links.
+    /// The directory's path without links.
     pub(super) top: Vec<u8>,
 }
 
-/// Starts in a thread of its own, which waits for a slow reader, and ends when the reader leaves.
+/// Packs in a thread of its own, because it waits for a slow reader.
 pub(super) fn begin(packing: Packing, shares: Vec<Share>) -> io::Result<Receiver<io::Result<Bytes>>> {
     let (out, reader) = Out::to_reader(shares, None);
     thread::Builder::new().name("tar".to_owned()).spawn(move || {
@@ -46,7 +46,7 @@ pub(super) fn begin(packing: Packing, shares: Vec<Share>) -> io::Result<Receiver
 impl Packing {
     fn write(&self, out: Out) -> io::Result<()> {
         let mut tar = Builder::new(out);
-        // Paths beneath the top, the next one last.
+        // The last is the next.
         let mut waiting = vec![(Vec::new(), Kind::Directory)];
         while let Some((path, kind)) = waiting.pop() {
             let whole = joined(&self.top, &path);
@@ -79,8 +79,7 @@ impl Packing {
         tar.into_inner()?.end()
     }
 
-    /// Adds a link. Within the top it stays a link; if it leads to a file elsewhere that this reader may read, the file
-    /// is packed instead.
+    /// Adds a link, or the file behind it if that lies outside the top and this reader may read it.
     fn add_link(&self, tar: &mut Builder<Out>, path: &[u8], whole: &[u8]) -> io::Result<()> {
         let Ok(real) = self.shelf.directory.without_links(whole) else { return Ok(()) };
         if !self.reach.includes(&real) {
@@ -126,7 +125,7 @@ fn header(stat: &Stat, kind: EntryType) -> Header {
     header
 }
 
-/// Exactly as many bytes of a file as its header says.
+/// Reads exactly as many bytes as the header says.
 struct Content {
     file: LocalFile,
     at: u64,
@@ -146,7 +145,6 @@ impl Read for Content {
     }
 }
 
-/// Whether the name vanished, became something else, or is not for this reader.
 fn is_left_out(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | PermissionDenied | NotADirectory) || has_links(error)

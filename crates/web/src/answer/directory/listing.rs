@@ -1,7 +1,7 @@
-//! Lists the names of a directory in order, however many there are.
+//! Lists a directory in order, however long.
 //!
-//! One pass over the directory keeps the smallest names behind the last one of the pass before. So a listing needs the
-//! memory of one pass, and a directory of a million names is read fifty times.
+//! Each pass over the directory keeps the smallest names behind the pass before, so memory is that of one pass. A directory of a
+//! million names is read fifty times.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -17,14 +17,12 @@ use crate::answer::digest::{Digests, Kept};
 use crate::request::target::{Column, Order};
 use crate::token::Reach;
 
-/// A name, its target's metadata, and its digests if known.
 pub(super) struct Entry {
     pub(super) name: Vec<u8>,
     pub(super) stat: Stat,
     pub(super) digests: Option<Digests>,
 }
 
-/// The listed directory, and its reader.
 pub(super) struct Place {
     pub(super) shelf: Arc<Shelf>,
     pub(super) reach: Reach,
@@ -33,10 +31,8 @@ pub(super) struct Place {
     pub(super) kept: Arc<Kept>,
 }
 
-/// Fails when nobody wants the listing any more.
 pub(super) type GoesOn<'a> = dyn Fn() -> io::Result<()> + 'a;
 
-/// The counts of listed entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) files: u64,
@@ -47,9 +43,8 @@ pub(super) struct Counts {
 pub(super) struct Listing {
     pub(super) place: Place,
     pub(super) order: Order,
-    /// The names behind this one are still to be listed.
+    /// The names up to this one are listed.
     after: Option<Key<Vec<u8>>>,
-    /// The names of the last pass that are still to be listed.
     ready: vec::IntoIter<Ranked>,
     most: usize,
     has_more: bool,
@@ -73,18 +68,17 @@ impl Listing {
         }
     }
 
-    /// One page: `most` names behind a marker.
     pub(super) fn page(place: Place, order: Order, most: usize, after: Option<Key<Vec<u8>>>) -> Listing {
         Listing { after, is_page: true, ..Listing::of_all(place, order, most) }
     }
 
-    /// The marker of the next page, known after the first entries.
+    /// The marker is known after the first entries.
     pub(super) fn next_page(&self) -> Option<Vec<u8>> {
         let last = self.after.as_ref().filter(|_| self.is_page && self.has_more)?;
         Some(last.marker(self.order))
     }
 
-    /// The next entries; an empty list is the end.
+    /// Returns the next entries; none is the end.
     pub(super) fn next_entries(&mut self, most: usize, goes_on: &GoesOn<'_>) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         while entries.len() < most {
@@ -116,8 +110,7 @@ impl Listing {
         let mut has_more = false;
         place.directory.each_name(&mut |name, kind| {
             goes_on()?;
-            // If the directory itself tells a file from a directory, the metadata of names that are not listed now
-            // stays unread.
+            // Where the directory itself gives the kind, metadata of unlisted names stays unread.
             let (is_directory, number) = match (kind, order.by) {
                 (Some(NameKind::Special), _) => return Ok(true),
                 (Some(NameKind::Directory), Column::Name) => (true, 0),

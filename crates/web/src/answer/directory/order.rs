@@ -9,13 +9,12 @@ use crate::request::target::{Column, Order};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key<N> {
     pub(super) is_directory: bool,
-    /// The size or time, if the listing is sorted by it.
     pub(super) number: i128,
     pub(super) name: N,
 }
 
 impl<N: AsRef<[u8]>> Key<N> {
-    /// Compares two keys. Directories come first in either direction.
+    /// Directories come first in either direction.
     pub(super) fn compare<M: AsRef<[u8]>>(&self, other: &Key<M>, order: Order) -> Ordering {
         let by_number = self.number.cmp(&other.number);
         let by_column = by_number.then_with(|| by_value(self.name.as_ref(), other.name.as_ref()));
@@ -23,7 +22,7 @@ impl<N: AsRef<[u8]>> Key<N> {
         other.is_directory.cmp(&self.is_directory).then(by_column)
     }
 
-    /// The key in a link to the next page: `name`, `directory/`, or with its number before a colon.
+    /// Writes the key as `name`, `directory/`, or with its number before a colon.
     pub(super) fn marker(&self, order: Order) -> Vec<u8> {
         let mut marker = match order.by {
             Column::Name => Vec::new(),
@@ -54,7 +53,7 @@ impl Key<Vec<u8>> {
     }
 }
 
-/// The number that a listing is sorted by before the name. A directory's size says nothing about its content.
+/// The number before the name. A directory's size says nothing about its content.
 pub(super) fn number(stat: &Stat, by: Column) -> i128 {
     match by {
         Column::Name => 0,
@@ -67,7 +66,6 @@ pub(super) fn number(stat: &Stat, by: Column) -> i128 {
 /// Compares names so that `file2` comes before `file10`.
 pub(super) fn by_value(a: &[u8], b: &[u8]) -> Ordering {
     let (mut left, mut right) = (a, b);
-    // Each round takes at least one byte of both.
     loop {
         match (left.first(), right.first()) {
             (Some(x), Some(y)) if x.is_ascii_digit() && y.is_ascii_digit() => {
@@ -84,7 +82,6 @@ pub(super) fn by_value(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// The leading digits of a text without leading zeros, and the rest.
 fn split_digits(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, behind) = text.split_at(end);

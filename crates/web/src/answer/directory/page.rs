@@ -1,5 +1,4 @@
-//! The page of a directory in HTML. It loads nothing; its only script filters names, and its hash is in the policy of
-//! the page.
+//! A directory as HTML. The page loads nothing; its policy has the hash of its only script.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -12,7 +11,7 @@ use crate::answer::digest::hex;
 use crate::answer::names;
 use crate::request::target::{Column, Order};
 
-/// The value of `Content-Security-Policy`: the page may run its own script, and load nothing.
+/// The value of `Content-Security-Policy`.
 pub(super) static POLICY: LazyLock<String> = LazyLock::new(|| {
     let script = haul_net::base64_text(digest::digest(&digest::SHA256, SCRIPT.as_bytes()).as_ref());
     format!(
@@ -34,7 +33,7 @@ pub(super) fn begin(path: &[u8], order: Order) -> String {
     );
     for (column, word, class) in [(Column::Name, "name", "n"), (Column::Size, "size", "s"), (Column::Time, "time", "t")]
     {
-        // A program that follows links would fetch the page in every order; it does not press buttons.
+        // Buttons, because a program that follows links would fetch every order.
         let is_current = order.by == column;
         let minus = if is_current && !order.is_reverse { "-" } else { "" };
         let (mark, sort) = match (is_current, order.is_reverse) {
@@ -105,14 +104,14 @@ pub(super) fn end(counts: &Counts, next: Option<&str>, readme: Option<(&[u8], &s
     text
 }
 
-/// The filter of names. Without scripts its box stays hidden, and nothing else is missing.
+/// The filter of names. Without scripts its box stays hidden.
 const SCRIPT: &str = "\
 const box=document.getElementById('filter'),rows=[...document.querySelectorAll('tbody tr:not(.up)')];\
 box.hidden=false;box.oninput=()=>{const part=box.value.toLowerCase();\
 for(const row of rows)row.hidden=!row.firstChild.firstChild.textContent.toLowerCase().includes(part)};\
 if(box.value)box.oninput()";
 
-/// Light or dark as the reader's device has it; on a phone the times go below the names.
+/// Follows the device's light or dark; on a phone the times go below the names.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--line:#8884}body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:1rem}\
 h1{font-size:1.15rem;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}\
@@ -126,7 +125,6 @@ code{display:block;font-size:.75rem;opacity:.6}a{text-decoration:none}a:hover,bu
 tbody td{border:0;padding:.1rem .5rem}tbody .n{grid-column:1/3;width:auto;padding-top:.4rem}tbody .s{order:2}\
 tbody .t{order:1;opacity:.7}thead tr{display:flex;justify-content:space-between}thead th{width:auto}}";
 
-/// At most four digits and a unit.
 fn bytes_text(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut unit = 0;
@@ -141,14 +139,14 @@ fn bytes_text(bytes: u64) -> String {
     }
 }
 
-/// `2026-11-25 08:30` in UTC.
+/// Writes `2026-11-25 08:30` in UTC.
 fn time_text(time: Time) -> String {
     let (days, second) = (time.s.div_euclid(86_400), time.s.rem_euclid(86_400));
     let (year, month, day) = civil(days);
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", second / 3600, second / 60 % 60)
 }
 
-/// The date of a day since 1970, by Howard Hinnant's algorithm `civil_from_days`.
+/// Howard Hinnant's `civil_from_days`.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days.saturating_add(719_468);
     let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

@@ -5,8 +5,7 @@
 //! watchdog  looks at all lines a few times in each limit -> marks those that are late, and wakes their tasks
 //! within    the task sees the mark, and drops the connection
 //! ```
-//! A timer for each connection would cost a small answer more than its digest does, and an idle reader more memory than
-//! its socket.
+//! A timer each would cost a small answer more than its digest, and an idle reader more memory than its socket.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,39 +16,33 @@ use tokio::sync::Notify;
 
 use crate::limits::{Limits, WATCH_EVERY_MAX};
 
-/// A connection as its watchdog sees it.
 pub(crate) trait Watched: fmt::Debug + Send + Sync {
-    /// Whether a deadline has passed.
     fn is_late(&self, now_ms: u64, is_stopping: bool) -> bool;
 
-    /// Marks the connection as late, and wakes its task.
     fn cut(&self);
 
     fn is_silent(&self) -> bool;
 
-    /// Whether it is silent, and not yet for long enough at this look.
+    /// Whether its silence is too short at this look.
     fn stays_at(&self, look: u32) -> bool;
 
-    /// Notes that the list of silent connections no longer has it.
+    /// Notes that it left the list of silent connections.
     fn is_listed_no_more(&self);
 
-    /// Tells the task to end, and wakes it.
     fn leave(&self);
 }
 
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     begun: Instant,
-    /// The time of its last look, in milliseconds since it began.
+    /// In milliseconds since it began.
     now_ms: AtomicU64,
     every: Duration,
     pub(super) limits: Limits,
     is_stopping: AtomicBool,
-    /// A line that has ended is removed at the next look.
+    /// An ended line is removed at the next look.
     lines: Mutex<Vec<Weak<dyn Watched>>>,
-    /// The lines that fell silent, and may leave.
     silent: Mutex<Vec<Weak<dyn Watched>>>,
-    /// The number of calls of [`Watchdog::look_at_silent`].
     silent_looks: AtomicU32,
     has_silent: Notify,
 }
@@ -94,13 +87,11 @@ impl Watchdog {
         }
     }
 
-    /// Waits until there are silent lines, and [`Watchdog::look_at_silent`] is to be called.
     pub(crate) async fn has_silent(&self) {
         self.has_silent.notified().await;
     }
 
-    /// Tells the lines to leave that were silent at the last look and since. Returns whether others are silent. While
-    /// all are busy or gone, no look is needed.
+    /// Tells lines to leave that were silent since the last look. Returns whether others are silent: else no look is needed.
     pub(crate) fn look_at_silent(&self) -> bool {
         let look = self.silent_looks.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let mut leaving = Vec::new();
@@ -124,7 +115,7 @@ impl Watchdog {
         has_more
     }
 
-    /// The deadline for this limit. The last look may be a while ago, so `every` is added, and no deadline is early.
+    /// Adds `every` to the limit, because the last look may be so long ago: no deadline is early.
     pub(super) fn after(&self, limit: Duration) -> u64 {
         self.now_ms.load(Ordering::Relaxed).saturating_add(ms(limit)).saturating_add(ms(self.every))
     }
@@ -153,7 +144,7 @@ impl Watchdog {
             }
             true
         });
-        // A task may end on the way, and its line with it: not below the lock.
+        // A cut task may end and drop its line: not below the lock.
         for line in late {
             line.cut();
         }
