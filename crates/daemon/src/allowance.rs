@@ -1,10 +1,10 @@
-//! Counts what each key has moved, and keeps it to the limits of its line: a rate, and bytes in a day.
+//! Counts what each key has moved, and keeps it to its line's rate and bytes in a day.
 //!
 //! ```text
 //!   ~/.local/state/haul/key-days     "day N", then "KEY BYTES" for each key that has a limit and moved something that day
 //! ```
-//! A day begins at midnight UTC. All sessions of a key count together, in both directions. The file is written every
-//! few seconds: a restarted daemon goes on counting.
+//! A day begins at midnight UTC. All sessions of a key count together, in both directions. The file is written every few seconds:
+//! a restarted daemon goes on counting.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
@@ -22,11 +22,11 @@ use crate::log::Log;
 /// The limits of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyLimits {
-    /// Bytes per second of all sessions of the key together.
+    /// Bytes per second of all its sessions together.
     pub rate_bytes_per_s: Option<u64>,
     /// Sessions at once.
     pub sessions: Option<usize>,
-    /// Bytes in a day of all sessions of the key together.
+    /// Bytes in a day of all its sessions together.
     pub day_bytes: Option<u64>,
 }
 
@@ -42,17 +42,15 @@ pub(crate) struct Allowance(Mutex<Count>);
 #[derive(Clone, Copy, Default)]
 struct Count {
     limits: KeyLimits,
-    /// The time at which all bytes so far are paid for.
     spent_until: Option<Instant>,
     /// Days since 1970.
     day: u64,
     bytes: u64,
-    /// The file does not have the newest count.
     is_new: bool,
 }
 
 impl Allowances {
-    /// Continues what an earlier daemon has counted today. `file`: where the counts are kept; `None`: nowhere.
+    /// Continues today's counts of an earlier daemon from this file.
     pub(crate) fn open(file: Option<PathBuf>, now: SystemTime) -> Self {
         let mut keys = HashMap::new();
         let text = file.as_deref().and_then(|file| read(file).ok()).unwrap_or_default();
@@ -69,14 +67,12 @@ impl Allowances {
         Self { keys: Mutex::new(keys), file, written: Mutex::new(Instant::now()) }
     }
 
-    /// The allowance of a key, with the limits that its line has now.
     pub(crate) fn of(&self, key: &PublicKey, limits: KeyLimits) -> Arc<Allowance> {
         let allowance = Arc::clone(lock(&self.keys).entry(*key).or_default());
         lock(&allowance.0).limits = limits;
         allowance
     }
 
-    /// Writes the counts, now and then, or `at_once`.
     pub(crate) fn write_down(&self, at_once: bool, log: &Log) {
         let Some(file) = &self.file else { return };
         let mut written = lock(&self.written);
@@ -113,7 +109,7 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
 }
 
 impl Allowance {
-    /// Counts bytes that are about to be moved, and returns how long to wait first.
+    /// Counts bytes about to be moved, and returns how long to wait first.
     ///
     /// # Errors
     /// The key has moved all that it may today.
@@ -216,7 +212,6 @@ mod tests {
         assert!(refused.hint.unwrap().contains("after midnight UTC (in 1 h 16 min)"));
         assert!(refused.cause.unwrap().contains("1000 bytes a day"));
         assert_eq!(spend(&next, 1000, today + 1), Ok(Duration::ZERO));
-        // On another day, or with nonsense in the file, nothing counts as moved.
         assert_eq!(spend(&Allowances::open(Some(file.clone()), at(today + 1)), 1000, today + 1), Ok(Duration::ZERO));
         fs::write(&file, format!("day {today}\nnonsense\n{KEY} much\n")).unwrap();
         assert_eq!(spend(&Allowances::open(Some(file), at(today)), 1000, today), Ok(Duration::ZERO));

@@ -1,4 +1,4 @@
-//! The list of authorised keys in its file: read again when the file changes, and refused when others may write it.
+//! The list of authorised keys: read again when its file changes, refused when others may write it.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -13,7 +13,7 @@ use crate::lookout::{Lookout, Say};
 use crate::own_files::{self, OwnPaths};
 use crate::version::Version;
 
-/// The list of keys, as its file has it now.
+/// The list of keys as its file has it now.
 pub struct Authority {
     path: PathBuf,
     say: Say,
@@ -24,14 +24,14 @@ pub struct Authority {
 #[derive(Default)]
 struct Held {
     list: Arc<List>,
-    /// The version of the file. `None`: there was no file, or it was refused.
+    /// `None`: there was no file, or it was refused.
     version: Option<Version>,
-    /// The reason for the refusal, so that it is logged once.
+    /// The last refusal, which is logged once.
     refused: Option<String>,
 }
 
 impl Authority {
-    /// Nobody is authorised until the file is read. `say` takes the lines for the log, once for each change.
+    /// Authorises no key until the file is read. `say` takes lines for the log, once for each change.
     pub(crate) fn new(path: &Path, own: Arc<OwnPaths>, say: Say) -> Authority {
         let lookout = Lookout::new(own, path.to_owned(), Box::new(own_files::uid_of), Arc::clone(&say));
         Authority { path: path.to_owned(), say, lookout, held: Mutex::default() }
@@ -41,7 +41,7 @@ impl Authority {
         Arc::clone(&self.say)
     }
 
-    /// Warns of lines that let somebody in as root, or into a missing directory, once while a line is in the list.
+    /// Warns once of each line that lets somebody in as root, or into a missing directory.
     pub(crate) fn warn_of(&self, list: &List) {
         self.lookout.warn_of(list);
     }
@@ -51,7 +51,7 @@ impl Authority {
         &self.path
     }
 
-    /// The list, read again if its file has changed. Every handshake calls this, so it waits only for the file.
+    /// The list, read again if its file has changed. Every handshake calls this, so it waits for the file alone.
     pub fn list(&self) -> Arc<List> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.path.display();
@@ -77,7 +77,6 @@ impl Authority {
     }
 }
 
-/// The list, if its file is no longer `version`.
 fn look(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, List, Vec<BadLine>)>> {
     Ok(read_own(path, version)?.map(|(version, text)| {
         let (list, bad) = List::parse(&text);
@@ -85,9 +84,9 @@ fn look(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, Li
     }))
 }
 
-/// Reads a list of ours that says who gets in, if the file is no longer `version`.
+/// Reads a list of ours, if the file is no longer `version`.
 pub(crate) fn read_own(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, Vec<u8>)>> {
-    // A user who can write or replace the list could authorise himself.
+    // Whoever can write or replace the list could authorise himself.
     let mut file = own::open(path, Weight::Obeyed).map_err(with_remedy)?;
     let found = Version::of(&file.metadata()?);
     if version == Some(found) {
@@ -96,7 +95,6 @@ pub(crate) fn read_own(path: &Path, version: Option<Version>) -> io::Result<Opti
     Ok(Some((found, text_of(&mut file)?)))
 }
 
-/// Says what to type where a file is not ours alone.
 pub(crate) fn with_remedy(error: io::Error) -> io::Error {
     match NotOurs::of(&error) {
         Some(not_ours) => io::Error::new(error.kind(), format!("{not_ours}; {}", not_ours.remedy())),
@@ -104,7 +102,6 @@ pub(crate) fn with_remedy(error: io::Error) -> io::Error {
     }
 }
 
-/// The rest of a list.
 pub(crate) fn text_of(file: &mut File) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     file.take(MAX_LIST_BYTES + 1).read_to_end(&mut text)?;
@@ -114,7 +111,7 @@ pub(crate) fn text_of(file: &mut File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads the list to judge it: its grants, and the lines that grant nothing.
+/// Reads the list to judge it.
 pub fn check(path: &Path) -> io::Result<(List, Vec<BadLine>)> {
     let looked = look(path, None)?;
     let (_, list, bad) = looked.expect("nothing was read before");
@@ -160,7 +157,6 @@ mod tests {
             self.said.lock().unwrap().join("\n")
         }
 
-        /// Waits until another thread logs these words.
         fn eventually_says(&self, words: &str) {
             let end = Instant::now() + PATIENCE;
             while !self.said().contains(words) {
@@ -169,7 +165,6 @@ mod tests {
             }
         }
 
-        /// Replaces the file, as an editor does.
         fn write(&self, text: &str) {
             let new = self.file.with_extension("new");
             fs::write(&new, text).unwrap();
@@ -199,7 +194,6 @@ mod tests {
         assert!(!place.knows(&KEY));
     }
 
-    /// Far longer than any test here takes on a busy machine.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]
@@ -216,7 +210,6 @@ mod tests {
     #[test]
     fn a_directory_of_accounts_that_does_not_answer_holds_up_no_key_and_no_change_of_the_list() {
         let (mut place, other) = (Place::new(), PublicKey([1; 32]));
-        // The look-up hangs until this sender is dropped.
         let (silent, silence) = mpsc::channel::<()>();
         let (silence, asked) = (Mutex::new(silence), Arc::new(Mutex::new(Vec::new())));
         let log = Arc::clone(&asked);
@@ -245,7 +238,7 @@ mod tests {
         });
         place.eventually_says("line 2: its client could read and replace");
         assert!(place.said().contains("the user bob cannot be looked up"), "{}", place.said());
-        // One look-up for each list: after the first failure there is no other.
+        // After a failed look-up there is no other.
         let asked = asked.lock().unwrap();
         assert!(asked.len() <= 2 && asked.iter().all(|user| user == "alice"), "{asked:?}");
     }
@@ -275,7 +268,6 @@ mod tests {
         let line = |name: &str, number| format!("ro root={}/{name} {} {name}\n", dir.display(), key(number));
         let first = line("data", 1);
         place.write(&first);
-        // `serve` does this at its start.
         place.authority.warn_of(&check(&place.file).unwrap().0);
         place.write(&format!("{first}{}", line("missing", 2)));
         place.authority.list();
@@ -299,7 +291,6 @@ mod tests {
         fs::set_permissions(real.join("list"), fs::Permissions::from_mode(0o600)).unwrap();
         symlink(real.join("list"), share.join("keys")).unwrap();
         symlink(&share, dir.join("way")).unwrap();
-        // The directory of the link counts, too, and so does a link further up the path.
         for named in [share.join("keys"), dir.join("way/keys")] {
             for (mode, is_good) in [(0o777, false), (0o775, false), (0o755, true), (0o1777, true)] {
                 fs::set_permissions(&share, fs::Permissions::from_mode(mode)).unwrap();

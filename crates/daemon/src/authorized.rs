@@ -1,21 +1,21 @@
-//! Parses the list of authorised keys. Each line binds a key to a directory, and to reading or to reading and writing.
+//! Parses the list of authorised keys. Each line binds a key to a directory, to read or also to write.
 //!
 //! ```text
 //!   # access             directory                 key               a name for the log
 //!   ro                   root=/data/public         ed25519:<64 hex>  bob@lab
 //!   rw clear user=alice  root="/data/new sets"     ed25519:<64 hex>  alice@laptop
 //! ```
-//! For readers of the web other words stand in place of the key: `cert:<64 hex>`, the SHA-256 of a TLS certificate, and
-//! `token:NAME`, the holders of tokens that `haul token token:NAME` makes.
+//! In place of the key, readers of the web have `cert:<64 hex>`, the SHA-256 of a TLS certificate, or `token:NAME`, for holders
+//! of tokens by `haul token token:NAME`.
 //!
-//! `user=NAME` is the account that reads and writes the files. A daemon that is not root can use only its own.
-//! `rate=500Mbit`, `sessions=4` and `day=10T` limit all sessions of a key together (`allowance.rs`). `clear` permits
-//! data connections that are authenticated but not encrypted, for a client that asks for them. Control is always
-//! encrypted. Within quotes `\"`, `\\` and `\xHH` stand for one byte.
+//! `user=NAME` is the account that reads and writes the files; a daemon that is not root can use only its own.
+//! `rate=500Mbit`, `sessions=4` and `day=10T` limit all sessions of a key together (`allowance.rs`). `clear` permits data
+//! connections without encryption, but authenticated, for clients that ask for them; control is always encrypted. Within
+//! quotes `\"`, `\\` and `\xHH` stand for one byte.
 //!
-//! The key stands last, before the name, so a line that was cut off grants nothing. A line whose directory holds the
-//! daemon's own files grants nothing either (`own_files.rs`); this is judged when a session begins. A bad line is left
-//! out and logged, and the other lines hold. `haul serve --check` fails with it.
+//! The key stands last, before the name, so a line that was cut off grants nothing. Nor does a line whose directory holds the
+//! daemon's own files (`own_files.rs`), judged when a session begins. A bad line is logged, the other lines hold, and
+//! `haul serve --check` fails.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -32,24 +32,24 @@ use crate::log::escaped;
 /// The grant of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorized {
-    /// The directory, and what the key may do there.
+    /// The directory and the rights in it.
     pub grant: Grant,
     /// The limits on its sessions.
     pub limits: KeyLimits,
-    /// The name in the line, for the log. It may be empty.
+    /// The name for the log; maybe empty.
     pub comment: String,
     /// The number of the line, from 1.
     pub line: usize,
 }
 
-/// The holder that a line is for.
+/// The holder of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
     /// The holder of this key.
     Key(PublicKey),
     /// The holder of the TLS certificate with this SHA-256.
     Certificate([u8; 32]),
-    /// Holders of a token for this name.
+    /// Holders of tokens for this name.
     Token(String),
 }
 
@@ -63,12 +63,12 @@ pub struct List(HashMap<Holder, Authorized>);
 pub struct BadLine {
     /// The number of the line, from 1.
     pub line: usize,
-    /// The reason why it grants nothing.
+    /// The reason.
     pub why: String,
 }
 
 impl List {
-    /// Reads the lines. Bad lines grant nothing. A key in two lines has no grant either, because the lines may differ.
+    /// Reads the lines. A key in two lines has no grant: the lines may differ.
     pub fn parse(text: &[u8]) -> (List, Vec<BadLine>) {
         let mut list = HashMap::new();
         let mut bad = Vec::new();
@@ -96,12 +96,12 @@ impl List {
         self.0.get(&Holder::Key(*key))
     }
 
-    /// The line for a holder of any kind.
+    /// The line of any holder.
     pub fn line_for(&self, holder: &Holder) -> Option<&Authorized> {
         self.0.get(holder)
     }
 
-    /// Whether a line is for a TLS certificate.
+    /// Whether a line has a TLS certificate.
     pub fn has_certificates(&self) -> bool {
         self.0.keys().any(|holder| matches!(holder, Holder::Certificate(_)))
     }
@@ -111,7 +111,7 @@ impl List {
         self.0.len()
     }
 
-    /// True when the list has no key.
+    /// Whether the list has no key.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -123,7 +123,7 @@ impl List {
 }
 
 impl Holder {
-    /// Reads the word of a line. `None`: the word begins like none of them.
+    /// `None`: the word begins like none of them.
     pub fn parse(word: &str) -> Option<Result<Holder, String>> {
         let (kind, rest) = word.split_once(':')?;
         match kind {
@@ -136,7 +136,7 @@ impl Holder {
 }
 
 fn fingerprint(digits: &str) -> Result<[u8; 32], String> {
-    // 64 digits, like a key; `openssl x509 -fingerprint` prints colons between them.
+    // A certificate has 64 digits like a key; `openssl x509 -fingerprint` prints colons between them.
     let key = format!("ed25519:{}", digits.replace(':', "").to_ascii_lowercase());
     let parsed: Result<PublicKey, haul_net::BadKey> = key.parse();
     parsed.map(|print| print.0).map_err(|_| "cert: needs the 64 hexadecimal digits of a SHA-256".to_owned())
@@ -150,12 +150,11 @@ fn token_name(name: &str) -> Result<String, String> {
     }
 }
 
-/// The words that [`Holder::parse`] reads begin like this.
 const HOLDERS: [&[u8]; 3] = [b"ed25519:", b"cert:", b"token:"];
 
 const MAX_TOKEN_NAME: usize = 64;
 
-/// Parses a line. `None`: it is empty or a comment.
+/// `None`: an empty line or a comment.
 fn parse_line(line: &[u8]) -> Result<Option<(Holder, Authorized)>, String> {
     let mut rest = line.trim_ascii();
     if rest.is_empty() || rest.starts_with(b"#") {
@@ -199,7 +198,7 @@ fn parse_line(line: &[u8]) -> Result<Option<(Holder, Authorized)>, String> {
     }
 }
 
-/// Reads a word that limits a key. False: the word is no limit.
+/// False: the word is no limit.
 fn limit(word: &[u8], limits: &mut KeyLimits) -> Result<bool, String> {
     let word = String::from_utf8_lossy(word);
     let Some((name, value)) = word.split_once('=') else { return Ok(false) };
@@ -223,7 +222,6 @@ fn limit(word: &[u8], limits: &mut KeyLimits) -> Result<bool, String> {
     if is_again { Err(format!("it has more than one {name}")) } else { Ok(true) }
 }
 
-/// The first word without its quotes, and the text behind it.
 fn split_word(text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     let mut word = Vec::new();
     let mut quoted = false;
@@ -244,7 +242,6 @@ fn split_word(text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     if quoted { Err("a quote is not closed".into()) } else { Ok((word, b"")) }
 }
 
-/// The byte that the text behind a backslash names, and the length of that text.
 fn escape(text: &[u8]) -> Result<(u8, usize), String> {
     let digit =
         |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16)).and_then(|d| u8::try_from(d).ok());
@@ -263,7 +260,7 @@ fn directory(bytes: &[u8]) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// The name of an account, which is looked up when a session begins.
+/// The account itself is looked up when a session begins.
 fn account(bytes: &[u8]) -> Result<String, String> {
     match std::str::from_utf8(bytes) {
         Ok(name) if !name.is_empty() && !name.contains('\0') => Ok(name.to_owned()),

@@ -1,4 +1,4 @@
-//! The certificate of the web's port, read again when its files change, so that a renewed one needs no restart.
+//! The certificate of the web's port: read again when its files change, so a renewed one needs no restart.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,8 +26,7 @@ impl CertificateFiles {
         files
     }
 
-    /// Looks at the files, now and then or `at_once`, and uses a new certificate for later connections. Until
-    /// certificate and key match, the earlier ones stay.
+    /// Looks at the files, now and then or `at_once`. Until certificate and key match, the earlier ones stay.
     pub(crate) fn look(&mut self, at_once: bool, log: &Log) {
         if !at_once && self.looked.elapsed() < NETWORKS_LOOK {
             return;

@@ -5,20 +5,20 @@
 //!                -> lane: to its session          -> control: a session in a thread of its own
 //!   listening    the ports: opened here, or held by systemd
 //!   authorized   the list of keys, each with its directory
-//!   authority    that list as it stands in its file: read again when the file changes
+//!   authority    that list as it stands in its file
 //!   own_files    the private key and the list, which no directory of a key may hold
 //!   lookout      tells in advance which lines will let nobody in
 //!   web          the same directories to readers over HTTP, and public ones
-//!   certificate  that of the web's port: read again when its files change
-//!   tokens       what `haul token` makes, shows and revokes
-//!   revoked      numbers of tokens that count no more: read again when the file changes
-//!   networks     the network classes as they stand in their files: read again when a file changes
+//!   certificate  that of the web's port
+//!   tokens       what `haul token` makes and shows
+//!   revoked      numbers of tokens that count no more
+//!   networks     the network classes in their files
 //!   registrar    what the key of a session may do, asked anew for each job
-//!   allowance    what each key has moved, held to the rate and the day of its line
-//!   sessions     who is here: counted, logged, ended when the daemon ends
+//!   allowance    what each key has moved, held to its line
+//!   sessions     who is here: counted, logged, ended with the daemon
 //!   log          lines with a time, safe for a terminal
 //! ```
-//! The daemon acts with the rights of the account it runs as, within the directories of its list.
+//! The daemon acts with the rights of its account, within the directories of its list.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The ports of the daemon: it opens them itself, or systemd holds some for it (sd_listen_fds(3)).
+//! The ports of the daemon: it opens them itself, or systemd holds them (sd_listen_fds(3)).
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use crate::bind_error::bind_error;
 #[derive(Debug)]
 pub(crate) enum Port {
     Opened(Listener),
-    /// Another program holds the port since before this daemon began: one socket, or one for each of some addresses.
+    /// The sockets of another program: one, or one for each of some addresses.
     HandedOver(Listener, Vec<Listener>),
 }
 
@@ -22,8 +22,8 @@ pub(crate) struct Handed {
     pub(crate) https: Vec<Listener>,
 }
 
-/// The sockets that this process was given, by their names. Any name but `http` and `https` is haul's own port: a unit
-/// with one socket need not name it.
+/// The sockets given to this process. Any name but `http` and `https` is haul's own port: a unit with one socket need not name
+/// it.
 pub(crate) fn handed() -> Result<Handed, Error> {
     // The names vanish when the descriptors are taken.
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
@@ -50,8 +50,7 @@ fn by_name(mut sockets: ListenFd, names: &str) -> Result<Handed, Error> {
     Ok(handed)
 }
 
-/// Takes the sockets that were handed over, or opens this address. Without an address, opens this port at every
-/// address.
+/// Takes the given sockets, or opens this address, or else this port everywhere.
 pub(crate) fn port(handed: Vec<Listener>, listen: Option<SocketAddr>, port: u16) -> Result<Port, Error> {
     let mut handed = handed.into_iter();
     match (handed.next(), listen) {

@@ -1,4 +1,4 @@
-//! Writes lines of the log, each with its time, and safe for a terminal whatever a peer called itself.
+//! Writes the log, each line with its time and safe for a terminal, whatever a peer called itself.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -14,8 +14,7 @@ use crate::limits::{
     REFUSALS_LOGGED_PER_MINUTE,
 };
 
-/// Takes a line of the log with its line feed. It has to return at once, because threads of handshakes and sessions
-/// call it.
+/// Takes a line of the log with its line feed. Threads of sessions call it, so it returns at once.
 pub type WriteLine = dyn Fn(String) + Send + Sync;
 
 /// The form of the lines.
@@ -24,17 +23,15 @@ pub enum Form {
     /// The time, and words.
     #[default]
     Text,
-    /// One JSON object a line: `time`, `level` (`info`, `warning`, `error`), `event`, `message`, and what is known of
-    /// whom it is about: `key`, `name`, `address`, `class`, `session`. Each event has further fields of its own.
+    /// One JSON object a line: `time`, `level` (`info`, `warning`, `error`), `event`, `message`, the known of `key`, `name`,
+    /// `address`, `class`, `session`, and the event's own fields.
     Json,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Client {
-    /// The name in the list, or else the key.
     pub(crate) name: String,
     pub(crate) from: SocketAddr,
-    /// The network class of its address.
     pub(crate) class: Option<String>,
 }
 
@@ -48,29 +45,24 @@ impl fmt::Display for Client {
     }
 }
 
-/// The session that a line is about.
 pub(crate) struct Visitor<'a> {
     pub(crate) key: &'a PublicKey,
     pub(crate) number: u64,
     pub(crate) who: &'a Client,
 }
 
-/// The value of a field in JSON.
 #[derive(Clone, Debug)]
 pub(crate) enum Field {
     Number(u64),
-    /// Text, in which a terminal obeys nothing any more.
+    /// Text that is safe for a terminal.
     Text(String),
 }
 
-/// What a line has besides its words.
 pub(crate) type Fields = [(&'static str, Field)];
 
 struct Entry<'a> {
-    /// What happened, in one word.
     event: &'static str,
     text: &'a str,
-    /// The operator should look at the line.
     matters: bool,
     key: Option<&'a PublicKey>,
     from: Option<SocketAddr>,
@@ -79,7 +71,6 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// A line about the daemon itself.
     fn new(text: &'a str, matters: bool) -> Self {
         Self { event: "daemon", text, matters, key: None, from: None, session: None, fields: &[] }
     }
@@ -88,10 +79,8 @@ impl<'a> Entry<'a> {
 pub(crate) struct Log {
     write: Box<WriteLine>,
     form: Form,
-    /// Only warnings are logged.
     quiet: bool,
     minute: Mutex<Minute>,
-    /// Lines that [`Log::flush`] writes together.
     soon: Mutex<String>,
 }
 
@@ -104,15 +93,13 @@ impl Log {
         self.quiet
     }
 
-    /// Logs an ordinary event.
     pub(crate) fn say(&self, text: &str) {
         if !self.quiet {
             self.put(&Entry::new(text, false));
         }
     }
 
-    /// Logs an ordinary event with the next [`Log::flush`]: a line of its own wakes the thread that writes, which costs
-    /// more than a small answer.
+    /// Logs with the next [`Log::flush`]: waking the writing thread costs more than a small answer.
     pub(crate) fn say_soon(&self, text: &str) {
         if self.quiet {
             return;
@@ -135,7 +122,6 @@ impl Log {
         }
     }
 
-    /// Logs a warning if the event matters, and else an ordinary event.
     pub(crate) fn tell(&self, text: &str, matters: bool) {
         if matters { self.warn(text) } else { self.say(text) }
     }
@@ -144,7 +130,6 @@ impl Log {
         self.put(&Entry::new(text, true));
     }
 
-    /// Logs the answer to a request of the web.
     pub(crate) fn request(&self, text: &str, request: &Answered) {
         if self.quiet {
             return;
@@ -165,7 +150,7 @@ impl Log {
         self.put_soon(&self.line(&entry));
     }
 
-    /// Logs what clients have to know. Text goes to standard output, where it can be copied; JSON has it in the log.
+    /// Logs what clients have to know. Text goes to standard output, for copying.
     pub(crate) fn introduce(&self, text: &str, fields: &Fields) -> bool {
         let in_log = self.form == Form::Json;
         if in_log {
@@ -191,7 +176,6 @@ impl Log {
         }
     }
 
-    /// Logs that a peer whose key is not in the list was refused.
     pub(crate) fn refused_stranger(&self, text: &str, key: &PublicKey, from: SocketAddr) {
         if self.minute().has_room_for_stranger(Instant::now()) {
             let (key, from) = (Some(key), Some(from));
@@ -199,13 +183,12 @@ impl Log {
         }
     }
 
-    /// Logs that a key of the list was turned away.
     pub(crate) fn turned_away(&self, text: &str, key: &PublicKey, from: SocketAddr) {
         let (known, from) = (Some(key), Some(from));
         self.put_of(key, &Entry { event: "refused", key: known, from, ..Entry::new(text, true) });
     }
 
-    /// Logs what happened in a session, as a warning if it matters. `fields` stand in JSON alone.
+    /// `fields` stand in JSON alone.
     pub(crate) fn tell_of_session(
         &self,
         visitor: &Visitor<'_>,
@@ -217,7 +200,7 @@ impl Log {
         self.put_of(visitor.key, &Entry { event, text, matters, key, from, session, fields });
     }
 
-    /// Logs one entry of a copy. False: the key has filled what entries may take of the log in this minute.
+    /// Logs one entry of a copy. False: the key's minute has no room left.
     pub(crate) fn tell_of_entry(&self, visitor: &Visitor<'_>, text: &str, matters: bool, fields: &Fields) -> bool {
         if self.quiet && !matters {
             return true;
@@ -254,22 +237,18 @@ impl Log {
     }
 }
 
-/// The bytes that peers have caused in this minute. No peer may fill the disk of the log, or hide behind the lines of
-/// another.
+/// The bytes that peers have caused in this minute: no peer may fill the disk, or hide behind another's lines.
 #[derive(Default)]
 struct Minute {
     begun: Option<Instant>,
     strangers: u32,
-    /// Bytes for each key of the list.
     keys: HashMap<PublicKey, usize>,
-    /// The same for entries of its copies.
     entries: HashMap<PublicKey, usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
     Enough,
-    /// This line is the first without room.
     NoMore,
     None,
 }
@@ -339,7 +318,6 @@ fn json_line(now: SystemTime, entry: &Entry<'_>) -> String {
             add("class", cut(class).into());
         }
     }
-    // The level says it.
     add("message", cut(entry.text.trim_start_matches("warning: ")).into());
     for (name, field) in entry.fields {
         add(
@@ -354,7 +332,6 @@ fn json_line(now: SystemTime, entry: &Entry<'_>) -> String {
 }
 
 impl Field {
-    /// Text of a peer, cut and safe for a terminal.
     pub(crate) fn text(text: &str) -> Self {
         Self::Text(cut(text))
     }
@@ -364,7 +341,7 @@ impl Field {
     }
 }
 
-/// An error that ended the daemon, as the last line of a log in JSON.
+/// Makes the last line of a JSON log: the error that ended the daemon.
 pub fn last_line(what: &str, cause: Option<&str>, hint: Option<&str>, exit_code: u8) -> String {
     let fields = [("cause", cause), ("hint", hint)];
     let fields = fields.into_iter().filter_map(|(name, text)| Some((name, Field::text(text?))));
@@ -373,7 +350,7 @@ pub fn last_line(what: &str, cause: Option<&str>, hint: Option<&str>, exit_code:
     json_line(SystemTime::now(), &entry)
 }
 
-/// The line that stands for lines that nobody read, in this form.
+/// Makes the line in place of lost ones.
 pub fn lost_lines(form: Form, lost: u64) -> String {
     let text = format!("{lost} lines of the log were lost here: nobody read them");
     match form {
@@ -385,7 +362,6 @@ pub fn lost_lines(form: Form, lost: u64) -> String {
     }
 }
 
-/// Makes text safe for a terminal, and cuts it where a peer sent a very long path.
 fn cut(text: &str) -> String {
     let end = (0..=MAX_LINE_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     let told = &text[..end];
@@ -393,7 +369,6 @@ fn cut(text: &str) -> String {
     format!("{}{more}", escaped(told.as_bytes()))
 }
 
-/// The bytes as one line of text, in which a terminal obeys nothing.
 pub(crate) fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -411,7 +386,7 @@ pub(crate) fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// The time in UTC, in the form of RFC 3339.
+/// Writes the time in UTC (RFC 3339).
 fn timestamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (days, second_of_day) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -420,8 +395,8 @@ fn timestamp(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
 }
 
-/// Year, month and day of a day since 1970. It counts in years that begin in March, so that leap days come last (H.
-/// Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
+/// Dates a day since 1970. Years begin in March, so leap days come last (H. Hinnant, "chrono-compatible low-level date
+/// algorithms", `civil_from_days`).
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

@@ -1,7 +1,6 @@
-//! Warns in advance of lines in the list that will let nobody in, or that let somebody in as root.
+//! Warns of lines in the list that will let nobody in, or let somebody in as root.
 //!
-//! The decision is made when a session begins (`serve.rs`). The warnings come from a single thread, so a file server or
-//! a directory of accounts that hangs holds up nothing else.
+//! The decision falls when a session begins (`serve.rs`). A single thread warns, so a hanging file server holds up nothing else.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -16,7 +15,6 @@ use crate::own_files::{FindAccount as FindInTurn, OwnPaths};
 /// Takes a line for the log, and whether it is a warning.
 pub type Say = Arc<dyn Fn(&str, bool) + Send + Sync>;
 
-/// Looks accounts up. Tests have their own; the daemon has `own_files::uid_of`.
 pub(crate) type FindAccount = Box<dyn Fn(&str) -> io::Result<Option<u32>> + Send + Sync>;
 
 pub(crate) struct Lookout {
@@ -25,13 +23,12 @@ pub(crate) struct Lookout {
     find_account: FindAccount,
     say: Say,
     task: Mutex<Task>,
-    /// The warnings, already given, about lines that may let somebody in.
     told: Mutex<HashSet<String>>,
 }
 
 #[derive(Default)]
 struct Task {
-    /// The newest list. It replaces an older one that still waits.
+    /// The newest list replaces a waiting one.
     waiting: Option<Arc<List>>,
     is_looking: bool,
 }
@@ -41,7 +38,6 @@ impl Lookout {
         Arc::new(Lookout { own, list, find_account, say, task: Mutex::default(), told: Mutex::default() })
     }
 
-    /// Gives a list to the thread, without waiting.
     pub(crate) fn look_at(self: &Arc<Self>, list: Arc<List>) {
         let mut task = self.task();
         task.waiting = Some(list);
@@ -63,7 +59,6 @@ impl Lookout {
         }
     }
 
-    /// Gives the warnings of a list at once.
     pub(crate) fn warn_of(&self, list: &List) {
         self.tell_new(warnings(list, &mut self.look_up_once()));
     }
@@ -76,7 +71,7 @@ impl Lookout {
         *told = warnings.into_iter().collect();
     }
 
-    /// Each account is looked up once. After the first failure no other is looked up: it may take seconds.
+    /// Looks up no account after the first failure, which may take seconds.
     fn look_up_once(&self) -> impl FnMut(&str) -> io::Result<Option<u32>> {
         let (mut found, mut silent) = (HashMap::new(), None);
         move |user: &str| {
@@ -120,7 +115,6 @@ impl Lookout {
     }
 }
 
-/// The warnings, in the order of the lines.
 fn warnings(list: &List, find_account: FindInTurn<'_>) -> Vec<String> {
     let mut lines: Vec<_> = list.grants().collect();
     lines.sort_by_key(|authorized| authorized.line);
@@ -147,8 +141,7 @@ fn warnings(list: &List, find_account: FindInTurn<'_>) -> Vec<String> {
     lines.into_iter().flat_map(of_line).collect()
 }
 
-/// Why the directory of a line cannot be used, as far as the start shows it. A link on the way is refused: another key
-/// may be able to write where it stands.
+/// A link on the way is refused: another key may be able to write where it stands.
 fn wrong_root(root: &Path) -> Option<String> {
     match (haul_transfer::open_root(root), root.canonicalize()) {
         (Ok(_), _) => None,
@@ -164,7 +157,6 @@ fn unnamed_user() -> Option<String> {
     haul_transfer::is_root().then(|| "without user=NAME its client acts as root within its directory".into())
 }
 
-/// Why the account of a line cannot be used, as far as the look-up shows it.
 fn wrong_user(name: &str, found: io::Result<Option<u32>>) -> Option<String> {
     let name = escaped(name.as_bytes());
     match found {

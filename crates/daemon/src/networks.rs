@@ -1,5 +1,4 @@
-//! The network classes of the daemon in their files, which are read again when they change. A wrong file changes
-//! nothing.
+//! The daemon's network classes, read again when their files change. A wrong file changes nothing.
 
 use std::collections::HashSet;
 use std::fs;
@@ -22,13 +21,12 @@ pub(crate) struct NetworkFiles {
     own: OwnNetworks,
     looked: Instant,
     policies: Arc<Policies>,
-    /// The file for observations, and the last time that it was written.
     observed: Option<PathBuf>,
     written: Instant,
 }
 
 impl NetworkFiles {
-    /// Reads and judges the files. A file that an option names must exist.
+    /// A file that an option names must exist.
     pub(crate) fn open(named: Option<&PathBuf>, log: &Arc<Log>) -> Result<NetworkFiles, Error> {
         let bad = |why: String| Error::new(Fault::Usage, why).try_this("haul-networks(5) shows what a class may hold");
         let surroundings = Surroundings::of_process();
@@ -51,12 +49,10 @@ impl NetworkFiles {
         Ok(NetworkFiles { files, versions, own, looked, policies, observed, written })
     }
 
-    /// The policies in force, whatever the files become.
     pub(crate) fn policies(&self) -> Arc<Policies> {
         Arc::clone(&self.policies)
     }
 
-    /// Writes the observations of ended connections, now and then, or `at_once`.
     pub(crate) fn write_down(&mut self, at_once: bool, log: &Log) {
         if !at_once && self.written.elapsed() < OBSERVED_WRITE {
             return;
@@ -71,8 +67,7 @@ impl NetworkFiles {
         }
     }
 
-    /// Looks at the files and at this host's own networks, now and then or `at_once`, and puts changes into force.
-    /// True: the classes have changed.
+    /// Looks at the files and this host's networks, now and then or `at_once`. True: the classes have changed.
     pub(crate) fn look(&mut self, at_once: bool, log: &Log) -> bool {
         if !at_once && self.looked.elapsed() < NETWORKS_LOOK {
             return false;
@@ -106,12 +101,11 @@ fn versions(files: &[PathBuf]) -> Vec<Option<Version>> {
     files.iter().map(|file| fs::metadata(file).ok().map(|metadata| Version::of(&metadata))).collect()
 }
 
-/// Logs once what the kernel does not grant of a class, however many connections ask for it.
+/// Logs once what the kernel does not grant a class.
 pub(crate) fn telling(policies: Policies, log: &Arc<Log>) -> Policies {
     let (log, told) = (Arc::clone(log), Mutex::new(HashSet::new()));
     policies.telling(move |granted| {
         for setting in granted.falls_short() {
-            // At most one line for each option and class.
             let is_new = told.lock().unwrap_or_else(PoisonError::into_inner).insert((
                 granted.class.clone(),
                 setting.what,

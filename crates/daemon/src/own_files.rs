@@ -1,6 +1,5 @@
-//! Keeps clients away from the daemon's own files, and from those of its user's `haul`. A client that reads a private
-//! key can pose as its holder; one that writes a list, a setting or haul's state can let anybody in, or make programs
-//! run.
+//! Keeps clients away from the daemon's own files, and from those of its user's `haul`. A client that reads a private key can
+//! pose as its holder. A client that writes a list, a setting or haul's state can let anybody in, or make programs run.
 
 use std::collections::HashSet;
 use std::fs::{self, File, Metadata};
@@ -14,18 +13,16 @@ use haul_transfer::{Grant, Surroundings};
 
 use crate::log::escaped;
 
-/// The paths of these files, as the daemon was told.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnPaths(Vec<(PathBuf, Harm)>);
 
-/// The harm that a client could do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Harm {
     /// A client who reads it has a key.
     Read,
     /// [`Harm::Read`] for a key that need not exist. Its directory counts for itself.
     ReadWhereThere,
-    /// A client who replaces it decides what haul does. A client who reads it learns what its mode hides from others.
+    /// A client who replaces the file decides what haul does. A reader learns what its mode hides.
     Written,
 }
 
@@ -34,19 +31,17 @@ impl OwnPaths {
         Self(vec![(identity.to_owned(), Harm::Read), (list.to_owned(), Harm::Written)])
     }
 
-    /// Adds the key of a certificate.
     pub(crate) fn with_secret(mut self, file: Option<&Path>) -> Self {
         self.0.extend(file.map(|file| (file.to_owned(), Harm::Read)));
         self
     }
 
-    /// Adds a file that the daemon obeys.
     pub(crate) fn with_obeyed(mut self, file: Option<&Path>) -> Self {
         self.0.extend(file.map(|file| (file.to_owned(), Harm::Written)));
         self
     }
 
-    /// Adds the files that haul keeps for the daemon's account: another copy of it would obey them.
+    /// Adds haul's files of the daemon's account, which another copy would obey.
     pub(crate) fn with_those_of(mut self, surroundings: &Surroundings) -> Self {
         let Surroundings { config, state, runtime, temporary, cache, policy_files, network_files, .. } = surroundings;
         self.0.extend(surroundings.config_file("id_ed25519").map(|file| (file, Harm::ReadWhereThere)));
@@ -56,14 +51,12 @@ impl OwnPaths {
         for file in policy_files.iter().chain(network_files) {
             self = self.with_obeyed(Some(file));
         }
-        // The programs that a policy names, and this one.
         for program in ClassPolicy::load(policy_files).programs().chain(std::env::current_exe().ok()) {
             self = self.with_obeyed(Some(&program));
         }
         self
     }
 
-    /// Finds where the files are now.
     pub(crate) fn find(&self) -> OwnFiles {
         let found = self.0.iter().filter_map(|(path, harm)| {
             let own = Whereabouts::of(path);
@@ -80,16 +73,16 @@ impl OwnPaths {
 #[derive(Debug)]
 pub(crate) struct OwnFiles(Vec<(Whereabouts, Harm)>);
 
-/// Finds the number of an account by its name. `None`: there is no such account. The look-up may take a while.
+/// Finds an account's number, which may take a while.
 pub(crate) type FindAccount<'a> = &'a mut dyn FnMut(&str) -> io::Result<Option<u32>>;
 
 impl OwnFiles {
     /// Returns why this grant must not be given; `None` if it reaches none of the files.
     ///
-    /// A grant with an account is harmless if the account is neither root nor the owner of the files: the kernel denies
-    /// it reading the keys and writing the others (`haul_transfer::own`).
+    /// A grant with an account is harmless unless the account is root or the owner of the files: the kernel denies it reading the
+    /// keys and writing the others (`haul_transfer::own`).
     pub(crate) fn within_reach(&self, grant: &Grant, find_account: FindAccount<'_>) -> Option<String> {
-        // A missing directory may exist later, when a session begins to work in it.
+        // A missing directory may exist when a session begins.
         let opened = fs::metadata(root_of(grant)).ok().map(|metadata| node(&metadata));
         let why = self.reached_from(opened, grant)?;
         let Some(user) = &grant.user else { return Some(why) };
@@ -102,7 +95,6 @@ impl OwnFiles {
         }
     }
 
-    /// [`OwnFiles::within_reach`] for the directory that a session has opened, as this user.
     pub(crate) fn within_reach_of(
         &self,
         directory: BorrowedFd<'_>,
@@ -114,7 +106,7 @@ impl OwnFiles {
         Ok(reached.filter(|_| grant.user.is_none() || !self.is_denied(uid)))
     }
 
-    /// Why a directory must not be shown on the web. Otherwise the files in it to hide, by their paths without links.
+    /// Returns the files to hide in a directory on the web, by paths without links, or why it must not be shown.
     pub(crate) fn hidden_in(&self, root: &Path) -> Result<Vec<PathBuf>, String> {
         let grant = Grant { root: Some(root.to_owned()), read_only: true, clear: false, ..Grant::default() };
         let opened = fs::metadata(root).ok().map(|metadata| node(&metadata));
@@ -123,7 +115,7 @@ impl OwnFiles {
             match own.is_beneath(root, opened) {
                 false => {}
                 true if *harm == Harm::Read => return Err(own.told("read", &grant)),
-                // The files are mounted there under another path, which does not say what to hide.
+                // Mounted under another path, the files cannot be hidden by name.
                 true if !own.names.iter().any(|name| name.starts_with(root)) => return Err(own.told("read", &grant)),
                 true => hidden.extend(own.names.iter().cloned()),
             }
@@ -160,19 +152,18 @@ pub(crate) fn uid_of(user: &str) -> io::Result<Option<u32>> {
     Ok(haul_transfer::account_named(user)?.map(|account| account.uid))
 }
 
-/// The place of a file: all directories that lead to it, and to each symbolic link on the way. A user who may write in
-/// one of them can replace the file.
+/// The place of a file: all directories that lead to it, and to each link on the way. A user who may write in one can replace the
+/// file.
 #[derive(Debug)]
 struct Whereabouts {
     path: PathBuf,
-    /// The file's own path, and the path of each link that leads to it. No path here goes through a link.
+    /// All names of the file without links.
     names: Vec<PathBuf>,
-    /// The directories, by number: a directory that is mounted in two places counts once.
+    /// A directory that is mounted in two places counts once.
     directories: HashSet<Node>,
-    /// Why the file or a directory could not be examined; then any directory may be one of them.
+    /// Why something could not be examined; any directory may then be one of them.
     unseen: Option<String>,
     owner: Option<u32>,
-    /// The mode hides it from others.
     is_private: bool,
 }
 
@@ -197,7 +188,6 @@ impl Whereabouts {
         Whereabouts { path: file.to_owned(), names, directories, unseen, owner, is_private }
     }
 
-    /// Says why the grant's directory is refused to a client who could do this.
     fn told(&self, what: &str, grant: &Grant) -> String {
         let text = |path: &Path| escaped(path.as_os_str().as_encoded_bytes());
         let unseen = self.unseen.as_ref().map(|why| format!(" as far as can be seen ({why})")).unwrap_or_default();
@@ -213,7 +203,6 @@ impl Whereabouts {
         self.unseen.is_some() || self.owner == Some(uid)
     }
 
-    /// Whether the file is beneath a directory. `opened` is the directory at the path `root`, if there is one.
     fn is_beneath(&self, root: &Path, opened: Option<Node>) -> bool {
         self.unseen.is_some()
             || self.names.iter().any(|name| name.starts_with(root))
@@ -236,7 +225,6 @@ mod tests {
 
     use super::*;
 
-    /// Makes `home/.config/haul` with both files, and a directory of data beside it.
     fn home() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for name in ["home/.config/haul", "home/data", "keys", "lists"] {
@@ -319,7 +307,7 @@ mod tests {
         let refused = |name: &str| {
             [false, true].map(|read_only| own.within_reach(&grant(at(name), read_only, None), &mut uid_of).is_some())
         };
-        // None of these may be writable. Reading is fine if it gives nobody a key, and others may read it.
+        // None may be writable. Reading is fine if it gives no key and others may read, too.
         let table = [
             ("tls", [true, true]),
             ("home", [true, true]),
@@ -365,14 +353,13 @@ mod tests {
             assert!(is_refused(root), "{root}");
         }
         assert!(!is_refused("home/data") && !is_refused("home"));
-        // Links in a circle lead nowhere.
         symlink(at("a/one"), at("b/other")).unwrap();
         symlink(at("b/other"), at("a/one")).unwrap();
         let own = OwnPaths::new(&at("keys/host"), &at("a/one")).find();
         assert!(own.within_reach(&grant(at("b"), false, None), &mut uid_of).is_some());
     }
 
-    /// Until a session begins, somebody may put another directory at the path of a line.
+    /// Before a session begins, the directory of a line may be another.
     #[test]
     fn what_was_opened_is_judged_and_not_what_stood_there_before() {
         let dir = home();
@@ -386,7 +373,6 @@ mod tests {
         let us = haul_transfer::effective_user();
         assert!(!reached("home/data", us, &line));
         assert!(reached("home", us, &line) && reached("home/.config", us, &line) && reached(".", us, &line));
-        // The kernel denies an account that owns neither file.
         let line = grant(at("home/data"), true, Some("somebody"));
         assert!(!reached("home", us + 1, &line) && reached("home", us, &line) && reached("home", 0, &line));
     }
@@ -414,7 +400,6 @@ mod tests {
         assert!(is_refused("root"));
         assert!(is_refused("no-such-user"));
         assert_eq!(is_refused("nobody"), uid_of("nobody").unwrap() == Some(haul_transfer::effective_user()));
-        // The owner of the list reaches it.
         let mut own = OwnPaths::new(&config.join("host_ed25519"), &config.join("authorized_keys")).find();
         own.0[1].0.owner = uid_of("nobody").unwrap();
         assert!(own.within_reach(&grant(dir.path().join("home"), false, Some("nobody")), &mut uid_of).is_some());

@@ -1,4 +1,4 @@
-//! Tells what the key of a session may do: as the list had it when the session began, and anew for each further job.
+//! Tells what the key of a session may do: when the session began, and anew for each further job.
 //!
 //! ```text
 //!   session thread   acts as the key's user, behind the fence of the key's directory: it cannot read the list
@@ -14,10 +14,9 @@ use haul_transfer::Grant;
 
 use crate::own_files::OwnFiles;
 
-/// A list on a file server may take a while. A session that waits longer gets no further job.
+/// Time for a list on a file server. A session that waits longer gets no further job.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
-/// The rights of a key, and the files that no key may reach.
 pub(crate) struct Standing {
     pub(crate) grant: Grant,
     pub(crate) own: OwnFiles,
@@ -29,8 +28,8 @@ pub(crate) struct Registrar {
 }
 
 impl Registrar {
-    /// Starts with the standing at the session's beginning. `look` looks anew, in a thread with the rights that the
-    /// caller has now; `None`: the key is not in the list. The thread ends with the registrar.
+    /// Starts with the session's first standing. `look` looks anew, with the caller's present rights; `None`: the key is not in
+    /// the list. The thread ends with the registrar.
     pub(crate) fn start(standing: Standing, look: impl Fn() -> Option<Standing> + Send + 'static) -> io::Result<Self> {
         let (questions, asked) = sync_channel::<SyncSender<Option<Standing>>>(1);
         let answer = move || {
@@ -43,12 +42,11 @@ impl Registrar {
         Ok(Self { standing: Mutex::new(standing), questions })
     }
 
-    /// The standing as last seen.
     pub(crate) fn standing(&self) -> MutexGuard<'_, Standing> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks anew. `None`: the key may do nothing any more, or the answer did not come in time.
+    /// `None`: the key may do nothing, or the answer was late.
     pub(crate) fn ask_again(&self) -> Option<Grant> {
         let (says, answer) = sync_channel(1);
         self.questions.try_send(says).ok()?;
@@ -81,7 +79,6 @@ mod tests {
         *list.lock().unwrap() = None;
         assert_eq!(registrar.ask_again(), None);
         drop(registrar);
-        // The thread holds the list until it ends.
         while Arc::strong_count(&list) > 1 {
             std::thread::yield_now();
         }

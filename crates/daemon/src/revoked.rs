@@ -1,4 +1,4 @@
-//! Tokens that the operator has revoked: a file with a number on each line, beside the list of keys.
+//! Tokens that the operator has revoked: a number on each line of a file beside the list of keys.
 
 use std::collections::HashSet;
 use std::io::{self, Write as _};
@@ -12,7 +12,6 @@ use crate::authority;
 use crate::lookout::Say;
 use crate::version::Version;
 
-/// The numbers, as the file has them now.
 pub(crate) struct Revoked {
     path: PathBuf,
     say: Say,
@@ -23,7 +22,7 @@ pub(crate) struct Revoked {
 struct Held {
     numbers: HashSet<Number>,
     version: Option<Version>,
-    /// The reason for the refusal of the file, so that it is logged once. A refused file makes every token void.
+    /// The last refusal, which is logged once. A refused file makes every token void.
     refused: Option<String>,
 }
 
@@ -32,7 +31,7 @@ impl Revoked {
         Revoked { path: file_beside(list), say, held: Mutex::default() }
     }
 
-    /// Whether a token is revoked. The file is read again if it has changed; without it no token is.
+    /// Reads the file again if it has changed. Without a file no token is revoked.
     pub(crate) fn contains(&self, number: Number) -> bool {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match authority::read_own(&self.path, held.version) {
@@ -63,7 +62,7 @@ pub(crate) fn file_beside(list: &Path) -> PathBuf {
 
 /// Adds a number. False: the file has it already.
 pub(crate) fn add(file: &Path, number: Number) -> io::Result<bool> {
-    // The file that was judged is the one that is written, whatever has its name meanwhile.
+    // The file that was judged is written, whatever has its name meanwhile.
     let mut file = own::open_to_append(file).map_err(authority::with_remedy)?;
     let text = authority::text_of(&mut file)?;
     if parse(&text).0.contains(&number) {
@@ -75,7 +74,6 @@ pub(crate) fn add(file: &Path, number: Number) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The numbers, and the invalid lines. A comment may stand behind a number.
 fn parse(text: &[u8]) -> (HashSet<Number>, Vec<usize>) {
     let (mut numbers, mut wrong) = (HashSet::new(), Vec::new());
     for (at, line) in String::from_utf8_lossy(text).lines().enumerate() {

@@ -40,46 +40,45 @@ use crate::web::{self, WebOptions};
 /// The options of `haul serve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// `--listen ADDR:PORT`. Without it the daemon listens on every address.
+    /// `--listen ADDR:PORT`. Without it, every address.
     pub listen: Option<SocketAddr>,
     /// `--port PORT`, at every address.
     pub port: u16,
-    /// `--identity FILE`: the daemon's own key, which is made if missing.
+    /// `--identity FILE`: the daemon's own key, made if missing.
     pub identity: Option<PathBuf>,
     /// `--authorized-keys FILE`
     pub authorized_keys: Option<PathBuf>,
-    /// `--check`: the settings are read and judged, and nothing is opened.
+    /// `--check`: judges the settings, and opens nothing.
     pub check: bool,
-    /// `--quiet`: only warnings are logged.
+    /// `--quiet`: logs only warnings.
     pub quiet: bool,
-    /// `--log-files`: each entry of a copy has a line in the log.
+    /// `--log-files`: logs each entry of a copy.
     pub log_files: bool,
-    /// The form of the log: `--json`.
+    /// `--json`: the form of the log.
     pub form: Form,
-    /// `--paths auto|one|LIST`: the addresses that are named to clients, and dialled from for them.
+    /// `--paths`: the addresses named to clients, and dialled from for them.
     pub paths: AskedPaths,
-    /// `--networks FILE`: the network classes, instead of [`haul_transfer::network_classes::SYSTEM_FILE`].
+    /// `--networks FILE` instead of [`haul_transfer::network_classes::SYSTEM_FILE`].
     pub networks: Option<PathBuf>,
     /// The web's ports.
     pub web: WebOptions,
-    /// `--policy FILE`: what clients may ask of networks, instead of [`haul_transfer::class_policy::SYSTEM_FILE`].
+    /// `--policy FILE` instead of [`haul_transfer::class_policy::SYSTEM_FILE`].
     pub class_policy: Option<PathBuf>,
 }
 
 /// The wishes of signals.
 pub struct Signals<'a> {
-    /// Whether the daemon is to end.
+    /// Whether to end.
     pub stop: &'a dyn Fn() -> bool,
-    /// Whether the daemon is to look at its files now. Each call takes the wish away.
+    /// Whether to look at the files now. Each call takes the wish away.
     pub look: &'a dyn Fn() -> bool,
 }
 
-/// Serves until the signal to stop. Prints to standard output what clients need to know, and gives the lines of the log
-/// to `log`.
+/// Serves until the signal to stop. Prints what clients need to know; `log` gets the lines of the log.
 pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> Result<(), Error> {
     let log = Arc::new(Log::new(options.quiet, options.form, log));
     haul_transfer::guard_process();
-    // A higher limit allows more sessions at once. The old limit works, too.
+    // The old limit works, too, for fewer sessions.
     let _ = haul_transfer::raise_open_file_limit();
     let identity_file = identity_file(options)?;
     let identity = match options.check && !identity_file.exists() {
@@ -168,7 +167,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, signals: &Signals<'_>) -> R
     Ok(())
 }
 
-/// Reads now all that is otherwise read when needed, so that the log tells what is wrong with it.
+/// Reads early what is otherwise read when needed, for the log.
 fn look_now(options: &Options, authority: &Authority, log: &Log) {
     log.say("looking again at keys, certificate, network classes and policies");
     authority.list();
@@ -188,7 +187,6 @@ fn surroundings(options: &Options) -> Surroundings {
     surroundings
 }
 
-/// The paths that no key may reach.
 fn own_paths(identity: &Path, list: &Path, web: &WebOptions, surroundings: &Surroundings) -> OwnPaths {
     let of_certificate = web.certificate_key.as_ref().or(web.certificate.as_ref());
     OwnPaths::new(identity, list)
@@ -198,7 +196,6 @@ fn own_paths(identity: &Path, list: &Path, web: &WebOptions, surroundings: &Surr
         .with_those_of(surroundings)
 }
 
-/// A policy that an option names must exist.
 fn check_class_policy(options: &Options, log: &Log) -> Result<(), Error> {
     let bad = |why: String| Error::new(Fault::Usage, why).try_this("haul-policy(5) shows what a policy may hold");
     for file in surroundings(options).policy_files {
@@ -221,7 +218,6 @@ struct House {
     own: Arc<OwnPaths>,
     authority: Arc<Authority>,
     allowances: Allowances,
-    /// The surroundings of the daemon's account.
     surroundings: Surroundings,
     rendezvous: Arc<LaneRendezvous>,
     sessions: Arc<Sessions>,
@@ -243,26 +239,25 @@ impl House {
     fn admits(&self, key: &PublicKey, from: SocketAddr, connection: &ShutdownHandle) -> bool {
         let known = self.line(key).is_some() || self.rendezvous.expects_key(key, &|| connection.is_shut_down());
         if !known {
-            // The whole key lets the operator copy it into the list.
+            // The operator copies the whole key into the list.
             self.log.refused_stranger(&format!("refused {from}: the key {key} is not in the list"), key, from);
         }
         known
     }
 
-    /// The line of a key in the list as it is now.
     fn line(&self, key: &PublicKey) -> Option<Authorized> {
         let list = self.authority.list();
         let line = list.get(key)?;
         Some(Authorized { grant: Grant { key: Some(*key), ..line.grant.clone() }, ..line.clone() })
     }
 
-    /// Receives a connection in the thread of the handshake. Its deadline still holds.
+    /// The deadline of the handshake still holds.
     fn receive(self: &Arc<Self>, mut stream: Stream, key: PublicKey, from: SocketAddr) {
         match LaneRendezvous::read_hello(&mut stream) {
             Ok(hello @ (Hello::Lane(_) | Hello::Link { .. } | Hello::Control)) if stream.over_limit().is_some() => {
                 self.turn_away(stream, &key, from, hello == Hello::Control);
             }
-            // A lane that no session expects is closed without a word.
+            // An unexpected lane is closed without a word.
             Ok(Hello::Lane(hello)) => drop(self.rendezvous.deliver(stream, &key, hello)),
             Ok(Hello::Link { session }) => drop(self.rendezvous.deliver_link(stream, &key, session)),
             Ok(Hello::Control) => self.open_session(stream, key, from),
@@ -278,7 +273,7 @@ impl House {
         }
     }
 
-    /// Closes a connection whose network class has all that it may have. Only a control channel can be told why.
+    /// Closes a connection beyond its class's limit. Only a control channel can be told why.
     fn turn_away(&self, stream: Stream, key: &PublicKey, from: SocketAddr, is_control: bool) {
         let why = stream.over_limit().map(ToString::to_string).unwrap_or_default();
         self.log.turned_away(&format!("turned away {from}: {why}"), key, from);
@@ -291,11 +286,10 @@ impl House {
     }
 
     fn open_session(self: &Arc<Self>, stream: Stream, key: PublicKey, from: SocketAddr) {
-        // The daemon then notices when the client's host dies, whatever time-out the client asked for.
+        // Whatever time-out the client asked for, its dead host is noticed.
         stream.tune(&Wanted::default(), haul_transfer::NEAR_RTT_US);
         let Some(Authorized { grant, limits, comment, .. }) = self.line(&key) else {
-            // The other host of a copy between two hosts may bring lanes, but start no session. The same holds for a
-            // key that has left the list, until its earlier session has ended.
+            // The other host of a copy between two hosts may bring lanes only. So may a key that left the list during a session.
             let text =
                 format!("refused {from}: the key {key} is not in the list; it may bring lanes, but start no session");
             self.log.refused_stranger(&text, &key, from);
@@ -339,7 +333,7 @@ impl House {
         // Mounts and links may have changed since the list was read.
         let standing = |house: &House, grant| Standing { grant, own: house.own.find() };
         let (house, class) = (Arc::clone(self), stream.class());
-        // Each job of the session is asked for anew, and its network narrows it each time.
+        // Each further job asks anew.
         let look = move || {
             let Authorized { grant, limits, .. } = house.line(&key)?;
             house.allowances.of(&key, limits);
@@ -372,7 +366,6 @@ impl House {
     }
 }
 
-/// The grant, narrowed by its network.
 fn narrowed(grant: Grant, found: &Found) -> Grant {
     let terms = found.terms();
     let (may_read, may_write) = (terms.may_read(), terms.may_write());
@@ -397,8 +390,7 @@ fn no_room(why: NoRoom) -> Error {
     .try_this("try again later")
 }
 
-/// Stops accepting, lets sessions tell their peers, and cuts sessions that go on. Half of a copy stays for the next
-/// run.
+/// Stops accepting, lets sessions tell their peers, and cuts the others. Half of a copy stays for the next run.
 fn end(doors: &[Door], house: &House, web: Option<web::Web>) {
     house.log.say("stopping");
     doors.iter().for_each(Door::close);
@@ -426,7 +418,7 @@ fn own_identity(path: &Path, log: &Log) -> Result<Arc<Identity>, Error> {
         log.say(&format!("making the daemon's own key, {}", path.display()));
         return Ok(Arc::new(trusted_keys::generate_identity(path, false)?));
     }
-    // A user who can replace the key file makes clients trust a key of his own.
+    // Whoever replaces the key file makes clients trust his key.
     Ok(Arc::new(trusted_keys::load_identity(path, Weight::Secret)?))
 }
 
@@ -438,8 +430,7 @@ fn list_file(options: &Options) -> Result<PathBuf, Error> {
         .ok_or_else(no_home)
 }
 
-/// Refuses to start with a list that others may write. A missing list may come later, unless an option named it. False:
-/// the list is missing.
+/// Refuses a list that others may write. A missing list may come later, unless an option named it; then false.
 fn check_list(path: &Path, authority: &Authority, options: &Options, log: &Log) -> Result<bool, Error> {
     const LINE: &str = "a line is: ro root=/DIR ed25519:KEY NAME (or rw; what `haul key show` prints at the client; \
                         as root, user=NAME before it)";
@@ -474,7 +465,6 @@ fn no_home() -> Error {
         .try_this("set HOME, or name the files with --identity and --authorized-keys")
 }
 
-/// Tells what the operator tells the users.
 fn introduce(key: &PublicKey, address: SocketAddr, list: &Path, log: &Log) {
     let name = if address.ip().is_unspecified() { host_name() } else { address.ip().to_string() };
     let known = trusted_keys::host_name(&name, address.port());
@@ -494,7 +484,7 @@ fn introduce(key: &PublicKey, address: SocketAddr, list: &Path, log: &Log) {
     if log.introduce(&format!("at each client: haul key trust {known} {key}"), &fields) {
         return;
     }
-    // Without standard output the daemon still serves.
+    // The daemon serves without standard output, too.
     let _ = Output.write_all(text.as_bytes());
 }
 

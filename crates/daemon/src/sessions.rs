@@ -1,4 +1,4 @@
-//! The sessions of a daemon: counted against the limits, logged, and ended with the daemon.
+//! The sessions of a daemon: counted, logged, and ended with it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -28,22 +28,20 @@ pub(crate) struct Sessions {
 struct Running {
     key: PublicKey,
     control: ShutdownHandle,
-    /// The memory of the list of files that it was given.
     listed_bytes: usize,
 }
 
-/// Why a session is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    /// The daemon has its maximum of sessions.
+    /// The daemon has its maximum.
     Daemon,
-    /// The key has its maximum of sessions, which is this.
+    /// The maximum of the key.
     Key(usize),
     Stopping,
 }
 
 impl Sessions {
-    /// Counts a session until the returned place is dropped.
+    /// Counts a session until the place is dropped.
     pub(crate) fn enter(
         self: &Arc<Self>,
         key: PublicKey,
@@ -66,7 +64,7 @@ impl Sessions {
         Ok(Place { sessions: Arc::clone(self), number, key })
     }
 
-    /// Counts the list of a session. False: the list is too long for the room that is left.
+    /// False: the list exceeds the room left.
     fn on_list(&self, number: u64, bytes: usize) -> bool {
         let mut running = self.lock();
         let Some(session) = running.get_mut(&number) else { return false };
@@ -77,20 +75,18 @@ impl Sessions {
         of_key.sum::<usize>() <= MAX_LISTED_BYTES_PER_KEY && of_all.sum::<usize>() <= MAX_LISTED_BYTES_OF_ALL
     }
 
-    /// Asks all sessions to end, and lets no new one begin.
     pub(crate) fn stop(&self) {
         let _running = self.lock();
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Ends the control channels, which ends the sessions.
     pub(crate) fn cut(&self) {
         for session in self.lock().values() {
             session.control.shutdown();
         }
     }
 
-    /// Waits until all have ended, at most for `limit`. Returns how many are left.
+    /// Returns how many are left after `limit`.
     pub(crate) fn wait(&self, limit: Duration) -> usize {
         let running = self.lock();
         let (running, _) = self
@@ -105,7 +101,7 @@ impl Sessions {
     }
 }
 
-/// One counted session. It stops counting when this is dropped, also by a panic.
+/// One counted session, until this is dropped, also by a panic.
 pub(crate) struct Place {
     sessions: Arc<Sessions>,
     pub(crate) number: u64,
@@ -113,7 +109,6 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Makes the clerk of this session, which counts until its clerk is dropped.
     pub(crate) fn clerk(self, who: Client, registrar: Registrar, allowance: Arc<Allowance>, log: Arc<Log>) -> Clerk {
         Clerk { place: self, who, registrar, allowance, log, totals: Mutex::default(), entries: None }
     }
@@ -126,7 +121,7 @@ impl Drop for Place {
     }
 }
 
-/// Watches one session: logs its purpose, counts the bytes that it moves, and tells it to stop.
+/// Watches one session: logs its purpose, counts its bytes, and tells it to stop.
 pub(crate) struct Clerk {
     place: Place,
     who: Client,
@@ -138,28 +133,24 @@ pub(crate) struct Clerk {
     entries: Option<Mutex<Entries>>,
 }
 
-/// Lines about the entries of the job that runs.
 #[derive(Default)]
 struct Entries {
-    /// What the job does, for those lines. `None`: it is no copy.
+    /// `None`: the job is no copy.
     task: Option<Task>,
-    /// Lines that found no room.
     left_out: u64,
 }
 
 #[derive(Clone)]
 struct Task {
     is_read: bool,
-    /// The places that the copy has named, in words.
+    /// The places that the copy named, in words.
     places: String,
     first: String,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Count {
-    /// The jobs that have ended.
     before: Totals,
-    /// The job that runs.
     now: Totals,
 }
 
@@ -177,7 +168,6 @@ impl Totals {
 }
 
 impl Clerk {
-    /// Logs each entry of its copies, too.
     pub(crate) fn logging_entries(self) -> Self {
         Self { entries: Some(Mutex::default()), ..self }
     }
@@ -190,7 +180,6 @@ impl Clerk {
         self.log.tell_of_session(&self.visitor(), (event, what), matters, fields);
     }
 
-    /// Logs an entry that was copied, deleted, or failed.
     fn tell_entry(&self, entries: &mut Entries, task: &Task, event: &Event, took: Option<Duration>) {
         let Task { is_read, places, first } = task;
         let (done, direction) = if *is_read { ("read", "read") } else { ("wrote", "write") };
@@ -228,7 +217,6 @@ impl Clerk {
         Visitor { key: &self.place.key, number: self.place.number, who: &self.who }
     }
 
-    /// Logs how the session ended, and how far it came.
     pub(crate) fn tell_end(&self, how: &str, took: Duration, matters: bool) {
         let Count { before, now } = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         let Totals { files, bytes, failed } = before.and(now);
@@ -359,7 +347,6 @@ impl Visit for Clerk {
     }
 }
 
-/// The first of these paths, and the number of the others.
 fn named(paths: &[Vec<u8>]) -> String {
     let first = paths.first().map(|path| escaped(path)).unwrap_or_default();
     match paths.len().saturating_sub(1) {
@@ -462,7 +449,7 @@ mod tests {
         let place = sessions.enter(PublicKey([1; 32]), KeyLimits::default(), stream.shutdown_handle()).ok().unwrap();
         let log = Arc::new(Log::new(true, Form::Text, Box::new(drop)));
         let clerk = Arc::new(place.clerk(somebody(), nobody_asks(), Arc::default(), log));
-        // A walk holds the clerk like this, and may go on after the session's own thread has ended.
+        // Like a walk that outlives the session's own thread.
         let held = Arc::clone(&clerk) as Arc<dyn Visit>;
         drop(clerk);
         assert_eq!(sessions.wait(Duration::ZERO), 1);

@@ -13,13 +13,13 @@ use crate::authorized::Holder;
 use crate::lookout::Say;
 use crate::revoked::{self, Revoked};
 
-/// The daemon's key also gives the secret of its tokens: another file could be lost, too.
+/// The daemon's key also gives this secret: another file could be lost.
 pub(crate) const SECRET_PURPOSE: &str = "haul web token 1";
 
 /// The conditions of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenOptions {
-    /// `--path PATH`: for this path and all beneath it.
+    /// `--path PATH`: this path and all beneath it.
     pub path: Option<Vec<u8>>,
     /// `--ro`
     pub read_only: bool,
@@ -48,7 +48,7 @@ impl TokenOptions {
     }
 }
 
-/// Makes a token for the line of `who`: `token:NAME` or `ed25519:KEY`. `identity` is the daemon's key.
+/// Makes a token for `who`: `token:NAME` or `ed25519:KEY`. `identity` is the daemon's key.
 pub fn issue(identity: Option<PathBuf>, who: &str, options: &TokenOptions) -> Result<String, Error> {
     if !matches!(Holder::parse(who), Some(Ok(Holder::Token(_) | Holder::Key(_)))) {
         return Err(Error::new(Fault::Usage, format!("a token is for a line of the list of keys, not for '{who}'"))
@@ -60,7 +60,7 @@ pub fn issue(identity: Option<PathBuf>, who: &str, options: &TokenOptions) -> Re
     })?;
     let identity = trusted_keys::load_identity(&file, Weight::NamedSecret).map_err(|error| match file.exists() {
         true => error,
-        // Another key than the daemon's would make tokens that open nothing.
+        // A new key would make tokens that open nothing.
         false => {
             error.try_this("run it where the daemon runs: 'haul serve' makes its key; --identity names another file")
         }
@@ -71,7 +71,7 @@ pub fn issue(identity: Option<PathBuf>, who: &str, options: &TokenOptions) -> Re
     Ok(options.added_to(token, SystemTime::now())?.to_text().to_string())
 }
 
-/// Adds conditions to a token. No key is needed.
+/// Adds conditions, without any key.
 pub fn narrow(text: &str, options: &TokenOptions) -> Result<String, Error> {
     let token = Token::parse(text.trim()).map_err(refused)?;
     Ok(options.added_to(token, SystemTime::now())?.to_text().to_string())
@@ -84,19 +84,19 @@ fn identity_file(named: Option<PathBuf>) -> Option<PathBuf> {
 /// The content of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// The number of the token in logs, and in the list of revoked tokens.
+    /// The number in logs and lists.
     pub number: Number,
     /// The line of the list of keys.
     pub who: String,
     /// The conditions, each on its own.
     pub conditions: Vec<Condition>,
-    /// Whether the key of the daemon made it. `None`: there is no such key here.
+    /// Whether the daemon's key made it. `None`: there is no such key here.
     pub is_genuine: Option<bool>,
-    /// Whether the list beside the daemon's keys has its number.
+    /// Whether its number is revoked here.
     pub is_revoked: bool,
 }
 
-/// Tells what a token grants and, where the daemon's key is, whether it counts.
+/// Tells what a token grants and, beside the daemon's key, whether it counts.
 pub fn show(text: &str, identity: Option<PathBuf>, list: Option<PathBuf>) -> Result<Shown, Error> {
     let token = Token::parse(text.trim()).map_err(refused)?;
     let key = identity_file(identity).and_then(|file| trusted_keys::load_identity(&file, Weight::NamedSecret).ok());
@@ -112,8 +112,7 @@ pub fn show(text: &str, identity: Option<PathBuf>, list: Option<PathBuf>) -> Res
     })
 }
 
-/// Adds the number of a token, or of the token in this text, to the list of revoked tokens. Returns the number, and
-/// whether it is new there.
+/// Revokes a number, or the token in this text. Returns the number, and whether it is new.
 pub fn revoke(text: &str, list: Option<PathBuf>) -> Result<(Number, bool), Error> {
     let text = text.trim();
     let number = match Number::parse(text) {

@@ -3,7 +3,7 @@
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 
-/// Changes with the file. Editors and `mv` make a new file, so a change seldom keeps all of these.
+/// Editors and `mv` make a new file, so a change seldom keeps all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     device: u64,

@@ -35,15 +35,14 @@ pub struct WebOptions {
     pub https: Option<SocketAddr>,
     /// `--certificate FILE`, with its chain, as PEM.
     pub certificate: Option<PathBuf>,
-    /// `--certificate-key FILE`, as PEM. Without it the key is in the same file.
+    /// `--certificate-key FILE`, as PEM. Without it, the same file.
     pub certificate_key: Option<PathBuf>,
-    /// `--public DIR`: the directory that anybody may read.
+    /// `--public DIR`: anybody may read it.
     pub public: Option<PathBuf>,
-    /// `--cors ORIGIN`: the origins whose pages may read, `*` for any.
+    /// `--cors ORIGIN`: origins whose pages may read, `*` for any.
     pub cors: Vec<String>,
 }
 
-/// Judged settings, and ports that are not yet open.
 pub(crate) struct Prepared {
     http: Option<At>,
     https: Option<(At, Arc<haul_web::tls::Config>, CertificateFiles)>,
@@ -53,7 +52,6 @@ pub(crate) struct Prepared {
 
 enum At {
     Address(SocketAddr),
-    /// Another program holds the port: a socket for each of its addresses.
     HandedOver(Vec<Listener>),
 }
 
@@ -63,7 +61,7 @@ impl At {
     }
 }
 
-/// Judges the settings. `http` and `https` are ports that another program holds.
+/// `http` and `https` are ports held by another program.
 pub(crate) fn prepare(
     options: &WebOptions,
     (http, https): (Vec<Listener>, Vec<Listener>),
@@ -111,7 +109,6 @@ pub(crate) fn prepare(
 }
 
 impl Prepared {
-    /// Opens the ports. `None`: there are none.
     pub(crate) fn open(
         self,
         policies: Arc<Policies>,
@@ -132,7 +129,7 @@ impl Prepared {
                 // A held socket has one floor for all classes.
                 At::HandedOver(listeners) => (listeners, None, ", a socket that was handed over"),
             };
-            // Several sockets of one address are one to its readers.
+            // Sockets of one address are one to readers.
             let mut addresses: Vec<_> = listeners.iter().map(Listener::local_addr).collect();
             addresses.dedup();
             for address in addresses {
@@ -179,7 +176,6 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Later connections begin with the floor of these classes.
     pub(crate) fn follow(&self, networks: &Networks, log: &Log) {
         for by_floor in &self.floors {
             if let Err(error) = by_floor.follow(networks) {
@@ -194,7 +190,7 @@ impl Web {
         }
     }
 
-    /// Accepts nobody any more, and lets requests in progress end within their time.
+    /// Stops accepting, and lets running requests end in time.
     pub(crate) fn stop(self) {
         drop(self.floors);
         self.service.stop();
@@ -203,21 +199,17 @@ impl Web {
 
 struct KeptShelf {
     line: Authorized,
-    /// `None`: it was not yet opened.
     opened: Option<OpenedShelf>,
-    /// The number of the thread that opens it.
     opening: Option<u64>,
 }
 
 #[derive(Clone)]
 struct OpenedShelf {
     at: Instant,
-    /// `None`: it could not be opened.
     shelf: Option<Arc<Shelf>>,
 }
 
-/// Decides who may read what: anybody the public directory, and holders of certificates and tokens the directories of
-/// their lines.
+/// Gives the public directory to anybody, and those of lines to holders of certificates and tokens.
 struct Directories {
     public: Option<Arc<Shelf>>,
     authority: Arc<Authority>,
@@ -235,7 +227,7 @@ struct Kept {
 
 impl Access for Directories {
     fn look_up(&self, asker: &Asker) -> Lookup {
-        // Each look at the list checks its file and all above it: readers without a credential are spared it.
+        // A look at the list checks its file and all above it: readers without a credential are spared it.
         let listed = self.holder(asker).map(|holder| (holder, self.authority.list()));
         match (asker, &listed) {
             (_, Some((holder, list))) if let Some(line) = list.line_for(holder) => self.known(holder, line),
@@ -272,7 +264,7 @@ impl Access for Directories {
     }
 }
 
-/// A line that is being opened. Its end is noted even if it never ran.
+/// The end of an opening is noted even if it never ran.
 struct Opening {
     directories: Arc<Directories>,
     holder: Holder,
@@ -290,7 +282,7 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         let mut kept = self.directories.lock();
-        // The line may have changed meanwhile, and another thread opens it.
+        // The line may have changed, and another thread opens it.
         let found = kept.shelves.get_mut(&self.holder).filter(|found| found.opening == Some(self.number));
         if let Some(found) = found {
             found.opening = None;
@@ -313,7 +305,7 @@ impl Directories {
         match kept.shelves.get(holder).filter(|found| found.line == *line).map(|found| found.opened.clone()) {
             Some(Some(OpenedShelf { at, shelf })) => match at.elapsed() {
                 age if age < SHELF_KEPT => Lookup::Found(shelf),
-                // A directory that nobody has asked for lately may have been replaced.
+                // An aged directory may have been replaced.
                 age if age < SHELF_AGED && shelf.is_some() => Lookup::Aged(shelf),
                 _ => Lookup::Unopened,
             },
@@ -332,8 +324,7 @@ impl Directories {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the directory of a line. A line with an account needs a process with its rights, which the web lacks, so
-    /// it gives nothing here.
+    /// An account needs a process with its rights, which the web lacks, so such a line gives nothing.
     fn open_line(&self, line: &Authorized) -> Option<Arc<Shelf>> {
         let root = line.grant.root.as_deref()?;
         if line.grant.user.is_some() {
@@ -353,12 +344,11 @@ fn public(directory: &Path, own: &OwnPaths) -> Result<Arc<Shelf>, Error> {
         failed().because(error).try_this("name the directory by its full path, without symbolic links: /data/public")
     })?;
     let directory = directory.hiding(hidden);
-    // Root would show what nobody else on this host may read.
+    // Root would show what others on this host may not read.
     let directory = if haul_transfer::is_root() { directory.only_for_all() } else { directory };
     Ok(Arc::new(Shelf::new(directory, "anyone".to_owned())))
 }
 
-/// The manifests that `haul verify` reads.
 struct Manifests;
 
 impl ManifestFormat for Manifests {
