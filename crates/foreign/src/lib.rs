@@ -1,5 +1,5 @@
-//! Ends that other people's servers serve: files and directories of a web server, to copy from and to look at; a tree at a server with
-//! WebDAV, and objects of a store that speaks S3, to copy from and to.
+//! Ends that foreign servers serve: files of a web server, as a source; a WebDAV tree and objects of an S3 store, as source and
+//! target.
 //!
 //! ```text
 //! URLs -> open: a look at each -> WebTree
@@ -10,11 +10,11 @@
 //!   new_draft_of -> DavDraft: one upload in order              (PUT, PROPFIND, MOVE)
 //! s3://BUCKET/KEY -> open_objects, open_bucket, S3Place: see `s3`
 //! ```
-//! Callers are plain threads and block. hyper speaks HTTP/1.1 underneath, each connection with a runtime of its own: several
-//! connections are the point, so there is no HTTP/2.
+//! Callers are plain threads and block. hyper speaks HTTP/1.1 in a runtime for each connection; there is no HTTP/2, because
+//! several connections are the point.
 //!
-//! A server is trusted with nothing: each length, range, version, name and link is checked, and all that it may make us keep, follow or
-//! repeat has its limit in `limits.rs`.
+//! A server is trusted with nothing: each length, range, version, name and link is checked, and `limits.rs` bounds all that it
+//! may make us keep, follow or repeat.
 
 #![forbid(unsafe_code)]
 

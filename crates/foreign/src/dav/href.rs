@@ -1,16 +1,15 @@
-//! The path of a resource, as servers write it in many ways: absolute or not, escaped in upper or lower case, or not at all.
+//! Paths of resources, which servers write absolute or not, escaped or not.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
-/// The bytes that a path has without an escape (RFC 3986, section 2.3). Servers have lost names behind `;` and `=`.
+/// Leaves RFC 3986's unreserved bytes (section 2.3): servers have lost names behind `;` and `=`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A name as it stands in the path of a request.
 pub(crate) fn escaped(name: &[u8]) -> String {
     percent_encode(name, ESCAPED).to_string()
 }
 
-/// The names of a path, with their escapes undone, and whether it ends in a slash.
+/// The unescaped names, and whether the path ends in a slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
     pub(crate) names: Vec<Vec<u8>>,
@@ -18,7 +17,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Reads an `href`. Its host does not matter: behind a proxy a server does not know how it is called.
+    /// The host in `href` does not matter: behind a proxy a server does not know its own.
     pub(crate) fn of_href(href: &str) -> Names {
         let href = href.trim();
         let path = match href.split_once("://") {
@@ -27,12 +26,11 @@ impl Names {
             }
             _ => href,
         };
-        // nginx writes names as they are.
+        // nginx writes names raw.
         let is_raw = path.bytes().any(|byte| !byte.is_ascii_graphic() || b"\"<>\\^`{|}".contains(&byte));
         Self::of(path, |name| if is_raw { name.as_bytes().to_vec() } else { percent_decode(name.as_bytes()).collect() })
     }
 
-    /// Reads the path of a URL of ours.
     pub(crate) fn of_path(path: &str) -> Names {
         Self::of(path, |name| percent_decode(name.as_bytes()).collect())
     }
@@ -42,7 +40,6 @@ impl Names {
         Names { names: names.collect(), has_slash: path.ends_with('/') }
     }
 
-    /// Names beneath a directory.
     pub(crate) fn beneath(&self, directory: &Names) -> Option<&[Vec<u8>]> {
         self.names.strip_prefix(&directory.names[..])
     }

@@ -1,4 +1,4 @@
-//! WebDAV (RFC 4918): properties of what a server has, and a tree at a server as a target.
+//! WebDAV (RFC 4918): properties of a server's resources, and a tree as a target.
 
 pub(crate) mod href;
 pub(crate) mod limits;

@@ -1,4 +1,4 @@
-//! The answer to PROPFIND and PROPPATCH: a list of resources with their properties, read as it comes.
+//! Reads the answer to PROPFIND and PROPPATCH as it comes: resources with their properties.
 //!
 //! ```text
 //! multistatus -> response -> href
@@ -18,30 +18,24 @@ use crate::digest::Digest;
 use crate::digest::fields::{of_hex, of_words};
 use crate::http_client::client::invalid;
 
-/// The properties of one resource, as its server tells them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resource {
     pub(crate) at: Names,
     pub(crate) properties: Properties,
 }
 
-/// Properties that a server gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Properties {
-    /// `None`: the server does not say what it is.
+    /// `None`: the server does not tell.
     pub(crate) is_collection: Option<bool>,
     pub(crate) size: Option<u64>,
-    /// The date as the server wrote it.
     pub(crate) modified: Option<String>,
     pub(crate) digests: Vec<Digest>,
-    /// The status of the whole resource, where it has one.
     pub(crate) status: Option<u16>,
-    /// A property that was set, and could not be set.
     pub(crate) was_refused: bool,
 }
 
 impl Properties {
-    /// The time, if it is one.
     pub(crate) fn mtime(&self) -> Option<Time> {
         let time = httpdate::parse_http_date(self.modified.as_deref()?).ok()?;
         let s = time.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
@@ -49,7 +43,6 @@ impl Properties {
     }
 }
 
-/// The elements that mean something here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
     Response,
@@ -60,9 +53,9 @@ enum Element {
     Modified,
     Type,
     Collection,
-    /// Words with names of sums: ownCloud, dCache.
+    /// Words with names of sums (ownCloud, dCache).
     Sums,
-    /// An Adler-32 alone: StoRM.
+    /// An Adler-32 alone (StoRM).
     Adler32,
     Other,
 }
@@ -91,7 +84,6 @@ const OWNCLOUD: &str = "http://owncloud.org/ns";
 const DCACHE: &str = "http://www.dcache.org/2013/webdav";
 const STORM: &str = "http://storm.italiangrid.org/2014/webdav";
 
-/// Reads the answer, and hands out each resource as soon as it is complete.
 pub(crate) fn read(body: impl BufRead, each: &mut dyn FnMut(Resource) -> io::Result<()>) -> io::Result<()> {
     let mut reader = NsReader::from_reader(body);
     let mut reading = Reading::default();
@@ -115,7 +107,7 @@ pub(crate) fn read(body: impl BufRead, each: &mut dyn FnMut(Resource) -> io::Res
             Event::GeneralRef(entity) => {
                 let character = match entity.resolve_char_ref().map_err(no_xml)? {
                     Some(character) => character.to_string(),
-                    // There are no others without a document type, which is refused.
+                    // Only a document type, which is refused, brings others.
                     None => match &*entity {
                         "amp" => "&".to_owned(),
                         "lt" => "<".to_owned(),
@@ -139,13 +131,12 @@ fn no_xml(error: impl std::fmt::Display) -> io::Error {
     invalid(format!("its list is no XML: {error}"))
 }
 
-/// The place in the answer.
 #[derive(Default)]
 struct Reading {
     open: Vec<Element>,
     text: String,
     resource: Resource,
-    /// The properties of the present propstat, until its status is known.
+    /// Properties of the present propstat, before its status.
     found: Properties,
     found_status: Option<u16>,
     was_begun: bool,
@@ -161,7 +152,7 @@ impl Reading {
         match element {
             Element::Response => self.resource = Resource::default(),
             Element::Propstat => (self.found, self.found_status) = (Properties::default(), None),
-            // An empty one says that it is none.
+            // An empty type means no collection.
             Element::Type => self.found.is_collection = Some(false),
             Element::Collection if self.open.last() == Some(&Element::Type) => self.found.is_collection = Some(true),
             _ => {}
@@ -195,7 +186,7 @@ impl Reading {
                 _ => {}
             },
             Element::Length => self.found.size = text.parse().ok(),
-            // What is no date would only take memory.
+            // Other text would only take memory.
             Element::Modified => {
                 self.found.modified = httpdate::parse_http_date(text).is_ok().then(|| text.to_owned());
             }
@@ -228,12 +219,11 @@ impl Reading {
     }
 }
 
-/// `HTTP/1.1 200 OK`.
 fn status(text: &str) -> Option<u16> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Counts what a body brings, so that neither one event nor the whole answer grows without end: quick-xml keeps an event in memory.
+/// Bounds each event, which quick-xml keeps in memory, and the answer.
 pub(crate) struct Bounded<R> {
     pub(crate) body: R,
     pub(crate) left: u64,

@@ -1,4 +1,4 @@
-//! Asks a server for properties: of a resource, or of a directory and what lies directly in it. Never of a whole tree.
+//! Asks a server for properties of a resource or a directory with its entries, never a whole tree.
 
 use std::io::{self, BufReader, ErrorKind, Read};
 
@@ -13,14 +13,13 @@ use crate::http_client::connection::Body;
 use crate::http_client::outgoing::Content;
 use crate::http_client::url::Url;
 
-/// How deep the server looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     Itself,
     Children,
 }
 
-/// The properties that are asked for. Those of sums are of ownCloud, dCache and StoRM.
+/// The wanted properties; those of sums are of ownCloud, dCache and StoRM.
 const WANTED: &str = concat!(
     r#"<?xml version="1.0" encoding="utf-8"?>"#,
     r#"<D:propfind xmlns:D="DAV:" xmlns:o="http://owncloud.org/ns" "#,
@@ -29,17 +28,15 @@ const WANTED: &str = concat!(
     "</D:prop></D:propfind>"
 );
 
-/// The methods of WebDAV that HTTP has no constants for.
 pub(crate) fn method(name: &str) -> Method {
     Method::from_bytes(name.as_bytes()).expect("a name of visible letters")
 }
 
-/// A body of XML.
 pub(crate) fn xml_type() -> (HeaderName, HeaderValue) {
     (CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=utf-8"))
 }
 
-/// Asks, and hands out what comes. Returns the head of the answer, and the URL after redirects.
+/// Returns the answer's head, and the URL after redirects.
 pub(crate) fn propfind(
     client: &Client,
     url: &Url,
@@ -68,7 +65,7 @@ pub(crate) fn propfind(
 
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Asks for one resource. Returns it with its URL after redirects; `None` if it is not there.
+/// Returns one resource with its URL after redirects; `None` if missing.
 pub(crate) fn resource(client: &Client, url: &Url) -> io::Result<Option<(Resource, Url)>> {
     let mut first = None;
     let asked = propfind(client, url, Depth::Itself, &mut |_, resource| {

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use super::hasher::joined_adler32;
 
-/// Parts of a file that do not touch each other: where each begins and ends, and its Adler-32.
-///
-/// There are about as many as there are readers or writers: each goes on behind its last part.
+/// Separate parts of a file: begin, end and Adler-32. There are about as many as readers or writers: each goes on behind its last
+/// part.
 #[derive(Debug, Default)]
 pub struct Adler32Parts(BTreeMap<u64, (u64, u32)>);
 
@@ -16,7 +15,7 @@ impl Adler32Parts {
         simd_adler32::adler32(&data)
     }
 
-    /// Adds a part and joins it with its neighbours. False: some of it is there already, and nothing was added.
+    /// Joins a part with its neighbours. False: some of it is there already, and nothing was added.
     pub fn add(&mut self, start: u64, bytes: u64, sum: u32) -> bool {
         let end = start + bytes;
         let before = self.0.range(..end).next_back().map(|(start, (end, sum))| (*start, *end, *sum));
@@ -36,12 +35,12 @@ impl Adler32Parts {
         true
     }
 
-    /// The sum of the first `size` bytes. `None`: the first part has another size.
+    /// The sum of the first `size` bytes; `None` if the first part has another size.
     pub fn of_first(&self, size: u64) -> Option<u32> {
         self.0.get(&0).filter(|(end, _)| *end == size).map(|(_, sum)| *sum)
     }
 
-    /// Nothing was added.
+    /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Digests in the fields of an answer. What cannot be read, and kinds that are not known, say nothing.
+//! Digests in the fields of an answer. Unreadable and unknown ones are ignored.
 //!
 //! ```text
 //! Repr-Digest: sha-256=:BASE64:, adler=:BASE64:      RFC 9530
@@ -13,23 +13,22 @@ use http::{StatusCode, response};
 
 use crate::digest::{Digest, bytes_of};
 
-/// The fields by which a client asks for digests, and what it would like to have. Adler-32 comes first where one server has
-/// several: parts of a file that came in any order have it together, and grids keep it beside each file.
+/// Asks for digests. Adler-32 comes first: parts in any order give it, and grids keep it.
 const WANTED: [(HeaderName, &str); 2] = [
     (HeaderName::from_static("want-repr-digest"), "adler=9, sha-256=8, sha-512=4, md5=2"),
     (HeaderName::from_static("want-digest"), "adler32, sha-256;q=0.8, sha-512;q=0.4, md5;q=0.2"),
 ];
 
-/// The fields of a request for the sum of the whole content. A server that has to compute it first answers late.
+/// Asks for the whole content's sum. A server may compute it first, and answer late.
 pub(crate) fn wanted() -> Vec<(HeaderName, HeaderValue)> {
     WANTED.map(|(name, value)| (name, HeaderValue::from_static(value))).to_vec()
 }
 
-/// Entries of one answer that are looked at. Servers give one to five.
+/// Servers give one to five.
 const MAX_ENTRIES: usize = 16;
 
-/// The digests of the whole content that this answer is about. The head of a part tells them, too. `were_wanted`: the request asked for
-/// them. XRootD 5 repeats in the field `Digest` what it answered before, about another file, where a request does not ask.
+/// Finds digests of the whole content, also in the head of a part. If none `were_wanted`, XRootD 5 repeats in `Digest` its
+/// earlier answer about another file.
 pub(crate) fn of_answer(head: &response::Parts, were_wanted: bool) -> Vec<Digest> {
     let mut digests = Vec::new();
     entries(&head.headers, "repr-digest").filter_map(of_structured).for_each(|digest| digests.push(digest));
@@ -44,13 +43,12 @@ pub(crate) fn of_answer(head: &response::Parts, were_wanted: bool) -> Vec<Digest
     digests
 }
 
-/// The entries of a list, of all fields with this name.
 fn entries<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).take(MAX_ENTRIES)
 }
 
-/// `sha-256=:BASE64:`, perhaps with parameters behind it (RFC 9530, RFC 8941).
+/// Reads `sha-256=:BASE64:` with optional parameters (RFC 9530, RFC 8941).
 fn of_structured(entry: &str) -> Option<Digest> {
     let (name, value) = entry.split_once('=')?;
     let value = value.split(';').next()?.trim();
@@ -58,7 +56,7 @@ fn of_structured(entry: &str) -> Option<Digest> {
     Digest::new(kind(name)?, haul_net::base64_bytes(base64)?)
 }
 
-/// `adler32=HEX`, `md5=BASE64`; some servers write the others in hex, too.
+/// Reads `adler32=HEX`, `md5=BASE64`; some servers use hex for the others.
 fn of_instance(entry: &str) -> Option<Digest> {
     let (name, value) = entry.split_once('=')?;
     let (kind, value) = (kind(name)?, value.trim());
@@ -69,19 +67,19 @@ fn of_instance(entry: &str) -> Option<Digest> {
     }
 }
 
-/// The digests of a list of words, as properties of WebDAV have them: `SHA1:HEX ADLER32:HEX`, `adler32=HEX,md5=BASE64`.
+/// Reads properties of WebDAV: `SHA1:HEX ADLER32:HEX`, `adler32=HEX,md5=BASE64`.
 pub(crate) fn of_words(text: &str) -> impl Iterator<Item = Digest> {
     let words = text.split([',', ' ', '\t', '\n', '\r']).filter(|word| !word.is_empty()).take(MAX_ENTRIES);
     words.filter_map(|word| of_owncloud(word).or_else(|| of_instance(word)))
 }
 
-/// `SHA1:HEX`, `MD5:HEX`, `ADLER32:HEX`.
+/// Reads `SHA1:HEX`, `MD5:HEX`, `ADLER32:HEX`.
 fn of_owncloud(word: &str) -> Option<Digest> {
     let (name, value) = word.split_once(':')?;
     of_hex(kind(name)?, value.trim())
 }
 
-/// A sum that was written in hexadecimal digits. Adler-32 may lack its leading zeros. `None`: it is none of this kind.
+/// Reads hexadecimal digits. Adler-32 may lack leading zeros.
 pub fn of_hex(kind: SumKind, digits: &str) -> Option<Digest> {
     let wanted = 2 * bytes_of(kind);
     let missing = wanted.checked_sub(digits.len())?;

@@ -5,7 +5,7 @@ use haul_store::SumKind;
 use md5::{Digest as _, Md5};
 use simd_adler32::Adler32;
 
-/// Takes content from its first byte to its last.
+/// Takes content from first to last byte.
 pub struct Hasher(Kind);
 
 enum Kind {
@@ -51,7 +51,7 @@ impl Hasher {
     }
 }
 
-/// The Adler-32 of two parts that follow each other, from those of each (as zlib's `adler32_combine`).
+/// Joins the Adler-32 of two adjacent parts, like zlib's `adler32_combine`.
 pub(crate) fn joined_adler32(first: u32, second: u32, second_bytes: u64) -> u32 {
     let (a1, b1, a2, b2) = (first & 0xffff, first >> 16, second & 0xffff, second >> 16);
     let length = u32::try_from(second_bytes % u64::from(MODULUS)).expect("below the modulus");

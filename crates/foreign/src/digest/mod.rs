@@ -1,4 +1,4 @@
-//! Sums of content that servers give, in the fields of four generations, and the same sums of what was read.
+//! Sums of content that servers give, in fields of four generations, and the same sums of what was read.
 
 pub(crate) mod adler32_parts;
 pub(crate) mod fields;
@@ -6,23 +6,22 @@ pub(crate) mod hasher;
 
 use haul_store::SumKind;
 
-/// The sum that a server gives of the whole content of a file.
+/// A server's sum of a file's whole content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// Its kind.
+    /// The kind.
     pub kind: SumKind,
-    /// As many bytes as a sum of this kind has.
+    /// The bytes of the sum, as many as the kind has.
     pub value: Vec<u8>,
 }
 
 impl Digest {
-    /// `None`: no sum of this kind has so many bytes.
+    /// `None`: the kind has another number of bytes.
     pub fn new(kind: SumKind, value: Vec<u8>) -> Option<Digest> {
         (value.len() == bytes_of(kind)).then_some(Digest { kind, value })
     }
 }
 
-/// How many bytes a sum has.
 pub(crate) fn bytes_of(kind: SumKind) -> usize {
     match kind {
         SumKind::Adler32 => 4,

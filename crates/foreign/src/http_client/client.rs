@@ -1,12 +1,12 @@
-//! Requests to a server: over connections that are kept, along redirects, with credentials where they belong, and again where the
-//! server or the network failed for a moment.
+//! Requests to a server: over kept connections, along redirects, with credentials where they belong, repeated after passing
+//! failures.
 //!
 //! ```text
 //! ask -> an idle connection or a new one -> answer
 //!          cut, silent, 5xx -> pause, again     429, 503 -> the pause that the server asks for, again
 //!          3xx -> the next URL                  401, 403 -> once more with credentials
 //! ```
-//! A request whose body is a stream, or that would do its work twice, is sent again only where nothing of it can have arrived.
+//! A request with a stream as body, or that would do its work twice, is repeated only if nothing of it can have arrived.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -35,22 +35,22 @@ mod tests;
 /// How servers are reached.
 #[derive(Debug)]
 pub struct Settings {
-    /// Most bodies that are read at once, and most connections for other questions.
+    /// The most bodies at once, and connections for other questions.
     pub connections: usize,
-    /// A server that is silent for this long counts as dead.
+    /// Silence after which a server counts as dead.
     pub silence: Duration,
-    /// How connections leave this host, and how they are tuned.
+    /// How connections leave this host, and their tuning.
     pub reach: Reach,
-    /// How many connections are made at once.
+    /// How many connections are made at first.
     pub begins_with: BeginsWith,
-    /// The first pause before a request is sent again. Tests have no time.
+    /// The pause before the second try; tests shorten it.
     pub first_pause: Duration,
     /// The credentials that servers may be shown.
     pub credentials: Credentials,
 }
 
 impl Settings {
-    /// The usual settings, with what the environment has of credentials.
+    /// The usual settings, with credentials of the environment.
     pub fn usual(connections: usize, credentials: Credentials) -> Settings {
         let silence = Duration::from_secs(20);
         let reach = Reach::default();
@@ -58,49 +58,44 @@ impl Settings {
     }
 }
 
-/// Puts a signature on requests. It is asked right before each try, also behind a redirect: signatures are for one URL and some minutes.
+/// Signs requests before each try and behind redirects: signatures are for one URL and some minutes.
 pub(crate) trait Sign: fmt::Debug + Send + Sync {
-    /// Adds fields to the head of a request to this URL. `whole` is its body, if that is at hand: a stream is `None`.
+    /// Adds fields to the head. `whole` is the body, unless it is a stream.
     fn sign(&self, url: &Url, head: &mut request::Parts, whole: Option<&[u8]>) -> io::Result<()>;
 }
 
-/// Asks servers, beginning at one origin.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// The origin of the URL that the user typed.
     typed: Origin,
     pub(crate) settings: Settings,
     pub(crate) pool: Arc<Pool>,
-    /// The origins that have asked for credentials.
     asking: Mutex<HashSet<Origin>>,
-    /// A server that has never answered is not waited for: its name may be mistyped.
+    /// A server that never answered is not awaited: its name may be mistyped.
     has_answered: AtomicBool,
     pauses: (Mutex<()>, Condvar),
     signer: Option<Arc<dyn Sign>>,
 }
 
-/// A request.
 pub(crate) struct Ask<'a> {
     pub(crate) method: Method,
     pub(crate) url: &'a Url,
-    /// The first byte, and the byte behind the last one; `None`: to the end of the file.
+    /// The first byte, and the byte behind the last; `None`: to the end.
     pub(crate) range: Option<(u64, Option<u64>)>,
     pub(crate) condition: Option<(HeaderName, HeaderValue)>,
     pub(crate) accept: &'static str,
-    /// A server that is busy is not waited for: another connection reads already.
+    /// A busy server is an error: another connection reads already.
     pub(crate) takes_busy: bool,
-    /// A large body follows: it waits for its turn ([`Pool::turn`]).
+    /// A large body follows in its turn ([`Pool::turn`]).
     pub(crate) is_for_body: bool,
-    /// When the wait for it began.
+    /// The start of the wait.
     pub(crate) since: Instant,
-    /// Fields beside those that follow from the rest.
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
     pub(crate) content: Content,
-    /// The body waits until the server has looked at the head (`Expect: 100-continue`).
+    /// The body waits for `100 Continue`.
     pub(crate) expects: bool,
-    /// Whether it may arrive twice: a second time changes nothing.
+    /// The request may arrive twice without harm.
     pub(crate) repeats: bool,
-    /// Whether redirects are followed, with method and body; otherwise they are an answer as any other.
+    /// Redirects are followed with method and body; else they are answers.
     pub(crate) redirects: bool,
 }
 
@@ -125,7 +120,6 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// An answer, and the URL that gave it after redirects.
 pub(crate) struct Answer {
     pub(crate) head: response::Parts,
     pub(crate) body: Body,
@@ -138,7 +132,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Nobody waits for a connection any more.
         self.pool.end();
     }
 }
@@ -158,35 +151,32 @@ impl Client {
         }
     }
 
-    /// The same, with a signature on each request.
     pub(crate) fn signed_by(mut self, signer: Arc<dyn Sign>) -> Client {
         self.signer = Some(signer);
         self
     }
 
-    /// The origin of the URL that the user typed.
     pub(crate) fn typed(&self) -> &Origin {
         &self.typed
     }
 
-    /// Makes as many connections to the origin that was typed as so many bytes are worth, beside those that rest there.
+    /// Makes connections that the bytes are worth, beside the resting ones.
     pub(crate) fn dial_ahead(&self, bytes: u64) {
         self.pool.dial_more(&self.typed, bytes);
     }
 
-    /// Connects to the origin that was typed, for the first request, and returns the round-trip time.
+    /// Connects to the typed origin, and returns the round-trip time.
     pub(crate) fn meet(&self) -> io::Result<u32> {
         let connection = self.pool.take(&self.typed)?;
         self.pool.keep(&self.typed, connection);
         Ok(self.pool.rtt_us())
     }
 
-    /// Sends a request, until there is an answer that another try or another URL would not change.
     pub(crate) fn ask(&self, ask: &Ask<'_>) -> io::Result<Answer> {
         let mut url = ask.url.clone();
         let mut seen = vec![url.clone()];
         let (mut tries, mut expects) = (0, ask.expects);
-        // A long upload may take more time than a server is waited for.
+        // A long upload may outlast the wait for a server.
         let mut since = ask.since;
         loop {
             let shown = self.credential(url.origin());
@@ -269,7 +259,7 @@ impl Client {
         }
     }
 
-    /// One request over one connection. A connection that the server closed while it rested does not count.
+    /// Sends a request once. A connection that the server closed while it rested does not count.
     fn once(
         &self,
         url: &Url,
@@ -320,7 +310,7 @@ impl Client {
             .header(HOST, url.origin().authority())
             .header(USER_AGENT, concat!("haul/", env!("CARGO_PKG_VERSION")))
             .header(ACCEPT, ask.accept)
-            // What is coded has another length, and ranges of it mean other bytes.
+            // A coding changes lengths and ranges.
             .header(ACCEPT_ENCODING, "identity");
         if let Some((start, end)) = ask.range {
             request = request
@@ -351,7 +341,7 @@ impl Client {
         Ok(request)
     }
 
-    /// Keeps the connection of an answer whose body was read, or is short.
+    /// Keeps a connection whose answer's body was read, or is short.
     pub(crate) fn give_back(&self, origin: &Origin, body: Body) {
         if let Some(connection) = body.finish(WORTH_DRAINING_BYTES) {
             self.pool.keep(origin, connection);
@@ -363,7 +353,7 @@ impl Client {
         self.settings.credentials.of(origin, &self.typed, asks)
     }
 
-    /// Notes that an origin asks for credentials. True if there are some for it.
+    /// Notes that an origin asks for credentials. True: there are some.
     fn learns(&self, origin: &Origin) -> bool {
         let has_some = self.settings.credentials.of(origin, &self.typed, true).is_some();
         if has_some {
@@ -372,28 +362,24 @@ impl Client {
         has_some
     }
 
-    /// Whether another try may begin after this pause.
     pub(crate) fn has_time(&self, since: Instant, pause: Duration) -> bool {
         since.elapsed() + pause < self.settings.silence * PATIENCE
     }
 
-    /// The pause before the next try.
     pub(crate) fn backoff(&self, tries: u32) -> Duration {
         self.settings.first_pause * 2u32.saturating_pow(tries.saturating_sub(1).min(MAX_TRIES))
     }
 
-    /// Waits. Nothing wakes it earlier.
     pub(crate) fn pause(&self, pause: Duration) {
         let (mutex, condition) = &self.pauses;
         drop(condition.wait_timeout_while(lock(mutex), pause, |()| true));
     }
 }
 
-/// Why one try has no answer.
 struct Failed {
     error: io::Error,
     may_have_arrived: bool,
-    /// The time in which its body went on: nobody waited for the server then.
+    /// The time in which the body moved: the server was not awaited.
     took: Duration,
 }
 
@@ -403,12 +389,12 @@ impl Failed {
     }
 }
 
-/// Whether another try may do. A name that is not known, a certificate that is not trusted and an answer that is no HTTP stay so.
+/// Unknown names, untrusted certificates and answers other than HTTP do not pass.
 fn is_passing(error: &io::Error) -> bool {
     !matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::PermissionDenied)
 }
 
-/// `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
+/// Reads `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
 fn pause_in(text: &str, now: SystemTime) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
@@ -420,7 +406,6 @@ pub(crate) fn invalid(why: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
-/// The error of an answer that brings no data.
 pub(crate) fn refusal(head: &response::Parts) -> io::Error {
     let what = match head.status {
         StatusCode::UNAUTHORIZED => "it wants a login: put one for this host into ~/.netrc, or a token into HAUL_TOKEN",

@@ -1,5 +1,5 @@
-//! One connection to a server, and the body that is read from it. hyper speaks HTTP/1.1; its runtime is this connection's own, and runs
-//! only while a thread waits here.
+//! One connection to a server, and the body read from it. hyper speaks HTTP/1.1 in the connection's own runtime, which runs only
+//! while a thread waits here.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -27,16 +27,15 @@ use crate::http_client::outgoing::{Outgoing, Progress};
 use crate::http_client::reach::{Counted, Dialled};
 use crate::http_client::url::Origin;
 
-/// A connection that waits for a request.
 pub(crate) struct Connection {
-    // The requests go first: the task of the connection ends with the runtime.
+    // The connection's task ends with the runtime, so requests drop first.
     requests: SendRequest<Outgoing>,
     runtime: Runtime,
-    /// The count of open connections goes down when this is dropped.
+    /// Counts the connection as open.
     _counted: Counted,
     silence: Duration,
     pub(crate) idle_since: Instant,
-    /// Whether it has rested: the server may have closed it since.
+    /// Whether it has rested: the server may have closed it.
     pub(crate) has_rested: bool,
 }
 
@@ -47,7 +46,7 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Greets the server. One that is silent for `silence` counts as dead.
+    /// Greets the server, which may be silent for `silence`.
     pub(crate) fn open(
         origin: &Origin,
         Dialled { socket, counted, .. }: Dialled,
@@ -68,8 +67,7 @@ impl Connection {
         Ok(Connection { requests, runtime, _counted: counted, silence, idle_since: Instant::now(), has_rested: false })
     }
 
-    /// Sends a request, and returns the head of its answer with the body behind it. The server may take its time as long as it takes
-    /// the request's body.
+    /// The server may take its time while it takes the request's body.
     pub(crate) fn ask(mut self, request: Request<Outgoing>) -> Result<(response::Parts, Body), Refused> {
         let silence = self.silence;
         let progress = request.body().progress();
@@ -99,7 +97,7 @@ impl Connection {
                 let (head, incoming): (_, Incoming) = Response::into_parts(response);
                 Ok((head, Body { connection: self, progress, incoming, block: Bytes::new(), is_over: false }))
             }
-            // The server closed a connection that rested, before it read the request.
+            // The server closed a resting connection before the request.
             Some(Err((error, unsent))) => {
                 let unsent = unsent.map(Box::new);
                 Err(Refused { was_resting: self.has_rested && is_cut(&error), unsent, why: as_io(&error) })
@@ -108,22 +106,20 @@ impl Connection {
         }
     }
 
-    /// The same connection, which rests from now on.
     pub(crate) fn rested(self) -> Connection {
         Connection { idle_since: Instant::now(), has_rested: true, ..self }
     }
 
-    /// Whether the server has not closed it, as far as is known here.
+    /// Whether no close by the server is known.
     pub(crate) fn is_open(&mut self) -> bool {
-        // The task of the connection sees a close only when it runs.
+        // The connection's task sees a close only when it runs.
         self.runtime.block_on(tokio::task::yield_now());
         !self.requests.is_closed()
     }
 }
 
-/// Why there is no answer.
 pub(crate) struct Refused {
-    /// The connection had rested, and was closed meanwhile: a new one may do.
+    /// The connection was closed while it rested: a new one may do.
     pub(crate) was_resting: bool,
     /// The request, if nothing of it was sent.
     pub(crate) unsent: Option<Box<Request<Outgoing>>>,
@@ -131,29 +127,27 @@ pub(crate) struct Refused {
 }
 
 async fn greet<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: T) -> io::Result<SendRequest<Outgoing>> {
-    // XRootD 5 knows `Range` and `Want-Digest` by this spelling alone.
+    // XRootD 5 knows `Range` and `Want-Digest` only in this spelling.
     let handshake = http1::Builder::new().title_case_headers(true).handshake(TokioIo::new(stream));
     let (requests, connection) = handshake.await.map_err(|error| as_io(&error))?;
     tokio::spawn(async move {
-        // Its errors reach whoever waits for an answer or a body.
+        // Errors reach the reader of an answer or a body.
         let _ = connection.await;
     });
     Ok(requests)
 }
 
-/// The body of an answer, which comes as it is read.
 pub(crate) struct Body {
     connection: Connection,
-    /// How far the body of the request has come: an answer may come before its end.
+    /// How far the request's body has come; the answer may be earlier.
     progress: Arc<Progress>,
     incoming: Incoming,
-    /// The bytes that came and were not taken yet.
     block: Bytes,
     is_over: bool,
 }
 
 impl Body {
-    /// Takes the next bytes; 0 is the end. A body that ends before its length is an error.
+    /// Takes the next bytes; 0 is the end. A short body is an error.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.block.is_empty() {
             if !self.next_block()? {
@@ -165,7 +159,6 @@ impl Body {
         Ok(taken.len())
     }
 
-    /// Waits for more. False at the end.
     fn next_block(&mut self) -> io::Result<bool> {
         if self.is_over {
             return Ok(false);
@@ -175,7 +168,7 @@ impl Body {
         let next = poll_fn(|context| Pin::new(&mut *incoming).poll_frame(context));
         match self.connection.runtime.block_on(async { timeout(silence, next).await }) {
             Ok(Some(Ok(frame))) => {
-                // What is no data is a trailer.
+                // Other frames are trailers.
                 self.block = frame.into_data().unwrap_or_default();
                 Ok(true)
             }
@@ -188,7 +181,6 @@ impl Body {
         }
     }
 
-    /// Takes all of it. A body that is longer than `most_bytes` is refused.
     pub(crate) fn read_to_end(&mut self, most_bytes: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         loop {
@@ -203,7 +195,7 @@ impl Body {
         }
     }
 
-    /// Reads the rest, if it is short, so that the connection can carry another request.
+    /// Reads a short rest, to use the connection again.
     pub(crate) fn finish(mut self, most_bytes: u64) -> Option<Connection> {
         let mut left = most_bytes;
         loop {

@@ -5,7 +5,7 @@
 //!   BEARER_TOKEN, BEARER_TOKEN_FILE        the same origin, once it answers 401 or 403 (WLCG Bearer Token Discovery)
 //!   .netrc                                 the host of the line, once it answers 401 or 403
 //! ```
-//! Tokens travel over TLS alone. Nothing of it is ever printed.
+//! Tokens travel over TLS alone. None of it is ever printed.
 
 use std::fmt;
 use std::fs::File;
@@ -18,12 +18,12 @@ use zeroize::Zeroizing;
 use crate::http_client::limits::MAX_SECRET_BYTES;
 use crate::http_client::url::Origin;
 
-/// A user's name and password, for the scheme Basic (RFC 7617).
+/// A user's name and password (Basic, RFC 7617).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// The user's name.
     pub user: String,
-    /// The password; empty if there is none.
+    /// The password, or empty.
     pub password: Zeroizing<String>,
 }
 
@@ -36,13 +36,13 @@ impl fmt::Debug for Login {
 /// Logins and tokens that servers may be shown.
 #[derive(Default)]
 pub struct Credentials {
-    /// The login that was typed in the URL.
+    /// The login typed in the URL.
     pub login: Option<Login>,
-    /// The token that is for us (`HAUL_TOKEN`).
+    /// The token for us (`HAUL_TOKEN`).
     pub token: Option<Zeroizing<String>>,
-    /// The token that is for all programs of a grid.
+    /// The token for all programs of a grid.
     pub found_token: Option<Zeroizing<String>>,
-    /// The file of logins, as `curl` and `ftp` read it.
+    /// The file of logins that `curl` and `ftp` read.
     pub netrc: Option<PathBuf>,
 }
 
@@ -70,8 +70,7 @@ impl Credentials {
         }
     }
 
-    /// The login at a server that always asks for one: that of the URL, with the password of `.netrc` if the URL has none; otherwise
-    /// that of `.netrc`.
+    /// The login at a server that always asks: the URL's, with a missing password from `.netrc`; else `.netrc`'s.
     pub fn login_at(&self, host: &str) -> Option<Login> {
         let of_netrc = || login_of(&read(self.netrc.as_deref()?)?, host);
         match &self.login {
@@ -83,8 +82,7 @@ impl Credentials {
         }
     }
 
-    /// The value of `Authorization` for a request to `origin`. `typed` is the origin of the URL that the user typed. A server that
-    /// `asks` has answered 401 or 403 before.
+    /// `typed` is the user's own origin. A server that `asks` has answered 401 or 403.
     pub(crate) fn of(&self, origin: &Origin, typed: &Origin, asks: bool) -> Option<HeaderValue> {
         let is_typed = origin == typed;
         if let Some(login) = self.login.as_ref().filter(|_| is_typed) {
@@ -123,7 +121,7 @@ fn read(path: &Path) -> Option<Zeroizing<String>> {
     Some(text)
 }
 
-/// The login that a `.netrc` has for this host. `default` is for ftp, and would show a password to every server.
+/// `default` is for ftp, and would show a password to every server.
 fn login_of(netrc: &str, host: &str) -> Option<Login> {
     let (mut is_ours, mut user, mut password) = (false, None, None);
     let mut words = Words(netrc);
@@ -145,7 +143,7 @@ fn login_of(netrc: &str, host: &str) -> Option<Login> {
     Some(Login { user: user?, password: password.unwrap_or_default() })
 }
 
-/// The words of a `.netrc`: between spaces, or in double quotes with backslashes. A `#` begins a comment.
+/// Words of a `.netrc`, maybe quoted with backslashes; `#` begins a comment.
 struct Words<'a>(&'a str);
 
 impl Iterator for Words<'_> {
@@ -176,7 +174,7 @@ impl Iterator for Words<'_> {
 }
 
 impl Words<'_> {
-    /// A macro ends with an empty line.
+    /// An empty line ends a macro.
     fn skip_macro(&mut self) {
         self.0 = self.0.find("\n\n").map_or("", |end| &self.0[end..]);
     }

@@ -3,12 +3,11 @@
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderName, response};
 
-/// The only value of a field, as text.
+/// Returns a field's only value.
 pub(crate) fn text<'a>(header: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     header.get(name)?.to_str().ok().map(str::trim)
 }
 
-/// The bytes of a body, where the head says it.
 pub(crate) fn content_length(head: &response::Parts) -> Option<u64> {
     text(&head.headers, &CONTENT_LENGTH)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Requests to other people's HTTP servers: connections, TLS, redirects, credentials, and again where it failed for a moment.
+//! Requests to foreign HTTP servers: connections, TLS, redirects, credentials, further tries.
 
 pub(crate) mod client;
 pub(crate) mod connection;

@@ -1,11 +1,11 @@
-//! The body of a request: whole, or as it comes from another thread.
+//! The body of a request: whole, or from another thread.
 //!
 //! ```text
 //! Content::Whole(bytes)                          -> blocks of 128 KiB -> the connection; again as often as it has to be
 //! stream(length) -> Feed (another thread fills)  -> a queue of 4 blocks -> the connection; once
 //! ```
-//! The connection takes a block when the one before has gone to the kernel, so each block is progress: a long upload has no limit of
-//! time, only one of silence.
+//! The connection takes a block when the one before is in the kernel. So each block is progress, and a long upload has a limit
+//! only of silence.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -22,18 +22,16 @@ use tokio::time::Sleep;
 
 use crate::http_client::limits::{CONTINUE_AFTER, FEED_BLOCKS, OUTGOING_BLOCK_BYTES};
 
-/// The body of a request.
 #[derive(Debug, Default)]
 pub(crate) enum Content {
     #[default]
     Nothing,
     Whole(Bytes),
-    /// A stream that a [`Feed`] brings. It is sent once.
+    /// A stream of a [`Feed`], sent once.
     Stream(Mutex<Option<Stream>>),
 }
 
 impl Content {
-    /// Whether a further try can send it.
     pub(crate) fn is_at_hand(&self) -> bool {
         match self {
             Content::Nothing | Content::Whole(_) => true,
@@ -41,7 +39,6 @@ impl Content {
         }
     }
 
-    /// All of it, if it is no stream.
     pub(crate) fn whole(&self) -> Option<&[u8]> {
         match self {
             Content::Nothing => Some(&[]),
@@ -50,7 +47,7 @@ impl Content {
         }
     }
 
-    /// The body of one try. `None`: a stream that was sent already.
+    /// The body of one try. `None`: a stream that was sent.
     pub(crate) fn body(&self) -> Option<Outgoing> {
         let (left, source) = match self {
             Content::Nothing => (Some(0), Source::Whole(Bytes::new())),
@@ -66,7 +63,6 @@ impl Content {
     }
 }
 
-/// The end of a stream that a connection reads.
 #[derive(Debug)]
 pub(crate) struct Stream {
     length: Option<u64>,
@@ -79,23 +75,23 @@ enum Piece {
     End,
 }
 
-/// The end of a stream that a thread fills. A feed that is dropped before its end breaks the request off.
+/// The filling end of a stream. Dropping it early breaks the request off.
 #[derive(Debug)]
 pub(crate) struct Feed(mpsc::Sender<Piece>);
 
-/// A body that another thread brings: of this length, or in chunks.
+/// Makes a body of this length, or in chunks.
 pub(crate) fn stream(length: Option<u64>) -> (Feed, Content) {
     let (sender, pieces) = mpsc::channel(FEED_BLOCKS);
     (Feed(sender), Content::Stream(Mutex::new(Some(Stream { length, pieces }))))
 }
 
 impl Feed {
-    /// Waits until the queue has room. An error means that the request is over: whoever made it knows why.
+    /// Waits for room. An error means that the request is over.
     pub(crate) fn send(&self, data: Bytes) -> io::Result<()> {
         self.0.blocking_send(Piece::Data(data)).map_err(|_| over())
     }
 
-    /// The body is complete. Whether it arrived, the answer tells.
+    /// Ends the body. The answer tells whether it arrived.
     pub(crate) fn finish(self) {
         let _ = self.0.blocking_send(Piece::End);
     }
@@ -105,10 +101,9 @@ fn over() -> io::Error {
     io::Error::new(ErrorKind::BrokenPipe, "the request ended before its body")
 }
 
-/// The body of one try, as hyper takes it.
 pub(crate) struct Outgoing {
     source: Source,
-    /// The bytes that the head has announced and that were not given yet; `None`: the body goes in chunks.
+    /// Announced bytes not given yet; `None`: the body goes in chunks.
     left: Option<u64>,
     gate: Option<Gate>,
     is_over: bool,
@@ -120,18 +115,17 @@ enum Source {
     Fed(mpsc::Receiver<Piece>),
 }
 
-/// Holds the body back until the server wants it (`100 Continue`), or says nothing for a moment: many know no `Expect`.
+/// Holds the body back until `100 Continue`, or a moment's silence: many servers know no `Expect`.
 struct Gate {
-    /// `None`: the answer is there, and nobody wants the body.
+    /// `None`: the answer is there without the body.
     opened: Option<oneshot::Receiver<()>>,
     patience: Option<Pin<Box<Sleep>>>,
 }
 
-/// How far a body has come.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     given: AtomicU64,
-    /// The connection waits for the thread that feeds it, or for the gate: the server is not silent.
+    /// The feed or the gate keeps the connection waiting: the server is not silent.
     waits_for_us: AtomicBool,
     is_whole: AtomicBool,
 }
@@ -141,12 +135,12 @@ impl Progress {
         self.given.load(Ordering::Relaxed)
     }
 
-    /// Whether all of it was given: otherwise the connection can carry no other request.
+    /// Whether the connection can carry another request.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole.load(Ordering::Relaxed)
     }
 
-    /// Whether the server took something since `before` was given, or has nothing to take.
+    /// Whether the server took something since `before`, or has nothing to take.
     pub(crate) fn has_moved(&self, before: u64) -> bool {
         self.waits_for_us.load(Ordering::Relaxed) || self.given() != before
     }
@@ -184,7 +178,7 @@ impl Outgoing {
             Source::Fed(pieces) => match ready!(pieces.poll_recv(context)) {
                 Some(Piece::Data(block)) => block,
                 Some(Piece::End) if self.left.is_none_or(|left| left == 0) => Bytes::new(),
-                // Without its end a body in chunks would look whole.
+                // Without an error the chunks would look whole.
                 Some(Piece::End) | None => {
                     return Poll::Ready(Some(Err(io::Error::new(ErrorKind::UnexpectedEof, "its body was broken off"))));
                 }
@@ -206,7 +200,6 @@ impl Outgoing {
     }
 }
 
-/// Makes the body wait until the server wants it.
 pub(crate) fn hold_back(request: &mut Request<Outgoing>) {
     let (open, opened) = oneshot::channel();
     request.body_mut().gate = Some(Gate { opened: Some(opened), patience: None });
@@ -216,7 +209,7 @@ pub(crate) fn hold_back(request: &mut Request<Outgoing>) {
             .then(|| open.lock().unwrap_or_else(PoisonError::into_inner).take())
             .flatten();
         if let Some(open) = taken {
-            // The body is gone if the answer came first.
+            // The answer may have come first.
             let _ = open.send(());
         }
     });
@@ -237,7 +230,7 @@ impl Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        // A stream of known length that is all given has its end mark to come. Nothing is lost with it.
+        // A given stream of known length lacks only its end mark.
         self.is_over || self.left == Some(0)
     }
 

@@ -1,4 +1,4 @@
-//! The connections of a client that wait for a request, and those that are being made.
+//! A client's connections, resting or being made.
 //!
 //! ```text
 //! take -> one that rests | one that is being dialled ahead | a new one
@@ -19,20 +19,18 @@ use crate::http_client::reach::{Reach, Sockets};
 use crate::http_client::trust;
 use crate::http_client::url::Origin;
 
-/// How many connections a read of so many bytes begins with, over a path of this round-trip time in microseconds.
+/// How many connections begin a read of so many bytes, at this round-trip time in microseconds.
 pub type BeginsWith = fn(u32, u64) -> u16;
 
-/// See the module.
 pub(crate) struct Pool {
     reach: Reach,
     silence: Duration,
     begins_with: BeginsWith,
-    /// Most connections that rest.
     most: usize,
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
     sockets: Arc<Sockets>,
     foreseen_bytes: AtomicU64,
-    /// The smallest round-trip time of any connection so far; 0 before the first one.
+    /// The smallest of any connection; 0 before the first.
     rtt_us: AtomicU32,
     spacing: Mutex<Spacing>,
     state: Mutex<State>,
@@ -49,7 +47,7 @@ struct Spacing {
 #[derive(Default)]
 struct State {
     resting: Vec<(Origin, Connection)>,
-    /// Where connections are dialled ahead to, how many are on their way, and threads that wait for one of them.
+    /// The origin of dials ahead, their number, and the waiting threads.
     ahead_to: Option<Origin>,
     dialling: usize,
     waiting: usize,
@@ -82,22 +80,20 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The smallest round-trip time of any connection so far; 0 before the first one.
     pub(crate) fn rtt_us(&self) -> u32 {
         self.rtt_us.load(Ordering::Relaxed)
     }
 
-    /// Expects that many bodies at once from now on.
+    /// Expects that many bodies at once.
     pub(crate) fn spread_over(&self, count: u16) {
         self.spacing.lock().unwrap_or_else(PoisonError::into_inner).count = count.into();
     }
 
-    /// How long to wait with the request for a body.
+    /// How long the request for a body waits.
     ///
-    /// A sender sends each window of slow start as one burst. Where the bursts of all connections come together, each of them takes as long
-    /// as all: cubic takes that for a full path when it is half full, and grows slowly from there (HyStart, RFC 9406). So the requests are
-    /// spread over a round trip, and bursts keep their distance from then on. 500 MB over 1 Gbit/s x 228 ms took 7.4 s with it, and 10.2 s
-    /// without.
+    /// A sender sends each window of slow start as one burst. Where all bursts meet, cubic takes the delay for a full path when
+    /// it is half full, and grows slowly (HyStart, RFC 9406). So requests are spread over a round trip: 500 MB over 1 Gbit/s x
+    /// 228 ms took 7.4 s, and 10.2 s without.
     pub(crate) fn turn(&self) -> Duration {
         let rtt_us = self.rtt_us();
         if rtt_us < SPREAD_FROM_US {
@@ -111,23 +107,19 @@ impl Pool {
         turn - now
     }
 
-    /// Reads what the kernel tells of all connections.
     pub(crate) fn now(&self) -> ConnectionsNow {
         self.sockets.now()
     }
 
-    /// Ends dials that are under way.
     pub(crate) fn end(&self) {
         self.sockets.end();
     }
 
-    /// Says that a file is about to be read which may have so many bytes. Once the first connection has shown that the path is long,
-    /// further ones are dialled. They shake hands while the first one asks what the file is like.
+    /// Announces a file of up to so many bytes. On a long path others shake hands while the first connection asks about the file.
     pub(crate) fn foresees(&self, bytes: u64) {
         self.foreseen_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// A connection for a request.
     pub(crate) fn take(self: &Arc<Self>, origin: &Origin) -> io::Result<Connection> {
         let mut state = self.lock();
         loop {
@@ -151,14 +143,13 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection for another request.
     pub(crate) fn keep(&self, origin: &Origin, connection: Connection) {
         let connection = connection.rested();
         let mut state = self.lock();
         if state.resting.len() < self.most {
             state.resting.push((origin.clone(), connection));
         }
-        // Who waits for one to another origin must not take the call of another.
+        // Threads waiting for another origin must not take this call.
         self.changed.notify_all();
     }
 
@@ -184,10 +175,10 @@ impl Pool {
         }
     }
 
-    /// Dials as many as so many bytes are worth, beside those that are open or on their way.
+    /// Dials what the bytes are worth, beside connections open or on their way.
     pub(crate) fn dial_more(self: &Arc<Self>, origin: &Origin, bytes: u64) {
         let rtt_us = self.rtt_us();
-        // On a shorter path nobody gains from a handshake that is over a round trip earlier.
+        // On a shorter path an early handshake gains nothing.
         if rtt_us < SPREAD_FROM_US {
             return;
         }
@@ -209,7 +200,7 @@ impl Pool {
                 pool.lock().dialling -= 1;
                 match made {
                     Ok(connection) => pool.keep(&origin, connection),
-                    // It fails again, in words, where the connection is needed.
+                    // The dial fails in words where its connection is needed.
                     Err(_) => pool.changed.notify_one(),
                 }
             };

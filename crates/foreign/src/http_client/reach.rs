@@ -1,4 +1,4 @@
-//! How servers are reached: from which address of this host, with which policy, and what the kernel tells of the connections.
+//! How servers are reached, and what the kernel tells of the connections.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -14,18 +14,18 @@ use haul_store::{ConnectionReading, ConnectionsNow};
 use crate::http_client::limits::CONNECT_DEADLINE;
 use crate::http_client::url::Origin;
 
-/// How connections leave this host, and how each is tuned: as lanes to a haul are.
+/// How connections leave this host and are tuned, like lanes to a haul.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
-    /// The version of IP, where the user insists on one.
+    /// The version of IP, if the user insists.
     pub family: Option<Family>,
     /// Source address, device and protocol.
     pub way: Way,
-    /// Congestion control, window and the network classes of this host.
+    /// Congestion control, window and network classes.
     pub wanted: Wanted,
 }
 
-/// The connections of a client, as the kernel sees them.
+/// A client's connections, as the kernel sees them.
 #[derive(Debug)]
 pub struct Sockets {
     cancel: Option<Cancel>,
@@ -36,7 +36,7 @@ pub struct Sockets {
 struct State {
     open: BTreeMap<u64, Seen>,
     made: u64,
-    /// The bytes of connections that are gone, and the smallest round-trip time so far.
+    /// Bytes of closed connections, and the smallest round-trip time.
     gone: ConnectionsNow,
 }
 
@@ -60,7 +60,7 @@ struct Reading {
     rtt_min_us: u32,
 }
 
-/// A connection is counted as long as this lives.
+/// Counts a connection while this lives.
 #[derive(Debug)]
 pub struct Counted(Arc<Sockets>, u64);
 
@@ -73,18 +73,16 @@ impl Drop for Counted {
     }
 }
 
-/// A new connection, before TLS.
 pub(crate) struct Dialled {
     pub(crate) socket: TcpStream,
     pub(crate) counted: Counted,
-    /// The round trip of its handshake.
     pub(crate) rtt_us: u32,
 }
 
 impl Sockets {
-    /// None yet.
+    /// Begins without connections.
     pub fn new() -> Arc<Sockets> {
-        // Without it dials end by themselves, by their deadline.
+        // Without it dials end by their deadline.
         Arc::new(Sockets { cancel: Cancel::new().ok(), state: Mutex::default() })
     }
 
@@ -92,7 +90,6 @@ impl Sockets {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects to an origin.
     pub(crate) fn dial(self: &Arc<Self>, origin: &Origin, reach: &Reach, silence: Duration) -> io::Result<Dialled> {
         let addresses = haul_net::resolve(&origin.host, origin.port, reach.family)
             .map_err(|error| io::Error::new(ErrorKind::HostUnreachable, error))?;
@@ -102,10 +99,10 @@ impl Sockets {
         Ok(Dialled { socket, counted, rtt_us })
     }
 
-    /// Connects to the first of these addresses that answers. The socket blocks.
+    /// Connects a blocking socket to the first address that answers.
     ///
     /// # Errors
-    /// None of them answers in time, or the way that was asked for does not lead there.
+    /// None answers in time, or the way does not lead there.
     pub fn connect(
         self: &Arc<Self>,
         addresses: &[SocketAddr],
@@ -121,7 +118,7 @@ impl Sockets {
         Ok((socket, counted))
     }
 
-    /// Tunes and counts a connection that the server has made to this host.
+    /// Tunes and counts a connection that the server made.
     ///
     /// # Errors
     /// There is no further descriptor.
@@ -141,14 +138,13 @@ impl Sockets {
         Counted(Arc::clone(self), number)
     }
 
-    /// Ends dials that are under way, now and later.
+    /// Ends dials, now and later.
     pub fn end(&self) {
         if let Some(cancel) = &self.cancel {
             cancel.cancel();
         }
     }
 
-    /// How many are open, also those that rest.
     pub(crate) fn open_count(&self) -> usize {
         self.lock().open.len()
     }
@@ -171,7 +167,7 @@ impl Sockets {
 }
 
 impl Counted {
-    /// The round trip of its handshake; 0 if the kernel tells none.
+    /// The round trip of its handshake; 0 if unknown.
     pub fn rtt_us(&self) -> u32 {
         self.0.lock().open.get(&self.1).map_or(0, |seen| seen.last.rtt_us)
     }

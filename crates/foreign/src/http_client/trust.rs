@@ -1,5 +1,5 @@
-//! The servers that are trusted: those with a certificate of an authority that this host trusts, or of `SSL_CERT_FILE` and
-//! `SSL_CERT_DIR`, or with a certificate that stands there itself.
+//! The trusted servers: certificates of this host's authorities, of `SSL_CERT_FILE` or `SSL_CERT_DIR`, or one that stands there
+//! itself.
 
 use std::sync::Arc;
 
@@ -12,14 +12,13 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-/// The settings of TLS for HTTP.
 pub(crate) fn config() -> Result<Arc<ClientConfig>, String> {
     let mut config = trusting(rustls::DEFAULT_VERSIONS)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
-/// The settings of TLS for any protocol, of these versions.
+/// The settings of TLS for any protocol, in these versions.
 ///
 /// # Errors
 /// This host has no certificates of authorities.
@@ -42,8 +41,9 @@ pub fn trusting(versions: &[&'static SupportedProtocolVersion]) -> Result<Client
     Ok(config.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
-/// webpki, and beside it the certificates that servers made for themselves: `openssl req -x509` makes them as authorities, and webpki
-/// refuses an authority as a server.
+/// Accepts webpki's verdict, and certificates that servers made for themselves: `openssl req -x509` makes authorities, which
+/// webpki refuses as
+/// servers.
 #[derive(Debug)]
 struct Verifier {
     by_authority: Arc<WebPkiServerVerifier>,

@@ -1,4 +1,4 @@
-//! The address of a resource: an origin, and a path with a query beneath it (RFC 3986).
+//! The address of a resource: an origin, and a path with a query (RFC 3986).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,14 +7,14 @@ use percent_encoding::{percent_decode, percent_encode};
 
 use crate::http_client::limits::MAX_URL_BYTES;
 
-/// Scheme, host and port: what a credential belongs to, and what a connection leads to (RFC 6454).
+/// Scheme, host and port: the owner of credentials and connections (RFC 6454).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// `https`; otherwise `http`.
+    /// `https`, not `http`.
     pub is_tls: bool,
     /// A name or an address, without brackets, in lower case.
     pub host: String,
-    /// The port, also where it is the usual one.
+    /// The port, also if usual.
     pub port: u16,
 }
 
@@ -24,18 +24,17 @@ impl Origin {
         if is_tls { 443 } else { 80 }
     }
 
-    /// Whether it is an address of this host. A name would be what a resolver says.
+    /// Whether it is an address of this host. A name depends on a resolver.
     pub(crate) fn is_loopback(&self) -> bool {
         self.host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
     }
 
-    /// Host and port as the `Host` field and a URL have them.
     pub(crate) fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         if self.port == Self::usual_port(self.is_tls) { host } else { format!("{host}:{}", self.port) }
     }
 
-    /// Reads `host`, `host:port` or `[v6]:port`. A user in front of it is left out: credentials of links are nobody's.
+    /// Reads `host`, `host:port` or `[v6]:port`. A user in front is dropped, because credentials in links belong to nobody.
     fn parse(is_tls: bool, authority: &str) -> Option<Origin> {
         let authority = authority.rsplit('@').next()?;
         let (host, port) = match authority.strip_prefix('[') {
@@ -57,17 +56,16 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The address of one resource. It is printed without its query, which may be a signature.
+/// The address of one resource, printed without its query, which may be a signature.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Url {
     origin: Origin,
-    /// Path and query, as a request has them: it begins with a slash, and has visible ASCII alone.
+    /// The request's path and query: a slash first, visible ASCII alone.
     target: String,
 }
 
 impl Url {
-    /// A path as it was typed behind the host. Bytes that no URL has are escaped; a fragment (`#...`) is for readers of pages, and is
-    /// left out. `None`: it is too long.
+    /// Escapes a typed path, and drops a fragment (`#...`). `None`: it is too long.
     pub fn new(origin: Origin, typed: &[u8]) -> Option<Url> {
         let typed = typed.split(|byte| *byte == b'#').next().unwrap_or_default();
         let mut target = escaped(typed);
@@ -79,7 +77,7 @@ impl Url {
         (target.len() <= MAX_URL_BYTES).then_some(Url { origin, target })
     }
 
-    /// The URL that a link on this page means (RFC 3986, section 5.2). `None`: it is no link to a file of a web server.
+    /// Resolves a link (RFC 3986, section 5.2). `None`: it leads to no file of a web server.
     pub(crate) fn join(&self, link: &[u8]) -> Option<Url> {
         let link = link.trim_ascii();
         let link = link.split(|byte| *byte == b'#').next().unwrap_or_default();
@@ -109,7 +107,6 @@ impl Url {
         Url::new(self.origin.clone(), &[base, link].concat())
     }
 
-    /// Reads a whole URL of a web server.
     pub(crate) fn parse(text: &[u8]) -> Option<Url> {
         let end = text.windows(3).position(|three| three == b"://")?;
         let is_tls = match text[..end].to_ascii_lowercase().as_slice() {
@@ -126,17 +123,15 @@ impl Url {
         Url::new(origin, &rest[end..])
     }
 
-    /// Where the request goes.
+    /// The destination of requests.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Path and query.
     pub(crate) fn target(&self) -> &str {
         &self.target
     }
 
-    /// The path without its query, escaped.
     pub(crate) fn path(&self) -> &str {
         split_query(&self.target).0
     }
@@ -145,18 +140,18 @@ impl Url {
         self.target.contains('?')
     }
 
-    /// Whether the path means a directory: it ends in a slash.
+    /// Whether the path ends in a slash: a directory.
     pub fn is_directory(&self) -> bool {
         self.path().ends_with('/')
     }
 
-    /// The last name of the path, with its escapes undone; empty for the top of a server.
+    /// The last name, unescaped; empty for the top of a server.
     pub fn name(&self) -> Vec<u8> {
         let path = self.path().trim_end_matches('/');
         decoded(&path[path.rfind('/').map_or(0, |at| at + 1)..])
     }
 
-    /// Returns the URL of an escaped name beneath this directory; `None` if it is too long.
+    /// Returns the URL of an escaped name here; `None` if too long.
     pub(crate) fn child(&self, escaped: &str) -> Option<Url> {
         let path = self.path();
         let slash = if path.ends_with('/') { "" } else { "/" };
@@ -164,14 +159,13 @@ impl Url {
         (target.len() <= MAX_URL_BYTES).then(|| Url { origin: self.origin.clone(), target })
     }
 
-    /// The directory above this one. `None`: it is the top of the server.
+    /// `None`: this is the top.
     pub(crate) fn parent(&self) -> Option<Url> {
         let path = self.path().trim_end_matches('/');
         let at = path.rfind('/')?;
         Some(Url { origin: self.origin.clone(), target: path[..=at].to_owned() })
     }
 
-    /// The same path with a slash at its end.
     pub(crate) fn as_directory(&self) -> Url {
         let (path, query) = split_query(&self.target);
         let slash = if path.ends_with('/') { "" } else { "/" };
@@ -186,7 +180,6 @@ impl fmt::Display for Url {
     }
 }
 
-/// The name behind a link, with its escapes undone.
 pub(crate) fn decoded(escaped: &str) -> Vec<u8> {
     percent_decode(escaped.as_bytes()).collect()
 }
@@ -195,7 +188,7 @@ fn split_query(target: &str) -> (&str, &str) {
     target.split_at(target.find('?').unwrap_or(target.len()))
 }
 
-/// Escapes what no URL has: controls, spaces, bytes beyond ASCII, and `%` without two digits behind it.
+/// Escapes controls, spaces, bytes beyond ASCII, and `%` without two digits.
 fn escaped(typed: &[u8]) -> String {
     let mut text = String::with_capacity(typed.len());
     for (at, byte) in typed.iter().enumerate() {
@@ -212,7 +205,7 @@ fn escaped(typed: &[u8]) -> String {
 /// Visible characters that are neither reserved nor unreserved (RFC 3986, appendix A).
 const FORBIDDEN: &[u8] = b"\"<>\\^`{|}";
 
-/// Removes `.` and `..` (RFC 3986, section 5.2.4), so that a path says what it is beneath.
+/// Removes `.` and `..` (RFC 3986, section 5.2.4), to show what a path is beneath.
 fn without_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut parts = path.split('/').skip(1).peekable();

@@ -1,4 +1,4 @@
-//! Where a bucket is: endpoint and region, from the environment and the profile, as Amazon's own tools find them.
+//! Where a bucket is: endpoint and region, found like Amazon's own tools.
 //!
 //! ```text
 //!   AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url of the profile   -> https://HOST/BUCKET/KEY
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use crate::http_client::url::{Origin, Url};
 use crate::s3::limits::MAX_SETTINGS_BYTES;
 
-/// The environment of the user, as far as Amazon's tools look at it.
+/// The user's environment for Amazon's tools.
 #[derive(Clone, Default)]
 pub struct Environment {
     /// Variables that begin with `AWS_`, by name.
@@ -33,7 +33,6 @@ impl Environment {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// A setting of the profile in use.
     fn of_profile(&self, key: &str) -> Option<String> {
         let profile = self.get("AWS_PROFILE").unwrap_or("default");
         let file = |variable: &str, usual: &str| match self.get(variable) {
@@ -52,7 +51,7 @@ fn read(path: &PathBuf) -> Option<String> {
     Some(text)
 }
 
-/// The value of a key in a section of a file as Amazon's tools keep them. Lines that are set in belong to the key above.
+/// Reads a setting as Amazon's tools do. Indented lines belong to the key above.
 fn setting(text: &str, section: &str, key: &str) -> Option<String> {
     let mut is_ours = false;
     for line in text.lines() {
@@ -70,19 +69,18 @@ fn setting(text: &str, section: &str, key: &str) -> Option<String> {
     None
 }
 
-/// A bucket, and how it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Access {
     pub(super) origin: Origin,
-    /// The path in front of each key, with a slash at its end.
+    /// The path in front of each key, with a final slash.
     pub(super) prefix: String,
     pub(super) bucket: String,
     pub(super) region: String,
-    /// Amazon's own store may say that the bucket lies in another region.
+    /// Amazon may name another region for the bucket.
     pub(super) is_amazon: bool,
 }
 
-/// The region of those that have none: a store of one's own ignores it, Amazon's tells the right one.
+/// The default region: a store of one's own ignores it, Amazon names the right one.
 const USUAL_REGION: &str = "us-east-1";
 
 impl Access {
@@ -102,7 +100,7 @@ impl Access {
         Ok(Access { origin: url.origin().clone(), prefix, bucket: bucket.to_owned(), region, is_amazon: false })
     }
 
-    /// A name with a dot in front of amazonaws.com has no certificate.
+    /// A name with a dot has no certificate below amazonaws.com.
     pub(super) fn at_amazon(bucket: &str, region: &str) -> Access {
         let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
         let (host, prefix) = match bucket.contains('.') {
@@ -114,7 +112,7 @@ impl Access {
     }
 }
 
-/// A region becomes part of a host's name, and may come from an answer.
+/// A region may come from an answer, and becomes part of a host's name.
 pub(super) fn is_region(text: &str) -> bool {
     !text.is_empty() && text.len() <= 40 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }

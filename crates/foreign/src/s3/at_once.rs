@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Does the work for each item, on so many threads. The results are in the order of the items.
+/// Results keep the items' order.
 pub(super) fn at_once<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let turn = || {
@@ -16,7 +16,7 @@ pub(super) fn at_once<T: Sync, R: Send>(threads: usize, items: &[T], work: impl 
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(items.len()) {
-            // With fewer threads it takes longer.
+            // Fewer threads only take longer.
             let _ = std::thread::Builder::new().name("ask".into()).spawn_scoped(scope, turn);
         }
         turn();

@@ -1,4 +1,4 @@
-//! Copies an object to another key of its bucket. The store does it: no byte of it comes here.
+//! Copies an object to another key of its bucket, inside the store.
 //!
 //! ```text
 //!   up to 5 GB   CopyObject                                 metadata and tags go along
@@ -29,14 +29,13 @@ use crate::s3::target::journal::{Upload, UploadJournal};
 use crate::s3::uploads::{self, CRC64, Completed, MARK, Named, abort, trimmed};
 use crate::s3::xml;
 
-/// An object that is copied, as it was found.
 pub(super) struct Original<'a> {
     pub(super) key: &'a [u8],
     pub(super) head: &'a response::Parts,
 }
 
 impl Original<'_> {
-    /// The fields that name it, and the version that is meant.
+    /// The fields that name the object at this version.
     pub(super) fn fields(&self, store: &Store) -> io::Result<Vec<(HeaderName, HeaderValue)>> {
         let source = format!("/{}/{}", store.access.bucket, escaped(self.key, true));
         Ok(vec![(COPY_SOURCE, value(&source)?), (COPY_SOURCE_IF_MATCH, value(&etag(self.head)?)?)])
@@ -55,8 +54,7 @@ fn value(text: &str) -> io::Result<HeaderValue> {
     HeaderValue::from_str(text).map_err(|_| io::Error::from(ErrorKind::InvalidInput))
 }
 
-/// Moves an object to another key. What stands there is replaced, unless `keep`; then that is an error. The object goes from its old
-/// key once it is at the new one, and only the version that was copied.
+/// Moves an object, replacing another unless `keep`. The old key goes once the new one stands, in the copied version only.
 pub(super) fn move_object(
     store: &Store,
     (from, to): (&[u8], &[u8]),
@@ -72,7 +70,7 @@ pub(super) fn move_object(
     remove_version(store, &original)
 }
 
-/// Makes the mark of a directory anew: versitygw 1.8 copies none.
+/// Makes a directory's mark anew, because versitygw 1.8 copies none.
 fn make_mark(store: &Store, original: &Original<'_>, to: &[u8]) -> io::Result<()> {
     let (fields, content) = (carried(original.head), Content::Whole(Bytes::new()));
     let answer = store.need(&Request { fields, content, ..Request::new(Method::PUT, to) })?;
@@ -91,7 +89,7 @@ fn copy(store: &Store, original: &Original<'_>, to: &[u8], keep: bool, journals:
     };
     match refused {
         None => Ok(()),
-        // Of two conditions one did not hold.
+        // One of two conditions did not hold.
         Some(refusal) if keep && refusal.is_of_condition() && store.head(to)?.is_some() => {
             Err(ErrorKind::AlreadyExists.into())
         }
@@ -99,24 +97,24 @@ fn copy(store: &Store, original: &Original<'_>, to: &[u8], keep: bool, journals:
     }
 }
 
-/// Copies by one request. `None`: it is done.
+/// `None`: done by one request.
 fn copy_at_once(store: &Store, original: &Original<'_>, to: &[u8], keep: bool) -> io::Result<Option<Refusal>> {
     let mut fields = original.fields(store)?;
-    // Otherwise the copy has the usual class.
+    // Without this field the copy gets the usual class.
     fields.extend(original.head.headers.get(STORAGE_CLASS).map(|class| (STORAGE_CLASS, class.clone())));
     let mut keeps = keep;
     loop {
         let mut fields = fields.clone();
         fields.extend(keeps.then_some((IF_NONE_MATCH, HeaderValue::from_static("*"))));
         match copied(store, &Request { fields, ..Request::new(Method::PUT, to) }, "CopyObjectResult")? {
-            // Whoever moves has looked before.
+            // The mover has looked before.
             Err(refusal) if keeps && refusal.is_of_unknown_field() => keeps = false,
             done => return Ok(done.err()),
         }
     }
 }
 
-/// Sends a request that copies, and returns the tag of the copy. An error may come behind a 200.
+/// Sends a copy, and returns its tag. An error may come behind a 200.
 pub(super) fn copied(store: &Store, request: &Request<'_>, root: &str) -> io::Result<Result<String, Refusal>> {
     let answer = match store.ask(request)? {
         Ok(answer) => answer,
@@ -138,7 +136,7 @@ pub(super) fn copied(store: &Store, request: &Request<'_>, root: &str) -> io::Re
     }
 }
 
-/// The fields that a copy in parts has to give again.
+/// A copy in parts has to give these fields again.
 fn carried(head: &response::Parts) -> Vec<(HeaderName, HeaderValue)> {
     let of_content =
         [CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, EXPIRES, STORAGE_CLASS];
@@ -148,7 +146,7 @@ fn carried(head: &response::Parts) -> Vec<(HeaderName, HeaderValue)> {
     fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Copies a large object part by part. `None`: it is done.
+/// Copies a large object part by part. `None`: done.
 fn copy_in_parts(
     store: &Store,
     original: &Original<'_>,
@@ -191,7 +189,7 @@ fn copy_in_parts(
         fields.extend(keep.then_some((IF_NONE_MATCH, HeaderValue::from_static("*"))));
         uploads::complete(store, Named { key: to, id: &id, mark: &mark }, &fields, &Bytes::from(body))
     });
-    // Where this fails the journal stays, and `haul clean` finds the upload.
+    // If this fails, the journal stays and `haul clean` finds the upload.
     if matches!(done, Ok(Completed::With(_))) || abort(store, to, &id).is_ok() {
         journal_is_over(&journal);
     }
@@ -202,7 +200,7 @@ fn copy_in_parts(
 }
 
 fn journal_is_over(journal: &UploadJournal) {
-    // One that stays names an upload that is gone.
+    // A remaining journal names an upload that is gone.
     let _ = haul_store::Journal::remove(journal);
 }
 
@@ -230,7 +228,7 @@ fn copy_each_part(
         }
         tag
     });
-    // The first error is the one that the others follow from.
+    // The others follow from the first error.
     let mut tags = Vec::new();
     let mut failed = None;
     for part in copied_parts {
@@ -245,7 +243,7 @@ fn copy_each_part(
     failed.map_or(Ok(tags), Err)
 }
 
-/// Removes an object, if it is still the version that was found.
+/// Removes an object still at the version that was found.
 fn remove_version(store: &Store, original: &Original<'_>) -> io::Result<()> {
     let changed = || {
         let why = "it was copied, and somebody has written it anew meanwhile: both stay";

@@ -1,10 +1,10 @@
-//! Who we are to a store: credentials as Amazon's tools find them, renewed in time, and signatures with them (Signature Version 4).
+//! Who we are to a store: credentials found like Amazon's tools, renewed in time, and their signatures (Signature Version 4).
 //!
 //! ```text
 //!   environment -> profile files -> SSO -> web identity -> program -> container -> virtual machine (IMDSv2)
 //! ```
-//! `reqsign` speaks to all of these. Its functions are async, and what we give it answers at once: files, programs and servers are
-//! waited for on the thread that asks. So they run without a runtime.
+//! `reqsign` speaks to all of these. Its async functions need no runtime: our files, programs and servers answer on the asking
+//! thread.
 
 use std::fmt;
 use std::future::Future;
@@ -37,7 +37,6 @@ use crate::s3::limits::{MAX_CREDENTIALS_BYTES, MAX_SETTINGS_BYTES, METADATA_SERV
 
 type Provider = Box<dyn ProvideCredentialDyn<Credential = Credential>>;
 
-/// Signs the requests to one store.
 pub(super) struct Signer {
     context: Context,
     providers: Vec<(&'static str, Provider)>,
@@ -70,13 +69,13 @@ impl Signer {
         Signer { context, providers, known: Mutex::default(), signer, origin }
     }
 
-    /// The store does not know the credentials any more: they are found anew.
+    /// Drops credentials that the store no longer knows.
     pub(super) fn forget(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn credential(&self) -> io::Result<Credential> {
-        // One thread renews them, and the others wait for it.
+        // One thread renews them while others wait.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.as_ref().filter(|known| known.is_valid_at(Timestamp::now() + RENEWED_BEFORE)) {
             return Ok(known.clone());
@@ -106,15 +105,15 @@ impl Signer {
     }
 }
 
-/// Names the sum that comes behind the body. The signature says that one comes.
+/// Names the sum behind the body. The signature says that one comes.
 pub(super) const TRAILER: HeaderName = HeaderName::from_static("x-amz-trailer");
 
-/// Credentials are renewed so long before their end: a request that was signed arrives within that.
+/// A signed request arrives within this time before their end.
 const RENEWED_BEFORE: Duration = Duration::from_secs(10);
 
 impl Sign for Signer {
     fn sign(&self, url: &Url, head: &mut request::Parts, whole: Option<&[u8]>) -> io::Result<()> {
-        // The token of a session goes with each request: no other host may see it.
+        // Each request has the session's token: no other host may see it.
         if *url.origin() != self.origin {
             let why = format!("the store leads to another host, {}", url.origin());
             return Err(io::Error::new(ErrorKind::PermissionDenied, why));
@@ -122,8 +121,8 @@ impl Sign for Signer {
         let of_request = std::mem::take(&mut head.uri);
         let whole_uri = format!("{}{}", self.origin, url.target());
         head.uri = whole_uri.parse::<Uri>().map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
-        // TLS proves that the body arrives as it was sent. Without it the signature does, but for a store on this host: nobody is in between,
-        // and hashing takes a third of the processor time of an upload.
+        // TLS proves the body, or else the signature, except on this host: nobody is in between, and hashing takes a third of an
+        // upload's processor time.
         let sum = match whole {
             Some(body) if !self.origin.is_tls && !self.origin.is_loopback() => {
                 hex(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body).as_ref())
@@ -133,7 +132,7 @@ impl Sign for Signer {
         };
         head.headers.insert("x-amz-content-sha256", sum.parse().expect("hex is a value"));
         let credential = self.credential()?;
-        // What stands in between may change other fields (Accept-Encoding, User-Agent).
+        // Proxies may change other fields (Accept-Encoding, User-Agent).
         let all = std::mem::take(&mut head.headers);
         let (signed_ones, others): (Vec<_>, Vec<_>) =
             all.into_iter().filter_map(|(name, value)| Some((name?, value))).partition(|(name, _)| is_signed(name));
@@ -145,7 +144,7 @@ impl Sign for Signer {
     }
 }
 
-/// Host and what is the store's own has to be signed.
+/// Host and the store's own fields have to be signed.
 fn is_signed(name: &HeaderName) -> bool {
     *name == http::header::HOST || *name == http::header::CONTENT_TYPE || name.as_str().starts_with("x-amz-")
 }
@@ -154,7 +153,6 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Runs what answers at once.
 fn at_once<T>(future: impl Future<Output = T>) -> io::Result<T> {
     match pin!(future).poll(&mut std::task::Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => Ok(done),
@@ -178,7 +176,7 @@ impl FileRead for Files {
     }
 }
 
-/// `credential_process` of a profile: the user's own program.
+/// Runs `credential_process` of a profile: the user's own program.
 #[derive(Debug)]
 struct Programs;
 
@@ -194,7 +192,7 @@ impl CommandExecute for Programs {
     }
 }
 
-/// The services that give credentials: of a virtual machine, a container, STS, SSO.
+/// Services of a virtual machine, a container, STS, SSO.
 #[derive(Debug)]
 struct Servers;
 

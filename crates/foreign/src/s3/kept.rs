@@ -1,4 +1,4 @@
-//! What a store keeps beside an object: time, mode, owners and hash, as other tools write and read them.
+//! Facts kept beside an object: time, mode, owners and hash, as other tools write and read them.
 //!
 //! ```text
 //!   mtime            SECONDS.NANOSECONDS           rclone; s3fs reads the seconds
@@ -14,7 +14,6 @@ use haul_store::Time;
 use crate::http_client::fields::text;
 use crate::web::version::{KEPT_TIME, kept_time_text};
 
-/// Facts about the file that an object was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kept {
     pub(super) mode: Option<u32>,
@@ -48,7 +47,7 @@ impl Kept {
         }
     }
 
-    /// s3fs keeps a link as an object of this mode, with the text of the link as content.
+    /// s3fs keeps a link as an object of this mode with the link's text.
     pub(super) fn is_link(&self) -> bool {
         self.mode.is_some_and(|mode| mode & KIND_BITS == LINK)
     }
@@ -77,7 +76,7 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// The fields of a file's metadata. Mode and owners only where they are asked for.
+/// Mode and owners are written only on request.
 pub(super) fn fields(
     mtime: Option<Time>,
     mode: Option<u32>,

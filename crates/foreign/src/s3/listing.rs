@@ -1,4 +1,4 @@
-//! Lists one directory of a bucket, or all beneath it, page by page (ListObjectsV2).
+//! Lists a directory of a bucket, or all beneath it, page by page (ListObjectsV2).
 
 use std::io;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::s3::limits::{MAX_EMPTY_PAGES, MAX_PAGE_BYTES, PAGE_KEYS};
 use crate::s3::store::{Request, Store};
 use crate::s3::xml;
 
-/// An entry of a listing. The key is that of the whole path.
+/// An entry with its whole key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
     Object {
         key: Vec<u8>,
         size: u64,
     },
-    /// Keys that begin with this one, which ends in a slash.
+    /// Keys that begin with this one, up to its slash.
     Prefix(Vec<u8>),
 }
 
@@ -30,12 +30,11 @@ impl Listed {
     }
 }
 
-/// The listing of what begins with a prefix.
 #[derive(Debug)]
 pub(super) struct Listing {
     store: Arc<Store>,
     prefix: Vec<u8>,
-    /// The pages are ended by the first slash behind the prefix.
+    /// The first slash behind the prefix ends a name.
     is_directory: bool,
     next: Next,
     last: Vec<u8>,
@@ -62,12 +61,11 @@ impl Listing {
         Listing { store, prefix, is_directory: true, next: Next::First, last: Vec::new(), empty: 0 }
     }
 
-    /// All keys that begin with the prefix, with those of directories beneath.
     pub(super) fn of_all(store: &Arc<Store>, prefix: Vec<u8>) -> Listing {
         Listing { is_directory: false, ..Listing::of_directory(store, prefix) }
     }
 
-    /// The next entries, in the order of their keys; empty at the end.
+    /// Returns the next entries by key; none at the end.
     pub(super) fn next_page(&mut self) -> io::Result<Vec<Listed>> {
         loop {
             let token = match &self.next {
@@ -106,9 +104,8 @@ impl Listing {
     }
 }
 
-/// Whether a key begins with this one.
 pub(super) fn has_any(store: &Store, prefix: &[u8]) -> io::Result<bool> {
-    // A store may say that it has more, and give none of it.
+    // A store may promise more and give nothing.
     ask(store, prefix, None, None, 1).map(|page| !page.entries.is_empty())
 }
 
@@ -119,7 +116,7 @@ fn ask(store: &Store, prefix: &[u8], delimiter: Option<&str>, token: Option<&str
     let mut query = vec![("list-type", "2"), ("encoding-type", "url"), ("max-keys", &most), ("prefix", prefix_text)];
     query.extend(delimiter.map(|delimiter| ("delimiter", delimiter)));
     query.extend(token.map(|token| ("continuation-token", token)));
-    // The signature has them in this order, and so do logs.
+    // Signatures and logs have them in this order.
     query.sort_unstable();
     let answer = store.need(&Request { query: &query, ..Request::new(Method::GET, b"") })?;
     page(&store.body_of(answer, MAX_PAGE_BYTES)?)

@@ -1,4 +1,4 @@
-//! Objects of stores that speak S3, as files.
+//! Objects of S3 stores as files.
 //!
 //! ```text
 //! s3://BUCKET/KEY -> access: endpoint, region -> store: signed requests

@@ -17,7 +17,7 @@ use crate::s3::xml;
 
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 
-/// Removes these keys. The outcomes are in their order. A key that is not there counts as removed: a store does not tell.
+/// Outcomes keep the keys' order. A missing key counts as removed: stores do not tell.
 pub(super) fn remove(store: &Store, keys: &[Vec<u8>]) -> Vec<io::Result<()>> {
     keys.chunks(PAGE_KEYS).flat_map(|some| remove_some(store, some)).collect()
 }
@@ -50,14 +50,14 @@ fn remove_some(store: &Store, keys: &[Vec<u8>]) -> Vec<io::Result<()>> {
         .collect()
 }
 
-/// The key as the content of an element. `None`: XML cannot have it, or changes it.
+/// `None`: XML cannot hold the key, or changes it.
 fn as_xml(key: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(key).ok()?;
     let is_changed = |character: char| character.is_control() || matches!(character, '\u{fffe}' | '\u{ffff}');
     (!text.contains(is_changed)).then_some(text)
 }
 
-/// Stores that have no such request.
+/// Whether the store lacks this request.
 fn is_unknown(refusal: &Refusal) -> bool {
     matches!(refusal.status, StatusCode::NOT_IMPLEMENTED | StatusCode::METHOD_NOT_ALLOWED)
         || matches!(refusal.code.as_str(), "NotImplemented" | "MalformedXML" | "InvalidRequest")
@@ -69,7 +69,7 @@ fn remove_one(store: &Store, key: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes keys by one request. Returns those that stay, with the reason.
+/// Returns the keys that stay, with the reason.
 fn remove_together(store: &Store, keys: &[&str]) -> io::Result<Result<HashMap<String, Refusal>, Refusal>> {
     let mut body = String::from("<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>");
     for key in keys {
@@ -81,7 +81,7 @@ fn remove_together(store: &Store, keys: &[&str]) -> io::Result<Result<HashMap<St
     let sum = base64_text(&Md5::digest(body.as_bytes()));
     let fields = vec![(CONTENT_MD5, HeaderValue::from_str(&sum).expect("base64 is a value"))];
     let content = Content::Whole(Bytes::from(body));
-    // A second time changes nothing.
+    // A repetition changes nothing.
     let request =
         Request { query: &[("delete", "")], fields, content, repeats: true, ..Request::new(Method::POST, b"") };
     let answer = match store.ask(&request)? {

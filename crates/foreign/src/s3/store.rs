@@ -1,4 +1,4 @@
-//! Requests to a bucket: where an object is, what an error means, and which errors pass.
+//! Requests to a bucket: an object's address, the meaning of errors, and which errors pass.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
@@ -17,7 +17,6 @@ use crate::s3::credentials::Signer;
 use crate::s3::limits::{MAX_ANSWER_BYTES, MAX_KEY_BYTES};
 use crate::s3::xml;
 
-/// A bucket of a store.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) client: Arc<Client>,
@@ -25,10 +24,9 @@ pub(super) struct Store {
     signer: Arc<Signer>,
 }
 
-/// A request about the bucket, or about one of its objects.
 pub(super) struct Request<'a> {
     pub(super) method: Method,
-    /// Empty: the bucket itself.
+    /// Empty for the bucket itself.
     pub(super) key: &'a [u8],
     pub(super) query: &'a [(&'a str, &'a str)],
     pub(super) fields: Vec<(HeaderName, HeaderValue)>,
@@ -46,7 +44,6 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The words of a store with an error.
 #[derive(Debug, Default)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
@@ -67,13 +64,12 @@ impl Refusal {
         matches!(self.code.as_str(), "ExpiredToken" | "TokenRefreshRequired" | "InvalidToken")
     }
 
-    /// Whether a condition of the request did not hold.
+    /// Whether a condition of the request failed.
     pub(super) fn is_of_condition(&self) -> bool {
         self.status == StatusCode::PRECONDITION_FAILED
             || matches!(self.code.as_str(), "PreconditionFailed" | "ConditionalRequestConflict")
     }
 
-    /// Whether the store may not know a field of the request.
     pub(super) fn is_of_unknown_field(&self) -> bool {
         match self.code.as_str() {
             "NotImplemented" | "InvalidRequest" | "InvalidArgument" | "XNotImplemented" | "MalformedXML" => true,
@@ -81,7 +77,6 @@ impl Refusal {
         }
     }
 
-    /// The error for a person.
     pub(super) fn as_io(&self) -> io::Error {
         let kind = match (self.code.as_str(), self.status) {
             ("PreconditionFailed" | "ConditionalRequestConflict", _) | (_, StatusCode::PRECONDITION_FAILED) => {
@@ -108,11 +103,11 @@ impl Refusal {
     }
 }
 
-/// Errors of a moment are waited for so often.
+/// Repeats of passing errors.
 const MAX_REPEATS: u32 = 3;
 
 impl Store {
-    /// Reaches a bucket. Of Amazon's it is asked where the bucket lies.
+    /// Reaches a bucket. Amazon tells where its bucket lies.
     pub(super) fn open(bucket: &str, environment: &Environment, settings: impl Fn() -> Settings) -> io::Result<Store> {
         let access = Access::find(bucket, environment)?;
         let is_amazon = access.is_amazon;
@@ -141,7 +136,6 @@ impl Store {
         Store { client: Arc::new(client), access, signer }
     }
 
-    /// The URL of an object, or of the bucket.
     pub(super) fn url(&self, key: &[u8], query: &[(&str, &str)]) -> io::Result<Url> {
         let mut target = match key.is_empty() {
             true => self.access.prefix.clone(),
@@ -157,7 +151,7 @@ impl Store {
         Url::new(self.access.origin.clone(), target.as_bytes()).ok_or_else(long)
     }
 
-    /// `ORIGIN/BUCKET/KEY`, for journals of uploads.
+    /// Writes `ORIGIN/BUCKET/KEY` for journals.
     pub(super) fn object_name(&self, key: &[u8]) -> Vec<u8> {
         [format!("{}/{}/", self.access.origin, self.access.bucket).as_bytes(), key].concat()
     }
@@ -180,7 +174,7 @@ impl Store {
         })
     }
 
-    /// Sends a request whose body is a stream: once, and not before the store wants it.
+    /// Sends a streamed body once, when the store wants it.
     pub(super) fn send(&self, request: Request<'_>) -> io::Result<Result<response::Parts, Refusal>> {
         let url = self.url(request.key, request.query)?;
         let Request { method, fields, content, .. } = request;
@@ -191,7 +185,7 @@ impl Store {
         Ok(if answer.head.status.is_success() { Ok(answer.head) } else { Err(refusal(&answer.head, &said)) })
     }
 
-    /// Whether another try may be taken after this refusal. Credentials that have expired are looked for anew.
+    /// Whether to try again. Expired credentials are found anew.
     pub(super) fn passes(&self, refusal: &Refusal) -> bool {
         if refusal.is_of_expired() {
             self.signer.forget();
@@ -202,7 +196,6 @@ impl Store {
             || matches!(refusal.code.as_str(), "RequestTimeout" | "OperationAborted" | "SlowDown")
     }
 
-    /// Sends a request. An answer that is no success is read as what the store says of it.
     pub(super) fn ask(&self, request: &Request<'_>) -> io::Result<Result<Answer, Refusal>> {
         let (mut repeats, mut is_renewed) = (0, false);
         loop {
@@ -214,7 +207,7 @@ impl Store {
             let said = answer.body.read_to_end(MAX_ANSWER_BYTES)?;
             self.client.give_back(answer.url.origin(), answer.body);
             let refusal = refusal(&answer.head, &said);
-            // A head has no body that could say it.
+            // A head has no body with the reason.
             let is_expired = refusal.is_of_expired()
                 || (request.method == Method::HEAD && refusal.status == StatusCode::BAD_REQUEST);
             if is_expired && !is_renewed {
@@ -222,7 +215,7 @@ impl Store {
                 self.signer.forget();
                 continue;
             }
-            // The connection rested in the middle of the body, or two requests met.
+            // The connection rested within the body, or two requests met.
             let is_passing = matches!(refusal.code.as_str(), "RequestTimeout" | "OperationAborted")
                 || (refusal.code == "ConditionalRequestConflict" && request.method == Method::PUT);
             if !is_passing || repeats == MAX_REPEATS {
@@ -233,19 +226,18 @@ impl Store {
         }
     }
 
-    /// The same; a refusal is an error.
+    /// Like [`Store::ask`]; a refusal is an error.
     pub(super) fn need(&self, request: &Request<'_>) -> io::Result<Answer> {
         self.ask(request)?.map_err(|refusal| refusal.as_io())
     }
 
-    /// The whole body of an answer in XML.
     pub(super) fn body_of(&self, mut answer: Answer, most_bytes: usize) -> io::Result<Vec<u8>> {
         let bytes = answer.body.read_to_end(most_bytes)?;
         self.client.give_back(answer.url.origin(), answer.body);
         Ok(bytes)
     }
 
-    /// The head of an object; `None`: there is none.
+    /// `None`: there is no object.
     pub(super) fn head(&self, key: &[u8]) -> io::Result<Option<response::Parts>> {
         let fields = vec![(CHECKSUM_MODE, HeaderValue::from_static("ENABLED"))];
         match self.ask(&Request { fields, ..Request::new(Method::HEAD, key) })? {
@@ -259,13 +251,11 @@ impl Store {
     }
 }
 
-/// Asks for the sum that the store keeps.
 pub(super) const CHECKSUM_MODE: HeaderName = HeaderName::from_static("x-amz-checksum-mode");
 
-/// Reads what a store says with an error.
 pub(super) fn refusal(head: &response::Parts, body: &[u8]) -> Refusal {
     let mut said = Refusal { status: head.status, ..Refusal::default() };
-    // Whoever stands in between may answer in another way.
+    // A proxy may answer in another form.
     let _ = xml::read(body, |path, text| match path {
         ["Error", "Code"] => said.say_code(text),
         ["Error", "Message"] => said.say_message(text),
@@ -274,23 +264,22 @@ pub(super) fn refusal(head: &response::Parts, body: &[u8]) -> Refusal {
     said
 }
 
-/// Bounds and cleans the words of a store, which are shown on a terminal.
+/// Bounds and cleans a store's words for the terminal.
 fn shortened(text: &str) -> String {
     text.chars().filter(|character| !character.is_control()).take(MAX_SAID_CHARACTERS).collect()
 }
 
 const MAX_SAID_CHARACTERS: usize = 300;
 
-/// The tag of a version, as the store wrote it.
 pub(super) fn etag(head: &response::Parts) -> io::Result<String> {
     let tag = text(&head.headers, &ETAG).filter(|tag| tag.len() <= MAX_TAG_BYTES && !tag.is_empty());
     tag.map(str::to_owned).ok_or_else(|| invalid("the store gives no ETag".to_owned()))
 }
 
-/// An ETag of S3 has 38 characters at most.
+/// An ETag of S3 has at most 38 characters.
 const MAX_TAG_BYTES: usize = 256;
 
-/// Escapes all that is not unreserved (RFC 3986, section 2.3), as signatures want it.
+/// Escapes all but unreserved bytes (RFC 3986, section 2.3), for signatures.
 pub(super) fn escaped(text: &[u8], keeps_slashes: bool) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text {

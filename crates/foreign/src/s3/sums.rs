@@ -1,4 +1,4 @@
-//! CRC64NVME, the sum that a store keeps of an object: of what was read or sent in any order, combined to that of the whole.
+//! CRC64NVME, the sum that a store keeps: computed in any order, and combined.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,33 +6,30 @@ use std::fmt;
 use crc_fast::{CrcAlgorithm, Digest, checksum, checksum_combine};
 use haul_net::base64_text;
 
-/// The CRC64NVME of these bytes.
 pub(super) fn crc64(data: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, data)
 }
 
-/// As a header has it: base64 of the eight bytes, the highest first.
+/// Writes base64 of the eight bytes, the highest first.
 pub(super) fn text(sum: u64) -> String {
     base64_text(&sum.to_be_bytes())
 }
 
-/// Whether a store's text is such a sum: base64 of eight bytes. Some stores put another one in its place.
+/// Whether a text is such a sum. Some stores put another in its place.
 pub(super) fn is_one(text: &str) -> bool {
     text.len() == TEXT_CHARACTERS
 }
 
 const TEXT_CHARACTERS: usize = 12;
 
-/// The sum of a whole that is made of two parts.
 pub(super) fn joined(first: u64, second: u64, second_bytes: u64) -> u64 {
     checksum_combine(CrcAlgorithm::Crc64Nvme, first, second, second_bytes)
 }
 
-/// The sums of the ranges that were seen so far, by their beginnings.
+/// Sums of the ranges seen so far, by their beginnings.
 #[derive(Default)]
 pub(super) struct Ranges(BTreeMap<u64, Range>);
 
-/// A range of a file, and its sum so far.
 struct Range {
     end: u64,
     sum: Digest,
@@ -44,18 +41,17 @@ impl fmt::Debug for Ranges {
     }
 }
 
-/// Ranges that do not touch. A lane reads on, so there is about one for each chunk that is under way; a reader that jumps more has
-/// no sum.
+/// About one range for each running chunk. A reader that jumps more has no sum.
 const MAX_RANGES: usize = 4096;
 
-/// A range that a reader goes on with, out of the others' way.
+/// A range that its reader extends alone.
 pub(super) struct Longer {
     start: u64,
     range: Range,
 }
 
 impl Longer {
-    /// Adds what stands behind the range. Joining two sums takes longer than the sum of a block.
+    /// Joining two sums takes longer than summing a block.
     pub(super) fn add(&mut self, data: &[u8]) {
         self.range.sum.update(data);
         self.range.end += data.len() as u64;
@@ -63,7 +59,7 @@ impl Longer {
 }
 
 impl Ranges {
-    /// Takes the range that ends at `offset`, or an empty one. `None`: some of the next `bytes` were seen before.
+    /// Takes the range that ends at `offset`, or an empty one; `None` if some of the next `bytes` were seen.
     pub(super) fn take(&mut self, offset: u64, bytes: u64) -> Option<Longer> {
         let before = self.0.range(..=offset).next_back().map(|(start, range)| (*start, range.end));
         let is_seen = before.is_some_and(|(_, end)| end > offset);
@@ -78,7 +74,7 @@ impl Ranges {
         Some(Longer { start, range })
     }
 
-    /// Gives a range back, and joins it with those that it touches.
+    /// Returns a range, joined with its neighbours.
     pub(super) fn put(&mut self, Longer { mut start, mut range }: Longer) {
         if let Some(after) = self.0.remove(&range.end) {
             range.sum.combine(&after.sum);
@@ -93,7 +89,7 @@ impl Ranges {
         self.0.insert(start, range);
     }
 
-    /// The sum of the first `size` bytes, once all were seen.
+    /// `None` until all were seen.
     pub(super) fn of_whole(&self, size: u64) -> Option<u64> {
         match self.0.first_key_value() {
             Some((0, range)) if range.end == size => Some(range.sum.finalize()),

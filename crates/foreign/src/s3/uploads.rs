@@ -1,4 +1,4 @@
-//! Uploads in parts: begin, list, end, give up. Each is a request or some; what is uploaded is the business of others.
+//! Uploads in parts: begin, list, end, give up.
 //!
 //! ```text
 //! begin -> parts -> complete -> the object
@@ -23,13 +23,12 @@ use crate::s3::xml;
 
 pub(super) const CRC64: HeaderName = HeaderName::from_static("x-amz-checksum-crc64nvme");
 
-/// The mark that an object gets from its upload, so that one whose Complete had no answer is known again.
+/// An object's mark from its upload: it shows ours if Complete had no answer.
 pub(super) const MARK: HeaderName = HeaderName::from_static("x-amz-meta-haul-upload");
 
 /// Amazon's have about 130 characters.
 const MAX_ID_BYTES: usize = 1024;
 
-/// A new mark.
 pub(super) fn new_mark() -> io::Result<String> {
     let mut bytes = [0; 16];
     aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("no random numbers can be had"))?;
@@ -42,7 +41,7 @@ pub(super) fn begin(
     key: &[u8],
     fields: Vec<(HeaderName, HeaderValue)>,
 ) -> io::Result<Result<String, Refusal>> {
-    // A second upload that nobody knows of costs less than a copy that fails.
+    // A second, unknown upload costs less than a failed copy.
     let request = Request { query: &[("uploads", "")], fields, repeats: true, ..Request::new(Method::POST, key) };
     let answer = match store.ask(&request)? {
         Ok(answer) => answer,
@@ -63,17 +62,15 @@ fn is_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= MAX_ID_BYTES
 }
 
-/// How an upload ended.
 pub(super) enum Completed {
-    /// The store tells this sum of the object.
+    /// The store's sum of the object.
     With(Option<String>),
     Refused(Refusal),
 }
 
-/// A Complete may be sent as often as wanted: of one that was carried out the store tells.
+/// Complete may be repeated: the store tells that it was carried out.
 const MAX_COMPLETES: u32 = 5;
 
-/// The upload of an object, as its end needs it.
 #[derive(Clone, Copy)]
 pub(super) struct Named<'a> {
     pub(super) key: &'a [u8],
@@ -81,7 +78,7 @@ pub(super) struct Named<'a> {
     pub(super) mark: &'a str,
 }
 
-/// Completes an upload, and looks at what stands there where the answer was lost.
+/// Completes an upload, and looks at the object if the answer was lost.
 pub(super) fn complete(
     store: &Store,
     upload: Named<'_>,
@@ -118,7 +115,7 @@ pub(super) fn complete(
             Ok(Err(refusal)) => Ok(refusal),
             Err(error) => Err(error),
         };
-        // The upload is gone when an earlier Complete was carried out.
+        // An earlier Complete may have been carried out.
         let is_unsure = match &refused {
             Err(_) => true,
             Ok(refusal) => {
@@ -147,12 +144,12 @@ fn no_answer() -> io::Error {
     invalid("the store's answer to the end of an upload says nothing".to_owned())
 }
 
-/// Spaces come in front of an answer that takes long.
+/// Spaces precede an answer that takes long.
 pub(super) fn trimmed(said: &[u8]) -> &[u8] {
     said.trim_ascii_start()
 }
 
-/// Ends an upload, so that nobody pays for its parts.
+/// Ends an upload: its parts cost money.
 pub(super) fn abort(store: &Store, key: &[u8], id: &str) -> io::Result<()> {
     let request = Request { query: &[("uploadId", id)], ..Request::new(Method::DELETE, key) };
     match store.ask(&request)? {
@@ -171,10 +168,10 @@ pub(super) struct ListedPart {
     pub(super) crc64: Option<String>,
 }
 
-/// What moto 5.2 calls its `ListPartsResult`.
+/// moto 5.2's name for `ListPartsResult`.
 const MOTOS_LIST: &str = "ListPartsResponse";
 
-/// The parts that the store has of an upload; `None`: there is no such upload any more.
+/// `None`: the store no longer has the upload.
 pub(super) fn list_parts(store: &Store, key: &[u8], id: &str) -> io::Result<Option<BTreeMap<u32, ListedPart>>> {
     let (mut found, mut marker) = (BTreeMap::new(), String::new());
     // Each page brings higher numbers, so it ends.
@@ -216,12 +213,11 @@ pub(super) fn list_parts(store: &Store, key: &[u8], id: &str) -> io::Result<Opti
     }
 }
 
-/// An upload that nobody has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Open {
     pub(super) key: Vec<u8>,
     pub(super) id: String,
-    /// When it began. `None`: the store does not say it in a way that is understood.
+    /// `None`: the store tells no time that is understood.
     pub(super) begun: Option<Time>,
 }
 
@@ -231,7 +227,7 @@ struct Page {
     next: Option<(String, String)>,
 }
 
-/// Gives each upload beneath a prefix that nobody has ended, in the order of the keys.
+/// Gives each unfinished upload beneath a prefix, in the order of keys.
 pub(super) fn each_open(
     store: &Store,
     prefix: &[u8],
@@ -266,7 +262,7 @@ pub(super) fn each_open(
     }
 }
 
-/// A bucket with more uploads that nobody has ended is one whose store lists without end.
+/// A store with more unfinished uploads lists without end.
 const MAX_UPLOADS: u64 = 1 << 24;
 
 fn page(body: &[u8]) -> io::Result<Page> {

@@ -1,4 +1,4 @@
-//! Reads what a store answers: elements with their text, one after the other.
+//! Reads a store's answers: elements with their text, one after the other.
 
 use std::io;
 
@@ -10,10 +10,10 @@ use quick_xml::reader::Reader;
 
 use crate::http_client::client::invalid;
 
-/// Elements within elements. Answers of S3 have five at most.
+/// Answers of S3 have at most five levels.
 const MAX_DEPTH: usize = 16;
 
-/// Calls `on` at the end of each element, with its path from the root and its own text.
+/// Calls `on` at the end of each element, with its path and text.
 pub(super) fn read(xml: &[u8], mut on: impl FnMut(&[&str], &str)) -> io::Result<()> {
     let text = std::str::from_utf8(xml).map_err(|_| no_xml())?;
     let mut reader = Reader::from_str(text);
@@ -69,7 +69,7 @@ fn no_xml() -> io::Error {
     invalid("the store's answer is no XML".to_owned())
 }
 
-/// A time as stores write it (RFC 3339); `None`: it is none.
+/// Reads a time as stores write it (RFC 3339).
 pub(super) fn time(text: &str) -> Option<Time> {
     let time: jiff::Timestamp = text.trim().parse().ok()?;
     let (s, ns) = (time.as_second(), time.subsec_nanosecond());
@@ -78,7 +78,6 @@ pub(super) fn time(text: &str) -> Option<Time> {
     Some(Time { s, ns: u32::try_from(ns).ok()? })
 }
 
-/// Writes a text as the content of an element.
 pub(super) fn escaped(text: &str) -> String {
     quick_xml::escape::escape(text).into_owned()
 }

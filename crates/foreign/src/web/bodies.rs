@@ -1,6 +1,6 @@
-//! The bodies that are read at once. Each waits at its place of a file for the next read there.
+//! The bodies read at once. Each waits at its place of a file for the next read there.
 //!
-//! A reading thread has at most one: where it reads elsewhere, its body is dropped, and its connection with it.
+//! A thread that reads elsewhere drops its body with its connection.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,6 @@ use crate::http_client::connection::Body;
 use crate::http_client::url::Origin;
 use crate::web::limits::{BODY_RESTS, ONE_MORE_AFTER, TURN_PATIENCE};
 
-/// All bodies of one source.
 #[derive(Debug)]
 pub(crate) struct Bodies {
     state: Mutex<State>,
@@ -23,13 +22,12 @@ pub(crate) struct Bodies {
 struct State {
     waiting: Vec<Waiting>,
     open: usize,
-    /// The server may allow fewer than the `wanted` ones.
+    /// The server's limit, at most `wanted`.
     allowed: usize,
     wanted: usize,
     refusals: u32,
-    /// When the server last refused one, or one more was allowed again.
+    /// The last refusal, or the last body allowed again.
     changed: Instant,
-    /// When a body last brought something.
     moved: Instant,
 }
 
@@ -46,17 +44,15 @@ struct Waiting {
     reading: Reading,
 }
 
-/// A body that stands at byte `at` of its file, and goes on to `end`.
+/// A body at byte `at` of its file, up to `end`.
 pub(crate) struct Reading {
     pub(crate) body: Body,
     pub(crate) origin: Origin,
     pub(crate) at: u64,
     pub(crate) end: u64,
-    /// Given back when the body goes.
     pub(crate) _place: Place,
 }
 
-/// One of the bodies that may be open.
 pub(crate) struct Place(Arc<Bodies>);
 
 impl Drop for Place {
@@ -82,11 +78,10 @@ impl Bodies {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wants so many at once, from now on.
     pub(crate) fn want(&self, count: usize) {
         let mut state = self.lock();
         let count = count.max(1);
-        // What the server has refused is tried again one by one.
+        // Refused bodies are tried again one by one.
         if state.allowed == state.wanted || state.allowed > count {
             state.allowed = count;
         }
@@ -94,20 +89,18 @@ impl Bodies {
         self.freed.notify_all();
     }
 
-    /// How many the server allows, as far as is known, and how often it refused one.
+    /// The known limit of the server, and the number of its refusals.
     pub(crate) fn allowed(&self) -> (usize, u32) {
         let state = self.lock();
         (state.allowed, state.refusals)
     }
 
-    /// The body that stands at this place of the file.
     pub(crate) fn resume(&self, file: u64, at: u64) -> Option<Reading> {
         let mut state = self.lock();
         let found = state.waiting.iter().position(|waiting| waiting.file == file && waiting.reading.at == at)?;
         Some(state.waiting.swap_remove(found).reading)
     }
 
-    /// Keeps a body for the next read at its place.
     pub(crate) fn park(&self, file: u64, reading: Reading) {
         let (reader, since) = (std::thread::current().id(), Instant::now());
         let mut state = self.lock();
@@ -120,24 +113,23 @@ impl Bodies {
         self.freed.notify_one();
     }
 
-    /// Drops the bodies of this thread, which reads elsewhere from now on.
+    /// Drops this thread's bodies, because it reads elsewhere.
     pub(crate) fn leave(&self) {
         let reader = std::thread::current().id();
         self.drop_all(|waiting| waiting.reader == reader);
     }
 
-    /// A file is closed.
     pub(crate) fn close(&self, file: u64) {
         self.drop_all(|waiting| waiting.file == file);
     }
 
     fn drop_all(&self, is_meant: impl Fn(&Waiting) -> bool) {
         let dropped: Vec<Waiting> = self.lock().waiting.extract_if(.., |waiting| is_meant(waiting)).collect();
-        // Each takes the lock, to give its place back.
+        // Each takes the lock to give its place back.
         drop(dropped);
     }
 
-    /// Waits until another body may be open. A body that nobody reads gives way.
+    /// Waits for a place. A body that nobody reads gives way.
     pub(crate) fn place(self: &Arc<Self>) -> io::Result<Place> {
         let mut state = self.lock();
         loop {
@@ -165,23 +157,22 @@ impl Bodies {
         }
     }
 
-    /// The server refuses `If-Unmodified-Since` with the time that it tells itself: it compares parts of a second, which no date of HTTP
-    /// has. versitygw does so with files that were not written through it, which have no tag either.
+    /// Whether the server refuses `If-Unmodified-Since` with its own time: versitygw compares parts of a second of files that
+    /// others wrote, which have no tag either.
     pub(crate) fn compares_finer_times(&self) -> bool {
         self.compares_finer_times.load(Ordering::Relaxed)
     }
 
-    /// The server was found to do so.
     pub(crate) fn found_finer_times(&self) {
         self.compares_finer_times.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there are other bodies than the one that is about to be opened.
+    /// Whether there are bodies beside the one to be opened.
     pub(crate) fn has_others(&self) -> bool {
         self.lock().open > 1
     }
 
-    /// The server refused the last one. From now on there are fewer.
+    /// Lowers the limit after a refusal.
     pub(crate) fn too_many(&self) {
         let mut state = self.lock();
         state.allowed = state.allowed.min(state.open.saturating_sub(1)).max(1);

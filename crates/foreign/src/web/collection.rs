@@ -1,4 +1,4 @@
-//! What a directory has, by PROPFIND: names with sizes, times and sums, so that no file is looked at by itself.
+//! A directory by PROPFIND: names with sizes, times and sums, so no file needs a look.
 
 use std::io;
 
@@ -14,10 +14,9 @@ use crate::web::limits::MAX_PAGE_BYTES;
 use crate::web::look::Looked;
 use crate::web::version::Version;
 
-/// A name takes so many bytes of memory beside its own and those of its URL.
+/// Memory of a name beside its bytes and those of its URL.
 const ENTRY_BYTES: usize = 256;
 
-/// Reads the entries of a directory.
 pub(crate) fn index_of(client: &Client, url: &Url) -> io::Result<Index> {
     let mut listed: Vec<(Vec<u8>, Properties)> = Vec::new();
     let (mut index, mut kept_bytes) = (Index::default(), 0);
@@ -33,7 +32,7 @@ pub(crate) fn index_of(client: &Client, url: &Url) -> io::Result<Index> {
                 let is_collection = properties.is_collection.unwrap_or(at.has_slash);
                 listed.push((name.clone(), Properties { is_collection: Some(is_collection), ..properties }));
             }
-            // Some servers list more than was asked for. What is no part of the directory is nobody's.
+            // Some servers list entries of other directories.
             Some(_) | None => {}
         }
         Ok(())
@@ -61,7 +60,6 @@ fn entry(directory: &Url, name: &[u8], properties: Properties, head: &response::
     }
 }
 
-/// Looks at a resource that was named.
 pub(crate) fn look(client: &Client, url: &Url) -> io::Result<Looked> {
     let mut first = None;
     let (head, found) = propfind(client, url, Depth::Itself, &mut |_, resource| {

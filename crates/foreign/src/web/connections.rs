@@ -11,7 +11,7 @@ use crate::web::bodies::Bodies;
 pub(crate) struct ServerConnections {
     pub(crate) client: Arc<Client>,
     pub(crate) bodies: Arc<Bodies>,
-    /// The bytes of all that was named, where that is known.
+    /// The bytes of all that was named, if known.
     pub(crate) foreseen_bytes: Option<u64>,
 }
 

@@ -4,8 +4,8 @@
 //! read at a place -> the body that stands there, or a request from there to the end of the file
 //!                 -> bytes, and the body waits for the next read behind them
 //! ```
-//! The first answer pins the version. Each later request asks for that version alone, and each answer is compared with it: data of two
-//! versions is never mixed.
+//! The first answer pins the version. Later requests ask for it alone, and each answer is compared: data of two versions is never
+//! mixed.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -32,25 +32,23 @@ use crate::web::notes::Note;
 use crate::web::served::Served;
 use crate::web::version::{Part, Version, length_of_refused_range};
 
-/// A file, open for reading.
 #[derive(Debug)]
 pub(crate) struct RemoteFile {
     client: Arc<Client>,
     bodies: Arc<Bodies>,
     number: u64,
     url: Url,
-    /// The time of a file of which the server tells none.
+    /// The time of a file without one.
     begun: Time,
     seen: Arc<Mutex<Seen>>,
-    /// Up to where each thread reads on.
+    /// The end of each thread's reading.
     runs: Mutex<HashMap<ThreadId, (u64, u64)>>,
-    /// `None`: whoever reads it compares it, or nobody.
+    /// `None`: its reader may compare it.
     sum: Option<Arc<FileSum>>,
-    /// As far as the walk saw it.
     noted_size: Option<u64>,
-    /// The note that a list left. Metadata are told as there, while the answers for the file agree.
+    /// A list's note, whose metadata hold while answers agree.
     listed: Option<Version>,
-    /// One thread reads all of it, from front to back.
+    /// One thread reads all, from front to back.
     has_one_reader: bool,
 }
 
@@ -58,7 +56,7 @@ pub(crate) struct RemoteFile {
 struct Seen {
     /// `None` before the first answer.
     version: Option<Version>,
-    /// Where redirects led. Signed addresses of stores live for minutes, so the first one stays known.
+    /// Signed addresses behind redirects live for minutes, so the first URL stays known.
     located: Option<Url>,
     confirmed: Instant,
 }
@@ -66,7 +64,7 @@ struct Seen {
 static FILES: AtomicU64 = AtomicU64::new(0);
 
 impl RemoteFile {
-    /// Opens a file. Nothing is asked yet.
+    /// Opens a file without asking.
     pub(crate) fn new(client: Arc<Client>, bodies: Arc<Bodies>, url: Url, begun: Time) -> RemoteFile {
         RemoteFile {
             client,
@@ -83,7 +81,7 @@ impl RemoteFile {
         }
     }
 
-    /// Opens a file of a source that was walked. It is compared with the sum that its server gives.
+    /// Opens a walked file, to be compared with its server's sum.
     pub(crate) fn noted(tree: &Served, url: Url, note: Note) -> RemoteFile {
         let mut file = Self::new(Arc::clone(&tree.client), Arc::clone(&tree.bodies), url, tree.begun);
         let ask = {
@@ -97,7 +95,7 @@ impl RemoteFile {
         file
     }
 
-    /// Opens a file of a version that was found a moment ago.
+    /// Opens a version found a moment ago.
     pub(crate) fn of_version(self, version: Version) -> RemoteFile {
         self.seen().version = Some(version);
         self
@@ -111,19 +109,18 @@ impl RemoteFile {
         self.listed.as_ref().filter(|listed| listed.is_list_of(version)).unwrap_or(version).stat(self.begun)
     }
 
-    /// The size of the pinned version.
     fn size(&self) -> Option<u64> {
         self.seen().version.as_ref().map(|version| version.size)
     }
 
-    /// Up to where this thread reads on from here, as far as it has said so.
+    /// The end of this thread's reading from here, if told.
     fn run_end(&self, at: u64) -> Option<u64> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let (start, end) = *runs.get(&std::thread::current().id())?;
         (start..end).contains(&at).then_some(end)
     }
 
-    /// Notes that an answer is of this version. The first one pins it.
+    /// Notes an answer's version. The first one pins it.
     fn pin(&self, version: Version) -> io::Result<()> {
         let mut seen = self.seen();
         match &seen.version {
@@ -135,7 +132,6 @@ impl RemoteFile {
         Ok(())
     }
 
-    /// Asks which version there is now.
     fn look(&self) -> io::Result<Version> {
         match look(&self.client, &self.url)? {
             Looked::File { version, .. } => Ok(version),
@@ -162,10 +158,10 @@ impl RemoteFile {
             // XRootD 5 answers a range without an end with nothing.
             let size = size.or(self.noted_size.filter(|size| at < *size));
             let end = [self.run_end(at), size].into_iter().flatten().min();
-            // Servers without ranges have none in small files either, and a file that is read whole needs none.
+            // A whole read needs no range, and some servers have none.
             let range = (at > 0 || (end.is_some() && end != size)).then_some((at, end));
             let condition = version.as_ref().and_then(Version::condition);
-            // Each answer is compared with the pinned version, so that no condition is needed.
+            // Each answer is compared with the pinned version anyway.
             let condition =
                 condition.filter(|(name, _)| *name != IF_UNMODIFIED_SINCE || !self.bodies.compares_finer_times());
             let is_of_time = condition.as_ref().is_some_and(|(name, _)| *name == IF_UNMODIFIED_SINCE);
@@ -210,7 +206,7 @@ impl RemoteFile {
                     drop((answer, place));
                     self.client.pause(self.client.backoff(refused));
                 }
-                // The address to which a redirect led may have lost its validity.
+                // The address of a redirect may have expired.
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::GONE
                     if located.is_some() =>
                 {
@@ -221,14 +217,13 @@ impl RemoteFile {
         }
     }
 
-    /// Takes the body of an answer, if it brings what was asked for.
+    /// Takes an answer's body, if it is what was asked for.
     fn begin(&self, at: u64, answer: Answer, place: Place, wanted_digest: bool) -> io::Result<Option<Reading>> {
         let Answer { head, body, url } = answer;
         let (start, end) = match head.status {
             StatusCode::OK => (0, self.whole(&head)?),
             _ => self.part(at, &head)?,
         };
-        // It is of the pinned version.
         if let Some(sum) = &self.sum {
             sum.learn(of_answer(&head, wanted_digest));
         }
@@ -237,7 +232,7 @@ impl RemoteFile {
             self.seen().located = Some(url);
         }
         let mut reading = Reading { body, origin, at: start, end, _place: place };
-        // A server without ranges sends all of it: what stands before is read and left.
+        // A server without ranges sends all: the part before is skipped.
         let mut block = vec![0; if reading.at < at { SKIPPED_AT_ONCE } else { 0 }];
         while reading.at < at {
             let most = usize::try_from(at - reading.at).unwrap_or(usize::MAX).min(block.len());
@@ -273,7 +268,7 @@ impl FileToRead for RemoteFile {
             let mut seen = self.seen();
             let is_fresh = seen.confirmed.elapsed() < CONFIRM_AFTER;
             if !is_fresh {
-                // One reader asks for all: on a long path each question is a connection and some round trips.
+                // On a long path each question costs a connection and some round trips.
                 seen.confirmed = Instant::now();
             }
             (seen.version.clone(), is_fresh)
@@ -291,7 +286,7 @@ impl FileToRead for RemoteFile {
         let now = match look_beside(&self.client, &self.url) {
             Ok(Looked::File { version, .. }) => version,
             Ok(Looked::Directory(_)) => return Err(stale()),
-            // It allows no further connection. The next request for the version tells.
+            // The server allows no further connection; the next request tells.
             Err(error) if error.kind() == ErrorKind::ResourceBusy => pinned.clone(),
             Err(error) => return Err(error),
         };
@@ -300,7 +295,7 @@ impl FileToRead for RemoteFile {
             return Ok(stat);
         }
         match self.stat_of(&now) {
-            // What differs is nothing that the metadata show.
+            // The difference is not in the metadata.
             now if now == stat => Err(stale()),
             now => Ok(now),
         }
@@ -353,7 +348,7 @@ impl RemoteFile {
             match brought {
                 Ok(()) if reading.at < reading.end => self.bodies.park(self.number, reading),
                 Ok(()) => {
-                    // A body in chunks may go on behind the end that is known.
+                    // A body in chunks may go on behind the known end.
                     if matches!(reading.body.read(&mut [0]), Ok(1..)) {
                         return Err(stale());
                     }
@@ -380,7 +375,7 @@ impl Drop for RemoteFile {
     }
 }
 
-/// Asks for the digests of this version. A server that is busy with other requests of ours is not waited for.
+/// Asks for this version's digests, unless the server is busy with our requests.
 fn digests(client: &Client, url: &Url, version: Option<&Version>) -> io::Result<Vec<Digest>> {
     let ask = Ask { fields: wanted(), takes_busy: true, ..Ask::new(Method::HEAD, url) };
     let Answer { head, body, url } = client.ask(&ask)?;
@@ -394,7 +389,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads at most to where the part ends. It never returns 0.
+/// Reads at most to the end of the part, never 0 bytes.
 fn read(reading: &mut Reading, buffer: &mut [u8]) -> io::Result<usize> {
     let left = usize::try_from(reading.end - reading.at).unwrap_or(usize::MAX);
     let most = left.min(buffer.len());
@@ -407,7 +402,6 @@ fn read(reading: &mut Reading, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// The server has another version than the one that was begun with.
 fn stale() -> io::Error {
     io::Error::new(ErrorKind::StaleNetworkFileHandle, "it changed on the server while it was read")
 }

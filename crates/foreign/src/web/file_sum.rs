@@ -1,11 +1,11 @@
-//! The server's sum of one file, and what was read of the file so far.
+//! The server's sum of one file, and what was read of it so far.
 //!
 //! ```text
 //! block, at any place -> Adler-32 of it -> joined with its neighbours         all read, and the server gives an Adler-32: compared
 //! block, in order     -> SHA-256 or MD5 goes on, where a file has one reader  all read: compared
 //! otherwise                                                                   the receiver reads the finished draft once more
 //! ```
-//! A server that has given no sum of a file is asked for one when all of the file is there, and no more once it had none for some.
+//! A missing sum is asked for once all is there, but not after some files without one.
 
 use std::fmt;
 use std::io;
@@ -23,15 +23,14 @@ use crate::digest::hasher::Hasher;
 pub struct Sums {
     /// The files that were compared.
     pub counter: SumCounter,
-    /// Questions for a sum that brought none, in a row.
     fruitless: AtomicU32,
 }
 
-/// After so many files without a sum the server is not asked for further ones: a question is a round trip for each file.
+/// Files without a sum, before asking ends: it costs a round trip each.
 const FRUITLESS: u32 = 3;
 
 impl Sums {
-    /// Whether it is worth asking for the sum of a file.
+    /// Whether asking for a file's sum is worth it.
     pub fn are_asked_for(&self) -> bool {
         self.fruitless.load(Ordering::Relaxed) < FRUITLESS
     }
@@ -44,10 +43,9 @@ impl Sums {
     }
 }
 
-/// Asks the server for the digests of the version that is read.
 type Ask = dyn Fn() -> io::Result<Vec<Digest>> + Send + Sync;
 
-/// The sum of one file that is open.
+/// The sum of one open file.
 pub struct FileSum {
     sums: Arc<Sums>,
     ask: Box<Ask>,
@@ -59,15 +57,13 @@ pub struct FileSum {
 #[derive(Default)]
 struct State {
     digests: Vec<Digest>,
-    /// The kind of those that the server is going to tell.
+    /// The kind that the server is going to tell.
     foreseen: Option<SumKind>,
-    /// The server was asked.
     is_asked: bool,
-    /// Parts that were read.
     parts: Adler32Parts,
-    /// The sum of what was read in order from the beginning, and how far.
+    /// The sum of the bytes read in order, and their number.
     in_order: Option<(SumKind, Hasher, u64)>,
-    /// Something was read twice. The parts say nothing about which of both readings was copied.
+    /// After a repeated read the parts do not tell which reading was copied.
     is_repeated: bool,
     is_compared: bool,
 }
@@ -79,14 +75,14 @@ impl fmt::Debug for FileSum {
 }
 
 impl FileSum {
-    /// The server tells sums of this kind. So one reader computes it while it reads, before the server has told its own.
+    /// Computes sums of this kind before the server tells its own.
     #[must_use]
     pub fn of_kind(self, kind: SumKind) -> FileSum {
         self.lock().foreseen = Some(kind);
         self
     }
 
-    /// A file of which these digests are known.
+    /// A file with these known digests.
     pub fn new(
         sums: Arc<Sums>,
         digests: Vec<Digest>,
@@ -100,12 +96,11 @@ impl FileSum {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the server has yet to say a sum.
     pub(crate) fn is_unknown(&self) -> bool {
         self.lock().digests.is_empty()
     }
 
-    /// An answer gave digests. Those that came first stay.
+    /// Takes an answer's digests. Earlier ones stay.
     pub(crate) fn learn(&self, digests: Vec<Digest>) {
         let mut state = self.lock();
         if state.digests.is_empty() {
@@ -113,16 +108,15 @@ impl FileSum {
         }
     }
 
-    /// Takes a block that was read. `has_one_reader`: blocks come in order. Fails if the file is complete by it, and has another sum
-    /// than the server says: the block may not count then.
+    /// Takes a block that was read. `has_one_reader`: blocks come in order.
     ///
     /// # Errors
-    /// See above.
+    /// The now complete file has another sum than the server says: the block may not count.
     pub fn took(&self, data: &[u8], offset: u64, size: u64, has_one_reader: bool) -> io::Result<()> {
         if data.is_empty() || self.is_closed.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // Outside of the lock, as the lanes compute at the same time.
+        // Without the lock, as lanes compute at the same time.
         let sum = Adler32Parts::sum_of(data);
         let mut state = self.lock();
         if has_one_reader {
@@ -133,7 +127,7 @@ impl FileSum {
         }
         self.ask_once(&mut state);
         let kind = match state.sum_at_hand(size) {
-            // Another sum than those that were computed: the receiver reads the draft.
+            // The computed sums are of other kinds.
             None if !state.digests.is_empty() => return Ok(()),
             None => None,
             Some((kind, sum)) => match state.has(kind, &sum) {
@@ -148,7 +142,7 @@ impl FileSum {
     fn ask_once(&self, state: &mut State) {
         if state.digests.is_empty() && !state.is_asked && self.sums.are_asked_for() {
             state.is_asked = true;
-            // A server that fails to say has no sum.
+            // A failed answer counts as no sum.
             state.digests = (self.ask)().unwrap_or_default();
             self.sums.asked(!state.digests.is_empty());
         }
@@ -165,7 +159,7 @@ impl FileSum {
 }
 
 impl State {
-    /// Blocks that follow each other from the first byte on go into the sum that the server gives.
+    /// Adds blocks in order from the first byte to the server's sum.
     fn goes_on(&mut self, data: &[u8], offset: u64) {
         if offset == 0 {
             let kind = best(&self.digests).or(self.foreseen).filter(|kind| *kind != SumKind::Adler32);
@@ -179,7 +173,7 @@ impl State {
         }
     }
 
-    /// Adds a part. False: it was read before.
+    /// False: it was read before.
     fn add(&mut self, start: u64, bytes: u64, sum: u32) -> bool {
         let is_new = !self.is_repeated && self.parts.add(start, bytes, sum);
         if !is_new {
@@ -194,7 +188,7 @@ impl State {
         self.parts.of_first(size).is_some()
     }
 
-    /// A sum that the server gives and that was computed over all of the file.
+    /// The server's sum, if computed over the whole file.
     fn sum_at_hand(&mut self, size: u64) -> Option<(SumKind, Vec<u8>)> {
         if let Some((kind, hasher, _)) = self.in_order.take_if(|(_, _, at)| *at == size) {
             return Some((kind, hasher.finish()));
@@ -204,13 +198,12 @@ impl State {
         Some((SumKind::Adler32, sum.to_be_bytes().to_vec()))
     }
 
-    /// Whether this is the sum that the server gives.
     fn has(&self, kind: SumKind, sum: &[u8]) -> bool {
         self.digests.iter().filter(|digest| digest.kind == kind).all(|digest| digest.value == sum)
     }
 }
 
-/// The sum of these that says most.
+/// The strongest sum.
 fn best(digests: &[Digest]) -> Option<SumKind> {
     let rank = |kind: &SumKind| match kind {
         SumKind::Adler32 => 0,
@@ -260,7 +253,7 @@ impl ServerSum for FileSum {
     }
 }
 
-/// A block of this size is read from the page cache in 100 us, and stays in the processor's cache while it is hashed.
+/// A block comes from the page cache in 100 us, and stays in the processor's cache while it is hashed.
 const BLOCK_BYTES: usize = 256 << 10;
 
 impl Drop for FileSum {

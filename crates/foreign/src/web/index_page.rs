@@ -1,4 +1,4 @@
-//! What a directory has, by its index page: HTML of any server that links each name, or JSON of nginx, Caddy and `haul serve`.
+//! A directory by its index page: HTML of any server that links each name, or JSON of nginx, Caddy and `haul serve`.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -20,44 +20,40 @@ use crate::http_client::url::{Url, decoded};
 use crate::web::limits::MAX_PAGE_BYTES;
 use crate::web::version::{Version, seconds};
 
-/// The entries of a directory, sorted by name.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     pub(crate) entries: BTreeMap<Vec<u8>, Entry>,
-    /// When the directory changed, where its server says so.
+    /// The directory's time, if told.
     pub(crate) mtime: Option<Time>,
-    /// The server's clock as it answered with the first page, in seconds since 1970.
+    /// The server's clock at the first page, in seconds since 1970.
     pub(crate) answered: Option<i64>,
 }
 
-/// The kind of a name, as a page tells it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// A file, and what the list tells of it. Its version is yet to be looked at.
+    /// A file as its list tells it; its version needs a look.
     File(Url, Told),
-    /// A file that need not be looked at, and the sums that the server gave.
+    /// A file that needs no look, and its server's sums.
     Seen(Url, Version, Vec<Digest>),
     Directory(Url, Option<Time>),
-    /// No file can have this name.
+    /// A name that no file can have.
     Bad(&'static str),
-    /// An entry that is neither a file nor a directory.
+    /// Neither a file nor a directory.
     NoFile,
     /// A link that is left out, with its reason.
     Skipped(&'static str),
 }
 
-/// Size and time of a file in a list in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) size: Option<u64>,
     pub(crate) mtime: Option<Time>,
 }
 
-/// Reads the index of a directory.
 pub(crate) fn index_of(client: &Client, url: &Url) -> io::Result<Index> {
     let (mut index, mut next, mut read_bytes) = (Index::default(), Some(url.clone()), 0);
     let mut base = None;
-    // Each page has bytes, and all together have a bound.
+    // All pages together have a bound.
     while let Some(page) = next.take() {
         let Page { found, is_json, answered, bytes } = page_of(client, &page, MAX_PAGE_BYTES - read_bytes)?;
         index.answered = index.answered.or(answered);
@@ -74,9 +70,8 @@ pub(crate) fn index_of(client: &Client, url: &Url) -> io::Result<Index> {
     Ok(index)
 }
 
-/// A page of an index.
 struct Page {
-    /// The URL that redirects led to.
+    /// The URL after redirects.
     found: Url,
     is_json: bool,
     answered: Option<i64>,
@@ -84,7 +79,7 @@ struct Page {
 }
 
 fn page_of(client: &Client, url: &Url, most: usize) -> io::Result<Page> {
-    // With HTML named beside it, Caddy and haul would give HTML.
+    // Caddy and haul would give HTML if it were named beside.
     let ask = Ask { accept: "application/json, */*;q=0.5", ..Ask::new(Method::GET, url) };
     let Answer { head, mut body, url: found } = client.ask(&ask)?;
     if head.status != StatusCode::OK {
@@ -137,13 +132,12 @@ fn take_html(index: &mut Index, base: &Url, page: &[u8]) {
 }
 
 impl Index {
-    /// Takes what lies directly beneath the directory.
     fn take(&mut self, base: &Url, url: Url, told: Told) {
         if url.origin() != base.origin() {
             return;
         }
         let Some(beneath) = url.path().strip_prefix(base.path()).filter(|beneath| !beneath.is_empty()) else {
-            // The directory itself in another order, or what is above it.
+            // The directory itself in another order, or one above.
             return;
         };
         let (name, is_directory, is_deeper) = match beneath.split_once('/') {
@@ -161,7 +155,7 @@ impl Index {
         self.insert(name, entry);
     }
 
-    /// An icon and a name lead to the same. A directory may be linked without its slash, too.
+    /// An icon and a name lead to the same; a directory's link may lack its slash.
     fn insert(&mut self, name: Vec<u8>, entry: Entry) {
         let rank = |entry: &Entry| match entry {
             Entry::Directory(..) => 3,
@@ -176,7 +170,6 @@ impl Index {
     }
 }
 
-/// Why no file can have this name.
 pub(crate) fn why_bad(name: &[u8]) -> Option<&'static str> {
     match name {
         b"" | b"." | b".." => Some("no file can have its name"),
@@ -187,28 +180,27 @@ pub(crate) fn why_bad(name: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Linux file systems have no longer names (NAME_MAX).
+/// Linux's longest name (NAME_MAX).
 pub(crate) const MAX_NAME_BYTES: usize = 255;
 
-/// An entry as nginx, Caddy or haul list it.
 #[derive(Deserialize)]
 struct Listed {
     name: String,
-    /// nginx and haul: `directory`, `file`, and `other` of nginx.
+    /// nginx and haul: `directory`, `file`, and nginx's `other`.
     #[serde(rename = "type")]
     kind: Option<String>,
     /// Caddy.
     is_dir: Option<bool>,
-    /// The link of Caddy and haul, which also names what is no UTF-8.
+    /// The link of Caddy and haul, also to names that are no UTF-8.
     #[serde(alias = "url")]
     href: Option<String>,
     mtime_s: Option<i64>,
     mtime_ns: Option<u32>,
-    /// nginx: as in a field of HTTP.
+    /// nginx: a date of HTTP.
     mtime: Option<String>,
     /// Caddy: RFC 3339.
     mod_time: Option<String>,
-    /// Any number: what is no length is none.
+    /// Any number; others count as none.
     size: Option<Value>,
 }
 
@@ -232,7 +224,7 @@ struct OfHaul {
     next: Option<String>,
 }
 
-/// Takes the entries, and returns where the next ones are.
+/// Returns where the next entries are.
 fn take_json(index: &mut Index, base: &Url, page: &[u8]) -> io::Result<Option<Url>> {
     let unknown = |error: serde_json::Error| invalid(format!("the list of its names is none that haul knows: {error}"));
     let (entries, next) = match page.trim_ascii_start().first() {

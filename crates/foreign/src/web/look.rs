@@ -9,7 +9,6 @@ use crate::http_client::fields::content_length;
 use crate::http_client::url::Url;
 use crate::web::version::{Part, Version, accepts_ranges, length_of_refused_range};
 
-/// The resource at a URL.
 #[derive(Debug)]
 pub(crate) enum Looked {
     File {
@@ -17,16 +16,16 @@ pub(crate) enum Looked {
         /// `None`: the server does not say.
         accepts_ranges: Option<bool>,
     },
-    /// The server leads to the same name with a slash.
+    /// The server redirects to the name with a slash.
     Directory(Url),
 }
 
-/// Asks for the head of a resource; where a server refuses that, for its first byte.
+/// Asks for the head, or else for the first byte.
 pub(crate) fn look(client: &Client, url: &Url) -> io::Result<Looked> {
     look_by(client, &Ask::new(Method::HEAD, url))
 }
 
-/// The same, while other connections read from the server: if it is busy, that is an error at once.
+/// Like [`look`], while others read: a busy server is an error at once.
 pub(crate) fn look_beside(client: &Client, url: &Url) -> io::Result<Looked> {
     look_by(client, &Ask { takes_busy: true, ..Ask::new(Method::HEAD, url) })
 }
@@ -75,7 +74,7 @@ fn first_byte(client: &Client, url: &Url) -> io::Result<Looked> {
     Ok(Looked::File { version: Version::of(&head, size), accepts_ranges: ranges })
 }
 
-/// Fails if there is nothing at this URL, as far as a server tells without sending it.
+/// Fails if nothing is there, as far as its head tells.
 pub(crate) fn exists(client: &Client, url: &Url) -> io::Result<()> {
     let Answer { head, body, url: found } = client.ask(&Ask::new(Method::HEAD, url))?;
     client.give_back(found.origin(), body);
@@ -85,8 +84,7 @@ pub(crate) fn exists(client: &Client, url: &Url) -> io::Result<()> {
     }
 }
 
-/// Whether the server sends a part where a part is asked for. It is asked for the second byte: many servers answer the first one
-/// from a rule of their own.
+/// Asks for the second byte: many servers have a rule of their own for the first.
 pub(crate) fn sends_ranges(client: &Client, url: &Url) -> io::Result<bool> {
     let ask = Ask { range: Some((1, Some(2))), ..Ask::new(Method::GET, url) };
     let Answer { head, body, url: found } = client.ask(&ask)?;

@@ -6,20 +6,18 @@ use std::sync::{Mutex, PoisonError};
 use crate::digest::Digest;
 use crate::web::version::Version;
 
-/// Files that are noted at once: as many as a session has open items of, for the most part. A note takes about 200 bytes. The file of
-/// a note that had to go is read all the same, and its server asked once more.
+/// A session's open items, at 200 bytes. A file without its note costs one more question.
 const MAX_NOTES: usize = 16 << 10;
 
-/// A note of one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Note {
     pub(crate) size: Option<u64>,
     pub(crate) digests: Vec<Digest>,
-    /// The version by which a list has shown it: lists tell less of a version than the answers for the file.
+    /// The version in a list, which tells less than the file's answers.
     pub(crate) listed: Option<Version>,
 }
 
-/// Notes by the path of their file, the oldest first.
+/// Notes by path, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Mutex<Kept>);
 
@@ -43,7 +41,7 @@ impl Notes {
         }
     }
 
-    /// Returns the note of this file. It stays: a file may be opened again.
+    /// The note stays: a file may be opened again.
     pub(crate) fn of(&self, path: &[u8]) -> Note {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.notes.get(path).cloned().unwrap_or_default()

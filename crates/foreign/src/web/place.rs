@@ -20,7 +20,7 @@ use crate::web::look::{Looked, exists, look};
 use crate::web::tree::{Lists, now};
 use crate::web::version::Version;
 
-/// A web server, for `haul ls`, `cat`, `hash` and their like. A path is that of a URL, with its escapes and its query.
+/// A web server, for `haul ls`, `cat`, `hash` and their like. A path is that of a URL, with escapes and query.
 #[derive(Debug)]
 pub struct WebPlace {
     client: Arc<Client>,
@@ -30,11 +30,11 @@ pub struct WebPlace {
 }
 
 impl WebPlace {
-    /// Looks at this server. It is asked nothing yet.
+    /// Prepares a client without asking the server.
     pub fn new(origin: Origin, settings: Settings, lists: Lists) -> WebPlace {
         let connections = settings.connections;
         let client = Client::new(origin, settings);
-        // As many as may be open: otherwise each body would wait a round trip for the one before it.
+        // With fewer, each body would wait a round trip for the one before.
         client.pool.spread_over(u16::try_from(connections).unwrap_or(u16::MAX));
         WebPlace { client: Arc::new(client), bodies: Bodies::new(connections), begun: now(), lists }
     }
@@ -44,7 +44,7 @@ impl WebPlace {
             .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "its URL is longer than 16 KiB"))
     }
 
-    /// Names the server: a message has only the path that was typed behind it.
+    /// Names the server: messages have only the typed path.
     fn of_host(&self, error: io::Error) -> io::Error {
         let (host, text) = (self.client.typed().authority(), error.to_string());
         if text.contains(&host) { error } else { io::Error::new(error.kind(), format!("{host}: {text}")) }
@@ -113,7 +113,7 @@ impl WebPlace {
         };
         std::thread::scope(|scope| {
             for _ in 1..threads {
-                // With fewer threads it takes longer.
+                // Fewer threads only take longer.
                 let _ = std::thread::Builder::new().name("look".into()).spawn_scoped(scope, work);
             }
             work();
@@ -122,10 +122,10 @@ impl WebPlace {
     }
 }
 
-/// Names whose facts cost nothing are told in portions, too.
+/// A portion of names whose facts cost nothing.
 const NAMES_AT_ONCE: usize = 1024;
 
-/// Turns an entry of a page into one of a listing; `None`: it is left out.
+/// `None`: the entry is left out.
 fn listed_of(entry: Entry, facts: bool) -> Option<io::Result<Listed>> {
     let (kind, told) = match entry {
         Entry::File(_, told) => (NodeKind::File, told),
@@ -150,7 +150,6 @@ fn of_version(version: &Version) -> EntryFacts {
     known(NodeKind::File, Told { size: Some(version.size), mtime: version.modified() })
 }
 
-/// A web server tells no more than this.
 fn known(kind: NodeKind, told: Told) -> EntryFacts {
     let nothing = EntryFacts::of_kind(kind);
     let lacks = Lacks { size: told.size.is_none(), modified: told.mtime.is_none(), ..nothing.lacks };
@@ -203,10 +202,10 @@ fn without_query(path: &[u8]) -> &[u8] {
     path.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default()
 }
 
-/// All but what needs no escape in a path (RFC 3986, section 2.3).
+/// RFC 3986, section 2.3.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A file whose errors tell whether its server can be reached at all.
+/// Tells by its errors whether the server can be reached.
 #[derive(Debug)]
 pub(crate) struct Reachable<F>(pub(crate) F);
 
@@ -220,7 +219,7 @@ impl<F: haul_store::FileToRead> haul_store::FileToRead for Reachable<F> {
     }
 }
 
-/// An error that is none of the answer's own says that the server cannot be reached, after all tries: nothing else is asked then.
+/// An error beside the server's answers means, after all tries, that it cannot be reached.
 pub(crate) fn lost(error: io::Error) -> io::Error {
     let is_of_network = matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! What was named of one server, and what is known of the server.
+//! The named sources of one server, and what is known of it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,6 @@ use crate::web::look::{Looked, look, sends_ranges};
 use crate::web::notes::Notes;
 use crate::web::version::Version;
 
-/// A source as it was named.
 #[derive(Debug)]
 pub(crate) enum Top {
     File {
@@ -23,12 +22,11 @@ pub(crate) enum Top {
         name: Vec<u8>,
         version: Version,
     },
-    /// A directory that comes under its own name.
+    /// A directory under its own name.
     Directory {
         url: Url,
         name: Vec<u8>,
     },
-    /// The contents of a directory.
     Contents(Url),
 }
 
@@ -41,25 +39,22 @@ impl Top {
     }
 }
 
-/// The sources of a job, found on their server.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) client: Arc<Client>,
     pub(crate) bodies: Arc<Bodies>,
     pub(crate) sources: Vec<Top>,
-    /// The time of what the server gives none.
+    /// The time of files without one.
     pub(crate) begun: Time,
-    /// Directories are listed by WebDAV, not by their pages.
     pub(crate) is_dav: bool,
-    /// Notes of the walk about files.
     pub(crate) notes: Notes,
     pub(crate) sums: Arc<Sums>,
     ranges: Ranges,
-    /// Whether the lists of the server tell the size and time that it gives its files. It is asked for one file.
+    /// Whether lists tell the size and time of files; asked for one file.
     are_lists_exact: OnceLock<bool>,
 }
 
-/// Whether the server sends parts of files. It is asked once.
+/// Whether the server sends parts of files; asked once.
 #[derive(Debug, Default)]
 struct Ranges {
     is_known: AtomicBool,
@@ -82,7 +77,7 @@ impl Served {
         }
     }
 
-    /// Learns whether the server sends parts, by the first file of which it matters.
+    /// Learns whether the server sends parts, by the first file that needs it.
     pub(crate) fn learn_ranges(&self, url: &Url, size: u64, said: Option<bool>) -> io::Result<()> {
         if size <= WORTH_PARTS_BYTES || self.ranges.is_known.load(Ordering::Relaxed) {
             return Ok(());
@@ -96,12 +91,11 @@ impl Served {
         Ok(())
     }
 
-    /// Whether the version that a list tells of a file can stand for an answer about it. Some servers change what they send: a filter that
-    /// packs it or replaces words gives another length than the list.
+    /// Whether a list's version can stand for an answer. A filter that packs files or replaces words changes their lengths.
     pub(crate) fn is_exact(&self, url: &Url, listed: &Version) -> bool {
         *self.are_lists_exact.get_or_init(|| match look(&self.client, url) {
             Ok(Looked::File { version, accepts_ranges }) => {
-                // An error is told with the file of which it matters.
+                // The error is told with the file that needs it.
                 let _ = self.learn_ranges(url, version.size, accepts_ranges);
                 version.tells_its_time() && listed.is_list_of(&version)
             }
@@ -109,7 +103,7 @@ impl Served {
         })
     }
 
-    /// The path by which a file is opened: redirects may have led its directory to anywhere.
+    /// Redirects may have led the file's directory anywhere.
     pub(crate) fn path_of(&self, url: &Url) -> Vec<u8> {
         let is_far = url.origin() != self.client.typed();
         if is_far { url.to_string().into_bytes() } else { url.path().as_bytes().to_vec() }
@@ -130,6 +124,6 @@ impl Served {
     }
 }
 
-/// A jump costs a round trip, and often a new connection with its slow start. With 16 connections on 1 Gbit/s x 228 ms each brings 7 MB/s: a half of
-/// less than 4 MB costs more than it gains.
+/// A jump costs a round trip, and often a slow start. With 16 connections on 1 Gbit/s x 228 ms each brings 7 MB/s: a half below 4
+/// MB costs more than it gains.
 pub(crate) const JUMP_BYTES_PER_US: u64 = 18;

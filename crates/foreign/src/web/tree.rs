@@ -18,7 +18,7 @@ use crate::web::walk::Walk;
 #[derive(Debug)]
 struct WebTree(Arc<Served>);
 
-/// A tree that was opened, and what is to be told of it.
+/// A tree that was opened, with a warning.
 pub struct Opened {
     /// The tree.
     pub tree: Arc<dyn SourceTree>,
@@ -26,18 +26,16 @@ pub struct Opened {
     pub warning: Option<String>,
 }
 
-/// How the directories of a server are listed.
+/// How a server's directories are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lists {
-    /// By the page or the JSON at their URL.
+    /// By the page or JSON at their URL.
     Pages,
     /// By PROPFIND of WebDAV.
     Dav,
 }
 
-/// Finds what these URLs lead to. All are of one origin.
-///
-/// A URL that ends in a slash means the contents of a directory, as with paths.
+/// Finds what these URLs of one origin lead to. A URL that ends in a slash means the contents of a directory, as with paths.
 ///
 /// # Errors
 /// The server cannot be reached, or has no such file; two URLs have the same name; the contents of a directory were named beside

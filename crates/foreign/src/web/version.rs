@@ -1,4 +1,4 @@
-//! Which version of a resource an answer is about, and which part of it: `ETag`, `Last-Modified`, lengths and ranges (RFC 9110).
+//! The version and part in an answer: `ETag`, `Last-Modified`, lengths and ranges (RFC 9110).
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -15,14 +15,14 @@ use crate::http_client::fields::text;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) size: u64,
-    /// As the server wrote it, so that its clock's text comes back to it.
+    /// The server's own text, to be sent back.
     modified: Option<String>,
     tag: Option<Tag>,
     /// The answer is at least a second younger than the last change: a later change has another time (RFC 9110, section 8.8.2.2).
     is_settled: bool,
-    /// The coding in which the server keeps or sends it. Nothing is ever decoded.
+    /// The server's coding. Nothing is ever decoded.
     coding: Option<String>,
-    /// The time of the file that was copied there, as rclone, s3fs and haul keep it beside an object.
+    /// The time of the copied file, as rclone, s3fs and haul keep it beside an object.
     kept_time: Option<Time>,
 }
 
@@ -33,7 +33,6 @@ struct Tag {
 }
 
 impl Version {
-    /// The version of an answer whose whole resource has `size` bytes.
     pub(crate) fn of(head: &response::Parts, size: u64) -> Version {
         let coding = text(&head.headers, &CONTENT_ENCODING).filter(|coding| !coding.eq_ignore_ascii_case("identity"));
         let modified = text(&head.headers, &LAST_MODIFIED).filter(|text| seconds(text).is_some());
@@ -48,7 +47,7 @@ impl Version {
         }
     }
 
-    /// The version that a list shows, whose head this is. Servers write tags in lists in other ways than elsewhere, so it has none.
+    /// The version in a list. Servers write tags in lists differently, so it has none.
     pub(crate) fn listed(head: &response::Parts, size: u64, modified: Option<String>) -> Version {
         let modified = modified.filter(|text| seconds(text).is_some());
         let answered = text(&head.headers, &DATE).and_then(seconds);
@@ -56,7 +55,7 @@ impl Version {
         Version { size, modified, tag: None, is_settled, coding: None, kept_time: None }
     }
 
-    /// The version of a file of which a list tells size and time, at this time of the server's clock. `None` for a time before 1970.
+    /// The version in a list with size and time, at this time of the server's clock. `None`: before 1970.
     pub(crate) fn told(size: u64, mtime: Time, answered: Option<i64>) -> Option<Version> {
         let since = Duration::from_secs(u64::try_from(mtime.s).ok()?.min(LAST_SECOND));
         let modified = httpdate::fmt_http_date(UNIX_EPOCH + since);
@@ -64,13 +63,13 @@ impl Version {
         Some(Version { size, modified: Some(modified), tag: None, is_settled, coding: None, kept_time: None })
     }
 
-    /// Whether a list with this version may mean the other one.
+    /// Whether a list's version may mean the other.
     pub(crate) fn is_list_of(&self, other: &Version) -> bool {
         self.is_like(&Version { coding: self.coding.clone(), ..other.clone() })
     }
 
-    /// Whether an answer may be of the same version. A field that an answer leaves out says nothing: RFC 9110 lets a 206 leave out
-    /// what the client knows.
+    /// Whether an answer may be of this version. A missing field does not count: RFC 9110 lets a 206 leave out what the client
+    /// knows.
     pub(crate) fn is_like(&self, other: &Version) -> bool {
         let agree = |one: Option<&String>, other: Option<&String>| one.is_none() || other.is_none() || one == other;
         let tags = [&self.tag, &other.tag].map(|tag| tag.as_ref().map(|tag| &tag.opaque));
@@ -80,14 +79,14 @@ impl Version {
             && agree(self.modified.as_ref(), other.modified.as_ref())
     }
 
-    /// The field that makes the server refuse to send another version. A weak tag is for no range (RFC 9110, section 13.1.1).
+    /// The field against other versions. A weak tag is for no range (RFC 9110, section 13.1.1).
     pub(crate) fn condition(&self) -> Option<(HeaderName, HeaderValue)> {
         let strong = self.tag.as_ref().filter(|tag| !tag.is_weak);
         let of_tag = strong.and_then(|tag| Some((IF_MATCH, HeaderValue::from_str(&tag.opaque).ok()?)));
         of_tag.or_else(|| Some((IF_UNMODIFIED_SINCE, HeaderValue::from_str(self.modified.as_ref()?).ok()?)))
     }
 
-    /// When the file last changed, if the server says so: the time of a copied file that is kept beside it, or that of the resource.
+    /// The time kept beside a copied file, or the resource's own.
     pub(crate) fn modified(&self) -> Option<Time> {
         self.kept_time.or_else(|| self.changed())
     }
@@ -96,12 +95,11 @@ impl Version {
         self.modified.as_deref().and_then(seconds).map(|s| Time { s, ns: 0 })
     }
 
-    /// Whether answers for the file say when it changed.
     pub(crate) fn tells_its_time(&self) -> bool {
         self.modified.is_some()
     }
 
-    /// The metadata of the file. What no server has told has the time `begun`, so that it is never taken for unchanged.
+    /// The metadata. A missing time becomes `begun`: the file never seems unchanged.
     pub(crate) fn stat(&self, begun: Time) -> Stat {
         let changed = self.changed().unwrap_or(begun);
         let mtime = self.modified().unwrap_or(begun);
@@ -124,7 +122,7 @@ impl Version {
         }
     }
 
-    /// Whether another version of the same length is sure to differ from this one. Otherwise no later copy goes on with its data.
+    /// Whether another version of the same length surely differs. Else no later copy goes on with this data.
     pub(crate) fn tells_changes(&self) -> bool {
         self.is_settled || self.tag.as_ref().is_some_and(|tag| !tag.is_weak)
     }
@@ -137,10 +135,9 @@ impl Tag {
     }
 }
 
-/// The field of an object that keeps the time of a file.
 pub(crate) const KEPT_TIME: HeaderName = HeaderName::from_static("x-amz-meta-mtime");
 
-/// `SECONDS.NANOSECONDS` or `SECONDS`, as rclone and s3fs write times.
+/// Reads `SECONDS.NANOSECONDS` or `SECONDS`, as rclone and s3fs write times.
 pub(crate) fn kept_time(text: &str) -> Option<Time> {
     let (seconds, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     let is_negative = seconds.starts_with('-');
@@ -155,7 +152,6 @@ pub(crate) fn kept_time(text: &str) -> Option<Time> {
     }
 }
 
-/// Writes a time so that [`kept_time`] reads it.
 pub(crate) fn kept_time_text(time: Time) -> String {
     match time.s < 0 && time.ns > 0 {
         true if time.s == -1 => format!("-0.{:09}", 1_000_000_000 - time.ns),
@@ -164,7 +160,7 @@ pub(crate) fn kept_time_text(time: Time) -> String {
     }
 }
 
-/// Dates of HTTP have years of four digits: the end of 9999.
+/// Dates of HTTP end with the year 9999.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 pub(crate) fn seconds(date: &str) -> Option<i64> {
@@ -172,7 +168,7 @@ pub(crate) fn seconds(date: &str) -> Option<i64> {
     i64::try_from(time.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs()).ok()
 }
 
-/// The server says that it takes ranges of bytes, or that it does not. `None`: it says nothing.
+/// Whether the server takes ranges. `None`: it does not say.
 pub(crate) fn accepts_ranges(head: &response::Parts) -> Option<bool> {
     match text(&head.headers, &ACCEPT_RANGES)? {
         "none" => Some(false),
@@ -180,7 +176,7 @@ pub(crate) fn accepts_ranges(head: &response::Parts) -> Option<bool> {
     }
 }
 
-/// `Content-Range`: a part from `start` to before `end`, and the length of the whole.
+/// `Content-Range`: a part from `start` to before `end`, and the whole length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) start: u64,
@@ -200,7 +196,7 @@ impl Part {
     }
 }
 
-/// The length that a 416 tells (`bytes */LENGTH`).
+/// Reads the length in a 416 (`bytes */LENGTH`).
 pub(crate) fn length_of_refused_range(head: &response::Parts) -> Option<u64> {
     text(&head.headers, &CONTENT_RANGE)?.strip_prefix("bytes")?.trim_start().strip_prefix("*/")?.trim().parse().ok()
 }

@@ -28,28 +28,25 @@ use crate::web::version::Version;
 pub(crate) struct Walk {
     tree: Arc<Served>,
     options: WalkOptions,
-    /// The sources that are still to come, the next one last.
+    /// The sources to come; the last is the next.
     tops: Vec<usize>,
     stack: Vec<Frame>,
     pending: VecDeque<Found>,
 }
 
-/// A directory that is being walked.
 struct Frame {
     source: u32,
     path: Vec<u8>,
     names: btree_map::IntoIter<Vec<u8>, Entry>,
-    /// The server's clock as it listed them.
+    /// The server's clock at the listing.
     answered: Option<i64>,
     looked: VecDeque<(Vec<u8>, Child)>,
     complete: bool,
 }
 
-/// An entry, looked at.
 enum Child {
-    /// As its own answer shows it.
     File(Url, Version),
-    /// As a list shows it, which may tell less of its version, with the sums of the list.
+    /// A list may tell less of its version.
     Listed(Url, Version, Vec<Digest>),
     Directory(Url, Option<Time>),
     Failed(io::Error),
@@ -89,7 +86,6 @@ impl Walk {
         }
     }
 
-    /// `note` has what was told beside the version.
     fn file(&mut self, source: u32, path: Vec<u8>, source_path: Vec<u8>, version: &Version, note: Note) {
         let stat = version.stat(self.tree.begun);
         let tells_changes = version.tells_changes();
@@ -135,7 +131,7 @@ impl Walk {
         }
     }
 
-    /// Visits the next name of the directory on top of the stack, or leaves it.
+    /// Visits the next name of the topmost directory, or leaves it.
     fn step(&mut self) {
         if let Some(frame) = self.stack.last_mut()
             && frame.looked.is_empty()
@@ -169,7 +165,7 @@ impl Walk {
     }
 }
 
-/// Looks at the next names of a directory, several at once. An empty result means that there are no more.
+/// Returns nothing at the end.
 fn look_ahead(tree: &Served, options: &WalkOptions, frame: &mut Frame) -> VecDeque<(Vec<u8>, Child)> {
     let mut found: Vec<(Vec<u8>, Option<Child>)> = Vec::new();
     let mut to_look: Vec<(usize, Url)> = Vec::new();
@@ -205,7 +201,7 @@ fn look_ahead(tree: &Served, options: &WalkOptions, frame: &mut Frame) -> VecDeq
     for (at, child) in look_at_all(tree, to_look) {
         found[at].1 = Some(child);
     }
-    // A link without a slash may lead to a directory, and a rule may leave that out.
+    // A link without a slash may lead to a directory, which a rule may leave out.
     let selects = |name: &[u8], child: &Child| {
         !matches!(child, Child::Directory(..)) || options.filter.selects(&join(&frame.path, name), true)
     };
@@ -213,7 +209,7 @@ fn look_ahead(tree: &Served, options: &WalkOptions, frame: &mut Frame) -> VecDeq
     found.filter(|(name, child)| selects(name, child)).collect()
 }
 
-/// A file that its list shows: the first answer for it is compared with that, and nothing is asked before.
+/// The first answer for a listed file is compared with its list; nothing is asked before.
 fn listed(tree: &Served, url: Url, version: Version, digests: Vec<Digest>) -> Child {
     match tree.learn_ranges(&url, version.size, None) {
         Ok(()) => Child::Listed(url, version, digests),
@@ -221,7 +217,7 @@ fn listed(tree: &Served, url: Url, version: Version, digests: Vec<Digest>) -> Ch
     }
 }
 
-/// Names whose looks cost nothing are taken in portions, too.
+/// A portion of names whose looks cost nothing.
 const NAMES_AHEAD: usize = 1024;
 
 fn look_at_all(tree: &Served, to_look: Vec<(usize, Url)>) -> Vec<(usize, Child)> {
@@ -235,7 +231,7 @@ fn look_at_all(tree: &Served, to_look: Vec<(usize, Url)>) -> Vec<(usize, Child)>
     };
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            // With fewer threads it takes longer.
+            // Fewer threads only take longer.
             let _ = std::thread::Builder::new().name("look".into()).spawn_scoped(scope, work);
         }
         work();

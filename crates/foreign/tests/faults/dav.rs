@@ -15,7 +15,6 @@ fn plan(size: usize) -> DraftPlan {
     DraftPlan { size: size as u64, mtime: Time { s: 784_111_777, ns: 5 }, ..DraftPlan::default() }
 }
 
-/// Writes a file in blocks, as a lane does.
 fn written(target: &dyn TargetTree, path: &str, content: &[u8], block: usize) -> Result<Draft, StoreError> {
     let draft = target.new_draft_of(path.as_bytes(), &plan(content.len()))?;
     for (at, piece) in content.chunks(block).enumerate() {

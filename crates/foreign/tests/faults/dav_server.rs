@@ -1,4 +1,4 @@
-//! A server with WebDAV that keeps its files in memory, for tests that make it misbehave.
+//! A WebDAV server in memory, for tests that make it misbehave.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use haul_foreign::{Credentials, DavServer, DavTarget, OpenOptions};
 
 use crate::server::{Reply, Request, Server, file, settings, status};
 
-/// Paths, unescaped. A directory ends in a slash.
+/// Unescaped paths. A directory ends in a slash.
 pub type Files = BTreeMap<String, File>;
 
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,6 @@ pub struct File {
     pub data: Vec<u8>,
 }
 
-/// The honest answers.
 #[derive(Clone, Default)]
 pub struct Dav {
     pub files: Arc<Mutex<Files>>,
@@ -149,7 +148,6 @@ impl Dav {
         }
     }
 
-    /// Serves, and opens the tree at the top.
     pub fn target(&self, answer: impl Fn(&Dav, &Request) -> Reply + Send + Sync + 'static) -> (Server, DavTarget) {
         let dav = self.clone();
         let server = Server::start(move |request| answer(&dav, request));

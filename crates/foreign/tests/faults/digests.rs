@@ -1,4 +1,4 @@
-//! Sums that servers give of their files, and servers that give wrong ones.
+//! Sums that servers give of their files, right and wrong.
 
 use std::sync::Arc;
 
@@ -8,13 +8,12 @@ use haul_store::{SumKind, WalkOptions};
 use crate::server::{Reply, Request, Server, file, settings};
 use crate::{data, opened, read_all, tree};
 
-/// A reply with one field more.
 fn with(reply: Reply, field: &str) -> Reply {
     let (line, rest) = reply.head.split_once("\r\n").unwrap();
     Reply { head: format!("{line}\r\n{field}\r\n{rest}"), ..reply }
 }
 
-/// Reads a file of 3 MB in the order of these blocks of 1 MB.
+/// Reads a file of 3 MB in this order of blocks of 1 MB.
 fn read_in(server: &Server, order: &[u64]) -> (Arc<dyn haul_store::SourceTree>, std::io::Result<()>) {
     let tree = tree(server, "/f").unwrap();
     let _ = Arc::clone(&tree).items(WalkOptions::default()).count();
@@ -32,7 +31,7 @@ fn adler32(data: &[u8]) -> String {
         sums.0 = (sums.0 + u32::from(*byte)) % 65_521;
         sums.1 = (sums.1 + sums.0) % 65_521;
     }
-    // As grids write it, without leading zeros.
+    // Grids leave out leading zeros.
     format!("{:x}", sums.1 << 16 | sums.0)
 }
 

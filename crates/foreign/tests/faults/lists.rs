@@ -5,7 +5,7 @@ use haul_store::PlaceTree;
 
 use super::*;
 
-/// A list as nginx writes it. [`file`] has this time.
+/// Writes nginx's list, with the time of [`file`].
 fn list(files: &[(&str, usize)]) -> Reply {
     let one = |(name, size): &(&str, usize)| {
         format!("{{\"name\":\"{name}\",\"type\":\"file\",\"mtime\":\"Sun, 06 Nov 1994 08:49:37 GMT\",\"size\":{size}}}")
@@ -13,7 +13,7 @@ fn list(files: &[(&str, usize)]) -> Reply {
     page("application/json", &format!("[{}]", files.iter().map(one).collect::<Vec<_>>().join(",")))
 }
 
-/// Files that were asked for without their content. Questions for sums are others, and end where a server has none.
+/// Requests without content, except for questions for sums.
 fn looks(server: &Server) -> Vec<String> {
     let is_look = |seen: &Request| seen.is_head() && seen.field("want-repr-digest").is_none();
     let heads = server.seen().into_iter().filter(|seen| is_look(seen) && !seen.target.ends_with('/'));

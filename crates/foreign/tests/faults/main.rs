@@ -30,7 +30,6 @@ fn opened(tree: &Arc<dyn SourceTree>) -> SourceFile {
     tree.open(0, tree.name_of_single_file()).unwrap()
 }
 
-/// Reads a file in blocks, as a lane does.
 fn read_all(file: &SourceFile, block: usize) -> std::io::Result<Vec<u8>> {
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; block]);
     loop {
@@ -65,7 +64,7 @@ fn a_file_is_read_whole_wherever_the_first_answer_is_cut() {
 #[test]
 fn a_server_that_cuts_every_answer_is_given_up() {
     let server = Server::start(|request| Reply { cut: Some(0), ..file(request, &data(90), "\"a\"") });
-    // The head of a file has no body, and the cut comes behind it.
+    // A file's head has no body, so the cut comes behind it.
     let file = opened(&tree(&server, "/f").unwrap());
     assert_eq!(read_all(&file, 32).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     assert!(server.seen().len() < 20, "{}", server.seen().len());
@@ -215,7 +214,7 @@ fn a_part_that_is_not_the_one_asked_for_is_never_taken() {
 fn a_file_that_is_replaced_while_it_is_read_gives_no_bytes_of_the_other_version() {
     let (one, other) = (data(1000), vec![9; 1000]);
     let honest = |request: &Request, data: &[u8], tag: &str| file(request, data, tag);
-    // A server that knows no conditions sends the other version with its own tag.
+    // A server without conditions sends the other version with its own tag.
     let careless = |request: &Request, data: &[u8], tag: &str| {
         let mut request = request.clone();
         request.fields.remove("if-match");
@@ -253,7 +252,7 @@ fn a_coding_is_taken_as_it_is_or_not_at_all() {
         false => coded(file(request, &data(30), "\"a\"")),
     });
     let file = opened(&tree(&sometimes, "/f").unwrap());
-    // The first answer to a read pins the version, and the walk has listed another.
+    // The first answer pins the version; the walk listed another.
     read_all(&file, 20).unwrap();
     assert_ne!(file.stat().unwrap().size, 50);
 }
@@ -292,7 +291,7 @@ fn a_server_that_allows_two_connections_is_read_over_two() {
         other.read_at(&mut bytes, 10_000).map(|count| (count, bytes))
     });
     assert!(second.join().unwrap().unwrap().1 == content[10_000..20_000]);
-    // The third is refused until a body rests, and its connection is closed.
+    // The third is refused until a body rests, whose connection is closed.
     let other = Arc::clone(&file);
     let third = std::thread::spawn(move || {
         let mut bytes = vec![0; 10_000];
@@ -343,12 +342,12 @@ fn credentials_go_to_the_server_that_was_named_and_not_where_it_leads() {
     assert!(read_all(&opened(&found), 20).unwrap() == data(5));
     assert!(elsewhere.seen().iter().all(|seen| seen.field("authorization").is_none()));
     assert!(why(tree(&server, "/f")).contains("401"));
-    // A netrc is read once the server asks. A line for the host is for each of its ports, as with curl.
+    // A netrc is read once the server asks. A line is for each port of its host, as with curl.
     let netrc = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(netrc.path(), "machine 127.0.0.1 login me password pw").unwrap();
     let of_netrc = Credentials { netrc: Some(netrc.path().to_owned()), ..Credentials::default() };
     tree_as(&server, "/f", of_netrc).unwrap();
-    // A token is for TLS.
+    // A token needs TLS.
     let token = Credentials { token: Some("t".to_owned().into()), ..Credentials::default() };
     assert!(why(tree_as(&server, "/f", token)).contains("401"));
     assert!(server.seen().iter().all(|seen| seen.field("authorization").is_none_or(|value| !value.contains("Bearer"))));
@@ -392,7 +391,7 @@ fn a_body_in_chunks_ends_where_the_head_said_and_nowhere_else() {
             false => chunked(&data(size)),
         });
         let file = opened(&tree(&server, "/f").unwrap());
-        // The head pins the version: whatever is read later has to be of it.
+        // The head pins the version.
         file.stat().unwrap();
         read_all(&file, 20)
     };

@@ -10,12 +10,12 @@ use haul_foreign::{Credentials, Origin, Settings, Url};
 
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Requests before it, of all connections.
+    /// Earlier requests of all connections.
     pub number: usize,
     pub method: String,
     pub target: String,
     pub fields: BTreeMap<String, String>,
-    /// `None`: the request waits with it until the server wants it.
+    /// `None`: the request waits until the server wants it.
     pub body: Option<Vec<u8>>,
 }
 
@@ -28,7 +28,7 @@ impl Request {
         self.method == "HEAD"
     }
 
-    /// The first byte and the one behind the last, of a file of `size` bytes.
+    /// The first byte and the one behind the last.
     pub fn range(&self, size: usize) -> Option<(usize, usize)> {
         let (start, last) = self.field("range")?.strip_prefix("bytes=")?.split_once('-')?;
         let end = if last.is_empty() { size } else { last.parse::<usize>().ok()? + 1 };
@@ -36,31 +36,26 @@ impl Request {
     }
 }
 
-/// What goes over the wire.
 #[derive(Clone, Default)]
 pub struct Reply {
     pub head: String,
     pub body: Vec<u8>,
     /// The connection is cut behind so many bytes of the body.
     pub cut: Option<usize>,
-    /// Nothing is sent, and the connection stays.
     pub is_silent: bool,
 }
 
-/// A status and fields without a body.
 pub fn status(line: &str, fields: &[(&str, &str)]) -> Reply {
     let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let length = if fields.contains("Content-Length") { "" } else { "Content-Length: 0\r\n" };
     Reply { head: format!("HTTP/1.1 {line}\r\n{fields}{length}\r\n"), ..Reply::default() }
 }
 
-/// A page.
 pub fn page(kind: &str, text: &str) -> Reply {
     let (kind, length) = (("Content-Type", kind), ("Content-Length", text.len().to_string()));
     Reply { body: text.as_bytes().to_vec(), ..status("200 OK", &[kind, (length.0, &length.1)]) }
 }
 
-/// What an honest server answers for a file.
 pub fn file(request: &Request, data: &[u8], tag: &str) -> Reply {
     if request.field("if-match").is_some_and(|wanted| wanted != tag) {
         return status("412 Precondition Failed", &[]);
@@ -90,7 +85,6 @@ pub struct Server {
 type Handler = dyn Fn(&Request) -> Reply + Send + Sync;
 
 impl Server {
-    /// Answers until the test ends.
     pub fn start(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -113,7 +107,6 @@ impl Server {
         Url::new(origin, path.as_bytes()).unwrap()
     }
 
-    /// How many there were.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
@@ -169,14 +162,13 @@ fn read_request(reader: &mut impl std::io::BufRead, log: &Mutex<Vec<Request>>) -
     Some(request)
 }
 
-/// `None`: the client has gone before its end.
+/// `None`: the client left early.
 fn read_body(reader: &mut impl std::io::BufRead, request: &Request) -> Option<Vec<u8>> {
     let mut body = vec![0; request.field("content-length").map_or(0, |length| length.parse().unwrap())];
     reader.read_exact(&mut body).ok()?;
     Some(body)
 }
 
-/// Settings without long pauses.
 pub fn settings(credentials: Credentials) -> Settings {
     let milliseconds = std::time::Duration::from_millis;
     Settings { silence: milliseconds(500), first_pause: milliseconds(1), ..Settings::usual(4, credentials) }

@@ -1,5 +1,4 @@
-//! The scenarios of every end, as far as a store of objects has what they are about: it has no directories, and a draft of one part
-//! has no journal.
+//! The scenarios of every end that fit a store of objects: it has no directories, and a draft of one part has no journal.
 
 use haul_foreign::{TargetSettings, open_bucket, open_objects};
 

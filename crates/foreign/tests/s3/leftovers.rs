@@ -12,7 +12,7 @@ use crate::target::Silent;
 
 const PART: usize = 64 << 10;
 
-/// A draft of two parts, of which one is sent.
+/// Begins a draft of two parts, and sends one.
 fn begun(server: &Server, journals: &Path, key: &str) -> Draft {
     let target =
         TargetSettings { sums: true, journals: Some(journals.to_owned()), single_file: true, ..Default::default() };

@@ -1,13 +1,13 @@
 //! Copies from and to stores that cut, lie, forget and refuse.
 
-// The scenarios of every end name these by `crate`.
+// The shared scenarios name these by `crate`.
 use haul_store::{
     Abilities, Draft, EntryKind, Filter, Found, FoundEntry, Kind, Listed, Metadata, PlaceTree, SourceNames, SourceTree,
     Stat, TargetTree, Time, WalkOptions, place,
 };
 
 #[path = "../../../store/tests/conformance/mod.rs"]
-// Those scenarios are named that a store can pass.
+// A store passes only those that are named.
 #[expect(unused_imports, unused_macros, dead_code)]
 mod conformance;
 mod ends;

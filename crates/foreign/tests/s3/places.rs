@@ -35,7 +35,7 @@ fn place() -> Place {
 
 place_conforms! { place }
 
-/// The lines of a removal with all beneath: `gone NAME`, or the failure.
+/// Lists a removal with all beneath: `gone NAME`, or the failure.
 fn removed(tree: &Arc<dyn PlaceTree>, path: &str, dry_run: bool) -> Vec<String> {
     let elsewhere = Elsewhere::new(Arc::clone(tree), SiteBounds::default());
     let mut grounds = Grounds::Elsewhere(&elsewhere);
@@ -212,7 +212,7 @@ fn a_directory_moves_with_all_its_keys_and_never_into_one_that_is_not_empty() {
     assert_eq!(server.object("new/b//c").unwrap().data, b"d/b//c");
 }
 
-/// Of 5 TB nobody has that much to test with: the store says that the object has 6 GiB.
+/// The store says that the object has 6 GiB.
 #[test]
 fn a_large_object_is_copied_in_parts_with_its_metadata() {
     const SIZE: usize = (6 << 30) + 7;

@@ -1,4 +1,4 @@
-//! A store in memory that speaks S3 as far as haul needs it, and does what a test says before that.
+//! An S3 store in memory, as far as haul needs it; a test's faults come first.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,10 +11,10 @@ use haul_foreign::{Credentials, Settings, StoreEnvironment};
 
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Requests before it, of all connections.
+    /// Earlier requests of all connections.
     pub number: usize,
     pub method: String,
-    /// Without the bucket; its escapes undone.
+    /// The unescaped key without the bucket.
     pub key: Vec<u8>,
     pub query: BTreeMap<String, String>,
     pub fields: BTreeMap<String, String>,
@@ -30,7 +30,6 @@ impl Request {
         self.query.get(name).map(String::as_str)
     }
 
-    /// `PUT key`, `POST key?uploads` and so on.
     pub fn line(&self) -> String {
         let key = String::from_utf8_lossy(&self.key);
         let query: Vec<&str> = self.query.keys().map(String::as_str).collect();
@@ -38,15 +37,13 @@ impl Request {
     }
 }
 
-/// What goes over the wire.
 #[derive(Clone, Default)]
 pub struct Reply {
     pub status: u16,
     pub fields: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// Another length than that of the body, as an answer to HEAD has it.
+    /// A length beside the body's, for HEAD.
     pub length: Option<usize>,
-    /// The connection is cut instead of an answer.
     pub is_cut: bool,
 }
 
@@ -76,7 +73,7 @@ impl Reply {
 #[derive(Clone, Debug, Default)]
 pub struct Object {
     pub data: Vec<u8>,
-    /// The fields that a client gave it.
+    /// The client's fields.
     pub fields: BTreeMap<String, String>,
     pub tag: String,
 }
@@ -93,7 +90,7 @@ pub struct State {
     pub objects: BTreeMap<Vec<u8>, Object>,
     uploads: BTreeMap<String, Upload>,
     made: u64,
-    /// Answers to requests that hold their body back, instead of `100 Continue`.
+    /// Answers to held-back bodies, instead of `100 Continue`.
     pub early: Vec<Reply>,
 }
 
@@ -131,7 +128,6 @@ impl Server {
         Server::start(|_, _| None)
     }
 
-    /// Answers until the test ends; `fault` comes first.
     pub fn start(fault: impl Fn(&Request, &mut State) -> Option<Reply> + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -258,7 +254,7 @@ fn read_request(
     Some(Ok(request))
 }
 
-/// The content of a body in chunks, as aws-chunked has them. What comes behind it joins the fields.
+/// Decodes aws-chunked. Trailers join the fields.
 fn undone(mut body: &[u8], fields: &mut BTreeMap<String, String>) -> Vec<u8> {
     let mut content = Vec::new();
     let line = |body: &mut &[u8]| {
@@ -284,7 +280,6 @@ fn undone(mut body: &[u8], fields: &mut BTreeMap<String, String>) -> Vec<u8> {
     content
 }
 
-/// What an honest store answers.
 pub fn answer(request: &Request, state: &mut State) -> Reply {
     if request.field("authorization").is_none_or(|text| !text.starts_with("AWS4-HMAC-SHA256 Credential=")) {
         return Reply::error(403, "AccessDenied");
@@ -395,7 +390,6 @@ fn copied(request: &Request, state: &State) -> Option<Object> {
     state.objects.get(&key).cloned()
 }
 
-/// The texts of all elements of this name, their entities undone.
 fn elements(xml: &str, name: &str) -> Vec<String> {
     let (begin, end) = (format!("<{name}>"), format!("</{name}>"));
     let texts = xml.split(&begin).skip(1).filter_map(|rest| Some(rest.split_once(&end)?.0));
@@ -412,7 +406,6 @@ fn delete(request: &Request, state: &mut State) -> Reply {
     Reply::xml(200, "<DeleteResult></DeleteResult>")
 }
 
-/// Two uploads a page.
 fn list_uploads(request: &Request, state: &State) -> Reply {
     let prefix = request.asks("prefix").unwrap_or_default().as_bytes();
     let after = request.asks("upload-id-marker").unwrap_or_default();
@@ -438,7 +431,6 @@ fn list_uploads(request: &Request, state: &State) -> Reply {
     )
 }
 
-/// Whether the conditions of a write hold.
 fn holds(request: &Request, state: &State) -> bool {
     let standing = state.objects.get(&request.key).map(|object| object.tag.as_str());
     let is_new = request.field("if-none-match").is_none_or(|_| standing.is_none());

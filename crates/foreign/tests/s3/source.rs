@@ -13,7 +13,6 @@ fn open(server: &Server, key: &str) -> OpenedObjects {
     open_objects("bucket", &[key.as_bytes().to_vec()], true, &server.environment(), settings).unwrap()
 }
 
-/// What a walk finds, a line each.
 fn walked(server: &Server, key: &str) -> Vec<String> {
     let shown = |found| match found {
         Found::Entry(entry) => {
@@ -68,7 +67,7 @@ fn names_come_in_their_order_although_keys_come_in_another() {
     for line in &mut found {
         *line = line.split(": an object or").next().unwrap().to_owned();
     }
-    // A file and the failure of the directory of its name come one after the other.
+    // A file and the failed directory of its name come in any order.
     found[2..4].sort_by_key(|line| !line.starts_with("failed"));
     assert_eq!(found, expected);
 }
@@ -149,7 +148,7 @@ fn a_store_that_lists_without_order_or_without_end_is_given_up() {
         let more = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>";
         Reply::xml(200, &format!("<ListBucketResult>{more}{keys}</ListBucketResult>"))
     };
-    // Each page says that there is one more.
+    // Each page promises one more.
     for (why, first, next) in [("their order", "b c", "a"), ("their order", "b", "b"), ("without any key", "", "")] {
         let server = Server::start(move |request, _| {
             let keys = if request.asks("continuation-token").is_some() { next } else { first };
@@ -165,7 +164,7 @@ fn what_was_read_is_compared_with_the_sum_that_the_store_keeps() {
     let data: Vec<u8> = (0..500_000_u32).map(|at| (at % 251) as u8).collect();
     let content = data.clone();
     let server = Server::start(move |request, state| match (request.method.as_str(), request.asks("list-type")) {
-        // What the store gives is not what it was given.
+        // The store gives back other bytes than it got.
         ("GET", None) if request.number >= 100 => {
             let mut reply = get(request, state);
             if let Some(last) = reply.body.last_mut() {
@@ -207,7 +206,7 @@ fn a_busy_store_is_asked_again_and_expired_credentials_are_found_anew() {
         0 => Some(Reply::error(503, "SlowDown").with("Retry-After", "0")),
         1 => Some(Reply::error(500, "InternalError")),
         3 => Some(Reply::error(403, "ExpiredToken")),
-        // A head brings no word.
+        // A head has no reason.
         5 if request.method == "HEAD" => Some(Reply::status(400)),
         _ => None,
     });
@@ -246,7 +245,7 @@ fn a_store_that_leads_to_another_host_learns_nothing_of_the_session() {
 #[test]
 fn a_hundred_thousand_keys_are_walked_with_few_of_them_in_memory() {
     const KEYS: usize = 100_000;
-    // The listing is made as it is asked for, and each object is empty.
+    // The listing is made on request, of empty objects.
     let server = Server::start(|request: &Request, _: &mut State| {
         if !request.key.is_empty() {
             return Some(Reply { length: Some(0), ..Reply::status(200).with("ETag", "\"e\"") });
@@ -267,7 +266,7 @@ fn a_hundred_thousand_keys_are_walked_with_few_of_them_in_memory() {
     assert_eq!(first.len(), 2);
     let pages = |server: &Server| server.seen().iter().filter(|request| request.key.is_empty()).count();
     assert!(pages(&server) < 5, "the first name comes before the listing ends");
-    // A sample is enough: the rest costs a request for each key.
+    // A sample is enough: each key costs a request.
     let more: BTreeMap<_, _> = items.take(3000).enumerate().collect();
     assert_eq!(more.len(), 3000);
     assert!(pages(&server) < 10, "{}", pages(&server));

@@ -17,7 +17,7 @@ fn target(server: &Server) -> (Arc<dyn TargetTree>, Silent) {
     (opened.unwrap().0, told)
 }
 
-/// Writes a file of one part, or of two. `meanwhile` happens before it gets its name.
+/// Writes a file of one part or two, with `meanwhile` before it gets its name.
 fn write(tree: &Arc<dyn TargetTree>, path: &[u8], parts: u64, meanwhile: impl FnOnce()) -> Result<(), StoreError> {
     let plan = DraftPlan { size: parts * PART, chunk_bytes: PART, ..DraftPlan::default() };
     let draft = tree.new_draft_of(path, &plan)?;
@@ -53,9 +53,7 @@ fn an_object_that_somebody_else_writes_or_removes_meanwhile_is_left_as_it_is() {
             assert_eq!(server.object(key).unwrap().data, b"theirs", "{key}");
         }
         assert!(server.object("d/went").is_none());
-        // Nobody looked at it, so it is looked at now.
         write(&tree, b"unseen", parts, || ()).unwrap();
-        // What was seen, and what this copy has written, is replaced.
         assert!(tree.stat(b"stood").unwrap().is_some());
         write(&tree, b"stood", parts, || ()).unwrap();
         write(&tree, b"stood", parts, || ()).unwrap();

@@ -9,7 +9,6 @@ use haul_store::{Draft, DraftPlan, Metadata, StoreError, TargetTree, Time};
 
 use crate::server::{Reply, Request, Server, State, answer, crc64, settings};
 
-/// Nobody hears it; what was told is kept.
 #[derive(Clone, Default)]
 pub struct Silent(pub Arc<Mutex<Vec<String>>>);
 
@@ -58,7 +57,6 @@ fn target_as(server: &Server, target: TargetSettings) -> (Arc<dyn TargetTree>, S
 
 fn write(draft: &Draft, parts: std::ops::Range<usize>) -> Result<(), StoreError> {
     let data = data();
-    // As a lane does it, block by block.
     for part in parts.rev() {
         for block in data[part * PART..].chunks(10_000).take(PART.div_ceil(10_000)).enumerate() {
             let (at, block) = (part * PART + block.0 * 10_000, block.1);
@@ -113,7 +111,7 @@ fn a_small_file_is_one_request_with_its_hash() {
     assert_eq!(hash, blake3::hash(b"data").to_hex().to_string());
 }
 
-/// The answer to Complete is lost, or is an error, in each order.
+/// Complete's answer is lost, or an error, in each order.
 #[test]
 fn a_complete_whose_answer_is_lost_or_an_error_counts_if_our_object_stands_there() {
     type Way = fn(&Request, &mut State) -> Reply;
@@ -166,7 +164,7 @@ fn an_upload_goes_on_with_the_parts_that_the_store_has_as_they_were_sent() {
     let lies = Arc::clone(&changed);
     let server = Server::start(move |request, state| {
         let is_list = request.method == "GET" && request.asks("uploadId").is_some();
-        // Somebody has put another part there.
+        // Another part stands there.
         (is_list && lies.load(Ordering::Relaxed) > 0).then(|| {
             let mut reply = answer(request, state);
             let text = String::from_utf8(reply.body).unwrap();
@@ -211,7 +209,7 @@ fn an_upload_goes_on_with_the_parts_that_the_store_has_as_they_were_sent() {
     );
     drop(draft);
     changed.store(0, Ordering::Relaxed);
-    // The source has changed: what was begun is ended.
+    // A changed source ends the old upload.
     upload(&target(&server, Some(dir.path())).0).unwrap();
     assert_eq!(server.state.lock().unwrap().uploads(), 0);
 }
@@ -261,7 +259,7 @@ fn a_part_that_arrives_changed_is_refused_and_a_busy_store_gets_it_again() {
             2 => Some(Reply::error(400, "RequestTimeout")),
             3 => Some(Reply::error(403, "ExpiredToken")),
             _ => {
-                // It changes on its way to the disk, and the store notices.
+                // The data changes on its way to the disk, and the store notices.
                 let mut request = request.clone();
                 let is_last = request.asks("partNumber") == Some("1");
                 if is_last {
@@ -350,7 +348,7 @@ fn names_that_no_key_can_be_are_refused_before_anything_is_sent() {
     assert_eq!(server.lines(), ["GET ?encoding-type&list-type&max-keys&prefix"]);
 }
 
-/// As parts of more than 64 MiB do.
+/// Sends all parts as if larger than 64 MiB.
 fn target_that_holds_nothing(server: &Server, journals: Option<&Path>) -> (Arc<dyn TargetTree>, Silent) {
     let held_part_bytes = Some(PART as u64 / 2);
     let journals = journals.map(Path::to_owned);
@@ -360,7 +358,7 @@ fn target_that_holds_nothing(server: &Server, journals: Option<&Path>) -> (Arc<d
 #[test]
 fn a_part_that_is_not_held_goes_while_it_is_written_with_its_sum_behind_it() {
     let server = Server::honest();
-    // The store is busy, and then the credentials have expired: both come before the body.
+    // The store is busy, then the credentials expire, both before the body.
     let busy = [Reply::error(503, "SlowDown"), Reply::error(400, "ExpiredToken")];
     server.state.lock().unwrap().early = busy.to_vec();
     upload(&target_that_holds_nothing(&server, None).0).unwrap();

@@ -1,15 +1,15 @@
-//! What the answers to requests that change something mean.
+//! Reads the answers to requests that change something.
 
 use std::io::{self, ErrorKind};
 
 use http::{StatusCode, response};
 
-/// A success that says nothing of single resources: a 207 may hide a failure.
+/// Whether all succeeded: a 207 may hide a failure.
 pub(crate) fn is_success(head: &response::Parts) -> bool {
     head.status.is_success() && head.status != StatusCode::MULTI_STATUS
 }
 
-/// The error of a request that the server did not carry out.
+/// The error of a refused request.
 pub(crate) fn refusal(head: &response::Parts) -> io::Error {
     let (kind, what) = match head.status {
         StatusCode::UNAUTHORIZED => (

@@ -1,7 +1,6 @@
-//! Removes the entries of the target that the source lacks, and goes on after a failure.
+//! Removes entries that the source lacks, and goes on after a failure.
 //!
-//! A server removes a directory with all that lies in it. So each directory is emptied entry by entry, looked at once more, and
-//! removed only if it is empty.
+//! A server removes a directory with its content, so each one is emptied by entries, listed again, and removed only if empty.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,7 +13,6 @@ use crate::dav::target::tree::Tree;
 use crate::web::index_page::too_long;
 use crate::web::limits::{MAX_DEPTH, MAX_PAGE_BYTES};
 
-/// A deletion, and who is told of it.
 pub(super) struct Deletion<'a> {
     pub(super) tree: &'a Arc<Tree>,
     pub(super) spare: &'a dyn Fn(&[u8], bool) -> bool,
@@ -23,11 +21,11 @@ pub(super) struct Deletion<'a> {
     pub(super) errors: Vec<StoreError>,
 }
 
-/// A name in a directory, and whether it is one.
+/// A name, and whether it is a directory.
 type Entry = (Vec<u8>, bool);
 
 impl Deletion<'_> {
-    /// Removes what the source lacks in a directory. A missing directory counts as empty.
+    /// A missing directory counts as empty.
     pub(super) fn extraneous(&mut self, path: &[u8], has: &SourceNames) {
         let Some(entries) = self.list(path) else { return };
         let drafts: HashSet<u128> = has.names().map(name_hash).collect();
@@ -38,7 +36,6 @@ impl Deletion<'_> {
         }
     }
 
-    /// Removes one entry with all that lies in it.
     pub(super) fn entry(&mut self, path: &[u8]) {
         match self.tree.url(path).and_then(|url| self.tree.look(&url)) {
             Ok(Some(there)) => {
@@ -49,7 +46,6 @@ impl Deletion<'_> {
         }
     }
 
-    /// The names of a directory, sorted. `None`: it is missing, or cannot be read.
     fn list(&mut self, path: &[u8]) -> Option<Vec<Entry>> {
         let (mut entries, mut kept_bytes) = (Vec::new(), 0);
         let listed = self.tree.directory_url(path).and_then(|url| {
@@ -90,7 +86,7 @@ impl Deletion<'_> {
             for (name, is_directory) in entries {
                 is_empty &= self.remove_all(&join(path, &name), is_directory, depth + 1);
             }
-            // Somebody may have put something there meanwhile.
+            // An entry may have come meanwhile.
             if !is_empty || (!self.dry_run && self.list(path).is_none_or(|entries| !entries.is_empty())) {
                 return false;
             }

@@ -1,7 +1,7 @@
 //! A file being written at a server: a PUT under a temporary name beside its own, then a MOVE.
 //!
 //! ```text
-//! short file: blocks gather -> one PUT            long file: blocks go up as they come, in their order
+//! short file: blocks gather -> one PUT            long file: blocks go up in their order
 //!   -> the server's answer -> time -> size, time and sum compared (PROPFIND) -> MOVE onto the name
 //! ```
 
@@ -27,20 +27,18 @@ use crate::web::notes::Note;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// A file of at most this size is gathered, and sent by one request that can be repeated. A lane has one such file at a time.
+/// A file up to this size is gathered for one repeatable request; a lane has one at a time.
 const GATHERED_BYTES: u64 = 1 << 20;
 
-/// Blocks of a long file come in their order, but a lane may take over where another one still writes.
+/// A lane waits for its turn: another may still write.
 const ORDER_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A file being written at a server.
 #[derive(Debug)]
 pub(super) struct DavDraft {
     tree: Arc<Tree>,
     path: Vec<u8>,
-    /// The final name.
     url: Url,
-    /// The temporary one; with `--inplace` it is the final name.
+    /// The temporary name, or the final one with `--inplace`.
     draft_url: Url,
     plan: DraftPlan,
     number: (u64, u64),
@@ -51,14 +49,13 @@ pub(super) struct DavDraft {
 #[derive(Debug)]
 struct State {
     body: Body,
-    /// Bytes so far.
     at: u64,
-    /// Adler-32 of them: some servers keep it beside each file.
+    /// The Adler-32 so far: some servers keep it.
     sum: u32,
-    /// The first error is that of everything behind it.
+    /// The first error, repeated for all later blocks.
     failed: Option<(ErrorKind, String)>,
     is_discarded: bool,
-    /// The file as it is read back, with the version that was found first.
+    /// The file as read back, at its first version.
     read_back: Option<Arc<RemoteFile>>,
 }
 
@@ -66,7 +63,7 @@ struct State {
 enum Body {
     Gathered(Vec<u8>),
     GoingUp(Upload),
-    /// The server has all of it. True: it has taken the time with it.
+    /// The server has all of it. True: with the time.
     Complete {
         has_time: bool,
     },
@@ -105,11 +102,11 @@ impl DavDraft {
         done().map_err(|error| StoreError::new(op, &self.path, error))
     }
 
-    /// The fields of the upload. A time of the file is one of the rare things that servers take with it.
+    /// Sends the file's time, one of the few attributes that servers take.
     fn fields(&self) -> Vec<(HeaderName, HeaderValue)> {
         let Time { s, .. } = self.plan.mtime;
         let mtime = (s >= 0).then(|| (X_OC_MTIME, HeaderValue::from(s)));
-        // nginx has no body to write where an empty one is not announced.
+        // nginx needs the length of an empty body.
         let empty = (self.plan.size == 0).then_some((CONTENT_LENGTH, HeaderValue::from_static("0")));
         mtime.into_iter().chain(empty).collect()
     }
@@ -150,7 +147,7 @@ impl DavDraft {
         Ok(())
     }
 
-    /// Ends the upload, once: the server says that it has all of it.
+    /// Ends the upload, once.
     fn complete(&self, state: &mut State) -> io::Result<bool> {
         if let Some((kind, why)) = &state.failed {
             return Err(io::Error::new(*kind, why.clone()));
@@ -183,7 +180,7 @@ impl DavDraft {
         if answers::is_success(&head) { Ok(head) } else { Err(answers::refusal(&head)) }
     }
 
-    /// Sets the time where the upload has not, and compares what the server shows with what was sent.
+    /// Sets a missing time, and compares the server's properties with what was sent.
     fn settle(&self, has_time: bool) -> io::Result<Properties> {
         let times = self.tree.times();
         let mut how = has_time.then_some(Times::OfUpload);
@@ -206,7 +203,7 @@ impl DavDraft {
             let is_kept = shown.mtime().is_some_and(|shown| shown.s == self.plan.mtime.s);
             match how.filter(|_| is_kept) {
                 Some(how) => self.tree.keeps_times(how),
-                // The time may be right because the file is that new.
+                // A new file may have the right time by chance.
                 None => self.tree.keeps_times(Times::Lost),
             }
         }
@@ -215,7 +212,7 @@ impl DavDraft {
 }
 
 impl DavDraft {
-    /// Servers have cut names at `;`, and written others in another way. A name with nothing special is not asked for.
+    /// Looks up special names: servers have cut names at `;`, and rewritten others.
     fn check_name(&self) -> io::Result<()> {
         let name = self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         if name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(byte)) {
@@ -289,12 +286,12 @@ impl FileToWrite for DavDraft {
         })
     }
 
-    /// Room for it is not made before its end is written.
+    /// A server makes no room ahead.
     fn extend(&self, _size: u64) -> Result<()> {
         Ok(())
     }
 
-    /// A server has no flush: what it has confirmed counts. It confirms nothing before the end.
+    /// Completes a whole upload: a server has no flush, and confirms only the end.
     fn flush(&self) -> Result<()> {
         self.context("write", || {
             let mut state = lock(&self.state);
@@ -306,7 +303,7 @@ impl FileToWrite for DavDraft {
     }
 
     fn set_metadata(&self, _meta: &Metadata, _flush: bool) -> Result<()> {
-        // The upload has the time. A server keeps nothing else.
+        // The upload has the time; a server keeps nothing else.
         self.context("write", || self.complete(&mut lock(&self.state)).map(drop))
     }
 
@@ -342,7 +339,7 @@ impl FileToWrite for DavDraft {
     }
 }
 
-/// No later run goes on with an upload: no server has said of what it has got that it keeps it.
+/// Keeps nothing: no server keeps a partial upload.
 #[derive(Debug)]
 struct NoJournal;
 
@@ -365,7 +362,6 @@ impl Journal for NoJournal {
     }
 }
 
-/// The path of the temporary name.
 fn beside(path: &[u8]) -> Vec<u8> {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(at) => [&path[..=at], &part_name(&path[at + 1..])].concat(),
@@ -384,7 +380,7 @@ fn over() -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, "it was given up")
 }
 
-/// The field by which ownCloud, Nextcloud and others take the time of a file, in seconds.
+/// The field by which ownCloud, Nextcloud and others take a time, in seconds.
 const X_OC_MTIME: HeaderName = HeaderName::from_static("x-oc-mtime");
 
 const NOT_IN_ORDER: &str = "its data came again, and what goes up cannot be taken back: copy it once more";

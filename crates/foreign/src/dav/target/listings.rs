@@ -1,4 +1,4 @@
-//! What directories of the target have, as they were listed: one request for a directory in place of one for each name.
+//! Listings of the target's directories, in place of a request for each name.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -11,33 +11,32 @@ use crate::http_client::client::{Client, lock};
 use crate::http_client::url::Url;
 use crate::web::index_page::MAX_NAME_BYTES;
 
-/// Directories whose lists are kept. A session has entries of few directories open at a time.
+/// A session has entries of few directories open.
 const MAX_KEPT: usize = 8;
 
-/// Entries of a directory that is kept, at most: about 32 MB. Names of a larger one are asked for one by one.
+/// About 32 MB. Names of a larger directory are asked for one by one.
 const MAX_ENTRIES: usize = 100_000;
 
-/// The entries of a directory by their names.
 pub(crate) type Entries = HashMap<Vec<u8>, Properties>;
 
-/// Lists of directories, the latest last.
+/// The listings, the latest last.
 #[derive(Debug, Default)]
 pub(crate) struct Listings(Mutex<VecDeque<Kept>>);
 
-/// The path of a directory and its entries. `None`: it is too large.
+/// `None`: the directory is too large.
 type Kept = (Vec<u8>, Option<Arc<Entries>>);
 
 impl Listings {
-    /// The entries of a directory, which has this URL. `None`: too many to keep.
+    /// `None`: the directory is too large.
     pub(crate) fn of(&self, client: &Client, url: &Url, directory: &[u8]) -> io::Result<Option<Arc<Entries>>> {
-        // Others wait: they mostly ask for the same directory.
+        // Others wait, mostly for the same directory.
         let mut kept = lock(&self.0);
         if let Some((_, entries)) = kept.iter().find(|(path, _)| path == directory) {
             return Ok(entries.clone());
         }
         let mut entries = Some(Entries::new());
         each(client, url, &mut |name, properties| {
-            // No name that this job brings is longer.
+            // This job brings no longer name.
             if let Some(known) = entries.as_mut().filter(|_| name.len() <= MAX_NAME_BYTES) {
                 known.insert(name, properties);
             }
@@ -51,7 +50,7 @@ impl Listings {
         Ok(entries)
     }
 
-    /// An entry has changed: it is like this now, or gone.
+    /// Notes a changed entry; `None`: it is gone.
     pub(crate) fn note(&self, path: &[u8], now: Option<Properties>) {
         let (directory, name) = split(path);
         let mut kept = lock(&self.0);
@@ -67,14 +66,13 @@ impl Listings {
         }
     }
 
-    /// A directory was made: it is empty.
+    /// Notes a new, empty directory.
     pub(crate) fn begin(&self, directory: &[u8]) {
         self.note(directory, Some(Properties { is_collection: Some(true), ..Properties::default() }));
         self.forget(directory);
         keep(&mut lock(&self.0), directory, Some(Arc::default()));
     }
 
-    /// Forgets a directory: its entries are not known any more.
     pub(crate) fn forget(&self, directory: &[u8]) {
         lock(&self.0).retain(|(path, _)| path != directory);
     }
@@ -87,7 +85,6 @@ fn keep(kept: &mut VecDeque<Kept>, directory: &[u8], entries: Option<Arc<Entries
     kept.push_back((directory.to_vec(), entries));
 }
 
-/// The directory of an entry, and its name there.
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
@@ -95,7 +92,6 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Reads the entries of a directory.
 pub(crate) fn each(
     client: &Client,
     url: &Url,

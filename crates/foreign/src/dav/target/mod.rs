@@ -36,7 +36,7 @@ pub struct DavTarget {
     tree: Arc<Tree>,
 }
 
-/// A server whose target is opened once it is known what comes.
+/// A server whose target is opened once the job is known.
 #[derive(Debug)]
 pub struct DavServer {
     client: Arc<Client>,
@@ -44,12 +44,12 @@ pub struct DavServer {
 }
 
 impl DavServer {
-    /// Prepares a client. The server is asked nothing yet.
+    /// Prepares a client without asking the server.
     pub fn new(url: Url, settings: Settings) -> DavServer {
         DavServer { client: Arc::new(Client::new(url.origin().clone(), settings)), url }
     }
 
-    /// Connects to the server, and returns the round-trip time. The first question goes over that connection.
+    /// Connects, and returns the round-trip time. The first request goes over that connection.
     ///
     /// # Errors
     /// The server does not answer.
@@ -57,9 +57,8 @@ impl DavServer {
         context("use as target", self.url.to_string().as_bytes(), || self.client.meet())
     }
 
-    /// Opens the target of a job by cp's rule. The path is the tree if it is an existing directory, ends in a slash, or
-    /// will hold more than one file. Otherwise it is the new name of the single file: the name is returned, and its parent
-    /// is the tree.
+    /// Opens the target of a job by cp's rule. The path is the tree if it is an existing directory, ends in a slash, or will hold
+    /// more than one file. Else it is the new name of the single file: it is returned, and its parent is the tree.
     ///
     /// # Errors
     /// It is no directory, or cannot be made; the server cannot rename.
@@ -71,7 +70,6 @@ impl DavServer {
     }
 }
 
-/// A step in which all that fails fails for one path.
 fn context<T>(op: &'static str, path: &[u8], done: impl FnOnce() -> io::Result<T>) -> Result<T> {
     done().map_err(|error| StoreError::new(op, path, error))
 }
@@ -153,7 +151,7 @@ impl TargetTree for DavTarget {
                 Kind::Directory => Ok(false),
                 _ => Err(io::Error::new(ErrorKind::NotADirectory, "a file stands there")),
             };
-            // rclone makes a directory that is there without a word.
+            // rclone accepts an existing directory silently.
             if let Some(stat) = self.look(path)? {
                 return stands(stat);
             }
@@ -162,7 +160,7 @@ impl TargetTree for DavTarget {
                 self.tree.listings.begin(path);
                 return Ok(true);
             }
-            // Somebody else may have made it.
+            // Another client may have made it.
             self.tree.listings.forget(split(path).0);
             match (self.look(path)?, made) {
                 (Some(stat), _) => stands(stat),
@@ -180,7 +178,7 @@ impl TargetTree for DavTarget {
         context("make hard link", path, || Err(io::Error::new(ErrorKind::Unsupported, "WebDAV has no links")))
     }
 
-    /// Only files have times that some servers set.
+    /// Sets times of files, as some servers can.
     fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<Applied> {
         context("set metadata of", path, || {
             let is_file = self.look(path)?.is_some_and(|stat| stat.kind == Kind::File);
@@ -198,7 +196,7 @@ impl TargetTree for DavTarget {
         })
     }
 
-    /// A server has no flush: what it has confirmed counts.
+    /// Flushes nothing: a server has no flush.
     fn flush_dir(&self, path: &[u8]) -> Result<()> {
         context("flush directory", path, || check_path(path))
     }

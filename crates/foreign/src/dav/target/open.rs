@@ -19,18 +19,17 @@ use crate::http_client::url::Url;
 pub struct OpenOptions {
     /// One file is copied, so the path may be its new name.
     pub single_file: bool,
-    /// Make missing directories of the path.
+    /// Missing directories of the path are made.
     pub make: bool,
-    /// Make nothing; a missing target is an empty tree.
+    /// Makes nothing: a missing target is an empty tree.
     pub dry_run: bool,
     /// Files are written under their final names.
     pub in_place: bool,
-    /// So many files get their names at once; the uploads beside them are not counted.
+    /// Files that get their names at once, beside the uploads.
     pub at_once: usize,
 }
 
-/// Opens the target. The path is the tree if it is an existing directory, ends in a slash, or will hold more than one file.
-/// Otherwise it is the new name of the single file: the name is returned, and its parent is the tree.
+/// Implements [`super::DavServer::open`].
 pub(super) fn open(
     client: Arc<Client>,
     url: &Url,
@@ -75,7 +74,7 @@ pub(super) fn open(
 }
 
 fn look(client: &Client, url: &Url) -> io::Result<Option<(Properties, Url)>> {
-    // A directory may be known by its name with a slash alone.
+    // A server may know a directory only by its name with a slash.
     let found = match resource(client, url)? {
         None if !url.is_directory() => resource(client, &url.as_directory())?,
         found => found,
@@ -83,7 +82,7 @@ fn look(client: &Client, url: &Url) -> io::Result<Option<(Properties, Url)>> {
     Ok(found.map(|(resource, url)| (resource.properties, url)))
 }
 
-/// Makes the directory with those above it. `None`: a dry run makes none.
+/// Makes the directory and those above it. `None`: a dry run.
 fn make(client: &Client, url: &Url, options: OpenOptions) -> io::Result<Option<Url>> {
     let url = url.as_directory();
     match look(client, &url)? {
@@ -93,7 +92,7 @@ fn make(client: &Client, url: &Url, options: OpenOptions) -> io::Result<Option<U
         None if !options.make => return Err(io::Error::new(ErrorKind::NotFound, "it is not there")),
         None => {}
     }
-    // From the nearest one that is there; a path has few directories.
+    // A path has few directories above the nearest existing one.
     let mut missing = vec![url.clone()];
     while let Some(above) = missing.last().and_then(Url::parent) {
         if look(client, &above)?.is_some() {
@@ -104,7 +103,7 @@ fn make(client: &Client, url: &Url, options: OpenOptions) -> io::Result<Option<U
     for url in missing.iter().rev() {
         let Answer { head, body, url: found } = client.ask(&Ask::new(method("MKCOL"), url))?;
         client.give_back(found.origin(), body);
-        // Somebody else may make it at the same time.
+        // Another client may make it at the same time.
         if !answers::is_success(&head) && head.status != StatusCode::METHOD_NOT_ALLOWED {
             return Err(answers::refusal(&head));
         }
@@ -112,7 +111,7 @@ fn make(client: &Client, url: &Url, options: OpenOptions) -> io::Result<Option<U
     Ok(Some(url))
 }
 
-/// Whether the server says that it has no MOVE. One that says nothing of what it has is tried.
+/// Whether MOVE is worth a try: the server has it, or is silent.
 fn can_rename(client: &Client, url: &Url) -> bool {
     let Ok(Answer { head, body, url }) = client.ask(&Ask::new(Method::OPTIONS, url)) else { return true };
     client.give_back(url.origin(), body);

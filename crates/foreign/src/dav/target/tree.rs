@@ -1,4 +1,4 @@
-//! The tree that is written, as its parts share it: URLs of paths, requests that change something, what the server keeps.
+//! The tree that is written: URLs of paths, requests that change something, what the server keeps.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -23,24 +23,20 @@ use crate::web::served::Served;
 /// Tells the person a word about the server, once for each matter.
 pub type Tell = Box<dyn Fn(String) + Send + Sync>;
 
-/// The tree that is written.
 pub(crate) struct Tree {
     client: Arc<Client>,
-    /// The directory. `None` in a dry run into a missing one.
+    /// `None` in a dry run into a missing directory.
     root: Option<Url>,
     tell: Tell,
     told: Mutex<HashSet<Matter>>,
     pub(crate) listings: Listings,
-    /// How this server keeps times, as [`Times`].
     times: AtomicU8,
     turns: Turns,
     pub(crate) at_once: usize,
     pub(crate) begun: Time,
-    /// Reads files of it.
     pub(crate) served: Served,
 }
 
-/// A matter of which a person is told once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Matter {
     Times,
@@ -63,20 +59,18 @@ impl Matter {
 /// How a server keeps the time of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Times {
-    /// Not known yet.
     Unknown = 0,
     /// By the field `X-OC-Mtime` of the upload.
     OfUpload = 1,
-    /// By the property `getlastmodified`, a date, which is set afterwards.
+    /// By the property `getlastmodified`, set afterwards.
     ByDate = 2,
     /// By the property `lastmodified`, in seconds.
     BySeconds = 3,
-    /// Not at all.
     Lost = 4,
 }
 
 impl Tree {
-    /// `at_once` questions are asked at once. The uploads do not wait here, or they could wait for each other.
+    /// `at_once` excludes uploads, which could wait for each other.
     pub(crate) fn new(client: Arc<Client>, root: Option<Url>, tell: Tell, begun: Time, at_once: usize) -> Arc<Tree> {
         let at_once = at_once.max(1);
         let served = Served::new(Arc::clone(&client), begun, true);
@@ -126,7 +120,6 @@ impl Tree {
         }
     }
 
-    /// The URL of a file of the tree.
     pub(crate) fn url(&self, path: &[u8]) -> io::Result<Url> {
         check_path(path)?;
         let root = self.root.as_ref().ok_or(ErrorKind::NotFound)?;
@@ -138,23 +131,21 @@ impl Tree {
             .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "its URL is longer than 16 KiB"))
     }
 
-    /// The URL of a directory of the tree.
     pub(crate) fn directory_url(&self, path: &[u8]) -> io::Result<Url> {
         Ok(self.url(path)?.as_directory())
     }
 
-    /// Asks for the properties of one resource.
     pub(crate) fn look(&self, url: &Url) -> io::Result<Option<Properties>> {
         Ok(self.look_named(url)?.map(|resource| resource.properties))
     }
 
-    /// The same, with the path by which the server calls it.
+    /// Like [`Tree::look`], with the server's own path.
     pub(crate) fn look_named(&self, url: &Url) -> io::Result<Option<Resource>> {
         let _turn = self.turns.take();
         Ok(resource(&self.client, url)?.map(|(resource, _)| resource))
     }
 
-    /// Carries out a request that changes something, and returns its answer's status, which is a success.
+    /// Changes something, and returns the successful status.
     pub(crate) fn change(
         &self,
         method: Method,
@@ -167,7 +158,7 @@ impl Tree {
         if answers::is_success(&head) { Ok(head.status) } else { Err(answers::refusal(&head)) }
     }
 
-    /// Makes a directory. False: something stands there.
+    /// Makes a directory. False: the name is taken.
     pub(crate) fn mkcol(&self, url: &Url) -> io::Result<bool> {
         let _turn = self.turns.take();
         let Answer { head, body, url } = self.client.ask(&Ask::new(method("MKCOL"), url))?;
@@ -179,7 +170,7 @@ impl Tree {
         }
     }
 
-    /// Gives a file another name, also where one stands.
+    /// Renames a file, also onto another.
     pub(crate) fn rename(&self, from: &Url, to: &Url) -> io::Result<()> {
         let destination = HeaderValue::from_str(&format!("{}{}", to.origin(), to.path()));
         let destination = destination.map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
@@ -190,7 +181,7 @@ impl Tree {
         self.change(method("MOVE"), from, fields).map(drop)
     }
 
-    /// Removes a file, or an empty directory. False: it is gone already.
+    /// False: it is gone already.
     pub(crate) fn remove(&self, url: &Url) -> io::Result<bool> {
         match self.change(Method::DELETE, url, Vec::new()) {
             Ok(_) => Ok(true),
@@ -199,10 +190,10 @@ impl Tree {
         }
     }
 
-    /// Sets the time of a file by a property. `None`: the server takes none.
+    /// `None`: the server takes no time.
     pub(crate) fn set_time(&self, url: &Url, mtime: Time) -> io::Result<Option<Times>> {
-        // wsgidav takes the date; ownCloud, Nextcloud and rclone the seconds. Others keep any property that they do not know, and
-        // would call the seconds a success, so the date comes first.
+        // wsgidav takes the date; ownCloud, Nextcloud and rclone the seconds. Others accept any unknown property, so the date
+        // comes first.
         let date = http_date(mtime).map(|date| (Times::ByDate, "getlastmodified", date));
         let both = date.into_iter().chain([(Times::BySeconds, "lastmodified", mtime.s.to_string())]);
         for (how, name, value) in both {
@@ -244,17 +235,17 @@ impl Tree {
     }
 }
 
-/// The answer to one property has some hundred bytes.
+/// One property's answer has some hundred bytes.
 const MAX_PROPPATCH_BYTES: usize = 64 << 10;
 
 fn http_date(time: Time) -> Option<String> {
     let since = std::time::Duration::from_secs(u64::try_from(time.s).ok()?);
     let at = std::time::UNIX_EPOCH.checked_add(since)?;
-    // Years of five digits are no dates of HTTP.
+    // HTTP has no dates with years of five digits.
     (since.as_secs() < 253_402_300_800).then(|| httpdate::fmt_http_date(at))
 }
 
-/// Bounds how many requests beside the uploads are under way.
+/// Bounds the requests under way beside the uploads.
 struct Turns {
     free: Mutex<usize>,
     freed: Condvar,

@@ -5,8 +5,8 @@
 //!   send   -> the queue of the request
 //!   finish -> the answer
 //! ```
-//! A server that leads elsewhere, or wants a login, says so before it takes the body. The first blocks are kept until the queue proves
-//! that one of them was taken: until then the request can be made again.
+//! Redirects and questions for a login come before the body. The first blocks are kept until the queue proves that one was taken:
+//! until then the request can be repeated.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -22,7 +22,6 @@ use crate::http_client::limits::{FEED_BLOCKS, MAX_REDIRECTS};
 use crate::http_client::outgoing::{self, Feed};
 use crate::http_client::url::Url;
 
-/// A PUT that goes on.
 #[derive(Debug)]
 pub(crate) struct Upload {
     client: Arc<Client>,
@@ -30,7 +29,7 @@ pub(crate) struct Upload {
     size: u64,
     fields: Vec<(HeaderName, HeaderValue)>,
     running: Option<Running>,
-    /// The bytes sent so far, as long as all of them can be sent once more.
+    /// The bytes sent, while all can be sent again.
     kept: Option<Vec<Bytes>>,
     begun: usize,
 }
@@ -41,7 +40,7 @@ struct Running {
     answer: JoinHandle<io::Result<(response::Parts, Url)>>,
 }
 
-/// The queue of the request and the block that it is about to take.
+/// The queue, and the block about to be taken.
 const KEPT_BLOCKS: usize = FEED_BLOCKS + 1;
 
 impl Upload {
@@ -72,12 +71,11 @@ impl Upload {
         Ok(())
     }
 
-    /// Sends the next block.
     pub(crate) fn send(&mut self, block: Bytes) -> io::Result<()> {
         if let Some(kept) = &mut self.kept {
             kept.push(block.clone());
             if kept.len() > KEPT_BLOCKS {
-                // The queue had no room for the last one before it gave one to the connection.
+                // The queue had room only after it gave a block to the connection.
                 self.kept = None;
             }
         }
@@ -88,7 +86,6 @@ impl Upload {
         }
     }
 
-    /// Ends the body, and returns the head of the answer.
     pub(crate) fn finish(mut self) -> io::Result<response::Parts> {
         loop {
             let Running { feed, answer } = self.running.take().ok_or_else(over)?;
@@ -103,7 +100,7 @@ impl Upload {
         }
     }
 
-    /// The request has ended before its body: the answer may say where to go.
+    /// Repeats a request that ended early, as its answer says.
     fn go_on_elsewhere(&mut self) -> io::Result<()> {
         loop {
             let Running { feed, answer } = self.running.take().ok_or_else(over)?;
@@ -120,7 +117,7 @@ impl Upload {
         }
     }
 
-    /// Takes the next URL, or the same with a login, where the body can be sent once more.
+    /// Takes the next URL, or the same with a login.
     fn turn(&mut self, head: &response::Parts, url: &Url) -> io::Result<()> {
         if self.kept.is_none() || self.begun > MAX_REDIRECTS {
             return Err(answers::refusal(head));

@@ -1,4 +1,4 @@
-//! Requests with bodies, to a server that takes a connection, a head and a body as a test says.
+//! Requests with bodies, to a server that a test scripts.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,6 @@ use bytes::Bytes;
 use super::*;
 use crate::http_client::outgoing::stream;
 
-/// A connection at the server: its heads and bodies are read one by one.
 struct Peer(BufReader<TcpStream>);
 
 impl Peer {
@@ -26,7 +25,6 @@ impl Peer {
         body
     }
 
-    /// A body in chunks; `None`: it breaks off.
     fn chunks(&mut self) -> Option<Vec<u8>> {
         let mut body = Vec::new();
         loop {
@@ -46,7 +44,6 @@ impl Peer {
     }
 }
 
-/// A server whose first connection answers `HEAD`, so that it is known to answer, and a client.
 fn with<T: Send + 'static>(
     serve: impl FnOnce(&mut dyn FnMut() -> Peer, Peer) -> T + Send + 'static,
 ) -> (Client, Url, JoinHandle<T>) {
@@ -135,7 +132,7 @@ fn a_stream_comes_as_it_is_fed_and_one_that_is_broken_off_never_looks_whole() {
             for number in 0..100 {
                 feed.send(Bytes::from(vec![number; 10_000])).unwrap();
             }
-            // A source that takes longer than a server may be silent.
+            // The source takes longer than a server may be silent.
             drop(Condvar::new().wait_timeout(Mutex::new(()).lock().unwrap(), Duration::from_millis(700)));
             if is_whole {
                 feed.finish();

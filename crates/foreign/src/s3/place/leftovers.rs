@@ -1,4 +1,4 @@
-//! Uploads that nobody has ended. Their parts cost money, and no listing of objects shows them.
+//! Abandoned uploads. Their parts cost money, and no listing of objects shows them.
 //!
 //! ```text
 //!   a journal of this user on this host, that no process holds   left by a copy that died
@@ -18,7 +18,7 @@ use crate::s3::target::journal::{Found, UploadJournal};
 use crate::s3::uploads::{self, Open};
 
 impl S3Place {
-    /// Gives each upload to `each` that was left behind beneath a directory, or at a key; ended if `remove`.
+    /// Gives abandoned uploads beneath a directory, or at a key, to `each`; ended if `remove`.
     pub(super) fn each_left(&self, directory: &[u8], remove: bool, each: EachLeft<'_>) -> io::Result<ControlFlow<()>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut tell = |beneath: &[u8], left| match beneath.is_empty() {
@@ -36,7 +36,7 @@ impl S3Place {
             return Ok(listed);
         };
         for journal in UploadJournal::all(journals)? {
-            // One that cannot be read is of no upload that is known.
+            // An unreadable journal is of no known upload.
             let Ok(Found::Left(left)) = journal.look_at_any() else { continue };
             let key = left.upload.object.strip_prefix(&self.store().object_name(b"")[..]);
             let Some((key, beneath)) = key.and_then(|key| Some((key, beneath(directory, key)?))) else { continue };
@@ -50,7 +50,7 @@ impl S3Place {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Removes the journal of an upload that the store does not have any more: it holds no bytes.
+    /// Removes the journal of an upload that the store no longer has.
     fn remove_if_gone(&self, journal: &UploadJournal, key: &[u8], id: &str, remove: bool) -> io::Result<Option<u64>> {
         if uploads::list_parts(self.store(), key, id)?.is_some() {
             return Ok(None);
@@ -61,7 +61,7 @@ impl S3Place {
         Ok(Some(0))
     }
 
-    /// The bytes that an upload holds, if it was left behind.
+    /// The bytes of an abandoned upload.
     fn left(&self, upload: &Open, now: Duration, remove: bool) -> io::Result<Option<u64>> {
         let object = self.store().object_name(&upload.key);
         let journal = UploadJournal::new(self.settings.journals.as_deref(), &object)?;
@@ -73,7 +73,7 @@ impl S3Place {
         if !is_ours && !self.is_old(upload, now) {
             return Ok(None);
         }
-        // It may have been ended meanwhile.
+        // The upload may have been ended meanwhile.
         let Some(parts) = uploads::list_parts(self.store(), &upload.key, &upload.id)? else { return Ok(None) };
         let bytes = parts.values().map(|part| part.size).fold(0, u64::saturating_add);
         if remove {
@@ -85,21 +85,21 @@ impl S3Place {
         Ok(Some(bytes))
     }
 
-    /// Whether the user asked for the uploads of anybody of this age. One whose beginning is unknown is not old.
+    /// Whether the user asked for uploads of this age. An unknown start is not old.
     fn is_old(&self, upload: &Open, now: Duration) -> bool {
         let Some((after, begun)) = self.settings.others_after.zip(upload.begun) else { return false };
         u64::try_from(begun.s).is_ok_and(|begun| begun.saturating_add(after.as_secs()) <= now.as_secs())
     }
 }
 
-/// The key as seen from a directory, or the empty one at a key itself. `None`: it lies elsewhere.
+/// The key as seen from a directory. `None`: it lies elsewhere.
 fn beneath<'a>(directory: &[u8], key: &'a [u8]) -> Option<&'a [u8]> {
     let beneath = key.strip_prefix(directory)?;
     match (directory.is_empty() || directory.ends_with(b"/"), beneath) {
         (true, beneath) => Some(beneath),
         (false, [b'/', beneath @ ..]) => Some(beneath),
         (false, []) => Some(&[]),
-        // A longer name that begins in the same way.
+        // A longer name with the same start.
         (false, _) => None,
     }
 }

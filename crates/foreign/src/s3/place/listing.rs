@@ -1,4 +1,4 @@
-//! Lists what lies in a directory of a bucket, page by page.
+//! Lists a directory of a bucket, page by page.
 
 use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
@@ -12,25 +12,22 @@ use crate::s3::place::tree::{Looked, S3Place, directory_key, facts_of};
 use crate::s3::source::names::{Names, Seen};
 use crate::s3::source::walk::{CLASH, LINK_ENDING};
 
-/// What is wanted of each entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Kinds,
-    /// The listing has them.
+    /// The listing has the sizes.
     Sizes,
-    /// A listing tells neither the time nor the mode of a file: each object is looked at.
+    /// Time and mode need a look at each object.
     Facts,
 }
 
-/// An entry, known or still to be looked at.
 enum Entry {
     Known(io::Result<Listed>),
-    /// The object behind this key.
     Object(Vec<u8>),
 }
 
 impl S3Place {
-    /// Gives each entry of a directory to `each`, in the order of the names.
+    /// Gives each entry to `each`, sorted by name.
     pub(super) fn each_entry(&self, path: &[u8], wanted: Wanted, each: EachListed<'_>) -> io::Result<ControlFlow<()>> {
         let prefix = directory_key(path);
         let mut names = Names::of(self.store(), prefix.clone(), true);
@@ -41,7 +38,7 @@ impl S3Place {
                 match names.next() {
                     Ok(Some((name, seen))) => enter(&mut portion, &prefix, &name, seen, wanted),
                     Ok(None) => break,
-                    // What came before the error is told before it.
+                    // Entries before the error come first.
                     Err(error) => {
                         outcome = Err(error);
                         break;
@@ -71,7 +68,7 @@ impl S3Place {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Nothing lies in it: it is empty, or none.
+    /// Fails unless the path without entries is a directory.
     fn is_directory(&self, path: &[u8]) -> io::Result<()> {
         match facts_of(self.found(path)?).kind {
             NodeKind::Directory => Ok(()),
@@ -101,8 +98,7 @@ impl Entry {
     }
 }
 
-/// Enters what stands under a name. Where that is more than one thing, the first one has the name, as in a copy: an object, a link, a
-/// directory.
+/// The first of several things with a name wins, as in a copy: an object, a link, a directory.
 fn enter(portion: &mut Vec<(Vec<u8>, Entry)>, prefix: &[u8], name: &[u8], seen: Seen, wanted: Wanted) {
     let Seen { is_object, is_link, is_directory, is_late, size } = seen;
     let mut is_taken = is_late;

@@ -1,4 +1,4 @@
-//! A bucket, to look at and to change one path at a time: for `haul ls`, `cat`, `rm` and their like.
+//! A bucket, to look at and change one path at a time: for `haul ls`, `cat`, `rm` and their like.
 //!
 //! ```text
 //!   tree      a path -> a look (HEAD), or whether keys begin so -> a file, a link, a directory
@@ -7,7 +7,7 @@
 //!   moving    the store copies, then the old key goes
 //!   leftovers uploads that nobody has ended
 //! ```
-//! A path is a key, or the beginning of keys in front of a slash: directories are no more than that, and the mark of an empty one.
+//! A path is a key, or the beginning of keys before a slash: directories are no more than that.
 
 mod leftovers;
 mod listing;
@@ -62,7 +62,6 @@ impl S3Place {
         }
     }
 
-    /// The key behind which a path that is no directory stands.
     fn key_of(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         match self.found(path)? {
             Looked::File(object) => Ok(object.key),
@@ -86,7 +85,7 @@ impl S3Place {
         if page.iter().any(|listed| listed.key() != key) {
             return Err(ErrorKind::DirectoryNotEmpty.into());
         }
-        // What has no mark went with its last key.
+        // A directory without a mark went with its last key.
         removal::remove(self.store(), &if page.is_empty() { Vec::new() } else { vec![key] }).into_iter().collect()
     }
 
@@ -105,7 +104,7 @@ impl S3Place {
             };
             for (key, outcome) in keys.iter().zip(outcomes) {
                 let beneath = &key[prefix.len()..];
-                // The directory itself is told at the end.
+                // The directory itself comes last.
                 if beneath.is_empty() && outcome.is_ok() {
                     continue;
                 }
@@ -122,7 +121,7 @@ impl PlaceTree for S3Place {
         [&directory_key(directory), name].concat()
     }
 
-    /// A store lists keys in their order, and a walk of names keeps it.
+    /// A walk keeps the store's order of keys.
     fn lists_in_order(&self) -> bool {
         true
     }

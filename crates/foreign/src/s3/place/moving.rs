@@ -1,7 +1,6 @@
-//! Moves what stands under a key, and all that lies beneath one. No byte comes here: the store copies.
+//! Moves what stands under a key and beneath it; the store copies.
 //!
-//! A directory is moved page by page: its keys are copied, then those that were copied go. What is interrupted has moved some of them,
-//! and has lost none.
+//! A directory is moved page by page: keys are copied, then the copied ones go. An interrupted move loses nothing.
 
 use std::io::{self, ErrorKind};
 
@@ -35,7 +34,7 @@ impl S3Place {
         check_key(&new)?;
         self.move_one(&key, &new, keep)?;
         match standing {
-            // A link was replaced by a file, or a file by a link: it has another key.
+            // A link replaced by a file, or a file by a link, has another key.
             Some(Looked::Link { key, .. }) if key != new => removal::remove(self.store(), &[key]).into_iter().collect(),
             Some(Looked::File(object)) if object.key != new => {
                 removal::remove(self.store(), &[object.key]).into_iter().collect()

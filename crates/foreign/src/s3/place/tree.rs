@@ -24,9 +24,9 @@ use crate::web::place::Reachable;
 /// How a bucket is looked at.
 #[derive(Clone, Debug, Default)]
 pub struct PlaceSettings {
-    /// The directory of this host where journals of uploads are kept.
+    /// The directory of this host with the journals of uploads.
     pub journals: Option<PathBuf>,
-    /// Uploads of anybody count as left behind this long after their beginning. `None`: only those that this user began here.
+    /// Age at which others' uploads count as abandoned. `None`: only this user's from here.
     pub others_after: Option<Duration>,
 }
 
@@ -37,7 +37,6 @@ pub struct S3Place {
     pub(super) settings: PlaceSettings,
 }
 
-/// What a path leads to.
 pub(super) enum Looked {
     File(Box<Object>),
     Link { key: Vec<u8>, object: Box<Object>, target: Vec<u8> },
@@ -69,10 +68,10 @@ impl S3Place {
         &self.bucket.store
     }
 
-    /// Looks at a path. `None`: nothing is there.
+    /// `None`: nothing is there.
     pub(super) fn look(&self, path: &[u8]) -> io::Result<Option<Looked>> {
         if path.is_empty() {
-            // It says whether there is such a bucket.
+            // The question shows whether the bucket exists.
             return has_any(self.store(), b"").map(|_| Some(Looked::Directory));
         }
         if !path.ends_with(b"/") {
@@ -90,7 +89,7 @@ impl S3Place {
         Ok(has_any(self.store(), &directory_key(path))?.then_some(Looked::Directory))
     }
 
-    /// What an object is: s3fs keeps a link as an object with a mode of its own.
+    /// s3fs keeps a link as an object with a mode of its own.
     pub(super) fn of_object(&self, key: &[u8], object: Object) -> io::Result<Looked> {
         match object.kept.is_link() {
             false => Ok(Looked::File(Box::new(object))),
@@ -117,18 +116,18 @@ impl S3Place {
         let (client, url) = (Arc::clone(&self.store().client), self.store().url(&object.key, &[])?);
         let file = RemoteFile::new(client, Arc::clone(&self.bucket.bodies), url, self.bucket.begun);
         let size = object.version.size;
-        // Nobody asks here how many were not compared.
+        // The count of uncompared files is not wanted here.
         let summed = SummedFile::new(file.of_version(object.version), size, object.crc64, Arc::default());
         Ok(SourceFile::Other(Arc::new(Reachable(summed))))
     }
 }
 
-/// The key in front of all that lies in a directory.
+/// The key in front of a directory's content.
 pub(super) fn directory_key(path: &[u8]) -> Vec<u8> {
     if path.is_empty() || path.ends_with(b"/") { path.to_vec() } else { [path, b"/"].concat() }
 }
 
-/// A key as a path that can be told: names that no file can have are written in another way. The slash of a mark goes.
+/// Shows a key as a path, without a mark's slash; impossible names of files are rewritten.
 pub(super) fn shown_beneath(beneath: &[u8]) -> Vec<u8> {
     let path = beneath.strip_suffix(b"/").unwrap_or(beneath);
     let names = path.split(|byte| *byte == b'/').map(|name| match name {

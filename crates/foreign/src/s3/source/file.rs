@@ -1,4 +1,4 @@
-//! An object as a file to read. Where the store keeps a CRC64NVME of the whole, what was read is compared with it.
+//! An object as a file, compared with the store's CRC64NVME of the whole.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,11 @@ use crate::http_client::client::invalid;
 use crate::s3::sums::{Ranges, text};
 use crate::web::file::RemoteFile;
 
-/// A file whose content is compared once all of it was read.
+/// A file that is compared once all was read.
 #[derive(Debug)]
 pub(in crate::s3) struct SummedFile {
     file: RemoteFile,
     size: u64,
-    /// The sum that the store keeps; `None`: it keeps none.
     crc64: Option<String>,
     seen: Mutex<Seen>,
     uncompared: Arc<AtomicU64>,
@@ -29,7 +28,7 @@ struct Seen {
 }
 
 impl SummedFile {
-    /// Files that were read and not compared are counted in `uncompared`.
+    /// `uncompared` counts files that were read and not compared.
     pub(in crate::s3) fn new(
         file: RemoteFile,
         size: u64,
@@ -57,7 +56,7 @@ impl FileToRead for SummedFile {
             if seen.is_compared || self.crc64.is_none() { None } else { seen.ranges.take(offset, read as u64) }
         };
         let (Some(of_store), Some(mut longer)) = (&self.crc64, longer) else { return Ok(read) };
-        // Lanes read at once, so none waits for the sum of another.
+        // Lanes read at once, so none waits for another's sum.
         longer.add(&buffer[..read]);
         let mut seen = self.seen();
         seen.ranges.put(longer);

@@ -27,13 +27,13 @@ use crate::web::connections::ServerConnections;
 use crate::web::file::RemoteFile;
 use crate::web::served::JUMP_BYTES_PER_US;
 
-/// Objects that were opened as a source.
+/// Objects opened as a source.
 pub struct OpenedObjects {
     /// The tree.
     pub tree: Arc<dyn SourceTree>,
-    /// The BLAKE3 that an earlier copy has kept beside the only object.
+    /// The BLAKE3 that an earlier copy kept beside the only object.
     pub recorded: Option<[u8; 32]>,
-    /// Counts the objects that were read and not compared with a sum of the store.
+    /// Counts objects read without a sum to compare.
     pub uncompared: Arc<AtomicU64>,
 }
 
@@ -43,8 +43,8 @@ struct Objects {
     uncompared: Arc<AtomicU64>,
 }
 
-/// Finds what these keys of a bucket lead to. A key that ends in a slash means the contents of a directory, as with paths; an empty
-/// one means those of the bucket.
+/// Finds what these keys lead to. A key that ends in a slash means the contents of a directory, as with paths; an empty key means
+/// those of the bucket.
 ///
 /// # Errors
 /// The store cannot be reached, or has no such object; two keys have the same name; the contents of a directory were named beside
@@ -64,7 +64,7 @@ pub fn open_objects(
         && !key.is_empty()
         && !key.ends_with(b"/")
     {
-        // Their handshakes take place while the store says what the object is like.
+        // Handshakes run while the store describes the object.
         store.client.pool.foresees(u64::MAX);
     }
     let bodies = Bodies::new(store.client.settings.connections);
@@ -84,7 +84,7 @@ pub fn open_objects(
     Ok(OpenedObjects { tree, recorded, uncompared })
 }
 
-/// Dials as many connections as the objects that were named are worth, where the first request did not: Amazon was asked for the bucket.
+/// Dials what the objects are worth, if the first request did not: Amazon was asked for the bucket.
 fn dial_for(bucket: &Bucket) {
     let sizes = bucket.tops.iter().map(|top| match top {
         Top::File { object, .. } => object.version.size,
@@ -109,7 +109,7 @@ fn find(bucket: &Bucket, key: &[u8], is_one_of_several: bool) -> io::Result<Top>
                 "the contents of a directory are the only source: leave out the slash at its end, or copy it alone",
             );
         }
-        // A bucket may be empty; a directory without any key is mistyped.
+        // A bucket may be empty; a directory without a key is mistyped.
         return match has_any(&bucket.store, key)? || key.is_empty() {
             true => Ok(Top::Contents(key.to_vec())),
             false => Err(io::Error::new(ErrorKind::NotFound, "no key begins so")),

@@ -1,8 +1,7 @@
-//! The names of one directory, in their order.
+//! The names of one directory, in order.
 //!
-//! A store lists keys in the order of their bytes, where `a.txt` comes in front of what lies in `a/`. A walk wants names in order: `a`,
-//! then `a.txt`. So a name is held back while a directory may come whose name is the beginning of it, or a link, whose key has an
-//! ending. Where the listing is too long to wait for that, the store is asked for it.
+//! A store lists keys by their bytes: `a.txt` before the content of `a/`. A walk wants `a`, then `a.txt`. So a name is held back
+//! while an earlier directory, or a link with its ending, may come. Where the listing is too long to wait, the store is asked.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,22 +11,17 @@ use crate::s3::limits::LOOKAHEAD;
 use crate::s3::listing::{Listed, Listing, has_any};
 use crate::s3::store::Store;
 
-/// The thing that a name stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::s3) struct Seen {
-    /// There is an object of this name.
     pub(in crate::s3) is_object: bool,
-    /// There is an object of this name with the ending of a link.
     pub(in crate::s3) is_link: bool,
-    /// There are keys beneath it.
     pub(in crate::s3) is_directory: bool,
-    /// Something else of this name came before.
+    /// The name came before.
     pub(in crate::s3) is_late: bool,
-    /// The bytes of the object.
     pub(in crate::s3) size: u64,
 }
 
-/// Keys that may come late in a listing, although their names stand earlier.
+/// Keys that may come late, although their names stand earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Late {
     Directory,
@@ -35,7 +29,6 @@ enum Late {
 }
 
 impl Late {
-    /// The beginning of its keys behind its name.
     fn ending(self) -> &'static [u8] {
         match self {
             Late::Directory => b"/",
@@ -44,24 +37,22 @@ impl Late {
     }
 }
 
-/// The ending that rclone gives to the name of a link.
+/// rclone's ending for the name of a link.
 pub(in crate::s3) const LINK_ENDING: &[u8] = b".rclonelink";
 
-/// The names of a directory of a bucket.
 #[derive(Debug)]
 pub(in crate::s3) struct Names {
     store: Arc<Store>,
-    /// The key of the directory, with its slash; empty for the whole bucket.
+    /// The key of the directory, with its slash; empty for the bucket.
     prefix: Vec<u8>,
     listing: Listing,
     held: BTreeMap<Vec<u8>, Seen>,
-    /// How far the listing has come, without the prefix.
+    /// The listing's progress, without the prefix.
     cursor: Vec<u8>,
     is_over: bool,
     last: Option<Vec<u8>>,
-    /// Objects with the ending of a link are links.
     links: bool,
-    /// Prefixes of which the store was asked whether they are there. Each is the beginning of the next one.
+    /// Prefixes that the store was asked about. Each begins the next.
     asked: Vec<(Vec<u8>, Late, bool)>,
 }
 
@@ -81,7 +72,6 @@ impl Names {
         }
     }
 
-    /// The next name; `None` at the end.
     pub(in crate::s3) fn next(&mut self) -> io::Result<Option<(Vec<u8>, Seen)>> {
         loop {
             let Some((name, _)) = self.held.first_key_value() else {
@@ -127,7 +117,7 @@ impl Names {
         (name, Seen { is_late, ..seen })
     }
 
-    /// Names that the listing may still bring, and that come in front of this one.
+    /// A name that the listing may still bring before this one.
     fn may_come_before(&self, name: &[u8]) -> Option<(Vec<u8>, Late)> {
         if self.is_over {
             return None;

@@ -1,4 +1,4 @@
-//! What was named of a bucket, and its objects.
+//! The named sources of a bucket, and its objects.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -16,19 +16,17 @@ use crate::s3::sums::is_one;
 use crate::web::bodies::Bodies;
 use crate::web::version::Version;
 
-/// A source as it was named.
 #[derive(Debug)]
 pub(in crate::s3) enum Top {
     File {
         name: Vec<u8>,
         object: Box<Object>,
     },
-    /// A directory that comes under its own name.
+    /// A directory under its own name.
     Directory {
         name: Vec<u8>,
         prefix: Vec<u8>,
     },
-    /// The contents of a directory, or of the bucket.
     Contents(Vec<u8>),
 }
 
@@ -41,13 +39,11 @@ impl Top {
     }
 }
 
-/// An object that was looked at.
 #[derive(Clone, Debug)]
 pub(in crate::s3) struct Object {
     pub(in crate::s3) key: Vec<u8>,
     pub(in crate::s3) version: Version,
     pub(in crate::s3) kept: Kept,
-    /// The CRC64NVME of the whole object, if the store keeps one.
     pub(in crate::s3) crc64: Option<String>,
 }
 
@@ -61,27 +57,24 @@ impl Object {
     }
 }
 
-/// The sources of a job, found in their bucket.
 #[derive(Debug)]
 pub(in crate::s3) struct Bucket {
     pub(in crate::s3) store: Arc<Store>,
     pub(in crate::s3) bodies: Arc<Bodies>,
     pub(in crate::s3) tops: Vec<Top>,
-    /// The time of what the store gives none.
+    /// The time of objects without one.
     pub(in crate::s3) begun: Time,
-    /// Objects that stand for links become links.
     pub(in crate::s3) links: bool,
-    /// Objects that the walk has found and that nobody has opened yet.
+    /// Objects found by the walk and not yet opened.
     pub(in crate::s3) walked: Mutex<HashMap<Vec<u8>, Object>>,
 }
 
-/// As many items as a copy has open at once, at about 500 bytes. A file that is not among them is looked at again.
+/// A copy's open items, at about 500 bytes. Other files are looked at again.
 const MAX_WALKED: usize = 16 << 10;
 
 const CRC64: HeaderName = HeaderName::from_static("x-amz-checksum-crc64nvme");
 
 impl Bucket {
-    /// Looks at an object; `None`: there is none.
     pub(in crate::s3) fn look(&self, key: &[u8]) -> io::Result<Option<Object>> {
         let Some(head) = self.store.head(key)? else { return Ok(None) };
         let size = content_length(&head).ok_or_else(|| invalid("the store does not say how long it is".to_owned()))?;
@@ -90,7 +83,6 @@ impl Bucket {
         Ok(Some(Object { key: key.to_vec(), version, kept, crc64 }))
     }
 
-    /// Keeps what the walk has found, until it is opened.
     pub(in crate::s3) fn keep(&self, object: &Object) {
         let mut walked = self.walked.lock().unwrap_or_else(PoisonError::into_inner);
         if walked.len() >= MAX_WALKED {
@@ -99,18 +91,15 @@ impl Bucket {
         walked.insert(object.key.clone(), object.clone());
     }
 
-    /// Takes the object that the walk has found under this key.
     pub(in crate::s3) fn walked(&self, key: &[u8]) -> Option<Object> {
         self.walked.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
 
-    /// The text of an object that stands for a link.
     pub(in crate::s3) fn link(&self, object: &Object) -> io::Result<Vec<u8>> {
         link_of(&self.store, &object.key, &object.version)
     }
 }
 
-/// The text of the link that an object of this head stands for.
 pub(in crate::s3) fn link_text(store: &Store, key: &[u8], head: &response::Parts) -> io::Result<Vec<u8>> {
     let size = content_length(head).unwrap_or(u64::MAX);
     link_of(store, key, &Version::of(head, size))

@@ -21,26 +21,23 @@ use crate::s3::source::opened::{Bucket, Object, Top};
 pub(super) struct Walk {
     bucket: Arc<Bucket>,
     options: WalkOptions,
-    /// The sources that are still to come, the next one last.
+    /// The sources to come; the last is the next.
     tops: Vec<usize>,
     stack: Vec<Frame>,
     pending: VecDeque<Found>,
 }
 
-/// A directory that is being walked.
 struct Frame {
     source: u32,
     path: Vec<u8>,
-    /// The key, with its slash.
     prefix: Vec<u8>,
     names: Names,
     looked: VecDeque<(Vec<u8>, Child)>,
-    /// Something of the directory is not known.
+    /// Whether all of the directory is known.
     complete: bool,
     is_over: bool,
 }
 
-/// A name, looked at.
 enum Child {
     File(Box<Object>),
     Link(Vec<u8>, Box<Object>),
@@ -124,7 +121,7 @@ impl Walk {
         self.pending.push_back(Found::DirEnd { path, complete: false });
     }
 
-    /// Visits the next name of the directory on top of the stack, or leaves it.
+    /// Visits the next name of the topmost directory, or leaves it.
     fn step(&mut self) {
         let Some(frame) = self.stack.last_mut() else { return };
         if frame.looked.is_empty() && !frame.is_over {
@@ -154,7 +151,6 @@ impl Walk {
     }
 }
 
-/// Looks at the next names of a directory, several at once.
 fn look_ahead(bucket: &Bucket, options: &WalkOptions, frame: &mut Frame) {
     let mut found: Vec<(Vec<u8>, Option<Child>)> = Vec::new();
     let mut to_look: Vec<(usize, Vec<u8>)> = Vec::new();
@@ -179,7 +175,7 @@ fn look_ahead(bucket: &Bucket, options: &WalkOptions, frame: &mut Frame) {
             }
             continue;
         }
-        // The first one that has the name is copied: an object, then a link, then what lies beneath.
+        // Of one name, the first is copied: an object, then a link, then a directory.
         let mut is_taken = is_late;
         if options.filter.selects(&path, false) && !options.listing_only {
             for (is_there, ending) in [(is_object, &b""[..]), (is_link, LINK_ENDING)] {

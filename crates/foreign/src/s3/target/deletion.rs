@@ -1,4 +1,4 @@
-//! Removes objects that the source lacks. Goes on after a failure.
+//! Removes objects that the source lacks, and goes on after a failure.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use crate::s3::source::walk::LINK_ENDING;
 use crate::s3::store::Request;
 use crate::s3::target::tree::Tree;
 
-/// A deletion, and who is told of it.
 pub(super) struct Deletion<'a> {
     pub(super) tree: &'a Arc<Tree>,
     pub(super) spare: &'a dyn Fn(&[u8], bool) -> bool,
@@ -21,16 +20,12 @@ pub(super) struct Deletion<'a> {
     pub(super) errors: Vec<StoreError>,
 }
 
-/// The outcome of the entries of a directory.
 struct Gone {
-    /// There were some.
     any: bool,
-    /// None is left.
     all: bool,
 }
 
 impl Deletion<'_> {
-    /// Removes what the source lacks in a directory.
     pub(super) fn extraneous(&mut self, path: &[u8], has: &SourceNames) {
         self.directory(
             path,
@@ -42,7 +37,6 @@ impl Deletion<'_> {
         );
     }
 
-    /// Removes one entry with all that lies in it.
     pub(super) fn entry(&mut self, path: &[u8]) {
         for name in [path.to_vec(), [path, LINK_ENDING].concat()] {
             match self.tree.key(&name).and_then(|key| self.tree.store.head(&key)) {
@@ -60,7 +54,6 @@ impl Deletion<'_> {
         }
     }
 
-    /// Removes entries of a directory, with all that lies in them.
     fn directory(&mut self, path: &[u8], is_lacking: &dyn Fn(&[u8], bool) -> bool, depth: usize) -> Gone {
         let mut gone = Gone { any: false, all: true };
         let prefix = match path.is_empty() {
@@ -85,7 +78,7 @@ impl Deletion<'_> {
                     Listed::Prefix(_) => (beneath.strip_suffix(b"/").unwrap_or(beneath), true),
                 };
                 let at = if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() };
-                // The mark of the directory itself goes with the directory.
+                // The mark goes with its directory.
                 let is_mark = name.is_empty() && !is_directory;
                 if (is_mark && depth == 0)
                     || (!is_mark && (!is_lacking(name, is_directory) || (self.spare)(&at, is_directory)))

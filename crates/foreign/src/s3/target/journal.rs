@@ -1,5 +1,5 @@
-//! The journal of an upload: a file in the state directory of this host. It names the upload and the sums of its parts, beside what the
-//! receiver writes, so that a later run goes on with the parts that the store still has as they were sent.
+//! The journal of an upload, in this host's state directory: the upload and its parts' sums, beside the receiver's own bytes. A
+//! later run goes on with parts that the store still has as sent.
 //!
 //! ```text
 //!   haul-s3-upload 1 | bucket, key, upload id, mark, size, bytes of a part      the first frame
@@ -16,39 +16,34 @@ use haul_store::{Journal, JournalFile};
 
 use crate::s3::sums::crc64;
 
-/// The first frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::s3) struct Upload {
-    /// `ORIGIN/BUCKET/KEY`, for people and for `haul clean`.
+    /// `ORIGIN/BUCKET/KEY`, for people and `haul clean`.
     pub(in crate::s3) object: Vec<u8>,
     pub(in crate::s3) id: String,
-    /// The mark that the object has beside it, so that one whose Complete had no answer is known again.
+    /// The mark beside the object: it shows ours if Complete had no answer.
     pub(in crate::s3) mark: String,
     pub(in crate::s3) size: u64,
     pub(in crate::s3) part_bytes: u64,
 }
 
-/// A part that the store has confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::s3) struct Part {
     pub(in crate::s3) tag: String,
     pub(in crate::s3) crc64: u64,
 }
 
-/// The rest of an earlier run.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::s3) struct Left {
     pub(in crate::s3) upload: Upload,
     pub(in crate::s3) parts: BTreeMap<u32, Part>,
-    /// The receiver's journal.
     pub(in crate::s3) receiver: Vec<u8>,
 }
 
-/// The journal of an object, for somebody who does not upload it.
+/// The journal, seen by somebody who does not upload.
 #[derive(Debug)]
 pub(in crate::s3) enum Found {
     Nothing,
-    /// A process holds it.
     Written,
     Left(Left),
 }
@@ -64,9 +59,8 @@ pub(in crate::s3) struct UploadJournal {
 struct State {
     upload: Option<Upload>,
     parts: BTreeMap<u32, Part>,
-    /// Parts that no frame has yet.
     fresh: Vec<u32>,
-    /// The receiver's journal as it was found, until the receiver says what it keeps.
+    /// The receiver's journal, until the receiver says what it keeps.
     receiver: Vec<u8>,
     is_over: bool,
 }
@@ -77,7 +71,6 @@ impl UploadJournal {
         Ok(UploadJournal { file, state: Mutex::default() })
     }
 
-    /// The journals of a directory, whatever they are of.
     pub(in crate::s3) fn all(directory: &Path) -> io::Result<Vec<UploadJournal>> {
         let files = JournalFile::all_in_directory(directory, MAX_JOURNALS)?;
         Ok(files.into_iter().map(|file| UploadJournal { file: Some(file), state: Mutex::default() }).collect())
@@ -87,12 +80,12 @@ impl UploadJournal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what an earlier run left. What is no journal of this object is nothing; one that another process holds is an error.
+    /// Reads an earlier run's rest. Anything but a journal of this object counts as missing; a held journal is an error.
     pub(in crate::s3) fn left(&self, object: &[u8]) -> io::Result<Option<Left>> {
         Ok(self.read(JournalFile::resume)?.filter(|left| left.upload.object == object))
     }
 
-    /// Reads what an earlier run left, and waits for no process that holds it. The journal is held from then on.
+    /// Reads an earlier run's rest without waiting, and holds the journal from then on.
     pub(in crate::s3) fn look(&self, object: &[u8]) -> io::Result<Found> {
         Ok(match self.look_at_any()? {
             Found::Left(left) if left.upload.object != object => Found::Nothing,
@@ -100,7 +93,7 @@ impl UploadJournal {
         })
     }
 
-    /// The same of a journal of any object.
+    /// Like [`UploadJournal::look`], for any object.
     pub(in crate::s3) fn look_at_any(&self) -> io::Result<Found> {
         match self.read(JournalFile::resume_at_once) {
             Ok(Some(left)) => Ok(Found::Left(left)),
@@ -116,7 +109,6 @@ impl UploadJournal {
         Ok(decode(&bytes))
     }
 
-    /// Goes on with these parts.
     pub(in crate::s3) fn go_on(&self, left: &Left) {
         let mut state = self.lock();
         state.upload = Some(left.upload.clone());
@@ -124,7 +116,7 @@ impl UploadJournal {
         state.receiver = left.receiver.clone();
     }
 
-    /// Writes down that there is an upload, before anything is sent to it: otherwise nobody could end it.
+    /// Writes an upload down before anything is sent: else it could not be ended.
     pub(in crate::s3) fn begin_upload(&self, upload: Upload) -> io::Result<()> {
         let mut state = self.lock();
         let first = encode_upload(&upload);
@@ -135,7 +127,6 @@ impl UploadJournal {
         }
     }
 
-    /// The store has confirmed a part.
     pub(in crate::s3) fn enter(&self, number: u32, part: Part) {
         let mut state = self.lock();
         state.parts.insert(number, part);
@@ -190,7 +181,7 @@ impl Journal for UploadJournal {
         let mut state = self.lock();
         let receiver = std::mem::take(&mut state.receiver);
         let kept = usize::try_from(len).unwrap_or(usize::MAX).min(receiver.len());
-        // What stands behind a torn frame is cut off with it.
+        // A torn frame takes all behind it along.
         self.rewrite(&mut state, &receiver[..kept], &mut || ())
     }
 
@@ -200,7 +191,7 @@ impl Journal for UploadJournal {
     }
 }
 
-/// Journals of one host that are looked at. A copy has one for each large file under way, and rarely dies.
+/// A copy has a journal for each large file under way, and rarely dies.
 const MAX_JOURNALS: usize = 64 << 10;
 
 const MAGIC: &[u8] = b"haul-s3-upload 1\n";
@@ -208,7 +199,7 @@ const UPLOAD: u8 = b'U';
 const PART: u8 = b'P';
 const RECEIVER: u8 = b'J';
 
-/// Kind, length, bytes, and a sum of all of it: what a death tore ends the journal.
+/// Writes kind, length, bytes, and a sum of all: a torn frame ends the journal.
 fn frame(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
     let begin = out.len();
     out.push(kind);
@@ -236,7 +227,6 @@ fn encode_part(out: &mut Vec<u8>, number: u32, part: &Part) {
     frame(out, PART, &[&number.to_le_bytes()[..], &part.crc64.to_le_bytes(), part.tag.as_bytes()].concat());
 }
 
-/// Reads a journal up to where it is torn.
 fn decode(bytes: &[u8]) -> Option<Left> {
     let mut rest = bytes.strip_prefix(MAGIC)?;
     let (mut upload, mut parts, mut receiver) = (None, BTreeMap::new(), Vec::new());

@@ -39,20 +39,19 @@ use crate::web::bodies::Bodies;
 use crate::web::file::RemoteFile;
 use crate::web::version::Version;
 
-/// A tree of objects to write.
 #[derive(Debug)]
 struct S3Target {
     tree: Arc<Tree>,
     bodies: Arc<Bodies>,
 }
 
-/// The connections of uploads. As many carry data as there are lanes with a part in hand.
+/// One connection carries data for each lane with a part.
 #[derive(Debug)]
 struct UploadConnections(Arc<Client>);
 
 impl Connections for UploadConnections {
     fn now(&self) -> ConnectionsNow {
-        // A store that is busy asks for a pause, and refuses no connection.
+        // A busy store asks for a pause, and refuses no connection.
         ConnectionsNow { server_allows: u16::MAX, ..self.0.pool.now() }
     }
 
@@ -64,8 +63,8 @@ impl Connections for UploadConnections {
 /// A tree, and the new name of the single file in it.
 pub type OpenedBucket = (Arc<dyn TargetTree>, Option<Vec<u8>>);
 
-/// Opens the target by cp's rule: a key that ends in a slash, or beneath which there are keys, or that gets more than one file, is a
-/// directory. Otherwise it is the new name of the single file: the name is returned, and what is in front of it is the tree.
+/// Opens the target by cp's rule: a key is a directory if it ends in a slash, has keys beneath it, or gets more than one file.
+/// Else it is the new name of the single file: it is returned, and its beginning is the tree.
 ///
 /// # Errors
 /// The store cannot be reached, or has no such bucket.
@@ -83,7 +82,7 @@ pub fn open_bucket(
     let target = TargetSettings { sums: target.sums && sums, ..target };
     let store = Arc::new(Store::open(bucket, environment, settings).map_err(fail)?);
     let beneath = if key.is_empty() || key.ends_with(b"/") { key.to_vec() } else { [key, b"/"].concat() };
-    // It also says whether there is such a bucket, and whether we may look into it.
+    // This also shows whether the bucket exists and may be read.
     let has_keys = has_any(&store, &beneath).map_err(fail)?;
     let (prefix, name) = match beneath == key || has_keys || !target.single_file {
         true => (beneath, None),
@@ -117,7 +116,7 @@ impl S3Target {
         self.tree.key(&[path, LINK_ENDING].concat())
     }
 
-    /// Writes a small object. Fields that the store does not know are left out.
+    /// Leaves out fields that the store does not know.
     fn put(&self, key: &[u8], data: &[u8], seen: &Seen, fields: Vec<(HeaderName, HeaderValue)>) -> io::Result<()> {
         let condition = seen.condition().filter(|_| self.tree.conditions());
         for condition in [condition.clone(), None] {
@@ -181,7 +180,7 @@ impl S3Target {
         Ok(is_directory.then(|| directory_stat(Time::default())))
     }
 
-    /// Writes the metadata of an object anew, by a copy onto itself.
+    /// Rewrites an object's metadata by a copy onto itself.
     fn set(&self, path: &[u8], meta: &Metadata) -> io::Result<Applied> {
         let key = self.tree.key(path)?;
         let Some(head) = self.tree.store.head(&key)? else {
@@ -259,7 +258,7 @@ impl TargetTree for S3Target {
         })
     }
 
-    /// A store has no directories: they are what stands in front of slashes. The answer says whether there is anything in it.
+    /// Directories are beginnings of keys. Returns whether it is empty.
     fn make_dir(&self, path: &[u8]) -> Result<bool> {
         context("make directory", path, || {
             check_path(path)?;
@@ -282,7 +281,7 @@ impl TargetTree for S3Target {
         context("mark the empty directory", path, || {
             let key = [&self.tree.key(path)?[..], b"/"].concat();
             match self.put(&key, b"", &Seen::Nothing, kept::fields(meta.mtime, None, [None, None])) {
-                // Somebody else has marked it.
+                // Another client has marked it.
                 Err(error) if error.kind() == ErrorKind::StaleNetworkFileHandle => Ok(()),
                 put => put,
             }
@@ -321,7 +320,7 @@ impl TargetTree for S3Target {
         })
     }
 
-    /// Does nothing: parts that the store has confirmed are safe.
+    /// Flushes nothing: confirmed parts are safe.
     fn flush_dir(&self, path: &[u8]) -> Result<()> {
         context("flush directory", path, || match self.look(path)? {
             Some(_) => Ok(()),
@@ -359,7 +358,7 @@ impl TargetTree for S3Target {
         })
     }
 
-    /// The object is as it shall be, so nobody goes on with an upload of it that an earlier copy left.
+    /// An earlier copy's upload of a complete object is not continued.
     fn remove_left_journal(&self, path: &[u8]) {
         if let Err(error) = multipart::end_left_upload(&self.tree, path) {
             self.tree.warn(format!("an upload that an earlier copy left stays in the store: {error}"));

@@ -1,5 +1,5 @@
-//! A file of several parts. Each chunk of the copy is a part; the object shows when all are there. A part is held in memory until the
-//! store has it, or goes there while it is written ([`super::sent_part`]) where it is too large for that.
+//! A file of several parts: each chunk of the copy is a part, and the object shows when all are there. A part is held in memory
+//! until the store has it, or is sent while it is written ([`super::sent_part`]).
 //!
 //! ```text
 //! Create -> journal -> parts, in any order, each with its sum -> Complete with the sum of the whole -> the object
@@ -45,12 +45,11 @@ pub(super) struct MultipartDraft {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Parts that are being written. A lane that died leaves its one; whoever writes the part again begins it anew.
+    /// A dead lane's part is begun anew by its next writer.
     filling: HashMap<u32, Filling>,
     is_over: bool,
 }
 
-/// A part that is being written.
 #[derive(Debug)]
 enum Filling {
     Held(Vec<u8>),
@@ -66,7 +65,7 @@ impl Filling {
     }
 }
 
-/// Ends the upload of an object that an earlier run left, if no process goes on with it.
+/// Ends an earlier run's upload, if no process goes on with it.
 pub(super) fn end_left_upload(tree: &Tree, path: &[u8]) -> io::Result<()> {
     let Some(journals) = tree.settings.journals.as_deref() else { return Ok(()) };
     let key = tree.key(path)?;
@@ -78,7 +77,7 @@ pub(super) fn end_left_upload(tree: &Tree, path: &[u8]) -> io::Result<()> {
 }
 
 impl MultipartDraft {
-    /// Begins an upload. What an earlier run left of the object is ended.
+    /// Begins an upload, and ends an earlier run's.
     pub(super) fn begin(tree: &Arc<Tree>, path: &[u8], plan: &DraftPlan) -> io::Result<MultipartDraft> {
         let key = tree.new_key(path)?;
         if plan.size > MAX_OBJECT_BYTES || plan.chunk_bytes > MAX_PART_BYTES {
@@ -93,16 +92,16 @@ impl MultipartDraft {
         if let Some(left) = journal.left(&object)?
             && let Err(error) = abort(&tree.store, &key, &left.upload.id)
         {
-            // Whoever may write need not have the right to end uploads.
+            // The right to write need not include the right to end uploads.
             tree.warn(format!("an upload that an earlier copy left stays in the store: {error}"));
         }
-        // Their handshakes take place while the store begins the upload.
+        // Handshakes run while the store begins the upload.
         tree.store.client.dial_ahead(plan.size);
         let mark = uploads::new_mark()?;
         let id = create(tree, &key, plan, &mark)?;
         let upload = Upload { object, id, mark, size: plan.size, part_bytes: plan.chunk_bytes };
         if let Err(error) = journal.begin_upload(upload.clone()) {
-            // Without its journal nobody would ever end it.
+            // Without a journal the upload could never be ended.
             let _ = abort(&tree.store, &key, &upload.id);
             return Err(error);
         }
@@ -115,8 +114,7 @@ impl MultipartDraft {
         MultipartDraft { tree, path, key, size, part_bytes, upload, journal, state }
     }
 
-    /// Goes on with an upload that an earlier run left, with the parts that the store has as they were sent. Returns the receiver's
-    /// journal, too.
+    /// Resumes an earlier upload with the parts that the store has as sent, and returns the receiver's journal.
     pub(super) fn resume(tree: &Arc<Tree>, path: &[u8]) -> io::Result<Option<(MultipartDraft, Vec<u8>)>> {
         let key = tree.new_key(path)?;
         let object = tree.store.object_name(&key);
@@ -169,7 +167,7 @@ impl MultipartDraft {
         Ok(())
     }
 
-    /// Takes a piece of a part, which is written from its beginning to its end. Returns the part once it is full.
+    /// Takes pieces in order. Returns the part when full.
     fn fill(&self, part: u32, at: u64, length: u64, piece: &[u8]) -> io::Result<Option<Filling>> {
         let before = {
             let mut state = self.lock();
@@ -187,7 +185,7 @@ impl MultipartDraft {
         }
         match &mut filling {
             Filling::Held(data) => data.extend_from_slice(piece),
-            // It may wait for the store.
+            // Sending may wait for the store.
             Filling::Sent(sent) => sent.send(piece)?,
         }
         if filling.at() == length {
@@ -280,7 +278,7 @@ impl MultipartDraft {
         }
     }
 
-    /// Completes the upload, if nobody else has written the object since it was looked at.
+    /// Completes the upload of an object unchanged since it was looked at.
     fn complete_as(&self, fields: &[(HeaderName, HeaderValue)], body: &Bytes) -> io::Result<Completed> {
         let upload = Named { key: &self.key, id: &self.upload.id, mark: &self.upload.mark };
         let condition = self.tree.condition(&self.path, &self.key)?;
@@ -363,7 +361,7 @@ impl FileToWrite for MultipartDraft {
         }
     }
 
-    /// A part that the store has confirmed is safe.
+    /// Does nothing: confirmed parts are safe.
     fn flush(&self) -> Result<()> {
         Ok(())
     }
@@ -380,7 +378,7 @@ impl FileToWrite for MultipartDraft {
         self.lock().is_over = true;
         self.tree.standing.enter(&self.path, Seen::Ours);
         self.tree.replace_link(&self.path);
-        // The object is there; a journal that stays names an upload that is gone.
+        // A remaining journal names an upload that is gone.
         let _ = self.journal.remove();
         Ok(())
     }

@@ -1,12 +1,12 @@
-//! A part that is too large to be held: it goes to the store while it is written.
+//! A part too large to be held: it goes to the store while it is written.
 //!
 //! ```text
 //! begin -> a thread makes the request, and holds the body back until the store wants it (100 Continue)
 //!   send   -> the queue of the request
 //!   finish -> its sum behind the body (a trailer) -> the answer: the tag of the part
 //! ```
-//! A store that is busy says so before it takes the body. The first blocks are kept until the queue proves that one of them was taken:
-//! until then the request can be made again. A part that breaks off later fails its file, and the next run goes on with the other parts.
+//! A busy store says so before the body. The first blocks are kept until the queue proves that one was taken: until then the
+//! request can be repeated. A later break fails the file, and the next run goes on with the other parts.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -30,32 +30,30 @@ use crate::s3::uploads::CRC64;
 
 const DECODED_LENGTH: HeaderName = HeaderName::from_static("x-amz-decoded-content-length");
 
-/// The queue of the request and the block that it is about to take.
+/// The queue, and the block about to be taken.
 const KEPT_BLOCKS: usize = FEED_BLOCKS + 1;
 
-/// A store that is busy is asked so often. With pauses that double these are some seconds.
+/// With pauses that double these are some seconds.
 const MAX_TRIES: u32 = 5;
 
-/// Which part of which upload.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) key: Vec<u8>,
     pub(super) upload: String,
-    /// The first one is 1.
+    /// The number, from 1.
     pub(super) number: u32,
     pub(super) length: u64,
 }
 
-/// A part on its way.
 pub(super) struct SentPart {
     tree: Arc<Tree>,
     place: Place,
     at: u64,
     digest: Digest,
-    /// The sum goes behind the body; otherwise the answer tells one, or nobody does.
+    /// The sum goes behind the body; else the answer may tell it.
     has_trailer: bool,
     running: Option<Running>,
-    /// The blocks sent so far, as long as all of them can be sent once more.
+    /// The blocks sent, while all can be sent again.
     kept: Option<Vec<Bytes>>,
     tries: u32,
 }
@@ -91,12 +89,11 @@ impl SentPart {
         Ok(part)
     }
 
-    /// How far the part was written.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// What is around the bytes of the part: one chunk of aws-chunked, and the trailer.
+    /// The text around a part's bytes: one chunk of aws-chunked, and the trailer.
     fn frame(&self, sum: &str) -> [String; 2] {
         match self.has_trailer {
             true => [format!("{:x}\r\n", self.place.length), format!("\r\n0\r\n{CRC64}:{sum}\r\n\r\n")],
@@ -127,14 +124,12 @@ impl SentPart {
         Ok(())
     }
 
-    /// Sends what comes in front of the bytes, and those that were kept.
     fn send_kept(&self) -> io::Result<()> {
         let [head, _] = self.frame("");
         let head = Some(Bytes::from(head)).filter(|head| !head.is_empty());
         head.iter().chain(self.kept.iter().flatten()).try_for_each(|block| self.feed(block.clone()))
     }
 
-    /// Sends the next bytes.
     pub(super) fn send(&mut self, data: &[u8]) -> io::Result<()> {
         self.digest.update(data);
         self.at += data.len() as u64;
@@ -145,7 +140,7 @@ impl SentPart {
         if let Some(kept) = &mut self.kept {
             kept.push(block.clone());
             if kept.len() > KEPT_BLOCKS {
-                // The queue had no room for the last one before it gave one to the connection.
+                // The queue had room only after it gave a block to the connection.
                 self.kept = None;
             }
         }
@@ -189,14 +184,14 @@ impl SentPart {
         }
     }
 
-    /// Why the request ended before its body. `None`: the store was content.
+    /// `None`: the store was content.
     fn why_ended(&mut self) -> io::Result<Option<Refusal>> {
         let Running { feed, answer } = self.running.take().ok_or_else(over)?;
         drop(feed);
         joined(answer).map(Result::err)
     }
 
-    /// Begins the part anew, where all that was sent is at hand, and another try may help.
+    /// Begins the part anew, if all is at hand and another try may help.
     fn again(&mut self, mut why: io::Result<Option<Refusal>>) -> io::Result<()> {
         loop {
             let can_repeat = self.kept.is_some() && self.tries < MAX_TRIES;

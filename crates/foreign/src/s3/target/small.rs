@@ -1,4 +1,4 @@
-//! A file of at most one part: held in memory until it is verified, then one PUT.
+//! A file of at most one part: held in memory until verified, then one PUT.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,7 +36,7 @@ struct State {
 
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
-/// A file without a known size is held in memory up to this.
+/// The most of a file of unknown size.
 const MAX_BYTES: u64 = 64 << 20;
 
 impl SmallDraft {
@@ -116,7 +116,7 @@ impl FileToWrite for SmallDraft {
         &self.path
     }
 
-    /// Nothing of it is found again after a restart.
+    /// A restart finds none of it.
     fn id(&self) -> (u64, u64) {
         (0, self.number)
     }
@@ -190,7 +190,7 @@ impl FileToWrite for SmallDraft {
     }
 }
 
-/// Nothing of such a file is stored before all of it is: a later run begins anew.
+/// Keeps nothing: such a file is stored whole or not at all.
 #[derive(Debug, Default)]
 struct NoJournal {
     is_over: AtomicBool,

@@ -1,4 +1,4 @@
-//! What stood under the names of a target when they were looked at, so that nothing is replaced that nobody has seen.
+//! What stood under a target's names: nothing unseen is replaced.
 //!
 //! ```text
 //!   a look -> nothing            -> the write is for a new name       (If-None-Match: *)
@@ -15,20 +15,17 @@ use http::{HeaderName, HeaderValue, response};
 
 use crate::s3::store::etag;
 
-/// The looks of a target that no write has followed yet.
 #[derive(Debug, Default)]
 pub(super) struct Standing(Mutex<HashMap<Vec<u8>, Seen>>);
 
-/// As many files as a copy has open at once, at about 200 bytes. One that is not among them is looked at again.
+/// A copy's open files, at about 200 bytes. Others are looked at again.
 const MAX_SEEN: usize = 16 << 10;
 
-/// What was seen under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Nothing,
-    /// The tag of the object.
     Version(String),
-    /// This copy has written it. Should it write it again, it looks again.
+    /// The object is this copy's own. A second write looks again.
     Ours,
 }
 
@@ -37,7 +34,7 @@ impl Seen {
         head.map_or(Ok(Seen::Nothing), |head| etag(head).map(Seen::Version))
     }
 
-    /// The field that makes the store refuse to replace anything else. A weak tag is for no write (RFC 9110, section 13.1.1).
+    /// The condition for this version. A weak tag is for no write (RFC 9110, section 13.1.1).
     pub(super) fn condition(&self) -> Option<(HeaderName, HeaderValue)> {
         match self {
             Seen::Nothing => Some((IF_NONE_MATCH, HeaderValue::from_static("*"))),
@@ -57,13 +54,12 @@ impl Standing {
         all.insert(path.to_vec(), seen);
     }
 
-    /// What was seen under a path. The next write there is for another look.
+    /// Takes what was seen; the next write needs another look.
     pub(super) fn take(&self, path: &[u8]) -> Option<Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(path)
     }
 }
 
-/// What a store takes beside the bytes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Takes {
     pub(super) sums: bool,
@@ -71,7 +67,7 @@ pub(super) struct Takes {
 }
 
 impl Takes {
-    /// What to try after a refusal of this, where the first try was `first`: fewer fields, the sums longest. `None`: they are not the cause.
+    /// The fields to try after a refusal of these, fewer than at `first`, the sums longest. `None`: they are not the cause.
     pub(super) fn next(self, first: Takes) -> Option<Takes> {
         match self {
             Takes { conditions: true, .. } => Some(Takes { conditions: false, ..self }),

@@ -1,4 +1,4 @@
-//! A place in a bucket where files are written, and what all its drafts share.
+//! A place in a bucket where files are written, shared by all its drafts.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,26 +17,25 @@ use crate::s3::source::walk::LINK_ENDING;
 use crate::s3::store::{Refusal, Request, Store};
 use crate::s3::target::standing::{Seen, Standing, Takes};
 
-/// The facts of files that are kept, and the wishes of the user.
+/// The facts to keep of files, and the user's wishes.
 #[derive(Clone, Debug, Default)]
 pub struct TargetSettings {
     /// Modes are kept (s3fs's `mode`).
     pub modes: bool,
     /// Owners are kept (s3fs's `uid` and `gid`).
     pub owners: bool,
-    /// No object is replaced, also not one that appears during the copy.
+    /// No object is replaced, even one that appears during the copy.
     pub keeps_what_stands: bool,
     /// One file is copied, so the key may be its new name.
     pub single_file: bool,
     /// Sums of parts and objects are sent (CRC64NVME).
     pub sums: bool,
-    /// Parts of at most this size are held until the store has them. `None`: as many bytes as are usual.
+    /// Parts up to this size are held until the store has them. `None`: the usual size.
     pub held_part_bytes: Option<u64>,
-    /// The directory of this host where journals of uploads are kept.
+    /// The directory of this host with the journals of uploads.
     pub journals: Option<PathBuf>,
 }
 
-/// The error of a write whose condition did not hold.
 pub(super) fn changed_meanwhile() -> io::Error {
     let why = "somebody else has written or removed it since it was looked at, and it stays so: copy again";
     io::Error::new(ErrorKind::StaleNetworkFileHandle, why)
@@ -53,7 +52,7 @@ pub trait Told: Send + Sync {
 
 pub(super) struct Tree {
     pub(super) store: Arc<Store>,
-    /// The key in front of each path: empty, or with a slash at its end.
+    /// The start of each key: empty, or with a final slash.
     pub(super) prefix: Vec<u8>,
     pub(super) settings: TargetSettings,
     sums: AtomicBool,
@@ -62,16 +61,15 @@ pub(super) struct Tree {
     has_doubted: AtomicBool,
     told: Box<dyn Told>,
     pub(super) standing: Standing,
-    /// Directories beneath which no key is.
+    /// Directories without keys beneath.
     fresh: Mutex<HashSet<Vec<u8>>>,
-    /// Paths under which a link stands.
     links: Mutex<HashSet<Vec<u8>>>,
 }
 
-/// Fresh directories that are kept in mind; more of them cost a request each.
+/// Fresh directories kept in mind; others cost a request each.
 const MAX_FRESH: usize = 4096;
 
-/// More links than are replaced by files at once. One that is forgotten stays beside its file, and the next copy from there names it.
+/// More links than files replace at once. A forgotten one stays beside its file; the next copy from there names it.
 const MAX_LINKS: usize = 1 << 16;
 
 impl fmt::Debug for Tree {
@@ -97,7 +95,6 @@ impl Tree {
         })
     }
 
-    /// The key of a path.
     pub(super) fn key(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         let key = [&self.prefix[..], path].concat();
         if key.len() > MAX_KEY_BYTES {
@@ -112,7 +109,7 @@ impl Tree {
         }
     }
 
-    /// The key of a new file. A name that reads as that of a link would come back as one.
+    /// A name that reads as a link's would come back as a link.
     pub(super) fn new_key(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         check_new_path(path)?;
         if path.is_empty() {
@@ -128,7 +125,6 @@ impl Tree {
         self.sums.load(Ordering::Relaxed)
     }
 
-    /// The store does not know the sums: none is sent any more.
     pub(super) fn without_sums(&self) {
         if self.sums.swap(false, Ordering::Relaxed) {
             self.told.warn(format!(
@@ -138,7 +134,7 @@ impl Tree {
         }
     }
 
-    /// Whether a sum may come behind a part. Otherwise parts that are not held go without one, and the store compares that of the whole.
+    /// Whether a sum may come behind a part. Else the store compares only the whole.
     pub(super) fn takes_trailers(&self) -> bool {
         self.trailers.load(Ordering::Relaxed)
     }
@@ -151,7 +147,6 @@ impl Tree {
         self.conditions.load(Ordering::Relaxed)
     }
 
-    /// The store does not know conditions of writes: none is sent any more.
     pub(super) fn without_conditions(&self) {
         if self.conditions.swap(false, Ordering::Relaxed) {
             self.told.warn(format!(
@@ -161,7 +156,7 @@ impl Tree {
         }
     }
 
-    /// The condition of a write: nothing is replaced but what was seen.
+    /// The condition of a write: only what was seen is replaced.
     pub(super) fn condition(&self, path: &[u8], key: &[u8]) -> io::Result<Option<(HeaderName, HeaderValue)>> {
         let seen = self.standing.take(path);
         let parent = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |at| &path[..at]);
@@ -175,13 +170,13 @@ impl Tree {
         Ok(seen.condition())
     }
 
-    /// Whether the store refused a write because of its condition, and the user has not asked for just that.
+    /// Whether a condition failed that the user did not ask for.
     pub(super) fn is_of_change(&self, refusal: &Refusal) -> bool {
         // A version that is gone cannot be replaced either.
         !self.settings.keeps_what_stands && (refusal.is_of_condition() || refusal.code == "NoSuchKey")
     }
 
-    /// Learns from an answer to what was sent at first and with which the store was content.
+    /// Learns which fields the store did not take.
     pub(super) fn learn(&self, first: Takes, taken: Takes) {
         if first.sums && !taken.sums {
             self.without_sums();
@@ -191,7 +186,7 @@ impl Tree {
         }
     }
 
-    /// An object comes that not every store takes. It is said once.
+    /// Warns once that not every store takes this size.
     pub(super) fn doubts_size(&self) {
         if !self.has_doubted.swap(true, Ordering::Relaxed) {
             self.told.warn("not every store takes objects of more than 5 TiB, and says so only at the end".to_owned());
@@ -206,7 +201,6 @@ impl Tree {
         self.told.warn(text);
     }
 
-    /// The fields of a new object.
     pub(super) fn fields(&self, plan: &DraftPlan) -> Vec<(HeaderName, HeaderValue)> {
         let TargetSettings { modes, owners, .. } = self.settings;
         let owner = |id| owners.then_some(id);
@@ -215,7 +209,6 @@ impl Tree {
         fields
     }
 
-    /// A link was found under this path.
     pub(super) fn enter_link(&self, path: &[u8]) {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         if links.len() < MAX_LINKS {
@@ -223,7 +216,7 @@ impl Tree {
         }
     }
 
-    /// A file has its name: the link that stood there goes.
+    /// Removes the link that a file replaced.
     pub(super) fn replace_link(&self, path: &[u8]) {
         if !self.links.lock().unwrap_or_else(PoisonError::into_inner).remove(path) {
             return;
@@ -244,12 +237,10 @@ impl Tree {
         }
     }
 
-    /// Whether a directory was empty, or lies in one that was.
     fn is_fresh(&self, path: &[u8]) -> bool {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner).contains(path) || self.is_in_fresh(path)
     }
 
-    /// Whether a directory lies in one that was empty.
     pub(super) fn is_in_fresh(&self, path: &[u8]) -> bool {
         let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
         let ends = (0..path.len()).filter(|at| path[*at] == b'/');
