@@ -48,7 +48,7 @@ struct Answering<'a> {
     accounts: Accounts,
 }
 
-/// A failure of one operand is reported, and the others go on.
+/// After one operand's failure the others go on.
 type Done = Result<ControlFlow<()>, StoreError>;
 
 impl Answering<'_> {
@@ -71,7 +71,7 @@ impl Answering<'_> {
         self.hearer.line(Told::Failed { is_operand, why: convert::bounded(error) })
     }
 
-    /// Lists as ls does: first all but directories, then each directory.
+    /// Lists as ls does: directories come last.
     fn list(&mut self, paths: &[Vec<u8>], list: List) -> ControlFlow<()> {
         let options =
             ListOptions { recursive: list.recursive, hidden: list.hidden, itself: list.itself, facts: list.facts };
@@ -251,7 +251,7 @@ impl Answering<'_> {
 fn tell_beneath(hearer: &mut dyn Hearer, path: Vec<u8>, line: impl FnOnce(RelPath) -> Told) -> ControlFlow<()> {
     match RelPath::new(path) {
         Ok(path) => hearer.line(line(path)),
-        // A disk has no `..` in its names, but a path may be longer than anybody can ask for.
+        // A disk's paths may be longer than anybody can ask for.
         Err(fault) => hearer.line(Told::Failed { is_operand: false, why: format!("cannot tell a path: {fault}") }),
     }
 }
@@ -280,7 +280,6 @@ fn tell(hearer: &mut dyn Hearer, accounts: &mut Accounts, line: Line) -> Control
 struct Accounts {
     users: BTreeMap<u32, Vec<u8>>,
     groups: BTreeMap<u32, Vec<u8>>,
-    /// The service of names does not answer.
     ended: bool,
 }
 
@@ -304,7 +303,7 @@ impl Accounts {
 
     fn facts(&mut self, facts: EntryFacts) -> Facts {
         let EntryFacts { lacks, .. } = facts;
-        // Another host's numbers have other names here.
+        // Another host's numbers have other names.
         let is_of_this_host = !lacks.inode;
         let mut name = |of, id| if is_of_this_host { self.name(of, id) } else { Vec::new() };
         Facts {

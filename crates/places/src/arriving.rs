@@ -1,4 +1,4 @@
-//! Checks an arriving file: each block against its hash, and the whole against the hash of the whole.
+//! Checks an arriving file against the hashes of its blocks and of the whole.
 
 use haul_job::{Error, Fault};
 use haul_wire::place::Whole;
@@ -10,7 +10,6 @@ pub struct Arriving {
 }
 
 impl Arriving {
-    /// Checks a block, before the caller passes it on.
     pub fn block(&mut self, bytes: &[u8], blake3: &[u8; 32]) -> Result<(), Error> {
         if blake3::hash(bytes).as_bytes() != blake3 {
             return Err(Error::new(Fault::Verification, "what arrived is not what was sent"));

@@ -32,7 +32,7 @@ pub(crate) const TAKEN_AT_ONCE: u16 = 8;
 /// Asks, and gives `take` each piece of the answer.
 ///
 /// # Errors
-/// The place cannot be reached, or broke off. A failure of one entry is a line of the answer.
+/// The place cannot be reached, or broke off. An entry's failure is a line of the answer.
 pub fn ask(
     request: &Request,
     ways: &Ways,
@@ -123,7 +123,6 @@ pub fn begin(request: &Request, far: &Far, surroundings: &Surroundings, watch: &
     Ok(remote)
 }
 
-/// The question is the first word of the session.
 fn put(job: &Job, remote: &Remote, question: &Question, watch: &Watch) -> Result<(), Error> {
     // No lanes will prove this key.
     let identity = match &remote.identity {
@@ -221,7 +220,6 @@ impl Hearing<'_> {
         Ok(flow.is_break().then_some(Answered::Enough))
     }
 
-    /// Refuses a line about a path that was not asked for.
     fn check(&mut self, line: &Told) -> Result<(), Error> {
         let path = match line {
             Told::Operand { path } => path,

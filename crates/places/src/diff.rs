@@ -5,7 +5,7 @@
 //!                   > both in one order -> compare facts --<                    > compare
 //!   listing of B --/                                        \--> hashes of B --/
 //! ```
-//! Both listings stream, and so do the hashes: memory does not grow with the trees. Each side computes BLAKE3 of its own files.
+//! Listings and hashes stream, so memory does not grow with the trees. Each side hashes its own files.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,29 +31,29 @@ use haul_channel::reporter::Watch;
 /// The trees and the kind of a comparison.
 #[derive(Clone, Debug)]
 pub struct DiffOptions {
-    /// The source of a copy, and its target.
+    /// The source and target of a copy.
     pub trees: [Endpoint; 2],
-    /// Whether contents are compared instead of size and time.
+    /// Compares contents, not size and time.
     pub contents: bool,
-    /// The metadata that is compared.
+    /// The compared metadata.
     pub metadata: Metadata,
-    /// Filter rules for both sides. Rules of merge files are refused.
+    /// Filter rules, without merge files.
     pub rules: Vec<FilterRule>,
-    /// Files read at the same time here; at least 1.
+    /// Files read at once here, at least 1.
     pub threads: usize,
-    /// The settings of connections to other hosts.
+    /// Settings of connections.
     pub carriage: Carriage,
-    /// The settings of the system's ssh program.
+    /// Settings of the ssh program.
     pub ssh: SshOptions,
 }
 
-/// The metadata to compare besides kind, size, time and contents.
+/// The metadata to compare, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Metadata {
     /// No metadata is compared.
     #[default]
     None,
-    /// Permissions of files and directories, with set-user-id, set-group-id and sticky bits.
+    /// Permissions, special bits included.
     Permissions,
     /// Permissions, owner and group by name, and times of directories and links.
     All,
@@ -62,22 +62,22 @@ pub enum Metadata {
 /// The result for one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// The entry is only at the source.
+    /// Only at the source.
     New(Kind),
-    /// The entry is only at the target.
+    /// Only at the target.
     Extra(Kind),
-    /// The entry is at both, and differs.
+    /// At both, and different.
     Changed(Kind, Vec<Aspect>),
-    /// The entry is the same at both.
+    /// The same at both.
     Same(Kind),
-    /// The entry could not be compared; the text is the system's.
+    /// A failure in the system's words.
     Failed(String),
 }
 
 /// A property in which two entries differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Aspect {
-    /// The kind: a file at one, a directory at the other.
+    /// A file or a directory.
     Kind,
     /// The size of a file.
     Size,
@@ -99,10 +99,10 @@ pub enum Aspect {
 
 /// Watches a comparison.
 pub trait DiffWatcher {
-    /// Takes the result for one entry.
+    /// Takes the result for an entry.
     fn on_compared(&self, path: &[u8], compared: &Compared);
 
-    /// Ends the comparison if true. It is asked often.
+    /// Ends the comparison if true.
     fn interrupted(&self) -> bool {
         false
     }
@@ -119,9 +119,9 @@ pub struct DiffReport {
     pub failed: u64,
     /// Bytes that each side hashed.
     pub bytes_hashed: [u64; 2],
-    /// Who read the files of each side, if contents were compared.
+    /// The reader of each side's files.
     pub proofs: [Proof; 2],
-    /// What was to be compared, and is not told by the server of a side, for some entry at least.
+    /// Aspects that a server did not tell.
     pub untold: BTreeSet<Aspect>,
     pub elapsed: Duration,
 }
@@ -148,7 +148,6 @@ pub fn diff(
         Some(hashing) => hashing.close(outcome, &mut comparing.report),
         None => outcome,
     };
-    // Ctrl-C ends ssh as well.
     outcome.map_err(|error| if watcher.interrupted() { interrupted() } else { error })?;
     Ok(DiffReport { elapsed: started.elapsed(), ..comparing.report })
 }
@@ -267,7 +266,6 @@ impl Comparing<'_> {
         self.hear(false)
     }
 
-    /// Takes the hashes that have come, or `all` that will come.
     fn hear(&mut self, all: bool) -> Result<(), Error> {
         let limit = if all { TICK } else { Duration::ZERO };
         loop {
@@ -336,7 +334,7 @@ fn add_metadata(
         untold.extend([Aspect::Owner, Aspect::Group]);
         return;
     }
-    // Accounts are compared by name, as in a copy, or by number if a side has no name.
+    // Accounts are compared by name, or by number if a side has no name.
     let same = |id: u32, name: &[u8], other: u32, theirs: &[u8]| match name.is_empty() || theirs.is_empty() {
         true => id == other,
         false => name == theirs,
@@ -351,7 +349,6 @@ fn add_metadata(
 
 struct Chosen {
     filter: Filter,
-    /// The last directory that was looked at, and whether its entries are wanted.
     last: (Vec<u8>, bool),
 }
 
@@ -365,7 +362,7 @@ impl Chosen {
         Ok(Self { filter: Filter::of(rules).map_err(refused)?, last: (Vec::new(), true) })
     }
 
-    /// Whether the entry, and each directory above it, is wanted.
+    /// Whether entry and directories above are wanted.
     fn takes(&mut self, entry: &Entry) -> bool {
         if self.filter.is_empty() {
             return true;
@@ -380,7 +377,7 @@ impl Chosen {
     }
 }
 
-/// A file system with a granularity of a second stores no nanoseconds.
+/// A file system that counts seconds has no nanoseconds.
 fn same_time(standing: Moment, wanted: Moment) -> bool {
     standing.s == wanted.s && (standing.ns == wanted.ns || standing.ns == 0)
 }
@@ -392,7 +389,7 @@ fn hearing(hashing: &mut Hashing, mut limit: Duration) -> Result<(Settled, bool)
     if !limit.is_zero() {
         hashing.sides.iter_mut().for_each(Hashes::flush);
     }
-    // Only a side that owes an answer is waited for.
+    // A side that owes no answer is not awaited.
     let first = usize::from(!hashing.sides[0].has_open());
     for side in [first, 1 - first] {
         while let Some((number, found)) = hashing.sides[side].next(limit)? {
@@ -406,7 +403,6 @@ fn hearing(hashing: &mut Hashing, mut limit: Duration) -> Result<(Settled, bool)
 
 struct Hashing {
     sides: [Hashes; 2],
-    /// The names of single files beneath the roots.
     names: Option<[RelPath; 2]>,
     waiting: BTreeMap<u64, Waiting>,
 }
@@ -510,7 +506,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// A directory comes before those in it, and all of its entries before those of the next.
+    /// Orders a directory before its entries, and those before the next.
     fn order(&self) -> (Vec<&[u8]>, &[u8]) {
         match self.path.iter().rposition(|byte| *byte == b'/') {
             Some(at) => (self.path[..at].split(|byte| *byte == b'/').collect(), &self.path[at + 1..]),
@@ -524,7 +520,7 @@ const LINES_AHEAD: usize = 1024;
 impl Side {
     fn open(comparing: &Comparing<'_>, tree: &Endpoint) -> Result<Self, Error> {
         let all = List { recursive: true, hidden: true, itself: false, facts: true };
-        // A link that was named is followed: `dir/` means its target.
+        // A named link is followed: `dir/` means its target.
         let path = if tree.path.is_empty() { b".".to_vec() } else { tree.path.clone() };
         let request = comparing.request(tree, Verb::List(all), path);
         let (sender, lines) = sync_channel(LINES_AHEAD);
@@ -538,7 +534,6 @@ impl Side {
                 if is_heard { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };
             let answered = ask(&request, &ways, observer, &mut take);
-            // The receiver may have gone with an answer.
             let _ = sender.send(answered.map(|_| None));
         };
         let started = std::thread::Builder::new().name("listing".into()).spawn(list);

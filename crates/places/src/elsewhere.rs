@@ -1,6 +1,6 @@
-//! Asks an end where no haul runs: this process answers, through the end's own protocol.
+//! Asks an end without haul through the end's own protocol.
 //!
-//! A thread works, so that Ctrl-C and a reader who has enough wait for no server.
+//! A thread works, so Ctrl-C and a satisfied reader wait for no server.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::hearer::{Hearer, Piece};
 use super::request::{Answered, Request};
 use super::ways::{AGAIN, Ways};
 
-/// Pieces that wait for the caller: with data, 64 KiB each.
+/// Pieces of 64 KiB.
 const PIECES_AHEAD: usize = 64;
 
 enum Word {
@@ -42,7 +42,6 @@ pub(crate) fn ask_elsewhere(
         let (request, ways, watch) = (request.clone(), ways.clone(), Arc::clone(watch));
         move || {
             let outcome = work(&end, &request, &ways, &watch, &sender);
-            // The caller may have gone.
             let _ = sender.send(Word::End(outcome));
         }
     };
@@ -60,7 +59,7 @@ pub(crate) fn ask_elsewhere(
             }
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Word::End(outcome)) => {
-                // It closes the connection.
+                // Closes the connection.
                 let _ = worker.join();
                 return outcome.map(|()| Answered::Whole);
             }
@@ -78,7 +77,7 @@ fn work(
 ) -> Result<(), Error> {
     let tree = ways.open(end, request, watch)?;
     let elsewhere = Elsewhere::new(tree, SiteBounds::default());
-    // It breaks off only where nobody hears, or nothing more comes.
+    // A break means that nobody hears, or nothing more comes.
     let _ = answer(&request.question, Grounds::Elsewhere(&elsewhere), &mut Sending { sender, elsewhere: &elsewhere });
     match elsewhere.take_lost() {
         Some(lost) => Err(lost_end(&lost)),
@@ -86,7 +85,6 @@ fn work(
     }
 }
 
-/// The end cannot be reached any more.
 pub(crate) fn lost_end(error: &StoreError) -> Error {
     Error::new(Fault::Network, error.to_string()).try_this(AGAIN)
 }
@@ -104,7 +102,6 @@ impl Sending<'_> {
 
 impl Hearer for Sending<'_> {
     fn line(&mut self, line: Told) -> ControlFlow<()> {
-        // One error says that the connection is lost.
         if matches!(line, Told::Failed { .. }) && self.elsewhere.is_lost() {
             return ControlFlow::Break(());
         }

@@ -1,4 +1,4 @@
-//! Reads a file of any place as a stream: lists of hashes at another host.
+//! Streams a file of any place, such as a list of hashes.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use super::hearer::Piece;
 use super::request::Request;
 use super::ways::Ways;
 
-/// The pieces hold a megabyte.
+/// Together a megabyte.
 const PIECES_AHEAD: usize = 16;
 
 /// Dropping the reader ends the transfer.
@@ -50,7 +50,7 @@ impl FileAt {
 impl Read for FileAt {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.taken == self.piece.len() {
-            // The thread ends behind the last piece, or behind an error.
+            // The thread ends behind the last piece or an error.
             let Ok(next) = self.pieces.recv() else { return Ok(0) };
             (self.piece, self.taken) = (next?, 0);
         }
@@ -61,7 +61,7 @@ impl Read for FileAt {
     }
 }
 
-/// Names what failed in a read of a [`FileAt`]: the place could not be asked, or the file not be read, in the words of `of_file`.
+/// Names the place, or the file in the words of `of_file`.
 pub(crate) fn told(error: io::Error, of_file: impl FnOnce() -> String) -> Error {
     match error.downcast::<Error>() {
         Ok(error) => error,

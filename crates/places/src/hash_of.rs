@@ -1,4 +1,4 @@
-//! Hashes whole files for `haul hash`, in the order in which they were named.
+//! Hashes whole files for `haul hash`, in the order of their names.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,10 +13,10 @@ use haul_store::place::{Elsewhere, Operand};
 use haul_store::{SourceFile, StoreError};
 use haul_wire::place::{Algorithm, Moment};
 
-/// Reading this much costs little beside hashing it, and fits a processor's cache.
+/// Reading this much costs little beside hashing, and fits a processor's cache.
 pub(crate) const HASHED_AT_ONCE: usize = 256 << 10;
 
-/// Returns hash, size, and time of the content. `None`: it is not wanted any more.
+/// `None`: unwanted by now.
 pub(crate) fn hash_of(
     file: &SourceFile,
     algorithm: Algorithm,
@@ -48,17 +48,13 @@ pub(crate) fn hash_of(
     }
 }
 
-/// Hash, size, and time of the content.
 type Hashed = (Vec<u8>, u64, Moment);
 
-/// Files that are read at once from a server: each waits for some answers, one after the other. A web server is read over six
-/// connections, and a server of sftp answers many requests of one connection.
+/// Each file waits for some answers in turn. A web server is read over six connections; sftp answers many requests of one.
 pub(crate) const THREADS_ELSEWHERE: usize = 8;
 
-/// Names of files that are held, to hash some of the files at once.
 pub(crate) const FILES_TOGETHER: usize = 256;
 
-/// Hashes files of a server, several at once, since each waits for some answers. `tell` gets them in their order.
 pub(crate) fn hash_together(
     end: &Elsewhere,
     operand: &Operand,
@@ -84,14 +80,13 @@ pub(crate) fn hash_together(
                     end.read_failed(&[&operand.shown, slash, path].concat(), error)
                 })
             });
-            // The receiver lives as long as the threads.
             let _ = sender.send((at, hashed));
         }
     };
     std::thread::scope(|scope| {
         for _ in 0..THREADS_ELSEWHERE.min(paths.len()) {
             let sender = sender.clone();
-            // With fewer threads it takes longer.
+            // Fewer threads only take longer.
             let _ = std::thread::Builder::new().name("hash".into()).spawn_scoped(scope, || work(sender));
         }
         drop(sender);
@@ -102,7 +97,6 @@ pub(crate) fn hash_together(
                 let flow = match hashed {
                     Ok(Some(hashed)) => tell(paths[told].clone(), Ok(hashed)),
                     Ok(None) => ControlFlow::Break(()),
-                    // It was removed after its directory was read.
                     Err(error) if error.source.kind() == io::ErrorKind::NotFound && !paths[told].is_empty() => {
                         ControlFlow::Continue(())
                     }
@@ -117,7 +111,6 @@ pub(crate) fn hash_together(
         }
         match told == paths.len() {
             true => ControlFlow::Continue(()),
-            // No thread could be started.
             false => tell(
                 Vec::new(),
                 Err(StoreError::new("hash", &operand.shown, io::Error::from(io::ErrorKind::OutOfMemory))),

@@ -18,17 +18,14 @@ use haul_kept::sync::lock;
 
 pub type Done = Box<dyn Fn(u64, FileFound) + Send + Sync>;
 
-/// Dropping the pool ends its threads after the block that they read.
+/// Dropping the pool ends its threads after their block.
 pub(crate) struct HashPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Whose files are hashed.
 pub enum Files {
-    /// A tree of this host.
     Here(Box<LocalTree>),
-    /// A directory at an end where no haul runs.
     Elsewhere { tree: Arc<dyn PlaceTree>, directory: Vec<u8> },
 }
 
@@ -39,7 +36,6 @@ struct Shared {
     filled: Condvar,
     is_over: AtomicBool,
     bytes: AtomicU64,
-    /// The error that says that the end is lost.
     lost: Mutex<Option<Error>>,
 }
 
@@ -70,7 +66,7 @@ impl HashPool {
         Ok(pool)
     }
 
-    /// The caller bounds the number of open files.
+    /// The caller bounds the open files.
     pub fn put(&self, number: u64, wanted: WantedFile) {
         let mut state = lock(&self.shared.state);
         state.open.files += 1;
@@ -96,12 +92,12 @@ impl HashPool {
 
 impl Drop for HashPool {
     fn drop(&mut self) {
-        // The lock keeps a thread from missing the end before its wait.
+        // Without the lock a thread could miss the end before its wait.
         let state = lock(&self.shared.state);
         self.shared.is_over.store(true, Ordering::Relaxed);
         drop(state);
         self.shared.filled.notify_all();
-        // A thread may wait for a server, which nobody else shall.
+        // A thread may wait for a server.
         if matches!(self.shared.files, Files::Elsewhere { .. }) {
             return;
         }
@@ -174,20 +170,20 @@ impl Shared {
 fn found_instead(error: &io::Error) -> FileFound {
     match error.kind() {
         io::ErrorKind::NotFound => FileFound::Missing,
-        // NotADirectory: a component is a file or a link (or ELOOP). InvalidInput: the store refuses the last
-        // component. ENXIO: it is a socket.
+        // NotADirectory: a component is a file or a link (or ELOOP). InvalidInput: the store refuses the last component. ENXIO: a
+        // socket.
         io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput => FileFound::NotAFile,
         _ if matches!(error.raw_os_error(), Some(ELOOP | ENXIO)) => FileFound::NotAFile,
         _ => FileFound::Unreadable { why: convert::bounded(error) },
     }
 }
 
-/// A system call costs little beside one block, which fits into a shared cache.
+/// A block makes system calls cheap, and fits a shared cache.
 const BLOCK_BYTES: usize = 1024 * 1024;
 
 /// Each thread has a block.
 const MAX_THREADS: usize = 64;
 
-/// `std` has no name for these errors, which are the same on all architectures of Rust but MIPS and SPARC.
+/// `std` does not name these errors, the same on all of Rust's architectures but MIPS and SPARC.
 const ELOOP: i32 = 40;
 const ENXIO: i32 = 6;

@@ -1,4 +1,4 @@
-//! Who hears an answer, and in which pieces it comes: the same on this host and over a channel.
+//! The pieces of an answer and their receiver, here and over a channel.
 
 use std::ops::ControlFlow;
 
@@ -10,18 +10,18 @@ use haul_wire::place::Told;
 pub enum Piece {
     /// A line of the answer.
     Line(Told),
-    /// The next bytes of the files that were asked for.
+    /// The next bytes of the files.
     Data(Vec<u8>),
-    /// No haul runs at the place: this process answers, through this end. It comes first.
+    /// An end without haul, which this process asks. It comes first.
     Elsewhere(Here),
 }
 
-/// Receives an answer. [`ControlFlow::Break`] means that no more is wanted.
+/// [`ControlFlow::Break`] ends the answer.
 pub(crate) trait Hearer {
     fn line(&mut self, line: Told) -> ControlFlow<()>;
 
     fn data(&mut self, bytes: &[u8]) -> ControlFlow<()>;
 
-    /// Is called while the work goes on without news.
+    /// Runs while the work goes on without news.
     fn busy(&mut self) -> ControlFlow<()>;
 }

@@ -1,4 +1,5 @@
-//! Looks at trees and changes them by hand: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`, `hash`, `clean`, `verify`, `diff`.
+//! Looks at trees and changes them by hand: `haul ls`, `du`, `stat`, `mkdir`, `mv`, `rm`, `cat`, `hash`, `clean`, `verify`,
+//! `diff`.
 //!
 //! ```text
 //!   asking                                     serving
@@ -8,8 +9,8 @@
 //!   More                          --->
 //!                                 <---  End
 //! ```
-//! A stream of unknown length goes the other way (`stream`), and so do names of files to hash (`named_hashes`). The same code
-//! answers on this host, and at ends where no haul runs (`elsewhere`), without messages. A session has one question and no lanes. Neither end holds more than some pages.
+//! Streams of unknown length (`stream`) and names of files to hash (`named_hashes`) go the other way. The same code answers on
+//! this host, and at ends without haul (`elsewhere`). A session has one question, no lanes, and holds a few pages.
 
 #![forbid(unsafe_code)]
 

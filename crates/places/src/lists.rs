@@ -1,5 +1,5 @@
-//! Reads the lists that a tree is compared with: manifests of haul, the output of `sha256sum` and its like, and lists
-//! of a bag. The first bytes tell the format.
+//! Reads lists to compare a tree with: haul's manifests, output of `sha256sum` and its like, and lists of a bag. The first bytes
+//! tell the format.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -21,7 +21,6 @@ pub struct List {
     name: String,
     lines: Lines,
     pub listed: Option<(u64, u64)>,
-    /// Device and inode of a list on this host.
     pub id: Option<(u64, u64)>,
 }
 
@@ -56,13 +55,12 @@ impl List {
         Ok(Self { name: name.to_owned(), lines, listed: None, id: None })
     }
 
-    /// Returns `None` at the end of a list that is whole.
     pub fn next_file(&mut self) -> Result<Option<Listed>, Error> {
         match &mut self.lines {
             Lines::Manifest(reader) => {
                 let line = reader.next_file().map_err(|error| unusable(&self.name, error))?;
                 line.map(|line| {
-                    // The reader has refused paths that lead out of the root.
+                    // The reader has refused paths out of the root.
                     let path = RelPath::new(line.path).map_err(|fault| bad_list(&self.name, fault))?;
                     let (size, hash) = (Some(line.size), line.blake3.to_vec());
                     Ok(Listed { path, size, hash, algorithm: Algorithm::Blake3, or: None })
@@ -88,7 +86,7 @@ impl List {
     }
 }
 
-/// Reads the closing line of a plain file first: a manifest that was cut off would cost hours of hashing.
+/// Reads a plain file's closing line first: a cut-off manifest would cost hours of hashing.
 fn trailer_ahead(file: &mut File, metadata: &std::fs::Metadata) -> Result<Option<Trailer>, ReadError> {
     if !metadata.is_file() {
         return Ok(None);

@@ -1,6 +1,6 @@
-//! Hashes files that are named one by one, here or at another host. [`haul_wire::hashed`] has the messages.
+//! Hashes files named one by one, here or at another host ([`haul_wire::hashed`]).
 //!
-//! The caller asks for files as long as there is room, and takes answers in any order.
+//! The caller asks while there is room, and takes answers in any order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +29,6 @@ use haul_kept::surroundings::Surroundings;
 use haul_reach::remote::Remote;
 use haul_reach::ssh::SshChild;
 
-/// Hashes files of one tree.
 pub struct Hashes {
     end: End,
     proof: Proof,
@@ -52,7 +51,7 @@ impl End {
 }
 
 impl Hashes {
-    /// The verb of the request is [`haul_wire::place::Verb::HashNamed`].
+    /// The request's verb is [`haul_wire::place::Verb::HashNamed`].
     pub fn open(request: &Request, threads: usize, ways: &Ways, watch: &Arc<Watch>) -> Result<Self, Error> {
         let (end, proof) = match (ways.end_of(&request.place), &request.place) {
             (Some(end), _) => Self::elsewhere(&end, request, ways, watch)?,
@@ -71,7 +70,6 @@ impl Hashes {
         Ok(Self { end, proof, next: 0, open: std::collections::BTreeMap::new(), open_bytes: 0 })
     }
 
-    /// Reads the files here, through the protocol of the end.
     fn elsewhere(end: &Here, request: &Request, ways: &Ways, watch: &Arc<Watch>) -> Result<(End, Proof), Error> {
         let tree = ways.open(end, request, watch)?;
         let directory = request.question.paths.first().cloned().unwrap_or_default();
@@ -85,7 +83,6 @@ impl Hashes {
         Ok((End::here(Files::Elsewhere { tree, directory }, THREADS_ELSEWHERE)?, end.proof_of_reading()))
     }
 
-    /// What a hash of this tree proves of it.
     pub fn proof(&self) -> Proof {
         self.proof
     }
@@ -111,14 +108,12 @@ impl Hashes {
         number
     }
 
-    /// Sends the page that is not full.
     pub fn flush(&mut self) {
         if let End::There(there) = &mut self.end {
             there.flush();
         }
     }
 
-    /// Waits for the next answer, at most for `limit`.
     pub fn next(&mut self, limit: Duration) -> Result<Option<(u64, FileFound)>, Error> {
         let answer = match &mut self.end {
             End::Here { answers, pool } => match answers.recv_timeout(limit) {
@@ -145,7 +140,6 @@ impl Hashes {
         }
     }
 
-    /// Ends the session, and tells the peer of an error.
     pub fn close<T>(self, result: Result<T, Error>) -> Result<T, Error> {
         match self.end {
             End::Here { .. } => result,
@@ -207,7 +201,7 @@ impl There {
     }
 
     fn next(&mut self, limit: Duration) -> Result<Option<(u64, FileFound)>, Error> {
-        // A caller that waits needs all its files under way.
+        // A waiting caller needs all its files under way.
         if !limit.is_zero() {
             self.flush();
         }
@@ -259,7 +253,6 @@ impl There {
     }
 }
 
-/// Opens a tree whose files are opened beneath its root, without following links.
 fn open_tree(question: &Question, options: &TargetOptions) -> Result<LocalTree, Error> {
     let path = question.paths.first().map(Vec::as_slice).unwrap_or_default();
     let options = TargetOptions { read_only: true, ..options.clone() };
@@ -275,7 +268,7 @@ fn open_tree(question: &Question, options: &TargetOptions) -> Result<LocalTree, 
 
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
-/// Returns the number of bytes that were hashed for an initiator.
+/// Returns the bytes hashed.
 pub fn serve(
     question: &Question,
     options: &TargetOptions,

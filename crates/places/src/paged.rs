@@ -28,7 +28,6 @@ pub(crate) struct Paged<'a> {
     clock: Clock,
     page: Vec<Told>,
     page_bytes: usize,
-    /// Pages that may be sent before the peer has taken another.
     room: u16,
     left_at: Instant,
     listened_at: Instant,
@@ -102,7 +101,6 @@ impl<'a> Paged<'a> {
         }
     }
 
-    /// Waits for the first message, at most for `limit`.
     fn hear(&mut self, limit: Duration) -> Result<(), Error> {
         self.clock.turn(self.watch, self.channel, &Failure::default())?;
         let mut limit = limit;
@@ -116,7 +114,6 @@ impl<'a> Paged<'a> {
                 SessionEvent::Control(Control::Abort(abort)) => return Err(convert::error_of(abort)),
                 SessionEvent::Control(other) => return Err(faults::unexpected(&other)),
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
-                // A question has no lanes.
                 _ => {}
             }
         }

@@ -6,27 +6,27 @@ use haul_wire::place::Question;
 /// A question, and the way to its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The place whose trees are asked about.
+    /// The place that is asked.
     pub place: Place,
     /// The question.
     pub question: Question,
-    /// The settings of the connection.
+    /// Settings of the connection.
     pub carriage: Carriage,
-    /// The settings of the system's ssh program.
+    /// Settings of the ssh program.
     pub ssh: SshOptions,
 }
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// The answer came to its end.
+    /// The answer is complete.
     Whole,
     /// The caller wanted no more.
     Enough,
 }
 
 impl Request {
-    /// The job that reaches the place as a copy from it would. It names no files.
+    /// The job that reaches the place as a copy would.
     pub fn job(&self) -> Job {
         let nowhere = |place: Place| Endpoint { place, path: b".".to_vec() };
         Job {

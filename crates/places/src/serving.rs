@@ -62,7 +62,7 @@ pub fn serve(
     let mut paged = Paged::new(&events, channel, watch, timeout_ms);
     let result = match Site::open(options) {
         Ok(site) => {
-            // `end` returns the reason if the answer broke off.
+            // `end` returns the reason of a break.
             let _ = answer(question, Grounds::Disk(Box::new(site)), &mut paged);
             paged.end()
         }

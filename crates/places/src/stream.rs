@@ -5,7 +5,7 @@
 //!   end  -> Whole (length, hash)          --->  compare -> flush -> final name
 //!                                         <---  Whole, End
 //! ```
-//! A draft whose stream breaks before the words of the end is removed.
+//! A stream that breaks earlier removes its draft.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use haul_reach::remote::Remote;
 
 const READ_AHEAD: usize = 8;
 
-/// Writes `input` into the file that the request names. The verb is [`Verb::Write`].
+/// Writes `input` into the file of the request ([`Verb::Write`]).
 ///
 /// # Errors
 /// `input` or the file failed, or the place cannot be reached or broke off. Then the name shows no new file.
@@ -62,7 +62,7 @@ pub fn write(
 
 type Blocks = Receiver<io::Result<Vec<u8>>>;
 
-/// A read of the stream cannot be interrupted, so a thread does it.
+/// A thread reads, because a read cannot be interrupted.
 fn read_ahead(mut input: impl Read + Send + 'static) -> Result<Blocks, Error> {
     let (sender, blocks) = sync_channel(READ_AHEAD);
     let read = move || loop {
@@ -72,7 +72,6 @@ fn read_ahead(mut input: impl Read + Send + 'static) -> Result<Blocks, Error> {
             block.truncate(length);
         }
         let is_last = !matches!(read, Ok(length) if length > 0);
-        // An empty block is the end.
         if sender.send(read.map(|_| block)).is_err() || is_last {
             return;
         }
@@ -140,7 +139,6 @@ struct Sending<'a> {
     remote: &'a Remote,
     watch: &'a Watch,
     clock: Clock,
-    /// Pages that may be sent before the peer has taken another.
     room: u16,
     sent: Arriving,
     taken: Option<Whole>,
@@ -176,7 +174,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Waits for the first message, at most for `limit`. Returns true after the last one.
+    /// Returns true after the last message.
     fn hear(&mut self, limit: Duration) -> Result<bool, Error> {
         self.clock.turn(self.watch, &self.remote.channel, &Failure::default())?;
         let mut limit = limit;
@@ -234,7 +232,6 @@ pub fn take(
     }
 }
 
-/// Dropping this removes the draft.
 struct Draft {
     tree: LocalTree,
     part: Part,
@@ -263,7 +260,7 @@ impl Draft {
         self.part.write_at(bytes, offset).map_err(|error| faults::store_error(&error))
     }
 
-    /// Flushes the draft and gives it its name, if its hash is `claimed`.
+    /// Names the draft, if its hash is `claimed`.
     fn finish(mut self, claimed: Option<&Whole>) -> Result<Whole, Error> {
         let whole = self.arriving.whole();
         if claimed.is_some_and(|claimed| *claimed != whole) {

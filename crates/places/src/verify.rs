@@ -1,8 +1,7 @@
 //! Checks a tree against a list of hashes, for `haul verify`.
 //!
-//! Read a line -> the host of the tree opens the file beneath its root, following no link, and hashes it -> compare -> tell
-//! the watcher of a difference. The list streams, so its length needs no memory. Only the search for extra files keeps 16
-//! bytes of hash for each path.
+//! Read a line -> the tree's host opens the file beneath its root, without links, and hashes it -> compare -> tell the watcher of
+//! a difference. Only the search for extra files takes memory: 16 bytes for each path.
 
 mod bags;
 mod check;
@@ -32,21 +31,21 @@ pub use findings::{Finding, VerifyProgress, VerifyWatcher};
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Files in the lists. A file of several lists counts in each.
+    /// Files, counted in each list.
     pub files: u64,
-    /// The bytes of the files: as listed, or as found if the list has no sizes.
+    /// Bytes as listed, or as found.
     pub bytes: u64,
-    /// Listed files that are missing, differ or could not be read.
+    /// Listed files without the listed content.
     pub differing: u64,
-    /// Unlisted files in the tree, if they were looked for.
+    /// Unlisted files, if looked for.
     pub extra: u64,
-    /// The algorithms by which files were found right.
+    /// The algorithms of right files.
     pub algorithms: BTreeSet<Algorithm>,
-    /// The root hash of a manifest of haul. It is that of the tree if nothing differs.
+    /// The tree's root hash by a manifest, if nothing differs.
     pub root_blake3: Option<[u8; 32]>,
-    /// Who read the files.
+    /// The reader of the files.
     pub proof: Proof,
-    /// The time of the whole check.
+    /// The time of the check.
     pub elapsed: Duration,
 }
 
@@ -82,7 +81,6 @@ pub fn verify(
         (None, None) => Ok(0),
     };
     let outcome = check.hashes.close(outcome);
-    // Ctrl-C ends ssh as well.
     let extra = outcome.map_err(|error| if watcher.interrupted() { interrupted() } else { error })?;
     let root_blake3 = single.as_ref().and_then(List::trailer).map(|trailer| trailer.root);
     let Totals { files, bytes, differing } = check.totals;
@@ -91,7 +89,6 @@ pub fn verify(
     Ok(VerifyReport { files, bytes, differing, extra, algorithms, root_blake3, proof, elapsed })
 }
 
-/// Checks the files of one list, and looks for others if asked to.
 fn one_list(context: &Context<'_>, check: &mut Check<'_>, list: &mut List) -> Result<u64, Error> {
     let mut seen = context.options.extra.then(HashSet::new);
     check.listed = list.listed;

@@ -1,4 +1,4 @@
-//! How places are reached: what this user keeps, and who opens ends where no haul runs.
+//! How places are reached: what this user keeps, and who opens ends without haul.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use haul_store::PlaceTree;
 
 use super::request::Request;
 
-/// Opens the tree of a request at an end where no haul runs, or refuses what such an end cannot do.
+/// Opens a tree at an end without haul, or refuses what the end cannot do.
 pub type OpenEnd = fn(&Here, &Request, &Surroundings, &Arc<Watch>) -> Result<Arc<dyn PlaceTree>, Error>;
 
 /// How places are reached.
@@ -18,7 +18,7 @@ pub type OpenEnd = fn(&Here, &Request, &Surroundings, &Arc<Watch>) -> Result<Arc
 pub struct Ways {
     pub(crate) surroundings: Surroundings,
     open_end: OpenEnd,
-    /// Hosts that were found to let the account use sftp only. No further question asks them for a haul.
+    /// Hosts with sftp only: they are not asked again for a haul.
     sftp_only: Arc<Mutex<Vec<Far>>>,
 }
 
@@ -28,12 +28,12 @@ impl Ways {
         Ways { surroundings: surroundings.clone(), open_end, sftp_only: Arc::default() }
     }
 
-    /// Reaches the disks of this host and other hauls alone.
+    /// Reaches this host's disks and other hauls.
     pub fn to_hauls(surroundings: &Surroundings) -> Ways {
         Ways::new(surroundings, |end, _, _, _| Err(Error::new(Fault::Usage, format!("{end} is not looked at here"))))
     }
 
-    /// The end at which this process answers by itself, because no haul runs there. `None`: the disks of this host, or a haul.
+    /// The end that this process asks, for lack of a haul.
     pub(crate) fn end_of(&self, place: &Place) -> Option<Here> {
         match place {
             Place::Here(Here::Disk) => None,
@@ -45,7 +45,7 @@ impl Ways {
         }
     }
 
-    /// The end that answers instead of a haul, after this error. It is told once.
+    /// The end to ask after this error of a haul. It is told once.
     pub(crate) fn instead(&self, far: &Far, error: &Error, watch: &Watch) -> Option<Here> {
         let end = over_sftp(far).filter(|_| error.fault == Fault::SftpOnly)?;
         let mut known = self.sftp_only.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,13 +58,12 @@ impl Ways {
     }
 
     pub(crate) fn open(&self, end: &Here, request: &Request, watch: &Arc<Watch>) -> Result<Arc<dyn PlaceTree>, Error> {
-        // Such an end is reached like the place itself.
         let request = Request { place: end.clone().into(), ..request.clone() };
         (self.open_end)(end, &request, &self.surroundings, watch).map_err(of_question)
     }
 }
 
-/// A copy goes on where it stopped; a question begins anew.
+/// A copy resumes, a question begins anew.
 fn of_question(error: Error) -> Error {
     match error.fault {
         Fault::Network | Fault::Timeout if error.hint.is_none() => error.try_this(AGAIN),
@@ -72,7 +71,6 @@ fn of_question(error: Error) -> Error {
     }
 }
 
-/// What to try after a question that had no answer.
 pub(crate) const AGAIN: &str = "run the same command again";
 
 fn over_sftp(far: &Far) -> Option<Here> {

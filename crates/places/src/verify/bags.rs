@@ -1,4 +1,4 @@
-//! Checks a bag (RFC 8493) against each of its manifests, and that its payload has nothing else.
+//! Checks a bag (RFC 8493): its manifests, and no other files in its payload.
 
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -24,7 +24,7 @@ pub(super) struct Bag {
     payload: Option<(u64, u64)>,
 }
 
-/// A bag has at most one manifest of each kind for each hash.
+/// One manifest of each kind for each hash.
 const MAX_MANIFESTS: usize = 16;
 
 impl Bag {
@@ -69,7 +69,7 @@ impl Bag {
         Ok(Self { manifests, escapes_percent, payload })
     }
 
-    /// Returns how many files of the payload a manifest lacks.
+    /// Returns the number of files that a manifest lacks.
     pub(super) fn check(&self, context: &Context<'_>, check: &mut Check<'_>) -> Result<u64, Error> {
         let mut all_seen = Vec::new();
         for manifest in &self.manifests {

@@ -1,4 +1,4 @@
-//! Compares the files of a list with the hashes that the host of the tree answers.
+//! Compares a list with the hashes that the tree's host answers.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
@@ -17,19 +17,15 @@ pub(crate) struct Check<'a> {
     waiting: BTreeMap<u64, Listed>,
     pub totals: Totals,
     pub(super) algorithms: BTreeSet<Algorithm>,
-    /// The hash of lines whose length fits two, as the first right file has shown.
+    /// The hash of ambiguous lines, once a file was right.
     decided: Option<Algorithm>,
     pub(super) listed: Option<(u64, u64)>,
 }
 
-/// The sums of a check so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Files whose hash was compared.
     pub files: u64,
-    /// The sum of their sizes.
     pub bytes: u64,
-    /// Files that differ or are missing.
     pub differing: u64,
 }
 
@@ -53,7 +49,7 @@ impl<'a> Check<'a> {
     ) -> Result<(), Error> {
         let mut has_ended = false;
         while !has_ended || self.hashes.has_open() {
-            // One answer is taken for each line, so a slow list delays none.
+            // Each line takes one answer, so a slow list delays none.
             if !has_ended && self.hashes.has_room() {
                 match next()? {
                     Some(listed) => {
@@ -134,7 +130,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Half of a BLAKE3 hash is enough: two paths of a million share it with a chance of 2^-89.
+/// Half of BLAKE3: two of a million paths share it with a chance of 2^-89.
 pub(super) fn short_hash(path: &[u8]) -> [u8; 16] {
     let mut short = [0; 16];
     short.copy_from_slice(&blake3::hash(path).as_bytes()[..16]);

@@ -1,4 +1,4 @@
-//! The tree and the list of a check, and how both are reached.
+//! The tree and the list of a check, and the ways to both.
 
 use std::io::BufReader;
 use std::path::PathBuf;
@@ -23,15 +23,15 @@ pub struct VerifyOptions {
     pub list: ListAt,
     /// The tree.
     pub tree: Endpoint,
-    /// Files read at the same time here; at least 1.
+    /// Files read at once here, at least 1.
     pub threads: usize,
-    /// Whether files that the list lacks are looked for.
+    /// Looks for unlisted files.
     pub extra: bool,
-    /// The hash of lines that name none; `None`: their length decides.
+    /// The hash of lines that name none. `None`: by length.
     pub algorithm: Option<Algorithm>,
-    /// The settings of a connection to another host.
+    /// Settings of a connection.
     pub carriage: Carriage,
-    /// The settings of the system's ssh program.
+    /// Settings of the ssh program.
     pub ssh: SshOptions,
 }
 
@@ -44,24 +44,18 @@ pub enum ListAt {
     Input,
     /// A file of any place.
     At(Endpoint),
-    /// The tree is a bag, and has its lists.
+    /// The tree is a bag with its lists.
     InBag,
 }
 
-/// The arguments of a check.
 pub struct Context<'a> {
-    /// The tree and the list.
     pub options: &'a VerifyOptions,
-    /// How the tree and the list are reached.
     pub ways: &'a Ways,
-    /// Receives events of the connection.
     pub observer: &'a Arc<dyn Observer>,
-    /// Receives faults and totals.
     pub watcher: &'a dyn VerifyWatcher,
 }
 
 impl Context<'_> {
-    /// Makes a question to the place of the tree.
     pub fn request(&self, verb: Verb, path: Vec<u8>) -> Request {
         let VerifyOptions { tree, carriage, ssh, .. } = self.options;
         let question = Question { verb, paths: vec![path] };

@@ -1,4 +1,4 @@
-//! Looks for files of the tree that no list has.
+//! Looks for files that no list has.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,8 +16,7 @@ use crate::hearer::Piece;
 use crate::request::Answered;
 
 impl Context<'_> {
-    /// Reports every regular file beneath `directory` that one of the sets lacks, except the list itself, and each
-    /// entry that cannot be listed.
+    /// Reports every regular file beneath `directory` that a set lacks, except the list, and each entry that cannot be listed.
     pub(crate) fn find_extra(
         &self,
         check: &mut Check<'_>,
@@ -74,7 +73,6 @@ impl Context<'_> {
     }
 }
 
-/// Joins a directory, which may be empty, and a path beneath it.
 pub fn join(directory: &[u8], path: &[u8]) -> Vec<u8> {
     match (directory, path) {
         (b"", _) => path.to_vec(),

@@ -1,4 +1,4 @@
-//! What a check finds in a tree, and who hears of it.
+//! The findings of a check, and who hears of them.
 
 use haul_job::{Error, Fault};
 
@@ -16,11 +16,11 @@ pub enum Finding {
     },
     /// The contents differ.
     Altered,
-    /// The name is no regular file, or leads through a symbolic link.
+    /// No regular file, or one behind a link.
     NotAFile,
-    /// The file could not be read; the text is the system's.
+    /// A failed read in the system's words.
     Unreadable(String),
-    /// The list lacks this file of the tree.
+    /// The list lacks this file.
     Extra,
 }
 
@@ -29,10 +29,10 @@ pub trait VerifyWatcher {
     /// Takes a fault.
     fn on_finding(&self, path: &[u8], finding: &Finding);
 
-    /// Takes running totals, several times a second.
+    /// Takes totals, several times a second.
     fn on_progress(&self, progress: &VerifyProgress);
 
-    /// Ends the check with [`Fault::Interrupted`] if true. It is asked often.
+    /// Ends the check with [`Fault::Interrupted`] if true.
     fn interrupted(&self) -> bool {
         false
     }
@@ -45,11 +45,10 @@ pub struct VerifyProgress {
     pub files: u64,
     /// Bytes that were read.
     pub bytes: u64,
-    /// Files and bytes of the list, if they are known before its end is read.
+    /// Files and bytes of the list, if known early.
     pub listed: Option<(u64, u64)>,
 }
 
-/// The error of a check that its watcher ended.
 pub(super) fn interrupted() -> Error {
     Error::new(Fault::Interrupted, "interrupted before the whole tree was checked")
 }

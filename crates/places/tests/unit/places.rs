@@ -19,7 +19,6 @@ use haul_channel::clock::Clock;
 use haul_channel::reporter::Watch;
 use haul_reach::remote::Remote;
 
-/// Returns how many pieces a client takes of such words, and how it ends.
 fn heard(verb: Verb, words: Vec<PlaceWord>, bounds: Bounds) -> (usize, Result<Answered, Error>) {
     let (near, mut far) = Stream::plain_pair().unwrap();
     let hello = AgentHello {

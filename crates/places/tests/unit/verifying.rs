@@ -174,7 +174,7 @@ fn extra_files_are_named_when_asked_but_never_the_manifest_itself() {
 fn an_extra_file_is_found_where_no_full_path_reaches() {
     let scene = Scene::new();
     let tree = LocalTree::open(scene.root().as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap().0;
-    // 41 times 100 bytes are more than PATH_MAX.
+    // 41 times 100 bytes exceed PATH_MAX.
     let mut path = Vec::new();
     for _ in 0..41 {
         path.extend_from_slice(&[b'd'; 99]);
@@ -186,7 +186,7 @@ fn an_extra_file_is_found_where_no_full_path_reaches() {
     let (report, lines) = scene.verify(true).unwrap();
     assert_eq!(lines, [format!("{} Extra", escape(&path))]);
     assert_eq!((report.differing, report.extra), (0, 1));
-    // The temporary directory's own removal fails at such long paths, too.
+    // The temporary directory's own removal fails, too.
     assert!(tree.delete_entry(&[b'd'; 99], &|_, _| false, false, &mut |_, _| {}).is_empty());
 }
 
@@ -264,7 +264,6 @@ fn a_manifest_longer_than_the_window_streams_through() {
     assert_eq!(report.files, MAX_WANTED_FILES as u64 + 9);
 }
 
-/// Makes the list that a program would print of the tree.
 fn list(scene: &Scene, hash: impl Fn(&[u8]) -> Vec<u8>) -> PathBuf {
     let mut out = File::create(scene.dir.path().join("list")).unwrap();
     for (path, data) in &scene.files {
