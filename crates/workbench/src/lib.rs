@@ -1,4 +1,4 @@
-//! Tools that work on this host alone, apart from any job between hosts.
+//! Tools for this host alone.
 //!
 //! ```text
 //!   bench    how fast each way across this host is

@@ -1,4 +1,4 @@
-//! Tells what to set on this host: joins the facts of the host (`net`, `store`) and what follows from them (`engine`).
+//! Tells what to set on this host, from its facts (`net`, `store`) by `engine`.
 //!
 //! `look` -> facts -> `advise` -> findings -> `apply` (all or nothing, remembered) -> `revert`.
 
@@ -17,7 +17,7 @@ use haul_sys::process;
 
 use haul_job::{Error, Fault};
 
-/// Reads this host; with a directory also measures its disk, which takes some seconds and up to 1 GiB of its room.
+/// Reads this host; a directory's disk is measured, for some seconds and up to 1 GiB.
 pub fn look(roots: &Roots, disk: Option<&Path>) -> Result<Host, Error> {
     let settings = SETTINGS.iter().filter_map(|name| {
         let settings::Setting { value, writable } = settings::read(roots, name)?;
@@ -36,12 +36,12 @@ pub fn look(roots: &Roots, disk: Option<&Path>) -> Result<Host, Error> {
     })
 }
 
-/// Whether the roots are this host's: the kernel tells routes of no other.
+/// The kernel knows only this host's routes.
 fn is_this_host(roots: &Roots) -> bool {
     *roots == Roots::default()
 }
 
-/// The uplinks; none if the kernel does not tell its routes, and then there is no advice about them.
+/// Without routes there is no advice about uplinks.
 fn uplinks_of(roots: &Roots) -> Vec<Uplink> {
     let found = if is_this_host(roots) { uplinks::uplinks(roots).unwrap_or_default() } else { Vec::new() };
     found.into_iter().map(uplink).collect()
@@ -96,13 +96,13 @@ fn measure(directory: &Path) -> Result<Disk, Error> {
     })
 }
 
-/// The fastest device that is up and tells its speed.
+/// The fastest device that is up.
 pub fn fastest(host: &Host) -> Option<(&str, u64)> {
     let told = host.interfaces.iter().filter_map(|device| Some((device.name.as_str(), device.speed_bytes_per_s?)));
     told.max_by_key(|(_, speed)| *speed)
 }
 
-/// Sets what is advised and can be set from here, now and for each start. All or nothing.
+/// Sets the advice now and for each start. All or nothing.
 pub fn apply(roots: &Roots, advice: &Advice) -> Result<Vec<Step>, Error> {
     let here = advice.changes().filter(|(finding, _)| finding.remedy == Remedy::Sysctl { here: true });
     let changes: Vec<Change> =
@@ -110,7 +110,7 @@ pub fn apply(roots: &Roots, advice: &Advice) -> Result<Vec<Step>, Error> {
     kept::apply(roots, &changes).map_err(told)
 }
 
-/// Puts back the state before [`apply`]. All or nothing.
+/// Undoes [`apply`]. All or nothing.
 pub fn revert(roots: &Roots) -> Result<Vec<Step>, Error> {
     kept::revert(roots).map_err(told)
 }
@@ -139,7 +139,6 @@ mod tests {
 
     use super::*;
 
-    /// A host in a directory, with buffers as Debian has them.
     fn scene() -> (tempfile::TempDir, Roots) {
         let dir = tempfile::tempdir().unwrap();
         for (path, text) in [

@@ -1,4 +1,4 @@
-//! Measures the limits beside a result: the disk without a network, and memory without a kernel.
+//! Measures the disk without a network, and memory without a kernel.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,17 +6,16 @@ use std::time::{Duration, Instant};
 use haul_job::Error;
 use haul_store::DiskRate;
 
-/// The rates that the disk reaches alone.
+/// The disk's rates.
 pub type Disk = DiskRate;
 
-/// Writes and reads below a directory past the page cache, with several blocks at once: at most `bytes` and `time` each
-/// way, and a quarter of the free room.
+/// Writes and reads past the page cache, several blocks at once: at most `bytes` and `time` each way, and a quarter of the free
+/// room.
 pub fn disk(directory: &Path, bytes: u64, time: Duration) -> Result<Disk, Error> {
     haul_store::disk_rate_within(directory, bytes, time).map_err(|error| Error::of_disk("measure", directory, &error))
 }
 
-/// Copies from memory to memory, more than any cache holds, with this many threads. Returns bytes copied in a second by
-/// all threads.
+/// Copies more memory than any cache holds. Returns bytes a second of all threads.
 pub fn memory(threads: u16, time: Duration) -> u64 {
     let threads = threads.max(1);
     let bytes = MEMORY_BYTES / usize::from(threads);
@@ -29,7 +28,7 @@ pub fn memory(threads: u16, time: Duration) -> u64 {
 }
 
 fn copies(bytes: usize, time: Duration) -> f64 {
-    // Both are written before the clock starts: the first touch of a page is slow.
+    // The first touch of a page is slow.
     let from = vec![0xa5u8; bytes];
     let mut to = vec![0x5au8; bytes];
     let start = Instant::now();
@@ -44,8 +43,8 @@ fn copies(bytes: usize, time: Duration) -> f64 {
     copied as f64 / start.elapsed().as_secs_f64().max(1e-6)
 }
 
-/// The memory of all threads together, each way: above the last-level caches of large servers (some hundred MiB).
+/// All threads' memory, each way: above large servers' last-level caches (some hundred MiB).
 const MEMORY_BYTES: usize = 512 << 20;
 
-/// The block of a lane.
+/// A lane's block.
 const BLOCK_BYTES: usize = 256 << 10;

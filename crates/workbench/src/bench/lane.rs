@@ -1,4 +1,4 @@
-//! The two ends of one lane: a thread that sends chunks, and one that receives them.
+//! The two ends of a lane, each a thread.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -14,9 +14,7 @@ use super::prepare::Plan;
 use super::request::{Offset, Request};
 use super::shared::Shared;
 
-/// The end of one thread.
 pub(super) enum Ended {
-    /// The sender's usage, and whether the kernel sealed what it sent.
     Sent(Result<(Usage, bool), Error>),
     Received(Result<Received, Error>),
 }
@@ -24,7 +22,6 @@ pub(super) enum Ended {
 #[derive(Debug)]
 pub(super) struct Received {
     pub usage: Usage,
-    /// The most writes on their way at once.
     pub writes_in_flight_max: usize,
     pub opened_in_kernel: bool,
 }
@@ -43,7 +40,6 @@ pub(super) struct Receiving<'a> {
     pub number: usize,
 }
 
-/// Waits for the start, sends, and returns the used time.
 pub(super) fn send(of: &Sending<'_>, mut stream: Stream) -> Ended {
     let bound = bind(of.request.processors.map(|(sender, _)| sender));
     let mut pump = SendPump::new(of.plan.send.clone(), of.request.block_bytes);
@@ -54,7 +50,6 @@ pub(super) fn send(of: &Sending<'_>, mut stream: Stream) -> Ended {
     Ended::Sent(result.map(|()| (used, stream.is_sealed_in_kernel())))
 }
 
-/// Waits for the start, receives, and returns the used time.
 pub(super) fn receive(of: &Receiving<'_>, mut stream: Stream) -> Ended {
     let bound = bind(of.request.processors.map(|(_, receiver)| receiver));
     let mut pump = ReceivePump::new(of.plan.receive.clone(), of.request.block_bytes);
@@ -109,7 +104,7 @@ impl Sending<'_> {
     ) -> Result<(), Error> {
         let mut tap = hasher.map(|hasher| |bytes: &[u8]| _ = hasher.update(bytes));
         let tap: Option<Tap<'_>> = tap.as_mut().map(|tap| tap as Tap<'_>);
-        // Further bytes follow, or the end, which sends waiting ones.
+        // More bytes follow, or the end, which sends waiting ones.
         pump.send(stream, self.plan.source.as_fd(), at, len, true, tap).map_err(|failed| match failed.why {
             SendError::Lane(error) => lane_error(error),
             SendError::Source(error) => Error::new(Fault::FileIo, "cannot read the source").because(error),
@@ -161,7 +156,7 @@ fn bind(processor: Option<usize>) -> Result<(), Error> {
 }
 
 fn used_since(before: Usage) -> Usage {
-    // A host without /proc has no figure for the helpers; it has no O_DIRECT route either.
+    // A host without /proc has neither these figures nor an O_DIRECT route.
     (usage::of_thread() - before) + usage::of_ring_workers().unwrap_or_default()
 }
 

@@ -4,8 +4,7 @@
 //! source (zeros, memory, a file) --pump::send--> loopback connection --pump::receive--> sink (nowhere, memory, a disk)
 //!      a thread for each lane          clear or TLS, tuned as those of a copy         a thread for each lane
 //! ```
-//! The connections, ciphers and routes are those of a copy, without its names, journals and receipts. Each side's
-//! processor time is that of its threads. With `verify` the lanes hash both ends' chunks and compare.
+//! Connections, ciphers and routes are a copy's, without its names, journals and receipts. With `verify` both ends hash chunks.
 
 mod alone;
 mod lane;
@@ -32,35 +31,35 @@ use shared::{Shared, Start};
 /// One reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Time from the start of the run to the interval's start.
+    /// Start, in the run.
     pub start: Duration,
-    /// Time from the start of the run to the interval's end.
+    /// End, in the run.
     pub end: Duration,
-    /// The bytes received in it.
+    /// Bytes received.
     pub bytes: u64,
 }
 
 impl Interval {
-    /// The mean rate in it.
+    /// The mean rate.
     pub fn bytes_per_s(&self) -> f64 {
         self.bytes as f64 / (self.end - self.start).as_secs_f64().max(1e-6)
     }
 }
 
-/// One side of the measurement.
+/// One side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// The route in use at the end.
+    /// The last route.
     pub route: &'static str,
-    /// Refused routes that were asked for or better.
+    /// Better or requested routes that were refused.
     pub dropped: Vec<Dropped>,
-    /// Processor time of its threads, with the helpers of io_uring. Later work of the kernel (writing out pages) counts
-    /// for neither side.
+    /// Processor time of its threads, helpers of io_uring included. Later work of the kernel (writing out pages) counts for
+    /// neither side.
     pub usage: Usage,
 }
 
 impl Side {
-    /// Processor time for each 10^9 bytes.
+    /// Processor time for 10^9 bytes.
     pub fn cpu_s_per_gb(&self, bytes: u64) -> f64 {
         self.usage.total_us() as f64 / 1e6 / (bytes as f64 / 1e9).max(1e-9)
     }
@@ -69,9 +68,9 @@ impl Side {
 /// The results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The bytes received by all lanes.
+    /// Bytes received.
     pub bytes: u64,
-    /// Time from the first byte until the last reached its target, though not yet the medium.
+    /// Time until the last byte reached its target, though not the medium.
     pub elapsed: Duration,
     /// All readings.
     pub intervals: Vec<Interval>,
@@ -79,26 +78,26 @@ pub struct Found {
     pub send: Side,
     /// The receiving threads.
     pub receive: Side,
-    /// The time of the flush to the medium after that; `None` if nothing went to a disk.
+    /// Time of the flush; `None` without a disk.
     pub flush: Option<Duration>,
-    /// The most direct writes of one lane on their way at once.
+    /// A lane's most direct writes at once.
     pub writes_in_flight_max: usize,
-    /// The kernel made the TLS records, on one lane at least.
+    /// The kernel sealed TLS records.
     pub sealed_in_kernel: bool,
-    /// The kernel opened the TLS records, on one lane at least.
+    /// The kernel opened TLS records.
     pub opened_in_kernel: bool,
-    /// Congestion control in effect on the first lane.
+    /// The first lane's congestion control.
     pub congestion_control: String,
-    /// A call of [`Watcher::interrupted`] ended it.
+    /// [`Watcher::interrupted`] ended it.
     pub interrupted: bool,
 }
 
 /// The observer of a bench.
 pub trait Watcher {
-    /// An interval is over.
+    /// Takes a past interval.
     fn on_interval(&self, interval: &Interval);
 
-    /// Whether to end now.
+    /// Ends the run if true.
     fn interrupted(&self) -> bool {
         false
     }
@@ -128,7 +127,7 @@ pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Found, Error> {
             for thread in started {
                 match thread {
                     Ok(_) => threads += 1,
-                    // Its end of the lane is gone with it, so the other end does not wait.
+                    // The dropped end of the lane frees the other.
                     Err(error) => sums.fail(Error::new(Fault::FileIo, "cannot start a thread").because(error)),
                 }
             }
@@ -199,7 +198,7 @@ impl Sums {
         }
     }
 
-    /// If one end fails, the other loses its connection: the first cause is reported.
+    /// A failed end breaks the other's connection: the first cause counts.
     fn fail(&mut self, error: Error) {
         if self.error.as_ref().is_none_or(|known| known.fault == Fault::Network) {
             self.error = Some(error);
@@ -207,7 +206,6 @@ impl Sums {
     }
 }
 
-/// Reads the count at each interval until all threads have ended.
 fn watch(
     request: &Request,
     watcher: &dyn Watcher,
@@ -235,7 +233,7 @@ fn watch(
         {
             shared.stop.store(true, Ordering::Release);
         }
-        // The rest at the end is reported if it is long enough to have a rate.
+        // A last interval needs some length for a rate.
         if now < due && !(over && now - last.0 >= request.interval / 10) {
             if over {
                 return intervals;
@@ -262,8 +260,7 @@ fn congestion_control_of(socket: &std::net::TcpStream) -> Option<String> {
     haul_sys::socket::congestion_control(socket).ok()
 }
 
-/// The time between two checks for an interruption.
 const LOOK_ROUND: Duration = Duration::from_millis(100);
 
-/// Readings that are kept: a day of seconds, 40 bytes each. More are reported, but not kept.
+/// A day of seconds, 40 bytes each. More are only reported.
 pub const INTERVALS_MAX: usize = 86_400;

@@ -1,4 +1,4 @@
-//! Prepares a measurement before its clock starts: files, touched pages, connections, and a choice of routes.
+//! Prepares a measurement before its clock starts: files, touched pages, connections, routes.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,6 @@ use super::request::{
     Amount, BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, LANE_BYTES_MIN, LANES_MAX, Offset, Request, Sink, Source,
 };
 
-/// Both ends of a connection inside this host.
 type Ends = (Stream, Stream);
 
 pub(super) struct Plan {
@@ -25,13 +24,11 @@ pub(super) struct Plan {
     pub target: Target,
     pub send: Arc<Routes<SendRoute>>,
     pub receive: Arc<Routes<ReceiveRoute>>,
-    /// The bytes that are moved, and hashed, at a time.
     pub chunk_bytes: u64,
-    /// Each lane goes round in this many bytes of the source, from its number times this on; a multiple of the chunk.
+    /// Each lane's part of the source, at its number times this; a multiple of the chunk.
     pub source_lane_bytes: u64,
-    /// The same for the sink.
     pub sink_lane_bytes: u64,
-    /// Chunks of each lane; `None`: until the time is over.
+    /// `None`: until the time is over.
     pub chunks: Option<u64>,
 }
 
@@ -48,7 +45,7 @@ pub(super) fn plan(request: &Request) -> Result<Plan, Error> {
     if request.sink != Sink::Discard {
         chunk_bytes = chunk_bytes.min(request.size_bytes / lanes);
     }
-    // Direct I/O begins at whole blocks; a smaller file has but one chunk.
+    // Direct I/O begins at whole blocks; a smaller file has one chunk.
     chunk_bytes = if chunk_bytes >= ALIGNMENT { chunk_bytes / ALIGNMENT * ALIGNMENT } else { chunk_bytes };
     if chunk_bytes == 0 {
         let what = format!("{lanes} lanes have nothing to send: {source_bytes} bytes in all");
@@ -56,7 +53,7 @@ pub(super) fn plan(request: &Request) -> Result<Plan, Error> {
     }
     let chunks = wanted_bytes.map(|bytes| bytes.div_ceil(chunk_bytes));
     let sink_room = match (&request.sink, chunks) {
-        // A disk takes all bytes to be moved; with only a time, lanes go round.
+        // With only a time, lanes go round.
         (Sink::Directory(_), Some(chunks)) => chunks * chunk_bytes,
         _ => request.size_bytes / lanes,
     };
@@ -165,14 +162,14 @@ fn target(request: &Request, bytes: u64) -> Result<Target, Error> {
     }
 }
 
-/// Fills every page with noise: the first touch of memory costs many times what is to be measured.
+/// Fills every page with noise: the first touch of memory costs many times what is measured.
 fn fill(file: &File, bytes: u64) -> io::Result<()> {
     let mut block = vec![0u8; FILLED_AT_ONCE_BYTES];
     let mut state = SEED;
     let mut offset = 0;
     while offset < bytes {
         for word in block.as_chunks_mut::<8>().0 {
-            // Marsaglia's xorshift: it does not compress, and is as fast as memory.
+            // Marsaglia's xorshift does not compress, and is as fast as memory.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
@@ -185,11 +182,11 @@ fn fill(file: &File, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The requested route and the one that always works; else the cheapest here by measurement (docs/proof/zero-copy.md).
+/// The requested route, or the cheapest here by measurement (docs/proof/zero-copy.md), and the one that always works.
 fn send_routes(request: &Request) -> Routes<SendRoute> {
     match (request.send_route, request.cipher) {
         (Some(route), _) => Routes::new(&[route], SendRoute::Copy),
-        // Whether the kernel's own sealing costs less depends on its ciphers and cards: it has to be asked for.
+        // The cost of the kernel's own sealing depends on ciphers and cards: it has to be asked for.
         (None, Some(_)) => Routes::new(&[], SendRoute::Copy),
         (None, None) => Routes::new(&[SendRoute::Sendfile, SendRoute::Splice], SendRoute::Copy),
     }
@@ -207,7 +204,7 @@ fn receive_routes(request: &Request) -> Routes<ReceiveRoute> {
     Routes::new(preferred, ReceiveRoute::Copy)
 }
 
-/// Connects lanes; the first of each pair sends.
+/// The first of each pair sends.
 pub(super) fn connect(request: &Request) -> Result<Vec<Ends>, Error> {
     let network =
         |error: &dyn std::fmt::Display| Error::new(Fault::Network, "cannot connect to this host").because(error);
@@ -230,8 +227,7 @@ pub(super) fn connect(request: &Request) -> Result<Vec<Ends>, Error> {
     Ok(lanes)
 }
 
-/// Tunes a connection as a copy does. But a requested congestion control must be in effect, or the figures would be of
-/// another one.
+/// Tunes a connection like a copy's. A requested congestion control must be in effect: the figures are about it.
 fn tuned(socket: &TcpStream, wanted: &Wanted) -> Result<(), Error> {
     let applied = wanted.apply(socket, NEAR_RTT_US);
     let Some(asked) = &wanted.congestion_control else { return Ok(()) };
@@ -245,7 +241,7 @@ fn tuned(socket: &TcpStream, wanted: &Wanted) -> Result<(), Error> {
     }
 }
 
-/// Makes a TLS connection. Both ends are in this process, so one of them shakes hands in a thread.
+/// One of the two ends shakes hands in a thread.
 fn encrypted(near: TcpStream, far: TcpStream, cipher: haul_net::Cipher) -> Result<Ends, haul_net::NetError> {
     let (here, there) = (Identity::generate()?, Identity::generate()?);
     let (here_key, there_key) = (here.public(), there.public());
@@ -257,7 +253,7 @@ fn encrypted(near: TcpStream, far: TcpStream, cipher: haul_net::Cipher) -> Resul
     })
 }
 
-/// A page, and a multiple of every block of a disk.
+/// A page, and a multiple of every disk's block.
 const ALIGNMENT: u64 = 4096;
 
 const FILLED_AT_ONCE_BYTES: usize = 256 << 10;
@@ -265,6 +261,5 @@ const FILLED_AT_ONCE_BYTES: usize = 256 << 10;
 /// Any number but zero.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The bytes that one thread moves and hashes before it looks up: with 256 KiB blocks, a clock is read once in sixteen
-/// calls.
+/// With 256 KiB blocks, a thread reads a clock once in sixteen calls.
 pub(super) const CHUNK_BYTES: u64 = 4 << 20;

@@ -1,4 +1,4 @@
-//! The question of a bench: from where to where bytes go, how, and for how long; and its limits.
+//! The question of a bench, and its limits.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,86 +6,85 @@ use std::time::Duration;
 use haul_job::Cipher;
 use haul_pump::{ReceiveRoute, SendRoute};
 
-/// The bytes that are read.
+/// The bytes' origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A hole of a file in memory: nothing but zeros, in the same few pages.
+    /// A hole of a file in memory: zeros in the same few pages.
     Zero,
-    /// A file in memory that holds noise.
+    /// A file in memory with noise.
     Memory,
     /// A file.
     File(PathBuf),
 }
 
-/// The target of the bytes.
+/// The bytes' target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sink {
     /// Nowhere.
     Discard,
-    /// A file in memory, all of its pages touched before.
+    /// A file in memory, all pages touched.
     Memory,
-    /// A file without a name below this directory, gone at the end.
+    /// A nameless file below this directory.
     Directory(PathBuf),
 }
 
 /// The place of the next block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offset {
-    /// Always the same, so that it stays in the processor's caches.
+    /// The same, in the processor's caches.
     Fixed,
-    /// Behind the last one, and at the front again after the end.
+    /// Behind the last one, in a circle.
     Moving,
 }
 
 /// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// Ends after this time.
+    /// Time.
     Time(Duration),
-    /// Ends after this many bytes, or a little more: each lane ends with a whole chunk, of 4 MiB at most.
+    /// Bytes: each lane ends with a whole chunk, of 4 MiB at most.
     Bytes(u64),
 }
 
 /// The question of a bench.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The bytes that are read.
+    /// The bytes' origin.
     pub source: Source,
-    /// The target of the bytes.
+    /// The bytes' target.
     pub sink: Sink,
-    /// A way to send; `None` leaves it to what this host can do.
+    /// The way to send, if forced.
     pub send_route: Option<SendRoute>,
-    /// A way to receive; `None` leaves it to what this host can do.
+    /// The way to receive, if forced.
     pub receive_route: Option<ReceiveRoute>,
-    /// Bytes moved by one call, as far as the route allows: 4 KiB to 64 MiB.
+    /// Bytes of a call, if the route allows: 4 KiB to 64 MiB.
     pub block_bytes: usize,
     /// The place of the next block.
     pub offset: Offset,
-    /// Connections, each with a thread at either end: 1 to 256.
+    /// Connections, 1 to 256.
     pub lanes: u16,
     /// `None`: clear.
     pub cipher: Option<Cipher>,
-    /// Both ends hash every chunk (BLAKE3), and the receiver compares.
+    /// Both ends hash every chunk (BLAKE3).
     pub verify: bool,
     /// The end of the run.
     pub amount: Amount,
-    /// Between two readings: 0.1 s to a minute.
+    /// Time between readings: 0.1 s to a minute.
     pub interval: Duration,
-    /// The end that accepted the connection sends, instead of the end that made it.
+    /// The accepting end sends.
     pub reverse: bool,
     /// Congestion control; `None`: as for a copy inside this host.
     pub congestion_control: Option<String>,
-    /// Processors that all sending and all receiving threads are bound to.
+    /// Processors for sending and receiving threads.
     pub processors: Option<(usize, usize)>,
-    /// The size of a source or sink in memory, and of the file that a timed run goes round in: at least 64 KiB for each
-    /// lane.
+    /// Size of a source or sink in memory, or of a timed run's file: at least 64 KiB a lane.
     pub size_bytes: u64,
-    /// The source file's pages are dropped from the cache first, so that it comes from the disk.
+    /// Reads the source from the disk, not the page cache.
     pub cold: bool,
 }
 
 impl Request {
-    /// Zeros to nowhere for ten seconds by the best routes here.
+    /// Zeros to nowhere for ten seconds.
     pub fn new() -> Request {
         Request {
             source: Source::Zero,
@@ -114,14 +113,13 @@ impl Default for Request {
     }
 }
 
-/// Smallest block.
+/// The smallest block.
 pub const BLOCK_BYTES_MIN: usize = 4 << 10;
 
-/// Largest block: no route gains from more than a few MiB.
+/// No route gains from more than a few MiB.
 pub const BLOCK_BYTES_MAX: usize = 64 << 20;
 
-/// Most lanes, as for a copy.
+/// As for a copy.
 pub const LANES_MAX: u16 = 256;
 
-/// The least part of a source or sink for each lane.
 pub(super) const LANE_BYTES_MIN: u64 = 64 << 10;

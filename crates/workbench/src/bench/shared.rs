@@ -1,16 +1,15 @@
-//! The state that the threads of a run share: when they start, when they end, and how many bytes have come.
+//! The state of a run's threads: start, end, and bytes so far.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// What all threads of a run share.
 pub(super) struct Shared {
     pub stop: AtomicBool,
     pub received_bytes: AtomicU64,
     pub start: Start,
 }
 
-/// Holds threads until all of them are ready, and the clock runs.
+/// Holds threads until all are ready and the clock runs.
 #[derive(Default)]
 pub(super) struct Start {
     state: Mutex<Waiting>,

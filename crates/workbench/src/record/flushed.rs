@@ -1,8 +1,8 @@
-//! Keeps track of the bytes of a recording that are on its disks, as far as they say so.
+//! Tracks the recorded bytes on the disks.
 //!
-//! After a failed flush nobody knows which of the bytes before it are lost: the kernel may have discarded them, and a
-//! later successful flush says nothing of them (`fsync(2)`; Rebello et al., "Can Applications Recover from fsync
-//! Failures?", USENIX ATC 2020). So such a failure is reported at once and again at the end.
+//! After a failed flush the kernel may have discarded any bytes before, and a later success says nothing of them (`fsync(2)`;
+//! Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020). So the failure is reported at once and
+//! again at the end.
 
 use std::fs::File;
 use std::io;
@@ -14,15 +14,13 @@ use haul_job::{Error, Fault};
 pub(super) struct Flushed {
     /// The bytes at the last successful flush.
     pub(super) bytes: u64,
-    /// The first byte that may be lost, and the error of the first failed flush.
+    /// The first byte that may be lost, and why.
     doubt: Option<(u64, String)>,
-    /// The last flush failed.
     fails: bool,
 }
 
 impl Flushed {
-    /// Flushes by `flush` what was written: at least `written` bytes. Returns an error only if the flush before
-    /// succeeded.
+    /// Flushes at least `written` bytes. Returns an error only after a success.
     pub(super) fn flush(&mut self, written: u64, flush: impl FnOnce() -> io::Result<()>) -> Option<io::Error> {
         let failed_before = self.fails;
         match flush() {
@@ -43,7 +41,7 @@ impl Flushed {
     }
 }
 
-/// The error of a finished recording that may not be on the disks. `hint`: how to find out.
+/// The error of a recording that may not be on the disks. `hint`: how to find out.
 pub(super) fn doubts(files: &[(PathBuf, File)], flushed: &[Flushed], hint: &str) -> Option<Error> {
     let doubts = files.iter().zip(flushed).filter_map(|((path, _), flushed)| Some((path, flushed.doubt.as_ref()?)));
     let doubts: Vec<_> = doubts.collect();

@@ -1,15 +1,13 @@
-//! Records a stream that should never be held up, such as that of an instrument.
+//! Records a stream that should never be held up, such as an instrument's.
 //!
 //! ```text
 //! stream --reading thread--> a free buffer --> ring --writing thread--> file, past the page cache
 //!                                 ^                          |
 //!                                 +------ written buffers ---+
 //! ```
-//! The ring decouples the stream from the disk: a stall of the disk goes unnoticed while a buffer is free. When none
-//! is, the stream is held up: this overrun is counted with its time, and the report says how full the ring was at most.
-//! The room is reserved before. If the file system has no direct writes, each buffer is written out and dropped from
-//! the page cache before the next but one: so dirty pages stay bounded, and the kernel has no reason to freeze the
-//! writer.
+//! A stall of the disk goes unnoticed while a buffer is free. Else the stream is held up: an overrun. The room is reserved
+//! before. Without direct writes, each buffer is written out and dropped from the page cache before the next but one: dirty pages
+//! stay bounded, and the kernel has no reason to freeze the writer.
 //!
 //! A striped recording goes to several directories in turn, buffer by buffer, each with its own writer ([`striped`]).
 
@@ -48,31 +46,30 @@ use crate::bench::Interval;
 /// The result of a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
-    /// The recorded bytes.
+    /// Bytes recorded.
     pub bytes: u64,
-    /// From the first byte to the end of the stream.
+    /// Time to the stream's end.
     pub elapsed: Duration,
-    /// Time from then until all was on the medium.
+    /// Time of the flush after that.
     pub flush: Duration,
     /// `direct`, or `copy` through the page cache.
     pub route: &'static str,
     /// Buffers of the ring.
     pub buffers: usize,
-    /// Bytes of each buffer.
+    /// Bytes of a buffer.
     pub buffer_bytes: usize,
-    /// The most buffers that were full and not yet written.
+    /// The most full buffers at once.
     pub high_water: usize,
-    /// How often no buffer was free.
+    /// The times without a free buffer.
     pub overruns: u64,
-    /// The total time that this held the stream up.
+    /// The time that the stream was held up.
     pub held_up: Duration,
     /// [`Watcher::interrupted`] ended it.
     pub interrupted: bool,
-    /// The index of a striped recording, and the BLAKE3 of all of it.
+    /// A striped recording's index and BLAKE3.
     pub striped: Option<(PathBuf, [u8; 32])>,
 }
 
-/// The time between two checks for an interruption.
 const LOOK_ROUND: Duration = Duration::from_millis(100);
 
 /// Records until the stream ends.
@@ -80,8 +77,8 @@ pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Recorded, Error> 
     check(request)?;
     match request.input {
         Input::Stdin => {
-            // Bytes that the standard library reads ahead could not be waited for, so this is a descriptor of our own.
-            // It is opened before the targets are made.
+            // The standard library reads ahead, and such bytes could not be waited for. So this descriptor is our own, opened
+            // before the targets.
             let stream = standard_streams::Input::open().and_then(|input| input.as_fd().try_clone_to_owned());
             let failed = |error| unrecorded(Error::new(Fault::Network, "cannot read the stream").because(error));
             let stream = stream.map_err(failed)?;
@@ -101,7 +98,7 @@ pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Recorded, Error> 
     }
 }
 
-/// Drops the hints of other commands: a stream does not come twice.
+/// Drops other commands' hints: a stream does not come twice.
 fn unrecorded(error: Error) -> Error {
     match error.hint {
         Some(_) => error,
@@ -115,7 +112,7 @@ struct Targets {
 }
 
 impl Targets {
-    /// Makes the files, and reserves their room. A failure removes them.
+    /// A failure removes the files.
     fn create(request: &Request) -> Result<Targets, Error> {
         let mut targets = Targets { files: Vec::new(), striped: None };
         let made = match request.stripe_directories.is_empty() {
@@ -166,24 +163,22 @@ impl Targets {
         }
     }
 
-    /// Gives back unused room, and flushes all of each file, its length included, whatever comes of the others.
-    /// `written`: bytes of each.
+    /// Gives back unused room, and flushes each file with its length, whatever comes of the others. `written`: bytes of each.
     fn finish(&self, written: &[u64], flushed: &mut [Flushed]) -> Vec<Error> {
         let mut faults = Vec::new();
         for (((path, file), written), flushed) in self.files.iter().zip(written).zip(flushed) {
-            // After a failure of the disk, `written` may be less than an earlier flush has put there.
+            // After a failure, an earlier flush may have put more there.
             let length = flushed.bytes.max(*written);
             if let Err(error) = file.set_len(length) {
                 let hint = "the recording is there; reserved room beyond it stays taken";
                 faults.push(Error::of_disk("set the length of", path, &error).try_this(hint));
             }
-            // A failure shows later as a doubt.
+            // A failure becomes a doubt.
             let _ = flushed.flush(length, || file.sync_all());
         }
         faults
     }
 
-    /// How to find out whether the recording is complete.
     fn how_to_compare(&self) -> String {
         match &self.striped {
             Some(striping) => format!(
@@ -251,7 +246,7 @@ fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn W
             Err(error) => faults.push(error),
         }
     }
-    // What follows also holds for a stream that broke off, and for the bytes before a disk failed.
+    // Broken streams and failed disks end here, too.
     let late = targets.finish(&written, &mut flushed);
     let whole = hasher.filter(|_| faults.is_empty()).map(|hasher| (bytes, *hasher.finalize().as_bytes()));
     let entered = targets.striped.as_mut().map_or(Ok(()), |striping| striping.end(&flushed, whole));
@@ -309,8 +304,7 @@ struct Read {
     broken: Option<io::Error>,
 }
 
-/// Fills buffers until the stream ends or breaks off, enough came, the user stops it, or the writer is gone, which
-/// reports itself why.
+/// Fills buffers until the end, or until a writer fails, which reports itself.
 fn read_all(
     request: &Request,
     stream: &File,
@@ -348,7 +342,7 @@ fn read_all(
     read
 }
 
-/// Reads what has come; `None` if nothing did for a while.
+/// `None`: nothing came for a while.
 fn some(mut stream: &File, target: &mut [u8]) -> io::Result<Option<usize>> {
     if !is_ready(stream.as_fd(), LOOK_ROUND)? {
         return Ok(None);

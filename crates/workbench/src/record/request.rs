@@ -14,20 +14,19 @@ pub struct Request {
     pub input: Input,
     /// The file, which must not exist.
     pub path: PathBuf,
-    /// The directories to stripe it over; then `path` has an index beside it, and is no file itself. Empty: it is one
-    /// file.
+    /// The stripes' directories; `path` then only names the index. Empty: one file.
     pub stripe_directories: Vec<PathBuf>,
-    /// Room to reserve; the rest of it is given back at the end. 0: none.
+    /// Room to reserve; 0: none.
     pub reserve_bytes: u64,
-    /// Bytes after which it ends; `None`: with the stream.
+    /// Bytes after which it ends.
     pub bytes: Option<u64>,
-    /// Buffers of the ring: 2 to 1024.
+    /// Buffers, 2 to 1024.
     pub buffers: usize,
-    /// Bytes of each buffer, a multiple of 64 KiB up to 64 MiB.
+    /// Bytes of a buffer: multiples of 64 KiB up to 64 MiB.
     pub buffer_bytes: usize,
     /// Time between two readings.
     pub interval: Duration,
-    /// How often stripes are flushed: a power cut costs a striped recording this much, and the time of a flush.
+    /// Time between flushes of stripes: a power cut costs as much, and the time of a flush.
     pub flush_every: Duration,
 }
 
@@ -39,11 +38,10 @@ pub const FLUSH_EVERY: Duration = Duration::from_secs(2);
 pub enum Input {
     /// Standard input.
     Stdin,
-    /// The first connection to this address, neither encrypted nor authenticated: for networks of instruments.
+    /// The first connection to this address, unencrypted and unauthenticated: for networks of instruments.
     Listen(SocketAddr),
 }
 
-/// Refuses what no recording can do.
 pub(super) fn check(request: &Request) -> Result<(), Error> {
     let refused = |what: String, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
     if !(BUFFERS_MIN..=BUFFERS_MAX).contains(&request.buffers) {
@@ -59,7 +57,7 @@ pub(super) fn check(request: &Request) -> Result<(), Error> {
     if request.stripe_directories.len() > STRIPES_MAX {
         return refused(format!("{} directories", request.stripe_directories.len()), "64 at most");
     }
-    // Each disk needs one buffer that is filled and one that is written: else they would wait for each other.
+    // Each disk needs a buffer that is filled and one that is written, or they would wait for each other.
     if request.buffers < 2 * request.stripe_directories.len() {
         let what =
             format!("a ring of {} buffers for {} directories", request.buffers, request.stripe_directories.len());
@@ -71,17 +69,17 @@ pub(super) fn check(request: &Request) -> Result<(), Error> {
     Ok(())
 }
 
-/// With fewer buffers, one could not be filled while another is written.
+/// One buffer fills while another is written.
 pub const BUFFERS_MIN: usize = 2;
 
-/// With buffers of 4 MiB that is 4 GiB.
+/// 4 GiB with buffers of 4 MiB.
 pub const BUFFERS_MAX: usize = 1024;
 
-/// The smallest buffer, and the unit of all others: a multiple of every alignment that was seen.
+/// A multiple of every alignment that was seen.
 pub const BUFFER_BYTES_UNIT: usize = 64 << 10;
 
-/// The largest buffer: no disk gains from more than a few MiB.
+/// No disk gains from more than a few MiB.
 pub const BUFFER_BYTES_MAX: usize = recording::BLOCK_BYTES_MAX as usize;
 
-/// All buffers together: 27 s of 300 MB/s.
+/// 27 s of 300 MB/s.
 pub const RING_BYTES_MAX: usize = 8 << 30;

@@ -1,4 +1,4 @@
-//! The buffers between the stream and the disks. They go to the writers in turn, one writer for each stripe.
+//! The buffers between stream and disks, for the writers in turn, one for each stripe.
 
 use std::fs::File;
 use std::io;
@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 use haul_sys::direct::{AlignedBuffer, DirectFile};
 use haul_sys::file;
 
-/// The end that fills.
 pub(super) struct Filling {
     free: Receiver<AlignedBuffer>,
-    /// The queue of each writer; empty once nothing follows.
+    /// Empty once nothing follows.
     full: Vec<SyncSender<(AlignedBuffer, usize)>>,
     handed_over: usize,
     shared: Arc<Shared>,
@@ -27,7 +26,6 @@ struct Shared {
     failed: AtomicBool,
 }
 
-/// The end that writes.
 pub(super) struct Writing {
     free: SyncSender<AlignedBuffer>,
     full: Receiver<(AlignedBuffer, usize)>,
@@ -35,18 +33,14 @@ pub(super) struct Writing {
     written: Arc<AtomicU64>,
 }
 
-/// The statistics of the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stands {
-    /// The most buffers that were full and not yet written.
     pub high_water: usize,
-    /// How often no buffer was free.
     pub overruns: u64,
-    /// The total time without one.
     pub held_up: Duration,
 }
 
-/// Makes a ring of free buffers for so many writers, and touches every page: the first touch of memory is slow.
+/// Touches every page, because the first touch is slow.
 pub(super) fn new(buffers: usize, buffer_bytes: usize, writers: usize) -> (Filling, Vec<Writing>) {
     let (free, to_fill) = sync_channel(buffers);
     for _ in 0..buffers {
@@ -66,7 +60,7 @@ pub(super) fn new(buffers: usize, buffer_bytes: usize, writers: usize) -> (Filli
 }
 
 impl Filling {
-    /// A free buffer. If there is none the stream is held up, which is an overrun; `None` if a disk has failed.
+    /// Counts an overrun if no buffer is free; `None` if a disk has failed.
     pub fn free(&mut self) -> Option<AlignedBuffer> {
         if self.shared.failed.load(Ordering::Acquire) {
             return None;
@@ -86,7 +80,7 @@ impl Filling {
         Some(buffer)
     }
 
-    /// Hands over a buffer with `bytes` in it; only the last one may be partly filled. False if a disk has failed.
+    /// Hands over `bytes` of a buffer, full but for the last. False if a disk has failed.
     pub fn full(&mut self, buffer: AlignedBuffer, bytes: usize) -> bool {
         let waiting = self.shared.waiting.fetch_add(1, Ordering::AcqRel) + 1;
         self.stands.high_water = self.stands.high_water.max(waiting);
@@ -96,7 +90,6 @@ impl Filling {
         taken && !self.shared.failed.load(Ordering::Acquire)
     }
 
-    /// Marks the end.
     pub fn end(&mut self) -> Stands {
         self.full.clear();
         self.stands
@@ -104,13 +97,12 @@ impl Filling {
 }
 
 impl Writing {
-    /// The bytes written so far, which may not be on the disk.
+    /// The bytes written, maybe not yet on the disk.
     pub fn written(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.written)
     }
 
-    /// Writes buffers one behind the other until the end; returns the name of the route. After an error it only gives
-    /// buffers back, so that the filling end does not wait for them, and notices.
+    /// Returns the route's name. After an error it only gives buffers back, so the filling end notices.
     pub fn run(self, target: &File) -> io::Result<&'static str> {
         let mut stripe = Stripe { target, direct: DirectFile::of(target.as_fd()).ok(), offset: 0, before: None };
         let mut result = Ok(());
@@ -123,7 +115,6 @@ impl Writing {
             if result.is_err() {
                 self.shared.failed.store(true, Ordering::Release);
             }
-            // If the filling end is gone, nobody waits for the buffer.
             let _ = self.free.send(buffer);
         }
         result.map(|()| if stripe.is_direct() { "direct" } else { "copy" })
@@ -134,7 +125,7 @@ struct Stripe<'a> {
     target: &'a File,
     direct: Option<DirectFile>,
     offset: u64,
-    /// The write before, if it went through the page cache.
+    /// The write before, if through the page cache.
     before: Option<(u64, u64)>,
 }
 
@@ -147,7 +138,7 @@ impl Stripe<'_> {
                 file::write_all_at(self.target.as_fd(), data, self.offset)?;
                 file::start_writeback(self.target.as_fd(), self.offset, len);
                 let before = self.before.replace((self.offset, len));
-                // Bytes that did not reach the disk were counted as written.
+                // Lost bytes were counted as written.
                 let lost = |_: &io::Error| self.offset = before.map_or(self.offset, |(offset, _)| offset);
                 bound_dirty(self.target, before).inspect_err(lost)?;
             }
@@ -161,7 +152,7 @@ impl Stripe<'_> {
     }
 }
 
-/// Waits for the buffer before, while this one is on its way: at most two are dirty, and none stays in the page cache.
+/// Waits for the buffer before, during this one's write: at most two are dirty, and none stays in the page cache.
 fn bound_dirty(target: &File, before: Option<(u64, u64)>) -> io::Result<()> {
     let Some((offset, len)) = before else { return Ok(()) };
     file::wait_writeback(target.as_fd(), offset, len)?;
@@ -206,7 +197,7 @@ mod tests {
         assert_eq!(writer.join().unwrap().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 
-    /// All buffers wait for the failing disk: the working one has none to give back.
+    /// The working disk has no buffer to give back.
     #[test]
     fn one_disk_of_two_that_fails_ends_the_filling() {
         let Ok(full) = File::options().read(true).write(true).open("/dev/full") else { return };

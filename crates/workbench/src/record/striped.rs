@@ -1,4 +1,4 @@
-//! A recording striped over several directories: its index, and what of it is surely on the disks while it goes on.
+//! A striped recording's index, and its bytes surely on the disks.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(super) struct Striping {
 }
 
 impl Striping {
-    /// Writes the index first, so that the recording can be found from then on.
+    /// Writes the index first, to make the recording findable.
     pub(super) fn begin(request: &Request) -> Result<Self, Error> {
         let path = recording::index_path(&request.path);
         let name = request.path.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name));
@@ -45,10 +45,9 @@ impl Striping {
         directories.iter().zip(self.index.stripe_names()).map(|(directory, name)| directory.join(name)).collect()
     }
 
-    /// Flushes the stripes again and again, and notes it in the index, until the other end of `ended` is gone. Failures
-    /// are reported and retried: a recording does not end because of them.
+    /// Flushes the stripes into the index, until the other end of `ended` is gone. Failures are reported and retried.
     ///
-    /// `written`: the bytes of each stripe that its writer has written.
+    /// `written`: each stripe's written bytes.
     pub(super) fn keep_index(
         &self,
         files: &[(PathBuf, File)],
@@ -90,7 +89,7 @@ impl Striping {
         flushed
     }
 
-    /// Enters the end of the recording. `whole`: its length and hash, if every stripe has its part.
+    /// `whole`: length and hash, if every stripe has its part.
     pub(super) fn end(&mut self, flushed: &[Flushed], whole: Option<(u64, Hash)>) -> Result<(), Error> {
         cover(&mut self.index, flushed);
         if let Some((bytes, blake3)) = whole {
@@ -110,7 +109,6 @@ impl Striping {
         &self.path
     }
 
-    /// The bytes of the recording that can be read.
     pub(super) fn bytes(&self) -> u64 {
         self.index.bytes
     }
@@ -120,10 +118,9 @@ impl Striping {
     }
 }
 
-/// One error of a disk need not be its last word. Each attempt writes another file, at another place.
+/// One error of a disk need not be its last word: each attempt writes another file.
 const INDEX_TRIES: u32 = 3;
 
-/// Enters the flushed bytes of the stripes.
 fn cover(index: &mut Index, flushed: &[Flushed]) {
     index.bytes = without_gap(flushed.iter().map(|flushed| flushed.bytes), index.block_bytes);
     let doubtful =
@@ -131,7 +128,7 @@ fn cover(index: &mut Index, flushed: &[Flushed]) {
     index.doubtful = flushed.iter().enumerate().filter_map(doubtful).collect();
 }
 
-/// The bytes from the beginning on without a missing block, for stripes of these lengths.
+/// The bytes before the first missing block, for stripes of these lengths.
 fn without_gap(written: impl ExactSizeIterator<Item = u64>, block_bytes: u64) -> u64 {
     let stripes = written.len() as u64;
     let first_missing = (0u64..).zip(written).map(|(number, bytes)| bytes / block_bytes * stripes + number);

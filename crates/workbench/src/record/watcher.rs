@@ -6,17 +6,17 @@ use haul_job::Error;
 
 use crate::bench::Interval;
 
-/// The observer of a recording, called from several threads.
+/// Observes a recording, from several threads.
 pub trait Watcher: Sync {
-    /// The stream can come to this address.
+    /// Announces the stream's address.
     fn on_listening(&self, address: SocketAddr);
 
-    /// An interval is over.
+    /// Takes a past interval.
     fn on_interval(&self, interval: &Interval);
 
-    /// A failure that does not end the recording.
+    /// Takes a failure that does not end the recording.
     fn on_warning(&self, warning: &Error);
 
-    /// Whether to end now.
+    /// Ends the recording if true.
     fn interrupted(&self) -> bool;
 }

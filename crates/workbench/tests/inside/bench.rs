@@ -1,4 +1,4 @@
-//! Small measurements of every kind: the moved bytes are checked, not the speed.
+//! Small measurements of every kind: bytes are checked, not the speed.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -91,7 +91,7 @@ fn a_timed_run_ends_in_time_and_its_intervals_add_up() {
     assert_eq!(told, *counts.0.lock().unwrap());
     assert!(found.intervals.len() >= 2 && told <= found.bytes && told > 0, "{found:?}");
     assert!(found.elapsed >= Duration::from_millis(250) && !found.interrupted, "{:?}", found.elapsed);
-    // The kernel counts by its ticks: a shorter run may have cost nothing.
+    // The kernel counts by ticks.
     assert!(found.send.usage.total_us() > 0 && found.receive.usage.total_us() > 0, "{found:?}");
 }
 
