@@ -1,10 +1,11 @@
-//! Each decoder for a while, over changes of what is kept and of what honest programs write. `make test` runs it.
+//! Each decoder for a while, over changes of kept and honest inputs. `make test` runs it.
 //!
 //! ```text
 //! cargo run -p haul-fuzz --example brief                   all of them; HAUL_FUZZ_SEED=n as another run had it
 //! cargo run -p haul-fuzz --example brief -- web FILE...    these inputs, for example one that was found
 //! ```
-//! A worker for each processor takes decoder after decoder. What strangers can reach has half a minute. The others share what is left.
+//! A worker for each processor takes decoder after decoder: those that strangers reach for half a minute, the others for the
+//! rest.
 
 #![forbid(unsafe_code)]
 
@@ -19,25 +20,23 @@ use std::{env, fs, io, panic, thread};
 use haul_fuzz::{TARGETS, Target, begins_with, changes};
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
-/// `make test` has forty minutes; all decoders together take this long.
+/// All decoders together; `make test` has forty minutes.
 const WALL: Duration = Duration::from_secs(150);
 
-/// A decoder has this long at most, and those of strangers at least.
+/// A stranger's decoder takes this long, others at most.
 const FULL_TURN: Duration = Duration::from_secs(30);
 
-/// Any other decoder has this long at least.
+/// The shortest turn.
 const SHORT_TURN: Duration = Duration::from_secs(1);
 
-/// Decoders of the web and of networks, and of what is read before a peer has proved a key.
+/// Decoders of the web, of networks, and of bytes before a peer has proved a key.
 const OF_STRANGERS: [&str; 4] = ["handshake", "networks", "web", "web_digests"];
 
-/// Cases between two looks at the clock.
 const BATCH: u32 = 32;
 
-/// Tries to make an input that was found shorter.
 const SHRINKS_MAX: u32 = 2_000;
 
-/// The slowest case of long searches took 40 ms. This one does not end.
+/// The slowest case of long searches took 40 ms.
 const CASE_MAX: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -89,13 +88,12 @@ fn all() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A decoder, and how long it has.
 struct Turn {
     target: Target,
     time: Duration,
 }
 
-/// The longest turns come first, so that the workers end together.
+/// The longest come first: the workers end together.
 fn turns(processors: usize) -> VecDeque<Turn> {
     let (full, others): (Vec<_>, Vec<_>) = TARGETS.into_iter().partition(|(name, _)| OF_STRANGERS.contains(name));
     let left = (WALL * processors as u32).saturating_sub(FULL_TURN * full.len() as u32);
@@ -104,7 +102,7 @@ fn turns(processors: usize) -> VecDeque<Turn> {
     full.chain(others.into_iter().map(|target| Turn { target, time: share })).collect()
 }
 
-/// Takes turns until there are none, and counts the decoders that failed.
+/// Returns the number of failed decoders.
 fn work(turns: &Mutex<VecDeque<Turn>>, seed: u64, under_way: &UnderWay) -> usize {
     let mut failed = 0;
     while let Some(turn) = pop(turns) {
@@ -161,7 +159,7 @@ fn seed_of_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Keeps the input in a file, and prints how to run it again.
+/// Keeps the input, and tells how to run it again.
 fn tell(name: &str, why: &str, input: &[u8]) {
     let file = env::temp_dir().join(format!("haul-fuzz-{name}-{:08x}", crc32fast::hash(input)));
     println!("{name}: {why}\n{:?}", String::from_utf8_lossy(input));
@@ -171,7 +169,6 @@ fn tell(name: &str, why: &str, input: &[u8]) {
     }
 }
 
-/// The case that a worker tries at the moment.
 #[derive(Default)]
 struct UnderWay(Mutex<Option<(Instant, &'static str, Vec<u8>)>>);
 
@@ -198,7 +195,7 @@ impl UnderWay {
     }
 }
 
-/// While an input is made shorter, it panics again and again.
+/// A shortened input panics again and again.
 fn say_the_first_panic_only() {
     let (said, usual) = (AtomicBool::new(false), panic::take_hook());
     panic::set_hook(Box::new(move |panic| {

@@ -1,4 +1,4 @@
-//! Copies kept inputs between the files of the repository and the directories of a fuzzer.
+//! Copies kept inputs between the repository and a fuzzer's directories.
 //!
 //! ```text
 //! cargo run -p haul-fuzz --example corpus -- unpack DIR       DIR/TARGET/...: where a search begins

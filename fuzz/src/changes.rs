@@ -1,13 +1,11 @@
-//! Changes of an input, as searchers of faults make them: bits, numbers at the edges of their types, pieces that are put in, taken out,
-//! repeated, or come from another input.
+//! Changes of an input, as fuzzers make them.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Changes of one input at once. More of them leave little of what is real.
+/// More changes leave little of an input.
 const CHANGES_MAX: usize = 8;
 
-/// Longest piece that is put in or repeated.
 const PIECE_BYTES_MAX: usize = 64;
 
 /// The longest kept inputs have about as much.
@@ -15,27 +13,20 @@ const INPUT_BYTES_MAX: usize = 128 << 10;
 
 #[derive(Clone, Debug)]
 enum Change {
-    /// Turns over these bits of a byte.
     Flip(Index, u8),
-    /// Puts these bytes in the place of others.
     Write(Index, Vec<u8>),
-    /// Puts these bytes in.
     Insert(Index, Vec<u8>),
-    /// Puts this number in the place of the next digits.
     Number(Index, u64),
-    /// Takes this many bytes out.
     Remove(Index, usize),
-    /// Repeats this many bytes.
     Repeat(Index, usize),
-    /// All behind goes.
     Cut(Index),
-    /// A piece of another input is put in: from where, how much.
+    /// Inserts a piece of another input: from where, how much.
     Borrow(Index, Index, usize),
-    /// The other input goes on from here on.
+    /// Goes on with the other input.
     Cross(Index, Index),
 }
 
-/// One of these inputs with some changes.
+/// One of these inputs, changed.
 pub fn changed(inputs: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let (one, other) = (select(inputs.clone()), select(inputs));
     (one, other, prop::collection::vec(change(), 1..=CHANGES_MAX)).prop_map(|(mut bytes, other, changes)| {
@@ -67,7 +58,7 @@ fn edge_number() -> impl Strategy<Value = u64> + Clone {
     select(vec![0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, u32::MAX.into(), 1 << 32, i64::MAX as u64, u64::MAX])
 }
 
-/// Numbers at the edges of their types in both orders of bytes, as text, and signs that mean something somewhere.
+/// Numbers at the edges of their types in both byte orders and as text, and signs with a meaning somewhere.
 fn edge() -> impl Strategy<Value = Vec<u8>> {
     let number = edge_number();
     let binary = (number.clone(), select(vec![1, 2, 4, 8]), any::<bool>()).prop_map(|(number, width, big)| {
@@ -88,7 +79,6 @@ fn edge() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn apply(change: Change, bytes: &mut Vec<u8>, other: &[u8]) {
-    // A place among the bytes, or behind the last one.
     let place = |at: Index, bytes: &[u8]| at.index(bytes.len() + 1);
     match change {
         Change::Flip(at, bits) => {

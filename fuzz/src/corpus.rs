@@ -1,13 +1,12 @@
-//! What long searches found worth keeping: one compressed file for each target, so that thousands of small inputs do not become thousands of
-//! files. Inside, each has its length before it (32 bits, little-endian).
+//! Inputs that long searches found, a compressed file for each target. Inside, each has its length before it (32 bits,
+//! little-endian).
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Bytes of all inputs of a target together.
 const UNPACKED_MAX: usize = 16 << 20;
 
-/// The inputs that are kept for the target of this name; none where there is no file.
+/// The kept inputs of a target, if any.
 pub fn kept(target: &str) -> io::Result<Vec<Vec<u8>>> {
     match fs::read(file(target)) {
         Ok(packed) => unpack(&packed),
@@ -16,7 +15,7 @@ pub fn kept(target: &str) -> io::Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Writes these inputs in the place of the kept ones.
+/// Replaces the kept inputs.
 pub fn keep(target: &str, inputs: &[Vec<u8>]) -> io::Result<()> {
     fs::write(file(target), pack(inputs)?)
 }

@@ -1,5 +1,5 @@
-//! Every decoder of bytes from a peer or from a disk, as a plain function over any bytes: it must neither panic nor keep
-//! what breaks a limit, and what it accepts must survive the way out and back.
+//! Every decoder of bytes from a peer or a disk, as a plain function. It must neither panic nor break a limit, and what it
+//! accepts must survive the way out and back.
 //!
 //! ```text
 //! cargo run -p haul-fuzz --example corpus -- unpack fuzz/corpus            what earlier searches found
@@ -7,7 +7,7 @@
 //! cargo +nightly fuzz cmin -s none --features libfuzzer control            leaves out what adds nothing
 //! cargo run -p haul-fuzz --example corpus -- pack fuzz/corpus 40000        keeps it
 //! ```
-//! The tests here run what is kept. `make fuzz-brief` runs each target over changes of it.
+//! Tests run what is kept; `make fuzz-brief` runs changes of it.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,7 @@ use haul_wire::lane::{
 use haul_wire::limits::{BLOCK_BYTES, MAX_PATH_BYTES, MAX_PATHS};
 use haul_wire::manifest::{PackedItem, Packer};
 
-/// A control frame, alone and behind its length as it stands on a channel.
+/// A control frame, alone and behind its length.
 pub fn control(bytes: &[u8]) {
     if let Some((length, _)) = bytes.split_first_chunk() {
         let _ = codec::decode_length(*length);
@@ -44,7 +44,7 @@ pub fn control(bytes: &[u8]) {
     haul_transfer::fuzzing::control_channel(bytes);
 }
 
-/// A sequence of manifest items.
+/// Manifest items.
 pub fn items(bytes: &[u8]) {
     let (mut unpacker, mut packer, mut again) = (Packer::default(), Packer::default(), Packer::default());
     let mut rest = bytes;
@@ -59,12 +59,12 @@ pub fn items(bytes: &[u8]) {
     }
 }
 
-/// Decodes a lane: hellos, headers, trailers.
+/// A lane's hellos, headers, trailers.
 pub fn lane(bytes: &[u8]) {
     if let Some((hello, _)) = bytes.split_first_chunk::<LANE_HELLO_BYTES>()
         && let Some(decoded) = Hello::decode(hello)
     {
-        // What another version has behind its greeting is not ours.
+        // Bytes behind another version's greeting are not ours.
         let ours = if matches!(decoded, Hello::OtherVersion(_)) { 8 } else { LANE_HELLO_BYTES };
         assert_eq!(decoded.encode()[..ours], hello[..ours]);
         assert!(!matches!(decoded, Hello::Lane(lane) if path_of(lane.lane) >= MAX_PATHS));
@@ -85,7 +85,7 @@ pub fn lane(bytes: &[u8]) {
     }
 }
 
-/// Reads what a login shell prints before the agent speaks.
+/// A login shell's words before the agent's.
 pub fn banner(bytes: &[u8]) {
     let mut scanner = BannerScanner::default();
     for byte in bytes {
@@ -95,7 +95,7 @@ pub fn banner(bytes: &[u8]) {
     }
 }
 
-/// A journal on disk, as it stands there and with its check sums put right.
+/// A journal, also with right check sums.
 pub fn journal(bytes: &[u8]) {
     if let Some((header, records)) = journal::decode(bytes) {
         let again = [header.encode(), journal::encode_records(&header, &records)].concat();
@@ -118,7 +118,7 @@ pub fn journal(bytes: &[u8]) {
     }
 }
 
-/// A manifest of `--manifest-out`: as a whole, and what stands between its first line and its last.
+/// A manifest, whole and without first and last line.
 pub fn manifest(bytes: &[u8]) {
     read_manifest(bytes);
     let mut whole = Vec::new();
@@ -145,7 +145,7 @@ fn read_manifest(bytes: &[u8]) -> bool {
     }
 }
 
-/// A list of hashes as programs print it, and the manifest of a bag; and each of its lines.
+/// A list of hashes, a bag's manifest, and each line.
 pub fn hash_list(bytes: &[u8]) {
     use hash_list::{Reader, Style};
     let styles = [
@@ -170,7 +170,7 @@ pub fn hash_list(bytes: &[u8]) {
     }
 }
 
-/// Reads a bag's words of itself: its declaration, its facts, the name of a manifest.
+/// A bag's declaration, facts, name of a manifest.
 pub fn bag(bytes: &[u8]) {
     let _ = bag::escapes_percent(bytes);
     let _ = bag::payload(bytes);
@@ -181,34 +181,34 @@ pub fn bag(bytes: &[u8]) {
     }
 }
 
-/// The records of a TLS connection, from a peer that holds its keys.
+/// TLS records from a peer with keys.
 pub fn records(bytes: &[u8]) {
     haul_net::fuzzing::records(bytes);
 }
 
-/// Plays what either end hears instead of a TLS handshake; the first byte says which end.
+/// A TLS handshake; the first byte chooses the end.
 pub fn handshake(bytes: &[u8]) {
     if let Some((end, heard)) = bytes.split_first() {
         haul_net::fuzzing::handshake(end % 2 == 0, heard);
     }
 }
 
-/// A compressed block of a lane.
+/// A lane's compressed block.
 pub fn block(bytes: &[u8]) {
     haul_transfer::fuzzing::block(bytes);
 }
 
-/// Reads what a reader of the web sends: targets, ranges, conditions, tokens.
+/// A reader's targets, ranges, conditions, tokens.
 pub fn web(bytes: &[u8]) {
     haul_web::fuzzing::request(bytes);
 }
 
-/// Digests that the web service has kept.
+/// Digests kept by the web service.
 pub fn web_digests(bytes: &[u8]) {
     haul_web::fuzzing::digests(bytes);
 }
 
-/// Rules of a peer's job, and the name of an entry: parts between zeros, the first of them the name.
+/// A name and a job's rules, between zeros.
 pub fn filter(bytes: &[u8]) {
     let mut parts = bytes.split(|byte| *byte == 0);
     let path = parts.next().unwrap_or_default();
@@ -217,7 +217,7 @@ pub fn filter(bytes: &[u8]) {
         .collect();
     let Ok(filter) = Filter::new(&rules) else { return };
     for is_dir in [false, true] {
-        // Rules that say the same cannot change what is decided.
+        // Repeated rules decide the same.
         let selected = filter.selects(path, is_dir);
         if let Ok(twice) = Filter::new(&[rules.clone(), rules.clone()].concat()) {
             assert_eq!(twice.selects(path, is_dir), selected);
@@ -226,7 +226,7 @@ pub fn filter(bytes: &[u8]) {
     }
 }
 
-/// What a server of FTP says, in reads of any length: replies, and each line as one of a list.
+/// An FTP server's replies and lists, in any pieces.
 pub fn ftp(bytes: &[u8]) {
     use haul_ftp::codec::{listing, reply::Replies};
     let Some((step, bytes)) = bytes.split_first() else { return };
@@ -255,7 +255,7 @@ pub fn ftp(bytes: &[u8]) {
     }
 }
 
-/// Blocks of a server of GridFTP, in reads of any length.
+/// A GridFTP server's blocks, in any pieces.
 pub fn grid(bytes: &[u8]) {
     let Some((step, bytes)) = bytes.split_first() else { return };
     let (mut from, mut incoming) = (bytes, haul_grid::Incoming::default());
@@ -269,7 +269,7 @@ pub fn grid(bytes: &[u8]) {
     }
 }
 
-/// Packets of an SFTP server, each without its length and behind the length in two bytes: the greeting first, then answers.
+/// An SFTP server's packets behind two-byte lengths: a greeting, then answers.
 pub fn sftp(bytes: &[u8]) {
     use haul_sftp::codec::{Reply, decode, decode_greeting};
     let mut rest = bytes;
@@ -300,12 +300,12 @@ pub fn sftp(bytes: &[u8]) {
     }
 }
 
-/// The index of a striped recording.
+/// A striped recording's index.
 pub fn stripes(bytes: &[u8]) {
     haul_transfer::fuzzing::stripes_index(bytes);
 }
 
-/// The list of keys that a daemon lets in.
+/// A daemon's list of keys.
 pub fn authorized_keys(bytes: &[u8]) {
     let (list, bad) = List::parse(bytes);
     let lines = bytes.split(|byte| *byte == b'\n').count();
@@ -314,47 +314,47 @@ pub fn authorized_keys(bytes: &[u8]) {
         assert!(grant.root.as_ref().is_some_and(|root| root.is_absolute()), "every key is bound to a directory");
         assert!(grant.user.as_ref().is_none_or(|user| !user.is_empty() && !user.contains('\0')));
     }
-    // A list that was cut off grants nothing that the whole list does not.
+    // A cut-off list grants nothing more.
     let (shorter, _) = List::parse(&bytes[..bytes.len() / 2]);
     assert!(shorter.len() <= list.len() + bad.len());
 }
 
-/// The daemons that a client knows.
+/// A client's known daemons.
 pub fn known_hosts(bytes: &[u8]) {
     haul_transfer::fuzzing::known_hosts(&String::from_utf8_lossy(bytes));
 }
 
-/// Reads the findings of earlier jobs about paths and file systems.
+/// Earlier findings about paths.
 pub fn known_paths(bytes: &[u8]) {
     haul_transfer::fuzzing::known_paths(&String::from_utf8_lossy(bytes));
 }
 
-/// The file of a private key, and a public key in words.
+/// A private key's file, and a public key.
 pub fn key(bytes: &[u8]) {
     haul_net::fuzzing::key(&String::from_utf8_lossy(bytes));
 }
 
-/// The settings of a host before it was tuned.
+/// A host's settings before tuning.
 pub fn saved_settings(bytes: &[u8]) {
     haul_net::fuzzing::saved_settings(&String::from_utf8_lossy(bytes));
 }
 
-/// A file of network classes, and what was observed of them.
+/// Network classes, and their observations.
 pub fn networks(bytes: &[u8]) {
     haul_transfer::fuzzing::networks(&String::from_utf8_lossy(bytes));
     haul_transfer::fuzzing::networks_observed(bytes);
 }
 
-/// A receiver whose peer announces anything and sends anything on its lanes; see `haul_transfer::fuzzing::receiver`.
+/// A receiver; see `haul_transfer::fuzzing::receiver`.
 pub fn receiver(bytes: &[u8]) {
     let directory = tempfile::tempdir().expect("a directory for the moment");
     haul_transfer::fuzzing::receiver(bytes, directory.path());
 }
 
-/// A decoder with the name of its target.
+/// A decoder and its name.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target, by name.
+/// All targets by name.
 pub const TARGETS: [Target; 25] = [
     ("authorized_keys", authorized_keys),
     ("bag", bag),
@@ -383,7 +383,7 @@ pub const TARGETS: [Target; 25] = [
     ("web_digests", web_digests),
 ];
 
-/// The inputs that long searches found worth keeping, and those that honest programs write.
+/// Kept and honest inputs.
 pub fn begins_with(target: &str) -> Vec<Vec<u8>> {
     let kept = corpus::kept(target).expect("it is part of the repository");
     kept.into_iter().chain(seeds::of(target)).chain([Vec::new()]).collect()

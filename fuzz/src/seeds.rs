@@ -1,4 +1,4 @@
-//! What honest programs write, for each target: where a search begins, and what the short tests change a little.
+//! Inputs of honest programs for each target, to begin searches and short tests.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ use haul_wire::manifest::{Attributes, Identity as FileIdentity, Item, ItemKind, 
 use haul_wire::standing::{MIN_MEAN_BYTES, Piece, Standing};
 use haul_wire::summary::{HostLimits, KnownPath, PathNow};
 
-/// Seeds for the target of this name; none for a name that is none.
+/// Seeds of a target.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "authorized_keys" => texts(&[
@@ -87,7 +87,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// A transfer as servers send it: two blocks, and the end.
+/// Two blocks, and the end.
 fn grid_blocks() -> Vec<u8> {
     let mut bytes = vec![0x20];
     for (flags, data, offset) in [(0, &b"first"[..], 0), (0, b"second", 5), (0x48, b"", 1)] {
@@ -145,7 +145,7 @@ fn a_web_request() -> Vec<u8> {
     [text.as_bytes(), b"\0/x\0bytes=5-1\0sha-256=3, gzip;q=0.5\0haul1.00"].concat()
 }
 
-/// Keys and hashes would be most of each text: short names stand for them.
+/// Short names stand for the keys and hashes.
 fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
     let (one, two) = ("ab".repeat(32), "cd".repeat(32));
     texts
@@ -154,7 +154,7 @@ fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The greeting of a server, and an answer of each kind to request 1.
+/// A greeting, and each kind of answer to request 1.
 fn sftp_answers() -> Vec<u8> {
     let string = |text: &[u8]| [&u32::try_from(text.len()).expect("short").to_be_bytes()[..], text].concat();
     let attributes =
@@ -451,13 +451,13 @@ fn unit_header(kind: UnitKind, index: u64) -> [u8; 20] {
     UnitHeader { kind, index, chunk: 0 }.encode()
 }
 
-/// A step of a script: what, how many bytes, which.
+/// A step: what, how many bytes, which.
 fn op(what: u8, bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(bytes.len()).expect("short").to_be_bytes();
     [&[what, length[0], length[1]], bytes].concat()
 }
 
-/// The first bytes of each end of an honest handshake, behind the number of who hears it.
+/// The first bytes of each end, behind the hearer's number.
 fn handshakes() -> Vec<Vec<u8>> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let (client, mut to_client) = UnixStream::pair().expect("two descriptors");
@@ -466,7 +466,7 @@ fn handshakes() -> Vec<Vec<u8>> {
         std::thread::spawn(move || {
             let me = Identity::generate().expect("the kernel has random numbers");
             let ciphers = haul_net::preferred_ciphers(None);
-            // Nobody answers the handshakes to the end.
+            // No handshake is answered to the end.
             match server_side {
                 true => drop(haul_net::server(end, &me, |_| true, &ciphers)),
                 false => drop(haul_net::client(end, &me, |_| true, &ciphers)),
