@@ -1,4 +1,4 @@
-//! Which crate may use which: the arrows in ARCHITECTURE.md against the dependencies in the manifests.
+//! Which crate may use which: ARCHITECTURE.md against the manifests.
 //!
 //! ````text
 //! ```arrows
@@ -6,7 +6,7 @@
 //! wire ->
 //! ```
 //! ````
-//! Names are those of the directories. A name in parentheses: only tests may use that crate.
+//! Names are directories. Only tests may use a crate in parentheses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// Findings: an arrow or a crate that ARCHITECTURE.md does not list.
+/// Finds arrows and crates that ARCHITECTURE.md does not list.
 pub fn check(root: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
     let Some(allowed) = parse(&text) else {
@@ -28,7 +28,7 @@ pub fn check(root: &Path) -> Vec<String> {
     }
 }
 
-/// The block of ARCHITECTURE.md; `None` when it is missing.
+/// `None`: the block is missing.
 fn parse(text: &str) -> Option<Arrows> {
     let block = text.split("```arrows\n").nth(1)?.split("```").next()?;
     let mut arrows = Arrows::new();

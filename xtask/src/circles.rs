@@ -1,9 +1,9 @@
 //! Which file of a crate may use which: no circle of files, and only the listed arrows between the rooms of a crate.
 //!
-//! A file uses another file if a `use` or a path of it leads there, also through a name that a third file passes on.
-//! A parent and its child that use each other are a circle, too. Tests may use everything.
+//! A file uses another by a `use` or a path, also through a name that a third file passes on. A parent and a child that use each
+//! other are a circle, too. Tests may use everything.
 //!
-//! A room is a folder or a file directly below `src`. A crate whose rooms are listed in ARCHITECTURE.md is held to them:
+//! A room is a folder or a file directly below `src`. ARCHITECTURE.md lists the rooms of some crates:
 //! ````text
 //! ```rooms
 //! cli: cp -> report text
@@ -18,22 +18,21 @@ use std::path::Path;
 use crate::paths::{self, Named, Names};
 use crate::source::Source;
 
-/// A name may be passed on by this many files in a row. Without a limit, names that lead in a circle would never end.
+/// Without a limit, names passed on in a circle would never end.
 const PASSED_ON_MAX: usize = 8;
 
-/// Stands for a module that is used as a whole: `use crate::shape;`.
+/// Stands for a module used as a whole: `use crate::shape;`.
 const WHOLE: &str = "itself";
 
-/// The names of a file's module below the crate: `["shape", "queue"]`; empty for the root.
+/// A module, as `["shape", "queue"]`; empty for the root.
 type Module = Vec<String>;
 
-/// The modules that a module uses, each with one thing that it uses there.
+/// The used modules, each with an example.
 type Uses = BTreeMap<Module, BTreeMap<Module, String>>;
 
-/// The rooms that each room of a crate may use.
 type Rooms = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
-/// Findings: circles of files, and arrows between rooms that ARCHITECTURE.md does not list.
+/// Finds circles of files, and unlisted arrows between rooms.
 pub fn check(root: &Path, files: &[Source]) -> Vec<String> {
     let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
     check_files(&parse_rooms(&text), files)
@@ -74,7 +73,7 @@ impl Crate {
         for file in files {
             let named = paths::read(&file.text).map_err(|error| format!("{}: {error}", file.path))?;
             let Some(module) = module(&file.path) else { continue };
-            // A program beside a library uses it from outside: only the library passes names on.
+            // A program uses the library beside it from outside: only the library passes names on.
             if !(found.contains_key(&module) && file.path.ends_with("/main.rs")) {
                 found.insert(module, named);
             }
@@ -92,7 +91,7 @@ impl Crate {
         for (from, named) in &self.files {
             let targets = uses.entry(from.clone()).or_default();
             for (to, what) in named.paths.iter().filter_map(|path| self.resolve(from, path, PASSED_ON_MAX)) {
-                // A name says more than the module as a whole.
+                // A name says more than the whole module.
                 if to != *from && targets.get(&to).is_none_or(|known| known == WHOLE) {
                     targets.insert(to, what);
                 }
@@ -101,7 +100,7 @@ impl Crate {
         uses
     }
 
-    /// The file that a path leads to, and what it names there. `None` for what belongs to another crate.
+    /// `None`: the path leads to another crate.
     fn resolve(&self, from: &Module, path: &[String], passed_on_max: usize) -> Option<(Module, String)> {
         let ups = path.iter().take_while(|name| *name == "super").count();
         let absolute = match path.first()?.as_str() {
@@ -123,7 +122,7 @@ impl Crate {
     }
 }
 
-/// The module of a file below `src`. `None` for programs in `src/bin`, of which each is a crate of its own.
+/// `None`: each program in `src/bin` is a crate of its own.
 fn module(path: &str) -> Option<Module> {
     let inside = path.split_once("/src/")?.1.strip_suffix(".rs")?;
     let mut names: Names = inside.split('/').map(str::to_owned).collect();
@@ -140,7 +139,7 @@ fn below(module: &[String], names: &[String]) -> Module {
     module.iter().chain(names).cloned().collect()
 }
 
-/// A sentence for each set of files that all reach each other: the shortest circle in it.
+/// Tells the shortest circle of each set of files that reach each other.
 fn circles(uses: &Uses) -> Vec<String> {
     let mut told: BTreeSet<&Module> = BTreeSet::new();
     let mut findings = Vec::new();
@@ -167,7 +166,6 @@ fn circles(uses: &Uses) -> Vec<String> {
     findings
 }
 
-/// The shortest way to each module that can be reached, as steps.
 fn ways_from<'a>(uses: &'a Uses, start: &'a Module) -> BTreeMap<&'a Module, Vec<(&'a Module, &'a Module)>> {
     let mut ways: BTreeMap<&Module, Vec<(&Module, &Module)>> = BTreeMap::new();
     let mut queue = VecDeque::from([start]);
@@ -185,7 +183,6 @@ fn ways_from<'a>(uses: &'a Uses, start: &'a Module) -> BTreeMap<&'a Module, Vec<
     ways
 }
 
-/// The block of ARCHITECTURE.md; empty when it is missing.
 fn parse_rooms(text: &str) -> Rooms {
     let block = text.split("```rooms\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_default();
     let mut rooms = Rooms::new();
@@ -224,7 +221,7 @@ fn check_rooms(name: &str, allowed: &BTreeMap<String, BTreeSet<String>>, uses: &
     findings
 }
 
-/// A room from which listed arrows lead back to it, if there is one.
+/// Finds a room that its arrows lead back to.
 fn room_in_a_circle(allowed: &BTreeMap<String, BTreeSet<String>>) -> Option<&String> {
     allowed.keys().find(|start| {
         let mut reached: BTreeSet<&String> = BTreeSet::new();
@@ -327,7 +324,6 @@ mod tests {
             ("files/mod.rs", ""),
             ("files/hash.rs", "use crate::go;"),
         ]);
-        // What they use makes a circle, too: that is another finding.
         let is_arrow = |finding: &String| !finding.contains("a circle of files");
         let check =
             |lines: &str| -> Vec<String> { check_files(&rooms(lines), &texts).into_iter().filter(is_arrow).collect() };

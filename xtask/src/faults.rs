@@ -1,16 +1,16 @@
-//! `docs/proof/faults.md` names the tests that show each row; a name without its test would be a promise that nobody keeps.
+//! Checks that the tests named by `docs/proof/faults.md` exist.
 
 use std::fs;
 use std::path::Path;
 
 use crate::source::Source;
 
-/// A row's state, behind its tests, and whether the row has to name a test. Without a state its tests show all of it.
+/// A row's state before its tests, and whether it needs a test. Without a state the tests show all.
 const STATES: [(&str, bool); 4] = [("", true), ("partly: ", true), ("open", false), ("does not apply: ", false)];
 
 const PAGE: &str = "docs/proof/faults.md";
 
-/// Rows that have to stand on the page, so that none is forgotten: letter, last number, and the numbers that were never given.
+/// Rows that must exist: letter, last number, and numbers never given.
 const ROWS: [(char, u32, &[u32]); 6] =
     [('N', 22, &[5, 17]), ('P', 8, &[]), ('S', 16, &[8, 11]), ('F', 18, &[13]), ('A', 23, &[]), ('D', 11, &[5])];
 
@@ -64,7 +64,7 @@ fn check_page(text: &str, files: &[Source], expected: &[String]) -> Vec<String> 
     findings
 }
 
-/// Points of a list that begin with a name in bold, `- **N1** ...`: the line of each from 1, the name, and what stands behind it.
+/// Finds points `- **N1** ...`: line from 1, name, text behind.
 pub fn items(text: &str) -> Vec<(usize, String, String)> {
     let mut found: Vec<(usize, String, String)> = Vec::new();
     let mut is_open = false;
@@ -86,20 +86,19 @@ pub fn items(text: &str) -> Vec<(usize, String, String)> {
     found
 }
 
-/// The tests among the words between backquotes: those that have the form `crate/name`.
+/// Finds `crate/name` between backquotes.
 pub fn tests(said: &str) -> Vec<&str> {
     let is_name = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let is_test = |word: &&str| word.split_once('/').is_some_and(|(house, name)| is_name(house) && is_name(name));
     said.split('`').skip(1).step_by(2).filter(is_test).collect()
 }
 
-/// Whether a test `crate/name` stands in a file of that crate.
 pub fn exists(test: &str, files: &[Source]) -> bool {
     let Some((name_of_crate, name)) = test.split_once('/') else { return false };
     files.iter().filter(|file| file.crate_name() == name_of_crate).any(|file| has_test(&file.text, name))
 }
 
-/// Looks for `#[test]` among the attributes above the function, also inside `proptest!`.
+/// Looks for `#[test]` above the function, also inside `proptest!`.
 fn has_test(text: &str, name: &str) -> bool {
     let declaration = format!("fn {name}(");
     let lines: Vec<&str> = text.lines().map(str::trim).collect();

@@ -1,4 +1,4 @@
-//! `docs/proof/findings.md` names the tests of what strangers found; `scripts/findings.sh` runs them, and would pass over a name that is gone.
+//! Checks the tests named by `docs/proof/findings.md`, because `scripts/findings.sh` passes over a missing one.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,6 @@ use crate::source::Source;
 
 const PAGE: &str = "docs/proof/findings.md";
 
-/// Findings: a row without a test, or with a test that does not exist.
 pub fn check(root: &Path, files: &[Source]) -> Vec<String> {
     match fs::read_to_string(root.join(PAGE)) {
         Ok(text) => check_page(&text, files),

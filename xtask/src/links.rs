@@ -1,12 +1,11 @@
-//! Links between the pages of the repository: each leads to a file that exists and, behind `#`, to a heading of that page.
-//! A page that a Rust file, a script or a unit of systemd names exists, too, and so does a Rust file that a page names.
+//! Checks that linked pages and headings exist, pages named by Rust files, scripts and systemd units, and Rust files named by
+//! pages.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use crate::source::Source;
 
-/// Findings: links that lead nowhere, and names of pages that do not exist.
 pub fn check(root: &Path, files: &[Source]) -> Vec<String> {
     let mut pages = Vec::new();
     let mut others: Vec<(String, String)> = files.iter().map(|file| (file.path.clone(), file.text.clone())).collect();
@@ -29,7 +28,6 @@ pub fn check(root: &Path, files: &[Source]) -> Vec<String> {
     findings
 }
 
-/// Pages of the repository, and scripts and units that may name some.
 fn collect(root: &Path, dir: &Path, pages: &mut Vec<(String, String)>, others: &mut Vec<(String, String)>) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -37,7 +35,7 @@ fn collect(root: &Path, dir: &Path, pages: &mut Vec<(String, String)>, others: &
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() && !path.is_symlink() {
-            // What was built or measured here is no part of the repository.
+            // Results of builds and measurements do not count.
             if !name.starts_with('.') && name != "target" && name != "results" {
                 collect(root, &path, pages, others);
             }
@@ -54,7 +52,7 @@ fn collect(root: &Path, dir: &Path, pages: &mut Vec<(String, String)>, others: &
     }
 }
 
-/// Rust files that a page names between backquotes, with their lines: `crates/copy/src/receiver/lane.rs`, or shorter `copy/receiver/lane.rs`.
+/// Finds Rust files between backquotes, with their lines: `crates/copy/src/receiver/lane.rs`, or shorter `copy/receiver/lane.rs`.
 fn files_named(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = lines_outside_code(text);
     lines.flat_map(|(at, line)| {
@@ -72,7 +70,7 @@ fn is_source(root: &Path, named: &str) -> bool {
     places.any(|place| place.is_file())
 }
 
-/// Targets of the links on a page, with their lines. Blocks of code and words between backquotes hold none.
+/// Finds links with their lines, except in code.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, line) in lines_outside_code(text) {
@@ -97,7 +95,6 @@ fn lines_outside_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Why a link of the page `from` leads nowhere.
 fn wrong(root: &Path, from: &str, target: &str) -> Option<&'static str> {
     let (path, heading) = target.split_once('#').map_or((target, None), |(path, heading)| (path, Some(heading)));
     let page = match path {
@@ -112,7 +109,7 @@ fn wrong(root: &Path, from: &str, target: &str) -> Option<&'static str> {
     (!anchors(&text).contains(&heading.to_owned())).then_some("leads to no heading of that page")
 }
 
-/// `a/../b` is `b`, without asking the disk.
+/// Turns `a/../b` into `b`, without the disk.
 fn without_dots(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut so_far, part| {
         match part {
@@ -124,7 +121,7 @@ fn without_dots(path: &Path) -> PathBuf {
     })
 }
 
-/// The headings of a page as GitHub names them in a link: small letters, digits, `-` for each space, and nothing else.
+/// Names headings as GitHub does: small letters, digits, `-` for each space, nothing else.
 fn anchors(text: &str) -> Vec<String> {
     let headings = lines_outside_code(text).filter(|(_, line)| line.starts_with('#'));
     let mut found: Vec<String> = Vec::new();
@@ -138,7 +135,7 @@ fn anchors(text: &str) -> Vec<String> {
     found
 }
 
-/// `docs/…` with the ending of a page, as a comment or an error names it.
+/// Finds `docs/…` with the ending of a page.
 fn pages_named(line: &str) -> impl Iterator<Item = &str> {
     line.match_indices("docs/").filter_map(|(at, _)| {
         let rest = &line[at..];
@@ -179,7 +176,7 @@ mod tests {
 
     #[test]
     fn pages_are_found_in_comments_and_errors() {
-        // In two parts: this file is looked through, too.
+        // In two parts, because this file is looked through, too.
         let line = ["/// See ", "a/b-c.md, \"", "d.md.\" and ", "e.json."].join("docs/");
         assert_eq!(
             pages_named(&line).collect::<Vec<_>>(),

@@ -1,5 +1,5 @@
-//! Chores of the repository. `cargo xtask tidy` checks what the compiler cannot: the arrows between crates and between files, links, and
-//! the house style; it runs as a test, too. `cargo xtask zeros` computes a table that is committed.
+//! Chores of the repository. `cargo xtask tidy` checks arrows between crates and files, links, and the house style, also as a
+//! test. `cargo xtask zeros` computes a committed table.
 #![forbid(unsafe_code)]
 
 mod arrows;

@@ -1,4 +1,4 @@
-//! The paths that the product part of a Rust file names, read with `syn`. Items for tests (`#[cfg(test)]`) are left out.
+//! The paths named by a Rust file, read with `syn`, without items for tests (`#[cfg(test)]`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,21 +6,19 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItem, Item, ItemMod, ItemUse, Macro, Meta, Path, UseTree};
 
-/// A path as it is written: `["crate", "shape", "Packet"]`. It holds `*` where a `use` takes everything.
+/// A path as written: `["crate", "shape", "Packet"]`, with `*` where a `use` takes everything.
 pub type Names = Vec<String>;
 
-/// The paths and names in one file.
 #[derive(Debug, Default, PartialEq)]
 pub struct Named {
-    /// Every path of two names and more, as seen from the file's own module.
+    /// Paths of two names and more, from the file's own module.
     pub paths: BTreeSet<Names>,
-    /// The path behind each name that a `use` brings into the file.
+    /// Paths behind imported names.
     pub imports: BTreeMap<String, Names>,
-    /// Child modules that exist for tests only.
+    /// Child modules for tests only.
     pub test_modules: BTreeSet<String>,
 }
 
-/// Reads a file; the error is the parser's.
 pub fn read(text: &str) -> syn::Result<Named> {
     let file = syn::parse_file(text)?;
     let mut reader = Reader { named: Named::default(), inside: Vec::new() };
@@ -30,7 +28,7 @@ pub fn read(text: &str) -> syn::Result<Named> {
 
 struct Reader {
     named: Named,
-    /// The modules with a body (`mod x { … }`) around the place where the reader is.
+    /// Modules with a body (`mod x { … }`) around the reader.
     inside: Names,
 }
 
@@ -42,7 +40,7 @@ impl Reader {
         }
     }
 
-    /// `self` and `super` inside `mod x { … }` mean another module than in the rest of the file.
+    /// Translates `self` and `super` inside `mod x { … }`.
     fn seen_from_the_file(&self, path: Names) -> Names {
         let ups = path.iter().take_while(|name| *name == "super").count();
         if self.inside.is_empty() || (ups == 0 && path[0] != "self") {
@@ -79,7 +77,7 @@ impl Reader {
         self.add(path);
     }
 
-    /// The arguments of a macro are tokens: a path there is names with `::` between them.
+    /// A macro's arguments are tokens: a path is names with `::` between.
     fn add_tokens(&mut self, tokens: TokenStream) {
         let mut path = Names::new();
         let mut colons = 0;
@@ -141,7 +139,7 @@ impl<'ast> Visit<'ast> for Reader {
         visit::visit_path(self, path);
     }
 
-    /// The arguments of an attribute are tokens, too: `#[arg(value_parser = crate::rate::parse)]`.
+    /// An attribute's arguments, too: `#[arg(value_parser = crate::rate::parse)]`.
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
         if let Meta::List(list) = &attribute.meta {
             self.add_tokens(list.tokens.clone());
@@ -171,7 +169,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// `#[cfg(test)]`, `#[cfg(any(test, …))]`, `#[cfg(all(test, …))]`; `#[cfg(not(test))]` is product.
+/// `#[cfg(test)]`, `#[cfg(any(test, …))]`, `#[cfg(all(test, …))]`; not `#[cfg(not(test))]`.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     let conditions = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
     let mut words = conditions.filter_map(|attribute| {

@@ -1,22 +1,22 @@
-//! Long files may shrink, not grow. `xtask/ratchet.txt` lists those that were too long when the rule came.
+//! Long files may shrink, not grow. `xtask/ratchet.txt` lists those older than the rule.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::source::Source;
 
-/// A file longer than this has more than one thing inside.
+/// A longer file holds more than one thing.
 const LINES_MAX: usize = 700;
 
 const LIST: &str = "xtask/ratchet.txt";
 
-/// Findings: files that are too long, and lines of the list that are no longer true.
+/// Finds long files and outdated lines of the list.
 pub fn check(root: &Path, files: &[Source]) -> Vec<String> {
     let list = std::fs::read_to_string(root.join(LIST)).unwrap_or_default();
     compare(&parse(&list), files)
 }
 
-/// `PATH LINES`, one file a line; `#` begins a comment.
+/// Reads `PATH LINES`, one file a line; `#` begins a comment.
 fn parse(text: &str) -> BTreeMap<&str, usize> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(' ')).filter_map(|(path, n)| Some((path, n.trim().parse().ok()?))).collect()

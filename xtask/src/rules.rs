@@ -1,13 +1,12 @@
-//! The house style, as far as a line of text shows it. A banned call names its replacement.
+//! The house style in lines of text. A banned call names its replacement.
 
 use crate::source::Source;
 
-/// A call that must not stand in the program.
 struct Ban {
     call: &'static str,
-    /// The ban holds in these crates; in all, when empty.
+    /// The crates with this ban; empty for all.
     only_in: &'static [&'static str],
-    /// The call may stand in these crates and files, each for its reason.
+    /// Crates and files with a reason for the call.
     except: &'static [&'static str],
     instead: &'static str,
 }
@@ -17,7 +16,7 @@ const BANS: &[Ban] = &[
         "cli",
         "xtask",
         "lab/src/main.rs",
-        // Only tests use it: it says why one does not run.
+        // Tests use it to say why one does not run.
         "crates/sys/src/condition.rs",
     ]),
     ban("eprint!", "send an Event to the observer; only cli speaks to a person").except(&[
@@ -40,23 +39,23 @@ const BANS: &[Ban] = &[
     ban("SystemTime::now", "take the time as an argument").only_in(&["engine", "wire"]),
     ban("thread::sleep", "wait for the condition itself, with a deadline (recv_timeout, wait_timeout, poll)").except(
         &[
-            // The rates of a network class wait for nothing but time.
+            // Rates wait for time alone.
             "crates/net/src/stream.rs",
-            // Pauses before dialling again, so that a host in trouble is not flooded.
+            // Pauses before dialling again, or a host in trouble is flooded.
             "crates/reach/src/daemon.rs",
-            // An address comes into use without a word.
+            // An address comes into use silently.
             "lab/src/address.rs",
             // Probes and traffic leave at their times.
             "lab/src/calibrate/mod.rs",
             "lab/src/traffic.rs",
-            // Others have the network for a while before a tool.
+            // Others have the network before a tool.
             "lab/src/experiment/attempt.rs",
-            // Events of a lab wait for nothing but time; and nobody signals that another kernel has written to a file.
+            // Events wait for time alone, and another kernel does not signal that it wrote a file.
             "lab/src/uml/lab.rs",
             "lab/src/uml/boot.rs",
-            // There is no wait for a lock with a limit (flock(2)).
+            // Locks have no wait with a limit (flock(2)).
             "crates/store/src/own_file.rs",
-            // There is no wait for a child process with a limit.
+            // Child processes have no wait with a limit.
             "lab/src/inside.rs",
             "lab/src/sandbox.rs",
             "crates/reach/src/ssh/session.rs",
@@ -65,10 +64,9 @@ const BANS: &[Ban] = &[
     ),
 ];
 
-/// Names that say nothing about what is inside.
+/// Names that say nothing.
 const EMPTY_NAMES: [&str; 7] = ["util", "utils", "common", "manager", "misc", "helper", "helpers"];
 
-/// Findings in the files.
 pub fn check(files: &[Source]) -> Vec<String> {
     files.iter().flat_map(check_file).collect()
 }
@@ -110,7 +108,7 @@ impl Ban {
     fn concerns(&self, file: &Source) -> bool {
         let banned_here = self.only_in.is_empty() || self.only_in.contains(&file.crate_name());
         let excepted = self.except.contains(&file.crate_name()) || self.except.contains(&file.path.as_str());
-        // This file itself lists them all.
+        // This file lists them all.
         banned_here && !excepted && file.path != "xtask/src/rules.rs"
     }
 }

@@ -1,19 +1,19 @@
-//! The Rust files of the repository, with what belongs to tests told apart.
+//! The Rust files of the repository, tests told apart.
 
 use std::fs;
 use std::path::Path;
 
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Path from the root of the repository, with `/`.
+    /// The path from the root, with `/`.
     pub path: String,
     pub text: String,
-    /// Only compiled for tests and benchmarks.
+    /// Compiled for tests and benchmarks alone.
     pub is_test: bool,
 }
 
 impl Source {
-    /// The crate it belongs to: `net` for `crates/net/src/…`, `xtask` for `xtask/…`.
+    /// `net` for `crates/net/src/…`, `xtask` for `xtask/…`.
     pub fn crate_name(&self) -> &str {
         let mut parts = self.path.split('/');
         match parts.next() {
@@ -22,10 +22,9 @@ impl Source {
         }
     }
 
-    /// Numbered lines that are part of the program: without comments, and without what is only compiled for tests.
+    /// Numbers lines without comments and tests.
     ///
-    /// Tests stand at the end of a file (STYLE: file order), so the first `#[cfg(test)]` before a module with a body ends
-    /// the program text.
+    /// Tests end a file (STYLE: file order), so the program ends at the first `#[cfg(test)]` before a module with a body.
     pub fn program_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines: Vec<&str> = self.text.lines().collect();
         let end = lines
@@ -48,7 +47,6 @@ impl Source {
             .filter(|(_, line)| !line.trim_start().starts_with("//"))
     }
 
-    /// A file whose path tells whether it is for tests only.
     pub fn new(path: &str, text: &str) -> Self {
         let mut source = Self { path: path.to_owned(), text: text.to_owned(), is_test: false };
         source.is_test = source.crate_name() == "e2e"
@@ -57,7 +55,7 @@ impl Source {
         source
     }
 
-    /// Files of the modules that it declares for tests only: `#[cfg(test)] mod scenarios;`.
+    /// Finds `#[cfg(test)] mod scenarios;`.
     fn test_modules(&self) -> Vec<String> {
         let (dir, name) = self.path.rsplit_once('/').unwrap_or_default();
         let below = match name {
@@ -72,13 +70,12 @@ impl Source {
             .collect()
     }
 
-    /// True for the file a crate, binary or test begins with.
+    /// Whether a crate, binary or test begins here.
     pub fn is_root(&self) -> bool {
         self.path.ends_with("src/lib.rs") || self.path.ends_with("src/main.rs") || self.path.contains("/src/bin/")
     }
 }
 
-/// All Rust files of the workspace, sorted.
 pub fn all(root: &Path) -> Vec<Source> {
     let mut found = Vec::new();
     for part in ["crates", "lab", "xtask", "fuzz"] {
@@ -96,7 +93,7 @@ fn collect(root: &Path, dir: &Path, found: &mut Vec<Source>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         let name = entry.file_name();
-        // Beside a Cargo.toml stands what cargo builds; elsewhere it is a module of that name.
+        // Beside a Cargo.toml `target` is cargo's output, elsewhere a module.
         let is_built = name == "target" && dir.join("Cargo.toml").exists();
         if path.is_dir() && !is_built {
             collect(root, &path, found);

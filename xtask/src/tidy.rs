@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use crate::{arrows, circles, faults, findings, links, ratchet, rules, source, toolchain};
 
-/// Prints the findings; fails when there are any.
 pub fn run() -> ExitCode {
     let findings = findings(&root());
     for finding in &findings {
@@ -20,7 +19,6 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Everything that is out of order in the repository at `root`.
 fn findings(root: &Path) -> Vec<String> {
     let files = source::all(root);
     let mut findings = arrows::check(root);

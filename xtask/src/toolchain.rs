@@ -1,8 +1,7 @@
-//! The oldest compiler that Cargo.toml promises is the one that every check builds with: rust-toolchain.toml names it.
+//! Checks that rust-toolchain.toml names the oldest compiler that Cargo.toml promises.
 
 use std::path::Path;
 
-/// Findings: `rust-version` in Cargo.toml differs from the channel in rust-toolchain.toml.
 pub fn check(root: &Path) -> Vec<String> {
     let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_default();
     compare(&read("Cargo.toml"), &read("rust-toolchain.toml"))
@@ -20,7 +19,6 @@ fn compare(manifest: &str, toolchain: &str) -> Vec<String> {
     )]
 }
 
-/// The text behind `key = "…"`.
 fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('='))?;
     Some(line.trim().trim_matches('"'))

@@ -1,7 +1,8 @@
-//! Computes the table of `haul-engine::zeros`: of each aligned block of zeros of a file's first TiB the chaining value in the file's BLAKE3 tree.
+//! Computes the table of `haul-engine::zeros`: the chaining value, in a file's BLAKE3 tree, of each aligned block of zeros in its
+//! first TiB.
 //!
-//! `cargo xtask zeros [TiB]` computes what the committed table lacks up to so many TiB, 16 of them without a number: three minutes of one processor for
-//! each TiB, divided by their number. What the table holds never changes; `haul-engine` has a test that computes some of it again.
+//! `cargo xtask zeros [TiB]` adds what the committed table lacks, up to 16 TiB without a number: three minutes of one processor
+//! for each TiB, divided by their number. Entries never change; a test of `haul-engine` computes some again.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -17,7 +18,7 @@ const PATH: &str = "crates/engine/src/zeros.bin";
 /// `haul-engine::zeros` expects blocks of 64 MiB for the first TiB.
 const BLOCK_BYTES: usize = 64 << 20;
 const BLOCKS: usize = 16_384;
-/// Behind the first TiB a block has 1 GiB.
+/// The size of blocks behind the first TiB.
 const LARGE_BLOCK_BYTES: usize = 1 << 30;
 /// Large blocks of a TiB.
 const LARGE_BLOCKS: usize = 1024;
@@ -27,7 +28,6 @@ const USUAL_TIB: usize = 16;
 
 const HASH_BYTES: usize = 32;
 
-/// Computes what the table lacks up to so many TiB, and writes it.
 pub fn run(tib: Option<&str>) -> ExitCode {
     let tib = tib.and_then(|tib| tib.parse().ok()).unwrap_or(USUAL_TIB).max(1);
     let mut known = std::fs::read(root().join(PATH)).unwrap_or_default();
